@@ -15,10 +15,10 @@ ROOT = Path(__file__).resolve().parent.parent
 _SERVER = """
 import os, random, select, signal, sys, time
 import numpy, torch, zmq
-import splatview.ipc.subscriber, splatview.ipc.ways
+import splatview_ipc.subscriber.subscriber, splatview_ipc.transports
 CLIENT = {client!r}
 def look(client):
-    from splatview.ipc import Subscriber
+    from splatview_ipc import Subscriber
     seen, late, told = dict(), [], time.monotonic()
     with Subscriber(client=client) as subscriber:
         while True:

@@ -25,8 +25,8 @@ import splatview
 from benchmarks.crowd import Crowd
 from benchmarks.gpu import tried
 from benchmarks.gpu.clocks import mid_and_p99, until
-from splatview import publishing
-from splatview.ipc.board import COPIES
+from splatview.api import publish as publishing
+from splatview_ipc.shm.control_block import COPIES
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,13 +18,13 @@ import torch
 
 from benchmarks.gpu import require_gpu, tried
 from benchmarks.gpu.scenes import ORBIT, SIZE, Activated, activated, ball, intrinsics, viewmat
-from splatview.viewer_app.cameras import Camera
-from splatview.viewer_app.controls import Orbit, Rect
-from splatview.viewer_app.events import PointerMove, PointerPress
-from splatview.viewer_app.scene import GaussianScene
-from splatview.viewer_app.screens.offscreen import OffscreenScreen
-from splatview.viewer_app.state import GaussianSettings
-from splatview.viewer_app.views.gaussians import GaussianView
+from splatview_viewer.cameras import Camera
+from splatview_viewer.controls import Orbit, Rect
+from splatview_viewer.events import PointerMove, PointerPress
+from splatview_viewer.scene import GaussianScene
+from splatview_viewer.screens.offscreen import OffscreenScreen
+from splatview_viewer.state import GaussianSettings
+from splatview_viewer.views.gaussians import GaussianView
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,14 +17,14 @@ import numpy as np
 
 from benchmarks.gpu import require_gpu
 from benchmarks.interface import opened, scene_file
-from splatview.viewer_app.events import PointerMove, PointerPress
-from splatview.viewer_app.views.gaussians import GaussianView
+from splatview_viewer.events import PointerMove, PointerPress
+from splatview_viewer.views.gaussians import GaussianView
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from splatview.viewer_app.app import App
-    from splatview.viewer_app.pane import Pane
+    from splatview_viewer.app import App
+    from splatview_viewer.pane import Pane
 
 COUNT, PANES, WIDTH, HEIGHT, ROW = 1_000_000, 3, 1920, 1080, 60
 TARGET = 60.0

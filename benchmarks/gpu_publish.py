@@ -25,8 +25,8 @@ from benchmarks.gpu.clocks import mid_and_p99, thread_cpu_ns, until
 from benchmarks.gpu.load import Training
 from benchmarks.gpu.scenes import ball, paint
 from benchmarks.gpu.viewer import Viewer
-from splatview import publishing
-from splatview.ipc.board import COPIES
+from splatview.api import publish as publishing
+from splatview_ipc.shm.control_block import COPIES
 
 if TYPE_CHECKING:
     from collections.abc import Callable

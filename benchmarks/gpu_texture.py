@@ -17,18 +17,18 @@ import numpy as np
 import torch
 
 from benchmarks.gpu import require_gpu, tried
-from splatview.ipc.interop.base import Form
-from splatview.ipc.interop.probe import BRIDGES, bridge_class, probe
-from splatview.ipc.interop.readback import VERTEX, read_source
-from splatview.ipc.interop.shared_texture import SharedTexture
-from splatview.ipc.interop.sources import TextureSource
-from splatview.ipc.interop.texture_tensor import TextureTensor
-from splatview.viewer_app.screens.offscreen import create_context
+from splatview_ipc.gl.base import Form
+from splatview_ipc.gl.probe import BRIDGES, bridge_class, probe
+from splatview_ipc.gl.readback import VERTEX, read_source
+from splatview_ipc.gl.shared_texture import SharedTexture
+from splatview_ipc.gl.sources import TextureSource
+from splatview_ipc.gl.texture_tensor import TextureTensor
+from splatview_viewer.screens.offscreen import create_context
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from splatview.ipc.interop.base import PixelSource
+    from splatview_ipc.gl.base import PixelSource
 
     Rows = list[dict[str, str]]
     Frame = Callable[[Any], Any]

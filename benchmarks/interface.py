@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from splatview.viewer_app.app import App, AppOptions
-from splatview.viewer_app.events import PointerMove
-from splatview.viewer_app.files.write_ply import write_ply
-from splatview.viewer_app.renderers.gl import SOFTWARE
-from splatview.viewer_app.scene import GaussianScene
-from splatview.viewer_app.screens.offscreen import OffscreenScreen
+from splatview_viewer.app import App, AppOptions
+from splatview_viewer.events import PointerMove
+from splatview_viewer.files.write_ply import write_ply
+from splatview_viewer.renderers.gl import SOFTWARE
+from splatview_viewer.scene import GaussianScene
+from splatview_viewer.screens.offscreen import OffscreenScreen
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -56,7 +56,7 @@ def _seconds(args: list[str], png: Path) -> float:
     from PIL import Image
 
     begin = time.perf_counter()
-    process = subprocess.Popen([sys.executable, "-m", "splatview.viewer_app", *args], stdout=subprocess.DEVNULL)
+    process = subprocess.Popen([sys.executable, "-m", "splatview_viewer", *args], stdout=subprocess.DEVNULL)
     try:
         while time.perf_counter() - begin < 60:
             if png.exists():

@@ -15,7 +15,7 @@ import torch
 from PIL import Image
 
 import splatview
-from splatview import publishing
+from splatview.api import publish as publishing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +24,7 @@ FRAME = (1080, 1920, 4)
 ROUNDS = 300
 _VIEWER = """
 import sys, time
-from splatview.ipc import Subscriber
+from splatview_ipc import Subscriber
 sub = Subscriber()
 seen = {}
 while True:
@@ -49,7 +49,7 @@ AFTER = 1.0
 """Seconds for which calls are still measured when the viewer has its first frame."""
 _ATTACHING = """
 import sys, time, zlib
-from splatview.ipc import Subscriber
+from splatview_ipc import Subscriber
 sub, seen = Subscriber(), 0
 while True:
     sub.poll()

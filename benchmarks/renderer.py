@@ -17,11 +17,11 @@ from typing import Literal
 
 import numpy as np
 
-from splatview.viewer_app.cameras import Camera
-from splatview.viewer_app.files import load_scene
-from splatview.viewer_app.renderers.base import RenderOptions
-from splatview.viewer_app.renderers.gl import GlRenderer
-from splatview.viewer_app.screens.offscreen import create_context
+from splatview_viewer.cameras import Camera
+from splatview_viewer.files import load_scene
+from splatview_viewer.renderers.base import RenderOptions
+from splatview_viewer.renderers.gl import GlRenderer
+from splatview_viewer.screens.offscreen import create_context
 
 DATA = Path(os.environ.get("SPLATVIEW_TEST_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 SCENES = {"biker": "biker.compressed.ply", "playbot": "playbot"}

@@ -25,14 +25,14 @@ from benchmarks.gpu.load import Training, train
 from benchmarks.gpu.scenes import ORBIT, SIZE, ball, intrinsics, viewmat
 from benchmarks.gpu.smooth_driver import VARIABLE
 from benchmarks.gpu.viewer import Viewer
-from splatview.viewer_app.cameras import Camera
-from splatview.viewer_app.controls import Orbit, Rect
-from splatview.viewer_app.renderers import gsplat_moving
-from splatview.viewer_app.renderers.base import RenderOptions
-from splatview.viewer_app.scene import GaussianScene
-from splatview.viewer_app.screens.offscreen import OffscreenScreen
-from splatview.viewer_app.state import GaussianSettings
-from splatview.viewer_app.views.gaussians import GaussianView
+from splatview_viewer.cameras import Camera
+from splatview_viewer.controls import Orbit, Rect
+from splatview_viewer.renderers import gsplat_moving
+from splatview_viewer.renderers.base import RenderOptions
+from splatview_viewer.scene import GaussianScene
+from splatview_viewer.screens.offscreen import OffscreenScreen
+from splatview_viewer.state import GaussianSettings
+from splatview_viewer.views.gaussians import GaussianView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from splatview.viewer_app.app import App, AppOptions
-from splatview.viewer_app.events import PointerMove, PointerPress, PointerRelease
-from splatview.viewer_app.recorder.files import StreamFolder, write_packed
-from splatview.viewer_app.recorder.packed import pack
-from splatview.viewer_app.recorder.player import Player
-from splatview.viewer_app.recorder.recording import Recording, Snapshot
-from splatview.viewer_app.recorder.source import RecordedSource
-from splatview.viewer_app.scene import GaussianScene
-from splatview.viewer_app.screens.offscreen import OffscreenScreen
-from splatview.viewer_app.views.gaussians import GaussianView
+from splatview_viewer.app import App, AppOptions
+from splatview_viewer.events import PointerMove, PointerPress, PointerRelease
+from splatview_viewer.recorder.files import StreamFolder, write_packed
+from splatview_viewer.recorder.packed import pack
+from splatview_viewer.recorder.player import Player
+from splatview_viewer.recorder.recording import Recording, Snapshot
+from splatview_viewer.recorder.source import RecordedSource
+from splatview_viewer.scene import GaussianScene
+from splatview_viewer.screens.offscreen import OffscreenScreen
+from splatview_viewer.views.gaussians import GaussianView
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,7 +84,7 @@ def record(root: Path) -> Path:
 def scrub(path: Path, where: str, took: float) -> list[dict[str, str]]:
     source = RecordedSource(path)
     if where == "memory":
-        from splatview.viewer_app.recorder.files import read_packed
+        from splatview_viewer.recorder.files import read_packed
 
         source.close()
         found = Recording.opened(path)

@@ -14,33 +14,33 @@ if TYPE_CHECKING:
     from typing import Any
 
     from splatview import gl
-    from splatview.annotating import annotate
-    from splatview.camera_views import publish_cameras
-    from splatview.grabbing import grab
-    from splatview.memory import publish_memory
-    from splatview.notebook import show
-    from splatview.pausing import paused, wait_while_paused
-    from splatview.publishing import close, publish
-    from splatview.reading import frames
-    from splatview.scalars import log
-    from splatview.window import Window
+    from splatview.api.annotate import annotate
+    from splatview.api.cameras import publish_cameras
+    from splatview.api.frames import frames
+    from splatview.api.grab import grab
+    from splatview.api.log import log
+    from splatview.api.memory import publish_memory
+    from splatview.api.notebook import show
+    from splatview.api.pause import paused, wait_while_paused
+    from splatview.api.publish import close, publish
+    from splatview.api.window import Window
 
     __version__: str
 
 _HOME = {
-    "Window": "window",
-    "annotate": "annotating",
-    "close": "publishing",
-    "frames": "reading",
+    "Window": "api.window",
+    "annotate": "api.annotate",
+    "close": "api.publish",
+    "frames": "api.frames",
     "gl": "",
-    "grab": "grabbing",
-    "log": "scalars",
-    "paused": "pausing",
-    "publish": "publishing",
-    "publish_cameras": "camera_views",
-    "publish_memory": "memory",
-    "show": "notebook",
-    "wait_while_paused": "pausing",
+    "grab": "api.grab",
+    "log": "api.log",
+    "paused": "api.pause",
+    "publish": "api.publish",
+    "publish_cameras": "api.cameras",
+    "publish_memory": "api.memory",
+    "show": "api.notebook",
+    "wait_while_paused": "api.pause",
 }
 """The module of each name; "" for what is a module itself."""
 
@@ -50,14 +50,14 @@ __all__ = ["Window", "__version__", "annotate", "close", "frames", "gl", "grab",
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        from splatview.ipc.limits import VERSION
+        from splatview_ipc.control.limits import VERSION
 
         return VERSION
     if name not in _HOME:
         raise AttributeError(f"module 'splatview' has no attribute {name!r}; it has {', '.join(_HOME)}")
     from importlib import import_module
 
-    from splatview.publishing import leave_untraced
+    from splatview.api.publish import leave_untraced
 
     home = import_module(f"splatview.{_HOME[name] or name}")
     leave_untraced(home)

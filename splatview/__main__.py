@@ -2,7 +2,7 @@
 
 import sys
 
-from splatview.cli import main
+from splatview.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from splatview.ipc.interop.shared_texture import SharedTexture, TensorTexture
-from splatview.ipc.interop.texture_tensor import TextureTensor
+from splatview_ipc.gl.shared_texture import SharedTexture, TensorTexture
+from splatview_ipc.gl.texture_tensor import TextureTensor
 
 if TYPE_CHECKING:
     import moderngl

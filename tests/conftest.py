@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     import moderngl
 
-    from splatview.viewer_app.screens.offscreen import OffscreenScreen
+    from splatview_viewer.screens.offscreen import OffscreenScreen
 
 # Threads of torch that spin while they wait for one another get in each other's way beside other programs: one test
 # takes 80 s instead of 2. Read when torch is imported.
@@ -66,10 +66,10 @@ def runtime_dir(nothing_left: None, monkeypatch: pytest.MonkeyPatch) -> Iterator
     for name in ("SPLATVIEW_DISABLE", "SPLATVIEW_STRICT", "SPLATVIEW_NAME"):
         monkeypatch.delenv(name, raising=False)
     yield folder
-    publishing = sys.modules.get("splatview.publishing")
+    publishing = sys.modules.get("splatview.api.publish")
     if publishing is not None:
         publishing.close()
-    follower = sys.modules.get("splatview.follower")
+    follower = sys.modules.get("splatview.api.follower")
     if follower is not None:
         follower.seen.clear()  # the next test annotates its own frames
     shutil.rmtree(folder, ignore_errors=True)
@@ -78,7 +78,7 @@ def runtime_dir(nothing_left: None, monkeypatch: pytest.MonkeyPatch) -> Iterator
 @pytest.fixture(scope="module")
 def ctx() -> Iterator[moderngl.Context]:
     """An OpenGL context without a screen. Set-up installs what it needs, so that its absence is a failure."""
-    from splatview.viewer_app.screens.offscreen import create_context
+    from splatview_viewer.screens.offscreen import create_context
 
     context = create_context()
     yield context
@@ -87,7 +87,7 @@ def ctx() -> Iterator[moderngl.Context]:
 
 @pytest.fixture(scope="module")
 def module_screen() -> Iterator[OffscreenScreen]:
-    from splatview.viewer_app.screens.offscreen import OffscreenScreen
+    from splatview_viewer.screens.offscreen import OffscreenScreen
 
     screen = OffscreenScreen(W, H)
     yield screen
@@ -107,14 +107,14 @@ def screen(module_screen: OffscreenScreen) -> Iterator[OffscreenScreen]:
 def rest() -> Iterator[Callable[[], None]]:
     """Users of Gaussian views keep moving, however slow the machine is, until `rest()` is called."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("splatview.viewer_app.views.gaussians._REST", 1e6)
+        patch.setattr("splatview_viewer.views.gaussians._REST", 1e6)
         yield patch.undo
 
 
 @pytest.fixture(scope="session")
 def timeline_kernels() -> None:
     """The compiled kernels of memory timelines, so that none arrives in the middle of a test."""
-    from splatview.viewer_app.memory.timeline import warm_up
+    from splatview_viewer.memory.timeline import warm_up
 
     warm_up()
 

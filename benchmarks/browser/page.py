@@ -36,7 +36,7 @@ import numpy as np
 from benchmarks.browser import jpeg, marks, numbered, programs
 from benchmarks.browser.hand import way
 from benchmarks.browser.websocket import Closed, WebSocket
-from splatview.viewer_app.web import messages
+from splatview_viewer.web import messages
 
 _CHECKED = 24
 """Pictures of a measurement that are decoded."""

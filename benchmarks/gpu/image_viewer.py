@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarks.gpu.clocks import GlClock, until
-from splatview.viewer_app.controls import Rect
-from splatview.viewer_app.screens.offscreen import OffscreenScreen
-from splatview.viewer_app.sources import StreamSource, make_subscriber
-from splatview.viewer_app.views.image import ImageView
+from splatview_viewer.controls import Rect
+from splatview_viewer.screens.offscreen import OffscreenScreen
+from splatview_viewer.sources import StreamSource, make_subscriber
+from splatview_viewer.views.image import ImageView
 
 if TYPE_CHECKING:
-    from splatview.ipc import RemoteStream, Subscriber
+    from splatview_ipc import RemoteStream, Subscriber
 
 SIZE = (1920, 1080)
 _RUN_UP = 4

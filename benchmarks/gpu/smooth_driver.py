@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 from benchmarks.gpu.driver import main
-from splatview.viewer_app.renderers import gsplat_moving
-from splatview.viewer_app.state import GaussianSettings
+from splatview_viewer.renderers import gsplat_moving
+from splatview_viewer.state import GaussianSettings
 
 VARIABLE = "SPLATVIEW_BENCH_SMOOTH"
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from splatview.viewer_app.memory import analysis, timeline
-from splatview.viewer_app.memory.loading import load_snapshot
-from splatview.viewer_app.memory.query import Database
+from splatview_viewer.memory import analysis, timeline
+from splatview_viewer.memory.loading import load_snapshot
+from splatview_viewer.memory.query import Database
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from splatview.viewer_app.memory.model import Trace
+    from splatview_viewer.memory.model import Trace
 
 T = TypeVar("T")
 PICKS, CHECKED = 1000, 40

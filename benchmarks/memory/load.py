@@ -8,7 +8,7 @@ import resource
 import sys
 import time
 
-from splatview.viewer_app.memory.loading import load_snapshot
+from splatview_viewer.memory.loading import load_snapshot
 
 
 def _cpu() -> float:

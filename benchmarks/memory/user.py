@@ -18,18 +18,18 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from splatview.viewer_app.__main__ import begin
+from splatview_viewer.__main__ import begin
 
 if __name__ == "__main__":
     begin(sys.argv[1:])  # what the viewer's program does first of all, before anything else is imported
 
 from benchmarks.gpu import driver
 from benchmarks.gpu.driver import CountingScreen
-from splatview.viewer_app.events import Expose, PointerMove, PointerPress, PointerRelease, Wheel
-from splatview.viewer_app.views.snapshot import SnapshotView
+from splatview_viewer.events import Expose, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview_viewer.views.snapshot import SnapshotView
 
 if TYPE_CHECKING:
-    from splatview.viewer_app.screens.base import Screen
+    from splatview_viewer.screens.base import Screen
 
 HZ = 125.0
 NOTCHES = 24

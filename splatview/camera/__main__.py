@@ -11,7 +11,7 @@ import sys
 def main(args: list[str] | None = None) -> int:
     """The exit status; 2 for what cannot be done, and stderr says why."""
     if args is None:
-        from splatview.ipc.entry import run
+        from splatview_ipc.system.entry import run
 
         return run(lambda: main(sys.argv[1:]), "splatview camera")
     if len(args) == 2 and args[0] == "capture":

@@ -17,7 +17,7 @@ import msgspec
 import splatview
 from splatview.camera.reading import Reading
 from splatview.camera.sources import HopelessError, SourceSettings, source_for
-from splatview.ipc import entry
+from splatview_ipc.system import entry
 
 if TYPE_CHECKING:
     import numpy as np
@@ -79,7 +79,7 @@ def _publish(reading: Reading, decoded: CaptureSettings) -> int:
 
 def _leave(code: int) -> NoReturn:
     """End although a thread is inside a library: an interpreter that ends beside it would break it."""
-    if (publishing := sys.modules.get("splatview.publishing")) is not None:
+    if (publishing := sys.modules.get("splatview.api.publish")) is not None:
         publishing.close()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError):  # the parent is gone

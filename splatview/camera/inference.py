@@ -19,15 +19,15 @@ import msgspec
 
 from splatview.camera.detectors.base import DetectorError, printable
 from splatview.camera.detectors.choice import DetectorSettings, open_detector
-from splatview.ipc import entry
+from splatview_ipc.system import entry
 
 if TYPE_CHECKING:
     from types import FrameType
 
     import numpy as np
 
+    from splatview.api.frames import Frame
     from splatview.camera.detectors.base import Detector
-    from splatview.reading import Frame
 
 _NICENESS = 5
 """What captures and what shows comes first where processors are scarce."""

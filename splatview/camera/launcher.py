@@ -18,10 +18,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from splatview import programs
 from splatview.camera.sources import SourceSettings, device_path, kind_of
-from splatview.ipc import entry
-from splatview.ipc.terminal import printable, without_surrogates
+from splatview_ipc.system import entry, programs
+from splatview_ipc.system.terminal import printable, without_surrogates
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -44,7 +43,7 @@ _EXPLAINED = 2
 @dataclass(frozen=True)
 class ViewerOptions:
     arguments: tuple[str, ...]
-    """Of `python -m splatview.viewer_app serve`."""
+    """Of `python -m splatview_viewer serve`."""
     offscreen: bool = False
     """The viewer has neither a window nor pages: the session ends once a file was played."""
     out: Path | None = None
@@ -133,7 +132,7 @@ class _Session:
             self.inference = _Program("detector", "splatview.camera", "infer",
                                       json.dumps({"run": self.run_name, **plan.detector}), environment=environment)
         if plan.viewer is not None:
-            self.viewer = _Program("viewer", "splatview.viewer_app", "serve", "--run", self.run_name,
+            self.viewer = _Program("viewer", "splatview_viewer", "serve", "--run", self.run_name,
                                    *plan.viewer.arguments, environment=environment)
         self.said: queue.Queue[tuple[str, str, str]] = queue.Queue(_MOST_LINES)
         self.shown = False
@@ -282,7 +281,7 @@ def _short(source: str) -> str:
 def _free_name(name: str) -> str:
     """`name`, or with a number before it where a run of that name is alive: the viewer finds this one by its name, also
     when the capturing process had to be started again. (A number behind it would be found as well: ids begin alike.)"""
-    from splatview.ipc.runs import list_runs, runtime_folder
+    from splatview_ipc.control.run_folder import list_runs, runtime_folder
 
     taken = {folder.description.name for folder in list_runs(runtime_folder())}
     return next(n for n in (name, *(f"{i}. {name}" for i in range(2, len(taken) + 3))) if n not in taken)

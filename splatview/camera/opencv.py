@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from splatview.camera.sources import CameraError, DamagedError, HopelessError, device_path, fitted, kind_of, shown
-from splatview.ipc.extras import needed
+from splatview_ipc.system.optional_packages import needed
 
 if TYPE_CHECKING:
     import cv2

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from splatview.camera.sources import CameraError, HopelessError, fitted, kind_of, shown
-from splatview.ipc.extras import needed
+from splatview_ipc.system.optional_packages import needed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 
-from splatview.ipc.extras import require_one
+from splatview_ipc.system.optional_packages import require_one
 
 if TYPE_CHECKING:
     import numpy as np

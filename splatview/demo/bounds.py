@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from splatview.demo.errors import DemoError
-from splatview.ipc.free_memory import available_bytes
+from splatview_ipc.system.free_memory import available_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,12 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from splatview import programs
 from splatview.demo.errors import DemoError
 from splatview.demo.progress import Progress, style_for
-from splatview.ipc import entry
-from splatview.ipc.output_file import check_output, check_picture
-from splatview.ipc.terminal import printable
+from splatview_ipc.system import entry, programs
+from splatview_ipc.system.files import check_output, check_picture
+from splatview_ipc.system.terminal import printable
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -164,7 +163,7 @@ class _Session:
         screen = {"window": ["--window"], "web": ["--web", "--port", str(o.port)],
                   "offscreen": ["--offscreen", "--max-fps", "2"]}[self.screen]
         said = subprocess.DEVNULL if self.screen == "offscreen" else subprocess.PIPE
-        self.viewer = programs.start("splatview.viewer_app", "serve", *screen, "--run", str(self.trainer.pid),
+        self.viewer = programs.start("splatview_viewer", "serve", *screen, "--run", str(self.trainer.pid),
                                      "--size", o.size, stderr=said, text=True, env=environment)
         if self.viewer.stderr is not None:
             threading.Thread(target=self._pass_on, args=(self.viewer.stderr,), daemon=True).start()
@@ -227,7 +226,7 @@ class _Session:
         assert self.trainer is not None
         o = self.options
         camera = [] if self.camera is None else ["--camera", json.dumps(self.camera)]
-        self.shot = programs.start("splatview.viewer_app", "shot", str(o.out), "--stream", "gaussians", "--run",
+        self.shot = programs.start("splatview_viewer", "shot", str(o.out), "--stream", "gaussians", "--run",
                                    str(self.trainer.pid), "--size", o.size, *camera,
                                    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
 
@@ -275,7 +274,7 @@ class _Session:
 
     def _tell_where(self) -> bool:
         """Once the viewer is up, say so, and how to end it."""
-        from splatview.ipc.viewers import viewers
+        from splatview_ipc.control.registry import viewers
 
         where = "until its window is closed" if self.screen == "window" else next(
             (f"at {v.url}" for v in viewers() if self.viewer is not None and v.pid == self.viewer.pid), "")

@@ -11,7 +11,7 @@ import numpy as np
 
 from splatview.demo.bounds import read_bytes
 from splatview.demo.errors import DemoError
-from splatview.ipc.output_file import OutputFile, output_error
+from splatview_ipc.system.files import OutputFile, output_error
 
 if TYPE_CHECKING:
     from pathlib import Path

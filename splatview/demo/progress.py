@@ -8,7 +8,7 @@ import sys
 import time
 from typing import IO, Any, Literal
 
-from splatview.ipc.terminal import printable
+from splatview_ipc.system.terminal import printable
 
 Style = Literal["bar", "lines", "json"]
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Literal
 
 from splatview.demo.errors import DemoError
 from splatview.demo.progress import Progress, style_for
-from splatview.ipc import entry
-from splatview.ipc.output_file import check_output
+from splatview_ipc.system import entry
+from splatview_ipc.system.files import check_output
 
 if TYPE_CHECKING:
     from types import FrameType

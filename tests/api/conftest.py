@@ -13,8 +13,10 @@ from support.other_runs import OtherRun
 from support.window_cases import SIZE, Seen
 
 import splatview
-from splatview import Window, publishing, recording
-from splatview.ipc import Subscriber
+from splatview import Window
+from splatview.api import publish as publishing
+from splatview.api import recording
+from splatview_ipc import Subscriber
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,7 +12,7 @@ import torch
 from support.annotate_cases import made, texts
 
 import splatview
-from splatview.adapt.overlay import COCO_SKELETON, OPTIONS
+from splatview.adapters.overlay import COCO_SKELETON, OPTIONS
 
 if TYPE_CHECKING:
     from support.annotate_cases import Overlays

@@ -12,7 +12,8 @@ from support.annotate_cases import Overlays, texts
 from support.wait import PATIENCE
 
 import splatview
-from splatview import publishing, reading
+from splatview.api import frames as reading
+from splatview.api import publish as publishing
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,8 +11,8 @@ import torch
 from support.wait import PATIENCE, turns
 
 import splatview
-from splatview import publishing
-from splatview.reading import Frames, newest_seen
+from splatview.api import publish as publishing
+from splatview.api.frames import Frames, newest_seen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from support.other_runs import OtherRun
     from support.programs import Programs
 
-    from splatview.reading import Frame
+    from splatview.api.frames import Frame
 
 
 def image(number: int) -> torch.Tensor:

@@ -17,7 +17,7 @@ from support.programs import children
 from support.wait import PATIENCE, turns
 
 import splatview
-from splatview.viewer_app.__main__ import main
+from splatview_viewer.__main__ import main
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -214,6 +214,6 @@ def test_the_program_that_draws_is_replaced_and_ended(monkeypatch: pytest.Monkey
 
     os.kill(second, signal.SIGSTOP)
     with monkeypatch.context() as patch, pytest.raises(TimeoutError, match="did not answer"):
-        patch.setattr("splatview.grabber._LATE", 0.0)
+        patch.setattr("splatview.api.grabber._LATE", 0.0)
         splatview.grab("render", timeout=0.1)
     assert not drawing()

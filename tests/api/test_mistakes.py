@@ -12,9 +12,9 @@ from PIL import Image
 from support.cameras_stream import poses
 
 import splatview
-from splatview import publishing
-from splatview.adapt.address import picture_at
-from splatview.ipc.kinds import CAMERAS_MOST
+from splatview.adapters.address import picture_at
+from splatview.api import publish as publishing
+from splatview_ipc.kinds.rules import CAMERAS_MOST
 
 VIEWS, KS = poses(3)
 EYES = torch.eye(4).repeat(3, 1, 1)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import splatview
-from splatview.ipc import NoViewerError
-from splatview.ipc.viewers import announce
+from splatview_ipc import NoViewerError
+from splatview_ipc.control.registry import announce
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,7 +64,7 @@ def test_a_viewer_that_cannot_start_says_why(monkeypatch: pytest.MonkeyPatch, ru
 
 _STARTS = """
 import os, sys, threading
-from splatview import programs
+from splatview_ipc.system import programs
 kept = []
 def begin():
     kept.append(programs.start("timeit", "-n1", "-r1", "input()", stdin=-1))

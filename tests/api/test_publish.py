@@ -13,9 +13,9 @@ import torch
 from PIL import Image
 
 import splatview
-from splatview import publishing
-from splatview.adapt import recognise
-from splatview.ipc.kinds import check_frame
+from splatview.adapters import recognise
+from splatview.api import publish as publishing
+from splatview_ipc.kinds.rules import check_frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,12 +17,13 @@ from support.frames import host_array
 from support.wait import PATIENCE
 
 import splatview
-from splatview import camera_views, publishing
+from splatview.api import cameras as camera_views
+from splatview.api import publish as publishing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from splatview.ipc import Subscriber
+    from splatview_ipc import Subscriber
 
 
 def test_a_viewer_reads_what_was_published(subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:

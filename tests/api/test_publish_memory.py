@@ -16,8 +16,8 @@ from support.memory_on_cpu import GIB, Allocator
 from support.wait import PATIENCE
 
 import splatview
-from splatview import memory, recording
-from splatview.ipc import taken
+from splatview.api import memory, recording
+from splatview_ipc.control import memory_snapshots as taken
 
 if TYPE_CHECKING:
     from collections.abc import Callable

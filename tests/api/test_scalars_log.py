@@ -11,8 +11,8 @@ import torch
 from support.frames import host_array
 
 import splatview
-from splatview.ipc import Subscriber
-from splatview.ipc.kinds import SCALAR_COLUMNS, SCALAR_ROWS, check_frame
+from splatview_ipc import Subscriber
+from splatview_ipc.kinds.rules import SCALAR_COLUMNS, SCALAR_ROWS, check_frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable

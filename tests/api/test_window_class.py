@@ -18,8 +18,9 @@ from support.programs import children
 from support.window_cases import SIZE, Seen, image, red_ball, scene
 
 import splatview
-from splatview import Window, publishing
-from splatview.adapt.address import picture_at
+from splatview import Window
+from splatview.adapters.address import picture_at
+from splatview.api import publish as publishing
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,8 +10,8 @@ from PIL import Image
 from support.comparison_cases import House, houses
 from support.viewer import SIZE, Viewer
 
-from splatview.viewer_app.app import AppOptions
-from splatview.viewer_app.screens.offscreen import OffscreenScreen
+from splatview_viewer.app import AppOptions
+from splatview_viewer.screens.offscreen import OffscreenScreen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -59,4 +59,4 @@ def screen_fixture() -> Iterator[OffscreenScreen]:
 @pytest.fixture(autouse=True)
 def no_timers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Closed pages leave no timer behind that returns their memory to the system later."""
-    monkeypatch.setattr("splatview.viewer_app.web.budget._malloc_trim", lambda: None, raising=False)
+    monkeypatch.setattr("splatview_viewer.web.budget._malloc_trim", lambda: None, raising=False)

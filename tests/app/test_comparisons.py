@@ -11,11 +11,11 @@ from support.comparison_cases import SIZE, House
 from support.shard_cases import tensors
 
 import splatview
-from splatview.viewer_app.comparing.compositor import HOWS
-from splatview.viewer_app.comparing.pair_view import PairView
-from splatview.viewer_app.events import PointerMove, PointerPress, PointerRelease, Wheel
-from splatview.viewer_app.interface.panel import Asked
-from splatview.viewer_app.turning import STAYS, Placement
+from splatview_viewer.comparing.compositor import HOWS
+from splatview_viewer.comparing.pair_view import PairView
+from splatview_viewer.events import PointerMove, PointerPress, PointerRelease, Wheel
+from splatview_viewer.interface.panel import Asked
+from splatview_viewer.turning import STAYS, Placement
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from splatview.viewer_app.controls import Rect
-from splatview.viewer_app.interface.help import KEYS, draw_help
-from splatview.viewer_app.interface.panel import Panel
-from splatview.viewer_app.views.gaussians import GaussianView
+from splatview_viewer.controls import Rect
+from splatview_viewer.interface.help import KEYS, draw_help
+from splatview_viewer.interface.panel import Panel
+from splatview_viewer.views.gaussians import GaussianView
 
 if TYPE_CHECKING:
-    from splatview.viewer_app.screens.offscreen import OffscreenScreen
-    from splatview.viewer_app.views.base import KeyHelp
+    from splatview_viewer.screens.offscreen import OffscreenScreen
+    from splatview_viewer.views.base import KeyHelp
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from splatview.viewer_app.memo import Memo
+from splatview_viewer.memo import Memo
 
 if TYPE_CHECKING:
     from pathlib import Path

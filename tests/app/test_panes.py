@@ -9,13 +9,13 @@ import pytest
 from PIL import Image
 from support.viewer import Viewer
 
-from splatview.viewer_app.app import AppOptions
-from splatview.viewer_app.controls import Rect
-from splatview.viewer_app.events import Key, PointerMove, PointerPress, PointerRelease, Wheel
-from splatview.viewer_app.memo import Memo
-from splatview.viewer_app.panes import HEADER, grid
-from splatview.viewer_app.screens.offscreen import OffscreenScreen
-from splatview.viewer_app.views.image import ImageView
+from splatview_viewer.app import AppOptions
+from splatview_viewer.controls import Rect
+from splatview_viewer.events import Key, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview_viewer.memo import Memo
+from splatview_viewer.panes import HEADER, grid
+from splatview_viewer.screens.offscreen import OffscreenScreen
+from splatview_viewer.views.image import ImageView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -10,21 +10,21 @@ import pytest
 import torch
 from support.recordings import NAMES, scene
 
-from splatview.viewer_app.cameras import frame_points
-from splatview.viewer_app.errors import ViewerError
-from splatview.viewer_app.recorder.packed import Packed, layout, pack, pack_tensors, packed_bytes, unpack
-from splatview.viewer_app.recorder.player import Player
-from splatview.viewer_app.recorder.recording import Recording, Snapshot
-from splatview.viewer_app.renderers.activation import activate
-from splatview.viewer_app.renderers.base import RenderOptions
-from splatview.viewer_app.renderers.gl import GlRenderer
+from splatview_viewer.cameras import frame_points
+from splatview_viewer.errors import ViewerError
+from splatview_viewer.recorder.packed import Packed, layout, pack, pack_tensors, packed_bytes, unpack
+from splatview_viewer.recorder.player import Player
+from splatview_viewer.recorder.recording import Recording, Snapshot
+from splatview_viewer.renderers.activation import activate
+from splatview_viewer.renderers.base import RenderOptions
+from splatview_viewer.renderers.gl import GlRenderer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import moderngl
 
-    from splatview.viewer_app.scene import GaussianScene
+    from splatview_viewer.scene import GaussianScene
 
 
 # -- one scene made small --------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""One conformance suite over all screens: what `splatview.viewer_app.screens.base.Screen` promises, each keeps."""
+"""One conformance suite over all screens: what `splatview_viewer.screens.base.Screen` promises, each keeps."""
 
 from __future__ import annotations
 
@@ -12,30 +12,20 @@ from PIL import Image
 from support.browser_rig import Rig
 from support.wait import PATIENCE, turns
 
-from splatview.viewer_app import screens
-from splatview.viewer_app.app import App, AppOptions
-from splatview.viewer_app.errors import ViewerError
-from splatview.viewer_app.events import (
-    ClickCounter,
-    Close,
-    FileDrop,
-    Key,
-    PointerMove,
-    PointerPress,
-    Resize,
-    Text,
-    Wheel,
-)
-from splatview.viewer_app.screens.base import Caption, parse_size
-from splatview.viewer_app.screens.offscreen import OffscreenScreen
-from splatview.viewer_app.web import messages
+from splatview_viewer import screens
+from splatview_viewer.app import App, AppOptions
+from splatview_viewer.errors import ViewerError
+from splatview_viewer.events import ClickCounter, Close, FileDrop, Key, PointerMove, PointerPress, Resize, Text, Wheel
+from splatview_viewer.screens.base import Caption, parse_size
+from splatview_viewer.screens.offscreen import OffscreenScreen
+from splatview_viewer.web import messages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from splatview.viewer_app.screens.base import Screen
-    from splatview.viewer_app.screens.window import WindowScreen
+    from splatview_viewer.screens.base import Screen
+    from splatview_viewer.screens.window import WindowScreen
 
 SCREENS = ["offscreen", pytest.param("window", marks=pytest.mark.display), "browser"]
 NAMES = {"offscreen", "window", "browser"}
@@ -54,7 +44,7 @@ def open_screen(name: str, rig: Rig | None = None, width: int = 96, height: int 
     if name == "browser":
         assert rig is not None
         return rig.open(width, height)
-    from splatview.viewer_app.screens.window import WindowScreen
+    from splatview_viewer.screens.window import WindowScreen
 
     return WindowScreen(width, height, vsync=False)
 
@@ -186,7 +176,7 @@ def test_offscreen_events_come_in_order_and_once() -> None:
 
 @pytest.fixture
 def window(display: str) -> Iterator[WindowScreen]:
-    from splatview.viewer_app.screens.window import WindowScreen
+    from splatview_viewer.screens.window import WindowScreen
 
     screen = WindowScreen(200, 100, vsync=False)
     yield screen
@@ -215,7 +205,7 @@ def test_window_tells_what_glfw_reports(window: WindowScreen) -> None:
 
 @pytest.mark.display
 def test_window_shows_what_the_viewer_draws(display: str, tmp_path: Path) -> None:
-    from splatview.viewer_app.screens.window import WindowScreen
+    from splatview_viewer.screens.window import WindowScreen
 
     picture = np.random.default_rng(0).integers(0, 256, (294, 320, 3), dtype=np.uint8)
     Image.fromarray(picture).save(tmp_path / "in.png")

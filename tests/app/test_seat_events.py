@@ -11,9 +11,9 @@ from support.comparison_cases import exactly
 from support.scene_files import ply_columns, truth, write_ply
 from support.viewer import Viewer
 
-from splatview.viewer_app.app import AppOptions
-from splatview.viewer_app.events import Key, PointerMove, PointerPress, PointerRelease, Text
-from splatview.viewer_app.screens.offscreen import OffscreenScreen
+from splatview_viewer.app import AppOptions
+from splatview_viewer.events import Key, PointerMove, PointerPress, PointerRelease, Text
+from splatview_viewer.screens.offscreen import OffscreenScreen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,8 +12,8 @@ from PIL import Image
 from support.house import House, pixels
 
 import splatview
-from splatview.viewer_app.interface.panel import Asked
-from splatview.viewer_app.web import messages as m
+from splatview_viewer.interface.panel import Asked
+from splatview_viewer.web import messages as m
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from support.web_clients import Page
 
-    from splatview.viewer_app.seat import Seat
+    from splatview_viewer.seat import Seat
 
 
 def shown(seat: Seat) -> str:

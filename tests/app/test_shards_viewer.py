@@ -10,13 +10,13 @@ import pytest
 from support.shard_cases import Training, part
 from support.viewer import Viewer
 
-from splatview.viewer_app.app import AppOptions
-from splatview.viewer_app.comparing.merging import merged
-from splatview.viewer_app.recorder.options import RecordOptions
-from splatview.viewer_app.screens.offscreen import OffscreenScreen
-from splatview.viewer_app.shards import panel
-from splatview.viewer_app.shards.stream import ShardedStream
-from splatview.viewer_app.views.gaussians import GaussianView
+from splatview_viewer.app import AppOptions
+from splatview_viewer.comparing.merging import merged
+from splatview_viewer.recorder.options import RecordOptions
+from splatview_viewer.screens.offscreen import OffscreenScreen
+from splatview_viewer.shards import panel
+from splatview_viewer.shards.stream import ShardedStream
+from splatview_viewer.views.gaussians import GaussianView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

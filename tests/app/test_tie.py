@@ -10,16 +10,16 @@ import pytest
 from support.frames import gaussian_frame, image_frame
 from support.view_cases import RECT, shown
 
-from splatview.viewer_app.comparing.tie import Tie
-from splatview.viewer_app.events import PointerMove, PointerPress, PointerRelease, Wheel
-from splatview.viewer_app.state import GaussianSettings
-from splatview.viewer_app.views.gaussians import GaussianView
-from splatview.viewer_app.views.image import ImageView
+from splatview_viewer.comparing.tie import Tie
+from splatview_viewer.events import PointerMove, PointerPress, PointerRelease, Wheel
+from splatview_viewer.state import GaussianSettings
+from splatview_viewer.views.gaussians import GaussianView
+from splatview_viewer.views.image import ImageView
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from splatview.viewer_app.screens.offscreen import OffscreenScreen
+    from splatview_viewer.screens.offscreen import OffscreenScreen
 
 DRAG = PointerPress(40, 30), PointerMove(52, 24), PointerRelease(52, 24)
 

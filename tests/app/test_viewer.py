@@ -10,20 +10,11 @@ from PIL import Image
 from support.viewer import PICTURE, SIZE, Viewer
 from support.wait import clock, wait_until
 
-from splatview.viewer_app.app import AppOptions
-from splatview.viewer_app.controls import Rect
-from splatview.viewer_app.events import (
-    Close,
-    Key,
-    PointerLeave,
-    PointerMove,
-    PointerPress,
-    PointerRelease,
-    Resize,
-    Wheel,
-)
-from splatview.viewer_app.screens.offscreen import OffscreenScreen
-from splatview.viewer_app.views.image import ImageView
+from splatview_viewer.app import AppOptions
+from splatview_viewer.controls import Rect
+from splatview_viewer.events import Close, Key, PointerLeave, PointerMove, PointerPress, PointerRelease, Resize, Wheel
+from splatview_viewer.screens.offscreen import OffscreenScreen
+from splatview_viewer.views.image import ImageView
 
 if TYPE_CHECKING:
     from pathlib import Path

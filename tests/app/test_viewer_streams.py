@@ -15,9 +15,9 @@ from PIL import Image
 from support.wait import PATIENCE, wait_until
 
 import splatview
-from splatview.ipc.viewers import viewers
-from splatview.viewer_app.events import Wheel
-from splatview.viewer_app.interface.panel import Asked
+from splatview_ipc.control.registry import viewers
+from splatview_viewer.events import Wheel
+from splatview_viewer.interface.panel import Asked
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from support.programs import Programs
     from support.viewer import Viewer
 
-    from splatview.viewer_app.catalogue import Slot
-    from splatview.viewer_app.state import Entry
+    from splatview_viewer.catalogue import Slot
+    from splatview_viewer.state import Entry
 
 
 def publish_grey(value: int, name: str = "render", step: int = 0) -> None:

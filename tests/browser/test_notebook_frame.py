@@ -14,14 +14,14 @@ import torch
 from support.wait import PATIENCE, turns
 
 import splatview
-from splatview.ipc.viewers import viewers
+from splatview_ipc.control.registry import viewers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from playwright.sync_api import Page
 
-    from splatview.notebook import Page as Shown
+    from splatview.api.notebook import Page as Shown
 
 
 @contextmanager
@@ -50,7 +50,7 @@ def notebook(html: str) -> Iterator[str]:
 @pytest.fixture
 def shown() -> Iterator[Callable[..., Shown]]:
     """`splatview.show`, whose viewers end with the test."""
-    from splatview import notebook as home
+    from splatview.api import notebook as home
 
     yield lambda **options: splatview.show(**{"port": 0, "timeout": PATIENCE, **options})
     home._end_viewers()
@@ -94,7 +94,7 @@ def test_the_viewer_shows_in_a_notebooks_frame(shown: Callable[..., Shown], open
 
 @pytest.mark.soak
 def test_a_viewer_that_ended_is_started_anew(shown: Callable[..., Shown]) -> None:
-    from splatview import notebook as home
+    from splatview.api import notebook as home
 
     first = shown()
     home._end_viewers()

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from support.pages import Hand, connected, state, until
 
-from splatview.viewer_app.web import server as module
-from splatview.viewer_app.web import uploads
-from splatview.viewer_app.web.connection import Upload
+from splatview_viewer.web import server as module
+from splatview_viewer.web import uploads
+from splatview_viewer.web.connection import Upload
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,7 +84,7 @@ def test_a_file_is_pasted_and_text_before_it(viewer: Viewer, open_page: Open) ->
         'paste', {clipboardData: data, bubbles: true, cancelable: true})); }"""
     page.evaluate(paste, "")
     assert came(client)[0].path.read_bytes() == b"png"
-    from splatview.viewer_app.web.messages import Text
+    from splatview_viewer.web.messages import Text
 
     page.evaluate(paste, "1\t2")
     assert client.wait(Text).text == "1\t2"

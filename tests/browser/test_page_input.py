@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from support.pages import connected, until
 
-from splatview.viewer_app.web import messages as m
+from splatview_viewer.web import messages as m
 
 if TYPE_CHECKING:
 

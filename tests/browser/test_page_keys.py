@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from support.pages import connected, state
 
-from splatview.viewer_app.web import messages as m
+from splatview_viewer.web import messages as m
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,13 +17,13 @@ from support.wait import PATIENCE
 import splatview
 from splatview.camera.__main__ import main
 from splatview.camera.pattern import number_of
-from splatview.commands import doctor
+from splatview.cli import doctor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from splatview.frame import Frame
-    from splatview.reading import Frames
+    from splatview.api.frame import Frame
+    from splatview.api.frames import Frames
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ import splatview
 from splatview.camera.launcher import Plan, ViewerOptions, launch
 from splatview.camera.pattern import number_of, square
 from splatview.camera.sources import SourceSettings
-from splatview.ipc.runs import list_runs, runtime_folder
+from splatview_ipc.control.run_folder import list_runs, runtime_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,7 +84,7 @@ def launched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., L
         viewer = ViewerOptions((), offscreen=True, out=out) if "serve" in scripts else None
         detector: dict[str, object] | None = {"detect": "people"} if "infer" in scripts else None
         with monkeypatch.context() as patch:
-            patch.setattr("splatview.programs.start", start)
+            patch.setattr("splatview_ipc.system.programs.start", start)
             patch.setattr(sys, "stderr", said)
             found.code = launch(Plan(SourceSettings(source=source), "camera", loop, detector, viewer))
         found.said = said.getvalue()

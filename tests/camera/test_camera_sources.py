@@ -21,7 +21,7 @@ from splatview.camera.sources import (
     shown,
     source_for,
 )
-from splatview.ipc import extras
+from splatview_ipc.system import optional_packages as extras
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

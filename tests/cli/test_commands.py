@@ -14,10 +14,10 @@ from PIL import Image
 from support import messages
 
 import splatview
-from splatview.cli import main
-from splatview.commands import doctor
-from splatview.ipc import Subscriber
-from splatview.ipc.viewers import announce
+from splatview.cli import doctor
+from splatview.cli.main import main
+from splatview_ipc import Subscriber
+from splatview_ipc.control.registry import announce
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,7 +53,7 @@ def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
 def test_every_command_explains_itself(command: str, width: int, monkeypatch: pytest.MonkeyPatch,
                                        capsys: pytest.CaptureFixture[str]) -> None:
     """Paragraphs are as wide as the terminal, whatever the source has, and no metavar is Python's."""
-    from splatview.viewer_app.__main__ import main as viewer
+    from splatview_viewer.__main__ import main as viewer
 
     monkeypatch.setenv("COLUMNS", str(width))
     with pytest.raises(SystemExit) as ended:

@@ -19,8 +19,8 @@ import tyro
 from splatview.demo import trainer
 from splatview.demo.command import Demo, run
 from splatview.demo.trainer import TrainerOptions
-from splatview.ipc import entry
-from splatview.viewer_app.commands import parse
+from splatview_ipc.system import entry
+from splatview_viewer.commands import parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -134,7 +134,7 @@ def demo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Launc
             return program
 
         with monkeypatch.context() as patch:
-            patch.setattr("splatview.programs.start", start)
+            patch.setattr("splatview_ipc.system.programs.start", start)
             patch.setattr(sys, "stdout", out)
             patch.setattr(sys, "stderr", out)
             found.code = run(Demo(**{"out": tmp_path / "a.png", "offscreen": True, **options}))
@@ -157,7 +157,7 @@ def test_the_demo_draws_the_result_and_leaves_nothing_running(demo: Callable[...
     options = tyro.cli(TrainerOptions, args=train[1:])
     assert (options.steps, options.save, options.hold, options.json_progress) == (2, tmp_path / "a.ply", True, True)
     for module, *arguments in (serve, shot):
-        assert module == "splatview.viewer_app" and parse(arguments), "its program takes these options"
+        assert module == "splatview_viewer" and parse(arguments), "its program takes these options"
 
 
 @pytest.mark.programs

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 from support.programs import ROOT
 
-from splatview.viewer_app.__main__ import main
+from splatview_viewer.__main__ import main
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,9 +13,9 @@ from support.memory_data import block, event, segment, snapshot
 from support.programs import ROOT
 from support.scene_files import ply_columns, truth, write_ply
 
-from splatview.commands import doctor
-from splatview.ipc import extras
-from splatview.viewer_app.probe import probe_memory
+from splatview.cli import doctor
+from splatview_ipc.system import optional_packages as extras
+from splatview_viewer.probe import probe_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 COMMAND = """
 import os, sys
-from splatview.ipc import entry, output_file
-from splatview.viewer_app.__main__ import main
-from splatview.viewer_app.paths import writers
+from splatview_ipc.system import entry, files as output_file
+from splatview_viewer.__main__ import main
+from splatview_viewer.paths import writers
 
 os.O_TMPFILE = os.O_DIRECTORY  # as on file systems without it: the file has a name while it is written
 

@@ -23,7 +23,7 @@ from support.memory_data import event, snapshot
 from support.scene_files import ply_columns, truth, write_ply
 from support.wait import PATIENCE
 
-from splatview.ipc import child_process
+from splatview_ipc.system import child_process
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,7 +46,8 @@ _IMPORTS = re.compile(r"^\s*(?:import ([\w., ]+)|from (\w[\w.]*) import)", re.MU
 @functools.cache
 def _names() -> set[str]:
     """Return the top-level names that may be imported: also those in splatview's sources of packages not installed."""
-    found = {"splatview", "ipc", "viewer_app", "tests", "benchmarks", "sitecustomize", "usercustomize"}
+    found = {"splatview", "splatview_ipc", "splatview_viewer", "ipc", "viewer_app",
+             "tests", "benchmarks", "sitecustomize", "usercustomize"}
     found |= set(sys.stdlib_module_names) | set(packages_distributions())
     for folder in ("splatview", "ipc", "viewer_app"):
         for path in (ROOT / folder).rglob("*.py"):
@@ -109,8 +110,8 @@ def test_viewer_ignores_modules_in_the_current_folder(planted: Path, tmp_path: P
 
 
 SCRIPT = """
-from splatview import programs
-program = programs.start("splatview.viewer_app", "shot", "out.png", "missing.ply")
+from splatview_ipc.system import programs
+program = programs.start("splatview_viewer", "shot", "out.png", "missing.ply")
 assert program.wait() == 2
 """
 
@@ -146,5 +147,5 @@ def test_numba_reads_no_settings_from_the_current_folder(tmp_path: Path, program
     programs.folder = tmp_path / "shared by all"
     programs.folder.mkdir()
     (programs.folder / ".numba_config.yaml").write_text(json.dumps({"cache_dir": str(tmp_path / "theirs")}))
-    program = "from splatview.viewer_app.memory._numba import numba; print(repr(numba.config.CACHE_DIR))"
+    program = "from splatview_viewer.memory._numba import numba; print(repr(numba.config.CACHE_DIR))"
     assert _run(programs, *child_process.code_command(program)).strip() == "''"

@@ -17,8 +17,8 @@ from support.wait import PATIENCE
 from support.web_clients import Page
 
 import splatview
-from splatview.cli import main
-from splatview.ipc.viewers import viewers
+from splatview.cli.main import main
+from splatview_ipc.control.registry import viewers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -109,7 +109,7 @@ def test_a_killed_viewer_and_one_that_a_signal_ended_leave_nothing(programs: Pro
 
 TRAINER = """
 import torch, splatview
-from splatview.ipc.viewers import announce
+from splatview_ipc.control.registry import announce
 splatview.publish(torch.zeros(4, 4))
 announced = announce("http://127.0.0.1:7010/", host="127.0.0.1", port=7010)
 print("ready", flush=True)

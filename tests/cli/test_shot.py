@@ -15,7 +15,7 @@ from support.frames import cloud
 from support.scene_files import ply_columns, truth, write_ply
 
 import splatview
-from splatview.viewer_app.__main__ import main
+from splatview_viewer.__main__ import main
 
 if TYPE_CHECKING:
     from pathlib import Path

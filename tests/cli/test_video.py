@@ -14,22 +14,22 @@ from support.frames import cloud, gaussian_frame
 from support.scene_files import ply_columns, truth, write_ply
 from support.wait import wait_until
 
-from splatview.viewer_app.__main__ import main
-from splatview.viewer_app.cameras import Camera, intrinsics, look_at
-from splatview.viewer_app.controls import Rect
-from splatview.viewer_app.errors import FileError
-from splatview.viewer_app.paths.film import Camerawork, Filming
-from splatview.viewer_app.paths.nerfstudio import Film, write_path
-from splatview.viewer_app.paths.path import CameraPath, Key
-from splatview.viewer_app.paths.writers import make_writer
-from splatview.viewer_app.renderers.gl import GlRenderer
-from splatview.viewer_app.views.gaussians import GaussianView
+from splatview_viewer.__main__ import main
+from splatview_viewer.cameras import Camera, intrinsics, look_at
+from splatview_viewer.controls import Rect
+from splatview_viewer.errors import FileError
+from splatview_viewer.paths.film import Camerawork, Filming
+from splatview_viewer.paths.nerfstudio import Film, write_path
+from splatview_viewer.paths.path import CameraPath, Key
+from splatview_viewer.paths.writers import make_writer
+from splatview_viewer.renderers.gl import GlRenderer
+from splatview_viewer.views.gaussians import GaussianView
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from splatview.viewer_app.screens.offscreen import OffscreenScreen
+    from splatview_viewer.screens.offscreen import OffscreenScreen
 
 av = pytest.importorskip("av", reason="needs av: pip install 'splatview[video]'")
 W, H = 64, 48

@@ -11,8 +11,8 @@ from support.annotate_cases import texts
 from support.trainers import next_frame, stream_of, values
 
 import splatview
-from splatview import publishing
-from splatview.ipc import Subscriber
+from splatview.api import publish as publishing
+from splatview_ipc import Subscriber
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -9,10 +9,10 @@ import torch
 from support.open_files import open_files
 from support.wait import wait_until
 
-from splatview.ipc.cuda import retiring
-from splatview.ipc.cuda.memory import Allocation
-from splatview.ipc.source import OwnSource
-from splatview.ipc.ways import WAYS
+from splatview_ipc.cuda import retiring
+from splatview_ipc.cuda.memory import Allocation
+from splatview_ipc.subscriber.source import OwnSource
+from splatview_ipc.transports import WAYS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,11 +10,11 @@ import torch
 from support.browser_rig import BLUE, GREEN, RED, Rig, decoded, draw, poll, restful, settle, spend, until_ready
 from support.gpu_memory import used
 
-from splatview.viewer_app.screens._readback import BufferReader, CudaReader
-from splatview.viewer_app.web import encoders, pacing
+from splatview_viewer.screens._readback import BufferReader, CudaReader
+from splatview_viewer.web import encoders, pacing
 
 if TYPE_CHECKING:
-    from splatview.viewer_app.screens.browser import BrowserScreen
+    from splatview_viewer.screens.browser import BrowserScreen
 
 pytestmark = pytest.mark.cuda
 

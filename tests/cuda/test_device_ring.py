@@ -12,9 +12,9 @@ from support.programs import Programs
 from support.sharing import Peer
 from support.wait import PATIENCE, turns
 
-from splatview.ipc.frames import DeviceTensor
-from splatview.ipc.ways import layout
-from splatview.ipc.ways.device_ring import DeviceRingReader
+from splatview_ipc.control.frame import DeviceTensor
+from splatview_ipc.shm import slot_layout as layout
+from splatview_ipc.transports.device_ring import DeviceRingReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,9 +24,9 @@ pytestmark = pytest.mark.cuda
 TRAINER = """
 import itertools, mmap
 from collections import deque
-from splatview.ipc import descriptors
-from splatview.ipc.cuda import retiring
-from splatview.ipc.ways.device_ring import DeviceRingWriter
+from splatview_ipc.control import descriptors
+from splatview_ipc.cuda import retiring
+from splatview_ipc.transports.device_ring import DeviceRingWriter
 with open(sys.argv[2], "r+b") as f:
     leases = mmap.mmap(f.fileno(), 4096)
 a = torch.rand(4096, 4096, device="cuda")
@@ -208,7 +208,7 @@ def test_it_is_the_word_of_the_gpu_that_keeps_frames_whole(trainer: Callable[...
 CHILD = """
 import os, sys, time
 from support.sharing import receive_ring
-from splatview.ipc.ways.device_ring import DeviceRingReader
+from splatview_ipc.transports.device_ring import DeviceRingReader
 ref, source = receive_ring(s)
 leases = os.open(sys.argv[2], os.O_RDWR)
 reader = DeviceRingReader.make(ref, source, lambda slot: os.pwrite(leases, bytes([slot + 1]), 5))

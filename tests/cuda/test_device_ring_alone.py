@@ -8,10 +8,10 @@ import pytest
 import torch
 from support.wait import PATIENCE
 
-from splatview.ipc.cuda import retiring
-from splatview.ipc.frames import DeviceTensor
-from splatview.ipc.source import OwnSource
-from splatview.ipc.ways.device_ring import DeviceRingReader, DeviceRingWriter
+from splatview_ipc.control.frame import DeviceTensor
+from splatview_ipc.cuda import retiring
+from splatview_ipc.subscriber.source import OwnSource
+from splatview_ipc.transports.device_ring import DeviceRingReader, DeviceRingWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -123,8 +123,8 @@ ENDS = ("", "atexit.register(end)", "end()", "torch.cuda.synchronize()")
 def test_a_process_that_ends_in_the_midst_of_it_ends_well(programs: Programs) -> None:
     started = [programs.code(f"""
 import atexit, time, torch
-from splatview.ipc.ways.device_ring import DeviceRingWriter
-from splatview.ipc.ways.host import HostWriter
+from splatview_ipc.transports.device_ring import DeviceRingWriter
+from splatview_ipc.transports.pinned_host import HostWriter
 tensors = {{"image": torch.zeros(1000, 1000, 4, dtype=torch.uint8, device="cuda")}}
 a = torch.rand(4096, 4096, device="cuda")
 b = a @ a

@@ -11,10 +11,10 @@ from support.gpu_memory import used
 from support.open_files import open_files
 from support.wait import PATIENCE
 
-from splatview.ipc import limits
-from splatview.ipc.cuda import driver, memory
-from splatview.ipc.errors import SharingError
-from splatview.ipc.messages import FdMemory
+from splatview_ipc.control import limits
+from splatview_ipc.control.errors import SharingError
+from splatview_ipc.control.messages import FdMemory
+from splatview_ipc.cuda import driver, memory
 
 if TYPE_CHECKING:
 
@@ -86,7 +86,7 @@ def test_a_value_is_written_in_the_order_of_the_stream(monkeypatch: pytest.Monke
 
 def test_devices_are_known_by_uuid_without_a_context(programs: Programs) -> None:
     child = programs.code("""
-from splatview.ipc.cuda import driver
+from splatview_ipc.cuda import driver
 uuid = driver.gpu_uuid(0)
 assert driver.device_of(uuid) == 0
 assert driver.device_of("0" * 32) is None

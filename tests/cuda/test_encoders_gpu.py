@@ -10,11 +10,11 @@ import pytest
 import torch
 from PIL import Image
 
-from splatview.viewer_app.errors import ViewerError
-from splatview.viewer_app.screens.offscreen import OffscreenScreen
-from splatview.viewer_app.web import encoders
-from splatview.viewer_app.web.encoders.nvjpeg import NvJpegEncoder
-from splatview.viewer_app.web.encoders.turbo import TurboEncoder
+from splatview_viewer.errors import ViewerError
+from splatview_viewer.screens.offscreen import OffscreenScreen
+from splatview_viewer.web import encoders
+from splatview_viewer.web.encoders.nvjpeg import NvJpegEncoder
+from splatview_viewer.web.encoders.turbo import TurboEncoder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,21 +16,21 @@ from support.renderer_cases import camera, draw, looking_at_origin, psnr
 from support.wait import PATIENCE
 from support.web_clients import Page, address
 
-from splatview.ipc import Subscriber
-from splatview.viewer_app.renderers import gsplat_frame
-from splatview.viewer_app.renderers.base import COLOR_MAX
-from splatview.viewer_app.renderers.frame_graph import FrameGraph
-from splatview.viewer_app.renderers.gsplat import GsplatRenderer
-from splatview.viewer_app.renderers.kernels.capacity import Capacity
-from splatview.viewer_app.renderers.reference import ReferenceRenderer
-from splatview.viewer_app.scene import FIELDS
+from splatview_ipc import Subscriber
+from splatview_viewer.renderers import gsplat_frame
+from splatview_viewer.renderers.base import COLOR_MAX
+from splatview_viewer.renderers.frame_graph import FrameGraph
+from splatview_viewer.renderers.gsplat import GsplatRenderer
+from splatview_viewer.renderers.kernels.capacity import Capacity
+from splatview_viewer.renderers.reference import ReferenceRenderer
+from splatview_viewer.scene import FIELDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import moderngl
 
-    from splatview.viewer_app.scene import GaussianScene
+    from splatview_viewer.scene import GaussianScene
 
 pytestmark = pytest.mark.cuda
 VIEW = looking_at_origin(80, 60)
@@ -78,10 +78,10 @@ import sys
 sys.path[:0] = sys.argv[1:]
 import torch
 from support.renderer_cases import CLASSIC, Chance, draw, looking_at_origin, psnr, random_scene
-from splatview.viewer_app.renderers.choose import ChosenRenderer, renderer_note
-from splatview.viewer_app.renderers.gl import GlRenderer
-from splatview.viewer_app.renderers.gsplat_kernels import kernels
-from splatview.viewer_app.screens.offscreen import create_context
+from splatview_viewer.renderers.choose import ChosenRenderer, renderer_note
+from splatview_viewer.renderers.gl import GlRenderer
+from splatview_viewer.renderers.gsplat_kernels import kernels
+from splatview_viewer.screens.offscreen import create_context
 
 assert kernels().wait(), kernels().reason
 ctx, view, scene = create_context(), looking_at_origin(160, 120), random_scene(1, Chance(n=3000))
@@ -122,8 +122,8 @@ while True:
 """
 SERVE = """
 import os, sys, threading, time
-from splatview.viewer_app.__main__ import main
-from splatview.viewer_app.recovering import restart
+from splatview_viewer.__main__ import main
+from splatview_viewer.recovering import restart
 
 restart.WITHIN = 1e9
 

@@ -12,14 +12,14 @@ import torch
 from support.wait import PATIENCE
 
 import splatview
-from splatview import publishing
+from splatview.api import publish as publishing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from support.programs import Programs
 
-    from splatview.reading import Frame, Frames
+    from splatview.api.frames import Frame, Frames
 
 pytestmark = pytest.mark.cuda
 

@@ -9,12 +9,12 @@ import pytest
 import torch
 from support.wait import PATIENCE
 
-from splatview.ipc.cuda import retiring
-from splatview.ipc.frames import RemoteTensor
-from splatview.ipc.source import OwnSource
-from splatview.ipc.ways import host as host_module
-from splatview.ipc.ways.host import HostWriter
-from splatview.ipc.ways.ring import RingReader
+from splatview_ipc.control.frame import RemoteTensor
+from splatview_ipc.cuda import retiring
+from splatview_ipc.subscriber.source import OwnSource
+from splatview_ipc.transports import pinned_host as host_module
+from splatview_ipc.transports.cpu_ring import RingReader
+from splatview_ipc.transports.pinned_host import HostWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,7 +13,7 @@ from support.programs import Programs
 from support.trainers import ALLOCATORS, Trainer, next_frame, stream_of, values
 from support.wait import turns
 
-from splatview.ipc import DeviceTensor, Subscriber
+from splatview_ipc import DeviceTensor, Subscriber
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -9,7 +9,7 @@ import torch
 from support.trainers import ALLOCATORS, Trainer, next_frame, stream_of, values
 from support.wait import PATIENCE
 
-from splatview.ipc import DeviceTensor, Subscriber
+from splatview_ipc import DeviceTensor, Subscriber
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

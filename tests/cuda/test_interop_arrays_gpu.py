@@ -13,7 +13,7 @@ import pytest
 import torch
 from support.trainers import Trainer, next_frame, stream_of, values
 
-from splatview.ipc import Subscriber
+from splatview_ipc import Subscriber
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -15,11 +15,11 @@ from support.interop_cases import OwnMemory, expected, same
 from support.sharing import Peer
 from support.wait import PATIENCE
 
-from splatview.ipc import SharingError
-from splatview.ipc.frames import DeviceTensor
-from splatview.ipc.interop.direct import DirectBridge
-from splatview.ipc.interop.probe import AutoBridge
-from splatview.ipc.interop.readback import read_source
+from splatview_ipc import SharingError
+from splatview_ipc.control.frame import DeviceTensor
+from splatview_ipc.gl.direct import DirectBridge
+from splatview_ipc.gl.probe import AutoBridge
+from splatview_ipc.gl.readback import read_source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -54,7 +54,7 @@ PICTURES = {
 }
 TRAINER = PATTERN + """
 import json
-from splatview.ipc.cuda.memory import Allocation
+from splatview_ipc.cuda.memory import Allocation
 pictures, own = json.loads(sys.argv[2]), sys.argv[3] == "own"
 made = {}
 if own:
@@ -207,12 +207,12 @@ def test_memory_without_descriptors_is_copied(programs: Programs, tmp_path: Path
 VIEWER = """
 import socket, sys
 import msgspec
-from splatview.ipc.cuda.memory import open_memory
-from splatview.ipc.frames import DeviceTensor
-from splatview.ipc.interop.probe import AutoBridge
-from splatview.ipc.interop.readback import read_source
-from splatview.ipc.messages import MemoryRef, TensorRef
-from splatview.viewer_app.screens.offscreen import create_context
+from splatview_ipc.cuda.memory import open_memory
+from splatview_ipc.control.frame import DeviceTensor
+from splatview_ipc.gl.probe import AutoBridge
+from splatview_ipc.gl.readback import read_source
+from splatview_ipc.control.messages import MemoryRef, TensorRef
+from splatview_viewer.screens.offscreen import create_context
 s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 s.settimeout(60)
 s.connect(sys.argv[1])

@@ -13,11 +13,11 @@ from support.programs import Programs
 from support.sharing import PIECES, Peer, tensor_of
 from support.wait import PATIENCE
 
-from splatview.ipc import limits
-from splatview.ipc.cuda import driver, memory
-from splatview.ipc.cuda.events import OpenedEvent
-from splatview.ipc.errors import SharingError
-from splatview.ipc.messages import FdMemory, IpcMemory
+from splatview_ipc.control import limits
+from splatview_ipc.control.errors import SharingError
+from splatview_ipc.control.messages import FdMemory, IpcMemory
+from splatview_ipc.cuda import driver, memory
+from splatview_ipc.cuda.events import OpenedEvent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,7 +31,7 @@ MB = 1 << 20
 
 
 REFUSED = """
-from splatview.ipc.errors import SharingError
+from splatview_ipc.control.errors import SharingError
 try:
     share({"t": torch.zeros(100, device="cuda")})
 except SharingError as e:
@@ -116,7 +116,7 @@ share({"big": big, "other": other})
 hear()
 share({"part": big[51 << 20 :][: 1 << 20]})
 hear()
-from splatview.ipc.cuda import driver, export
+from splatview_ipc.cuda import driver, export
 with driver.context(0):
     try:
         chunks = [(export.chunk_at(p), export._walk(p)) for p in (big.data_ptr(), big.data_ptr() + (57 << 20))]
@@ -210,8 +210,8 @@ hear()
 
 def test_updates_are_seen_and_an_event_orders_them(owner: Start, wait_until: Callable[..., Any]) -> None:
     peer = owner("""
-from splatview.ipc.cuda.events import InterprocessEvent
-from splatview.ipc.cuda import driver
+from splatview_ipc.cuda.events import InterprocessEvent
+from splatview_ipc.cuda import driver
 t = torch.zeros(1 << 20, dtype=torch.uint8, device="cuda")
 a = torch.rand(8192, 8192, device="cuda")
 b = a @ a

@@ -10,11 +10,11 @@ import pytest
 import torch
 from support.renderer_cases import CLASSIC, Chance, looking_at_origin, psnr, random_scene
 
-from splatview.viewer_app.renderers.base import PAINTS, RenderOptions
-from splatview.viewer_app.renderers.gsplat import GsplatRenderer
-from splatview.viewer_app.renderers.reference import ReferenceRenderer
-from splatview.viewer_app.scene import FIELDS, GaussianScene
-from splatview.viewer_app.selecting import HIDDEN, MARKED, Selection
+from splatview_viewer.renderers.base import PAINTS, RenderOptions
+from splatview_viewer.renderers.gsplat import GsplatRenderer
+from splatview_viewer.renderers.reference import ReferenceRenderer
+from splatview_viewer.scene import FIELDS, GaussianScene
+from splatview_viewer.selecting import HIDDEN, MARKED, Selection
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,8 @@ from support.memory_cases import PLACE, Reader, newest, rows
 from support.wait import PATIENCE
 
 import splatview
-from splatview.ipc import Subscriber, taken
+from splatview_ipc import Subscriber
+from splatview_ipc.control import memory_snapshots as taken
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -118,7 +119,7 @@ def test_memory_that_runs_out(programs: Programs, reader: Reader, wait_until: Ca
     path = taken.find(reader.meta["snapshot"])
     assert path is not None
     assert path.name.endswith("-1-oom.pickle")
-    from splatview.viewer_app.memory.model import ACTIONS
+    from splatview_viewer.memory.model import ACTIONS
 
     events = read(path).traces[0].events
     oom = events.size[events.action == ACTIONS.index("oom")]
@@ -131,6 +132,6 @@ def test_memory_that_runs_out(programs: Programs, reader: Reader, wait_until: Ca
 
 
 def read(path: Path) -> Any:
-    from splatview.viewer_app.memory.loading import load_snapshot
+    from splatview_viewer.memory.loading import load_snapshot
 
     return load_snapshot(path)

@@ -9,9 +9,9 @@ import pytest
 import torch
 from support.renderer_cases import Chance, random_scene
 
-import splatview.viewer_app.recorder.packed as packing
-from splatview.viewer_app.recorder.packed import layout, pack
-from splatview.viewer_app.scene import FIELDS, GaussianScene
+import splatview_viewer.recorder.packed as packing
+from splatview_viewer.recorder.packed import layout, pack
+from splatview_viewer.scene import FIELDS, GaussianScene
 
 pytestmark = pytest.mark.cuda
 

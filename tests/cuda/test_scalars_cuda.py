@@ -10,8 +10,8 @@ import torch
 from support.frames import host_array
 
 import splatview
-from splatview import scalars
-from splatview.ipc import Subscriber
+from splatview.api import log as scalars
+from splatview_ipc import Subscriber
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,8 +14,8 @@ import pytest
 import torch
 from support.viewer_cases import H, Trainer, W, about, expected_image, keep, select, wait_for
 
-from splatview.viewer_app.controls import Rect
-from splatview.viewer_app.views.base import BRIDGE_WORDS
+from splatview_viewer.controls import Rect
+from splatview_viewer.views.base import BRIDGE_WORDS
 
 if TYPE_CHECKING:
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.cuda
 
 @pytest.mark.display
 def test_a_window_shows_images_and_scenes(trainers: dict[str, Trainer], open_viewer: Any, display: str) -> None:
-    from splatview.viewer_app.screens.window import WindowScreen
+    from splatview_viewer.screens.window import WindowScreen
 
     trainer = trainers["expandable"]
     window = WindowScreen(900, 520, vsync=False)

@@ -27,8 +27,8 @@ from support.viewer_cases import (
 from support.viewer_programs import VIEWER
 from support.wait import PATIENCE
 
-from splatview.viewer_app.screens.offscreen import OffscreenScreen
-from splatview.viewer_app.views.base import BRIDGE_WORDS, CANVAS_WORDS
+from splatview_viewer.screens.offscreen import OffscreenScreen
+from splatview_viewer.views.base import BRIDGE_WORDS, CANVAS_WORDS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -96,7 +96,7 @@ def test_shot(trainers: dict[str, Trainer], tmp_path: Path, bridge: str) -> None
     started = Programs(tmp_path)
     try:
         for name in ("ring uint8 HWC", "in-place float16 CHW"):
-            program = started.python("-m", "splatview.viewer_app", "shot", "out.png", "--stream", name,
+            program = started.python("-m", "splatview_viewer", "shot", "out.png", "--stream", name,
                                      SPLATVIEW_RUNTIME_DIR=str(trainer.runtime), SPLATVIEW_INTEROP=bridge)
             _, err = program.communicate(timeout=PATIENCE)
             assert program.returncode == 0, err
@@ -147,7 +147,7 @@ def test_depth_and_alpha_stay_on_the_gpu(trainers: dict[str, Trainer], open_view
     viewer = open_viewer(trainer, OffscreenScreen(320, 240), "", "gsplat")
     select(viewer, trainer, "splats")
     wait_for_scene(viewer, trainer, color)
-    from splatview.viewer_app.renderers.gsplat import GsplatPicture
+    from splatview_viewer.renderers.gsplat import GsplatPicture
 
     def never(self: Any) -> Any:
         raise AssertionError("the picture was read back")

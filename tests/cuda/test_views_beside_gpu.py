@@ -15,21 +15,21 @@ from support.frames import cloud
 from support.viewer_cases import H, Trainer, W, expected_image
 from support.wait import PATIENCE, clock, turns
 
-from splatview.viewer_app.controls import Rect
-from splatview.viewer_app.events import Wheel
-from splatview.viewer_app.finding import Finder
-from splatview.viewer_app.scene import GaussianScene
-from splatview.viewer_app.screens.offscreen import OffscreenScreen
-from splatview.viewer_app.sources import StreamSource, make_subscriber
-from splatview.viewer_app.state import ImageSettings
-from splatview.viewer_app.views.base import BRIDGE_WORDS
-from splatview.viewer_app.views.image import ImageView
+from splatview_viewer.controls import Rect
+from splatview_viewer.events import Wheel
+from splatview_viewer.finding import Finder
+from splatview_viewer.scene import GaussianScene
+from splatview_viewer.screens.offscreen import OffscreenScreen
+from splatview_viewer.sources import StreamSource, make_subscriber
+from splatview_viewer.state import ImageSettings
+from splatview_viewer.views.base import BRIDGE_WORDS
+from splatview_viewer.views.image import ImageView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from splatview.ipc import Subscriber
-    from splatview.viewer_app.views.base import View
+    from splatview_ipc import Subscriber
+    from splatview_viewer.views.base import View
 
 pytestmark = pytest.mark.cuda
 SIZE = 320, 240

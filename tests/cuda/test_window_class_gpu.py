@@ -11,12 +11,12 @@ import torch
 from support.desktop import Desktop
 from support.wait import PATIENCE, turns
 
-from splatview.adapt.address import picture_at
-from splatview.ipc.cuda import driver
-from splatview.ipc.runs import list_runs, runtime_folder
-from splatview.ipc.window_page import IMAGE, SCENE, WindowPage, WindowSettings
-from splatview.viewer_app.screens.offscreen import OffscreenScreen
-from splatview.viewer_app.window_program import _OneWindow
+from splatview.adapters.address import picture_at
+from splatview_ipc.control.run_folder import list_runs, runtime_folder
+from splatview_ipc.cuda import driver
+from splatview_ipc.shm.window_page import IMAGE, SCENE, WindowPage, WindowSettings
+from splatview_viewer.screens.offscreen import OffscreenScreen
+from splatview_viewer.window_program import _OneWindow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -13,14 +13,14 @@ import zstandard
 from support import scene_files as w
 from support.renderer_cases import Chance, random_scene
 
-from splatview.viewer_app.errors import FileError
-from splatview.viewer_app.files import load_image, load_scene, open_file
-from splatview.viewer_app.files.apart import read_apart
-from splatview.viewer_app.files.write_ply import write_ply
-from splatview.viewer_app.recorder.files import read_packed, write_packed
-from splatview.viewer_app.recorder.packed import pack, unpack
-from splatview.viewer_app.renderers.activation import activate
-from splatview.viewer_app.scene import FIELDS, GaussianScene
+from splatview_viewer.errors import FileError
+from splatview_viewer.files import load_image, load_scene, open_file
+from splatview_viewer.files.apart import read_apart
+from splatview_viewer.files.write_ply import write_ply
+from splatview_viewer.recorder.files import read_packed, write_packed
+from splatview_viewer.recorder.packed import pack, unpack
+from splatview_viewer.renderers.activation import activate
+from splatview_viewer.scene import FIELDS, GaussianScene
 
 if TYPE_CHECKING:
     from pathlib import Path

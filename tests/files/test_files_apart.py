@@ -18,20 +18,13 @@ from PIL import Image
 from support import scene_files as w
 from support.memory_data import event, snapshot
 
-from splatview.viewer_app.errors import CameraError, FileError
-from splatview.viewer_app.files import apart, open_file
-from splatview.viewer_app.files.apart import (
-    Column,
-    FilmHeader,
-    PictureHeader,
-    SceneHeader,
-    read_apart,
-    read_film_apart,
-)
-from splatview.viewer_app.files.program import ReadingProgram
-from splatview.viewer_app.memory.model import Snapshot
-from splatview.viewer_app.paths.nerfstudio import read_path, write_path
-from splatview.viewer_app.scene import FIELDS, GaussianScene
+from splatview_viewer.errors import CameraError, FileError
+from splatview_viewer.files import apart, open_file
+from splatview_viewer.files.apart import Column, FilmHeader, PictureHeader, SceneHeader, read_apart, read_film_apart
+from splatview_viewer.files.program import ReadingProgram
+from splatview_viewer.memory.model import Snapshot
+from splatview_viewer.paths.nerfstudio import read_path, write_path
+from splatview_viewer.scene import FIELDS, GaussianScene
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -241,7 +234,7 @@ def test_a_result_cannot_be_written_after_it_was_checked() -> None:
 ])
 def test_a_program_that_writes_anything_else_is_an_error(code: str, words: str, monkeypatch: pytest.MonkeyPatch
                                                          ) -> None:
-    monkeypatch.setattr("splatview.ipc.child_process.command", lambda module, *_: [sys.executable, "-c", code])
+    monkeypatch.setattr("splatview_ipc.system.child_process.command", lambda module, *_: [sys.executable, "-c", code])
     program = ReadingProgram("any", {})
     try:
         with pytest.raises(FileError, match=words):

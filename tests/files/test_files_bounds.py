@@ -17,10 +17,10 @@ from PIL import Image
 from support import scene_files as w
 from support.wait import PATIENCE
 
-from splatview.viewer_app import files
-from splatview.viewer_app.errors import FileError
-from splatview.viewer_app.files import load_scene, open_file
-from splatview.viewer_app.files.bounds import whole_number
+from splatview_viewer import files
+from splatview_viewer.errors import FileError
+from splatview_viewer.files import load_scene, open_file
+from splatview_viewer.files.bounds import whole_number
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -84,9 +84,9 @@ def test_the_limit_follows_the_memory_that_a_process_may_take(tmp_path: Path) ->
     path = put(tmp_path / "a.splat", bytes(32 * n))
     code = f"""if True:
         import resource, sys
-        from splatview.viewer_app.errors import FileError
-        from splatview.viewer_app.files import load_scene
-        from splatview.viewer_app.files import splat
+        from splatview_viewer.errors import FileError
+        from splatview_viewer.files import load_scene
+        from splatview_viewer.files import splat
         used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (used + (120 << 20), resource.RLIM_INFINITY))
         try:

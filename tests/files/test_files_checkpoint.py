@@ -14,8 +14,8 @@ import pytest
 import torch
 from support import scene_files as w
 
-from splatview.viewer_app.errors import FileError
-from splatview.viewer_app.files import load_scene
+from splatview_viewer.errors import FileError
+from splatview_viewer.files import load_scene
 
 FIELDS = ("means", "quats", "scales", "opacities", "sh0", "shN")
 T = w.truth(20, degree=1)

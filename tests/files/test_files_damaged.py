@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 from support import scene_files as w
 
-from splatview.viewer_app.cameras import camera_from_json
-from splatview.viewer_app.errors import CameraError, FileError
-from splatview.viewer_app.files import load_scene, open_file
-from splatview.viewer_app.memo import Memo
-from splatview.viewer_app.paths.nerfstudio import read_path
-from splatview.viewer_app.recorder.files import INDEX, read_index, read_packed
-from splatview.viewer_app.scene import GaussianScene
+from splatview_viewer.cameras import camera_from_json
+from splatview_viewer.errors import CameraError, FileError
+from splatview_viewer.files import load_scene, open_file
+from splatview_viewer.memo import Memo
+from splatview_viewer.paths.nerfstudio import read_path
+from splatview_viewer.recorder.files import INDEX, read_index, read_packed
+from splatview_viewer.scene import GaussianScene
 
 T = w.truth(20, degree=1)
 

@@ -22,24 +22,24 @@ from support.memory_data import block, event, listing, segment, snapshot
 
 from fuzz import FORMAT_OF, target
 from fuzz.damage import odd
-from splatview.viewer_app.cameras import camera_from_json
-from splatview.viewer_app.errors import ViewerError
-from splatview.viewer_app.files import open_file
-from splatview.viewer_app.memo import Memo
-from splatview.viewer_app.memory.loading import columns
-from splatview.viewer_app.memory.loading.convert import convert
-from splatview.viewer_app.memory.loading.machine import OddError
-from splatview.viewer_app.memory.loading.made import read_quickly
-from splatview.viewer_app.memory.loading.opening import Opened, unpickle
-from splatview.viewer_app.navigation.bookmarks import Bookmarks
-from splatview.viewer_app.navigation.camera_forms import camera_from_text
-from splatview.viewer_app.paths.nerfstudio import Film, parse_path, write_path
-from splatview.viewer_app.paths.path import CameraPath, Key
-from splatview.viewer_app.recorder.files import INDEX, read_index, read_packed, write_packed
-from splatview.viewer_app.recorder.packed import pack, unpack
-from splatview.viewer_app.scene import GaussianScene
-from splatview.viewer_app.web import messages as m
-from splatview.viewer_app.web.uploads import safe_name
+from splatview_viewer.cameras import camera_from_json
+from splatview_viewer.errors import ViewerError
+from splatview_viewer.files import open_file
+from splatview_viewer.memo import Memo
+from splatview_viewer.memory.loading import columns
+from splatview_viewer.memory.loading.convert import convert
+from splatview_viewer.memory.loading.machine import OddError
+from splatview_viewer.memory.loading.made import read_quickly
+from splatview_viewer.memory.loading.opening import Opened, unpickle
+from splatview_viewer.navigation.bookmarks import Bookmarks
+from splatview_viewer.navigation.camera_forms import camera_from_text
+from splatview_viewer.paths.nerfstudio import Film, parse_path, write_path
+from splatview_viewer.paths.path import CameraPath, Key
+from splatview_viewer.recorder.files import INDEX, read_index, read_packed, write_packed
+from splatview_viewer.recorder.packed import pack, unpack
+from splatview_viewer.scene import GaussianScene
+from splatview_viewer.web import messages as m
+from splatview_viewer.web.uploads import safe_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -283,7 +283,7 @@ PAGE: list[Any] = [
 
 @target("page_message", lambda: [m.encode(message).encode() for message in PAGE])
 def _page_message(data: bytes) -> None:
-    from splatview.viewer_app.events import ClickCounter
+    from splatview_viewer.events import ClickCounter
 
     for text in (data, odd(data, [json.loads(m.encode(message)) for message in PAGE])):
         try:

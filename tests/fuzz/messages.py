@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from fuzz import target
-from splatview.ipc import grabs, limits, messages
-from splatview.ipc.errors import SharingError
-from splatview.ipc.kinds import check_frame
-from splatview.ipc.runs import Description
-from splatview.ipc.viewers import ViewerInfo
-from splatview.ipc.ways.in_place_reader import check_tensors
-from splatview.ipc.window_page import WindowSettings
+from splatview_ipc.control import limits, messages
+from splatview_ipc.control import render_requests as grabs
+from splatview_ipc.control.errors import SharingError
+from splatview_ipc.control.registry import ViewerInfo
+from splatview_ipc.control.run_folder import Description
+from splatview_ipc.kinds.rules import check_frame
+from splatview_ipc.shm.window_page import WindowSettings
+from splatview_ipc.transports.zero_copy_reader import check_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Callable

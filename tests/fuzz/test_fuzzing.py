@@ -21,12 +21,12 @@ from support.programs import TESTS
 import fuzz
 import fuzz.run
 from fuzz.damage import damaged
-from splatview.viewer_app.errors import FileError
-from splatview.viewer_app.files import FORMATS
-from splatview.viewer_app.memory.loading import from_pickled
-from splatview.viewer_app.memory.loading.convert import convert
-from splatview.viewer_app.memory.loading.machine import OddError
-from splatview.viewer_app.memory.loading.made import read_quickly
+from splatview_viewer.errors import FileError
+from splatview_viewer.files import FORMATS
+from splatview_viewer.memory.loading import from_pickled
+from splatview_viewer.memory.loading.convert import convert
+from splatview_viewer.memory.loading.machine import OddError
+from splatview_viewer.memory.loading.made import read_quickly
 
 TARGETS = fuzz.load()
 

@@ -11,18 +11,18 @@ import torch
 from support.gpu_memory import used
 from support.interop_cases import CASES, Case, OwnMemory, expected, remote, same
 
-from splatview.ipc import SharingError
-from splatview.ipc.interop import probe as choosing
-from splatview.ipc.interop.canvas import CANVASES, make_canvas
-from splatview.ipc.interop.probe import BRIDGES, AutoBridge, bridge_class, probe
-from splatview.ipc.interop.readback import read_source
+from splatview_ipc import SharingError
+from splatview_ipc.gl import probe as choosing
+from splatview_ipc.gl.canvas import CANVASES, make_canvas
+from splatview_ipc.gl.probe import BRIDGES, AutoBridge, bridge_class, probe
+from splatview_ipc.gl.readback import read_source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import moderngl
 
-    from splatview.ipc.interop.base import Bridge
+    from splatview_ipc.gl.base import Bridge
 
 EVERY = [name if name == "host" else pytest.param(name, marks=pytest.mark.cuda) for name in BRIDGES]
 MEMORY = 8 << 20

@@ -12,12 +12,12 @@ import pytest
 import torch
 from support.interop_cases import expected, same
 
-from splatview.ipc import SharingError
-from splatview.ipc.interop import glapi
-from splatview.ipc.interop.base import Form
-from splatview.ipc.interop.buffers import MAX_PIECES, BufferSource, GlMemory, Limits, plan_access
-from splatview.ipc.interop.glapi import GL
-from splatview.ipc.interop.readback import read_source
+from splatview_ipc import SharingError
+from splatview_ipc.gl import glapi
+from splatview_ipc.gl.base import Form
+from splatview_ipc.gl.buffers import MAX_PIECES, BufferSource, GlMemory, Limits, plan_access
+from splatview_ipc.gl.glapi import GL
+from splatview_ipc.gl.readback import read_source
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from splatview.gl import SharedTexture
-from splatview.ipc import SharingError
-from splatview.ipc.interop.base import Form
-from splatview.ipc.interop.readback import VERTEX, read_source
-from splatview.ipc.interop.sources import TextureSource
+from splatview_ipc import SharingError
+from splatview_ipc.gl.base import Form
+from splatview_ipc.gl.readback import VERTEX, read_source
+from splatview_ipc.gl.sources import TextureSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

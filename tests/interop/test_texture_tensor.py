@@ -13,10 +13,10 @@ from support.wait import PATIENCE
 
 import splatview.gl
 from splatview.gl import TextureTensor
-from splatview.ipc import SharingError
-from splatview.ipc.interop import glapi
-from splatview.ipc.interop.glapi import GL
-from splatview.ipc.interop.texture_reading import ColourCopy, Pixels
+from splatview_ipc import SharingError
+from splatview_ipc.gl import glapi
+from splatview_ipc.gl.glapi import GL
+from splatview_ipc.gl.texture_reading import ColourCopy, Pixels
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

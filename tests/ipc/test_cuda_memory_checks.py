@@ -9,10 +9,10 @@ import pytest
 import torch
 from support.open_files import open_files
 
-from splatview.ipc.cuda import driver, export, memory
-from splatview.ipc.cuda.tensors import span
-from splatview.ipc.errors import SharingError
-from splatview.ipc.messages import FdMemory, IpcMemory
+from splatview_ipc.control.errors import SharingError
+from splatview_ipc.control.messages import FdMemory, IpcMemory
+from splatview_ipc.cuda import driver, export, memory
+from splatview_ipc.cuda.tensors import span
 
 GPU = "0123456789abcdef" * 2
 

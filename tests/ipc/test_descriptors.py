@@ -12,15 +12,16 @@ from support.reading import newest
 from support.wait import turns
 
 import splatview
-from splatview.ipc import Subscriber, descriptors
-from splatview.ipc.descriptors import Fetch, Server
-from splatview.ipc.errors import UnreachableError
+from splatview_ipc import Subscriber
+from splatview_ipc.control import descriptors
+from splatview_ipc.control.descriptors import Fetch, Server
+from splatview_ipc.control.errors import UnreachableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from splatview.ipc.messages import SegmentRef
+    from splatview_ipc.control.messages import SegmentRef
 
 
 @pytest.fixture
@@ -72,8 +73,8 @@ def test_a_viewer_in_another_pid_namespace_sees_everything(monkeypatch: pytest.M
     def closed(ref: SegmentRef, pid: int) -> int:
         raise UnreachableError("no /proc here")
 
-    monkeypatch.setattr("splatview.ipc.source.open_segment", closed)
-    monkeypatch.setattr("splatview.ipc.remote.pid_namespace", lambda: 1)
+    monkeypatch.setattr("splatview_ipc.subscriber.source.open_segment", closed)
+    monkeypatch.setattr("splatview_ipc.subscriber.remote_run.pid_namespace", lambda: 1)
     with Subscriber() as subscriber:
         for value in range(1, 4):
             splatview.publish(torch.full((64, 64), value, dtype=torch.uint8), "image")

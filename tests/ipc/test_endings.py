@@ -12,8 +12,8 @@ import pytest
 from support.reading import copied, newest, stream
 from support.wait import wait_until
 
-from splatview.ipc import Subscriber
-from splatview.ipc.runs import create_run, list_runs
+from splatview_ipc import Subscriber
+from splatview_ipc.control.run_folder import create_run, list_runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -134,12 +134,12 @@ CHILDREN = {
     "is killed": "os.kill(os.getpid(), signal.SIGKILL)",
     "closes": "splatview.close(); os._exit(0)",
     "is another program": "os.execv('/bin/true', ['true'])",
-    "publishes a run of its own": "publish(); splatview.publishing.begun().run_id != parent or os._exit(1); "
+    "publishes a run of its own": "publish(); splatview.api.publish.begun().run_id != parent or os._exit(1); "
                                   "splatview.close(); os._exit(0)",
     "forks again": "os.fork() or publish(); os._exit(0)",
 }
 FORKING = """
-parent = splatview.publishing.begun().run_id
+parent = splatview.api.publish.begun().run_id
 for line in iter(sys.stdin.readline, "\\n"):
     if os.fork() == 0:
         exec(line)

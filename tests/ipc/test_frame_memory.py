@@ -11,7 +11,7 @@ from support.trainers import Trainer
 from support.wait import PATIENCE
 
 import splatview
-from splatview.ipc import Subscriber
+from splatview_ipc import Subscriber
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from support.programs import Programs
 
-    from splatview.reading import Frame
+    from splatview.api.frames import Frame
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from splatview.ipc.free_memory import available_bytes
+from splatview_ipc.system.free_memory import available_bytes
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,13 +14,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.open_files import open_files
 
-from splatview.ipc import descriptors, limits, messages
-from splatview.ipc.channel import listening
-from splatview.ipc.cuda.tensors import check_within
-from splatview.ipc.errors import SharingError
-from splatview.ipc.source import RunSource
-from splatview.ipc.ways.base import NotYet
-from splatview.ipc.ways.in_place_reader import InPlaceReader, check_tensors
+from splatview_ipc.control import descriptors, limits, messages
+from splatview_ipc.control.channel import listening
+from splatview_ipc.control.errors import NotYet, SharingError
+from splatview_ipc.cuda.tensors import check_within
+from splatview_ipc.subscriber.source import RunSource
+from splatview_ipc.transports.zero_copy_reader import InPlaceReader, check_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -16,14 +16,14 @@ from support.meters import footprint
 from support.open_files import open_files
 
 import splatview
-from splatview import publishing
-from splatview.ipc import Subscriber, limits, messages
-from splatview.ipc.board import BoardReader
-from splatview.ipc.errors import SharingError
-from splatview.ipc.frames import RemoteTensor
-from splatview.ipc.segments import PAGE, Segment
-from splatview.ipc.source import OwnSource
-from splatview.ipc.ways.layout import (
+from splatview.api import publish as publishing
+from splatview_ipc import Subscriber
+from splatview_ipc.control import limits, messages
+from splatview_ipc.control.errors import SharingError
+from splatview_ipc.control.frame import RemoteTensor
+from splatview_ipc.shm.control_block import BoardReader
+from splatview_ipc.shm.segment import PAGE, Segment
+from splatview_ipc.shm.slot_layout import (
     CAPACITY,
     FIRST_SLOT,
     HEADER,
@@ -34,7 +34,8 @@ from splatview.ipc.ways.layout import (
     VERSION,
     WORDS_PER_SLOT,
 )
-from splatview.ipc.ways.ring import RingReader, RingWriter
+from splatview_ipc.subscriber.source import OwnSource
+from splatview_ipc.transports.cpu_ring import RingReader, RingWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

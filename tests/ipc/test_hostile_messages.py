@@ -19,8 +19,9 @@ from support.reading import copied, stream, welcomed
 from support.wait import turns, wait_until
 
 import splatview
-from splatview.ipc import Subscriber, channel, limits, messages
-from splatview.ipc.runs import list_runs
+from splatview_ipc import Subscriber
+from splatview_ipc.control import channel, limits, messages
+from splatview_ipc.control.run_folder import list_runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -18,19 +18,20 @@ from support.open_files import open_files
 from support.wait import turns, wait_until
 
 import splatview
-from splatview.ipc import Subscriber, limits, messages
-from splatview.ipc.mail import Mailroom
-from splatview.ipc.runs import list_runs
-from splatview.ipc.segments import Segment
-from splatview.ipc.ways.layout import FIRST_SLOT, HEADER, WORDS_PER_SLOT
-from splatview.ipc.ways.ring import RingWriter
+from splatview_ipc import Subscriber
+from splatview_ipc.control import limits, messages
+from splatview_ipc.control.mail import Mailroom
+from splatview_ipc.control.run_folder import list_runs
+from splatview_ipc.shm.segment import Segment
+from splatview_ipc.shm.slot_layout import FIRST_SLOT, HEADER, WORDS_PER_SLOT
+from splatview_ipc.transports.cpu_ring import RingWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from splatview.ipc import RemoteRun
-    from splatview.ipc.ways.ring import RingReader
+    from splatview_ipc import RemoteRun
+    from splatview_ipc.transports.cpu_ring import RingReader
 
 ODD: list[Any] = [2**63, 2**64 - 1, -(2**63), -1, 2**31, 1.5, float("nan"), None, True, "", "x" * 5000, "\x00", b"\x80",
                   [], [[[[]]]], {}, {"a": {}}, "ring"]

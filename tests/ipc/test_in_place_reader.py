@@ -9,14 +9,12 @@ import pytest
 from support.open_files import open_files
 from support.wait import turns
 
-from splatview.ipc import descriptors
-from splatview.ipc.cuda import driver, events
-from splatview.ipc.frames import DeviceTensor, Frame
-from splatview.ipc.messages import FdMemory, InPlaceRef, TensorRef, VersionHeader
-from splatview.ipc.source import RunSource
-from splatview.ipc.ways.base import NotYet
-from splatview.ipc.ways.in_place_reader import InPlaceReader
-from splatview.ipc.ways.layout import (
+from splatview_ipc.control import descriptors
+from splatview_ipc.control.errors import NotYet
+from splatview_ipc.control.frame import DeviceTensor, Frame
+from splatview_ipc.control.messages import FdMemory, InPlaceRef, TensorRef, VersionHeader
+from splatview_ipc.cuda import driver, events
+from splatview_ipc.shm.slot_layout import (
     ARRIVED,
     FIRST_SLOT,
     OLDEST_KEPT,
@@ -24,7 +22,9 @@ from splatview.ipc.ways.layout import (
     header_before_meta,
     header_with,
 )
-from splatview.ipc.ways.slots import SlotWriter
+from splatview_ipc.shm.slot_writer import SlotWriter
+from splatview_ipc.subscriber.source import RunSource
+from splatview_ipc.transports.zero_copy_reader import InPlaceReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

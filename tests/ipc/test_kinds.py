@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from splatview.ipc.kinds import CAMERAS_MOST, check_frame
+from splatview_ipc.kinds.rules import CAMERAS_MOST, check_frame
 
 Tensors = dict[str, tuple[str, tuple[int, ...]]]
 

@@ -10,7 +10,8 @@ import torch
 from support.reading import newest, welcomed
 
 import splatview
-from splatview.ipc import Subscriber, mail
+from splatview_ipc import Subscriber
+from splatview_ipc.control import mail
 
 if TYPE_CHECKING:
     from pathlib import Path

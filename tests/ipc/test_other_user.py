@@ -13,13 +13,13 @@ import torch
 from support.other_users import OTHER, needs_root
 
 import splatview
-from splatview import publishing
-from splatview.ipc import taken
-from splatview.ipc.viewers import announce
-from splatview.viewer_app.memo import Memo, memo_file
-from splatview.viewer_app.memory.loading.cache import draft
-from splatview.viewer_app.memory.loading.cache import folder as columns_folder
-from splatview.viewer_app.recorder.files import StreamFolder
+from splatview.api import publish as publishing
+from splatview_ipc.control import memory_snapshots as taken
+from splatview_ipc.control.registry import announce
+from splatview_viewer.memo import Memo, memo_file
+from splatview_viewer.memory.loading.cache import draft
+from splatview_viewer.memory.loading.cache import folder as columns_folder
+from splatview_viewer.recorder.files import StreamFolder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,8 +14,8 @@ from support.reading import welcomed
 from support.wait import PATIENCE, wait_until
 
 import splatview
-from splatview.cli import main
-from splatview.ipc import Subscriber
+from splatview.cli.main import main
+from splatview_ipc import Subscriber
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,17 +17,19 @@ from support.frames import host_array
 from support.wait import PATIENCE, turns
 
 import splatview
-from splatview import publishing
-from splatview.ipc import Subscriber, free_memory, provision
-from splatview.ipc.segments import PAGE, Segment
-from splatview.ipc.ways.layout import LARGE, room_for, slots_for
+from splatview.api import publish as publishing
+from splatview_ipc import Subscriber
+from splatview_ipc.publisher import ring_allocation as provision
+from splatview_ipc.shm.segment import PAGE, Segment
+from splatview_ipc.shm.slot_layout import LARGE, room_for, slots_for
+from splatview_ipc.system import free_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from support.programs import Programs
 
-    from splatview.ipc import Frame, RemoteStream, Stream
+    from splatview_ipc import Frame, RemoteStream, Stream
 
 SIDE = 8200
 """Of a large image of one byte a pixel, 67 MB."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from splatview.ipc.rate import Rate
+from splatview_ipc.subscriber.rate import Rate
 
 
 def looked(rate: Rate, hz: float, every: float, begin: float, seconds: float) -> list[float]:

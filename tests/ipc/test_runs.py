@@ -13,8 +13,10 @@ import pytest
 from support.meters import footprint, settled
 from support.wait import wait_until
 
-from splatview.ipc import Publisher, RuntimeFolderError, limits, runs
-from splatview.ipc.runs import Description, create_run, list_runs, remove_stale, runtime_folder
+from splatview_ipc import Publisher, RuntimeFolderError
+from splatview_ipc.control import limits
+from splatview_ipc.control import run_folder as runs
+from splatview_ipc.control.run_folder import Description, create_run, list_runs, remove_stale, runtime_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 LONG_AGO, FAR_AHEAD = 1e9, 4e9
 HOLD = """
 import os, sys
-from splatview.ipc.runs import create_run
+from splatview_ipc.control.run_folder import create_run
 run = create_run("held", os.getpid(), 1.0)
 print(run.path, flush=True)
 sys.stdin.readline()

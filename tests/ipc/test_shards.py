@@ -10,9 +10,10 @@ import torch
 from support.wait import wait_until
 
 import splatview
-from splatview.ipc import Subscriber, messages
-from splatview.ipc.messages import StreamInfo
-from splatview.sharding import group_of_this_process
+from splatview.api.shard import group_of_this_process
+from splatview_ipc import Subscriber
+from splatview_ipc.control import messages
+from splatview_ipc.control.messages import StreamInfo
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 LAUNCHERS = ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_PROCID",
              "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID", "SPLATVIEW_GROUP")
-PRINTS = "from splatview.sharding import group_of_this_process as g; print(g())"
+PRINTS = "from splatview.api.shard import group_of_this_process as g; print(g())"
 STARTS = f"""
 import subprocess, sys
 open("a.py", "w").write({PRINTS!r})
@@ -52,7 +53,7 @@ def subscriber() -> Iterator[Subscriber]:
 def test_what_is_no_shard_raises(shard: Any, error: type[Exception]) -> None:
     with pytest.raises(error, match="shard"):
         splatview.publish(SCENE, shard=shard)
-    from splatview.publishing import begun
+    from splatview.api.publish import begun
 
     assert begun() is None  # nothing was begun for it
 

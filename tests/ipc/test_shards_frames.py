@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from splatview.ipc import kinds
-from splatview.ipc.frames import Frame, RemoteTensor
-from splatview.viewer_app.errors import ViewerError
-from splatview.viewer_app.shards import stream as shard_stream
-from splatview.viewer_app.shards.frame import join
-from splatview.viewer_app.shards.grouping import Shards
-from splatview.viewer_app.views._gaussians.frames import Facts, scene_of
+from splatview_ipc.control.frame import Frame, RemoteTensor
+from splatview_ipc.kinds import rules as kinds
+from splatview_viewer.errors import ViewerError
+from splatview_viewer.shards import stream as shard_stream
+from splatview_viewer.shards.frame import join
+from splatview_viewer.shards.grouping import Shards
+from splatview_viewer.views._gaussians.frames import Facts, scene_of
 
 
 def frame(n: int, rank: int = 0, *, rest: int | None = 3, rgb: bool = False,

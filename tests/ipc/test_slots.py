@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from splatview.ipc.cuda import driver
-from splatview.ipc.errors import SharingError
-from splatview.ipc.source import OwnSource
-from splatview.ipc.ways.ring import RingReader, RingWriter
+from splatview_ipc.control.errors import SharingError
+from splatview_ipc.cuda import driver
+from splatview_ipc.subscriber.source import OwnSource
+from splatview_ipc.transports.cpu_ring import RingReader, RingWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

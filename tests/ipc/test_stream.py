@@ -11,18 +11,18 @@ import torch
 from support.reading import newest
 
 import splatview
-from splatview import publishing
-from splatview.ipc import Subscriber
-from splatview.ipc.errors import SharingError
-from splatview.ipc.messages import RingRef
-from splatview.ipc.offered import Offered
-from splatview.ipc.ways import WAYS
-from splatview.ipc.ways.base import Way
+from splatview.api import publish as publishing
+from splatview_ipc import Subscriber
+from splatview_ipc.control.errors import SharingError
+from splatview_ipc.control.messages import RingRef
+from splatview_ipc.publisher.offered import Offered
+from splatview_ipc.transports import WAYS
+from splatview_ipc.transports.base import Way
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from splatview.ipc import RemoteStream, Stream
+    from splatview_ipc import RemoteStream, Stream
 
 RING = WAYS["ring"]
 
@@ -59,7 +59,7 @@ def publish(value: int) -> None:
 def offer(monkeypatch: pytest.MonkeyPatch, **ways: Way) -> None:
     """Let CPU tensors go by these ways, the best first."""
     names = tuple(name.replace("_", "-") for name in ways)
-    monkeypatch.setattr("splatview.ipc.offered.CPU_WAYS", names)
+    monkeypatch.setattr("splatview_ipc.publisher.offered.CPU_WAYS", names)
     for name, way in zip(names, ways.values(), strict=True):
         monkeypatch.setitem(WAYS, name, way)
 

@@ -12,8 +12,8 @@ import pytest
 from support.frames import host_array
 from support.wait import turns
 
-from splatview.ipc import Subscriber
-from splatview.ipc.board import BoardReader
+from splatview_ipc import Subscriber
+from splatview_ipc.shm.control_block import BoardReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

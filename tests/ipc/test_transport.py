@@ -14,9 +14,10 @@ from support.reading import newest, stream, welcomed
 from support.wait import wait_until
 
 import splatview
-from splatview.ipc import Subscriber, limits, messages
-from splatview.ipc.channel import Link
-from splatview.ipc.runs import list_runs
+from splatview_ipc import Subscriber
+from splatview_ipc.control import limits, messages
+from splatview_ipc.control.channel import Link
+from splatview_ipc.control.run_folder import list_runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +35,7 @@ for step, line in enumerate(sys.stdin):
 """Publishes at each line, and prints the step."""
 VIEWER = """
 import time
-from splatview.ipc import Subscriber
+from splatview_ipc import Subscriber
 subscriber, held = Subscriber(), []
 while True:
     subscriber.poll()

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import splatview.ipc.viewers
-from splatview.ipc import RuntimeFolderError
-from splatview.ipc.runs import runtime_folder
-from splatview.ipc.viewers import announce, viewers
+import splatview_ipc.control.registry
+from splatview_ipc import RuntimeFolderError
+from splatview_ipc.control.registry import announce, viewers
+from splatview_ipc.control.run_folder import runtime_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 URL = "http://127.0.0.1:7007/"
 HOLD = """
 import sys
-from splatview.ipc.viewers import announce
+from splatview_ipc.control.registry import announce
 held = announce("http://127.0.0.1:7010/", host="127.0.0.1", port=7010, run="x")
 print("announced", flush=True)
 sys.stdin.readline()
@@ -47,7 +47,7 @@ def test_a_viewer_is_found_while_it_is_announced(runtime_dir: Path) -> None:
 
 def test_what_was_taken_away_is_made_again(runtime_dir: Path, monkeypatch: pytest.MonkeyPatch,
                                            caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(splatview.ipc.viewers, "PERIOD", 0.0)
+    monkeypatch.setattr(splatview_ipc.control.registry, "PERIOD", 0.0)
     with announce(URL, host="127.0.0.1", port=7007) as announcement:
         shutil.rmtree(runtime_dir)
         announcement.look()

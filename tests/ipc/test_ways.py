@@ -9,18 +9,18 @@ import pytest
 import torch
 from support.wait import turns
 
-from splatview.ipc import messages
-from splatview.ipc.errors import SharingError
-from splatview.ipc.frames import RemoteTensor
-from splatview.ipc.messages import RingRef, SegmentRef
-from splatview.ipc.source import OwnSource
-from splatview.ipc.ways import CPU_WAYS, GPU_WAYS, WAYS
+from splatview_ipc.control import messages
+from splatview_ipc.control.errors import SharingError
+from splatview_ipc.control.frame import RemoteTensor
+from splatview_ipc.control.messages import RingRef, SegmentRef
+from splatview_ipc.subscriber.source import OwnSource
+from splatview_ipc.transports import CPU_WAYS, GPU_WAYS, WAYS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from splatview.ipc import Frame
-    from splatview.ipc.ways.base import FrameReader, FrameWriter
+    from splatview_ipc import Frame
+    from splatview_ipc.transports.base import FrameReader, FrameWriter
 
 META = {"color": "sh", "activated": False, "step": 3}
 SHAPES = {"means": (3,), "quats": (4,), "scales": (3,), "opacities": (), "sh0": (3,), "shN": (15, 3)}
@@ -42,7 +42,7 @@ class Pair:
         self.avoid = b""
         self._memory: Any = None
         if way == "in-place":  # a process cannot open an IPC handle of its own, but it can open a descriptor
-            from splatview.ipc.cuda.memory import Allocation
+            from splatview_ipc.cuda.memory import Allocation
 
             self._memory = Allocation(4 << 20, 0)
         self.writer: FrameWriter = WAYS[way].writer(self.scene(1000, 0), 1.0, lambda: self.avoid)

@@ -13,20 +13,20 @@ from support.beside_cases import counted, opened, value
 from support.frames import cloud, frame_of, gaussian_frame
 from support.view_cases import RECT, H, W, shown
 
-from splatview.viewer_app.cameras import Camera, camera_from_json, intrinsics, look_at
-from splatview.viewer_app.errors import ViewerError
-from splatview.viewer_app.events import Key, PointerMove, PointerPress, PointerRelease, Wheel
-from splatview.viewer_app.interface.panel import Panel
-from splatview.viewer_app.shards.frame import join
-from splatview.viewer_app.shown import Shown
-from splatview.viewer_app.state import Entry, State
-from splatview.viewer_app.views.gaussians import GaussianView
+from splatview_viewer.cameras import Camera, camera_from_json, intrinsics, look_at
+from splatview_viewer.errors import ViewerError
+from splatview_viewer.events import Key, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview_viewer.interface.panel import Panel
+from splatview_viewer.shards.frame import join
+from splatview_viewer.shown import Shown
+from splatview_viewer.state import Entry, State
+from splatview_viewer.views.gaussians import GaussianView
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from splatview.ipc import Frame
-    from splatview.viewer_app.screens.offscreen import OffscreenScreen
+    from splatview_ipc import Frame
+    from splatview_viewer.screens.offscreen import OffscreenScreen
 
 FRONT = Camera(look_at((0, 0, -4), (0, 0, 0)), intrinsics(50, W, H), W, H)
 
@@ -185,7 +185,7 @@ def test_nothing_is_drawn_anew_while_nothing_changes(gaussians: GaussianView, sc
 def test_the_camera_can_be_copied_for_shot(gaussians: GaussianView, screen: OffscreenScreen,
                                            monkeypatch: pytest.MonkeyPatch) -> None:
     panel = Panel()
-    monkeypatch.setattr("splatview.viewer_app.interface.widgets.buttons",
+    monkeypatch.setattr("splatview_viewer.interface.widgets.buttons",
                         lambda label, names, tips=(): 1 if label == "Camera" else None)
 
     def copied() -> str:

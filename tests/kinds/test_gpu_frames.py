@@ -16,19 +16,19 @@ from support.frames import cloud
 from support.view_cases import RECT, H, W, shown
 from support.wait import clock, wait_until
 
-from splatview.ipc.errors import SharingError
-from splatview.ipc.interop.host import HostBridge
-from splatview.viewer_app.events import Wheel
-from splatview.viewer_app.sources import StreamSource
-from splatview.viewer_app.state import GaussianSettings, ImageSettings
-from splatview.viewer_app.views.gaussians import GaussianView
-from splatview.viewer_app.views.image import ImageView
+from splatview_ipc.control.errors import SharingError
+from splatview_ipc.gl.host import HostBridge
+from splatview_viewer.events import Wheel
+from splatview_viewer.sources import StreamSource
+from splatview_viewer.state import GaussianSettings, ImageSettings
+from splatview_viewer.views.gaussians import GaussianView
+from splatview_viewer.views.image import ImageView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from splatview.ipc.frames import Frame
-    from splatview.viewer_app.screens.offscreen import OffscreenScreen
+    from splatview_ipc.control.frame import Frame
+    from splatview_viewer.screens.offscreen import OffscreenScreen
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +38,7 @@ def no_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     # However slow the machine is, a trainer lives, and what would need CUDA is not done a second time.
     for name in ("_gaussians.content._REPLACED", "_gaussians.content._LOOK_PERIOD", "_gaussians.content._PATIENCE",
                  "_image_content._PATIENCE"):
-        monkeypatch.setattr(f"splatview.viewer_app.views.{name}", 1e6)
+        monkeypatch.setattr(f"splatview_viewer.views.{name}", 1e6)
 
 
 # -- images ----------------------------------------------------------------------------------------------------
@@ -68,14 +68,14 @@ def image(screen: OffscreenScreen) -> Iterator[ImageView]:
 
 @pytest.fixture
 def in_place(image: ImageView, monkeypatch: pytest.MonkeyPatch) -> ImageView:
-    monkeypatch.setattr("splatview.viewer_app.views._image_content.AutoBridge", InPlace)
+    monkeypatch.setattr("splatview_viewer.views._image_content.AutoBridge", InPlace)
     return image
 
 
 def test_a_gpu_image_goes_through_the_host_where_nothing_else_works(
         image: ImageView, screen: OffscreenScreen, monkeypatch: pytest.MonkeyPatch) -> None:
     if torch.cuda.is_available():  # a bridge might copy from the stand-in, though it lies on the host
-        monkeypatch.setattr("splatview.ipc.interop.probe.probe", lambda ctx,
+        monkeypatch.setattr("splatview_ipc.gl.probe.probe", lambda ctx,
                             name: {name: "" if name == "host" else "not now"})
     shared = picture(77)
     assert shared.show(image)
@@ -191,7 +191,7 @@ def test_a_frame_that_cannot_come_to_opengl_is_asked_for_in_another_way(
     def fail(*_: Any) -> Any:
         raise SharingError("no such luck")
 
-    monkeypatch.setattr("splatview.ipc.interop.probe.AutoBridge.put", fail)
+    monkeypatch.setattr("splatview_ipc.gl.probe.AutoBridge.put", fail)
     stream = Stream(picture(5).frame)
     source = StreamSource(stream)  # type: ignore[arg-type]
     assert not source.feed(image)

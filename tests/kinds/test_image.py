@@ -13,16 +13,16 @@ from support.frames import image_frame
 from support.view_cases import RECT, H, W, shown
 from support.wait import PATIENCE, clock, wait_until
 
-from splatview.viewer_app.controls import Rect
-from splatview.viewer_app.events import PointerLeave, PointerMove
-from splatview.viewer_app.state import ImageSettings
-from splatview.viewer_app.views import _image_content
-from splatview.viewer_app.views.image import ImageView
+from splatview_viewer.controls import Rect
+from splatview_viewer.events import PointerLeave, PointerMove
+from splatview_viewer.state import ImageSettings
+from splatview_viewer.views import _image_content
+from splatview_viewer.views.image import ImageView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from splatview.viewer_app.screens.offscreen import OffscreenScreen
+    from splatview_viewer.screens.offscreen import OffscreenScreen
 
 DTYPES = torch.uint8, torch.float16, torch.bfloat16, torch.float32
 FORMS = [(layout, c) for layout in ("HW", "HWC", "CHW", "BGR") for c in (1, 3, 4)

@@ -15,21 +15,21 @@ from support.viewer import Viewer
 from support.wait import clock
 
 import splatview
-from splatview.viewer_app.app import AppOptions
-from splatview.viewer_app.controls import Rect
-from splatview.viewer_app.events import PointerMove, Screenshot
-from splatview.viewer_app.interface.panel import Panel
-from splatview.viewer_app.overlays import draw_overlay_frame
-from splatview.viewer_app.screens.offscreen import OffscreenScreen
-from splatview.viewer_app.views._overlay.palette import PALETTE
-from splatview.viewer_app.views.image import ImageView
+from splatview_viewer.app import AppOptions
+from splatview_viewer.controls import Rect
+from splatview_viewer.events import PointerMove, Screenshot
+from splatview_viewer.interface.panel import Panel
+from splatview_viewer.overlays import draw_overlay_frame
+from splatview_viewer.screens.offscreen import OffscreenScreen
+from splatview_viewer.views._overlay.palette import PALETTE
+from splatview_viewer.views.image import ImageView
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from splatview.ipc import Frame
-    from splatview.viewer_app.views._overlay.layers import Layer
+    from splatview_ipc import Frame
+    from splatview_viewer.views._overlay.layers import Layer
 
 W, H = 200, 120
 GREY = 90

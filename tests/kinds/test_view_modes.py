@@ -9,19 +9,19 @@ import pytest
 from support.renderer_cases import Chance, looking_at_origin, random_scene
 from support.view_cases import shown
 
-from splatview.viewer_app import color_maps
-from splatview.viewer_app.interface.panel import Panel
-from splatview.viewer_app.renderers.base import RenderOptions
-from splatview.viewer_app.renderers.reference import ReferenceRenderer
-from splatview.viewer_app.selecting import Selection
-from splatview.viewer_app.state import Show
-from splatview.viewer_app.views.gaussians import GaussianView
+from splatview_viewer import color_maps
+from splatview_viewer.interface.panel import Panel
+from splatview_viewer.renderers.base import RenderOptions
+from splatview_viewer.renderers.reference import ReferenceRenderer
+from splatview_viewer.selecting import Selection
+from splatview_viewer.state import Show
+from splatview_viewer.views.gaussians import GaussianView
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from splatview.viewer_app.renderers.base import Pixels
-    from splatview.viewer_app.screens.offscreen import OffscreenScreen
+    from splatview_viewer.renderers.base import Pixels
+    from splatview_viewer.screens.offscreen import OffscreenScreen
 
 W, H = 200, 150
 CAMERA = looking_at_origin(W, H)

@@ -19,17 +19,17 @@ from support.memory_data import block, event, segment, snapshot
 from support.scene_files import little_memory
 from support.wait import PATIENCE
 
-from splatview.viewer_app.errors import FileError
-from splatview.viewer_app.memory.loading import from_pickled, load_snapshot
-from splatview.viewer_app.memory.loading.convert import convert
-from splatview.viewer_app.memory.loading.machine import OddError
-from splatview.viewer_app.memory.loading.made import read_quickly
-from splatview.viewer_app.memory.loading.opening import Opened, unpickle
+from splatview_viewer.errors import FileError
+from splatview_viewer.memory.loading import from_pickled, load_snapshot
+from splatview_viewer.memory.loading.convert import convert
+from splatview_viewer.memory.loading.machine import OddError
+from splatview_viewer.memory.loading.made import read_quickly
+from splatview_viewer.memory.loading.opening import Opened, unpickle
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from splatview.viewer_app.memory import Snapshot
+    from splatview_viewer.memory import Snapshot
 
 REFUSED = "refused: the pickle asks for"
 
@@ -176,7 +176,7 @@ def test_the_program_that_reads_has_a_limit_of_cpu_time(tmp_path: Path) -> None:
     """A key of 60 tuples that hold each other twice: its hash takes 2^60 steps, from 400 bytes."""
     path = tmp_path / "x.pickle"
     path.write_bytes(b"\x80\x02](" + tower(60, "tuple") + b"}h\x3cK\x01se.")
-    code = ("import sys; from splatview.viewer_app.memory.loading import worker; worker.CPU_BASE = 1; "
+    code = ("import sys; from splatview_viewer.memory.loading import worker; worker.CPU_BASE = 1; "
             "sys.exit(worker.main())")
     with open(path, "rb") as f, open(tmp_path / "out", "wb") as out:
         job = f'{{"kind": "pickle", "file": {f.fileno()}, "out": {out.fileno()}}}'

@@ -15,23 +15,23 @@ from support.viewer import Viewer
 from support.wait import PATIENCE
 
 import splatview
-from splatview.ipc import taken
-from splatview.ipc.kinds import MEMORY_COLUMNS
-from splatview.viewer_app.app import AppOptions
-from splatview.viewer_app.controls import Rect
-from splatview.viewer_app.errors import ViewerError
-from splatview.viewer_app.events import Key, PointerLeave, PointerMove, PointerPress, PointerRelease, Wheel
-from splatview.viewer_app.memory.live import History, read_frame
-from splatview.viewer_app.screens.offscreen import OffscreenScreen
-from splatview.viewer_app.views._memory_plot import ALLOCATED, PEAK, RESERVED
-from splatview.viewer_app.views.memory import MemoryView
+from splatview_ipc.control import memory_snapshots as taken
+from splatview_ipc.kinds.rules import MEMORY_COLUMNS
+from splatview_viewer.app import AppOptions
+from splatview_viewer.controls import Rect
+from splatview_viewer.errors import ViewerError
+from splatview_viewer.events import Key, PointerLeave, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview_viewer.memory.live import History, read_frame
+from splatview_viewer.screens.offscreen import OffscreenScreen
+from splatview_viewer.views._memory_plot import ALLOCATED, PEAK, RESERVED
+from splatview_viewer.views.memory import MemoryView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from support.programs import Programs
 
-    from splatview.viewer_app.catalogue import Slot
+    from splatview_viewer.catalogue import Slot
 
 
 PLACE = {name: i for i, name in enumerate(MEMORY_COLUMNS)}
@@ -179,7 +179,7 @@ allocator.allocate(GIB)
 @pytest.fixture
 def train(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """A step of a trainer in this process."""
-    monkeypatch.setattr("splatview.recording._observing", False)
+    monkeypatch.setattr("splatview.api.recording._observing", False)
     allocator = Allocator().install(lambda *given: monkeypatch.setattr(*given, raising=False))
     return lambda: exec(STEP, {"splatview": splatview, "torch": torch, "GIB": GIB, "allocator": allocator})
 

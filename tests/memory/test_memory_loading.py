@@ -16,13 +16,13 @@ import torch
 import zstandard
 from support.memory_data import HIGH, block, event, frame, listing, pickled, segment, snapshot
 
-from splatview.viewer_app.errors import FileError
-from splatview.viewer_app.files import open_file, program
-from splatview.viewer_app.memory.loading import cache as cache_folder
-from splatview.viewer_app.memory.loading import from_pickled, is_snapshot, load_snapshot, machine
-from splatview.viewer_app.memory.loading.convert import convert
-from splatview.viewer_app.memory.loading.made import read_quickly
-from splatview.viewer_app.memory.model import ACTIONS, NO_STACK, UNKNOWN_POOL, Snapshot
+from splatview_viewer.errors import FileError
+from splatview_viewer.files import open_file, program
+from splatview_viewer.memory.loading import cache as cache_folder
+from splatview_viewer.memory.loading import from_pickled, is_snapshot, load_snapshot, machine
+from splatview_viewer.memory.loading.convert import convert
+from splatview_viewer.memory.loading.made import read_quickly
+from splatview_viewer.memory.model import ACTIONS, NO_STACK, UNKNOWN_POOL, Snapshot
 
 
 def small() -> dict[str, Any]:

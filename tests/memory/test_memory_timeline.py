@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from support.snapshot_cases import any_paint, column_by_hand, live_by_hand, random_trace, trace_of
 
-from splatview.viewer_app.memory.model import BLOCK_STATES
-from splatview.viewer_app.memory.timeline import (
+from splatview_viewer.memory.model import BLOCK_STATES
+from splatview_viewer.memory.timeline import (
     Addresses,
     Axis,
     Bands,
@@ -23,7 +23,7 @@ from splatview.viewer_app.memory.timeline import (
 )
 
 if TYPE_CHECKING:
-    from splatview.viewer_app.memory.model import Snapshot
+    from splatview_viewer.memory.model import Snapshot
 
 pytestmark = pytest.mark.usefixtures("timeline_kernels")
 

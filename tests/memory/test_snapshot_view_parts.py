@@ -14,27 +14,27 @@ import pytest
 from support.memory_data import small_snapshot
 from support.wait import PATIENCE, turns, wait_until
 
-from splatview.viewer_app.controls import Rect
-from splatview.viewer_app.errors import ViewerError
-from splatview.viewer_app.events import Key, PointerMove, PointerPress, PointerRelease, Text
-from splatview.viewer_app.interface.panel import Panel
-from splatview.viewer_app.memory.analysis import search
-from splatview.viewer_app.memory.model import Annotation
-from splatview.viewer_app.shown import Shown
-from splatview.viewer_app.state import State
-from splatview.viewer_app.views._snapshot import ticks
-from splatview.viewer_app.views._snapshot.annotations import ranges_of
-from splatview.viewer_app.views._snapshot.content import Content
-from splatview.viewer_app.views._snapshot.layout import Layout, lay_out
-from splatview.viewer_app.views._snapshot.state import TABS
-from splatview.viewer_app.views.snapshot import SnapshotView
+from splatview_viewer.controls import Rect
+from splatview_viewer.errors import ViewerError
+from splatview_viewer.events import Key, PointerMove, PointerPress, PointerRelease, Text
+from splatview_viewer.interface.panel import Panel
+from splatview_viewer.memory.analysis import search
+from splatview_viewer.memory.model import Annotation
+from splatview_viewer.shown import Shown
+from splatview_viewer.state import State
+from splatview_viewer.views._snapshot import ticks
+from splatview_viewer.views._snapshot.annotations import ranges_of
+from splatview_viewer.views._snapshot.content import Content
+from splatview_viewer.views._snapshot.layout import Layout, lay_out
+from splatview_viewer.views._snapshot.state import TABS
+from splatview_viewer.views.snapshot import SnapshotView
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from splatview.viewer_app.events import Event
-    from splatview.viewer_app.memory.model import Snapshot
-    from splatview.viewer_app.screens.offscreen import OffscreenScreen
+    from splatview_viewer.events import Event
+    from splatview_viewer.memory.model import Snapshot
+    from splatview_viewer.screens.offscreen import OffscreenScreen
 
 pytestmark = pytest.mark.usefixtures("timeline_kernels")
 

@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from splatview.viewer_app.controls import PanZoom, Rect
-from splatview.viewer_app.events import Key, Pinch, PointerMove, PointerPress, PointerRelease, Wheel
-from splatview.viewer_app.navigation.flying import FAST, SLOW, Flying
+from splatview_viewer.controls import PanZoom, Rect
+from splatview_viewer.events import Key, Pinch, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview_viewer.navigation.flying import FAST, SLOW, Flying
 
 RECT = Rect(100, 20, 400, 300)
 

@@ -12,21 +12,21 @@ from support.training_camera_cases import SIZE, cameras_frame, photographs, phot
 from support.view_cases import RECT, H, W, shown
 from support.wait import clock, wait_until
 
-from splatview.viewer_app.cameras import Camera, intrinsics, look_at, project
-from splatview.viewer_app.controls import Rect
-from splatview.viewer_app.events import PointerMove, PointerPress, PointerRelease
-from splatview.viewer_app.gpu_work import GpuWork
-from splatview.viewer_app.training_cameras.content import CamerasContent
-from splatview.viewer_app.training_cameras.drawing import Look
-from splatview.viewer_app.training_cameras.model import at_size
-from splatview.viewer_app.views.cameras import CamerasView
-from splatview.viewer_app.views.gaussians import GaussianView
+from splatview_viewer.cameras import Camera, intrinsics, look_at, project
+from splatview_viewer.controls import Rect
+from splatview_viewer.events import PointerMove, PointerPress, PointerRelease
+from splatview_viewer.gpu_work import GpuWork
+from splatview_viewer.training_cameras.content import CamerasContent
+from splatview_viewer.training_cameras.drawing import Look
+from splatview_viewer.training_cameras.model import at_size
+from splatview_viewer.views.cameras import CamerasView
+from splatview_viewer.views.gaussians import GaussianView
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from splatview.viewer_app.screens.offscreen import OffscreenScreen
-    from splatview.viewer_app.views._gaussians.frustums import Frustums
+    from splatview_viewer.screens.offscreen import OffscreenScreen
+    from splatview_viewer.views._gaussians.frustums import Frustums
 
 COUNT = 8
 PHOTOS = photographs(COUNT)

@@ -16,35 +16,26 @@ from support.frames import cloud, gaussian_frame
 from support.view_cases import RECT, shown
 from support.wait import clock, wait_until
 
-import splatview.viewer_app.views._gaussians
-from splatview.viewer_app.controls import Rect
-from splatview.viewer_app.events import (
-    Key,
-    Pinch,
-    PointerLeave,
-    PointerMove,
-    PointerPress,
-    PointerRelease,
-    Text,
-    Wheel,
-)
-from splatview.viewer_app.files import load_scene
-from splatview.viewer_app.interface.panel import Panel
-from splatview.viewer_app.selecting import Box, shapes
-from splatview.viewer_app.selecting.pick import pick
-from splatview.viewer_app.selecting.statistics import QUANTITIES
-from splatview.viewer_app.state import GaussianSettings
-from splatview.viewer_app.views._gaussians.crop import Crop
-from splatview.viewer_app.views._gaussians.filter import Filter
-from splatview.viewer_app.views._gaussians.inspect import Inspect
-from splatview.viewer_app.views._gaussians.tool import Tool
-from splatview.viewer_app.views.gaussians import GaussianView
+import splatview_viewer.views._gaussians
+from splatview_viewer.controls import Rect
+from splatview_viewer.events import Key, Pinch, PointerLeave, PointerMove, PointerPress, PointerRelease, Text, Wheel
+from splatview_viewer.files import load_scene
+from splatview_viewer.interface.panel import Panel
+from splatview_viewer.selecting import Box, shapes
+from splatview_viewer.selecting.pick import pick
+from splatview_viewer.selecting.statistics import QUANTITIES
+from splatview_viewer.state import GaussianSettings
+from splatview_viewer.views._gaussians.crop import Crop
+from splatview_viewer.views._gaussians.filter import Filter
+from splatview_viewer.views._gaussians.inspect import Inspect
+from splatview_viewer.views._gaussians.tool import Tool
+from splatview_viewer.views.gaussians import GaussianView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from splatview.viewer_app.screens.offscreen import OffscreenScreen
+    from splatview_viewer.screens.offscreen import OffscreenScreen
 
 MIDDLE = RECT.width / 2, RECT.height / 2
 ALT = frozenset({"alt"})
@@ -113,8 +104,8 @@ def until(view: GaussianView, condition: Callable[[], object]) -> None:
 
 def test_every_module_with_a_tool_is_registered(view: GaussianView) -> None:
     found = set()
-    for module in pkgutil.iter_modules(splatview.viewer_app.views._gaussians.__path__):
-        loaded = import_module(f"splatview.viewer_app.views._gaussians.{module.name}")
+    for module in pkgutil.iter_modules(splatview_viewer.views._gaussians.__path__):
+        loaded = import_module(f"splatview_viewer.views._gaussians.{module.name}")
         found |= {cls.name for _, cls in inspect.getmembers(loaded, inspect.isclass)
                   if issubclass(cls, Tool) and cls is not Tool and cls.__module__ == loaded.__name__}
     assert found == set(view.tools)

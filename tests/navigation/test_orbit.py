@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from splatview.viewer_app.cameras import Camera, CameraModel, intrinsics, look_at
-from splatview.viewer_app.controls import Orbit, Rect
-from splatview.viewer_app.events import Pinch, PointerMove, PointerPress, PointerRelease, Wheel
-from splatview.viewer_app.navigation.flights import Flight
-from splatview.viewer_app.navigation.upright import snapped, up_of_cameras, up_of_scene
+from splatview_viewer.cameras import Camera, CameraModel, intrinsics, look_at
+from splatview_viewer.controls import Orbit, Rect
+from splatview_viewer.events import Pinch, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview_viewer.navigation.flights import Flight
+from splatview_viewer.navigation.upright import snapped, up_of_cameras, up_of_scene
 
 if TYPE_CHECKING:
     from pathlib import Path

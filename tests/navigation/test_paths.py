@@ -10,24 +10,24 @@ import pytest
 from support.frames import cloud, gaussian_frame
 from support.wait import clock, turns
 
-from splatview.viewer_app.cameras import Camera, field_of_view, intrinsics, look_at
-from splatview.viewer_app.controls import Rect
-from splatview.viewer_app.desk import Desk
-from splatview.viewer_app.errors import CameraError
-from splatview.viewer_app.events import Key as KeyEvent
-from splatview.viewer_app.events import PointerMove, PointerPress, PointerRelease
-from splatview.viewer_app.interface.panel import Panel
-from splatview.viewer_app.memo import Memo
-from splatview.viewer_app.paths.nerfstudio import FILE_LIMIT, Film, parse_path, read_path, write_path
-from splatview.viewer_app.paths.path import CameraPath, Key
-from splatview.viewer_app.views._gaussians.path import PathTool
-from splatview.viewer_app.views.gaussians import GaussianView
+from splatview_viewer.cameras import Camera, field_of_view, intrinsics, look_at
+from splatview_viewer.controls import Rect
+from splatview_viewer.desk import Desk
+from splatview_viewer.errors import CameraError
+from splatview_viewer.events import Key as KeyEvent
+from splatview_viewer.events import PointerMove, PointerPress, PointerRelease
+from splatview_viewer.interface.panel import Panel
+from splatview_viewer.memo import Memo
+from splatview_viewer.paths.nerfstudio import FILE_LIMIT, Film, parse_path, read_path, write_path
+from splatview_viewer.paths.path import CameraPath, Key
+from splatview_viewer.views._gaussians.path import PathTool
+from splatview_viewer.views.gaussians import GaussianView
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from splatview.viewer_app.screens.offscreen import OffscreenScreen
+    from splatview_viewer.screens.offscreen import OffscreenScreen
 
 W, H = 640, 400
 RECT = Rect(0, 0, W, H)

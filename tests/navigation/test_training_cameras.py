@@ -15,23 +15,23 @@ from support.viewer import Viewer
 from support.wait import clock, wait_until
 
 import splatview
-from splatview.ipc.errors import SharingError
-from splatview.viewer_app.app import AppOptions
-from splatview.viewer_app.cameras import Camera, project
-from splatview.viewer_app.errors import ViewerError
-from splatview.viewer_app.events import Key, PointerMove, PointerPress, PointerRelease
-from splatview.viewer_app.screens.offscreen import OffscreenScreen
-from splatview.viewer_app.training_cameras import photos as photos_module
-from splatview.viewer_app.training_cameras.model import CameraSet, cameras_of
-from splatview.viewer_app.training_cameras.photos import PhotoStore
-from splatview.viewer_app.views.gaussians import GaussianView
+from splatview_ipc.control.errors import SharingError
+from splatview_viewer.app import AppOptions
+from splatview_viewer.cameras import Camera, project
+from splatview_viewer.errors import ViewerError
+from splatview_viewer.events import Key, PointerMove, PointerPress, PointerRelease
+from splatview_viewer.screens.offscreen import OffscreenScreen
+from splatview_viewer.training_cameras import photos as photos_module
+from splatview_viewer.training_cameras.model import CameraSet, cameras_of
+from splatview_viewer.training_cameras.photos import PhotoStore
+from splatview_viewer.views.gaussians import GaussianView
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from splatview.viewer_app.training_cameras.content import CamerasContent
-    from splatview.viewer_app.views._gaussians.frustums import Frustums
+    from splatview_viewer.training_cameras.content import CamerasContent
+    from splatview_viewer.views._gaussians.frustums import Frustums
 
 
 def cameras(count: int = 8, photos: int = 0, paths: list[str] | None = None) -> CameraSet:

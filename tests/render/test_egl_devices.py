@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from splatview.ipc.interop.glapi import gl_device_uuid
-from splatview.viewer_app.screens._egl import current_context, devices, let_go
-from splatview.viewer_app.screens.offscreen import OffscreenScreen, create_context
+from splatview_ipc.gl.glapi import gl_device_uuid
+from splatview_viewer.screens._egl import current_context, devices, let_go
+from splatview_viewer.screens.offscreen import OffscreenScreen, create_context
 
 A, B = "a" * 32, "b" * 32
 
@@ -23,7 +23,7 @@ def test_a_gpu_that_is_not_there_is_no_fault() -> None:
 def test_every_gpu_of_cuda_can_be_drawn_on() -> None:
     import torch
 
-    from splatview.ipc.cuda.driver import gpu_uuid
+    from splatview_ipc.cuda.driver import gpu_uuid
 
     assert any(device.nvidia for device in devices()), devices()
     for index in range(torch.cuda.device_count()):

@@ -17,9 +17,9 @@ import torch
 from support.on_cpu import OnCpu
 from support.renderer_cases import Chance, camera, draw, looking_at_origin, psnr, random_scene, scene
 
-from splatview.viewer_app.renderers.base import ALPHA_MIN, RenderOptions
-from splatview.viewer_app.renderers.kernels import frame
-from splatview.viewer_app.renderers.kernels.activate import (
+from splatview_viewer.renderers.base import ALPHA_MIN, RenderOptions
+from splatview_viewer.renderers.kernels import frame
+from splatview_viewer.renderers.kernels.activate import (
     Activation,
     Active,
     Raw,
@@ -28,17 +28,17 @@ from splatview.viewer_app.renderers.kernels.activate import (
     activate_with_torch,
     step,
 )
-from splatview.viewer_app.renderers.kernels.frame import Kind, Parameters, Scene
-from splatview.viewer_app.renderers.reference import ReferenceRenderer
-from splatview.viewer_app.scene import FIELDS
-from splatview.viewer_app.selecting import EVERYTHING, Selection
+from splatview_viewer.renderers.kernels.frame import Kind, Parameters, Scene
+from splatview_viewer.renderers.reference import ReferenceRenderer
+from splatview_viewer.scene import FIELDS
+from splatview_viewer.selecting import EVERYTHING, Selection
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from splatview.viewer_app.cameras import Camera
-    from splatview.viewer_app.renderers.base import Pixels
-    from splatview.viewer_app.scene import GaussianScene
+    from splatview_viewer.cameras import Camera
+    from splatview_viewer.renderers.base import Pixels
+    from splatview_viewer.scene import GaussianScene
 
 # -- activation ----------------------------------------------------------------------------------------------------
 

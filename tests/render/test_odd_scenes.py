@@ -10,14 +10,14 @@ import pytest
 from support.odd_cases import SCENES, everywhere
 from support.renderer_cases import Chance, camera, draw, looking_at_origin, psnr, random_scene, software
 
-from splatview.viewer_app.cameras import MODELS
-from splatview.viewer_app.controls import Rect
-from splatview.viewer_app.renderers import gl_quads, gl_tiles, tile_lists
-from splatview.viewer_app.renderers.base import ALPHA_MIN, COLOR_MAX, PAINTS, RenderOptions
-from splatview.viewer_app.renderers.gl import GlRenderer
-from splatview.viewer_app.renderers.reference import ReferenceRenderer
-from splatview.viewer_app.renderers.tile_lists import Chunks
-from splatview.viewer_app.views.gaussians import GaussianView
+from splatview_viewer.cameras import MODELS
+from splatview_viewer.controls import Rect
+from splatview_viewer.renderers import gl_quads, gl_tiles, tile_lists
+from splatview_viewer.renderers.base import ALPHA_MIN, COLOR_MAX, PAINTS, RenderOptions
+from splatview_viewer.renderers.gl import GlRenderer
+from splatview_viewer.renderers.reference import ReferenceRenderer
+from splatview_viewer.renderers.tile_lists import Chunks
+from splatview_viewer.views.gaussians import GaussianView
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

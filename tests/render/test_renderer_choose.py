@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from support.renderer_cases import CLASSIC, Chance, looking_at_origin, psnr, random_scene
 
-from splatview.viewer_app.errors import RendererError
-from splatview.viewer_app.renderers import gsplat, gsplat_kernels
-from splatview.viewer_app.renderers.choose import ChosenRenderer, make_renderer, renderer_note
-from splatview.viewer_app.renderers.gl import GlRenderer
-from splatview.viewer_app.renderers.gsplat_kernels import Kernels
-from splatview.viewer_app.renderers.reference import ReferenceRenderer
+from splatview_viewer.errors import RendererError
+from splatview_viewer.renderers import gsplat, gsplat_kernels
+from splatview_viewer.renderers.choose import ChosenRenderer, make_renderer, renderer_note
+from splatview_viewer.renderers.gl import GlRenderer
+from splatview_viewer.renderers.gsplat_kernels import Kernels
+from splatview_viewer.renderers.reference import ReferenceRenderer
 
 if TYPE_CHECKING:
     import moderngl

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from support.renderer_cases import Chance, looking_at_origin, psnr, random_scene
 
-from splatview.viewer_app.errors import RendererError
-from splatview.viewer_app.renderers import gl_quads
-from splatview.viewer_app.renderers.base import RenderOptions
-from splatview.viewer_app.renderers.gl import GlRenderer
+from splatview_viewer.errors import RendererError
+from splatview_viewer.renderers import gl_quads
+from splatview_viewer.renderers.base import RenderOptions
+from splatview_viewer.renderers.gl import GlRenderer
 
 if TYPE_CHECKING:
     import moderngl

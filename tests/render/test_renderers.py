@@ -20,16 +20,16 @@ from support.renderer_cases import (
     scene,
 )
 
-from splatview.viewer_app.cameras import MODELS
-from splatview.viewer_app.errors import RendererError
-from splatview.viewer_app.renderers.base import ALPHA_MIN, EPS_2D, LeftOut, RenderOptions
-from splatview.viewer_app.selecting import Box, Selection
-from splatview.viewer_app.selecting.pick import pick
+from splatview_viewer.cameras import MODELS
+from splatview_viewer.errors import RendererError
+from splatview_viewer.renderers.base import ALPHA_MIN, EPS_2D, LeftOut, RenderOptions
+from splatview_viewer.selecting import Box, Selection
+from splatview_viewer.selecting.pick import pick
 
 if TYPE_CHECKING:
     import moderngl
 
-    from splatview.viewer_app.renderers.base import Renderer
+    from splatview_viewer.renderers.base import Renderer
 
 
 def test_shapes_and_types(renderer: Renderer) -> None:

@@ -13,20 +13,20 @@ import torch
 from support.on_cpu import OnCpu
 from support.renderer_cases import read_source
 
-from splatview.ipc.interop.host import HostBridge
-from splatview.viewer_app.cameras import MODELS, Camera, focal_length, intrinsics, look_at
-from splatview.viewer_app.renderers.base import FAINT, RenderOptions
-from splatview.viewer_app.renderers.gl import GlRenderer
-from splatview.viewer_app.renderers.kernels.warp import grid_of, warp
-from splatview.viewer_app.scene import SH_C0, GaussianScene
-from splatview.viewer_app.views._gaussians.reprojection import Surface, Warp
+from splatview_ipc.gl.host import HostBridge
+from splatview_viewer.cameras import MODELS, Camera, focal_length, intrinsics, look_at
+from splatview_viewer.renderers.base import FAINT, RenderOptions
+from splatview_viewer.renderers.gl import GlRenderer
+from splatview_viewer.renderers.kernels.warp import grid_of, warp
+from splatview_viewer.scene import SH_C0, GaussianScene
+from splatview_viewer.views._gaussians.reprojection import Surface, Warp
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import moderngl
 
-    from splatview.viewer_app.cameras import CameraModel
+    from splatview_viewer.cameras import CameraModel
 
 W, H = 240, 160
 DISTANCE = 6.0

@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 from support.renderer_cases import CLASSIC, Chance, activated, camera, looking_at_origin, random_scene, scene
 
-from splatview.viewer_app.cameras import MODELS
-from splatview.viewer_app.renderers.activation import Activated, LeftOut
-from splatview.viewer_app.renderers.base import ALPHA_MAX, ALPHA_MIN, TRANSMITTANCE_MIN, RenderOptions
-from splatview.viewer_app.renderers.reference import ReferenceRenderer, project
-from splatview.viewer_app.scene import FIELDS, SH_C0, GaussianScene
-from splatview.viewer_app.selecting import EVERYTHING, Selection
-from splatview.viewer_app.selecting.pick import pick, point_at
+from splatview_viewer.cameras import MODELS
+from splatview_viewer.renderers.activation import Activated, LeftOut
+from splatview_viewer.renderers.base import ALPHA_MAX, ALPHA_MIN, TRANSMITTANCE_MIN, RenderOptions
+from splatview_viewer.renderers.reference import ReferenceRenderer, project
+from splatview_viewer.scene import FIELDS, SH_C0, GaussianScene
+from splatview_viewer.selecting import EVERYTHING, Selection
+from splatview_viewer.selecting.pick import pick, point_at
 
 if TYPE_CHECKING:
 
-    from splatview.viewer_app.cameras import Camera, CameraModel
+    from splatview_viewer.cameras import Camera, CameraModel
 
 def truth(given: GaussianScene, view: Camera, row: int, column: int, options: RenderOptions) -> tuple[int, float]:
     """Which Gaussian contributes most to a pixel, and how much, by the reference's projection, one after another. Red

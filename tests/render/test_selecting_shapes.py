@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from support.renderer_cases import looking_at_origin
 
-from splatview.viewer_app.cameras import MODELS
-from splatview.viewer_app.selecting import Box, Sphere, shapes
+from splatview_viewer.cameras import MODELS
+from splatview_viewer.selecting import Box, Sphere, shapes
 
 
 def rotation(angles: tuple[float, float, float]) -> np.ndarray:

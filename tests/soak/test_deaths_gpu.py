@@ -15,7 +15,7 @@ from support.programs import Program, Programs, Watcher
 from support.soak import at_random, next_line
 from support.trainers import ALLOCATORS, Trainer
 
-from splatview.ipc import Subscriber
+from splatview_ipc import Subscriber
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,7 +34,7 @@ WAYS = ("in-place", "device-ring")
 VIEWER = """
 import json, random, sys, time
 import numpy as np
-from splatview.ipc import Subscriber
+from splatview_ipc import Subscriber
 chance = random.Random(int(sys.argv[2]))
 
 def right(frame):
@@ -106,7 +106,7 @@ while True:
 MOURNER = """
 import json, sys, time
 import torch
-from splatview.ipc import Subscriber
+from splatview_ipc import Subscriber
 way = sys.argv[1]
 torch.zeros(1, device="cuda")
 held, told = {}, set()
@@ -178,7 +178,7 @@ def test_killed_viewers_leave_nothing(
         programs: Programs, wait_until: Callable[..., Any], tmp_path: Path, allocator: str, way: str) -> None:
     trainer = Trainer(programs, ALLOCATORS[allocator])
     quiet = ("until(lambda: not any(s.readers for s in publishing._publisher.streams.values())); "
-             "from splatview.ipc import descriptors; "
+             "from splatview_ipc import descriptors; "
              "until(lambda: not any(t.startswith('fds-') for t in descriptors._offers)); "
              "answer = memory()")
 

@@ -12,16 +12,16 @@ import pytest
 from support.soak import next_line
 from support.wait import turns, wait_until
 
-from splatview.ipc import Subscriber
-from splatview.viewer_app.shards.grouping import Shards
+from splatview_ipc import Subscriber
+from splatview_viewer.shards.grouping import Shards
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from support.programs import Programs
 
-    from splatview.viewer_app.shards.frame import JoinedFrame
-    from splatview.viewer_app.shards.stream import ShardedStream
+    from splatview_viewer.shards.frame import JoinedFrame
+    from splatview_viewer.shards.stream import ShardedStream
 
 RANK = """
 import datetime, json, sys, torch, splatview

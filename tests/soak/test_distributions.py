@@ -117,7 +117,7 @@ KEEPS = """
 import os, subprocess, sys, torch
 import ipc, viewer_app, tests, benchmarks
 import splatview
-from splatview.ipc import limits
+from splatview_ipc.control import limits
 assert [m.MINE for m in (ipc, viewer_app, tests, benchmarks)] == ["ipc", "viewer_app", "tests", "benchmarks"]
 assert os.path.dirname(splatview.__file__) == sys.argv[1], splatview.__file__
 splatview.publish(torch.full((20, 30, 3), 200, dtype=torch.uint8), "image")
@@ -132,8 +132,8 @@ assert [sys.modules[name].MINE for name in ("ipc", "viewer_app", "tests", "bench
 def _sources() -> set[str]:
     """Return the files that an installation has to hold, relative to its root."""
     held = set()
-    for folder, installed in (("splatview", "splatview"), ("ipc", "splatview/ipc"),
-                              ("viewer_app", "splatview/viewer_app")):
+    for folder, installed in (("splatview", "splatview"), ("ipc/splatview_ipc", "splatview_ipc"),
+                              ("viewer_app/splatview_viewer", "splatview_viewer")):
         for path in (ROOT / folder).rglob("*"):
             if path.is_file() and "__pycache__" not in path.parts:
                 held.add(f"{installed}/{path.relative_to(ROOT / folder)}")
@@ -166,7 +166,7 @@ def test_wheel_holds_every_file_below_splatview(wheels: Mapping[str, Path], name
         names = [n for n in archive.namelist() if ".dist-info/" not in n]
     assert len(names) == len(set(names))
     assert set(names) == _sources()
-    assert "splatview/py.typed" in names  # covers the subpackages ipc and viewer_app too
+    assert "splatview/py.typed" in names
 
 
 @pytest.mark.parametrize("how", ["wheel", "editable"])

@@ -10,14 +10,14 @@ from support.load_programs import SHADES
 from support.soak import rest
 from support.trainers import Trainer, next_frame, stream_of, values
 
-from splatview.ipc import Subscriber
+from splatview_ipc import Subscriber
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from support.programs import Programs
 
-    from splatview.ipc import Frame, RemoteStream
+    from splatview_ipc import Frame, RemoteStream
 
 pytestmark = pytest.mark.cuda
 

@@ -9,11 +9,11 @@ import torch
 from support.impostor import Impostor, info
 from support.wait import wait_until
 
-from splatview.ipc import limits, messages
-from splatview.ipc.ways.layout import FIRST_SLOT, TIME, WORDS_PER_SLOT
-from splatview.ipc.ways.ring import RingWriter
-from splatview.viewer_app.app import App, AppOptions
-from splatview.viewer_app.screens.offscreen import OffscreenScreen
+from splatview_ipc.control import limits, messages
+from splatview_ipc.shm.slot_layout import FIRST_SLOT, TIME, WORDS_PER_SLOT
+from splatview_ipc.transports.cpu_ring import RingWriter
+from splatview_viewer.app import App, AppOptions
+from splatview_viewer.screens.offscreen import OffscreenScreen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,8 +13,8 @@ import pytest
 from support.explorer import WEAK
 from support.in_place_cases import Case, explore
 
-PLACE = "splatview.ipc.ways.in_place"
-READER = "splatview.ipc.ways.in_place_reader"
+PLACE = "splatview_ipc.transports.zero_copy_writer"
+READER = "splatview_ipc.transports.zero_copy_reader"
 HOLDS = {
     "one generation, going round": Case(publishes=4, moves=0, attempts=1),
     "the writer may die": Case(publishes=3, moves=2, attempts=1, dies=True),

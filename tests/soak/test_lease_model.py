@@ -11,7 +11,8 @@ import pytest
 from support.explorer import WEAK
 from support.slot_cases import Case, explore
 
-SLOTS, READER, DEVICE = "splatview.ipc.ways.slots", "splatview.ipc.ways.slot_reader", "splatview.ipc.ways.device_ring"
+SLOTS, READER = "splatview_ipc.shm.slot_writer", "splatview_ipc.shm.slot_reader"
+DEVICE = "splatview_ipc.transports.device_ring"
 
 HELD = {  # the writer grows: rather than overwrite what is held it has more slots made, and `intact` never says no
     "one reader, and a slot that stays leased": Case(grows=True, stuck=2),

@@ -17,8 +17,8 @@ from support.memory_data import pickled
 from support.picture_cases import FOLDER, MADE_WITH, VARIABLE, Stage, stage
 
 import splatview
-from splatview import publishing
-from splatview.adapt.scalars import ScalarsForm
+from splatview.adapters.scalars import ScalarsForm
+from splatview.api import publish as publishing
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,7 +21,7 @@ UNSHARE = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
 
 TRAINER = """
 import contextlib
-from splatview.ipc import descriptors
+from splatview_ipc.control import descriptors
 STREAMS = "gaussians", "image"
 pictures = []
 def publish(value):
@@ -49,7 +49,7 @@ publish(1)
 """
 
 VIEWER = """
-from splatview.ipc import Subscriber
+from splatview_ipc import Subscriber
 sub = Subscriber()
 opened, seen = {}, {}
 def see(wanted, n, value, seconds=10):

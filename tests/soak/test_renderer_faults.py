@@ -15,15 +15,15 @@ from support.soak import next_line
 from support.wait import PATIENCE, wait_until
 from support.web_clients import Page, address
 
-from splatview.ipc import Subscriber
-from splatview.viewer_app.errors import GraphicsError
-from splatview.viewer_app.recovering import restart as restart_module
-from splatview.viewer_app.recovering.restart import MOST, WITHIN, Restart, Resumed
-from splatview.viewer_app.renderers import gl as gl_module
-from splatview.viewer_app.renderers import gl_compositor
-from splatview.viewer_app.renderers.choose import renderer_note
-from splatview.viewer_app.renderers.gl import GlRenderer
-from splatview.viewer_app.renderers.gl_compositor import SHADERS
+from splatview_ipc import Subscriber
+from splatview_viewer.errors import GraphicsError
+from splatview_viewer.recovering import restart as restart_module
+from splatview_viewer.recovering.restart import MOST, WITHIN, Restart, Resumed
+from splatview_viewer.renderers import gl as gl_module
+from splatview_viewer.renderers import gl_compositor
+from splatview_viewer.renderers.choose import renderer_note
+from splatview_viewer.renderers.gl import GlRenderer
+from splatview_viewer.renderers.gl_compositor import SHADERS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,9 +45,9 @@ while True:
 """Publishes and says nothing, unless something goes wrong."""
 SERVE = """
 import os, sys
-from splatview.viewer_app import errors
-from splatview.viewer_app.__main__ import main
-from splatview.viewer_app.recovering import health, restart
+from splatview_viewer import errors
+from splatview_viewer.__main__ import main
+from splatview_viewer.recovering import health, restart
 
 restart.WITHIN, restart.MOST = 1e9, int(sys.argv[1])
 look = health.cuda_is_lost

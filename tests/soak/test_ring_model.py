@@ -11,7 +11,8 @@ import pytest
 from support.explorer import WEAK
 from support.slot_cases import Case, explore
 
-SLOTS, READER, DEVICE = "splatview.ipc.ways.slots", "splatview.ipc.ways.slot_reader", "splatview.ipc.ways.device_ring"
+SLOTS, READER = "splatview_ipc.shm.slot_writer", "splatview_ipc.shm.slot_reader"
+DEVICE = "splatview_ipc.transports.device_ring"
 
 HOLDS = {
     "the writer may die": Case(publishes=3, dies="writer", cells=1),
@@ -85,8 +86,8 @@ def test_what_is_broken_on_purpose_is_found() -> None:
 def test_the_copies_are_of_the_real_code() -> None:
     from support.modelled import code
 
-    import splatview.ipc.ways.slots
+    import splatview_ipc.shm.slot_writer
 
-    assert code().slots.__file__ == splatview.ipc.ways.slots.__file__
+    assert code().slots.__file__ == splatview_ipc.shm.slot_writer.__file__
     with pytest.raises(AssertionError, match="stands 0 times"):
-        code((("splatview.ipc.ways.slots", "no such text", ""),))
+        code((("splatview_ipc.shm.slot_writer", "no such text", ""),))

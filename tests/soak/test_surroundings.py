@@ -14,9 +14,10 @@ from support.soak import next_line
 from support.wait import wait_until
 
 import splatview
-from splatview import publishing
-from splatview.ipc import Subscriber, door
-from splatview.ipc.runs import list_runs
+from splatview.api import publish as publishing
+from splatview_ipc import Subscriber
+from splatview_ipc.control import door
+from splatview_ipc.control.run_folder import list_runs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 TRAINING = """
 import logging, os, resource, select, signal, sys, threading, time
 import torch, splatview
-from splatview import publishing
+from splatview.api import publish as publishing
 logging.basicConfig(format="%(message)s", level=logging.WARNING)
 publishing.RETRY = 0.1
 step = 0
@@ -74,7 +75,7 @@ def test_a_run_that_cannot_be_begun_is_begun_later(what: str, programs: Programs
     limit, before, raised = SHORT[what]
     process = programs.code(TRAINING + f"""
 {before}
-from splatview import ipc; import splatview.ipc.publisher, splatview.adapt.arrays
+from splatview import ipc; import splatview_ipc.publisher.publisher, splatview.adapters.tensors
 torch.full((8, 8), 1, dtype=torch.uint8)
 {limit}
 begin = len(os.listdir("/proc/self/fd"))

@@ -16,8 +16,8 @@ from support.frames import host_array
 from support.soak import Stopwatch, at_random, next_line
 from support.wait import wait_until
 
-from splatview.ipc import Frame, RemoteStream, Subscriber
-from splatview.ipc.ways.layout import DONE, FIRST_SLOT, SEQ, WORDS_PER_SLOT
+from splatview_ipc import Frame, RemoteStream, Subscriber
+from splatview_ipc.shm.slot_layout import DONE, FIRST_SLOT, SEQ, WORDS_PER_SLOT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 AT_ONCE = 5
 TRAINERS = """
 import ctypes, json, mmap, os, signal, sys, time, torch, splatview
-from splatview import publishing
+from splatview.api import publish as publishing
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # those that are killed leave no zombies
 seen, value = {}, 0
 

@@ -20,7 +20,7 @@ AT_ONCE = 5
 
 TRAINER = """
 import json, os, resource, signal, torch, splatview
-from splatview import publishing
+from splatview.api import publish as publishing
 frame = torch.zeros(120, 160, 3, dtype=torch.uint8)
 scene = {"means": torch.randn(300, 3), "quats": torch.randn(300, 4), "scales": torch.full((300, 3), -4.0),
          "opacities": torch.zeros(300), "sh0": torch.zeros(300, 1, 3)}
@@ -52,7 +52,7 @@ often."""
 
 VIEWER = """
 import os, signal, sys, time
-from splatview.ipc import Subscriber
+from splatview_ipc import Subscriber
 at, frames = sys.argv[1], int(sys.argv[2])
 seen = {}
 
@@ -90,8 +90,8 @@ many frames it reads."""
 
 PICTURES = """
 import sys
-from splatview.viewer_app.app import App, AppOptions
-from splatview.viewer_app.screens.offscreen import OffscreenScreen
+from splatview_viewer.app import App, AppOptions
+from splatview_viewer.screens.offscreen import OffscreenScreen
 print("screen", flush=True)
 app = App(OffscreenScreen(640, 360), AppOptions(max_fps=500))
 print("viewer", flush=True)

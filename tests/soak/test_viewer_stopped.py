@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 TRAINER = """
 import json, resource, sys, torch, splatview
-from splatview import publishing
+from splatview.api import publish as publishing
 calls = waited = 0
 for line in sys.stdin:
     side, number = map(int, line.split())
@@ -40,7 +40,7 @@ it tells its calls to publish, and how many had to wait."""
 
 VIEWER = """
 import sys, time
-from splatview.ipc import Subscriber
+from splatview_ipc import Subscriber
 hold = sys.argv[1] == "hold"
 with Subscriber() as subscriber:
     last, held = 0, None
@@ -77,8 +77,8 @@ with Subscriber() as subscriber:
 newest frame until there is a newer one, and looks whether it has stayed as it was; "look": it closes each."""
 
 PICTURES = """
-from splatview.viewer_app.app import App, AppOptions
-from splatview.viewer_app.screens.offscreen import OffscreenScreen
+from splatview_viewer.app import App, AppOptions
+from splatview_viewer.screens.offscreen import OffscreenScreen
 app = App(OffscreenScreen(320, 200), AppOptions(max_fps=500, panel=False))
 said = None
 while True:

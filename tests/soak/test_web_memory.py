@@ -12,7 +12,7 @@ from support.meters import MB, footprint
 from support.wait import wait_until
 from support.web_clients import Page, address
 
-from splatview.viewer_app.web.budget import MOST
+from splatview_viewer.web.budget import MOST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from splatview.adapt.overlay import adapted
-from splatview.ipc.kinds import check_frame
+from splatview.adapters.overlay import adapted
+from splatview_ipc.kinds.rules import check_frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
     import torch
 
-    from splatview.ipc import RemoteStream, Subscriber
+    from splatview_ipc import RemoteStream, Subscriber
 
 
 def made(**given: Any) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:

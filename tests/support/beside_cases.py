@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from splatview.ipc.interop.host import HostBridge
-from splatview.viewer_app.controls import Rect
-from splatview.viewer_app.events import Pinch, PointerMove, PointerPress, PointerRelease, Wheel
-from splatview.viewer_app.renderers.gl import GlRenderer
-from splatview.viewer_app.state import GaussianSettings, ViewSettings
-from splatview.viewer_app.training_cameras import content as cameras
-from splatview.viewer_app.views import make_view, memory
-from splatview.viewer_app.views.snapshot import Shared
+from splatview_ipc.gl.host import HostBridge
+from splatview_viewer.controls import Rect
+from splatview_viewer.events import Pinch, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview_viewer.renderers.gl import GlRenderer
+from splatview_viewer.state import GaussianSettings, ViewSettings
+from splatview_viewer.training_cameras import content as cameras
+from splatview_viewer.views import make_view, memory
+from splatview_viewer.views.snapshot import Shared
 from support.frames import cloud, gaussian_frame, image_frame, memory_frame, memory_samples, scalar_rows, scalars_frame
 from support.memory_data import small_snapshot
 from support.training_camera_cases import cameras_frame
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     import numpy as np
     import pytest
 
-    from splatview.viewer_app.screens.offscreen import OffscreenScreen
-    from splatview.viewer_app.views.base import View
+    from splatview_viewer.screens.offscreen import OffscreenScreen
+    from splatview_viewer.views.base import View
 
 SMALL, LOW = Rect(3, 5, 40, 30), Rect(0, 10, W, 20)
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from PIL import Image
 
-from splatview.viewer_app.screens.browser import BrowserScreen
-from splatview.viewer_app.screens.offscreen import create_context
-from splatview.viewer_app.web.server import WebServer
+from splatview_viewer.screens.browser import BrowserScreen
+from splatview_viewer.screens.offscreen import create_context
+from splatview_viewer.web.server import WebServer
 from support.wait import clock, turns, wait_until
 from support.web_clients import Page
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     import moderngl
 
-    from splatview.viewer_app.events import Event
-    from splatview.viewer_app.web.messages import Picture
+    from splatview_viewer.events import Event
+    from splatview_viewer.web.messages import Picture
 
 RED, GREEN, BLUE = (0.8, 0.1, 0.2), (0.1, 0.7, 0.3), (0.2, 0.3, 0.9)
 
@@ -44,7 +44,7 @@ class Rig:
         if reading:
             page.greet(width, height, scale, visible=visible)
         else:
-            from splatview.viewer_app.web.messages import PROTOCOL, Hello
+            from splatview_viewer.web.messages import PROTOCOL, Hello
 
             page.send(Hello(protocol=PROTOCOL, id="deaf", width=width, height=height, scale=scale, visible=visible))
         try:

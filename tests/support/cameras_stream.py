@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from splatview.ipc.kinds import check_frame
+from splatview_ipc.kinds.rules import check_frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from splatview.ipc import Frame, RemoteStream, Subscriber
+    from splatview_ipc import Frame, RemoteStream, Subscriber
 
 
 def poses(n: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from PIL import Image
 
-from splatview.viewer_app.app import AppOptions
-from splatview.viewer_app.comparing.pair_view import PairView
-from splatview.viewer_app.comparing.together import Together
-from splatview.viewer_app.screens.offscreen import OffscreenScreen
+from splatview_viewer.app import AppOptions
+from splatview_viewer.comparing.pair_view import PairView
+from splatview_viewer.comparing.together import Together
+from splatview_viewer.screens.offscreen import OffscreenScreen
 from support.scene_files import ply_columns, truth, write_ply
 from support.viewer import Viewer
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from splatview.viewer_app.state import Entry
+    from splatview_viewer.state import Entry
 
 SIZE = 500, 320
 

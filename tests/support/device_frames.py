@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from splatview.ipc.frames import DeviceTensor, Frame
-from splatview.ipc.interop.host import HostBridge
-from splatview.viewer_app.errors import RendererError
-from splatview.viewer_app.renderers.gl import GlRenderer
+from splatview_ipc.control.frame import DeviceTensor, Frame
+from splatview_ipc.gl.host import HostBridge
+from splatview_viewer.errors import RendererError
+from splatview_viewer.renderers.gl import GlRenderer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import torch
 
-    from splatview.viewer_app.cameras import Camera
-    from splatview.viewer_app.renderers.base import RenderOptions
-    from splatview.viewer_app.scene import GaussianScene
+    from splatview_viewer.cameras import Camera
+    from splatview_viewer.renderers.base import RenderOptions
+    from splatview_viewer.scene import GaussianScene
 
 
 class Memory:

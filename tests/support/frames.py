@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from splatview.ipc.frames import Frame, RemoteTensor
+from splatview_ipc.control.frame import Frame, RemoteTensor
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from splatview.ipc.frames import DeviceTensor
+    from splatview_ipc.control.frame import DeviceTensor
 
 
 def remote(tensor: torch.Tensor) -> RemoteTensor:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from PIL import Image
 
-from splatview.viewer_app.app import App, AppOptions
-from splatview.viewer_app.screens.offscreen import OffscreenScreen
-from splatview.viewer_app.web.guests import Browsers
+from splatview_viewer.app import App, AppOptions
+from splatview_viewer.screens.offscreen import OffscreenScreen
+from splatview_viewer.web.guests import Browsers
 from support.wait import turns
 from support.web_clients import Page
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Self
 
-    from splatview.viewer_app.seat import Seat
-    from splatview.viewer_app.web.messages import Picture
+    from splatview_viewer.seat import Seat
+    from splatview_viewer.web.messages import Picture
 
 
 class House:

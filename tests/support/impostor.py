@@ -7,16 +7,16 @@ import socket
 import time
 from typing import TYPE_CHECKING, Any
 
-from splatview.ipc import limits, messages
-from splatview.ipc.board import Board
-from splatview.ipc.channel import Connection, EndedError, Listener, short_path
-from splatview.ipc.descriptors import Server
-from splatview.ipc.runs import create_run
+from splatview_ipc.control import limits, messages
+from splatview_ipc.control.channel import Connection, EndedError, Listener, short_path
+from splatview_ipc.control.descriptors import Server
+from splatview_ipc.control.run_folder import create_run
+from splatview_ipc.shm.control_block import Board
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from splatview.ipc.messages import StreamInfo
+    from splatview_ipc.control.messages import StreamInfo
 
 
 def info(index: int = 0, **changes: Any) -> StreamInfo:

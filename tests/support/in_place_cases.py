@@ -10,8 +10,8 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-from splatview.ipc.messages import VersionHeader
-from splatview.ipc.ways.layout import FIRST_SLOT, OLDEST_KEPT, WORDS_PER_SLOT, header_before_meta
+from splatview_ipc.control.messages import VersionHeader
+from splatview_ipc.shm.slot_layout import FIRST_SLOT, OLDEST_KEPT, WORDS_PER_SLOT, header_before_meta
 from support import modelled
 from support.explorer import TSO, WEAK, Explorer, Found, Port, Process, Wrong
 from support.modelled import Source, code, initial, run

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from splatview.ipc.frames import DeviceTensor, Piece, RemoteTensor
+from splatview_ipc.control.frame import DeviceTensor, Piece, RemoteTensor
 
 DTYPES = ("uint8", "float16", "bfloat16", "float32")
 FORMS = [("HW", 1), ("HWC", 1), ("HWC", 2), ("HWC", 3), ("HWC", 4), ("CHW", 1), ("CHW", 2), ("CHW", 3), ("CHW", 4)]
@@ -84,7 +84,7 @@ class OwnMemory:
     """GPU memory of this process, described as if it were another's."""
 
     def __init__(self, size: int, device: int = 0) -> None:
-        from splatview.ipc.cuda.memory import Allocation
+        from splatview_ipc.cuda.memory import Allocation
 
         self.allocation = Allocation(size, device)
         self.gpu, self.size = self.allocation.gpu, self.allocation.size

@@ -11,7 +11,7 @@ SHADES = 251
 VALUES = '''
 import json, sys, time
 import torch, splatview
-from splatview import publishing
+from splatview.api import publish as publishing
 SHAPES = {"means": (3,), "quats": (4,), "scales": (3,), "opacities": (), "sh0": (1, 3), "shN": (3, 3)}
 def scene(n, value, device="cpu"):
     return {name: torch.full((n, *shape), float(value), device=device) for name, shape in SHAPES.items()}
@@ -25,7 +25,7 @@ def counters():
 READER = """
 import sys, time
 import numpy as np
-from splatview.ipc import Subscriber
+from splatview_ipc import Subscriber
 seen, frames, told = {}, 0, 0.0
 with Subscriber() as subscriber:
     while True:

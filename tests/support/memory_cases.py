@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from splatview import memory
-from splatview.ipc.kinds import MEMORY_COLUMNS, check_frame
+from splatview.api import memory
+from splatview_ipc.kinds.rules import MEMORY_COLUMNS, check_frame
 
 if TYPE_CHECKING:
-    from splatview.ipc import Subscriber
+    from splatview_ipc import Subscriber
 
 PLACE = {name: i for i, name in enumerate(MEMORY_COLUMNS)}
 

@@ -126,13 +126,13 @@ def run(args: list[str]) -> tuple[int, str]:
     with contextlib.redirect_stderr(err), contextlib.redirect_stdout(io.StringIO()):
         try:
             if args[0] in ("serve", "shot", "video", "memory"):
-                from splatview.viewer_app.__main__ import main
+                from splatview_viewer.__main__ import main
             elif args[0] == "demo.trainer":
                 from splatview.demo.trainer import main
 
                 args = args[1:]
             else:
-                from splatview.cli import main
+                from splatview.cli.main import main
             code = main(args)
         except SystemExit as e:
             code, usage = int(e.code or 0), True

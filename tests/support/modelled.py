@@ -17,15 +17,16 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from splatview.ipc import limits
+from splatview_ipc.control import limits
 from support.explorer import Port
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_ORDER = ("splatview.ipc.board", "splatview.ipc.ways.slots", "splatview.ipc.ways.slot_reader",
-          "splatview.ipc.ways.ring", "splatview.ipc.ways.gpu_slots",
-          "splatview.ipc.ways.device_ring", "splatview.ipc.ways.in_place", "splatview.ipc.ways.in_place_reader")
+_ORDER = ("splatview_ipc.shm.control_block", "splatview_ipc.shm.slot_writer", "splatview_ipc.shm.slot_reader",
+          "splatview_ipc.transports.cpu_ring", "splatview_ipc.transports.gpu_slots",
+          "splatview_ipc.transports.device_ring", "splatview_ipc.transports.zero_copy_writer",
+          "splatview_ipc.transports.zero_copy_reader")
 _port: Port | None = None
 
 
@@ -98,7 +99,7 @@ class Region:
 
 
 class Segment:
-    """In place of `splatview.ipc.segments.Segment`."""
+    """In place of `splatview_ipc.shm.segment.Segment`."""
 
     def __init__(self, size: int, label: str, reserved: int | None = None):
         self.map = Region("ring" if label == "inplace" else label)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from splatview.adapt import recognise
-from splatview.ipc import Publisher
+from splatview.adapters import recognise
+from splatview_ipc import Publisher
 
 if TYPE_CHECKING:
-    from splatview.ipc.outlet import Form
+    from splatview_ipc.publisher.outlet import Form
 
 
 class OtherRun(Publisher):

@@ -90,13 +90,13 @@ def listing(folder: Path) -> dict[str, tuple[Any, ...]]:
 
 
 def _png(path: Path) -> None:
-    from splatview.viewer_app.pictures import save_picture
+    from splatview_viewer.pictures import save_picture
 
     save_picture(np.full((6, 8, 3), 50, np.uint8), path)
 
 
 def _mp4(path: Path) -> None:
-    from splatview.viewer_app.paths.writers import Mp4, writing
+    from splatview_viewer.paths.writers import Mp4, writing
 
     pytest.importorskip("av")
     with writing(Mp4(path, 64, 48, 10.0)) as writer:
@@ -115,15 +115,15 @@ def _trained(path: Path) -> None:
 
 
 def _recorded(path: Path) -> None:
-    from splatview.viewer_app.recorder.files import write_packed
-    from splatview.viewer_app.recorder.packed import pack
+    from splatview_viewer.recorder.files import write_packed
+    from splatview_viewer.recorder.packed import pack
     from support.recordings import scene
 
     write_packed(path, pack(scene(20), None))
 
 
 def _bytes(path: Path) -> None:
-    from splatview.ipc.output_file import write_output
+    from splatview_ipc.system.files import write_output
 
     write_output(path, b"content", private=True)
 
@@ -137,13 +137,13 @@ REPLACING: dict[str, Callable[[Path], None]] = {
 
 
 def _kept(folder: Path) -> Path:
-    from splatview.viewer_app.pictures import output_path, save_picture
+    from splatview_viewer.pictures import output_path, save_picture
 
     return save_picture(np.full((6, 8, 3), 50, np.uint8), output_path("a", ".png", folder), "number")
 
 
 def _exported(folder: Path) -> Path:
-    from splatview.viewer_app.files.write_ply import write_ply
+    from splatview_viewer.files.write_ply import write_ply
     from support.recordings import scene
 
     return write_ply(scene(20, activated=True), folder / "a.ply")[0]
@@ -159,7 +159,7 @@ def _frames(folder: Path) -> Path:
 
 
 def _filmed(path: Path) -> Path:
-    from splatview.viewer_app.paths.writers import make_writer, writing
+    from splatview_viewer.paths.writers import make_writer, writing
 
     with writing(make_writer(path, 64, 48, 10.0, False, numbered=True)) as writer:
         writer.add(np.zeros((48, 64, 3), np.uint8))
@@ -167,7 +167,7 @@ def _filmed(path: Path) -> Path:
 
 
 def _answer(folder: Path) -> Path:
-    from splatview.viewer_app.views._snapshot.panes.sql import save_csv
+    from splatview_viewer.views._snapshot.panes.sql import save_csv
 
     class Database:
         def csv(self, text: str, out: Any, **_: Any) -> int:
@@ -187,19 +187,19 @@ NUMBERED: dict[str, tuple[str, Callable[[Path], Path]]] = {
 
 
 def _viewer(*args: object) -> int:
-    from splatview.viewer_app.__main__ import main
+    from splatview_viewer.__main__ import main
 
     return main([str(a) for a in args])
 
 
 def _demo(*args: object) -> int:
-    from splatview.commands.demo import main
+    from splatview.cli.demo import main
 
     return main([str(a) for a in args])
 
 
 def _camera(*args: object) -> int:
-    from splatview.commands.camera import main
+    from splatview.cli.camera import main
 
     return main([str(a) for a in args])
 

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from splatview.ipc.frames import Frame
-from splatview.viewer_app.controls import Rect
+from splatview_ipc.control.frame import Frame
+from splatview_viewer.controls import Rect
 from support.annotate_cases import made
 from support.frames import remote
 
 if TYPE_CHECKING:
 
-    from splatview.viewer_app.screens.offscreen import OffscreenScreen
-    from splatview.viewer_app.views._overlay.result import Result
-    from splatview.viewer_app.views.image import ImageView
+    from splatview_viewer.screens.offscreen import OffscreenScreen
+    from splatview_viewer.views._overlay.result import Result
+    from splatview_viewer.views.image import ImageView
 
 
 def overlay_frame(version: int = 1, time_ns: int = 0, **given: Any) -> Frame:
@@ -30,7 +30,7 @@ def frame_with(tensors: dict[str, torch.Tensor], *, intact: bool = True, **meta:
 
 
 def result_of(frame: Frame, shown: tuple[int, int] = (64, 48)) -> Result:
-    from splatview.viewer_app.views._overlay.result import read_result
+    from splatview_viewer.views._overlay.result import read_result
 
     result = read_result(frame, shown)
     assert result is not None

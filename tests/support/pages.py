@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from PIL import Image
 
-from splatview.viewer_app.web import messages as m
-from splatview.viewer_app.web.server import WebServer
+from splatview_viewer.web import messages as m
+from splatview_viewer.web.server import WebServer
 from support.wait import PATIENCE
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import CDPSession, Page
 
-    from splatview.viewer_app.web.connection import Connection, Upload
+    from splatview_viewer.web.connection import Connection, Upload
 
     Open = Callable[..., Page]
 

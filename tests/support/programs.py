@@ -19,7 +19,8 @@ ROOT = TESTS.parent
 
 def environment(**more: str) -> dict[str, str]:
     """Variables for a program of a test: this process's, with splatview and the tests' `support` importable."""
-    path = os.pathsep.join(filter(None, [str(ROOT), str(TESTS), os.environ.get("PYTHONPATH")]))
+    folders = (ROOT, ROOT / "ipc", ROOT / "viewer_app", TESTS)
+    path = os.pathsep.join(filter(None, [*map(str, folders), os.environ.get("PYTHONPATH")]))
     return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", **more}
 
 

@@ -8,7 +8,7 @@ from support.frames import host_array
 from support.wait import wait_until
 
 if TYPE_CHECKING:
-    from splatview.ipc import RemoteRun, RemoteStream, Subscriber
+    from splatview_ipc import RemoteRun, RemoteStream, Subscriber
 
 
 def stream(subscriber: Subscriber, name: str, pid: int | None = None) -> RemoteStream:

@@ -10,21 +10,21 @@ import moderngl
 import numpy as np
 import pytest
 
-from splatview.ipc.interop.base import fragment_head
-from splatview.viewer_app.cameras import Camera, intrinsics, look_at
-from splatview.viewer_app.renderers.activation import activate
-from splatview.viewer_app.renderers.base import Pixels, RenderOptions
-from splatview.viewer_app.renderers.gl import SOFTWARE, GlRenderer
-from splatview.viewer_app.renderers.gsplat import GsplatRenderer
-from splatview.viewer_app.renderers.reference import ReferenceRenderer
-from splatview.viewer_app.scene import SH_C0, GaussianScene
+from splatview_ipc.gl.base import fragment_head
+from splatview_viewer.cameras import Camera, intrinsics, look_at
+from splatview_viewer.renderers.activation import activate
+from splatview_viewer.renderers.base import Pixels, RenderOptions
+from splatview_viewer.renderers.gl import SOFTWARE, GlRenderer
+from splatview_viewer.renderers.gsplat import GsplatRenderer
+from splatview_viewer.renderers.reference import ReferenceRenderer
+from splatview_viewer.scene import SH_C0, GaussianScene
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from splatview.ipc.interop.base import PixelSource
-    from splatview.viewer_app.renderers.base import Renderer
+    from splatview_ipc.gl.base import PixelSource
+    from splatview_viewer.renderers.base import Renderer
 
 MAKERS: dict[str, Callable[[moderngl.Context], Renderer]] = {
     "reference": ReferenceRenderer,
@@ -165,7 +165,7 @@ def gsplat_picture(data_dir: Path, name: str) -> Drawn:
 def real_scene(data_dir: Path, name: str) -> GaussianScene:
     """biker, playbot or random."""
     if name != "random":
-        from splatview.viewer_app.files import load_scene
+        from splatview_viewer.files import load_scene
 
         return load_scene(data_dir / {"biker": "biker.compressed.ply", "playbot": "playbot"}[name])
     with np.load(data_dir / "gsplat_reference" / "random_scene.npz") as z:

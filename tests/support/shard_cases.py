@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from splatview.adapt import collected, recognised
-from splatview.ipc.publisher import Publisher
-from splatview.viewer_app.scene import GaussianScene
+from splatview.adapters import collected, recognised
+from splatview_ipc.publisher.publisher import Publisher
+from splatview_viewer.scene import GaussianScene
 
 NAME = "gaussians"
 

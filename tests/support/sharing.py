@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from splatview.ipc.cuda.memory import open_memory
-from splatview.ipc.messages import DeviceRingRef, MemoryRef, TensorRef
-from splatview.ipc.segments import open_segment
+from splatview_ipc.control.messages import DeviceRingRef, MemoryRef, TensorRef
+from splatview_ipc.cuda.memory import open_memory
+from splatview_ipc.shm.segment import open_segment
 from support.wait import PATIENCE
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import torch
 
-    from splatview.ipc.messages import SegmentRef
+    from splatview_ipc.control.messages import SegmentRef
     from support.programs import Programs
 
 TIMEOUT = 60.0
@@ -29,7 +29,7 @@ TIMEOUT = 60.0
 OWNER = """
 import os, socket, sys
 import msgspec, torch
-from splatview.ipc.cuda.memory import describe
+from splatview_ipc.cuda.memory import describe
 s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 s.settimeout(60)
 s.connect(sys.argv[1])

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from splatview.ipc.tally import Tally
-from splatview.ipc.ways.layout import CLOSED, FIRST_SLOT, WORDS_PER_SLOT
-from splatview.ipc.ways.slots import SlotWriter
+from splatview_ipc.publisher.tally import Tally
+from splatview_ipc.shm.slot_layout import CLOSED, FIRST_SLOT, WORDS_PER_SLOT
+from splatview_ipc.shm.slot_writer import SlotWriter
 from support import modelled
 from support.explorer import TSO, WEAK, Explorer, Found, Port, Process, Wrong
 from support.modelled import MOST_CELLS, Source, Target, code, initial, lease_address, now, remembered, run
@@ -60,7 +60,7 @@ class Case:
     cells: int = MOST_CELLS
     """As `modelled.cells`."""
     told: bool = False
-    """Whether the writer counts versions on the board, and the reader looks there first (`splatview.ipc.tally`)."""
+    """Whether the writer counts versions on the board, and the reader looks there first (`tally`)."""
     stuck: int = 0
     """Slot + 1 that another viewer says that it reads, all the time: there are fewer to go round then."""
     memory: str = TSO

@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 from imgui_bundle import ImVec2, imgui
 
-from splatview.viewer_app.controls import Rect
-from splatview.viewer_app.interface.panel import Panel
-from splatview.viewer_app.memory.model import Allocations, Blocks, Events, Segments, Spans, Trace
-from splatview.viewer_app.memory.timeline import Paint
-from splatview.viewer_app.screens.offscreen import OffscreenScreen
-from splatview.viewer_app.views._snapshot.content import Content
-from splatview.viewer_app.views._snapshot.state import Look
+from splatview_viewer.controls import Rect
+from splatview_viewer.interface.panel import Panel
+from splatview_viewer.memory.model import Allocations, Blocks, Events, Segments, Spans, Trace
+from splatview_viewer.memory.timeline import Paint
+from splatview_viewer.screens.offscreen import OffscreenScreen
+from splatview_viewer.views._snapshot.content import Content
+from splatview_viewer.views._snapshot.state import Look
 from support.wait import PATIENCE, turns
 
 if TYPE_CHECKING:
-    from splatview.viewer_app.memory.model import Snapshot
+    from splatview_viewer.memory.model import Snapshot
 
 GROUND = (10, 200, 30)
 """What the framebuffer holds where nothing was drawn."""

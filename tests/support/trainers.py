@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from splatview.ipc import Frame, RemoteStream, Subscriber
+    from splatview_ipc import Frame, RemoteStream, Subscriber
     from support.programs import Programs
 
 ALLOCATORS = {"cudaMalloc": "", "expandable": "expandable_segments:True"}
@@ -23,7 +23,7 @@ ALLOCATORS = {"cudaMalloc": "", "expandable": "expandable_segments:True"}
 _LOOP = """
 import gc, json, os, sys, threading, time, traceback
 import torch, splatview
-from splatview import publishing
+from splatview.api import publish as publishing
 SHAPES = {"means": (3,), "quats": (4,), "scales": (3,), "opacities": (), "sh0": (1, 3), "shN": (15, 3)}
 def make(n, value, device="cuda"):
     return torch.nn.ParameterDict({

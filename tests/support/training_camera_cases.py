@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from splatview.viewer_app.cameras import look_at
+from splatview_viewer.cameras import look_at
 from support.frames import frame_of
 
 if TYPE_CHECKING:
-    from splatview.ipc import Frame
+    from splatview_ipc import Frame
 
 SIZE = 48, 32
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from splatview.viewer_app.controls import Rect
-from splatview.viewer_app.interface.panel import Panel
+from splatview_viewer.controls import Rect
+from splatview_viewer.interface.panel import Panel
 from support.wait import PATIENCE, turns
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from splatview.viewer_app.screens.offscreen import OffscreenScreen
-    from splatview.viewer_app.views.base import View
+    from splatview_viewer.screens.offscreen import OffscreenScreen
+    from splatview_viewer.views.base import View
 
 W, H = 64, 48
 RECT = Rect(0, 0, W, H)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from splatview.viewer_app.app import App
-from splatview.viewer_app.controls import Rect
-from splatview.viewer_app.views.image import ImageView
+from splatview_viewer.app import App
+from splatview_viewer.controls import Rect
+from splatview_viewer.views.image import ImageView
 from support.wait import turns
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from splatview.viewer_app.screens.offscreen import OffscreenScreen
+    from splatview_viewer.screens.offscreen import OffscreenScreen
 
 SIZE = 900, 520
 """Of the screen, in pixels."""

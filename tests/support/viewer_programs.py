@@ -77,8 +77,8 @@ however long the GPU takes."""
 
 VIEWER = """
 import json, sys, time
-from splatview.viewer_app.app import App, AppOptions
-from splatview.viewer_app.screens.offscreen import OffscreenScreen
+from splatview_viewer.app import App, AppOptions
+from splatview_viewer.screens.offscreen import OffscreenScreen
 app = App(OffscreenScreen(64, 48), AppOptions(panel=False, max_fps=500))
 seen, end = {}, time.monotonic() + 50
 for name in sys.argv[1:]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 
-from splatview.viewer_app.web import messages as m
+from splatview_viewer.web import messages as m
 from support.wait import PATIENCE
 
 if TYPE_CHECKING:

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from splatview.viewer_app.web import messages as m
-from splatview.viewer_app.web.connection import Upload
+from splatview_viewer.web import messages as m
+from splatview_viewer.web.connection import Upload
 from support.wait import PATIENCE, wait_until
 from support.web_clients import Page
 
 if TYPE_CHECKING:
-    from splatview.viewer_app.web.connection import Connection
-    from splatview.viewer_app.web.server import WebServer
+    from splatview_viewer.web.connection import Connection
+    from splatview_viewer.web.server import WebServer
 
 
 class Receiver:

@@ -97,7 +97,7 @@ class Stage:
     def viewer(self, *args: str, port: int = 0) -> Program:
         """`splatview serve --web`."""
         web = "serve", "--web", "--port", str(port)
-        self._viewers.append(Program(self._programs.python("-m", "splatview.viewer_app", *web, *args, **self.env)))
+        self._viewers.append(Program(self._programs.python("-m", "splatview_viewer", *web, *args, **self.env)))
         return self._viewers[-1].listen()
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ import pytest
 from support.browser_rig import Rig
 from support.web_visitors import Visitor
 
-from splatview.viewer_app.web.server import WebServer
+from splatview_viewer.web.server import WebServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
     from support.web_clients import Page
 
-    from splatview.viewer_app.screens.browser import BrowserScreen
+    from splatview_viewer.screens.browser import BrowserScreen
 
 
 @pytest.fixture(autouse=True)
 def no_timers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Closed pages leave no timer behind that returns their memory to the system later."""
-    monkeypatch.setattr("splatview.viewer_app.web.budget._malloc_trim", lambda: None, raising=False)
+    monkeypatch.setattr("splatview_viewer.web.budget._malloc_trim", lambda: None, raising=False)
 
 
 @pytest.fixture

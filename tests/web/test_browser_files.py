@@ -17,14 +17,14 @@ from support.programs import children
 from support.scene_files import ply_columns, truth, write_ply
 from support.web_visitors import ask, kept
 
-from splatview.viewer_app import files
-from splatview.viewer_app.files import apart, load_scene
-from splatview.viewer_app.files.program import ReadingProgram
-from splatview.viewer_app.paths import nerfstudio
-from splatview.viewer_app.views._gaussians.filter import Filter
-from splatview.viewer_app.views._gaussians.path import PathTool
-from splatview.viewer_app.views.gaussians import GaussianView
-from splatview.viewer_app.web import messages as m
+from splatview_viewer import files
+from splatview_viewer.files import apart, load_scene
+from splatview_viewer.files.program import ReadingProgram
+from splatview_viewer.paths import nerfstudio
+from splatview_viewer.views._gaussians.filter import Filter
+from splatview_viewer.views._gaussians.path import PathTool
+from splatview_viewer.views.gaussians import GaussianView
+from splatview_viewer.web import messages as m
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from support.web_clients import Page
 
-    from splatview.viewer_app.seat import Seat
+    from splatview_viewer.seat import Seat
 
 
 class FilePages(House):
@@ -154,7 +154,7 @@ def test_camera_paths_of_pages_are_not_decoded_in_the_viewer(pages: FilePages, s
     (tmp_path / "path.json").write_text(nerfstudio.write_path(tool.film))
     before = len(tool.path.keys)
     tool.path.keys.clear()
-    monkeypatch.setattr("splatview.viewer_app.views._gaussians.path.read_path", None)
+    monkeypatch.setattr("splatview_viewer.views._gaussians.path.read_path", None)
     monkeypatch.setattr(nerfstudio, "parse_path", None)
     pages.send(page, tmp_path / "path.json")
     pages.until(lambda: len(tool.path.keys) == before and not pages.kept())

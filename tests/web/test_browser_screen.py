@@ -13,19 +13,19 @@ from PIL import Image
 from support.browser_rig import BLUE, GREEN, RED, Rig, decoded, draw, heard, poll, restful, settle
 from support.wait import wait_until
 
-from splatview.viewer_app.errors import GraphicsError, ViewerError
-from splatview.viewer_app.events import Expose, Key, PointerLeave, PointerMove, PointerPress, PointerRelease, Resize
-from splatview.viewer_app.screens import browser
-from splatview.viewer_app.screens.base import Caption
-from splatview.viewer_app.web import messages as m
-from splatview.viewer_app.web import pacing, sender
-from splatview.viewer_app.web.encoders.turbo import TurboEncoder
-from splatview.viewer_app.web.pacing import IN_FLIGHT, Level
+from splatview_viewer.errors import GraphicsError, ViewerError
+from splatview_viewer.events import Expose, Key, PointerLeave, PointerMove, PointerPress, PointerRelease, Resize
+from splatview_viewer.screens import browser
+from splatview_viewer.screens.base import Caption
+from splatview_viewer.web import messages as m
+from splatview_viewer.web import pacing, sender
+from splatview_viewer.web.encoders.turbo import TurboEncoder
+from splatview_viewer.web.pacing import IN_FLIGHT, Level
 
 if TYPE_CHECKING:
     from support.web_clients import Page
 
-    from splatview.viewer_app.screens.browser import BrowserScreen
+    from splatview_viewer.screens.browser import BrowserScreen
 
 
 # -- pictures ---------------------------------------------------------------------------------------------------------

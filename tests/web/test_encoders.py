@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from splatview.ipc.interop.glapi import gl_device_uuid
-from splatview.viewer_app.errors import ViewerError
-from splatview.viewer_app.web import encoders
-from splatview.viewer_app.web.encoders.base import MAX_SIDE, Encoder
-from splatview.viewer_app.web.encoders.lossless import LosslessEncoder
-from splatview.viewer_app.web.encoders.turbo import TurboEncoder
+from splatview_ipc.gl.glapi import gl_device_uuid
+from splatview_viewer.errors import ViewerError
+from splatview_viewer.web import encoders
+from splatview_viewer.web.encoders.base import MAX_SIDE, Encoder
+from splatview_viewer.web.encoders.lossless import LosslessEncoder
+from splatview_viewer.web.encoders.turbo import TurboEncoder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def _nvjpeg() -> Encoder:
-    from splatview.viewer_app.web.encoders.nvjpeg import NvJpegEncoder
+    from splatview_viewer.web.encoders.nvjpeg import NvJpegEncoder
 
     return NvJpegEncoder(0)
 

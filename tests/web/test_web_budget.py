@@ -8,14 +8,14 @@ import numpy as np
 from support.browser_rig import GREEN, RED, Rig, decoded, draw, heard, poll, restful
 from support.wait import wait_until
 
-from splatview.viewer_app.events import Expose, Pinch, PointerPress, Resize, Wheel
-from splatview.viewer_app.screens import browser
-from splatview.viewer_app.screens.base import Caption
-from splatview.viewer_app.web import messages as m
-from splatview.viewer_app.web.budget import PER_PIXEL, PageBudget
+from splatview_viewer.events import Expose, Pinch, PointerPress, Resize, Wheel
+from splatview_viewer.screens import browser
+from splatview_viewer.screens.base import Caption
+from splatview_viewer.web import messages as m
+from splatview_viewer.web.budget import PER_PIXEL, PageBudget
 
 if TYPE_CHECKING:
-    from splatview.viewer_app.screens.browser import BrowserScreen
+    from splatview_viewer.screens.browser import BrowserScreen
 
 
 def budget_for(pixels: int) -> PageBudget:

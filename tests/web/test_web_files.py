@@ -13,9 +13,9 @@ import pytest
 from support.wait import PATIENCE
 from support.web_visitors import Visitor, ask, kept
 
-from splatview.viewer_app.web import messages as m
-from splatview.viewer_app.web import uploads
-from splatview.viewer_app.web.uploads import safe_name
+from splatview_viewer.web import messages as m
+from splatview_viewer.web import uploads
+from splatview_viewer.web.uploads import safe_name
 
 if TYPE_CHECKING:
     import socket

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from splatview.viewer_app.web import address, guard
+from splatview_viewer.web import address, guard
 
 HOME = guard.rules_for("127.0.0.1", "secret", 1000)
 OPEN = guard.rules_for("0.0.0.0", "secret")

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from splatview.viewer_app import events
-from splatview.viewer_app.web import messages as m
+from splatview_viewer import events
+from splatview_viewer.web import messages as m
 
 HELLO = m.Hello(protocol=1, id="tab-1_A", width=640, height=480, scale=2.0, visible=False)
 CLIENT = [

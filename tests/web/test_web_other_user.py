@@ -14,8 +14,8 @@ from support.wait import wait_until
 from support.web_clients import Page
 from support.web_visitors import Receiver, Visitor, ask
 
-from splatview.viewer_app.web import messages as m
-from splatview.viewer_app.web.server import WebServer
+from splatview_viewer.web import messages as m
+from splatview_viewer.web.server import WebServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

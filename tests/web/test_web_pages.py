@@ -14,10 +14,10 @@ from support.wait import PATIENCE, turns, wait_until
 from support.web_clients import Page
 from support.web_visitors import Receiver, Visitor
 
-from splatview.viewer_app.web import connection as bounds
-from splatview.viewer_app.web import messages as m
-from splatview.viewer_app.web import server as module
-from splatview.viewer_app.web.server import WebServer
+from splatview_viewer.web import connection as bounds
+from splatview_viewer.web import messages as m
+from splatview_viewer.web import server as module
+from splatview_viewer.web.server import WebServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable

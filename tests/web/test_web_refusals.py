@@ -11,9 +11,9 @@ from support.wait import PATIENCE
 from support.web_visitors import Visitor, ask, raw
 
 from benchmarks.browser import hostile
-from splatview.viewer_app.web import door
-from splatview.viewer_app.web import messages as m
-from splatview.viewer_app.web.server import WebServer
+from splatview_viewer.web import door
+from splatview_viewer.web import messages as m
+from splatview_viewer.web.server import WebServer
 
 if TYPE_CHECKING:
     import pytest

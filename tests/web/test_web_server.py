@@ -14,9 +14,9 @@ from support.web_clients import Page
 from support.web_visitors import ask, raw
 
 from benchmarks.browser import hostile
-from splatview.viewer_app.errors import ViewerError
-from splatview.viewer_app.web import guests
-from splatview.viewer_app.web.server import WebServer
+from splatview_viewer.errors import ViewerError
+from splatview_viewer.web import guests
+from splatview_viewer.web.server import WebServer
 
 if TYPE_CHECKING:
     import http.client

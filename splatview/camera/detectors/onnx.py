@@ -14,7 +14,7 @@ from splatview.camera.detectors.feed import Feed
 from splatview.camera.detectors.nms import apart, surest
 from splatview.camera.detectors.providers import session
 from splatview.camera.detectors.recognise import Network, recognised
-from splatview.ipc.extras import require
+from splatview_ipc.system.optional_packages import require
 
 if TYPE_CHECKING:
     from splatview.camera.detectors.choice import DetectorSettings

@@ -7,7 +7,7 @@ import numpy as np
 from splatview.camera.detectors.base import MOST_FOUND, Detections, DetectorError
 from splatview.camera.detectors.nms import apart
 from splatview.camera.detectors.providers import threads
-from splatview.ipc.extras import install_line, needed
+from splatview_ipc.system.optional_packages import install_line, needed
 
 THRESHOLD = 0.7
 _LONGEST = 800

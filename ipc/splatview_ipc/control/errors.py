@@ -1,0 +1,32 @@
+"""What can go wrong in sharing, as one small tree.
+
+IpcError
+├── RuntimeFolderError   the folder in which runs are found cannot be used
+├── NoViewerError        no viewer came up that a browser could show
+└── SharingError         shared memory could not be made, opened or trusted
+    └── UnreachableError another process's memory is not to be found in /proc
+"""
+
+
+class IpcError(Exception):
+    """Base of every fault of the surroundings that this package reports."""
+
+
+class RuntimeFolderError(IpcError):
+    """The runtime folder cannot be made or written, or is not ours."""
+
+
+class NoViewerError(IpcError):
+    """A viewer that was started to be seen in a browser ended, or did not get ready in time."""
+
+
+class SharingError(IpcError):
+    """A shared-memory segment could not be made, or what another process announced cannot be trusted."""
+
+
+class UnreachableError(SharingError):
+    """/proc does not lead to what another process announced."""
+
+
+class NotYet(Exception):  # noqa: N818 (it is none)
+    """What was asked for is on its way: ask again at the next poll."""

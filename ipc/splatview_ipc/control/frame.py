@@ -1,0 +1,218 @@
+"""What a reader gets: one whole frame of a stream, its tensors seen where they lie."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import torch
+
+_NUMPY = {"uint8": np.uint8, "float16": np.float16, "bfloat16": np.uint16, "float32": np.float32,
+          "float64": np.float64, "int32": np.int32}
+
+
+class Piece(NamedTuple):
+    """A physical chunk of GPU memory."""
+
+    fd: int
+    """POSIX descriptor of CUDA virtual memory. It belongs to the memory: duplicate it before giving it away."""
+    size: int
+    """Bytes."""
+
+
+class DeviceMemory(Protocol):
+    """An allocation of GPU memory that another process made. `splatview_ipc.cuda.memory` opens them."""
+
+    gpu: str
+    """UUID of the GPU, 32 lower-case hexadecimal digits."""
+    size: int
+    """Bytes."""
+
+    @property
+    def pieces(self) -> tuple[Piece, ...]:
+        """Its chunks in order, for importing elsewhere (OpenGL, Vulkan); () for cudaMalloc memory."""
+        ...
+
+    def pointer(self) -> int:
+        """Its device address in this process, in the GPU's primary context. Maps at the first call, for reading
+        only where that is possible; a memory that nobody asks costs no CUDA context. Raises SharingError."""
+        ...
+
+    def tensor(self, dtype: str, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> torch.Tensor:
+        """A CUDA tensor over it, which keeps it mapped; `strides` in elements, `offset` in bytes.
+
+        Raises SharingError."""
+        ...
+
+    def close(self) -> None:
+        """Unmap and close, after this process's own GPU work on it has ended. Idempotent."""
+        ...
+
+
+@dataclass(frozen=True)
+class RemoteTensor:
+    """A tensor in another process's memory on the host: read-only, or, where a reader asked for it, writable in pages
+    that become this process's own (`splatview_ipc.shm.private_slots`)."""
+
+    dtype: str
+    """"uint8", "int32", "float16", "bfloat16", "float32" or "float64"."""
+    array: np.ndarray
+    """A view, valid while the frame is held. bfloat16, which NumPy lacks, comes as uint16."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.array.shape
+
+    def to_float32(self) -> np.ndarray:
+        """A float32 copy of its own, C-contiguous. (uint8 keeps its values 0 to 255.)"""
+        if self.dtype == "bfloat16":  # the upper half of a float32
+            return (self.array.astype(np.uint32) << 16).view(np.float32)
+        return np.array(self.array, np.float32, order="C")
+
+    def to_floats(self) -> np.ndarray:
+        """As `to_float32`, but float64 where it is that."""
+        return np.array(self.array, order="C") if self.dtype == "float64" else self.to_float32()
+
+    @classmethod
+    def view(cls, buffer: Any, dtype: str, shape: tuple[int, ...], offset: int) -> RemoteTensor:
+        """A tensor at a byte offset of a buffer that is known to hold it whole."""
+        if 0 in shape:
+            return cls(dtype, np.empty(shape, _NUMPY[dtype]))
+        count = int(np.prod(shape, dtype=np.int64)) if shape else 1
+        return cls(dtype, np.frombuffer(buffer, _NUMPY[dtype], count, offset).reshape(shape))
+
+
+def _nothing(*args: object) -> None:
+    pass
+
+
+def _unknown() -> bool:
+    return False
+
+
+class Made:
+    """What `DeviceTensor.torch` made, kept for the versions to come that lie in the same place: to make it takes longer
+    than all else that is done with a version. It keeps the memory mapped until `drop`."""
+
+    __slots__ = ("_over", "tensor")
+
+    def __init__(self) -> None:
+        self.tensor: torch.Tensor | None = None
+        self._over = False
+
+    def keep(self, tensor: torch.Tensor) -> None:
+        if not self._over and not tensor.is_inference():  # such a one could not be used everywhere
+            self.tensor = tensor
+
+    def drop(self) -> None:
+        """Keep nothing any more, for good."""
+        self._over, self.tensor = True, None
+
+
+@dataclass(frozen=True)
+class DeviceTensor:
+    """A tensor in another process's memory on a GPU. Only read it."""
+
+    dtype: str
+    """As `RemoteTensor.dtype`."""
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    """In elements, never negative."""
+    memory: DeviceMemory
+    offset: int
+    """Bytes from the memory's start to the first element."""
+    ready: Callable[[int], None] = field(default=_nothing, repr=False, compare=False)
+    """As `Frame.wait`."""
+    made: Made | None = field(default=None, repr=False, compare=False)
+    """Where what `torch` makes is kept, by whoever drops it in time; None: it is made anew each time."""
+
+    def torch(self) -> torch.Tensor:
+        """A CUDA tensor over the same bytes, on this process's device with that UUID: nothing is copied.
+
+        Keep the frame while you use it, and call `Frame.wait` first. Of tensors in place it may be the same object for
+        one version after the other. Raises SharingError when this process has no such device or cannot map the memory.
+        """
+        made = self.made
+        if made is not None and (tensor := made.tensor) is not None:
+            return tensor
+        tensor = self.memory.tensor(self.dtype, self.shape, self.strides, self.offset)
+        if made is not None:
+            made.keep(tensor)
+        return tensor
+
+    def to_float32(self) -> np.ndarray:
+        """A float32 copy of its own on the host, C-contiguous, ordered after the tensor's data. Waits for it."""
+        return self.to_floats().astype(np.float32, copy=False)
+
+    def to_floats(self) -> np.ndarray:
+        """As `to_float32`, but float64 where it is that."""
+        import torch
+
+        tensor = self.torch()
+        self.ready(torch.cuda.current_stream(tensor.device).cuda_stream)
+        dtype = torch.float64 if self.dtype == "float64" else torch.float32
+        return tensor.to(dtype).contiguous().cpu().numpy()
+
+
+@dataclass
+class Frame:
+    """One version of a stream. Use it as a context manager: leaving gives its memory back to the writer.
+
+    The writer does not wait for readers. Read, copy or upload, and when that is done (a GPU's work ended), ask
+    `intact()`: False means that the writer came by meanwhile, and what was read must be thrown away. Tensors that
+    are shared in place may change between two versions and even while they are read: `intact()` then says whether
+    the memory was theirs all the time.
+    """
+
+    kind: str
+    version: int
+    time_ns: int
+    """When it was published, in ns since the epoch."""
+    meta: dict[str, Any]
+    tensors: dict[str, RemoteTensor | DeviceTensor]
+    """All on the host, or all on one GPU."""
+    intact: Callable[[], bool]
+    """Whether what was read until now is this version, whole."""
+    release: Callable[[], None] = field(repr=False)
+    wait: Callable[[int], None] = field(default=_nothing, repr=False)
+    """`wait(stream)`: what a CUDA stream (its handle as an int; of the GPU that the tensors lie on) is given afterwards
+    finds the data there. Of tensors in place it waits, on the host, until the trainer's GPU has come that far or the
+    trainer is gone; ask `complete` not to wait. Nothing to do for host memory and rings, whose frames are complete when
+    they are handed out."""
+    arrived: Callable[[], bool] = field(default=_unknown, repr=False)
+    """Whether the GPU is known to have written what is to be waited for."""
+    _held: bool = field(default=False, init=False, repr=False)
+    _closed: bool = field(default=False, init=False, repr=False)
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether its tensors lie on a GPU."""
+        return any(isinstance(t, DeviceTensor) for t in self.tensors.values())
+
+    @property
+    def complete(self) -> bool:
+        """Whether the data is known to be there without `wait`; of tensors in place that becomes true."""
+        return self.wait is _nothing or self.arrived()
+
+    def hold(self) -> None:
+        """Keep it beyond the `with` block: for whoever reads it in place again and again, and calls `close` later."""
+        self._held = True
+
+    def close(self) -> None:
+        """Give its memory back. Call it when no queued GPU work reads it any more. Idempotent."""
+        if not self._closed:
+            self._closed = True
+            self.tensors = {}
+            self.release()
+
+    def __enter__(self) -> Frame:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if not self._held:
+            self.close()

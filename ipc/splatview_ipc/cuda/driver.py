@@ -1,0 +1,331 @@
+"""The CUDA driver API, checked: a call that fails raises CudaError, which names the call, the error and what to do.
+
+Devices are named by their ordinal in this process, which is torch's as well (both follow CUDA_VISIBLE_DEVICES), and
+between processes by UUID. Only what says so makes a context; it is always the primary context, torch's own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+from splatview_ipc.control.errors import SharingError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_ADVICE = {
+    "CUDA_ERROR_OUT_OF_MEMORY": "the GPU's memory is full; free some, or publish less at once",
+    "CUDA_ERROR_NO_DEVICE": "no GPU is visible; see nvidia-smi and CUDA_VISIBLE_DEVICES",
+    "CUDA_ERROR_DEINITIALIZED": "CUDA is shutting down with this process",
+    "CUDA_ERROR_NOT_SUPPORTED": "this GPU or driver cannot do it (MIG, WSL2 and some virtual GPUs cannot share memory)",
+    "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH": "driver and libcuda are of different versions; restart after a driver update",
+    "CUDA_ERROR_OPERATING_SYSTEM": "the system refused; is the limit of open files reached (ulimit -n), or is this "
+                                   "container allowed less than the trainer?",
+    "CUDA_ERROR_INVALID_HANDLE": "is the process that shared it still there?",
+    "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED": "a CUDA graph is being captured; publish outside of the capture",
+}
+
+
+class CudaError(SharingError):
+    """A call of the driver failed. `call` and `error` are their names, as in "cuMemCreate" and
+    "CUDA_ERROR_OUT_OF_MEMORY"."""
+
+    def __init__(self, call: str, error: str):
+        self.call = call
+        self.error = error
+        advice = _ADVICE.get(error)
+        super().__init__(f"{call}: {error}" + (f" ({advice})" if advice else ""))
+
+
+@functools.cache
+def bindings() -> Any:
+    """`cuda.bindings.driver`, initialised (cuInit makes no context). Raises SharingError where there is no driver."""
+    try:
+        from cuda.bindings import driver  # pyright: ignore[reportAttributeAccessIssue]  (compiled)
+    except ImportError as e:
+        raise SharingError(f"cuda-bindings cannot be imported ({e}): pip install 'cuda-bindings>=12.6'") from None
+    try:
+        error = driver.cuInit(0)[0]
+    except RuntimeError as e:
+        raise SharingError(f"no NVIDIA driver here ({e}): GPU memory cannot be shared") from None
+    if int(error) != 0:
+        raise CudaError("cuInit", error.name)
+    return driver
+
+
+def call(name: str, *args: Any) -> Any:
+    """Call a function of the driver: what it returns beside the error code, None, one value or a tuple."""
+    function = getattr(bindings(), name, None)
+    if function is None:
+        raise SharingError(f"cuda-bindings has no {name}: pip install -U cuda-bindings")
+    try:
+        result = function(*args)
+    except RuntimeError as e:  # the installed driver lacks it
+        raise SharingError(f"{name}: {e}; the NVIDIA driver is too old") from None
+    if int(result[0]) != 0:
+        raise CudaError(name, result[0].name)
+    return None if len(result) == 1 else result[1] if len(result) == 2 else result[1:]
+
+
+def handle(name: str, *args: Any) -> Any:
+    """`call` for what returns a handle or an address; some releases of cuda-bindings report success with a null."""
+    value = call(name, *args)
+    if int(value) == 0:
+        raise SharingError(f"{name} returned nothing: pip install -U cuda-bindings, or restart after a driver update")
+    return value
+
+
+def release(name: str, *args: Any) -> str:
+    """`call` for giving something back: never raises; returns "" or the error's name.
+
+    At interpreter exit CUDA may be gone, and after a fault in somebody's kernel every call fails: either way the
+    driver takes everything back when the process ends.
+    """
+    try:
+        call(name, *args)
+    except CudaError as e:
+        return e.error
+    except Exception as e:  # modules are being torn down
+        return type(e).__name__
+    return ""
+
+
+@functools.cache
+def _library() -> Any:
+    bindings()
+    library = ctypes.CDLL("libcuda.so.1")
+    get = library.cuPointerGetAttribute
+    get.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_uint64]
+    get.restype = ctypes.c_int
+    return library
+
+
+def pointer_attribute(attribute: int, pointer: int) -> int:
+    """An attribute of a device address as a number. (The bindings refuse attributes that are newer than they are.)
+
+    Raises CudaError; needs a current context (`context`).
+    """
+    value = ctypes.c_uint64(0)
+    error = _library().cuPointerGetAttribute(ctypes.byref(value), attribute, pointer)
+    if error != 0:
+        raise CudaError("cuPointerGetAttribute", bindings().CUresult(error).name)
+    return value.value
+
+
+# Devices.
+
+@functools.cache
+def device(index: int) -> Any:
+    """The driver's own name for a device; makes no context."""
+    return call("cuDeviceGet", index)
+
+
+@functools.cache
+def gpu_uuid(device_index: int) -> str:
+    """A device's UUID, 32 lower-case hexadecimal digits; makes no context. (Of the instance where MIG splits a GPU.)"""
+    name = "cuDeviceGetUuid_v2" if hasattr(bindings(), "cuDeviceGetUuid_v2") else "cuDeviceGetUuid"
+    return bytes(call(name, device(device_index)).bytes).hex()
+
+
+def device_of(uuid: str) -> int | None:
+    """The ordinal that a GPU has in this process, or None when it is not visible here; makes no context.
+
+    Raises SharingError where there is no driver.
+    """
+    try:
+        count = int(call("cuDeviceGetCount"))
+    except CudaError as e:
+        if e.error == "CUDA_ERROR_NO_DEVICE":
+            return None
+        raise
+    return next((i for i in range(count) if gpu_uuid(i) == uuid), None)
+
+
+def here(uuid: str) -> int:
+    """`device_of`; raises SharingError when the GPU is not visible."""
+    index = device_of(uuid)
+    if index is None:
+        raise SharingError(f"GPU {uuid} is not visible in this process: look at CUDA_VISIBLE_DEVICES, and in a "
+                           "container at which GPUs it was given")
+    return index
+
+
+def device_attribute(name: str, index: int) -> int:
+    """An attribute such as "CAN_USE_64_BIT_STREAM_MEM_OPS", or 0 where the bindings do not know it."""
+    attribute = getattr(bindings().CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}", None)
+    return 0 if attribute is None else int(call("cuDeviceGetAttribute", attribute, device(index)))
+
+
+# Contexts.
+
+_primary: dict[int, Any] = {}
+_primary_lock = threading.Lock()
+
+
+def primary_context(index: int) -> Any:
+    """The primary context of a device, made if need be and kept until the process ends (as torch keeps it)."""
+    with _primary_lock:
+        if index not in _primary:
+            _primary[index] = handle("cuDevicePrimaryCtxRetain", device(index))
+        return _primary[index]
+
+
+def in_use() -> tuple[int, ...]:
+    """The devices whose primary context was asked for here."""
+    return tuple(_primary)
+
+
+@contextlib.contextmanager
+def context(index: int) -> Iterator[None]:
+    """Have the device's primary context current in this thread; leaves the thread as it was."""
+    current = call("cuCtxGetCurrent")
+    if int(current) and int(call("cuCtxGetDevice")) == int(device(index)):
+        yield
+        return
+    call("cuCtxPushCurrent", primary_context(index))
+    try:
+        yield
+    finally:
+        release("cuCtxPopCurrent")
+
+
+@contextlib.contextmanager
+def relaxed_capture() -> Iterator[None]:
+    """Let this thread allocate and register while some thread captures a CUDA graph, without spoiling the capture."""
+    driver = bindings()
+    relaxed = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+    before = call("cuThreadExchangeStreamCaptureMode", relaxed)
+    try:
+        yield
+    finally:
+        release("cuThreadExchangeStreamCaptureMode", before)
+
+
+# What torch has begun.
+
+def torch_with_cuda() -> Any:
+    """The module torch if it has begun to use CUDA in this process, else None. Imports nothing."""
+    torch = sys.modules.get("torch")
+    cuda = getattr(torch, "cuda", None)  # not there yet while another thread imports torch
+    return torch if cuda is not None and cuda.is_initialized() else None
+
+
+# Streams.
+
+def current_stream(index: int) -> int:
+    """torch's current stream on a device, as the driver's number; 0 (the default stream) while torch has no CUDA."""
+    torch = torch_with_cuda()
+    if torch is None:
+        return 0
+    return torch._C._cuda_getCurrentRawStream(index)
+
+
+def is_capturing() -> bool:
+    """Whether torch's current stream is being captured into a CUDA graph. False where CUDA is lost for this process."""
+    torch = torch_with_cuda()
+    try:
+        return torch is not None and torch._C._cuda_isCurrentStreamCapturing()
+    except RuntimeError:
+        return False
+
+
+_streams: dict[int, Any] = {}
+
+
+def stream_object(stream: int) -> Any:
+    """A stream's number as the object that cuda-bindings takes without converting; kept, since making it costs more
+    than many a call."""
+    made = _streams.get(stream)
+    if made is None:
+        if len(_streams) >= 256:
+            _streams.clear()
+        made = _streams[stream] = bindings().CUstream(stream)
+    return made
+
+
+@functools.cache
+def stream_writes(index: int) -> bool:
+    """Whether the device can write 64 bits at once in the order of a stream (cuStreamWriteValue64)."""
+    return bool(device_attribute("CAN_USE_64_BIT_STREAM_MEM_OPS", index))
+
+
+def write_value(index: int, stream: int, address: int, value: int) -> None:
+    """Have the GPU write a 64-bit value at a device address when all earlier work of a stream of device `index` has
+    ended and its writes can be seen everywhere. Never waits. Costs a microsecond or two.
+
+    Where `stream_writes` says no, its two halves are written one after the other, the upper first. So whoever compares
+    the whole with a value that it expects must not expect the new upper half beside the old lower one.
+    """
+    if stream_writes(index):
+        in_stream(index, stream, "cuStreamWriteValue64", stream_object(stream), address, value, 0)
+        return
+    for part in (1, 0):
+        in_stream(index, stream, "cuMemsetD32Async", address + 4 * part, value >> 32 * part & 0xFFFFFFFF, 1,
+                  stream_object(stream))
+
+
+def in_stream(index: int, stream: int, name: str, *args: Any) -> None:
+    """`call` for what puts work into a stream of device `index`, at the least cost.
+
+    Stream 0 is the default stream of whichever context is current, so that the device's own must be.
+    """
+    if stream == 0 and _other_device(index):
+        with context(index):
+            call(name, *args)
+        return
+    error = getattr(bindings(), name)(*args)[0]
+    if int(error) != 0:
+        if int(call("cuCtxGetCurrent")):
+            raise CudaError(name, error.name)
+        with context(index):  # a thread that has used no CUDA so far
+            call(name, *args)
+
+
+def _other_device(index: int) -> bool:
+    torch = torch_with_cuda()
+    return torch is None or torch._C._cuda_getDevice() != index
+
+
+def synchronize(index: int) -> None:
+    """Wait for all work of this process on a device; other threads go on."""
+    with context(index):
+        call("cuCtxSynchronize")
+
+
+def broken(index: int) -> bool:
+    """Whether a device takes no more work, after a fault in a kernel or because the process ends. Never waits."""
+    try:
+        with context(index), relaxed_capture():
+            event = handle("cuEventCreate", int(bindings().CUevent_flags.CU_EVENT_DISABLE_TIMING))
+            error = release("cuEventQuery", event)
+            release("cuEventDestroy", event)
+    except CudaError as e:
+        return e.error != "CUDA_ERROR_OUT_OF_MEMORY"
+    return error not in ("", "CUDA_ERROR_NOT_READY")
+
+
+# Host memory.
+
+def register_host(address: int, size: int, index: int) -> int:
+    """Pin host memory so that the GPU reads and writes it; returns its device address. `release_host` it before it is
+    unmapped. Takes about a millisecond per 3 MB."""
+    driver = bindings()
+    with context(index), relaxed_capture():
+        call("cuMemHostRegister", address, size,
+             driver.CU_MEMHOSTREGISTER_PORTABLE | driver.CU_MEMHOSTREGISTER_DEVICEMAP)
+        try:
+            return int(handle("cuMemHostGetDevicePointer", address, 0))
+        except SharingError:
+            release("cuMemHostUnregister", address)
+            raise
+
+
+def release_host(address: int, index: int) -> None:
+    """Undo `register_host`. Nothing on the GPU may still use the memory. Never raises."""
+    with contextlib.suppress(SharingError), context(index), relaxed_capture():
+        release("cuMemHostUnregister", address)

@@ -1,0 +1,72 @@
+"""Tensors over GPU memory that is already there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from splatview_ipc.control import limits
+from splatview_ipc.control.errors import SharingError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import torch
+
+
+class _Interface:
+    """What torch makes a tensor of, and what that tensor keeps alive."""
+
+    def __init__(self, pointer: int, size: int, keep: Any):
+        # Never marked read-only: torch refuses that.
+        self.__cuda_array_interface__ = {"shape": (size,), "typestr": "|u1", "data": (pointer, False), "version": 3}
+        self.keep = keep
+
+
+def span(shape: Sequence[int], strides: Sequence[int]) -> int:
+    """How many elements lie between a tensor's first and its last, both included; 0 for an empty tensor."""
+    if 0 in shape:
+        return 0
+    return 1 + sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True))
+
+
+def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
+    """The strides, in elements, of a C-contiguous tensor."""
+    strides: list[int] = []
+    step = 1
+    for extent in reversed(shape):
+        strides.append(step)
+        step *= max(extent, 1)
+    return tuple(reversed(strides))
+
+
+def tensor_at(pointer: int, dtype: str, shape: Sequence[int], strides: Sequence[int], device: int,
+              keep: Any = None) -> torch.Tensor:
+    """A tensor over GPU memory that is already there; nothing is copied.
+
+    `dtype`: "uint8", "float32", ...; `strides` in elements, none negative; `device`: the ordinal here; `keep` lives as
+    long as the tensor's storage. Raises ValueError when the pointer does not suit the type.
+    """
+    import torch
+
+    where = torch.device("cuda", device)
+    kind = getattr(torch, dtype)
+    size = span(shape, strides) * kind.itemsize
+    if size == 0:
+        return torch.empty(tuple(shape), dtype=kind, device=where)
+    if pointer % kind.itemsize:
+        raise ValueError(f"a {dtype} tensor cannot start at address {pointer:#x}: not a multiple of {kind.itemsize}")
+    raw = torch.as_tensor(_Interface(pointer, size, keep), device=where)
+    return raw.view(kind).as_strided(tuple(shape), tuple(strides))
+
+
+def check_within(dtype: str, shape: Sequence[int], strides: Sequence[int], offset: int, size: int) -> None:
+    """Raise SharingError unless a tensor lies within memory of `size` bytes."""
+    item = limits.ITEM_SIZE.get(dtype)
+    if item is None:
+        raise SharingError(f"a tensor of {dtype}; legal are {', '.join(limits.ITEM_SIZE)}")
+    if len(shape) != len(strides) or any(n < 0 for n in shape) or any(n < 0 for n in strides):
+        raise SharingError(f"shape {tuple(shape)} with strides {tuple(strides)}: one of each per dimension, "
+                           "none negative")
+    if offset < 0 or offset % item or offset + span(shape, strides) * item > size:
+        raise SharingError(f"{dtype} {tuple(shape)} with strides {tuple(strides)} at byte {offset} does not lie within "
+                           f"{size} bytes, aligned to {item}")

@@ -1,0 +1,148 @@
+"""A run: everything that one process publishes."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from splatview_ipc.control import limits, messages
+from splatview_ipc.control.run_folder import create_run
+from splatview_ipc.publisher.helper import Helper
+from splatview_ipc.publisher.stream import Stream
+from splatview_ipc.shm.control_block import Board
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Publisher:
+    """A run: everything that this process publishes."""
+
+    def __init__(self, name: str | None = None, on_fault: Callable[[BaseException], None] | None = None, *,
+                 hidden: bool = False):
+        """Make the run's folder and start answering viewers.
+
+        `name`: what people call the run; the script's name by default. `on_fault` hears of every fault of the
+        surroundings that happens later; they are counted anyway, and never raised. `hidden`: only who knows the
+        run's id finds it.
+        Raises IpcError when the run cannot be made.
+        """
+        self.pid = os.getpid()
+        self.streams: dict[str, Stream] = {}
+        self.on_snapshot: dict[str, Callable[[], None]] = {}
+        """By the stream's name: what to call, from the helper thread, when a viewer asks for a full snapshot."""
+        self.on_photos: dict[str, Callable[[int, int], None]] = {}
+        """Likewise, when a viewer asks for photographs: the camera and the side (`messages.Photos`)."""
+        self._on_fault = on_fault
+        self._lock = threading.Lock()
+        self.folder = create_run(name or _script_name(), self.pid, time.time(), hidden)
+        with contextlib.ExitStack() as undoing:
+            undoing.callback(self.folder.remove)
+            self.board = Board()
+            undoing.callback(self.board.close)
+            self._helper = Helper(self.folder, self.board, self.streams, self.fault, self._asked)
+            undoing.pop_all()
+        _open_publishers.append(self)
+
+    @property
+    def run_id(self) -> str:
+        return self.folder.description.id
+
+    def stream(self, name: str, kind: str) -> Stream:
+        """The stream of this name, made if need be.
+
+        Raises ValueError when it exists with another kind or when there are too many.
+        """
+        with self._lock:
+            stream = self.streams.get(name)
+            if stream is None:
+                if len(self.streams) >= limits.MAX_STREAMS:
+                    raise ValueError(f"stream {name!r} is one too many: a run has at most {limits.MAX_STREAMS}; "
+                                     "publish under a name you used before")
+                stream = self.streams[name] = Stream(len(self.streams), name, kind, self)
+            elif stream.kind != kind:
+                raise ValueError(f"stream {name!r} shows {stream.kind} since it was first published, not {kind}; "
+                                 "use another name")
+            return stream
+
+    def announce(self) -> None:
+        """Have the helper thread tell the viewers what streams there are now."""
+        self._helper.announce()
+
+    def attend(self) -> None:
+        """Have the helper thread look at the streams: whether one is late, or lies somewhere else."""
+        self._helper.attend()
+
+    def fault(self, error: BaseException) -> None:
+        """Count a fault of the surroundings and pass it on."""
+        self.board.count_fault()
+        if self._on_fault is not None:
+            self._on_fault(error)
+
+    def _asked(self, stream: Stream, what: messages.Snapshot | messages.Photos) -> None:
+        if isinstance(what, messages.Photos):
+            if (bring := self.on_photos.get(stream.name)) is not None:
+                bring(what.camera, what.side)
+        elif (call := self.on_snapshot.get(stream.name)) is not None:
+            call()
+
+    def close(self, ending: bool = False) -> None:
+        """End the run and give everything back. Idempotent; never raises.
+
+        `ending`: with it ends the process, which gives the memory back by itself; until then viewers keep what they
+        have mapped, and the last scene goes on being seen.
+        """
+        if self not in _open_publishers:
+            return
+        _open_publishers.remove(self)
+        if os.getpid() != self.pid:
+            return
+        streams = list(self.streams.values())
+        if self._helper.close() and ending:
+            for stream in streams:
+                stream.finish()
+        self.folder.remove()
+        if ending:
+            return
+        for stream in streams:
+            stream.close()
+        self.board.close()
+
+
+def _script_name() -> str:
+    argv = sys.argv[0] if sys.argv else ""
+    return Path(argv).stem if argv and argv != "-c" else "python"
+
+
+_open_publishers: list[Publisher] = []
+_inherited: list[Publisher] = []
+
+
+def is_own(run_id: str) -> bool:
+    """Whether a run is one of this very process."""
+    return any(p.run_id == run_id for p in _open_publishers)
+
+
+def _after_fork_in_child() -> None:
+    """The run stays the parent's. The child lets go of its lock, and keeps the rest from being torn down."""
+    for publisher in _open_publishers:
+        publisher.folder.abandon()
+        _inherited.append(publisher)
+    _open_publishers.clear()
+
+
+def _at_exit() -> None:
+    if (ring := sys.modules.get("splatview_ipc.transports.cpu_ring")) is not None:
+        vars(ring)["ending"] = True
+    for publisher in list(_open_publishers):
+        publisher.close(ending=True)
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+atexit.register(_at_exit)

@@ -1,0 +1,255 @@
+"""The cameras that a scene is trained with, from what callers hold to frames of kind cameras (`ipc.kinds`)."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from splatview.adapters.overlay_values import array, numbers
+from splatview.adapters.tensors import as_tensor, is_array, shape_text
+from splatview_ipc.control.limits import MAX_META_TEXT
+from splatview_ipc.kinds.rules import CAMERAS_MOST
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from splatview_ipc.publisher.outlet import Form
+
+    Tensors = dict[str, torch.Tensor]
+    Meta = dict[str, Any]
+
+_STRAIGHT = 1e-2
+"""How far a rotation may be from one: poses are optimised in float32, or written with few digits."""
+_CHANNELS = (1, 3, 4)
+_SMALL_BYTES = 1 << 23
+"""Of small photographs that come together."""
+_SMALL_SIDE = 512
+
+
+class CamerasForm:
+    """Frames of kind cameras with certain tensors, on one device."""
+
+    kind = "cameras"
+    dtype = "float32"
+
+    def __init__(self, names: tuple[str, ...], device: str = "cpu", shape: tuple[int, ...] = ()):
+        """`shape`: what viewers are told before they look."""
+        self.names = names
+        self.device = device
+        self.shape = shape
+
+    def collect(self, value: Any) -> None:
+        return None  # whoever publishes makes the tensors of each frame
+
+    def following(self, value: Any, meta: Meta) -> tuple[Form, tuple[tuple[Any, ...], Meta]]:
+        raise TypeError(f"a {type(value).__name__} after cameras")
+
+    def forget(self) -> None:
+        pass
+
+    def unpack(self, published: tuple[tuple[torch.Tensor, ...], Meta]) -> tuple[Tensors, Meta]:
+        tensors, meta = published
+        return dict(zip(self.names, tensors, strict=True)), meta
+
+    def meta(self, meta: Meta) -> Meta:
+        return meta
+
+
+def poses(viewmats: Any, intrinsics: Any, width: Any, height: Any) -> Tensors:
+    """"viewmats", "Ks" and "sizes" of `ipc.kinds`, on the CPU or wherever the caller's lie. Values on a GPU are not
+    looked at. Raises TypeError, ValueError."""
+    views = _matrices(viewmats, "viewmats", 4)
+    count = len(views)
+    most = CAMERAS_MOST["cameras"]
+    if count > most:
+        raise ValueError(f"viewmats are {count} cameras; at most {most}")
+    Ks = _matrices(intrinsics, "Ks", 3)
+    if len(Ks) == 1 and count != 1:
+        Ks = Ks.expand(count, 3, 3)
+    if len(Ks) != count:
+        raise ValueError(f"Ks are {len(Ks)}, not {count}: one for each of the viewmats, or one for all")
+    sizes = torch.stack([_extents(width, "width", count), _extents(height, "height", count)], 1)
+    if views.device.type == "cpu" and count:
+        _check_poses(views.numpy())
+    if Ks.device.type == "cpu" and count:
+        _check_intrinsics(Ks.numpy())
+    return {"viewmats": views, "Ks": Ks.contiguous(), "sizes": sizes}
+
+
+def _matrices(value: Any, what: str, n: int) -> torch.Tensor:
+    """(N, n, n) float32 or float64; a copy where it lies on the CPU, which the caller may change."""
+    found = array(value, what)
+    if found.ndim not in (2, 3) or found.shape[-2:] != (n, n):
+        raise ValueError(f"{what} have shape {shape_text(found)}, not (N, {n}, {n})")
+    if found.is_complex():
+        raise ValueError(f"{what} are complex; legal are real numbers")
+    dtype = torch.float64 if found.dtype == torch.float64 else torch.float32
+    return found.reshape(-1, n, n).to(dtype, copy=True, memory_format=torch.contiguous_format)
+
+
+def _extents(value: Any, what: str, count: int) -> torch.Tensor:
+    """(N,) int32 on the CPU."""
+    if value is None:
+        raise ValueError(f"{what} is missing: pixels of the photographs, a number or one for each camera")
+    found = numbers([value] if isinstance(value, int) else value, what, 1)
+    if found.device.type != "cpu":
+        raise ValueError(f"{what} lies on {found.device}; give a number, or numbers on the CPU")
+    found = found.reshape(-1)
+    if len(found) not in (1, count):
+        raise ValueError(f"{what} has {len(found)} values, not {count}: one for each camera, or one for all")
+    if count and int(found.max()) > CAMERAS_MOST["side"]:
+        raise ValueError(f"{what} holds {int(found.max())}; legal are 1 to {CAMERAS_MOST['side']} pixels")
+    return found.expand(count).contiguous()
+
+
+def _check_poses(views: np.ndarray) -> None:
+    """Raise ValueError unless all are finite, rigid and end in 0 0 0 1."""
+    turn = views[:, :3, :3].astype(np.float64)
+    with np.errstate(all="ignore"):
+        off = np.abs(turn @ turn.transpose(0, 2, 1) - np.eye(3)).max((1, 2))
+        straight = (off < _STRAIGHT) & (np.linalg.det(np.nan_to_num(turn)) > 0)
+        whole = np.isfinite(views).all((1, 2)) & (views[:, 3] == (0, 0, 0, 1)).all(1)
+    if (wrong := np.flatnonzero(~(straight & whole))).size:
+        i = int(wrong[0])
+        why = ("is not finite" if not np.isfinite(views[i]).all() else "does not end in the row 0 0 0 1: transposed?"
+               if not whole[i] else "has no rotation in its upper left 3x3")
+        raise ValueError(f"viewmats[{i}] {why}; legal are rigid transforms from world to camera (OpenCV axes), the "
+                         "inverse of a camera's pose")
+
+
+def _check_intrinsics(Ks: np.ndarray) -> None:
+    fine = np.isfinite(Ks).all((1, 2)) & (Ks[:, 0, 0] > 0) & (Ks[:, 1, 1] > 0)
+    if (wrong := np.flatnonzero(~fine)).size:
+        i = int(wrong[0])
+        raise ValueError(f"Ks[{i}] is {Ks[i].tolist()}; legal are finite matrices [[fx, 0, cx], [0, fy, cy], "
+                         "[0, 0, 1]] in pixels with positive fx and fy")
+
+
+class Photos:
+    """What the caller gave as photographs, held as they are until somebody asks for one."""
+
+    def __init__(self, images: Any, count: int) -> None:
+        """`count`: how many there must be. Looks at shapes only. Raises TypeError, ValueError."""
+        self.given = images
+        """What the caller gave, to see whether it is the same the next time."""
+        self.paths = [""] * count
+        self.tensors: list[torch.Tensor | None] = [None] * count
+        self._ready: dict[torch.device, torch.cuda.Event] = {}
+        """When what lies on a GPU was written."""
+        self._streams: dict[torch.device, torch.cuda.Stream] = {}
+        if is_array(images):
+            whole = as_tensor(images, "images").detach()
+            if whole.ndim != 4:
+                raise ValueError(f"images have shape {shape_text(whole)}; legal are (N, H, W, 3) and lists of "
+                                 "(H, W, 3) or of paths")
+            items: Sequence[Any] = list(whole)
+        elif isinstance(images, (list, tuple)):
+            items = images
+        else:
+            raise TypeError(f"images is a {type(images).__name__}; legal are a tensor (N, H, W, 3) and lists of "
+                            "tensors (H, W, 3) or of paths")
+        if len(items) != count:
+            raise ValueError(f"images are {len(items)}, not {count}: one for each camera, None where there is none")
+        for i, item in enumerate(items):
+            if isinstance(item, (str, os.PathLike)):
+                self.paths[i] = _path(item, i)
+            elif item is not None:
+                self.tensors[i] = _photo(item, i)
+        for device in {t.device for t in self.tensors if t is not None and t.is_cuda}:
+            event = self._ready[device] = torch.cuda.Event()
+            event.record(torch.cuda.current_stream(device))
+
+    @property
+    def any(self) -> bool:
+        """Whether there are any in memory."""
+        return any(t is not None for t in self.tensors)
+
+    def texts(self) -> torch.Tensor | None:
+        """"paths" of `splatview_ipc.kinds.rules`; None if there are none. Raises ValueError for more than fits."""
+        if not any(self.paths):
+            return None
+        whole = ("\0".join(self.paths) + "\0").encode()
+        if len(whole) > CAMERAS_MOST["text"]:
+            raise ValueError(f"the paths of images have {len(whole)} bytes; at most {CAMERAS_MOST['text']}")
+        return torch.frombuffer(bytearray(whole), dtype=torch.uint8)
+
+    def whole(self, camera: int) -> torch.Tensor:
+        """(1, H, W, 3) uint8 in host memory, with H and W 0 if there is none. Waits for a GPU: not for trainers."""
+        tensor = self.tensors[camera] if camera < len(self.tensors) else None
+        return torch.empty(1, 0, 0, 3, dtype=torch.uint8) if tensor is None else self._brought([tensor], 0)
+
+    def small(self, first: int, side: int) -> torch.Tensor:
+        """(M, side, side, 3) uint8 in host memory, of the cameras from `first` on, as many as go together; black where
+        there is none. Likewise."""
+        side = min(max(side, 1), _SMALL_SIDE)
+        some = self.tensors[first: first + max(_SMALL_BYTES // (3 * side * side), 1)]
+        if not some:
+            return torch.empty(1, 0, 0, 3, dtype=torch.uint8)
+        black = torch.zeros(1, 1, 3, dtype=torch.uint8)
+        return torch.cat([self._brought([black if t is None else t], side) for t in some])
+
+    def _brought(self, tensors: list[torch.Tensor], side: int) -> torch.Tensor:
+        device = tensors[0].device
+        if device.type != "cuda":
+            return torch.stack([_bytes(_square(_rgb(t), side) if side else _rgb(t)) for t in tensors])
+        stream = self._streams.get(device)
+        if stream is None:
+            stream = self._streams[device] = torch.cuda.Stream(device)
+        with torch.cuda.stream(stream):
+            stream.wait_event(self._ready[device])
+            there = torch.stack([_bytes(_square(_rgb(t), side) if side else _rgb(t)) for t in tensors])
+            here = torch.empty(there.shape, dtype=torch.uint8, pin_memory=True)
+            here.copy_(there, non_blocking=True)
+            stream.synchronize()
+        return here
+
+
+def _path(item: Any, i: int) -> str:
+    path = os.path.abspath(os.fsdecode(os.fspath(item)))
+    if len(path) > MAX_META_TEXT or "\0" in path or not path.isprintable():
+        raise ValueError(f"images[{i}] is the path {path[:80]!r}; legal are up to {MAX_META_TEXT} printable characters")
+    return path
+
+
+def _photo(item: Any, i: int) -> torch.Tensor:
+    if not is_array(item):
+        raise TypeError(f"images[{i}] is a {type(item).__name__}; legal are a path, a tensor (H, W, 3) and None")
+    tensor = as_tensor(item, f"images[{i}]").detach()
+    if tensor.dtype not in (torch.uint8, torch.float16, torch.bfloat16, torch.float32, torch.float64):
+        raise TypeError(f"images[{i}] is {str(tensor.dtype).removeprefix('torch.')}; legal are uint8, and floating "
+                        "point in [0, 1]")
+    if tensor.ndim == 2:
+        tensor = tensor[:, :, None]
+    if tensor.ndim == 3 and tensor.shape[2] not in _CHANNELS and tensor.shape[0] in _CHANNELS:
+        tensor = tensor.permute(1, 2, 0)
+    if tensor.ndim != 3 or tensor.shape[2] not in _CHANNELS or not tensor.numel():
+        raise ValueError(f"images[{i}] has shape {shape_text(tensor)}; legal are (H, W), (H, W, 1|3|4) and "
+                         "(1|3|4, H, W)")
+    height, width = tensor.shape[:2]
+    if max(height, width) > CAMERAS_MOST["side"] or height * width * 3 > CAMERAS_MOST["photo_bytes"]:
+        raise ValueError(f"images[{i}] is {width}x{height}; at most {CAMERAS_MOST['side']} pixels along a side and "
+                         f"{CAMERAS_MOST['photo_bytes'] // 3} in all")
+    return tensor
+
+
+def _rgb(photo: torch.Tensor) -> torch.Tensor:
+    """(H, W, 3) of what `_photo` let in."""
+    return photo.expand(*photo.shape[:2], 3) if photo.shape[2] == 1 else photo[:, :, :3]
+
+
+def _square(photo: torch.Tensor, side: int) -> torch.Tensor:
+    """(side, side, 3) float32 in [0, 1]: means over areas, of a sample where there are very many pixels."""
+    rows, columns = (max(n // (4 * side), 1) for n in photo.shape[:2])
+    some = photo[::rows, ::columns].permute(2, 0, 1).to(torch.float32)
+    if photo.dtype == torch.uint8:
+        some = some / 255
+    return torch.nn.functional.adaptive_avg_pool2d(some, side).permute(1, 2, 0)
+
+
+def _bytes(photo: torch.Tensor) -> torch.Tensor:
+    if photo.dtype == torch.uint8:
+        return photo.contiguous()
+    return (torch.nan_to_num(photo.to(torch.float32)).clamp(0, 1) * 255 + 0.5).to(torch.uint8).contiguous()

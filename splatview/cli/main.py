@@ -1,0 +1,102 @@
+"""The command line. `serve`, `shot`, `video` and `memory` are the viewer program's; the rest is answered here.
+
+The viewer is started as a program, never imported: nothing that draws can come near a training script.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False  # typing takes milliseconds, in which Ctrl-C would be told of by Python
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_VIEWER = {
+    "serve": "show running trainings, or files, in a window or in browsers",
+    "shot": "draw one stream or file into a picture, without screen or viewer",
+    "video": "film a scene along a camera path, into an mp4 or PNGs",
+    "memory": "look into a memory snapshot of PyTorch's, or ask it in SQL",
+}
+_OWN = {
+    "status": "list the runs, streams and viewers of this machine",
+    "doctor": "test all that splatview needs, and say how to mend what is missing",
+    "demo": "train a small Gaussian scene and watch it",
+    "camera": "show a webcam, a video or a stream, and what a detector finds",
+}
+
+_USAGE = """usage: splatview COMMAND [options]
+
+A window into a running PyTorch process, from another process.
+In your training script:
+
+    import splatview
+    splatview.publish(tensor)        # an image, or a Gaussian scene's tensors
+
+and in another terminal: splatview serve, or in a notebook: splatview.show()
+
+commands:
+{commands}
+
+`splatview COMMAND --help` tells more.
+Packages that only memory, video and camera need: pip install 'splatview[all]'.
+Environment: SPLATVIEW_RUNTIME_DIR (where runs are found), SPLATVIEW_NAME (what
+a run is called), SPLATVIEW_STRICT=1 (faults raise), SPLATVIEW_DISABLE=1
+(publish does nothing).
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; its exit code. 2 means that what was asked for cannot be done, and stderr says why."""
+    if argv is not None:
+        return _main(list(argv))
+    from splatview_ipc.system.child_process import forget_current_folder
+
+    forget_current_folder()  # before anything else is imported
+    from splatview_ipc.system.entry import run
+
+    return run(lambda: _main(sys.argv[1:]))
+
+
+def _main(args: list[str]) -> int:
+    if not args or args[0] in ("-h", "--help", "help"):
+        commands = (f"    {name:<8} {text}" for name, text in {**_VIEWER, **_OWN}.items())
+        print(_USAGE.format(commands="\n".join(commands)))
+        return 0 if args else 2
+    if args[0] == "--version":
+        from splatview import __version__
+
+        print(f"splatview {__version__}")
+        return 0
+    command, rest = args[0], args[1:]
+    if command in _VIEWER:
+        from splatview_ipc.system import child_process
+        from splatview_ipc.system.entry import hold_interrupt
+
+        program = child_process.command("splatview_viewer", command, *rest)
+        environment = child_process.environment()
+        sys.stdout.flush()
+        hold_interrupt()
+        os.execve(program[0], program, environment)
+    if command not in _OWN:
+        print(f"splatview: {command!r} is not a command; legal are {', '.join([*_VIEWER, *_OWN])}", file=sys.stderr)
+        return 2
+    from splatview_ipc.control.errors import IpcError
+
+    try:
+        return _run(command)(rest)
+    except IpcError as e:
+        print(f"splatview {command}: {e}", file=sys.stderr)
+        return 2
+
+
+def _run(command: str) -> Callable[[list[str]], int]:
+    if command == "status":
+        from splatview.cli.status import main
+    elif command == "doctor":
+        from splatview.cli.doctor import main
+    elif command == "camera":
+        from splatview.cli.camera import main
+    else:
+        from splatview.cli.demo import main
+    return main

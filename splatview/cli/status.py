@@ -1,0 +1,132 @@
+"""`splatview status`: which runs there are, what they publish, who looks, and where browsers can."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from splatview_ipc.control.run_folder import other_runs, runtime_folder
+from splatview_ipc.system import entry
+from splatview_ipc.system.terminal import printable
+
+if TYPE_CHECKING:
+    from splatview_ipc import RemoteRun, RemoteStream
+    from splatview_ipc.control.registry import ViewerInfo
+
+_RATE_WINDOW = 1.0
+"""Seconds over which publishes are counted: from one of them to another that comes half a second later, or more."""
+_SILENT = "does not answer: its process is stopped, very busy or out of open files"
+
+
+@dataclass(frozen=True)
+class Status:
+    """List the live runs of this user with their streams and viewers, and the addresses that browsers can open.
+
+    An address holds its viewer's token, which admits other users: keep it to yourself.
+    """
+
+    json: bool = False
+    """Print JSON: {"runs": [{"run", "pid", "name", "streams": [...], "viewers": [...], "paused", "waits"}], "viewers":
+    [{"pid", "url", "host", "port", "run", "started"}]}. "paused": whether a viewer pauses the run; "waits": whether its
+    script waits for that now. The latter viewers serve browsers; "run" is the only one that each shows, or null."""
+    run: str | None = None
+    """Only the run with this id, beginning of an id, name or process id."""
+
+
+def main(args: list[str]) -> int:
+    import splatview_ipc.subscriber.subscriber  # noqa: F401 - what takes longest, before anything is opened
+    from splatview_ipc.control.registry import viewers
+
+    options: Status = entry.options(Status, "splatview status", args)
+    entry.unwind()
+    folder = runtime_folder()  # raises when runs cannot be found at all
+    runs = collect(options.run)
+    pages = viewers()
+    if options.json:
+        print(json.dumps({"runs": runs, "viewers": [_page(v) for v in pages]}, indent=2))
+        return 2 if options.run and not runs else 0
+    if runs:
+        print("\n".join(line for run in runs for line in _lines(_tame(run))))
+    else:
+        print(f"No run that {options.run!r} names in {printable(folder)}; {other_runs(folder, options.run)}"
+              if options.run else f"No run in {printable(folder)}.\n"
+              "In a training script: import splatview; splatview.publish(tensor)")
+    for v in pages:
+        print(f"viewer at {v.url}  pid {v.pid}  shows {'all runs' if v.run is None else f'run {printable(v.run)}'}")
+    return 2 if options.run and not runs else 0
+
+
+def collect(run: str | None = None, timeout: float = 3.0) -> list[dict[str, Any]]:
+    """The live runs as `--json` prints them, after watching them for a moment. Runs that do not answer within
+    `timeout` seconds appear without streams and with a "note"."""
+    from splatview_ipc import Subscriber
+
+    with Subscriber(run, client="status") as subscriber:
+        subscriber.wait_for_runs(timeout)
+        end = time.monotonic() + (_RATE_WINDOW if subscriber.streams else 0)
+        while time.monotonic() < end:
+            subscriber.poll()
+            time.sleep(0.02)
+        return [_run(r) for r in subscriber.runs if r.alive]
+
+
+def _page(viewer: ViewerInfo) -> dict[str, Any]:
+    return {name: getattr(viewer, name) for name in ("pid", "url", "host", "port", "run", "started")}
+
+
+def _run(run: RemoteRun) -> dict[str, Any]:
+    note = run.refused or ("" if run.welcomed else _SILENT)
+    return {
+        "run": run.id, "pid": run.pid, "name": run.name,
+        "streams": [_stream(s) for s in run.streams.values()],
+        "viewers": [v for v in run.viewers if v["client"] != "status"],
+        "counters": run.counters,
+        "paused": run.paused,
+        "waits": run.waits == 2,
+        **({"note": note} if note else {}),
+    }
+
+
+def _stream(stream: RemoteStream) -> dict[str, Any]:
+    return {"name": stream.name, "kind": stream.kind, "version": stream.version, "shape": list(stream.shape),
+            "dtype": stream.dtype, "device": stream.device, "sharing": stream.sharing, "ways": list(stream.info.ways),
+            "why": stream.info.why, "gpu": stream.gpu, "live": stream.live, "rate_hz": round(stream.rate_hz, 2),
+            **({"shard": list(stream.info.shard), "group": stream.info.group} if stream.info.shard else {}),
+            **({"over": stream.info.over, "over_run": stream.info.over_run} if stream.kind == "overlay" else {})}
+
+
+def _tame(value: Any) -> Any:
+    """Replace every text in a tree, keys included, by what can be printed of it."""
+    if isinstance(value, dict):
+        return {_tame(k): _tame(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_tame(v) for v in value]
+    return printable(value) if isinstance(value, str) else value
+
+
+def _lines(run: dict[str, Any]) -> list[str]:
+    bold, dim, end = ("\x1b[1m", "\x1b[2m", "\x1b[0m") if sys.stdout.isatty() else ("", "", "")
+    viewers = ", ".join(f"{v['client']} ({v['pid']})" for v in run["viewers"]) or "none"
+    lines = [f"{bold}{run['name']}{end}  pid {run['pid']}  {dim}{run['run']}{end}  viewers: {viewers}"]
+    for s in run["streams"]:
+        what = f"{'x'.join(map(str, s['shape']))} {s['dtype']}"
+        if "shard" in s:
+            what = f"rank {s['shard'][0]} of {s['shard'][1]} ({s['group'][:6]}), {what}"
+        if "over" in s:
+            what = f"over {s['over']}{' of run ' if s['over_run'] else ''}{s['over_run']},"
+        lines.append(f"  {s['name']:<20} {s['kind']:<10} version {s['version']:<8} {s['rate_hz']:>8.1f} Hz  "
+                     f"{what} on {s['device']}, shared by {s['sharing']}")
+        if s["why"]:
+            lines.append(f"    {dim}not by {s['why']}{end}")
+    faults = {k: v for k, v in run["counters"].items() if v and k != "copies"}
+    if faults:
+        lines.append("  " + ", ".join(f"{v} {k.replace('_', ' ')}" for k, v in faults.items()))
+    if run["paused"]:
+        lines.append("  paused" if run["waits"] else "  paused, but its script goes on: it waits where it calls "
+                     "splatview.wait_while_paused()")
+    if "note" in run:
+        lines.append(f"  {run['note']}")
+    return lines

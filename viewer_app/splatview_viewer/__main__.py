@@ -1,0 +1,75 @@
+"""`python -m splatview_viewer serve | shot | memory`: what the commands of `splatview` with these names run.
+
+And the programs that `splatview` starts for itself (`_PROGRAMS`), which nobody types.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+
+_PROGRAMS: dict[str, str] = {"grab": "splatview_viewer.grab", "window": "splatview_viewer.window_program"}
+"""By name, the module whose `main(args)` it is."""
+
+
+def main(args: list[str] | None = None) -> int:
+    """The exit status: 0 when all went well, 2 for anything that a message can explain."""
+    if args is None:
+        from splatview_ipc.system.entry import run
+
+        return run(_program)
+    from splatview_viewer.errors import ViewerError, of_opengl, words_of
+
+    try:
+        if args and args[0] in _PROGRAMS:
+            _allow_descriptors()
+            return import_module(_PROGRAMS[args[0]]).main(args[1:])
+        begin(args)
+        from splatview_viewer.commands import parse
+
+        command = parse(args)
+        _allow_descriptors()
+        command.execute()
+    except ViewerError as e:
+        print(f"splatview: {e}", file=sys.stderr)
+        return 2
+    except Exception as e:
+        if not of_opengl(e):
+            raise
+        print(f"splatview: {words_of(e)}; update the graphics driver", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _program() -> int:
+    """Run the command of this process, and end the work that `begin` began beside it."""
+    try:
+        return main(sys.argv[1:])
+    finally:
+        if (timeline := "splatview_viewer.memory.timeline") in sys.modules:
+            import_module(timeline).end_loading()  # which waits where a thread is about to import it
+
+
+def begin(args: list[str]) -> None:
+    """Begin with what takes longest before the options are read, which takes long as well."""
+    if args[:1] in (["serve"], ["memory"]) and "--sql" not in args:
+        from pathlib import Path
+
+        from splatview_viewer.memory import expect
+
+        for path in args[1:]:
+            if not path.startswith("-") and os.path.exists(path):
+                expect(Path(path))
+
+
+def _allow_descriptors() -> None:
+    """As many descriptors as may be had: a trainer's expandable segments come as one for each 20 MiB."""
+    import resource
+
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

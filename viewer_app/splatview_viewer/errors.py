@@ -1,0 +1,79 @@
+"""What can go wrong in the viewer, as one small tree.
+
+ViewerError
+├── FileError       a scene or picture file is missing, damaged or of no known format
+├── CameraError     a camera given as JSON does not describe a camera
+├── GraphicsError   no OpenGL context, or too old a one
+│   └── GpuLostError    OpenGL or CUDA has failed for good in this process
+├── NotFoundError   no such run, or none that publishes such a stream
+├── LateError       a stream brought nothing in time
+└── RendererError   a renderer cannot run here, or failed
+"""
+
+from __future__ import annotations
+
+import sys
+
+from splatview_ipc.system.terminal import printable_lines
+
+_MOST = 3000
+"""Characters of a message: it may repeat what a damaged file says, and stands in a panel."""
+
+
+class ViewerError(Exception):
+    """Base of everything the viewer reports. The message says what to do next; no traceback is needed. It can be shown:
+    what a terminal would obey in it is escaped, and the middle of a very long one left out."""
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(_showable(a) if isinstance(a, str) else a for a in args))
+
+
+def _showable(text: str) -> str:
+    if len(text) > _MOST:
+        text = f"{text[:_MOST * 2 // 3]} ... {text[-_MOST // 4:]}"
+    return printable_lines(text)
+
+
+class FileError(ViewerError):
+    """A file is missing, damaged or of no known format."""
+
+
+class CameraError(ViewerError):
+    """A camera description does not describe a camera."""
+
+
+class GraphicsError(ViewerError):
+    """No OpenGL context could be made."""
+
+
+class GpuLostError(GraphicsError):
+    """OpenGL or CUDA takes no more work in this process: only another process helps."""
+
+
+class NotFoundError(ViewerError):
+    """There is no such run, or none that publishes such a stream."""
+
+
+class LateError(ViewerError):
+    """A stream brought nothing in time."""
+
+
+class RendererError(ViewerError):
+    """A renderer cannot run on this machine, or failed while drawing."""
+
+
+def of_opengl(e: BaseException) -> bool:
+    """Whether OpenGL has raised this: a driver that refuses a shader, a picture that cannot be made."""
+    moderngl = sys.modules.get("moderngl")
+    return moderngl is not None and isinstance(e, moderngl.Error)
+
+
+def words_of(e: BaseException) -> str:
+    """What went wrong, in one line where a driver's answer is a page."""
+    return f"OpenGL failed: {telling(str(e))}" if of_opengl(e) else str(e) or type(e).__name__
+
+
+def telling(text: str) -> str:
+    """The line of a compiler's answer that says what is wrong."""
+    lines = [" ".join(line.split()) for line in text.splitlines() if line.strip(" =-\t")]
+    return next((line for line in lines if "error:" in line.lower()), lines[-1] if lines else "no reason given")[:160]

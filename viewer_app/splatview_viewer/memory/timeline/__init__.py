@@ -1,0 +1,41 @@
+"""Where everything lies in the pictures of a trace, and the painting of their columns of pixels.
+
+    bands = Bands(trace)                                   # slow for long traces: on a worker thread
+    axis = Axis(trace, "events")
+    canvas = Canvas(1920, 1000)
+    moments = bands.peaks(axis.edges(0, axis.extent[1], canvas.width))
+    bands.paint(canvas, slice(0, 960), moments, 0.0, bands.live.max() / canvas.height, paint)
+
+Importing this does not import numba; `warm_up` does, and loads the kernels or has them compiled.
+"""
+
+from __future__ import annotations
+
+from splatview_viewer.memory.timeline._kernels import compiling, end_loading, warm_up
+from splatview_viewer.memory.timeline.addresses import Addresses
+from splatview_viewer.memory.timeline.axis import Axis
+from splatview_viewer.memory.timeline.bands import Bands
+from splatview_viewer.memory.timeline.canvas import Canvas, Paint, assemble, paint_ground
+from splatview_viewer.memory.timeline.index import CancelledError
+from splatview_viewer.memory.timeline.lanes import Lane, lanes
+from splatview_viewer.memory.timeline.series import Envelope, active, allocated, reserved
+
+__all__ = [
+           "Addresses",
+           "Axis",
+           "Bands",
+           "CancelledError",
+           "Canvas",
+           "Envelope",
+           "Lane",
+           "Paint",
+           "active",
+           "allocated",
+           "assemble",
+           "compiling",
+           "end_loading",
+           "lanes",
+           "paint_ground",
+           "reserved",
+           "warm_up",
+]

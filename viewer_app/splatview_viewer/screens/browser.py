@@ -1,0 +1,472 @@
+"""A browser tab as a screen: what is drawn goes out as encoded pictures, what its user does comes back."""
+
+from __future__ import annotations
+
+import io
+import logging
+import math
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+import moderngl
+import msgspec
+
+from splatview_ipc import IpcError
+from splatview_ipc.system.files import safe_name
+from splatview_viewer.errors import FileError, GraphicsError
+from splatview_viewer.events import ClickCounter, Expose, FileDrop, Resize
+from splatview_viewer.renderers.gl import SOFTWARE
+from splatview_viewer.screens._mailbox import Mailbox
+from splatview_viewer.screens._readback import BufferReader, CudaReader, HostReader
+from splatview_viewer.screens._target import Target
+from splatview_viewer.screens.base import MIN_SIZE
+from splatview_viewer.web import messages as m
+from splatview_viewer.web.budget import PageBudget
+from splatview_viewer.web.connection import Upload
+from splatview_viewer.web.encoders import choose
+from splatview_viewer.web.encoders.base import MAX_SIDE
+from splatview_viewer.web.encoders.turbo import TurboEncoder
+from splatview_viewer.web.sender import Sender, scaled, workers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Executor
+
+    import numpy as np
+
+    from splatview_viewer.events import Event
+    from splatview_viewer.gpu_work import GpuWork
+    from splatview_viewer.screens._readback import Reader
+    from splatview_viewer.screens.base import Caption
+    from splatview_viewer.web.connection import Connection
+    from splatview_viewer.web.encoders.base import Encoder
+
+log = logging.getLogger("splatview")
+
+_FAILURES = (moderngl.Error, IpcError, RuntimeError)
+"""What OpenGL, the ways from it to CUDA and torch raise, where there is too little memory for instance."""
+_MOST_PIXELS = 4096 * 4096
+"""Of a page: a few of its pictures are in memory at a time, 64 MB each. Ours asks for no more than half of that."""
+_GLANCE = 0.002
+"""Seconds until a picture that the GPU is reading is looked for again."""
+_STEPS = 8
+"""A page that gets smaller pictures than it asked for gets one of so many fractions of their width and height, so that
+not every change of another page resizes it."""
+_LEAST_SCALE = 0.25
+"""Pixels per point, as in a page's own messages."""
+_MOST_KEPT = 2
+"""Pictures to be kept that are on their way to one page."""
+SMALLER = "Pictures are smaller: {pages} pages share {total} MB of the viewer's memory"
+
+
+class BrowserScreen:
+    """One page. Draws in a context that it shares with other screens and does not close."""
+
+    name: ClassVar[str] = "browser"
+    says_trouble: ClassVar[bool] = True
+
+    def __init__(self, ctx: moderngl.Context, connection: Connection, wake: Callable[[], None], *,
+                 encoder: Encoder | None = None, pool: Executor | None = None, work: GpuWork | None = None,
+                 budget: PageBudget | None = None) -> None:
+        """`wake` ends the sleep of the loop that draws, from any thread. `encoder`: shared with others, and not closed
+        here; by default one of its own. `pool`: the threads that encode. `work`: what is told how long the GPU encodes.
+        `budget`: shared with all other pages; by default one of its own.
+
+        Raises GraphicsError when no framebuffer of the page's size can be made.
+        """
+        self.ctx = ctx
+        self._connection = connection
+        self._wake_loop = wake
+        self._work = work
+        self._own_encoder = choose(ctx) if encoder is None else None
+        self._encoder: Encoder = encoder or self._own_encoder  # type: ignore[assignment]
+        self._pool = pool or workers()
+        self._most = min(MAX_SIDE, int(ctx.info["GL_MAX_TEXTURE_SIZE"]))
+        self._budget = budget or PageBudget()
+        hello = connection.hello
+        self._asked = Resize(*self._legal(hello.width, hello.height), hello.scale)
+        """The size that the page would like to have."""
+        self._visible, self._suspended = hello.visible, not hello.visible
+        self._budget_version = -1
+        self._caption_sent: Caption | None = None
+        self._keeping = threading.Semaphore(_MOST_KEPT)
+        """Of pictures to be kept: how many more may be encoded."""
+        self._closed = self._released = self._missed = False
+        self._mailbox: Mailbox[tuple[Event, float, float]] = Mailbox(_supersedes)
+        self._clicks = ClickCounter()
+        self._at = self._at_drawn = 0.0, 0.0
+        """The newest event since the last picture, and the newest in that: the page's time and ours."""
+        self._caption: Caption | None = None
+        self._clipboard = ""
+        self._glancing = False
+        self._size, self._scale, self._fraction = (self._asked.width, self._asked.height), hello.scale, 1.0
+        if self._suspended:
+            self._budget.ask(self, 0)
+        else:
+            self._size, self._scale, self._fraction = self._divided()
+        try:
+            made, self._reader = self._make((MIN_SIZE, MIN_SIZE) if self._suspended else self._size)
+        except BaseException:
+            self._budget.leave(self)
+            self._close_encoder()
+            raise
+        self._shared = made.shared is not None
+        self._target: Target | None = made
+        """None while nothing is shown."""
+        if self._suspended:
+            made.release()
+            self._target = None
+        self._sender = Sender(connection, self._encoder, self._reader.frames, self._changed, pool=self._pool,
+                              budget=self._budget)
+        connection.attach(self)
+
+    def _legal(self, width: int, height: int) -> tuple[int, int]:
+        width = min(max(width, MIN_SIZE), self._most)
+        return width, min(max(height, MIN_SIZE), self._most, _MOST_PIXELS // width)
+
+    def _divided(self) -> tuple[tuple[int, int], float, float]:
+        """Ask the budget; return size, pixels per point, and the fraction of the width and height asked for."""
+        width, height, scale = self._asked.width, self._asked.height, self._asked.scale
+        self._budget.ask(self, width * height)
+        self._budget_version = self._budget.version
+        fraction = min(math.sqrt(self._budget.pixels(self) / (width * height)), 1.0)
+        fraction = max(math.floor(fraction * _STEPS + 1e-6), 1) / _STEPS
+        size = max(int(width * fraction), MIN_SIZE), max(int(height * fraction), MIN_SIZE)
+        return size, max(scale * fraction, _LEAST_SCALE) if fraction < 1 else scale, fraction
+
+    def _make(self, size: tuple[int, int]) -> tuple[Target, Reader]:
+        """What to draw into and how to read it."""
+        try:
+            if self._encoder.cuda:
+                made = self._make_shared(size)
+                if made is not None:
+                    return made
+            target = Target(self.ctx, size)
+        except _FAILURES as e:
+            raise GraphicsError(f"no picture of {size[0]} x {size[1]} can be drawn for a browser: {e}") from e
+        if any(word in self.ctx.info["GL_RENDERER"].lower() for word in SOFTWARE):
+            return target, HostReader()
+        return target, BufferReader(self.ctx)
+
+    def _make_shared(self, size: tuple[int, int]) -> tuple[Target, Reader] | None:
+        """For an encoder that takes CUDA tensors; None, and another encoder, where OpenGL's pictures do not get there
+        any faster than through host memory."""
+        try:
+            target = Target(self.ctx, size, shared=True)
+            assert target.shared is not None
+            if target.shared.way != "host":
+                return target, CudaReader(self._encoder.device)  # type: ignore[attr-defined]
+            target.release()
+            reason = target.shared.reason
+        except IpcError as e:
+            reason = str(e)
+        log.warning("pictures for browsers are encoded on the CPU: %s", reason)
+        self._encoder = TurboEncoder(reason)
+        return None
+
+    # -- in the web thread -----------------------------------------------------------------------------------
+
+    def take(self, message: m.ClientMessage | Upload, now: float) -> None:
+        """What the page says."""
+        if isinstance(message, Upload):
+            self._put(FileDrop((str(message.path),), message.done), 0.0, now)
+            return
+        if isinstance(message, m.Ack):
+            self._sender.acked(message.number, now)
+            if self._suspended:
+                self.wake()
+            return
+        if isinstance(message, m.Visible):
+            before, self._visible = self._visible, message.on
+            self.wake()
+            if message.on and not before:
+                self._put(Expose(), 0.0, now)
+            elif not message.on:
+                self._sender.hidden()
+            return
+        if self._fraction < 1:
+            message = _moved(message, self._fraction)
+        event = m.event_of(message, self._clicks, now, self._scale)
+        if event is not None:
+            self._put(event, getattr(message, "at", 0.0), now)
+
+    def _put(self, event: Event, at: float, now: float) -> None:
+        self._sender.used(now)
+        if self._released or not self._mailbox.put((event, at, now)):
+            _give_back(event)
+            self._connection.close("the viewer is too far behind; connect again")
+        elif self._released:  # since a moment
+            self._give_back()
+        self._wake_loop()
+
+    def _give_back(self) -> None:
+        for event, *_ in self._mailbox.take(0):
+            _give_back(event)
+
+    def lost(self) -> None:
+        """The page is gone."""
+        self._closed = True
+        self.wake()
+
+    # -- in any thread ---------------------------------------------------------------------------------------
+
+    def _changed(self) -> None:
+        """Another picture may be taken."""
+        self.wake()
+
+    def wake(self) -> None:
+        self._mailbox.wake()
+        self._wake_loop()  # which sleeps elsewhere: it polls this screen only in passing
+
+    # -- in the thread that draws ----------------------------------------------------------------------------
+
+    @property
+    def size(self) -> tuple[int, int]:
+        return self._size
+
+    @property
+    def scale(self) -> float:
+        return self._scale
+
+    @property
+    def framebuffer(self) -> moderngl.Framebuffer:
+        return self._drawn().framebuffer
+
+    def _drawn(self) -> Target:
+        """Return what is drawn into; a suspended page's is made when something is drawn all the same."""
+        if self._target is None:
+            if not self._retarget(self._size):
+                self._size = MIN_SIZE, MIN_SIZE
+                self._target = Target(self.ctx, self._size)
+            assert self._target is not None
+        return self._target
+
+    @property
+    def closed(self) -> bool:
+        return self._closed or self._connection.closed
+
+    @property
+    def visible(self) -> bool:
+        return self._visible and not self._suspended and not self.closed
+
+    @property
+    def ready(self) -> bool:
+        return not self.closed and not self._suspended and not self._reader.reading and self._sender.ready
+
+    def poll(self, timeout: float) -> list[Event]:
+        self._look_after()
+        if timeout > 0:
+            glance = _GLANCE if self._reader.reading else timeout
+            due = self._sender.due - time.monotonic() if self._visible else timeout
+            timeout = max(min(timeout, glance, due), 0.0)
+        items = self._mailbox.take(timeout)
+        if timeout > 0:
+            self._look_after()
+        events = []
+        for event, at, now in items:
+            if at > 0:
+                self._at = at, now
+            if isinstance(event, Resize):
+                self._asked = Resize(*self._legal(event.width, event.height), event.scale)
+                self._fit()
+                event = Resize(*self._size, self._scale)
+            events.append(event)
+        if not self._suspended and self._budget_version != self._budget.version and self._fit():
+            events.append(Resize(*self._size, self._scale))
+        return events
+
+    def _look_after(self) -> None:
+        """What goes on beside the drawing."""
+        if self._released:
+            return
+        self._suspend(not self._visible or self._sender.unread(time.monotonic()))
+        if self._suspended:
+            self._release_target()  # it may have been made for a picture to keep
+            return
+        self._collect()
+        if self._visible:
+            self._sender.rest()
+        while self._sender.took:
+            size, ms = self._sender.took.popleft()
+            if self._work is not None:
+                self._work.took(("encode", *size), ms)
+        if self._missed and self.ready:
+            self._missed = False
+            self._mailbox.put((Expose(), 0.0, time.monotonic()))
+
+    def _collect(self) -> None:
+        frame = self._reader.collect()
+        if frame is not None:
+            frame.at, frame.taken = self._at_drawn
+            self._sender.send(frame)
+        elif self._reader.reading and not self._glancing:
+            self._glancing = True
+            self._pool.submit(self._glance)
+
+    def _glance(self) -> None:
+        """Have the loop look for what the GPU reads, which tells nobody when it is done."""
+        time.sleep(_GLANCE)
+        self._glancing = False
+        self._changed()
+
+    def _suspend(self, on: bool) -> None:
+        """Give back the memory for pictures while nothing is shown, or begin to show something again."""
+        if on == self._suspended:
+            return
+        self._suspended = on
+        self._sender.suspend(on)
+        if not on:
+            self._fit()
+            self._mailbox.put((Expose(), 0.0, time.monotonic()))
+            return
+        self._budget.ask(self, 0)
+        self._missed = False
+        self._reader.close()
+
+    def _release_target(self) -> None:
+        if self._target is not None:
+            self._target.release()
+            self._target = None
+            self._budget.freed()
+
+    def _fit(self) -> bool:
+        """Take the size that the budget allows. Return whether it is another one."""
+        if self._suspended:
+            self._size, self._scale = (self._asked.width, self._asked.height), self._asked.scale
+            return True
+        before, (size, self._scale, self._fraction) = (self._size, self._scale), self._divided()
+        if (size, self._scale) == before or self._released:
+            return False
+        if size != self._size and self._target is not None and not self._retarget(size):
+            return False
+        self._size = size
+        self._say_caption()
+        return True
+
+    def _retarget(self, size: tuple[int, int]) -> bool:
+        try:
+            target = Target(self.ctx, size, shared=self._shared)
+        except _FAILURES as e:
+            log.warning("no picture of %d x %d can be drawn for the browser at %s: %s", *size, self._connection.peer, e)
+            self._connection.close("no picture of this size can be drawn")
+            return False
+        before, self._target = self._target, target
+        if before is not None:
+            before.release()
+            self._budget.freed()
+        return True
+
+    def present(self) -> None:
+        """Hand over what was drawn. While the screen is not `ready` that is remembered, and asked for again."""
+        if not self.ready:
+            self._missed = not self.closed
+            return
+        self._missed = False
+        self._at_drawn, self._at = self._at, (0.0, 0.0)
+        if self._work is not None and self._encoder.cuda:
+            self._work.governor.gives(("encode", *scaled(self.size, self._sender.level.scale)), "cuda")
+        try:
+            self._reader.begin(self._drawn())
+            self._collect()
+        except _FAILURES as e:
+            log.warning("the browser at %s gets no picture: %s", self._connection.peer, e)
+            self._connection.close("no picture can be read")
+
+    def pixels(self) -> np.ndarray:
+        return self._drawn().pixels()
+
+    def caption(self, caption: Caption) -> None:
+        self._caption = caption
+        self._say_caption()
+
+    def _say_caption(self) -> None:
+        caption = self._caption
+        if caption is not None and self._fraction < 1 and not caption.trouble:
+            total = self._budget.total // 1024**2
+            caption = replace(caption, trouble=SMALLER.format(pages=self._budget.pages, total=total))
+        if caption is not None and caption != self._caption_sent:
+            self._caption_sent = caption
+            self._connection.send(m.Caption(caption.title, caption.trouble, caption.typing))
+
+    def copy(self, text: str) -> None:
+        self._clipboard = text
+        self._connection.send(m.Clipboard(text))
+
+    def clipboard(self) -> str:
+        return self._clipboard
+
+    def hand_over(self, path: Path) -> None:
+        try:
+            if path.is_file():
+                self._connection.offer(path, path.stat().st_size)
+        except OSError as e:
+            log.warning("%s is not offered to the browser at %s: %s", path, self._connection.peer, e.strerror or e)
+
+    def keep(self, picture: np.ndarray, name: str) -> None:
+        clean = safe_name(name)
+        if self._connection.files_waiting >= _MOST_KEPT or not self._keeping.acquire(blocking=False):
+            raise FileError(f"{clean}.png was not sent: {_MOST_KEPT} pictures are on their way to this page; try again "
+                            "once they have arrived")
+        self._pool.submit(self._keep, picture, clean)
+
+    def _keep(self, picture: np.ndarray, name: str) -> None:
+        try:
+            with self._budget.encoding(2 * picture.nbytes):
+                _keep(self._connection, picture, name)
+        finally:
+            self._keeping.release()
+
+    def _close_encoder(self) -> None:
+        if self._own_encoder is not None:
+            self._own_encoder.close()
+
+    def close(self) -> None:
+        self._closed = True
+        if self._released:
+            return
+        self._released = True
+        self._connection.close()
+        self._give_back()
+        self._sender.close()
+        self._reader.close()
+        self._release_target()
+        self._budget.leave(self)
+        self._budget.freed()
+        self._close_encoder()
+        self.wake()
+
+
+def _supersedes(new: tuple[Event, float, float], last: tuple[Event, float, float]) -> bool:
+    """Whether an event says all that the one before it said."""
+    return type(new[0]) is type(last[0]) and isinstance(new[0], (m.events.PointerMove, Resize, Expose))
+
+
+def _moved(message: m.ClientMessage, fraction: float) -> m.ClientMessage:
+    """Return a message of a page that has smaller pictures than it asked for, with its positions in those."""
+    if isinstance(message, m.Pinch):
+        return msgspec.structs.replace(message, x=message.x * fraction, y=message.y * fraction,
+                                       dx=message.dx * fraction, dy=message.dy * fraction)
+    if isinstance(message, (m.Move, m.Press, m.Release, m.Wheel)):
+        return msgspec.structs.replace(message, x=message.x * fraction, y=message.y * fraction)
+    return message
+
+
+def _give_back(event: Event) -> None:
+    """Nobody will take this event: let go of what comes with it."""
+    if isinstance(event, FileDrop) and event.done is not None:
+        for path in event.paths:
+            event.done(Path(path))
+
+
+def _keep(connection: Connection, picture: np.ndarray, name: str) -> None:
+    from PIL import Image
+
+    try:
+        png = io.BytesIO()
+        Image.fromarray(picture).save(png, "PNG", compress_level=4)
+        connection.send_file(f"{name}.png", png.getvalue())
+    except Exception:
+        log.exception("A picture for the page at %s could not be kept", connection.peer)

@@ -1,0 +1,183 @@
+"""A screen that nobody sees: an EGL context and a framebuffer, for pictures without a display."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import moderngl
+
+from splatview_ipc import IpcError
+from splatview_ipc.gl.glapi import GL, gl_device_uuid
+from splatview_viewer.errors import GraphicsError
+from splatview_viewer.events import Close, Resize
+from splatview_viewer.pictures import output_path, save_picture
+from splatview_viewer.screens import _egl
+from splatview_viewer.screens._mailbox import Mailbox
+from splatview_viewer.screens._target import Target
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy as np
+
+    from splatview_ipc.gl.shared_texture import SharedTexture
+    from splatview_viewer.events import Event
+    from splatview_viewer.screens.base import Caption
+
+_INSTALL = "apt-get install libegl1 libgl1 libgl1-mesa-dri"
+
+
+def create_context(gpu_uuid: str | None = None) -> moderngl.Context:
+    """An OpenGL 3.3 core context without any display. Raises GraphicsError that says what to do.
+
+    `gpu_uuid`: the GPU to draw on, as 32 lower-case hexadecimal digits, so that what lies there need not be moved; by
+    default, and with several GPUs, the first that CUDA sees here. Where EGL cannot draw on it another one is taken.
+    """
+    found = _egl.devices()
+    if gpu_uuid is None and sum(device.nvidia for device in found) > 1:
+        gpu_uuid = _first_gpu()
+    for index in _egl.candidates(found, gpu_uuid):
+        try:
+            ctx = _create(device_index=index)
+        except GraphicsError:
+            continue
+        if gl_device_uuid(ctx) == gpu_uuid:
+            return ctx
+        held = _egl.current_context()
+        ctx.release()
+        _egl.let_go(held)
+    return _create()
+
+
+def _first_gpu() -> str | None:
+    """The UUID of CUDA's device 0 (EGL does not look at CUDA_VISIBLE_DEVICES)."""
+    from splatview_ipc.cuda import driver
+
+    try:
+        return driver.gpu_uuid(0)
+    except IpcError:
+        return None
+
+
+def _create(**device: int) -> moderngl.Context:
+    # By their runtime names: the ones that moderngl looks for come with compilers and development packages.
+    settings: dict[str, Any] = {"backend": "egl", "libegl": "libEGL.so.1", "libgl": "libGL.so.1", **device}
+    try:
+        return moderngl.create_context(require=330, standalone=True, **settings)
+    except Exception as e:  # moderngl raises bare Exception here
+        if "not loaded" in str(e):
+            raise GraphicsError(f"EGL not found ({e}): {_INSTALL}") from e
+        raise GraphicsError(f"no OpenGL 3.3 context through EGL ({e}). With an NVIDIA GPU in a container, start it "
+                            f"with NVIDIA_DRIVER_CAPABILITIES=all; without one: {_INSTALL}") from e
+
+
+class OffscreenScreen:
+    """Draws into a texture. Events come from `push`, so that a test or a server can act as the user."""
+
+    name: ClassVar[str] = "offscreen"
+    says_trouble: ClassVar[bool] = False
+
+    def __init__(self, width: int = 1280, height: int = 720, scale: float = 1.0, *,
+                 gpu_uuid: str | None = None) -> None:
+        """`gpu_uuid` as in `create_context`. Raises GraphicsError when no EGL context can be made."""
+        self.shares = False
+        """Whether what is drawn from the next `resize` on lies in a texture that CUDA reads as well, `shared`."""
+        self.ctx = create_context(gpu_uuid)
+        self._egl = _egl.current_context()
+        self._scale = scale
+        self._closed = False
+        self._released = False
+        self._mailbox: Mailbox[Event] = Mailbox(most=1_000_000)
+        self._clipboard = ""
+        self._target: Target | None = Target(self.ctx, (width, height))
+
+    def resize(self, width: int, height: int, scale: float | None = None) -> None:
+        """Draw in this many pixels from now on. Raises SharingError, moderngl's Error where nothing so large can be
+        made."""
+        self._scale = self._scale if scale is None else scale
+        if (width, height) != self.size or self.shares != (self.shared is not None):
+            before, self._target = self._drawn, Target(self.ctx, (width, height), shared=self.shares)
+            before.release()
+
+    @property
+    def shared(self) -> SharedTexture | None:
+        """What lies in the framebuffer, for CUDA, if it was made so."""
+        return self._drawn.shared
+
+    @property
+    def _drawn(self) -> Target:
+        assert self._target is not None, "the screen is closed"
+        return self._target
+
+    @property
+    def size(self) -> tuple[int, int]:
+        return self._drawn.size
+
+    @property
+    def scale(self) -> float:
+        return self._scale
+
+    @property
+    def framebuffer(self) -> moderngl.Framebuffer:
+        return self._drawn.framebuffer
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    @property
+    def visible(self) -> bool:
+        return not self._closed
+
+    @property
+    def ready(self) -> bool:
+        return not self._closed
+
+    def push(self, *events: Event) -> None:
+        """Put events into the queue, as if a user had caused them. May be called from any thread."""
+        self._mailbox.put(*events)
+
+    def poll(self, timeout: float) -> list[Event]:
+        events = self._mailbox.take(timeout)
+        for event in events:
+            if isinstance(event, Resize):
+                self.resize(event.width, event.height, event.scale)
+            elif isinstance(event, Close):
+                self._closed = True
+        return events
+
+    def wake(self) -> None:
+        self._mailbox.wake()
+
+    def present(self) -> None:
+        """Nothing to show it on; hands the drawing to the GPU, and waits for nothing."""
+        GL.current().glFlush()
+
+    def pixels(self) -> np.ndarray:
+        return self._drawn.pixels()
+
+    def caption(self, caption: Caption) -> None:
+        """There is nothing around the picture."""
+
+    def copy(self, text: str) -> None:
+        self._clipboard = text
+
+    def clipboard(self) -> str:
+        return self._clipboard
+
+    def keep(self, picture: np.ndarray, name: str) -> None:
+        save_picture(picture, output_path(name), "number")
+
+    def hand_over(self, path: Path) -> None:
+        """The user finds it where it is."""
+
+    def close(self) -> None:
+        self._closed = True
+        if self._released:
+            return
+        self._released = True
+        if self._target is not None:
+            self._target.release()
+            self._target = None
+        self.ctx.release()
+        _egl.let_go(self._egl)

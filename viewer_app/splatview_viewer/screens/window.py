@@ -1,0 +1,260 @@
+"""A window on the desktop, through GLFW."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import moderngl
+import numpy as np
+
+from splatview_viewer.errors import GraphicsError
+from splatview_viewer.events import (
+    KEYS,
+    Button,
+    ClickCounter,
+    Close,
+    Event,
+    Expose,
+    FileDrop,
+    Key,
+    Mods,
+    PointerLeave,
+    PointerMove,
+    PointerPress,
+    PointerRelease,
+    Resize,
+    Text,
+    Wheel,
+)
+from splatview_viewer.pictures import output_path, save_picture
+from splatview_viewer.screens import _egl, _xlib
+from splatview_viewer.screens._glfw import glfw
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from splatview_viewer.screens.base import Caption
+
+_BUTTONS: dict[int, Button] = {
+    glfw.MOUSE_BUTTON_LEFT: "left",
+    glfw.MOUSE_BUTTON_RIGHT: "right",
+    glfw.MOUSE_BUTTON_MIDDLE: "middle",
+}
+_MODS = {glfw.MOD_SHIFT: "shift", glfw.MOD_CONTROL: "ctrl", glfw.MOD_ALT: "alt", glfw.MOD_SUPER: "super"}
+
+
+def _key_names() -> dict[int, str]:
+    """GLFW's key codes by our names; both sides of the modifier keys share one."""
+    own = {"shift": "LEFT_SHIFT", "ctrl": "LEFT_CONTROL", "alt": "LEFT_ALT", "super": "LEFT_SUPER"}
+    names = {getattr(glfw, "KEY_" + own.get(name, name.upper())): name for name in KEYS}
+    names |= {getattr(glfw, "KEY_RIGHT_" + left.removeprefix("LEFT_")): name for name, left in own.items()}
+    return names | {glfw.KEY_KP_ENTER: "enter"}
+
+
+class WindowScreen:
+    """A resizable window with an OpenGL 3.3 core context (or newer)."""
+
+    name: ClassVar[str] = "window"
+    says_trouble: ClassVar[bool] = False
+    _open: ClassVar[int] = 0  # GLFW is one per process: whoever closes the last window ends it
+
+    def __init__(self, width: int = 1280, height: int = 720, *, title: str = "splatview",
+                 vsync: bool = True) -> None:
+        """`width` and `height` in points. Raises GraphicsError when there is no display or no OpenGL 3.3."""
+        self._events: list[Event] = []
+        self._closed = False
+        self._title = title
+        self._window: Any = None
+        self._clicks = ClickCounter()
+        self._mods: Mods = frozenset()
+        faults: list[str] = []
+        _egl.let_go()
+        with warnings.catch_warnings(record=True) as caught:  # pyGLFW reports errors as warnings
+            warnings.simplefilter("always")
+            ready = glfw.init()
+            if ready:
+                for hint, value in (
+                    (glfw.CONTEXT_VERSION_MAJOR, 3), (glfw.CONTEXT_VERSION_MINOR, 3),
+                    (glfw.OPENGL_PROFILE, glfw.OPENGL_CORE_PROFILE), (glfw.OPENGL_FORWARD_COMPAT, True),
+                    (glfw.SCALE_TO_MONITOR, True), (glfw.DEPTH_BITS, 0), (glfw.STENCIL_BITS, 0),
+                ):
+                    glfw.window_hint(hint, value)
+                self._window = glfw.create_window(width, height, title, None, None)
+            faults = [str(w.message) for w in caught]
+        if not self._window:
+            if ready:
+                self._end_glfw()
+            why = f" ({faults[0]})" if faults else ""
+            raise GraphicsError(f"no window could be opened{why}. Is a display reachable (DISPLAY or "
+                                "WAYLAND_DISPLAY)? Without one use --web, for a browser, or splatview shot")
+        WindowScreen._open += 1
+        _xlib.say_when_display_is_lost()
+        glfw.make_context_current(self._window)
+        glfw.swap_interval(1 if vsync else 0)
+        try:
+            self.ctx = moderngl.create_context(require=330)
+        except Exception as e:  # moderngl raises bare Exception here
+            self._destroy()
+            raise GraphicsError(f"no OpenGL 3.3 for a window ({e}); update the graphics driver") from e
+        self._framebuffer = self.ctx.detect_framebuffer()
+        self._framebuffer_size = self._framebuffer.size
+        self._connect()
+
+    def _connect(self) -> None:
+        names = _key_names()
+
+        def pixels(x: float, y: float) -> tuple[float, float]:
+            points = glfw.get_window_size(self._window)
+            width, height = self.size
+            return x * width / max(points[0], 1), y * height / max(points[1], 1)
+
+        def pointer() -> tuple[float, float]:
+            return pixels(*glfw.get_cursor_pos(self._window))
+
+        def button(_: Any, code: int, action: int, mods: int) -> None:
+            if (which := _BUTTONS.get(code)) is None:
+                return
+            x, y = pointer()
+            if action == glfw.PRESS:
+                clicks = self._clicks.count(time.monotonic(), x, y, which, self.scale)
+                self._events.append(PointerPress(x, y, which, _mods(mods), clicks))
+            else:
+                self._events.append(PointerRelease(x, y, which, _mods(mods)))
+
+        def key(_: Any, code: int, _scan: int, action: int, mods: int) -> None:
+            self._mods = _mods(mods)
+            if name := names.get(code):
+                self._events.append(Key(name, action != glfw.RELEASE, self._mods, action == glfw.REPEAT))
+
+        def move(_: Any, x: float, y: float) -> None:
+            self._add_move(PointerMove(*pixels(x, y), self._mods))
+
+        def resize(_: Any, width: int, height: int) -> None:
+            if width > 0 and height > 0:  # a minimised window has neither
+                self._events.append(Resize(width, height, self.scale))
+
+        on: dict[str, Callable[..., None]] = {
+            "cursor_pos": move,
+            "cursor_enter": lambda _, inside: None if inside else self._events.append(PointerLeave()),
+            "mouse_button": button,
+            "scroll": lambda _, dx, dy: self._events.append(Wheel(*pointer(), dy, -dx, self._mods)),
+            "key": key,
+            "char": lambda _, code: self._events.append(Text(chr(code))),
+            "framebuffer_size": resize,
+            "window_refresh": lambda _: self._events.append(Expose()),
+            "window_close": lambda _: self._events.append(Close()),
+            "drop": lambda _, paths: self._events.append(FileDrop(tuple(paths))),
+        }
+        for name, callback in on.items():
+            getattr(glfw, f"set_{name}_callback")(self._window, callback)
+
+    def _add_move(self, event: PointerMove) -> None:
+        """Only the newest of several moves in a row matters: a fast mouse sends a thousand a second."""
+        if self._events and isinstance(self._events[-1], PointerMove):
+            self._events[-1] = event
+        else:
+            self._events.append(event)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        width, height = glfw.get_framebuffer_size(self._window) if self._window else (0, 0)
+        return (width, height) if width > 0 and height > 0 else self._framebuffer_size
+
+    @property
+    def scale(self) -> float:
+        return max(glfw.get_window_content_scale(self._window)[0], 0.5) if self._window else 1.0
+
+    @property
+    def framebuffer(self) -> moderngl.Framebuffer:
+        if self.size != self._framebuffer_size:
+            self._framebuffer_size = self.size
+            # moderngl keeps the size that it saw first, and has no way to be told another
+            self._framebuffer._size = self.size  # pyright: ignore[reportAttributeAccessIssue]
+            self._framebuffer.viewport = (0, 0, *self.size)
+        return self._framebuffer
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    @property
+    def visible(self) -> bool:
+        return bool(self._window) and not glfw.get_window_attrib(self._window, glfw.ICONIFIED)
+
+    @property
+    def ready(self) -> bool:
+        return bool(self._window)
+
+    def poll(self, timeout: float) -> list[Event]:
+        if self._window:
+            if timeout > 0 and not self._events:
+                glfw.wait_events_timeout(timeout)
+            else:
+                glfw.poll_events()
+        events, self._events = self._events, []
+        if any(isinstance(e, Close) for e in events):
+            self._closed = True
+        return events
+
+    def wake(self) -> None:
+        if self._window:
+            glfw.post_empty_event()
+
+    def present(self) -> None:
+        glfw.swap_buffers(self._window)
+
+    def pixels(self) -> np.ndarray:
+        width, height = self.size
+        data = self.framebuffer.read(viewport=(0, 0, width, height), components=4, alignment=1)
+        _ = self.ctx.error  # moderngl names a buffer that only framebuffers of one's own have; the right one is read
+        picture = np.frombuffer(data, np.uint8).reshape(height, width, 4)[::-1].copy()
+        picture[..., 3] = 255  # a window is opaque whatever its buffer holds
+        return picture
+
+    def caption(self, caption: Caption) -> None:
+        if self._window and caption.title != self._title:
+            self._title = caption.title
+            glfw.set_window_title(self._window, caption.title)
+
+    def copy(self, text: str) -> None:
+        if self._window:
+            glfw.set_clipboard_string(None, text)  # pyright: ignore[reportArgumentType]
+
+    def clipboard(self) -> str:
+        if not self._window:
+            return ""
+        with warnings.catch_warnings():  # an empty clipboard, or one that holds no text, is an error to GLFW
+            warnings.simplefilter("ignore")
+            text: bytes | str | None = glfw.get_clipboard_string(None)  # pyright: ignore[reportArgumentType]
+        return text.decode("utf-8", "replace") if isinstance(text, bytes) else text or ""
+
+    def keep(self, picture: np.ndarray, name: str) -> None:
+        save_picture(picture, output_path(name), "number")
+
+    def hand_over(self, path: Path) -> None:
+        """The user finds it where it is."""
+
+    def close(self) -> None:
+        self._closed = True
+        if self._window is None:
+            return
+        self.ctx.release()
+        self._destroy()
+
+    def _destroy(self) -> None:
+        window, self._window = self._window, None
+        glfw.destroy_window(window)
+        WindowScreen._open -= 1
+        self._end_glfw()
+
+    @staticmethod
+    def _end_glfw() -> None:
+        if WindowScreen._open == 0:
+            glfw.terminate()
+
+
+def _mods(bits: int) -> Mods:
+    return frozenset(name for bit, name in _MODS.items() if bits & bit)

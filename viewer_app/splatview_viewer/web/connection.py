@@ -1,0 +1,315 @@
+"""One WebSocket of a page, for a thread that draws: what comes is handed on, what goes waits here in bounds."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from aiohttp import WSMsgType
+
+from splatview_viewer.web import messages as m
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from aiohttp import web
+
+MAX_PICTURES = 4
+"""Pictures that wait to be sent; who sends more does not control the flow."""
+LEAST_WAITING = 4 * 1024**2
+"""Bytes of pictures that may wait in any case, beside one picture; also as many as the page has bytes of pixels."""
+MAX_FILES = 4
+MAX_OFFERS = 8
+"""Files that wait to be fetched; one more takes the place of the oldest."""
+OFFERED_FOR = 60.0
+"""Seconds in which a page has to fetch one."""
+MAX_TEXTS = 256
+MAX_KEPT = 4096
+"""Messages of the page that wait for somebody to attach."""
+MAX_RATE = 1000
+"""Messages a second that a page may send over a while."""
+PATIENCE = 2.0
+"""Seconds for which it may send more than that: so many messages are its credit."""
+_PING_COSTS = 20
+"""Messages that a ping or pong of a page counts for: it sends none of its own accord."""
+PING_EVERY = 5.0
+SILENCE = 20.0
+"""Seconds without a sign of life after which a page is gone; it is asked for one every PING_EVERY."""
+
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A file that the page has sent, beside its messages."""
+
+    path: Path
+    done: Callable[[Path], None]
+    """To be called with the path once nobody needs the file any more, from any thread."""
+
+
+class Receiver(Protocol):
+    """Takes what a page says. Called in the web thread; must return at once."""
+
+    def take(self, message: m.ClientMessage | Upload, now: float) -> None:
+        """A message, everything but hello, that came at `now` of time.monotonic(); or a file."""
+        ...
+
+    def lost(self) -> None:
+        """The connection is over, whoever ended it. Called once, and nothing afterwards."""
+        ...
+
+
+class Connection:
+    """One page. Made by the server after the page's hello; every method may be called from any thread.
+
+    What is sent after the connection is over is dropped without a word. A page for which more waits than the bounds
+    above allow is closed.
+    """
+
+    def __init__(self, socket: web.WebSocketResponse, hello: m.Hello, peer: str, owner: int | None = None):
+        """Call it in the web thread. `peer`: the page's address and port, for messages; `owner`: the uid at the other
+        end, None where not known."""
+        self.hello = hello
+        self.peer = peer
+        self.owner = owner
+        self.key = secrets.token_urlsafe(16)
+        """Known to this page alone."""
+        self.receiver: Receiver | None = None
+        self._socket = socket
+        self._loop = asyncio.get_running_loop()
+        self._texts: deque[m.ServerMessage] = deque()
+        self._files: deque[tuple[str, bytes]] = deque()
+        self._pictures: deque[m.Picture] = deque()
+        self._work = asyncio.Event()  # something to send, or to end
+        self._stop = asyncio.Event()  # nothing more is read, and what cannot be sent soon is dropped
+        self._woken = False  # a call that sets _work is under way: a burst costs one
+        self._offers: dict[str, tuple[Path, float]] = {}
+        self._offering = threading.Lock()
+        self._kept: deque[tuple[m.ClientMessage | Upload, float]] = deque()
+        self._ended: tuple[int, str] | None = None
+        self._over = False
+        self._ping = False
+        self._heard = time.monotonic()
+        self._credit = MAX_RATE * PATIENCE
+
+    @property
+    def closed(self) -> bool:
+        """Whether it is over, or `close` was called."""
+        return self._ended is not None
+
+    def attach(self, receiver: Receiver) -> None:
+        """Hand on what the page says from now on, and first what it has said since its hello."""
+        if not self._call(self._attach, receiver):
+            receiver.lost()
+
+    def send(self, message: m.ServerMessage) -> None:
+        """Before all pictures that wait."""
+        self._queue(self._texts, message, MAX_TEXTS, "messages")
+
+    def send_picture(self, picture: m.Picture) -> None:
+        """At most MAX_PICTURES wait, in no more bytes than the page has of pixels; the caller sends no more."""
+        width, height = picture.full
+        waiting = sum(len(p.data) for p in tuple(self._pictures))
+        if waiting and waiting + len(picture.data) > max(4 * width * height, LEAST_WAITING):
+            self._end(1008, f"{waiting + len(picture.data):,} bytes of pictures wait to be sent already")
+        self._queue(self._pictures, picture, MAX_PICTURES, "pictures")
+
+    def send_file(self, name: str, png: bytes) -> None:
+        """A picture for the user to keep. Raises ValueError for a name of more than 255 bytes."""
+        if not 0 < len(name.encode()) <= 255:
+            raise ValueError(f"a file name has 1 to 255 bytes: {name[:40]!r}")
+        self._queue(self._files, (name, png), MAX_FILES, "files")
+
+    @property
+    def files_waiting(self) -> int:
+        """Number of pictures to keep that wait to be sent."""
+        return len(self._files)
+
+    def offer(self, path: Path, size: int) -> None:
+        """A file for the user to keep, which the page fetches if it is there by then."""
+        if self._ended is not None:
+            return
+        key = secrets.token_urlsafe(16)
+        with self._offering:
+            self._offers[key] = path, time.monotonic()
+            while len(self._offers) > MAX_OFFERS:
+                del self._offers[next(iter(self._offers))]
+        self.send(m.Offer(path.name, key, size))
+
+    def offers(self, key: str) -> bool:
+        """Return whether a file waits to be fetched with this key."""
+        with self._offering:
+            return key in self._offers
+
+    def offered(self, key: str) -> Path | None:
+        """The file that was offered with this key, for the one time that it may be fetched."""
+        with self._offering:
+            path, since = self._offers.pop(key, (None, 0.0))
+        return path if time.monotonic() - since <= OFFERED_FOR and not self._over else None
+
+    def hand_in(self, upload: Upload) -> bool:
+        """A file that has come from the page as a whole; False when the connection is over. In the web thread."""
+        if self._over or self._ended is not None:
+            return False
+        self._take(upload, time.monotonic())
+        return True
+
+    def close(self, reason: str = "", code: int = 1000) -> None:
+        """End it; messages that wait are still sent if that takes no time. `code` is the WebSocket's. Idempotent."""
+        self._end(code, reason)
+
+    async def run(self) -> None:
+        """Serve the page until the connection is over. Called once, by the server, in the web thread."""
+        reader, writer, watch = (asyncio.create_task(work) for work in (self._read(), self._write(), self._watch()))
+        try:
+            await asyncio.wait((reader, writer, watch), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._end(1000, "")
+            self._over = True
+            reader.cancel()
+            watch.cancel()
+            self._tell(lambda receiver: receiver.lost())
+            self.receiver = None
+            for message, _ in self._kept:
+                if isinstance(message, Upload):
+                    message.done(message.path)
+            self._kept.clear()
+            self._work.set()  # the writer sends what is left, and ends
+            try:
+                await asyncio.wait((writer,), timeout=0.3)
+            finally:
+                writer.cancel()
+                for failed in await asyncio.gather(reader, writer, watch, return_exceptions=True):
+                    if isinstance(failed, Exception) and not isinstance(failed, ConnectionError):
+                        _log.error("The connection to %s ended with an error", self.peer, exc_info=failed)
+                for waiting in (self._texts, self._files, self._pictures):
+                    waiting.clear()
+
+    @property
+    def farewell(self) -> tuple[int, str]:
+        """Code and reason to close the WebSocket with, once `run` is through."""
+        return self._ended or (1000, "")
+
+    # -- in the web thread -------------------------------------------------------------------------------------------
+
+    async def _read(self) -> None:
+        before = time.monotonic()
+        while True:
+            received = await self._socket.receive()
+            now = self._heard = time.monotonic()
+            if received.type is WSMsgType.BINARY:
+                return self._end(1008, "a page sends text, not bytes")
+            if received.type not in (WSMsgType.TEXT, WSMsgType.PING, WSMsgType.PONG):
+                return None  # it has closed, or broke the rules of WebSockets
+            self._credit = min(self._credit + (now - before) * MAX_RATE, MAX_RATE * PATIENCE)
+            self._credit -= 1 if received.type is WSMsgType.TEXT else _PING_COSTS
+            before = now
+            if self._credit < 0:
+                return self._end(1008, f"more than {MAX_RATE} messages a second")
+            if received.type is not WSMsgType.TEXT:
+                if received.type is WSMsgType.PING:
+                    await self._socket.pong(received.data)
+                continue
+            try:
+                message = m.parse(received.data)
+            except m.MessageError as e:
+                return self._end(1008, str(e))
+            if isinstance(message, m.Hello):
+                return self._end(1008, "a second hello")
+            self._take(message, now)
+
+    def _take(self, message: m.ClientMessage | Upload, now: float) -> None:
+        if self.receiver is not None:
+            self._tell(lambda receiver: receiver.take(message, now))
+            return
+        if self._kept and isinstance(message, m.Move) and isinstance(self._kept[-1][0], m.Move):
+            self._kept.pop()
+        self._kept.append((message, now))
+        if len(self._kept) > MAX_KEPT:
+            self._end(1008, "nobody takes what the page says")
+
+    def _attach(self, receiver: Receiver) -> None:
+        self.receiver = receiver
+        if self._over:
+            self._tell(lambda receiver: receiver.lost())
+            self.receiver = None
+            return
+        while self._kept:
+            message, now = self._kept.popleft()
+            self._tell(lambda receiver, message=message, now=now: receiver.take(message, now))
+
+    def _tell(self, what: Callable[[Receiver], None]) -> None:
+        """An error of the receiver is its own; the page and the other connections stay."""
+        if self.receiver is None:
+            return
+        try:
+            what(self.receiver)
+        except Exception:
+            _log.exception("What the page at %s said was not taken", self.peer)
+
+    async def _write(self) -> None:
+        while True:
+            await self._work.wait()
+            self._work.clear()
+            self._woken = False  # before looking: what is put here from now on wakes again
+            while True:
+                if self._ping:
+                    self._ping = False
+                    await self._socket.ping()
+                if self._texts:
+                    await self._socket.send_str(m.encode(self._texts.popleft()))
+                elif self._over:
+                    return
+                elif self._files:
+                    await self._socket.send_bytes(m.pack_file(*self._files.popleft()))
+                elif self._pictures:
+                    await self._socket.send_bytes(m.pack(self._pictures.popleft()))
+                else:
+                    break
+
+    async def _watch(self) -> None:
+        """Ends when the connection shall end: told so, or the page has been silent for too long."""
+        while True:
+            try:
+                await asyncio.wait_for(self._stop.wait(), PING_EVERY)
+            except TimeoutError:
+                pass
+            else:
+                return None
+            if time.monotonic() - self._heard > SILENCE:
+                return self._end(1001, "the page does not answer")
+            self._ping = True
+            self._work.set()
+
+    # -- from any thread ---------------------------------------------------------------------------------------------
+
+    def _end(self, code: int, reason: str) -> None:
+        if self._ended is None:
+            self._ended = code, reason
+            self._call(self._stop.set)
+
+    def _queue(self, queue: deque[T], item: T, most: int, what: str) -> None:
+        if len(queue) >= most:
+            self._end(1008, f"{most} {what} wait to be sent already")
+        if self._ended is not None:
+            return
+        queue.append(item)
+        if not self._woken:
+            self._woken = True
+            self._call(self._work.set)
+
+    def _call(self, what: Callable[..., object], *args: object) -> bool:
+        try:
+            self._loop.call_soon_threadsafe(what, *args)
+        except RuntimeError:  # the server has ended, and its loop with it
+            return False
+        return True

@@ -1,0 +1,367 @@
+"""The web server of the viewer: the page and its WebSocket on one port, in a thread of its own.
+
+Everything that it gives out is read into memory at the start, but for files that the viewer offers to a page, each
+under a key for one time; no name in a request leads to a file. It knows nothing of pictures: each page that says hello
+becomes a Connection, which the thread that draws takes with `arrivals`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import html
+import logging
+import re
+import secrets
+import threading
+from collections import deque
+from importlib import resources
+from typing import TYPE_CHECKING
+
+from aiohttp import WSMsgType, web
+
+from splatview_ipc.control.limits import VERSION
+from splatview_viewer.errors import ViewerError
+from splatview_viewer.web import guard
+from splatview_viewer.web import messages as m
+from splatview_viewer.web._listen import listen
+from splatview_viewer.web.connection import Connection
+from splatview_viewer.web.door import Door, Turns, visit_of
+from splatview_viewer.web.files import Files
+from splatview_viewer.web.owner import Owners
+from splatview_viewer.web.uploads import MAX_FILE, Refused
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable, Coroutine
+    from typing import Any
+
+MAX_CLIENTS = 32
+"""Pages connected at a time."""
+PAGES_AT_ONCE, PAGES_PER_SECOND = MAX_CLIENTS, 2
+"""Pages that arrive: so many in no time, and so many a second for long. Each has a screen made for it."""
+HELLO_WITHIN = 5.0
+"""Seconds that a page has to say hello."""
+_CLOSING = 1.2
+"""Seconds for pages to hear that the server ends."""
+
+_TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
+_FILES = {"/": "index.html"} | {f"/{name}": name for name in (
+    "viewer.js", "files.js", "session.js", "refused.js", "viewer.css", "favicon.svg")}
+_GUARDED = "/", "/ws", "/upload", "/download"
+"""All that is the viewer's own. Other paths are parts of the page, which anybody can read in the package."""
+
+_REFUSAL = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<title>splatview</title>
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<link rel="icon" href="favicon.svg" type="image/svg+xml">
+<link rel="stylesheet" href="viewer.css">
+<script type="module" src="refused.js"></script>
+<body class="empty"><div id="notice" role="alert" hidden><span id="words">{0}</span></div>
+<noscript>{0}</noscript></body>
+</html>
+"""
+"""What a person sees who may not come in, and why; unless the tab has kept the token, with which it comes again."""
+
+_log = logging.getLogger(__name__)
+
+
+class WebServer:
+    """Serves the page from its construction until `close`.
+
+    Any thread may use it. `wake` is called in the web thread when `arrivals` has something; it must return at once.
+    """
+
+    def __init__(self, host: str = "127.0.0.1", port: int = 7007, *, token: str | None = None,
+                 own_user: bool | None = None, wake: Callable[[], None]) -> None:
+        """Bind to `host`, a name or address of this machine, and `port`, 0 for any that is free. Where the port is
+        taken: the next free one of the 20 that follow; `moved_from` then says which it was.
+
+        Pages must know `token`, letters, digits, - and _; by default a random one is made. `own_user`: connections of
+        the user that this process runs as need none. By default they need none where only this machine can reach the
+        server and no token was given. Raises ViewerError when it cannot listen there, or the token is none.
+        """
+        if token is not None and not re.fullmatch(r"[A-Za-z0-9_-]{1,128}", token):
+            raise ViewerError("token: it must be 1 to 128 letters, digits, - and _")
+        if own_user is None:
+            own_user = token is None and guard.is_loopback(host)
+        self.host = host
+        self.token: str = token or secrets.token_urlsafe(16)
+        self.viewer = secrets.token_hex(8)
+        """Names this viewer to its pages: another one after a restart."""
+        self._wake = wake
+        self._assets = _assets()
+        self._rules = guard.rules_for(host, self.token, guard.own_user() if own_user else None)
+        self._owners = Owners()
+        self._arrived: deque[Connection] = deque()
+        self._pages = Turns(PAGES_AT_ONCE, PAGES_PER_SECOND)
+        self._serving: dict[asyncio.Task[Any], Connection | None] = {}
+        self._files = Files(lambda: [c for c in self._serving.values() if c is not None])
+        self._socket = listen(host, port)
+        self.port: int = self._socket.getsockname()[1]
+        self.moved_from = port if port not in (0, self.port) else None
+        self._started = threading.Event()
+        self._failure: BaseException | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._thread = threading.Thread(target=self._run, name="web", daemon=True)
+        self._thread.start()
+        self._started.wait()
+        if self._failure is not None:
+            raise ViewerError(f"the web server did not start: {self._failure}") from self._failure
+
+    def arrivals(self) -> list[Connection]:
+        """Pages that have said hello since the last call."""
+        new = []
+        while self._arrived:
+            connection = self._arrived.popleft()
+            if not connection.closed:  # nothing is made for a page that has left since
+                new.append(connection)
+        return new
+
+    def close(self) -> None:
+        """End the thread and every connection, within 2 s. Idempotent."""
+        loop, stop = self._loop, self._stop
+        if loop is not None and stop is not None:
+            try:
+                loop.call_soon_threadsafe(stop.set)
+            except RuntimeError:  # closed before
+                pass
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    # -- the web thread ----------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve(self._socket))
+        except BaseException as e:
+            self._failure = e
+            if self._started.is_set():
+                _log.exception("The web server ended with an error")
+        finally:
+            self._socket.close()
+            self._files.close()
+            self._started.set()
+
+    async def _serve(self, bound: socket.socket) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stop = asyncio.Event()
+        http = Door(self._answer, access_log=None, keepalive_timeout=15, lingering_time=1, auto_decompress=False)
+        serving = asyncio.ensure_future(http.serve(bound))
+        self._started.set()
+        stopped = asyncio.ensure_future(self._stop.wait())
+        await asyncio.wait((serving, stopped), return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        serving.cancel()
+        await asyncio.wait((serving, stopped))
+        bound.close()
+        for connection in filter(None, self._serving.values()):
+            connection.close("the viewer has ended", 1001)
+        if self._serving:
+            await asyncio.wait(self._serving, timeout=_CLOSING)
+        for protocol in http.connections:
+            if protocol.transport is not None:
+                protocol.transport.abort()
+        await http.shutdown(0.2)
+        await asyncio.sleep(0)  # what was aborted is closed in the next turn
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        hosts = request.headers.getall("Host", [])
+        if reason := guard.refuse_host(self._rules, hosts):
+            return _text(403, reason)
+        path = request.rel_url.raw_path
+        method = "POST" if path == "/upload" else "GET"
+        if request.method != method:
+            return _text(405, f"Only {method}.", {"Allow": method})
+        headers = request.headers.getall(guard.TOKEN_HEADER, [])
+        given = guard.tokens(request.query.get("token"), headers, _offered(request))
+        if path in _GUARDED and (reason := await self._refusal(request, given)):
+            if path == "/" and "text/html" in request.headers.get("Accept", ""):  # a person, not the page's script
+                return web.Response(status=403, text=_REFUSAL.format(html.escape(reason)), content_type="text/html",
+                                    headers=_headers(hosts[0]))
+            return _text(403, reason)
+        if path == "/ws":
+            return await self._websocket(request, hosts[0])
+        if path in ("/upload", "/download"):
+            return await self._file(request, hosts[0])
+        if path not in self._assets:
+            return _text(404, "Not found. The viewer is at /")
+        body, kind, tag = self._assets[path]
+        framed = guard.has_token(self._rules, given)
+        headers = {**_headers(hosts[0], framed=framed), "ETag": tag, "Cache-Control": "no-cache"}
+        if tag in request.headers.get("If-None-Match", ""):
+            return web.Response(status=304, headers=headers)
+        return web.Response(body=body, content_type=kind, charset="utf-8", headers=headers)
+
+    async def _refusal(self, request: web.BaseRequest, given: list[str]) -> str:
+        """The one gate before all that is the viewer's own. Return why the request is refused, "" where it is not.
+        `given`: its tokens."""
+        if guard.has_token(self._rules, given):  # costs no question to the kernel
+            return ""
+        owner = await self._owner(request)
+        if request.rel_url.raw_path == "/download" and not given:
+            if self._files.is_offered(request.query.get("key", ""), owner):
+                return ""
+        return guard.refuse_token(self._rules, given, owner)
+
+    async def _owner(self, request: web.BaseRequest) -> int | None:
+        """Return the uid at the other end of the request's connection, None where it is not known or not needed."""
+        visit = visit_of(request)
+        if self._rules.user is not None and not visit.owner_asked:
+            visit.owner_asked = True
+            socket = request.transport.get_extra_info("socket") if request.transport is not None else None
+            visit.owner = await self._owners.of(socket) if socket is not None else None
+        return visit.owner
+
+    async def _file(self, request: web.BaseRequest, host: str) -> web.StreamResponse:
+        """A file from a page, or for one."""
+        try:
+            if request.method == "GET":
+                return await self._files.hand_out(request, _headers(host))
+            if reason := guard.refuse_origin(host, request.headers.getall("Origin", []), "file"):
+                raise Refused(403, reason)
+            await self._files.receive(request)
+        except Refused as e:
+            answer = _text(e.status, str(e))
+            answer.force_close()  # what else comes of a file is not read
+            return answer
+        return _text(200, "Taken.")
+
+    async def _websocket(self, request: web.BaseRequest, host: str) -> web.StreamResponse:
+        if reason := guard.refuse_origin(host, request.headers.getall("Origin", [])):
+            return _text(403, reason)
+        if request.headers.get("Upgrade", "").lower() != "websocket":
+            return _text(400, "This is a WebSocket. Open / in a browser.")
+        if (offered := _offered(request)) and guard.SUBPROTOCOL not in offered:  # aiohttp would log them, a token too
+            return _text(400, f"Unknown subprotocols: expected {guard.SUBPROTOCOL}")
+        response = web.WebSocketResponse(protocols=(guard.SUBPROTOCOL,), timeout=1, autoping=False, compress=False,
+                                         max_msg_size=m.MAX_MESSAGE)
+        await response.prepare(request)
+        task = asyncio.current_task()
+        assert task is not None
+        self._serving[task] = None
+        try:
+            hello = await self._hello(response)
+            if hello is not None and (reason := await self._no_room()):
+                await self._refuse(response, reason, True)
+            elif hello is not None:
+                visit_of(request).settled = True
+                await self._connected(request, response, hello, task)
+        finally:
+            self._serving.pop(task)
+            await _soon(response.close())
+            if request.transport is not None:
+                request.transport.abort()  # what it has not read by now is not waited for
+        return response
+
+    async def _no_room(self) -> str:
+        """Why a page that has said hello cannot stay; "" where it can."""
+        for first in (True, False):
+            if sum(c is not None for c in self._serving.values()) >= MAX_CLIENTS:
+                return f"{MAX_CLIENTS} pages show this viewer already: close one"
+            if first and not await self._pages.taken(HELLO_WITHIN):
+                return "more pages come than this viewer can let in"
+        return ""
+
+    async def _hello(self, response: web.WebSocketResponse) -> m.Hello | None:
+        """What the page says first, or None where the connection ends before."""
+        try:
+            first = await asyncio.wait_for(response.receive(), HELLO_WITHIN)
+        except TimeoutError:
+            await _soon(response.close(code=1008, message=f"no hello within {HELLO_WITHIN:g} s".encode()))
+            return None
+        if first.type not in (WSMsgType.TEXT, WSMsgType.BINARY):
+            return None
+        try:
+            message = m.parse(first.data) if first.type is WSMsgType.TEXT else None
+        except m.ProtocolError as e:  # a page that hears of the viewer's protocol loads itself anew
+            await _soon(response.send_str(m.encode(m.Welcome(m.PROTOCOL, VERSION, self.viewer))))
+            await self._refuse(response, str(e), False)
+            return None
+        except m.MessageError as e:
+            await _soon(response.close(code=1008, message=_reason(str(e))))
+            return None
+        if not isinstance(message, m.Hello):
+            await _soon(response.close(code=1008, message=b"the first message must be hello"))
+            return None
+        return message
+
+    async def _connected(self, request: web.BaseRequest, response: web.WebSocketResponse, hello: m.Hello,
+                         task: asyncio.Task[Any]) -> None:
+        connection = Connection(response, hello, _peer(request), await self._owner(request))
+        connection.send(m.Welcome(m.PROTOCOL, VERSION, self.viewer, connection.key, MAX_FILE))
+        self._serving[task] = connection
+        self._arrived.append(connection)
+        try:
+            self._wake()
+            await connection.run()
+        finally:
+            connection.close()
+            code, reason = connection.farewell
+            await _soon(response.close(code=code, message=_reason(reason)))
+
+    async def _refuse(self, response: web.WebSocketResponse, reason: str, again: bool) -> None:
+        await _soon(response.send_str(m.encode(m.Refused(reason, again))))
+        await _soon(response.close(code=1013 if again else 1008, message=_reason(reason)))
+
+
+async def _soon(work: Coroutine[Any, Any, object]) -> None:
+    """Something that takes no time unless the other side is stuck or gone."""
+    try:
+        await asyncio.wait_for(work, 0.7)
+    except (TimeoutError, ConnectionError):
+        pass
+
+
+def _reason(text: str) -> bytes:
+    """As much of a text as fits into the frame that closes a WebSocket."""
+    return text.encode()[:120].decode(errors="ignore").encode()
+
+
+def _offered(request: web.BaseRequest) -> list[str]:
+    """Return the subprotocols of a WebSocket's request: of the first header, as aiohttp takes them."""
+    return guard.subprotocols(request.headers.getall("Sec-WebSocket-Protocol", [])[:1])
+
+
+def _peer(request: web.BaseRequest) -> str:
+    name = request.transport.get_extra_info("peername") if request.transport is not None else None
+    return f"{name[0]}:{name[1]}" if name else "a page that has gone"
+
+
+def _text(status: int, text: str, headers: dict[str, str] | None = None) -> web.Response:
+    return web.Response(status=status, text=text + "\n", headers={**_headers(""), **(headers or {})})
+
+
+def _headers(host: str, *, framed: bool = True) -> dict[str, str]:
+    """What every answer says to the browser. `host`: the Host header, once it is allowed; "" leaves it out. `framed`:
+    pages of other servers on this machine may show the answer in a frame."""
+    name = guard.host_name(host)
+    named = bool(name) and ":" not in name  # the grammar of a policy has no IPv6 addresses
+    sockets = f" ws://{host.lower()} wss://{host.lower()}" if named else ""
+    # A notebook on the same machine shows the page in a frame, at another port; VS Code does so in a webview. Another
+    # user's server can be at such a port, too, and have clicks land in a frame that is not seen: it has no token.
+    around = "".join(f" {scheme}://{n}:*" for n in sorted({"localhost", "127.0.0.1"} | ({name} if named else set()))
+                     for scheme in ("http", "https") if framed)
+    return {
+        "Content-Security-Policy": (
+            "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; "
+            f"connect-src 'self'{sockets}; base-uri 'none'; form-action 'none'; "
+            f"frame-ancestors 'self'{around} vscode-webview: vscode-file:"),
+        "Cross-Origin-Resource-Policy": "same-origin",
+        "X-Content-Type-Options": "nosniff",
+        "Referrer-Policy": "no-referrer",
+        "Server": "splatview",
+    }
+
+
+def _assets() -> dict[str, tuple[bytes, str, str]]:
+    """Path: content, type, entity tag."""
+    page = resources.files("splatview_viewer.web") / "page"
+    found = {}
+    for path, name in _FILES.items():
+        body = (page / name).read_bytes()
+        found[path] = body, _TYPES[name.rpartition(".")[2]], f'"{hashlib.sha256(body).hexdigest()[:16]}"'
+    return found
