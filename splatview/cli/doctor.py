@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Literal
 
-from splatview_ipc.system import child_process, entry
+from splatview_ipc.system import child_program, entry
 from splatview_ipc.system.terminal import printable
 
 if TYPE_CHECKING:
@@ -117,8 +117,8 @@ def check_ipc() -> Finding:
                    "print(os.pread(fd, 4, 0).decode())")
         ref = segment.ref
         done = subprocess.run(
-            child_process.code_command(program, str(os.getpid()), str(ref.fd), str(ref.size), ref.token),
-            env=child_process.environment(), capture_output=True, text=True, timeout=60, check=False)
+            child_program.code_command(program, str(os.getpid()), str(ref.fd), str(ref.size), ref.token),
+            env=child_program.environment(), capture_output=True, text=True, timeout=60, check=False)
     finally:
         segment.close()
     if done.stdout.strip() != "pong":
@@ -218,8 +218,8 @@ def _share(folder: str) -> dict[str, str]:
 
 
 def _start(program: str, way: str, env: dict[str, str]) -> subprocess.Popen[str]:
-    return subprocess.Popen(child_process.code_command(program, way), stdout=subprocess.DEVNULL,
-                            stderr=subprocess.PIPE, text=True, env=child_process.environment(env))
+    return subprocess.Popen(child_program.code_command(program, way), stdout=subprocess.DEVNULL,
+                            stderr=subprocess.PIPE, text=True, env=child_program.environment(env))
 
 
 def _last(err: str, process: subprocess.Popen[str]) -> str:
@@ -241,7 +241,7 @@ def check_gsplat() -> Finding:
                "m = torch.tensor([[0., 0, 2]], device='cuda'); q = torch.tensor([[1., 0, 0, 0]], device='cuda'); "
                "K = torch.tensor([[[9., 0, 4], [0, 9, 4], [0, 0, 1]]], device='cuda'); "
                "print(float(r(m, q, o * 0.3, o[:, 0] * 0.9, o, torch.eye(4, device='cuda')[None], K, 8, 8)[1].max()))")
-    done = subprocess.run(child_process.code_command(program), env=child_process.environment(), capture_output=True,
+    done = subprocess.run(child_program.code_command(program), env=child_program.environment(), capture_output=True,
                           text=True, timeout=600, check=False)
     lines = done.stdout.split()
     if done.returncode or not lines or not 0.5 < float(lines[-1]) < 1:
@@ -385,7 +385,7 @@ def _safely(check: Callable[[], Finding]) -> Finding:
 
 def _probe(what: str) -> tuple[bool, str, str]:
     """Ask the viewer program, in a process of its own."""
-    done = subprocess.run(child_process.command("splatview_viewer.probe", what), env=child_process.environment(),
+    done = subprocess.run(child_program.command("splatview_viewer.probe", what), env=child_program.environment(),
                           capture_output=True, text=True, timeout=120, check=False)
     try:
         d = json.loads(done.stdout.strip().splitlines()[-1])

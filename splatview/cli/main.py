@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; its exit code. 2 means that what was asked for cannot be done, and stderr says why."""
     if argv is not None:
         return _main(list(argv))
-    from splatview_ipc.system.child_process import forget_current_folder
+    from splatview_ipc.system.child_program import forget_current_folder
 
     forget_current_folder()  # before anything else is imported
     from splatview_ipc.system.entry import run
@@ -70,11 +70,11 @@ def _main(args: list[str]) -> int:
         return 0
     command, rest = args[0], args[1:]
     if command in _VIEWER:
-        from splatview_ipc.system import child_process
+        from splatview_ipc.system import child_program
         from splatview_ipc.system.entry import hold_interrupt
 
-        program = child_process.command("splatview_viewer", command, *rest)
-        environment = child_process.environment()
+        program = child_program.command("splatview_viewer", command, *rest)
+        environment = child_program.environment()
         sys.stdout.flush()
         hold_interrupt()
         os.execve(program[0], program, environment)

@@ -234,7 +234,7 @@ def test_a_result_cannot_be_written_after_it_was_checked() -> None:
 ])
 def test_a_program_that_writes_anything_else_is_an_error(code: str, words: str, monkeypatch: pytest.MonkeyPatch
                                                          ) -> None:
-    monkeypatch.setattr("splatview_ipc.system.child_process.command", lambda module, *_: [sys.executable, "-c", code])
+    monkeypatch.setattr("splatview_ipc.system.child_program.command", lambda module, *_: [sys.executable, "-c", code])
     program = ReadingProgram("any", {})
     try:
         with pytest.raises(FileError, match=words):

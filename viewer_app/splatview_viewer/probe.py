@@ -191,14 +191,14 @@ def _draw_anothers_memory(ctx: moderngl.Context) -> str:
     from splatview_ipc.gl.direct import DirectBridge
     from splatview_ipc.gl.glapi import gl_device_uuid
     from splatview_ipc.gl.readback import read_source
-    from splatview_ipc.system import child_process
+    from splatview_ipc.system import child_program
 
     uuid = gl_device_uuid(ctx) or ""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, theirs:
         ours.settimeout(50)
-        other = subprocess.Popen(child_process.code_command(_OTHER, str(theirs.fileno()), uuid),
-                                 env=child_process.environment(), pass_fds=[theirs.fileno()], stderr=subprocess.PIPE,
+        other = subprocess.Popen(child_program.code_command(_OTHER, str(theirs.fileno()), uuid),
+                                 env=child_program.environment(), pass_fds=[theirs.fileno()], stderr=subprocess.PIPE,
                                  text=True)
         theirs.close()
         memory = bridge = None

@@ -9,7 +9,7 @@ import sys
 import weakref
 from typing import Any
 
-from splatview_ipc.system import child_process
+from splatview_ipc.system import child_program
 
 _LEASHED = """
 import fcntl, os, select, signal, sys
@@ -29,13 +29,13 @@ _leashes: set[int] = set()
 
 def start(module: str, *arguments: str, **options: Any) -> subprocess.Popen[Any]:
     """Start `python -m MODULE ARGUMENTS` in a session of its own: Ctrl-C reaches this process alone. `options` are
-    Popen's, its `pass_fds` and `env` among them. `child_process` explains where the program finds its modules.
+    Popen's, its `pass_fds` and `env` among them. `child_program` explains where the program finds its modules.
 
     It gets SIGTERM when this process ends, killed or not, and when the object returned here is no longer kept.
     """
     passed = options.pop("pass_fds", ())
-    env = child_process.environment(options.pop("env", None))
-    program = child_process.command(module, *arguments)
+    env = child_program.environment(options.pop("env", None))
+    program = child_program.command(module, *arguments)
     read, write = os.pipe()
     try:
         process = subprocess.Popen([sys.executable, "-ISc", _LEASHED, str(read), *program],

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from splatview.camera.detectors.base import Detections, DetectorError
-from splatview_ipc.system.child_process import restore_user_environment
+from splatview_ipc.system.child_program import restore_user_environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable

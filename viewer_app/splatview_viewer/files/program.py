@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from splatview_ipc.system import child_process
+from splatview_ipc.system import child_program
 from splatview_viewer.errors import FileError
 
 if TYPE_CHECKING:
@@ -65,11 +65,11 @@ class ReadingProgram:
         self._errors = tempfile.TemporaryFile()
         try:
             self._process = subprocess.Popen(
-                child_process.command(module, msgspec.json.encode(job).decode()),
+                child_program.command(module, msgspec.json.encode(job).decode()),
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, cwd="/",
                 pass_fds=[v for v in job.values() if type(v) is int],
                 # One thread is enough, and what others reserve counts against the bound.
-                env=child_process.environment(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", PYTHONUNBUFFERED="",
+                env=child_program.environment(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", PYTHONUNBUFFERED="",
                                               PYTHONWARNINGS="ignore") | env)
         except BaseException:
             self._errors.close()

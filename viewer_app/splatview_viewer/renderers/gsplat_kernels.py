@@ -24,7 +24,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from splatview_ipc.system import child_process
+from splatview_ipc.system import child_program
 from splatview_ipc.system.private import make_private
 
 if TYPE_CHECKING:
@@ -308,8 +308,8 @@ def _python(program: str, *args: str, timeout: float, env: dict[str, str] | None
             pass_fds: tuple[int, ...] = (), background: bool = False) -> subprocess.CompletedProcess[str]:
     """Run a program in another Python with this one's packages; its output in `stdout`."""
     nice = ["nice", "-n", "10"] if background and shutil.which("nice") else []
-    env = child_process.environment({**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **(env or {})})
-    return subprocess.run([*nice, *child_process.code_command(program, *args)], stdin=subprocess.DEVNULL,
+    env = child_program.environment({**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **(env or {})})
+    return subprocess.run([*nice, *child_program.code_command(program, *args)], stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
                           timeout=timeout, pass_fds=pass_fds, check=False, env=env)
 

@@ -13,7 +13,7 @@ import threading
 import time
 from typing import Any
 
-from splatview_ipc.system import child_process
+from splatview_ipc.system import child_program
 from splatview_viewer.memory._kept import kept
 from splatview_viewer.memory._programs import environment
 from splatview_viewer.memory.loading import machine
@@ -51,7 +51,7 @@ class Compiler:
     def _listen(self) -> None:
         try:
             with contextlib.suppress(OSError), subprocess.Popen(  # without it they are compiled here
-                    child_process.command(f"{__package__}._compiler", *self._modules), stdin=subprocess.PIPE,
+                    child_program.command(f"{__package__}._compiler", *self._modules), stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd="/",
                     start_new_session=True,  # Ctrl-C is for the viewer
                     env=environment()) as process:
