@@ -50,12 +50,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; its exit code. 2 means that what was asked for cannot be done, and stderr says why."""
     if argv is not None:
         return _main(list(argv))
-    from splatview_ipc.system.child_program import forget_current_folder
-
-    forget_current_folder()  # before anything else is imported
+    _forget_current_folder()  # before anything else is imported
     from splatview_ipc.system.entry import run
 
     return run(lambda: _main(sys.argv[1:]))
+
+
+def _forget_current_folder() -> None:
+    """Remove the script's folder (with `python -m` the current folder) and relative entries of PYTHONPATH from
+    `sys.path`: other users may write modules there."""
+    if not sys.flags.safe_path:
+        del sys.path[:1]
+    given = os.environ.get("PYTHONPATH")
+    for entry in given.split(os.pathsep) if given else ():
+        try:
+            if not os.path.isabs(entry):
+                sys.path.remove(os.path.abspath(entry))  # as the site module has written it
+        except (ValueError, OSError):  # not in the path, or the current folder was deleted
+            continue
 
 
 def _main(args: list[str]) -> int:

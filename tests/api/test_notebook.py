@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import signal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,10 +11,8 @@ from splatview_ipc import NoViewerError
 from splatview_ipc.control.registry import announce
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    from support.programs import Programs
 
 URL = "http://127.0.0.1:7007/"
 
@@ -60,44 +56,3 @@ def test_a_viewer_that_cannot_start_says_why(monkeypatch: pytest.MonkeyPatch, ru
     with pytest.raises(NoViewerError, match=r"ended with code 2: .*teleport"):
         splatview.show()
     assert list(runtime_dir.iterdir()) == []
-
-
-_STARTS = """
-import os, sys, threading
-from splatview_ipc.system import programs
-kept = []
-def begin():
-    kept.append(programs.start("timeit", "-n1", "-r1", "input()", stdin=-1))
-thread = threading.Thread(target=begin)
-thread.start()
-thread.join()
-child = os.fork()
-if not child:
-    os.close(1)
-    sys.stdin.readline()
-    os._exit(0)
-print(kept[0].pid, child, kept[0].poll(), flush=True)
-sys.stdin.readline()
-"""
-
-
-def test_a_program_ends_with_the_process_that_started_it(
-        programs: Programs, wait_until: Callable[..., Any]) -> None:
-    """Killed, and although a thread that is gone started it and a forked child lives on."""
-    process = programs.code(_STARTS)
-    program, child, ended = process.line().split()
-    assert ended == "None"
-    process.killed()
-    try:
-        wait_until(lambda: not _runs(int(program)))
-        assert _runs(int(child))
-    finally:
-        os.kill(int(child), signal.SIGKILL)
-
-
-def _runs(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat") as f:
-            return f.read().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False

@@ -261,7 +261,7 @@ def test_what_does_not_fit_is_refused_and_said_and_comes_when_memory_is_free(
     assert publishing.begun().board.counters()["faults"] == 1  # type: ignore[union-attr]
 
 
-CGROUP = Path("/sys/fs/cgroup/memory")
+CGROUPS = Path("/sys/fs/cgroup")
 IN_CGROUP = """
 import sys, torch, splatview
 from pathlib import Path
@@ -280,15 +280,15 @@ for _ in sys.stdin:
 @pytest.fixture
 def cgroup() -> Iterator[Path]:
     """A cgroup with 150 MB, which the kernel enforces by killing."""
-    version_2 = not CGROUP.is_dir()
-    folder = (Path("/sys/fs/cgroup") if version_2 else CGROUP) / f"splatview-test-{os.getpid()}"
-    limit = "memory.max" if version_2 else "memory.limit_in_bytes"
+    folder = CGROUPS / f"splatview-test-{os.getpid()}"
+    if not (CGROUPS / "cgroup.controllers").exists():
+        pytest.skip("cgroups of version 1, whose limits are not followed")
     try:
         folder.mkdir()
     except OSError as e:
         pytest.skip(f"no cgroup can be made here: {e}")
     try:
-        (folder / limit).write_text(str(150 * MB))
+        (folder / "memory.max").write_text(str(150 * MB))
     except OSError as e:
         folder.rmdir()
         pytest.skip(f"a cgroup's memory cannot be limited here: {e}")

@@ -14,6 +14,7 @@ import os
 import signal
 import sys
 
+from splatview_ipc.system.child_program import end_with_parent
 from splatview_ipc.system.terminal import Output, open_if_closed
 
 TYPE_CHECKING = False
@@ -48,6 +49,7 @@ def run(program: Callable[[], int | None], name: str = "splatview") -> int:
     status is 128 + the signal's number after a signal. Standard error never fails. Call it once, in the main thread.
     """
     global _active
+    end_with_parent()
     _while_importing()
     output = _take_streams()
     _active = True
