@@ -11,7 +11,7 @@ import numpy as np
 
 from splatview.demo.bounds import read_bytes
 from splatview.demo.errors import DemoError
-from splatview_ipc.system.files import OutputFile, output_error
+from splatview_ipc.system.files import output_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -102,8 +102,8 @@ def write_gaussians(path: Path, gaussians: Gaussians) -> None:
     header = ["ply", "format binary_little_endian 1.0", f"element vertex {n}",
               *(f"property float {name}" for name in names), "end_header", ""]
     try:
-        with OutputFile(path) as out:
+        with output_file(path) as out:
             out.file.write("\n".join(header).encode("ascii"))
             out.file.write(np.concatenate(values, 1).astype("<f4").tobytes())
     except OSError as e:
-        raise DemoError(f"--save: {output_error(path, e)}") from None
+        raise DemoError(f"--save: {e}") from None

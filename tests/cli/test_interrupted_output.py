@@ -17,11 +17,9 @@ if TYPE_CHECKING:
 
 COMMAND = """
 import os, sys
-from splatview_ipc.system import entry, files as output_file
+from splatview_ipc.system import entry
 from splatview_viewer.__main__ import main
 from splatview_viewer.paths import writers
-
-os.O_TMPFILE = os.O_DIRECTORY  # as on file systems without it: the file has a name while it is written
 
 def halt():
     print(*os.listdir("out"), flush=True)
@@ -36,8 +34,9 @@ class Halting:
         halt()
 
 if sys.argv[1] == "shot":
-    file = output_file.OutputFile.file
-    output_file.OutputFile.file = property(lambda self: Halting(file.fget(self)))
+    from PIL import Image
+    save = Image.Image.save
+    Image.Image.save = lambda self, file, *args, **more: save(self, Halting(file), *args, **more)
 else:
     add = writers.Mp4.add
     writers.Mp4.add = lambda self, picture: (add(self, picture), halt())

@@ -13,14 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-OTHER_USER = 65534
 REASONS = {
     "fifo": "it is a FIFO", "device": "it is a character device", "socket": "it is a socket",
     "folder": "it is a folder", "link to a device": "it is a character device",
     "link to a fifo": "it is a FIFO", "links in a circle": "Too many levels of symbolic links",
-    "link of another user": f"it is a link of another user (uid {OTHER_USER})",
-    "file of another user": f"it is a regular file of another user (uid {OTHER_USER})",
-    "link to no folder": "there is no such folder", "no folder": "there is no folder",
+    "link to no folder": "there is no folder", "no folder": "there is no folder",
 }
 """Each kind of target that is refused, and the words that say why."""
 
@@ -45,8 +42,6 @@ def make_target(kind: str, path: Path) -> Path:
         path.symlink_to("missing/new.png")
     elif kind == "no folder":
         return path.parent / "missing" / path.name
-    elif kind.endswith("of another user"):
-        return _foreign(kind, path)
     if kind in ("link to a fifo", "link to a device"):
         path.symlink_to("real")
     return path
@@ -58,23 +53,6 @@ def make_device(path: Path) -> None:
         os.mknod(path, 0o20666, os.makedev(1, 3))
     except PermissionError:
         pytest.skip("this user may not make device nodes")
-
-
-def _foreign(kind: str, path: Path) -> Path:
-    """In a folder like /tmp, what another user has put there."""
-    if os.geteuid() != 0:
-        pytest.skip("only root makes links of other users")
-    shared = path.parent / "shared"
-    shared.mkdir()
-    shared.chmod(0o1777)
-    target = shared / path.name
-    if kind.startswith("link"):
-        (path.parent / "precious").write_bytes(b"precious")
-        target.symlink_to(path.parent / "precious")
-    else:
-        target.write_bytes(b"theirs")
-    os.lchown(target, OTHER_USER, OTHER_USER)
-    return target
 
 
 def listing(folder: Path) -> dict[str, tuple[Any, ...]]:
@@ -139,7 +117,7 @@ REPLACING: dict[str, Callable[[Path], None]] = {
 def _kept(folder: Path) -> Path:
     from splatview_viewer.pictures import output_path, save_picture
 
-    return save_picture(np.full((6, 8, 3), 50, np.uint8), output_path("a", ".png", folder), "number")
+    return save_picture(np.full((6, 8, 3), 50, np.uint8), output_path("a", ".png", folder), numbered=True)
 
 
 def _exported(folder: Path) -> Path:

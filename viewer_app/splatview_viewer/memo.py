@@ -8,8 +8,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from splatview_ipc.system.files import write_output
-from splatview_ipc.system.private import make_private
+from splatview_ipc.system.files import make_private, write_output
 from splatview_viewer.regular import open_regular
 
 log = logging.getLogger("splatview")

@@ -7,32 +7,30 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from splatview_ipc.system.files import PICTURES, OutputError, OutputFile, check_output, output_error, safe_name
+from splatview_ipc.system.files import PICTURES, OutputError, check_output, output_file, safe_name
 from splatview_viewer.errors import FileError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Literal
 
 
-def save_picture(pixels: np.ndarray, path: Path,
-                 existing: Literal["replace", "number", "refuse"] = "replace") -> Path:
+def save_picture(pixels: np.ndarray, path: Path, numbered: bool = False) -> Path:
     """Write (H, W, 3) uint8, or (H, W, 4) with alpha, in the format of the suffix, or as a PNG. Readers see the old
     picture or the new one, never a part.
 
-    `existing` as for `OutputFile`. Returns the file's path. Raises FileError when it cannot be written.
+    `numbered` as for `output_file`. Returns the file's path. Raises FileError when it cannot be written.
     """
     try:
         from PIL import Image  # the first time from files, of which there may be no more
 
-        with OutputFile(path, existing) as out:
+        with output_file(path, numbered=numbered) as out:
             Image.fromarray(np.ascontiguousarray(pixels)).save(
                 out.file, PICTURES.get(path.suffix.lower(), "PNG"), compress_level=4, quality=95, subsampling=0)
         return out.path
     except ValueError as e:  # a WebP of more than 16383 pixels
         raise FileError(str(OutputError(path, str(e)))) from e
     except OSError as e:
-        raise FileError(str(output_error(path, e))) from e
+        raise FileError(str(e)) from e
 
 
 def check_writable(path: Path, check: Callable[..., None] = check_output, *args: object) -> None:

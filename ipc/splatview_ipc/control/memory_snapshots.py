@@ -11,7 +11,7 @@ from pathlib import Path
 
 from splatview_ipc.control.errors import RuntimeFolderError
 from splatview_ipc.control.run_folder import held
-from splatview_ipc.system.private import make_private
+from splatview_ipc.system.files import make_private
 
 KEPT = 8
 """Snapshots that are kept; older ones are removed."""

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from splatview.camera.detectors.base import DetectorError
+from splatview_ipc.system.files import make_private
 from splatview_ipc.system.optional_packages import install_line, needed
-from splatview_ipc.system.private import make_private
 
 PROVIDERS = {"tensorrt": "TensorrtExecutionProvider", "cuda": "CUDAExecutionProvider", "cpu": "CPUExecutionProvider"}
 """By their names here, the fastest first."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
-from splatview_ipc.system.files import OutputFile, output_error
+from splatview_ipc.system.files import output_file
 from splatview_viewer.errors import FileError
 from splatview_viewer.files.common import silent
 
@@ -44,10 +44,10 @@ def write_ply(scene: GaussianScene, path: Path, *, antialiased: bool = False, ke
     if not len(index):
         raise FileError("PLY: none of the Gaussians is left to be written")
     try:
-        with OutputFile(path, "number") as out:
+        with output_file(path, numbered=True) as out:
             _write(out.file, scene, index, antialiased, progress)
     except OSError as e:
-        raise FileError(str(output_error(path, e))) from e
+        raise FileError(str(e)) from e
     return out.path, len(index)
 
 

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from splatview_ipc.system.files import OutputError, OutputFile, make_new_folder, make_output_folder, output_error
+from splatview_ipc.system.files import (
+    Output,
+    OutputError,
+    make_new_folder,
+    make_output_folder,
+    output_error,
+    output_file,
+)
 from splatview_ipc.system.optional_packages import needed, require
 from splatview_viewer.errors import FileError
 from splatview_viewer.pictures import check_writable, save_picture
@@ -90,7 +97,7 @@ class PngFolder:
             raise FileError(f"{self.out}: there are pictures already ({taken.name}); name an empty folder")
 
     def add(self, picture: np.ndarray) -> None:
-        save_picture(picture, self.out / f"{self._count:06}.png", "refuse")
+        save_picture(picture, self.out / f"{self._count:06}.png")
         self._count += 1
 
     def close(self) -> None:
@@ -115,9 +122,11 @@ class Mp4:
         self._size = width // 2 * 2, height // 2 * 2
         if min(self._size) < 2:
             raise FileError(f"{out}: a film of {width}x{height} pixels is too small; 2x2 is the least")
-        self._output = OutputFile(out, "number" if numbered else "replace")
+        self._output: Output | None = None
+        self._opened = contextlib.ExitStack()
         try:
-            self._file = av.open(self._output.open().file, "w", format="mp4")
+            self._output = self._opened.enter_context(output_file(out, numbered=numbered))
+            self._file = av.open(self._output.file, "w", format="mp4")
             rate = Fraction(fps).limit_denominator(1001)
             codec, options = _codec(av)
             self._stream: Any = self._file.add_stream(codec, rate=rate)
@@ -126,7 +135,7 @@ class Mp4:
             self._stream.pix_fmt = "yuv420p"
             self._stream.codec_context.color_range = 1
         except BaseException as e:
-            self._output.abort()
+            self._discard()
             if isinstance(e, OSError):  # PyAV's own are of this kind
                 raise FileError(str(output_error(out, e))) from e
             raise
@@ -143,8 +152,8 @@ class Mp4:
         try:
             self._file.mux(self._stream.encode(None))
             self._file.close()
-            self._output.commit()
-            self.out = self._output.path
+            self._opened.close()
+            self.out = self.out if self._output is None else self._output.path
         except BaseException as e:
             self.abort()
             if isinstance(e, OSError):
@@ -156,7 +165,12 @@ class Mp4:
             self._file.close()
         except OSError:
             pass
-        self._output.abort()
+        self._discard()
+
+    def _discard(self) -> None:
+        if self._output is not None:
+            self._output.keep = False
+        self._opened.close()
 
 
 def _codec(av: Any) -> tuple[str, dict[str, str]]:

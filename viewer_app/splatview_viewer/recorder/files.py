@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 
 from splatview_ipc.kinds.rules import SH_REST
-from splatview_ipc.system.files import OutputFile, make_output_folder, write_output
+from splatview_ipc.system.files import make_output_folder, output_file, write_output
 from splatview_viewer.errors import FileError
 from splatview_viewer.files import check_memory, scene_bytes
 from splatview_viewer.recorder.packed import Packed, layout, packed_bytes
@@ -88,7 +88,7 @@ def write_packed(path: Path, packed: Packed) -> int:
     higher, wide = packed.arrays["shN"], packed.arrays["means"].dtype == np.float64
     header = msgspec.json.encode(_Header(len(packed), higher.shape[1], packed.sh_degree, packed.activated,
                                          packed.antialiased, packed.background, wide))
-    with OutputFile(path) as out:
+    with output_file(path) as out:
         out.file.write(_MAGIC + struct.pack("<I", len(header)) + header)
         for name in layout(len(packed), higher.shape[1], packed.activated):
             out.file.write(np.ascontiguousarray(packed.arrays[name]).data if packed.arrays[name].size else b"")

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from splatview_ipc.system import child_program
-from splatview_ipc.system.private import make_private
+from splatview_ipc.system.files import make_private
 
 if TYPE_CHECKING:
     from collections.abc import Callable

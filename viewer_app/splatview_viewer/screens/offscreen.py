@@ -166,7 +166,7 @@ class OffscreenScreen:
         return self._clipboard
 
     def keep(self, picture: np.ndarray, name: str) -> None:
-        save_picture(picture, output_path(name), "number")
+        save_picture(picture, output_path(name), numbered=True)
 
     def hand_over(self, path: Path) -> None:
         """The user finds it where it is."""

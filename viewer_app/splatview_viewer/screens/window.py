@@ -232,7 +232,7 @@ class WindowScreen:
         return text.decode("utf-8", "replace") if isinstance(text, bytes) else text or ""
 
     def keep(self, picture: np.ndarray, name: str) -> None:
-        save_picture(picture, output_path(name), "number")
+        save_picture(picture, output_path(name), numbered=True)
 
     def hand_over(self, path: Path) -> None:
         """The user finds it where it is."""

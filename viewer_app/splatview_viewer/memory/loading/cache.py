@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 
-from splatview_ipc.system.private import make_private
+from splatview_ipc.system.files import make_private
 
 BLOCK = 1 << 22
 LIMIT_BYTES = 8 << 30

@@ -19,8 +19,7 @@ import torch
 from cuda.bindings import driver  # pyright: ignore[reportAttributeAccessIssue]  (compiled)
 
 from splatview_ipc.cuda.driver import stream_object
-from splatview_ipc.system.files import write_output
-from splatview_ipc.system.private import make_private
+from splatview_ipc.system.files import make_private, write_output
 from splatview_viewer.errors import RendererError
 from splatview_viewer.renderers.gpu_stream import raw_stream
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from splatview_ipc.system.files import OutputFile, output_error
+from splatview_ipc.system.files import output_file
 from splatview_viewer.errors import CameraError, ViewerError
 from splatview_viewer.events import Key as KeyEvent
 from splatview_viewer.paths.nerfstudio import Film, parse_path, read_path, write_path
@@ -157,10 +157,10 @@ class PathTool(Tool):
         """Into the current folder, as nerfstudio's viewer writes paths."""
         path = output_path(f"{_stem(self.view.desk.name)}-path", ".json")
         try:
-            with OutputFile(path, "number") as out:
+            with output_file(path, numbered=True) as out:
                 out.file.write(write_path(self.film).encode())
         except OSError as e:
-            self.view.desk.say(f"The path is not saved: {output_error(path, e)}")
+            self.view.desk.say(f"The path is not saved: {e}")
             return
         self.view.desk.say(f"Saved {out.path}")
         self.view.desk.hand_over(out.path)

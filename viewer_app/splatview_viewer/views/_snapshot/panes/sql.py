@@ -325,17 +325,17 @@ def _say(fault: str) -> None:
 def save_csv(database: Database, text: str, name: str, folder: Path | None,
              stop: threading.Event | None = None) -> str:
     """Write all rows as CSV into a file of its own, and say which; `stop` ends it. Raises FileError, QueryError."""
-    from splatview_ipc.system.files import OutputFile, output_error
+    from splatview_ipc.system.files import output_file
     from splatview_viewer.errors import FileError
 
     path = output_path(name, ".csv", folder)
     try:
-        with OutputFile(path, "number") as out:
+        with output_file(path, numbered=True) as out:
             rows = io.TextIOWrapper(out.file, encoding="utf-8", newline="")
             database.csv(text, rows, timeout=_CSV_S, stop=stop)
             rows.detach()
     except OSError as e:
-        raise FileError(str(output_error(path, e))) from e
+        raise FileError(str(e)) from e
     return f"Saved {out.path}"
 
 
