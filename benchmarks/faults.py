@@ -25,7 +25,7 @@ import splatview
 from benchmarks.crowd import Crowd
 from benchmarks.gpu import tried
 from benchmarks.gpu.clocks import mid_and_p99, until
-from splatview.api import publish as publishing
+from splatview.api import session as publishing
 from splatview_ipc.shm.control_block import COPIES
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def _measure(crowd: Crowd, what: str, device: str, publish: Callable[[int], None
     waits["none"] += _block(publish, times["none"])
     crowd.viewer("steady")
     crowd.viewer("second")
-    stream = next(iter(publishing._entries.values())).stream
+    stream = next(iter(publishing.begun().streams.values()))
     until("two viewers look", lambda: stream.readers >= 2, meanwhile=lambda: (publish(0), time.sleep(0.01)))
     _block(publish, [])  # the first frames are not like the others
     sharing = "+".join(stream._outlets)

@@ -25,7 +25,7 @@ from benchmarks.gpu.clocks import mid_and_p99, thread_cpu_ns, until
 from benchmarks.gpu.load import Training
 from benchmarks.gpu.scenes import ball, paint
 from benchmarks.gpu.viewer import Viewer
-from splatview.api import publish as publishing
+from splatview.api import session as publishing
 from splatview_ipc.shm.control_block import COPIES
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ def _in_turns(change: Callable[[], None], ours: Callable[[], None], bare: Callab
 
 def _shared() -> int:
     """How many versions this process has marked or copied for its viewers."""
-    publisher = publishing._publisher
+    publisher = publishing.begun()
     return 0 if publisher is None else publisher.board.words[COPIES]
 
 

@@ -15,7 +15,7 @@ import torch
 from PIL import Image
 
 import splatview
-from splatview.api import publish as publishing
+from splatview.api import session as publishing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,7 +84,7 @@ def _beside_a_viewer() -> list[dict[str, str]]:
         viewer.send_signal(signal.SIGCONT)
         frame.fill_(77)
         splatview.publish(frame, "frame")
-        last = publishing._entries["frame"].stream.version
+        last = publishing.begun().streams["frame"].version
         while int(viewer.stdout.readline()) != last:  # checks that the last frame arrives whole
             pass
     finally:
@@ -111,8 +111,8 @@ def _without_viewer() -> list[dict[str, str]]:
         call()
         us = _per_call(call)
         rows.append({"publish of": what, "viewer": "none", "median us": f"{us:.2f}", "limit": f"{limit} us"})
-    assert publishing._publisher is not None
-    assert publishing._publisher.board.counters()["copies"] == 0
+    assert publishing.begun() is not None
+    assert publishing.begun().board.counters()["copies"] == 0
     return rows
 
 
@@ -130,7 +130,7 @@ def _per_call(call: Callable[[], None], batch: int = 5000, batches: int = 41) ->
 def _against_copy(viewer: str, frame: torch.Tensor) -> dict[str, str]:
     """Publishing and copying take turns, so that both meet the same machine. As many targets as the ring has."""
     targets = [torch.zeros_like(frame) for _ in range(4)]
-    publisher = publishing._publisher
+    publisher = publishing.begun()
     assert publisher is not None
     copies = publisher.board.counters()["copies"]
     published, copied = [], []
@@ -181,7 +181,7 @@ def _attach(frame: torch.Tensor, target: torch.Tensor) -> tuple[list[float], lis
     since it opened the stream, the most shared memory, how many frames it read. Each is numbered in its first byte, and
     the viewer reports a checksum of all its bytes."""
     first, numbers = frame.view(-1)[:1], frame.view(-1).numpy()
-    stream = publishing._entries["frame"].stream
+    stream = publishing.begun().streams["frame"]
     viewer = subprocess.Popen([sys.executable, "-c", _ATTACHING], stdout=subprocess.PIPE)
     calls, copies, peak, end, reports = [], [], 0, 0.0, b""
     try:

@@ -25,7 +25,7 @@ import torch
 import splatview
 from benchmarks.__main__ import machine, table
 from benchmarks.crowd import Crowd
-from splatview.api import publish as publishing
+from splatview.api import session as publishing
 
 SURE = 4.0
 """Standard errors from zero at which a slope is no chance."""

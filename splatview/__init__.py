@@ -57,10 +57,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'splatview' has no attribute {name!r}; it has {', '.join(_HOME)}")
     from importlib import import_module
 
-    from splatview.api.publish import leave_untraced
-
     home = import_module(f"splatview.{_HOME[name] or name}")
-    leave_untraced(home)
     value = globals()[name] = getattr(home, name) if _HOME[name] else home
     return value
 

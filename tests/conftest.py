@@ -66,9 +66,9 @@ def runtime_dir(nothing_left: None, monkeypatch: pytest.MonkeyPatch) -> Iterator
     for name in ("SPLATVIEW_DISABLE", "SPLATVIEW_STRICT", "SPLATVIEW_NAME"):
         monkeypatch.delenv(name, raising=False)
     yield folder
-    publishing = sys.modules.get("splatview.api.publish")
-    if publishing is not None:
-        publishing.close()
+    api = sys.modules.get("splatview.api.session")
+    if api is not None:
+        api.session().close()
     follower = sys.modules.get("splatview.api.follower")
     if follower is not None:
         follower.seen.clear()  # the next test annotates its own frames

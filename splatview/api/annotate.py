@@ -8,7 +8,8 @@ import threading
 from operator import index
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from splatview.api import publish as publishing
+from splatview.api import checks
+from splatview.api import session as publishing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -48,6 +49,7 @@ _lock = threading.Lock()
 """One version of an overlay at a time: results may come from several threads."""
 
 
+@publishing.public()
 def annotate(name: str, *, boxes: Any = None, labels: Any = None, scores: Any = None, points: Any = None,
              masks: Any = None, version: Any = None, **more: Unpack[More]) -> None:
     """Draw boxes, labels, points, lines, masks and texts over the picture of a stream, and go on at once.
@@ -90,7 +92,7 @@ def annotate(name: str, *, boxes: Any = None, labels: Any = None, scores: Any = 
     Faults of the surroundings never reach the caller, unless SPLATVIEW_STRICT=1. SPLATVIEW_DISABLE=1 makes the call do
     nothing.
     """
-    publishing.check_name(name)
+    checks.stream_name(name)
     if publishing.disabled():
         return
     from splatview.adapters.overlay import OPTIONS, adapted
@@ -111,7 +113,7 @@ def annotate(name: str, *, boxes: Any = None, labels: Any = None, scores: Any = 
             v is not None for k, v in more.items() if k != "run"):
         _clear(name, more.get("run"), tensors, meta)
         return
-    publisher = publishing.running()
+    publisher = publishing.session().run()
     if publisher is not None:
         with _lock:
             _publish(publisher, _overlay(publisher, name, on.run), tensors, meta)
@@ -130,7 +132,7 @@ def _computed_on(name: str, version: Any, run: Any) -> _On:
     """What the caller's `version` and `run` say. Raises TypeError, ValueError."""
     if run is not None:
         run = _checked_run(run)
-    publisher = publishing._publisher
+    publisher = publishing.begun()
     own = publisher.streams.get(name) if publisher is not None else None
     own_run = publisher.run_id if publisher is not None else ""
     reading = sys.modules.get("splatview.api.frames")
@@ -172,7 +174,7 @@ def _checked_run(run: Any) -> str:
 
 def _clear(name: str, run: str | None, tensors: dict[str, torch.Tensor], meta: dict[str, Any]) -> None:
     """Take away what is drawn over the streams of this name, in one run or in all. Where nothing is, none is made."""
-    publisher = publishing._publisher
+    publisher = publishing.begun()
     if publisher is None:
         return
     meta |= {"version": 0, "time_ns": 0}

@@ -1,17 +1,13 @@
-"""`publish_cameras`: the cameras that a scene is trained with, their photographs, and which one is at work."""
+"""`publish_cameras`: the cameras that a scene is trained with, their photographs, and the one in use."""
 
 from __future__ import annotations
 
-import atexit
-import contextlib
-import os
-import threading
+import math
 from collections import deque
-from operator import index
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
-from splatview.adapters.metadata import check_tensor
-from splatview.api import publish as publishing
+from splatview.api import checks
+from splatview.api.session import capturing, public, session
 
 if TYPE_CHECKING:
     import torch
@@ -21,13 +17,13 @@ if TYPE_CHECKING:
 
 __all__ = ["publish_cameras"]
 
-_PACE = 0.015
-"""Seconds between two answers: viewers see the newest frame of a stream, and need a moment to look."""
-_MOST_ASKED = 256
-"""Photographs that wait to be brought; what was asked for first is forgotten first, and asked for again."""
-_NOTHING: dict[str, Any] = {}
+_PACE_S = 0.015
+"""Time between two photographs: viewers see the newest frame of a stream, and need a moment to look."""
+_MAX_ASKED = 256
+"""Photographs that wait to be brought; the first requests are dropped first, and made again by viewers."""
 
 
+@public()
 def publish_cameras(viewmats: Any = None, Ks: Any = None, width: Any = None, height: Any = None, images: Any = None,
                     name: str = "cameras", *, current: SupportsIndex | None = None) -> None:
     """Show the cameras that a scene is trained with over it, in every viewer, and go on at once.
@@ -48,9 +44,6 @@ def publish_cameras(viewmats: Any = None, Ks: Any = None, width: Any = None, hei
     at. Raises TypeError or ValueError for what cannot be shown. Faults of the surroundings never reach the caller,
     unless SPLATVIEW_STRICT=1. SPLATVIEW_DISABLE=1 makes the call do nothing.
     """
-    if publishing.disabled():
-        return
-    cameras = _known.get(name)
     if viewmats is None:
         if (what := next((n for n, v in (("Ks", Ks), ("width", width), ("height", height), ("images", images))
                           if v is not None), None)) is not None or current is None:
@@ -58,101 +51,99 @@ def publish_cameras(viewmats: Any = None, Ks: Any = None, width: Any = None, hei
                             "publish_cameras needs viewmats, Ks, width and height, or current alone")
     elif Ks is None:
         raise TypeError("publish_cameras: viewmats without Ks, (N, 3, 3) in pixels")
-    number = None if current is None else _ordinal(current)
-    if cameras is None or cameras.publisher is not publishing.begun():
-        publishing.check_name(name)
-    if publishing.capturing():
+    checks.stream_name(name)
+    if session().idle or capturing():
         return
+    cameras: Cameras | None = session().features.get(f"cameras {name}")  # type: ignore[assignment]
+    photos = None if cameras is None else cameras.photos
+    count = None if cameras is None else cameras.count
+    found = None
     if viewmats is not None:
-        found, photos = _adapted(viewmats, Ks, width, height, images, cameras)
-        count = len(found["viewmats"])
-    else:
-        found, photos, count = None, None, None if cameras is None else cameras.count
-    if number is not None and count is not None and number >= count:
-        raise ValueError(f"current is {number}; legal are 0 to {count - 1}")
-    publisher = publishing.running()
+        from splatview.adapters.cameras import Photos, poses
+
+        found = poses(viewmats, Ks, width, height)
+        if len(found["viewmats"]) != count:
+            photos, count = None, len(found["viewmats"])
+        if images is not None and (photos is None or photos.given is not images):
+            photos = Photos(images, count)
+    number = None if current is None else _camera(current, count)
+    with session().lock:
+        cameras = cameras or _begin(name)
+        if cameras is not None and found is not None:
+            cameras.publish(found, photos)
+        if cameras is not None and number is not None:
+            cameras.say(number)
+
+
+def _camera(current: Any, count: int | None) -> int:
+    from splatview_ipc.kinds.rules import CAMERAS_MOST
+
+    if getattr(current, "is_cuda", False):
+        raise TypeError("current is a tensor on a GPU, for whose value we would have to wait; give the number, as the "
+                        "program knows it when it chooses the camera")
+    return checks.whole("current", current, 0, (CAMERAS_MOST["cameras"] if count is None else count) - 1)
+
+
+def _begin(name: str) -> Cameras | None:
+    publisher = session().run()
     if publisher is None:
-        return
-    with _lock:
-        cameras = _known.get(name)
-        if cameras is None or cameras.publisher is not publisher:
-            cameras = _known[name] = _Cameras(publisher, name)
-        try:
-            if found is not None:
-                cameras.publish(found, photos)
-            if number is not None:
-                cameras.say(number)
-        except ValueError:
-            raise  # another kind has this name
-        except Exception as e:
-            publishing.fault(e)
+        return None
+    cameras = Cameras(publisher, name)
+    session().add(f"cameras {name}", cameras)
+    return cameras
 
 
-class _Cameras:
-    """What one name stands for: three streams, of which two come when there is something to say in them."""
+class Cameras:
+    """The streams of one name: the poses, the camera in use, and photographs, one for each request of a viewer."""
 
     def __init__(self, publisher: Publisher, name: str) -> None:
-        self.publisher = publisher
         self.count: int | None = None
         """Cameras; None before they were published."""
         self.photos: Photos | None = None
+        self._publisher = publisher
         self._name = name
         self._set = 0
-        """Which set of photographs there is."""
+        """Number of the set of photographs."""
         self._forms: dict[tuple[tuple[str, ...], str], CamerasForm] = {}
         self._current: Stream | None = None
-        self._asked: deque[tuple[int, int]] = deque(maxlen=_MOST_ASKED)
         self._photo_stream: Stream | None = None
-
-    # The trainer's threads, one at a time.
+        self._asked: deque[tuple[int, int]] = deque(maxlen=_MAX_ASKED)
+        """Camera and side (0: the whole photograph) of what viewers ask for."""
 
     def publish(self, tensors: dict[str, torch.Tensor], photos: Photos | None) -> None:
-        """`photos`: None: those that there are, if they fit."""
         from splatview.adapters.overlay import device_of, together
 
-        stream = self.publisher.stream(self._name, "cameras")
-        count = len(tensors["viewmats"])
-        if photos is not None or count != self.count:
-            if photos is not self.photos:
-                self._set += 1
-            self.photos, self.count = photos, count
-            if photos is not None and photos.any:
-                self._offer()
-        paths = None if self.photos is None else self.photos.texts()
-        if paths is not None:
+        stream = self._publisher.stream(self._name, "cameras")
+        if photos is not self.photos:
+            self._set += 1
+        self.photos, self.count = photos, len(tensors["viewmats"])
+        has = photos is not None and photos.any
+        if has and self._photo_stream is None:
+            self._photo_stream = self._part("photos", ())
+            self._publisher.on_photos[self._photo_stream.name] = self.ask
+        if photos is not None and (paths := photos.texts()) is not None:
             tensors["paths"] = paths
         device = device_of(tensors)
         if device is not None:
             tensors = together(tensors, device)
-        form = self._form(tuple(tensors), str(device or "cpu"), (count,))
-        has = self.photos is not None and self.photos.any
-        stream.describe(form, copy=True)
+        stream.describe(self._form(tuple(tensors), str(device or "cpu"), (self.count,)), copy=True)
         stream.publish((tuple(tensors.values()), {"photos": self._set if has else 0}))
 
     def say(self, number: int) -> None:
-        """Which camera is trained with."""
+        """Show which camera is trained with."""
         import torch
 
-        stream = self._current
-        if stream is None:
-            stream = self._part("current")
-            stream.describe(self._form(("current",), "cpu", (1,)), copy=True)
-            self._current = stream
-        stream.publish(((torch.tensor([number], dtype=torch.int32),), _NOTHING))
+        if self._current is None:
+            self._current = self._part("current", (1,))
+        self._current.publish(((torch.tensor([number], dtype=torch.int32),), {}))
 
-    def _offer(self) -> None:
-        """Photographs can be asked for."""
-        if self._photo_stream is None:
-            stream = self._photo_stream = self._part("photos")
-            stream.describe(self._form(("photos",), "cpu", ()), copy=True)
-            self.publisher.on_photos[stream.name] = self.ask
-
-    def _part(self, what: str) -> Stream:
-        """A stream that belongs to the one of the poses."""
+    def _part(self, what: str, shape: tuple[int, ...]) -> Stream:
+        """Return a stream that belongs to that of the poses."""
         from splatview_ipc.control.limits import MAX_NAME
 
-        stream = self.publisher.stream(f"{self._name[: MAX_NAME - 10]} {what}", "cameras")
+        stream = self._publisher.stream(f"{self._name[: MAX_NAME - 10]} {what}", "cameras")
         stream.over = self._name, ""
+        stream.describe(self._form((what,), "cpu", shape), copy=True)
         return stream
 
     def _form(self, names: tuple[str, ...], device: str, shape: tuple[int, ...]) -> CamerasForm:
@@ -163,124 +154,23 @@ class _Cameras:
             form = self._forms[names, device] = CamerasForm(names, device, shape)
         return form
 
-    # The helper thread.
-
     def ask(self, camera: int, side: int) -> None:
-        """A viewer wants to see a photograph, or small ones from that on."""
+        """A viewer asks for a photograph, or for small ones from `camera` on. The publisher's helper thread."""
         if (camera, side) not in self._asked:
             self._asked.append((camera, side))
-        _bringer.wake()
+        session().wake()
 
-    # Our own thread.
-
-    def bring(self) -> bool:
-        """Answer once; whether there was anything to do."""
+    def turn(self, now: float) -> float:
         stream = self._photo_stream
-        if not self._asked or stream is None:
-            return False
-        camera, side = self._asked.popleft()
-        with _lock:
+        with session().lock:
             photos, number = self.photos, self._set
-        if photos is None or camera >= len(photos.tensors) or not stream.readers:
-            return True
-        tensor = photos.small(camera, side) if side else photos.whole(camera)
-        stream.publish(((tensor,), {"camera": camera, "side": side, "photos": number}))
-        return True
+        if not self._asked or stream is None:
+            return math.inf
+        camera, side = self._asked.popleft()
+        if photos is not None and camera < len(photos.tensors) and stream.readers:
+            tensor = photos.small(camera, side) if side else photos.whole(camera)
+            stream.publish(((tensor,), {"camera": camera, "side": side, "photos": number}))
+        return now + _PACE_S
 
-
-class _Bringer:
-    """The thread that brings what viewers ask for; begun when somebody asks."""
-
-    def __init__(self) -> None:
-        self._wake = threading.Event()
-        self._ending = False
-        self._thread: threading.Thread | None = None
-        self._lock = threading.Lock()
-        """Held while a thread begins, which the trainer's thread may want to end in that moment."""
-
-    def wake(self) -> None:
-        with self._lock:
-            if self._thread is None:
-                self._ending = False
-                self._thread = threading.Thread(target=self._run, name="splatview cameras", daemon=True)
-                self._thread.start()
-        self._wake.set()
-
-    def end(self) -> None:
-        with self._lock:
-            thread, self._ending = self._thread, True
-        self._wake.set()
-        if thread is not None and thread is not threading.current_thread():
-            thread.join(timeout=20)
-        with self._lock:
-            if self._thread is thread:
-                self._thread = None
-
-    def _run(self) -> None:
-        while not self._ending:
-            self._wake.wait()
-            self._wake.clear()
-            again = True
-            while again and not self._ending:
-                again = False
-                for cameras in list(_known.values()):
-                    try:
-                        again |= cameras.bring()
-                    except Exception as e:
-                        again = True
-                        with contextlib.suppress(Exception):  # raising on request is for the trainer's own thread
-                            publishing.fault(e)
-                if again:
-                    threading.Event().wait(_PACE)
-
-
-_known: dict[str, _Cameras] = {}
-_bringer = _Bringer()
-_lock = threading.Lock()
-
-
-def end() -> None:
-    """Keep nothing any more. The next `publish_cameras` begins again. Idempotent."""
-    _bringer.end()
-    _known.clear()
-
-
-def _adapted(viewmats: Any, intrinsics: Any, width: Any, height: Any, images: Any, before: _Cameras | None
-             ) -> tuple[dict[str, torch.Tensor], Photos | None]:
-    from splatview.adapters.cameras import Photos, poses
-
-    found = poses(viewmats, intrinsics, width, height)
-    count = len(found["viewmats"])
-    old = None if before is None or before.count != count else before.photos
-    if images is None or (old is not None and old.given is images):
-        return found, old
-    return found, Photos(images, count)
-
-
-def _ordinal(value: Any) -> int:
-    if getattr(value, "is_cuda", False):
-        raise TypeError("current is a tensor on a GPU, for whose value we would have to wait; give the number, as the "
-                        "program knows it when it chooses the camera")
-    check_tensor(value, "current")
-    try:
-        if isinstance(value, bool):
-            raise TypeError
-        number = index(value)
-    except TypeError:
-        raise TypeError(f"current is a {type(value).__name__}, not a camera's number, an int") from None
-    from splatview_ipc.kinds.rules import CAMERAS_MOST
-
-    if not 0 <= number < CAMERAS_MOST["cameras"]:
-        raise ValueError(f"current is {number}; legal are 0 to {CAMERAS_MOST['cameras'] - 1}")
-    return number
-
-
-def _after_fork_in_child() -> None:
-    """What was published is the parent's."""
-    global _bringer, _lock
-    _known.clear()
-    _bringer, _lock = _Bringer(), threading.Lock()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)
-atexit.register(_bringer.end)
+    def close(self) -> None:
+        self.photos = None

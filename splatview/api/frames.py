@@ -50,9 +50,9 @@ class Frames:
     def __init__(self, name: str, *, run: str | None = None, timeout: float | None = None,
                  in_place: bool | None = None):
         """As `splatview.frames`."""
-        from splatview.api.publish import check_name
+        from splatview.api import checks
 
-        check_name(name)
+        checks.stream_name(name)
         if not isinstance(run, (str, type(None))):
             raise TypeError(f"run is a {type(run).__name__}, not a str: a run's id, its name or its process's number")
         if run == "":

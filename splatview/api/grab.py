@@ -10,7 +10,8 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from splatview.adapters.metadata import check_tensor
-from splatview.api import publish as publishing
+from splatview.api import checks
+from splatview.api import session as publishing
 from splatview_ipc.system.terminal import check_text
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ class _Asked:
     def __init__(self, name: str | None, camera: dict[str, Any] | None, size: tuple[int, int] | None,
                  background: tuple[float, float, float] | None, run: str | None, timeout: float) -> None:
         if name is not None:
-            publishing.check_name(name)
+            checks.stream_name(name)
         if size is None and camera is not None and "width" in camera and "height" in camera:
             size = _size((camera["width"], camera["height"]))
         self.name, self.size, self.background, self.run, self.timeout = name, size, background, run, timeout
@@ -125,7 +126,7 @@ class _Asked:
 
 def _own(name: str | None, run: str | None) -> tuple[Publisher, Stream] | None:
     """This process's run, and the stream of it that is meant, if it has one."""
-    publisher = publishing._publisher
+    publisher = publishing.begun()
     if publisher is None:
         return None
     if run is not None and not publisher.folder.description.is_called(run):

@@ -2,38 +2,37 @@
 
 from __future__ import annotations
 
-import atexit
-import contextlib
-import os
+import math
 import sys
 import threading
 import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from splatview.adapters.memory_options import MOST_STEP, number
 from splatview.adapters.metadata import check_tensor
-from splatview.api import publish as publishing
+from splatview.api import checks
+from splatview.api.session import public, session
 
 if TYPE_CHECKING:
-    from splatview.adapters.gpu_scalars import Later, Pinned
+    import torch
+
+    from splatview.adapters.gpu_scalars import Pinned
     from splatview_ipc import Stream
 
 __all__ = ["log"]
 
 STREAM = "scalars"
 """The stream's name."""
-PERIOD = 0.1
-"""Seconds between two looks at what was logged."""
-SHARE = 0.05
-"""The share of its time that the thread may spend on letting viewers see it."""
-MOST_WAITING = 1 << 16
-"""Calls whose values nobody has looked at; the next one does it itself."""
-MOST_NAME = 100
-LAST = 1.0
-"""Seconds for which the end of a run waits for the GPU to bring the last numbers."""
+_PERIOD_S = 0.1
+"""Time between two looks at what was logged."""
+_MAX_WAITING = 1 << 16
+"""Calls that wait for the worker thread."""
+_MAX_NAME = 100
+_LAST_S, _LOOK_S = 1.0, 0.01
+"""Longest wait for the GPU at the end of a run; time between two looks."""
 
 
+@public()
 def log(step: float | None = None, /, **scalars: Any) -> None:
     """Plot numbers in every viewer that looks at this process, over the steps of a training, and go on at once.
 
@@ -52,228 +51,149 @@ def log(step: float | None = None, /, **scalars: Any) -> None:
     Raises TypeError or ValueError for what is no number, for a wrong name and for one too many. Faults of the
     surroundings never reach the caller, unless SPLATVIEW_STRICT=1. SPLATVIEW_DISABLE=1 makes the call do nothing.
     """
-    logger = _logger or _begin()
+    logger: Logger | None = session().features.get("log") or _begin()  # type: ignore[assignment]
     if logger is None:
         return
     if step is None and (step := scalars.pop("step", None)) is None:
         step = logger.step + 1
-    if type(step) is not int or not -MOST_STEP <= step <= MOST_STEP:
-        step = number(step)
+    if type(step) is not int or not -checks.MAX_STEP <= step <= checks.MAX_STEP:
+        step = checks.number("step", step, -checks.MAX_STEP, checks.MAX_STEP)
+    if not scalars:
+        raise TypeError("log: no scalars were named; splatview.log(step, loss=loss)")
     later = False
     for name, value in scalars.items():
         if name not in logger.known:
             logger.introduce(name, value)
         if type(value) is not float:
-            value = scalars[name] = logger.converted(name, value)
+            value = scalars[name] = _converted(name, value)
             later |= type(value) is not float
-    if not scalars:
-        raise TypeError("log: no scalars were named; splatview.log(step, loss=loss)")
-    if later:
-        scalars = logger.queued(scalars)
-    logger.step, waiting = step, logger.waiting
-    waiting.append((step, time.time(), scalars))
-    if not logger.called.is_set():
-        logger.called.set()
-    if len(waiting) > MOST_WAITING:
-        logger.catch_up()
+    logger.append(step, logger.queued(scalars) if later else scalars)
 
 
-class _Logger:
-    """What a run logs: its waiting calls, its thread, the table that they become."""
+class Logger:
+    """What a run logs: the calls that wait for the worker thread, and the table that they become."""
 
     def __init__(self, stream: Stream) -> None:
         from splatview.adapters.scalars import ScalarsForm, Table
 
-        self.known: dict[str, None] = {}
+        self.known: set[str] = set()
         """The names so far."""
-        self.step: float = -1  # of the last call
-        self.waiting: deque[tuple[float, float, dict[str, Any]]] = deque()
-        """Calls that nobody has looked at: step, time, values: floats, and `Later` for what a GPU will bring."""
-        self.called = threading.Event()
+        self.step: float = -1
+        """Of the last call."""
+        self._waiting: deque[tuple[float, float, dict[str, Any]]] = deque()
+        """Step, time, values: floats, and `Later` for what is on its way from a GPU."""
         self._stream, self._table, self._form = stream, Table(), ScalarsForm()
         stream.describe(self._form)
         self._pinned: Pinned | None = None
         self._lost = 0
-        self._meta: dict[str, Any] = {}
+        self._pending = False
+        """True if a call came since the worker's last look."""
+        self._rest_until = 0.0
         self._lock = threading.Lock()
-        self._ending = False
-        self._thread = threading.Thread(target=self._run, name="splatview scalars", daemon=True)
-        self._thread.start()
-
-    # The caller's thread.
 
     def introduce(self, name: str, value: Any) -> None:
-        """A name that comes for the first time."""
+        """Check a name that comes for the first time. Raises TypeError, ValueError."""
         from splatview_ipc.kinds.rules import SCALAR_SERIES
 
-        if not 1 <= len(name) <= MOST_NAME or not name.isprintable():
+        if not 1 <= len(name) <= _MAX_NAME or not name.isprintable():
             shown = repr(name[:40]) + ("..." if len(name) > 40 else "")
-            raise ValueError(f"log: a scalar is called {shown}; legal are 1 to {MOST_NAME} printable characters")
-        self.converted(name, value, check_only=True)
+            raise ValueError(f"log: a scalar is called {shown}; legal are 1 to {_MAX_NAME} printable characters")
+        _converted(name, value)
         with self._lock:
             if len(self.known) >= SCALAR_SERIES:
                 raise ValueError(f"log: {name!r} is one scalar too many; a run has at most {SCALAR_SERIES}: log under "
                                  "names that were used before")
-            self.known[name] = None
-
-    def converted(self, name: str, value: Any, check_only: bool = False) -> Any:
-        """A float; a CUDA tensor and what is deferred stay what they are."""
-        torch = sys.modules.get("torch")
-        if torch is not None and isinstance(value, torch.Tensor):
-            check_tensor(value, f"log: {name}")
-            if value.numel() != 1 or value.is_complex():
-                raise TypeError(f"log: {name} is a tensor of shape {tuple(value.shape)}, {value.dtype}; legal are real "
-                                "ones of one element")
-            return value if value.is_cuda or check_only else float(value.detach().item())
-        if isinstance(value, (str, bytes, complex)) or not hasattr(value, "__float__"):
-            raise TypeError(f"log: {name} is a {type(value).__name__}, not a number")
-        try:
-            return float(value.item() if hasattr(value, "item") else value)
-        except OverflowError:
-            raise ValueError(f"log: {name} is {str(value)[:20]}..., too large for a float") from None
-        except (TypeError, ValueError):
-            raise TypeError(f"log: {name} is a {type(value).__name__}, of which float() makes no number") from None
+            self.known.add(name)
 
     def queued(self, scalars: dict[str, Any]) -> dict[str, Any]:
-        """The same with a copy queued of each CUDA tensor; without those of which none can be."""
-        try:
-            if self._pinned is None:
-                from splatview.adapters.gpu_scalars import Pinned
+        """Queue a copy of each CUDA tensor; those of which none can be queued are lost."""
+        from splatview.adapters.gpu_scalars import Pinned, record
 
-                self._pinned = Pinned()
-            return self._pinned.queue(scalars)
-        except Exception as e:
-            publishing.fault(e)
-            return {name: value for name, value in scalars.items() if type(value) is float}
+        if self._pinned is None:
+            self._pinned = Pinned()
+        events: dict[torch.device, torch.cuda.Event] = {}
+        made = {name: value if type(value) is float else self._pinned.queue(value, events)
+                for name, value in scalars.items()}
+        record(events)
+        found = {name: value for name, value in made.items() if value is not None}
+        self._lost += len(made) - len(found)
+        return found
 
-    def catch_up(self) -> None:
-        """Look at what waits, since nobody else came to it; what the GPU has not brought by now is given up."""
-        try:
-            self.take_in()
-        except Exception as e:
-            self.waiting.clear()
-            publishing.fault(e)
+    def append(self, step: float, scalars: dict[str, Any]) -> None:
+        if len(self._waiting) >= _MAX_WAITING:
+            self._take_in()  # the worker thread gets no time
+            if len(self._waiting) >= _MAX_WAITING:
+                self._lost += len(scalars)
+                return
+        self.step = step
+        self._waiting.append((step, time.time(), scalars))
+        if not self._pending:
+            self._pending = True
+            session().wake()
 
-    # Any thread.
+    # The worker thread.
 
-    def take_in(self, last: bool = False) -> bool:
-        """Bring what was logged into the table, as far as the GPU has come; `last`: wait a moment for it. True when
-        there was any."""
+    def turn(self, now: float) -> float:
+        if self._pending and now >= self._rest_until:
+            self._pending, self._rest_until = False, now + _PERIOD_S
+            if self._take_in():
+                self._show()
+            self._pending = self._pending or bool(self._waiting)  # for a GPU
+        return self._rest_until if self._pending else math.inf
+
+    def close(self) -> None:
+        nothing = threading.Event()
+        for _ in range(round(_LAST_S / _LOOK_S)):
+            self._take_in()
+            if not self._waiting or nothing.wait(_LOOK_S):
+                break
+        if self._table:
+            self._show()
+
+    def _take_in(self) -> bool:
+        """Move calls into the table, up to the first whose numbers a GPU has not brought; True if there were any."""
         with self._lock:
             found: dict[str, list[tuple[float, float, float]]] = {}
-            step = self._table.step
-            until = time.monotonic() + LAST if last else 0.0
-            for _ in range(len(self.waiting)):
-                at, when, scalars = self.waiting[0]
-                there = all(type(value) is float or value.there(until) for value in scalars.values())
-                if not (there or last or len(self.waiting) > MOST_WAITING):
-                    break
-                self.waiting.popleft()
-                step = float(at)
+            step: float = 0
+            while self._waiting and all(type(v) is float or v.arrived for v in self._waiting[0][2].values()):
+                step, when, scalars = self._waiting.popleft()
                 for name, value in scalars.items():
-                    if type(value) is not float:
-                        value = self._arrival(value)
-                        if value is None:
-                            continue
-                    rows = found.get(name)
-                    if rows is None:
-                        rows = found[name] = []
-                    rows.append((step, when, value))
+                    found.setdefault(name, []).append((step, when, value if type(value) is float else value.take()))
             if found:
-                self._table.add(found, step)
+                self._table.add(found, float(step))
             return bool(found)
 
-    def _arrival(self, value: Later) -> float | None:
-        """What the GPU brought; None for what never came."""
-        brought = value.take()
-        if brought is None:
-            self._lost += 1
-        return brought
-
-    def tell(self) -> None:
-        """Let viewers see it."""
-        if not self._table:
-            return
+    def _show(self) -> None:
         meta: dict[str, Any] = {"step": self._table.step}
-        lost = self._lost + (self._pinned.lost if self._pinned is not None else 0)
-        if lost:
-            meta["trouble"] = f"{lost} values are missing, since the GPU was too far behind"
-        if meta != self._meta:
-            self._meta = meta
-        if not self._stream.keep(self._table, self._meta):
-            self._stream.publish((self._form.of(self._table), self._meta))
-
-    # Its own thread.
-
-    def _run(self) -> None:
-        while True:
-            self.called.wait()
-            if self._ending:
-                return
-            self.called.clear()
-            begin = time.monotonic()
-            try:
-                if self.take_in():
-                    self.tell()
-            except Exception as e:
-                with contextlib.suppress(Exception):  # raising on request is for the trainer's own thread
-                    publishing.fault(e)
-            if self.waiting:
-                self.called.set()
-            self._pause(max(PERIOD, (time.monotonic() - begin) / SHARE))
-
-    def _pause(self, seconds: float) -> None:
-        end = time.monotonic() + seconds
-        while not self._ending and (left := end - time.monotonic()) > 0:
-            time.sleep(min(left, PERIOD))
-
-    def end(self) -> None:
-        """Look a last time, and no more."""
-        self._ending = True
-        self.called.set()
-        if self._thread is not threading.current_thread():
-            self._thread.join(timeout=5)
-        with contextlib.suppress(Exception):
-            if self.take_in(last=True):
-                self.tell()
+        if self._lost:
+            meta["trouble"] = f"{self._lost} values are missing, since the GPU was too far behind"
+        self._stream.publish((self._form.of(self._table), meta))
 
 
-def end() -> None:
-    """What was logged is seen by viewers; the next `log` begins anew. Idempotent."""
-    global _logger
-    with _lock:
-        ended, _logger = _logger, None
-    if ended is not None:
-        ended.end()
+def _converted(name: str, value: Any) -> Any:
+    """Return a number as a float, a CUDA tensor as it is. Raises TypeError, ValueError."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.Tensor):
+        check_tensor(value, f"log: {name}")
+        if value.numel() != 1 or value.is_complex():
+            raise TypeError(f"log: {name} is a tensor of shape {tuple(value.shape)}, {value.dtype}; legal are real "
+                            "ones of one element")
+        return value if value.is_cuda else float(value.detach().item())
+    if isinstance(value, (str, bytes, complex)) or not hasattr(value, "__float__"):
+        raise TypeError(f"log: {name} is a {type(value).__name__}, not a number")
+    try:
+        return float(value.item() if hasattr(value, "item") else value)
+    except OverflowError:
+        raise ValueError(f"log: {name} is {str(value)[:20]}..., too large for a float") from None
+    except (TypeError, ValueError):
+        raise TypeError(f"log: {name} is a {type(value).__name__}, of which float() makes no number") from None
 
 
-def _begin() -> _Logger | None:
-    """What logs for this process; None where the surroundings allow none."""
-    global _logger
-    with _lock:
-        if _logger is None:
-            publisher = publishing.running()
-            if publisher is None:
-                return None
-            stream = publisher.stream(STREAM, "scalars")
-            try:
-                _logger = _Logger(stream)
-            except Exception as e:
-                publishing.fault(e)
-                return None
-            atexit.unregister(end)
-            atexit.register(end)  # later than the publisher's, so that it comes first
-        return _logger
-
-
-_logger: _Logger | None = None
-_lock = threading.RLock()
-
-
-def _after_fork_in_child() -> None:
-    """What is logged is the parent's. A child that logs begins its own."""
-    global _logger, _lock
-    _logger, _lock = None, threading.RLock()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)
+def _begin() -> Logger | None:
+    """The logger of this process; None if there is no run."""
+    current = session()
+    with current.lock:
+        publisher = current.run()
+        if publisher is not None and "log" not in current.features:
+            current.add("log", Logger(publisher.stream(STREAM, "scalars")))
+        return current.features.get("log")  # type: ignore[return-value]

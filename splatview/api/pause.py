@@ -7,7 +7,7 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from splatview.api import publish as publishing
+from splatview.api import session as publishing
 from splatview_ipc.system.terminal import printable
 
 if TYPE_CHECKING:

@@ -1,15 +1,15 @@
-"""PyTorch's own recording of what is allocated: switched on and off, and its snapshots written to files.
+"""PyTorch's recording of allocations: switched on and off, and its snapshots written to files.
 
-It is the process's, for all its GPUs. What PyTorch calls here is private to it (`torch.cuda.memory._...`), and differs
-a little between its versions: what is missing is a trouble to be told, never an exception.
+It covers all GPUs of the process. The functions of PyTorch used here are private (`torch.cuda.memory._...`) and differ
+between its versions: what is missing becomes `trouble`, a text for people, never an exception.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import gc
 import logging
+import math
 import os
 import pickle
 import threading
@@ -17,84 +17,82 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from splatview_ipc.control import memory_snapshots
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
 _log = logging.getLogger("splatview")
 
-OOM_DUMPS = 4
-"""Snapshots that a run takes when it is out of memory."""
-OOM_REST = 10.0
-"""Seconds between two of them."""
-STEPS = 4096
-"""The newest steps that are named in a snapshot."""
+MAX_OOM_SNAPSHOTS = 4
+OOM_REST_S = 10.0
+"""Snapshots of a run that runs out of memory again and again, and the least time between two of them."""
+_MAX_STEPS = 4096
+"""The newest steps, which a snapshot names."""
 
 
 class Recording:
-    """What PyTorch records, as long as memory is published."""
+    """What PyTorch records while memory is published."""
 
-    def __init__(self, run_id: str, max_entries: int | None, on_oom: Callable[[], None]) -> None:
-        """`max_entries`: of the trace, for each GPU; None: record nothing. `on_oom` is called when an allocation
-        failed, by the thread that asked for it, once what there was is written."""
+    def __init__(self, run_id: str, max_entries: int | None) -> None:
+        """`max_entries`: of the trace, for each GPU; None: record nothing."""
         self.run_id = run_id
         self.newest = ""
-        """What the newest snapshot is called."""
+        """Name of the newest snapshot."""
         self.count = 0
-        """Snapshots taken."""
+        """Snapshots written."""
         self.trouble = ""
-        """Why there is less than there could be, for people."""
-        self.steps: deque[tuple[int, float]] = deque(maxlen=STEPS)
+        """Why there is less than there could be."""
+        self.steps: deque[tuple[int, float]] = deque(maxlen=_MAX_STEPS)
         """When steps began (ns since the epoch), and their numbers."""
         self.attached = False
-        """Whether CUDA is in use, and recorded as far as possible."""
-        self._lacks = ""
-        """The trouble that stays."""
+        """True once CUDA is in use."""
         self._pid = os.getpid()
         self._max_entries = max_entries
-        self._on_oom = on_oom
-        self._ours = False
-        self._ended = False
-        self._lock = threading.Lock()
+        self._lacks = ""
+        """The trouble that stays."""
+        self._ours = self._ended = False
         self._ooms: list[float] = []
+        self._lock = threading.Lock()
+        memory_snapshots.tidy()  # an earlier run may have been killed while it wrote one
 
     def attach(self) -> None:
-        """Begin, once CUDA is in use. It is not begun for this. Idempotent; never raises."""
-        if os.getpid() != self._pid:
-            return  # PyTorch kept what was to be done over a fork: it is the parent's, and so is the lock
+        """Begin, once CUDA is in use. Idempotent; never raises."""
+        if self.attached or os.getpid() != self._pid:
+            return  # a forked child, to which PyTorch took over what the parent queued
         with self._lock:
             if self.attached or self._ended:
                 return
             self.attached = True
             try:
                 _observe()
-                _recordings.append(self)
                 self._record()
             except Exception as e:
-                self._lacks = f"allocations are not recorded: {_words(e)}"
-                self.trouble = self._lacks
+                self._lacks = f"allocations are not recorded: {_one_line(e)}"
+            self.trouble = self._lacks
 
     def _record(self) -> None:
         import torch
         from torch.cuda import memory
 
         if self._max_entries is None:
-            self.trouble = self._lacks = "allocations are not recorded: record=False"
+            self._lacks = "allocations are not recorded: record=False"
             return
         enabled = getattr(torch._C, "_cuda_isHistoryEnabled", None)
         if enabled is not None and enabled():
-            return  # somebody wants it as it is. (Asked before CUDA is in use, torch 2.11 crashes.)
+            return  # by other code, for itself. (Asked before CUDA is in use, torch 2.11 crashes.)
         # Names of C++ functions would make a snapshot take minutes.
         memory._record_memory_history("all", context="all", stacks="python", max_entries=self._max_entries)
         self._ours = True
 
-    def end(self) -> None:
-        """Record no longer, unless somebody else began it. Idempotent; never raises."""
+    def turn(self, now: float) -> float:
+        return math.inf
+
+    def close(self) -> None:
+        """Stop recording, unless other code began it. Idempotent; never raises."""
         with self._lock:
             self._ended = True
-            self.steps.clear()  # PyTorch keeps us until CUDA is in use, which may be never
-            if self in _recordings:
-                _recordings.remove(self)
+            self.steps.clear()  # PyTorch keeps this object until CUDA is in use, which may be never
             if self._ours:
                 self._ours = False
                 with contextlib.suppress(Exception):
@@ -103,9 +101,9 @@ class Recording:
                     memory._record_memory_history(None)
 
     def take(self) -> dict[str, Any] | None:
-        """A full snapshot of all GPUs, as PyTorch gives it, with the steps among its annotations.
+        """Return a full snapshot of all GPUs, as PyTorch gives it, with the steps among its annotations.
 
-        The thread keeps the interpreter for so long: about 0.2 seconds for 100,000 entries. None: see `trouble`.
+        The thread keeps the interpreter meanwhile: about 0.2 seconds for 100,000 entries. None: see `trouble`.
         """
         if not self.attached:
             self.trouble = "no snapshot: CUDA is not in use in this process"
@@ -113,105 +111,81 @@ class Recording:
         from torch.cuda import memory
 
         collecting = gc.isenabled()
-        gc.disable()  # it would look through a million new objects again and again
+        gc.disable()  # it would visit a million new objects again and again
         try:
             snapshot: Any = memory._snapshot()
         except Exception as e:
-            self.trouble = f"no snapshot: {_words(e)}"
+            self.trouble = f"no snapshot: {_one_line(e)}"
             return None
         finally:
             if collecting:
                 gc.enable()
+        steps = list(self.steps)
+        ends = [*(begin for begin, _ in steps[1:]), time.time_ns()]
+        marks = [{"name": f"step {number:.15g}", "stage": stage, "device": 0, "time_us": ns // 1000}
+                 for (begin, number), end in zip(steps, ends, strict=False)
+                 for stage, ns in (("START", begin), ("END", end))]
         with contextlib.suppress(Exception):
-            snapshot["external_annotations"] = [*snapshot.get("external_annotations", ()), *self._marks()]
+            snapshot["external_annotations"] = [*snapshot.get("external_annotations", ()), *marks]
         return snapshot
 
-    def _marks(self) -> list[dict[str, Any]]:
-        """The steps as PyTorch writes its own annotations."""
-        steps, marks = list(self.steps), []
-        for (begin, number), (end, _) in zip(steps, [*steps[1:], (time.time_ns(), 0)], strict=True):
-            name = f"step {number:g}" if number != int(number) else f"step {int(number)}"
-            marks += [{"name": name, "stage": stage, "device": 0, "time_us": ns // 1000}
-                      for stage, ns in (("START", begin), ("END", end))]
-        return marks
-
     def write(self, snapshot: dict[str, Any], why: str) -> Path | None:
-        """Write a snapshot to a file of its own, whole or not at all. None: see `trouble`."""
-        from splatview_ipc.control import memory_snapshots as taken
-        from splatview_ipc.control.errors import IpcError
-
+        """Write a snapshot to a file of its own; `why`: "asked" or "oom". None: see `trouble`."""
         with self._lock:
-            name = taken.name_of(self.run_id, self.count + 1, why)
+            name = memory_snapshots.name_of(self.run_id, self.count + 1, why)
             try:
-                folder = taken.make_folder()
-                part = folder / f".{name}.part"
-                fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-                try:
-                    with open(fd, "wb") as file:
-                        with contextlib.suppress(OSError):  # there are file systems without locks
-                            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # while we live nobody tidies it away
-                        pickle.dump(snapshot, file, 4)
-                    part.replace(folder / name)
-                except BaseException:
-                    part.unlink(missing_ok=True)
-                    raise
-            except (OSError, IpcError, pickle.PicklingError, MemoryError) as e:
-                self.trouble = f"the snapshot could not be written: {e}"
+                path = memory_snapshots.write_private(name, pickle.dumps(snapshot, 4))
+            except Exception as e:
+                self.trouble = f"the snapshot could not be written: {_one_line(e)}"
                 _log.warning("splatview: %s", self.trouble)
                 return None
             self.newest, self.count, self.trouble = name, self.count + 1, self._lacks
-        taken.tidy()
-        return folder / name
+        memory_snapshots.tidy()
+        return path
 
     def out_of_memory(self) -> None:
-        """An allocation failed: write down what there is, for those who ask why. Never raises."""
-        now = time.monotonic()
-        try:
-            if len(self._ooms) < OOM_DUMPS and (not self._ooms or now - self._ooms[-1] >= OOM_REST):
-                self._ooms.append(now)
-                snapshot = self.take()
-                path = self.write(snapshot, "oom") if snapshot is not None else None
-                if path is not None:
-                    _log.warning("splatview: the GPU is out of memory; who holds it shows: splatview memory %s", path)
-            self._on_oom()
-        except Exception as e:  # the trainer has enough to do with its own
-            _log.warning("splatview: no snapshot of the memory that ran out: %s: %s", type(e).__name__, e)
+        """Write down what is allocated when an allocation failed, in the thread of that allocation."""
+        now = time.time()
+        if len(self._ooms) >= MAX_OOM_SNAPSHOTS or (self._ooms and now - self._ooms[-1] < OOM_REST_S):
+            return
+        self._ooms.append(now)
+        path = self.write(snapshot, "oom") if (snapshot := self.take()) is not None else None
+        if path is not None:
+            _log.warning("splatview: the GPU is out of memory; who holds it shows: splatview memory %s", path)
 
 
-_OBSERVERS = ("_cuda_attach_out_of_memory_observer", "_cuda_attachOutOfMemoryObserver")
-"""What it is called in different versions of torch."""
-_recordings: list[Recording] = []
-"""Those that want to know of memory that ran out."""
 _observing = False
 
 
 def _observe() -> None:
-    """Have PyTorch call us when an allocation fails. It knows no way back, so once is for good."""
+    """Have PyTorch call `_out_of_memory` when an allocation fails. This cannot be undone, so once is for good."""
     global _observing
     if _observing:
         return
     import torch
 
-    attach = next((a for name in _OBSERVERS if (a := getattr(torch._C, name, None)) is not None), None)
+    names = "_cuda_attach_out_of_memory_observer", "_cuda_attachOutOfMemoryObserver"  # of different versions of torch
+    attach = next((a for name in names if (a := getattr(torch._C, name, None)) is not None), None)
     if attach is None:
         raise RuntimeError("this torch has no observer of memory that runs out")
     attach(_out_of_memory)
     _observing = True
 
 
-def _words(error: Exception) -> str:
-    """An error in one line."""
-    return f"{type(error).__name__}: {error}".partition("\n")[0][:300]
-
-
 def _out_of_memory(device: int, asked: int, allocated: int, free: int) -> None:
-    for recording in list(_recordings):
-        recording.out_of_memory()
+    from splatview.api.memory import Meter
+    from splatview.api.session import session
+
+    try:
+        features = session().features
+        if "recording" in features:
+            features["recording"].out_of_memory()  # type: ignore[attr-defined]
+        for feature in features.values():
+            if isinstance(feature, Meter):
+                feature.sample()  # viewers see it even if the trainer ends now
+    except Exception as e:  # the trainer has its own to deal with
+        _log.warning("splatview: no snapshot of the memory that ran out: %s", _one_line(e))
 
 
-def _after_fork_in_child() -> None:
-    """What is recorded is the parent's."""
-    _recordings.clear()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)
+def _one_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".partition("\n")[0][:300]

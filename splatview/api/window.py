@@ -13,7 +13,7 @@ from operator import index
 from typing import TYPE_CHECKING, Any
 
 from splatview.adapters.metadata import check_tensor
-from splatview.api import publish as publishing
+from splatview.api import session as publishing
 from splatview.api import windows
 from splatview_ipc.control import limits
 from splatview_ipc.system import programs
@@ -108,7 +108,7 @@ class Window:
             if publishing.disabled():
                 return
             windows.check_display()
-            if publishing.running() is None:
+            if publishing.session().run() is None:
                 raise RuntimeError("no window can be opened: this process could not begin to publish, and a warning "
                                    "says why; splatview doctor says more")
             self._launch()
@@ -290,7 +290,7 @@ class Window:
 
         names = self._streams or self._take_names()
         publishing.publish(value, names[which], kind=kind, live=live)
-        publisher, shown = publishing.running(), (IMAGE, SCENE)[which]
+        publisher, shown = publishing.session().run(), (IMAGE, SCENE)[which]
         run = publisher.run_id if publisher is not None else ""
         if (shown, run) != (self._shown, self._run):
             self._shown, self._run = shown, run

@@ -11,7 +11,7 @@ import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from splatview.api import publish as publishing
+from splatview.api import session as publishing
 from splatview_ipc.control import limits
 from splatview_ipc.system import programs
 
@@ -39,7 +39,7 @@ def take_names(title: str) -> tuple[str, str]:
     """Names for a window's image and its scene, which no other stream of this process has. Those of windows that are
     gone are used again."""
     tidy()
-    publisher = publishing.running()
+    publisher = publishing.session().run()
     base = " ".join("".join(c for c in title if c.isprintable() and c != "/").split())
     base = "window" if base in ("", "splatview") else base[: limits.MAX_NAME - 20]
     number = 1

@@ -79,8 +79,8 @@ def _publish(reading: Reading, decoded: CaptureSettings) -> int:
 
 def _leave(code: int) -> NoReturn:
     """End although a thread is inside a library: an interpreter that ends beside it would break it."""
-    if (publishing := sys.modules.get("splatview.api.publish")) is not None:
-        publishing.close()
+    if (api := sys.modules.get("splatview.api.session")) is not None:
+        api.session().close()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError):  # the parent is gone
             stream.flush()

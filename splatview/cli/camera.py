@@ -111,11 +111,11 @@ def main(args: list[str]) -> int:
 
 def _plan(options: Camera) -> Plan:
     """What to start. Raises _OptionError."""
-    from splatview.api.publish import check_name
+    from splatview.api import checks
 
     o = options
     try:
-        check_name(o.name)
+        checks.stream_name(o.name)
     except ValueError as e:
         raise _OptionError(f"--name: {e}") from None
     width, height = _size("--size", o.size) if o.size else (0, 0)

@@ -14,8 +14,8 @@ from support.window_cases import SIZE, Seen
 
 import splatview
 from splatview import Window
-from splatview.api import publish as publishing
 from splatview.api import recording
+from splatview.api import session as publishing
 from splatview_ipc import Subscriber
 
 if TYPE_CHECKING:

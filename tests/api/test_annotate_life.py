@@ -13,7 +13,7 @@ from support.wait import PATIENCE
 
 import splatview
 from splatview.api import frames as reading
-from splatview.api import publish as publishing
+from splatview.api import session as publishing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +25,7 @@ IMAGE = torch.zeros(48, 64, 3, dtype=torch.uint8)
 
 
 def own_run() -> str:
-    publisher = publishing.running()
+    publisher = publishing.session().run()
     assert publisher is not None
     return publisher.run_id
 

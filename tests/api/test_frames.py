@@ -11,7 +11,7 @@ import torch
 from support.wait import PATIENCE, turns
 
 import splatview
-from splatview.api import publish as publishing
+from splatview.api import session as publishing
 from splatview.api.frames import Frames, newest_seen
 
 if TYPE_CHECKING:

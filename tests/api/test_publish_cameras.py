@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,11 +11,8 @@ import pytest
 import torch
 from support.cameras_stream import newest, poses, stream_of
 from support.frames import host_array
-from support.wait import PATIENCE
 
 import splatview
-from splatview.api import cameras as camera_views
-from splatview.api import publish as publishing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -96,33 +90,6 @@ def test_small_photographs_are_means_over_areas(subscriber: Subscriber, wait_unt
         assert not small[1].any()
         assert small[2, 0].tolist() == [[0, 0, 0], [10, 20, 30]]
         assert np.abs(small[3].astype(int) - 128).max() <= 1
-
-
-def test_the_run_may_end_while_the_first_photograph_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    begun, ending = threading.Event(), threading.Event()
-    end = camera_views.end
-
-    class Late(threading.Thread):
-        def start(self) -> None:
-            begun.set()
-            assert ending.wait(PATIENCE)
-            super().start()
-
-    def told() -> None:
-        ending.set()
-        end()
-
-    monkeypatch.setattr(camera_views, "threading", SimpleNamespace(**{**vars(threading), "Thread": Late}))
-    monkeypatch.setattr(camera_views, "end", told)
-    splatview.publish_cameras(*poses(1), 8, 8, torch.zeros(1, 8, 8, 3, dtype=torch.uint8))
-    publisher = publishing.begun()
-    assert publisher is not None
-    (ask,) = publisher.on_photos.values()
-    with ThreadPoolExecutor(1) as helper:
-        asked = helper.submit(ask, 0, 0)
-        assert begun.wait(PATIENCE)
-        splatview.close()
-        asked.result(PATIENCE)
 
 
 def test_paths_are_told_and_not_read(subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:

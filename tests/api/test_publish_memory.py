@@ -17,7 +17,7 @@ from support.wait import PATIENCE
 
 import splatview
 from splatview.api import memory, recording
-from splatview_ipc.control import memory_snapshots as taken
+from splatview_ipc.control import memory_snapshots
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,7 +100,7 @@ def test_recording_is_switched_on_and_off_again(allocator: Allocator) -> None:
 
 def test_a_snapshot_that_a_viewer_asks_for(allocator: Allocator, reader: Reader, cache: Path,
                                            wait_until: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "PATIENCE", PATIENCE)  # until the call below
+    monkeypatch.setattr(memory, "PATIENCE_S", PATIENCE)  # until the call below
     for step in range(3):
         splatview.publish_memory(hz=50, step=step)
     wait_until(lambda: len(reader.look().samples))
@@ -109,7 +109,7 @@ def test_a_snapshot_that_a_viewer_asks_for(allocator: Allocator, reader: Reader,
     splatview.publish_memory(step=3)  # taken at this call
     assert allocator.snapshots == 1
     wait_until(lambda: reader.look().meta["snapshots"] == 1)
-    path = taken.find(reader.meta["snapshot"])
+    path = memory_snapshots.find(reader.meta["snapshot"])
     assert path is not None
     assert path.parent == cache
     assert stat.S_IMODE(cache.stat().st_mode) == 0o700
@@ -126,22 +126,22 @@ def test_memory_that_runs_out_is_written_down_at_once(allocator: Allocator, read
                                                       caplog: pytest.LogCaptureFixture,
                                                       wait_until: Callable[..., Any],
                                                       monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recording, "OOM_REST", PATIENCE)
+    monkeypatch.setattr(recording, "OOM_REST_S", PATIENCE)
     splatview.publish_memory(hz=1)
     wait_until(lambda: len(reader.look().samples))
     allocator.fail()
     assert newest("ooms") == 1  # it has been published when the exception comes to the trainer
     (name,) = (path.name for path in cache.iterdir())
     assert name.endswith("-1-oom.pickle")
-    assert f"splatview memory {taken.find(name)}" in caplog.text
+    assert f"splatview memory {memory_snapshots.find(name)}" in caplog.text
     wait_until(lambda: reader.look().meta["snapshot"] == name)
     allocator.fail()  # and no second one so soon
     assert allocator.snapshots == 1
     assert newest("ooms") == 2
     run = name.removesuffix("-1-oom.pickle")
-    assert taken.last_words(run, time.time() - 60) == taken.find(name)
-    assert taken.last_words(run, time.time() + 60) is None
-    assert taken.last_words(run[:-1], 0) is None
+    assert memory_snapshots.newest_oom_snapshot(run, time.time() - 60) == memory_snapshots.find(name)
+    assert memory_snapshots.newest_oom_snapshot(run, time.time() + 60) is None
+    assert memory_snapshots.newest_oom_snapshot(run[:-1], 0) is None
 
 
 @pytest.mark.parametrize("what", ["snapshot", "folder"])
@@ -164,26 +164,26 @@ def test_faults_while_memory_runs_out_reach_no_caller(
 
 
 def test_links_and_folders_are_not_found(tmp_path: Path) -> None:
-    folder = taken.make_folder()
+    third = memory_snapshots.write_private("run-3-oom.pickle", b"x")
+    folder = third.parent
     (tmp_path / "other").write_bytes(b"x")
     (folder / "run-1-oom.pickle").symlink_to(tmp_path / "other")
     (folder / "run-2-oom.pickle").mkdir()
-    (folder / "run-3-oom.pickle").write_bytes(b"x")
-    assert taken.find("run-1-oom.pickle") is None
-    assert taken.find("run-2-oom.pickle") is None
-    assert taken.find("run-3-oom.pickle") == folder / "run-3-oom.pickle"
+    assert memory_snapshots.find("run-1-oom.pickle") is None
+    assert memory_snapshots.find("run-2-oom.pickle") is None
+    assert memory_snapshots.find("run-3-oom.pickle") == third
     moved = folder.rename(tmp_path / "moved")
     folder.symlink_to(moved)
-    assert taken.find("run-3-oom.pickle") is None
+    assert memory_snapshots.find("run-3-oom.pickle") is None
 
 
-def test_the_last_few_snapshots_are_kept_and_half_written_ones_go(cache: Path) -> None:
-    folder = taken.make_folder()
-    names = [taken.name_of("run-1-ab", i, "asked") for i in range(12)]
-    stale, new = ".run-1-1-oom.pickle.part", ".run-1-2-oom.pickle.part"
+def test_the_last_few_snapshots_are_kept_and_half_written_ones_go() -> None:
+    names = [memory_snapshots.name_of("run-1-ab", i, "asked") for i in range(12)]
+    folder = memory_snapshots.write_private(names[0], b"x").parent
+    stale, new = ".splatview-1234.part", ".splatview-5678.part"
     for i, name in enumerate([*names, "mine.txt", stale, new]):
         (folder / name).write_bytes(b"x")
         if name != new:
             os.utime(folder / name, (1000 + i, 1000 + i))
-    taken.tidy()
+    memory_snapshots.tidy()
     assert {p.name for p in folder.iterdir()} == {"mine.txt", new, *names[4:]}

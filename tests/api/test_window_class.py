@@ -20,7 +20,7 @@ from support.window_cases import SIZE, Seen, image, red_ball, scene
 import splatview
 from splatview import Window
 from splatview.adapters.address import picture_at
-from splatview.api import publish as publishing
+from splatview.api import session as publishing
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,7 @@ from support.annotate_cases import texts
 from support.trainers import next_frame, stream_of, values
 
 import splatview
-from splatview.api import publish as publishing
+from splatview.api import session as publishing
 from splatview_ipc import Subscriber
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def test_while_a_graph_is_captured_nothing_is_queued() -> None:
     boxes = torch.ones(2, 4, device="cuda")
     splatview.annotate("camera", boxes=boxes)
     torch.cuda.synchronize()
-    publisher = publishing._publisher
+    publisher = publishing.begun()
     assert publisher is not None
     graph = torch.cuda.CUDAGraph()
     before = publisher.streams["camera overlay"].version

@@ -12,7 +12,7 @@ import torch
 from support.wait import PATIENCE
 
 import splatview
-from splatview.api import publish as publishing
+from splatview.api import session as publishing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -168,7 +168,7 @@ def test_a_reader_that_is_killed_at_work_leaves_nothing_behind(
         splatview.publish(torch.ones(270, 480, 4, device="cuda"), "mine")
 
     publish()
-    stream, board = publishing._entries["mine"].stream, publishing._publisher.board  # type: ignore[union-attr]
+    stream, board = publishing.begun().streams["mine"], publishing.begun().board  # type: ignore[union-attr]
     for moment in ("held", "at work"):
         publish()
         reader = programs.code("""

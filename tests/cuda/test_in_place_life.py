@@ -117,9 +117,9 @@ with torch.cuda.graph(graph):
 for i in range(5): graph.replay()
 splatview.publish(scene)
 torch.cuda.synchronize()
-answer = [publishing._publisher.board.counters()["skipped"], stream().version]
+answer = [publishing.begun().board.counters()["skipped"], stream().version]
 """)
     assert (skipped, version) == (1, 2)
     with next_frame(subscriber, stream, 1) as frame:
         assert all((v == 6).all() for v in values(frame).values())
-    assert one_trainer.do("answer = publishing._publisher.board.counters()['faults']") == 0
+    assert one_trainer.do("answer = publishing.begun().board.counters()['faults']") == 0

@@ -11,7 +11,7 @@ from support.trainers import Trainer, next_frame, stream_of, values
 from support.wait import turns
 
 import splatview
-from splatview.api import publish as publishing
+from splatview.api import session as publishing
 from splatview_ipc import Subscriber
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def test_nothing_is_made_on_the_gpu_while_nobody_looks(wait_until: Callable[...,
     torch.cuda.synchronize()
     for _ in range(100):
         splatview.publish(image)
-    publisher = publishing._publisher
+    publisher = publishing.begun()
     assert publisher is not None
     assert publisher.streams["image"].ref("device-ring") is None
     with Subscriber() as subscriber:

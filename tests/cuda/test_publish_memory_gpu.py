@@ -12,7 +12,7 @@ from support.wait import PATIENCE
 
 import splatview
 from splatview_ipc import Subscriber
-from splatview_ipc.control import memory_snapshots as taken
+from splatview_ipc.control import memory_snapshots
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -95,7 +95,7 @@ def test_a_snapshot_that_a_viewer_asks_for(what: str, programs: Programs, reader
     wait_until(lambda: reader.look().samples[-1, PLACE["step"]] >= (20 if what == "rarely" else 5), 30)
     reader.stream.request_snapshot()
     wait_until(lambda: reader.look().meta["snapshots"] == 1, 30)
-    path = taken.find(reader.meta["snapshot"])
+    path = memory_snapshots.find(reader.meta["snapshot"])
     assert path is not None
     snapshot = read(path)
     names = {a.name for a in snapshot.annotations}
@@ -116,7 +116,7 @@ def test_memory_that_runs_out(programs: Programs, reader: Reader, wait_until: Ca
     assert trainer.stdout.readline().strip() == "caught"  # the exception is the trainer's as ever
     wait_until(lambda: reader.look().meta["snapshots"] == 1, 30)
     assert reader.samples[-1, PLACE["ooms"]] >= 1
-    path = taken.find(reader.meta["snapshot"])
+    path = memory_snapshots.find(reader.meta["snapshot"])
     assert path is not None
     assert path.name.endswith("-1-oom.pickle")
     from splatview_viewer.memory.model import ACTIONS

@@ -10,7 +10,7 @@ import torch
 from support.frames import host_array
 
 import splatview
-from splatview.api import log as scalars
+from splatview.api.session import session
 from splatview_ipc import Subscriber
 
 if TYPE_CHECKING:
@@ -100,5 +100,5 @@ def test_closing_takes_the_last_numbers_with_it(wait_until: Callable[..., Any]) 
     with Subscriber() as viewer:
         rows_of(viewer, 1, wait_until)
         splatview.log(1, it=x + 1)
-        scalars.end()
+        session().features["log"].close()
         assert rows_of(viewer, 2, wait_until)[-1, 2] == 6

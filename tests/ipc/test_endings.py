@@ -134,12 +134,12 @@ CHILDREN = {
     "is killed": "os.kill(os.getpid(), signal.SIGKILL)",
     "closes": "splatview.close(); os._exit(0)",
     "is another program": "os.execv('/bin/true', ['true'])",
-    "publishes a run of its own": "publish(); splatview.api.publish.begun().run_id != parent or os._exit(1); "
+    "publishes a run of its own": "publish(); splatview.api.session.begun().run_id != parent or os._exit(1); "
                                   "splatview.close(); os._exit(0)",
     "forks again": "os.fork() or publish(); os._exit(0)",
 }
 FORKING = """
-parent = splatview.api.publish.begun().run_id
+parent = splatview.api.session.begun().run_id
 for line in iter(sys.stdin.readline, "\\n"):
     if os.fork() == 0:
         exec(line)

@@ -16,7 +16,7 @@ from support.meters import footprint
 from support.open_files import open_files
 
 import splatview
-from splatview.api import publish as publishing
+from splatview.api import session as publishing
 from splatview_ipc import Subscriber
 from splatview_ipc.control import limits, messages
 from splatview_ipc.control.errors import SharingError

@@ -13,8 +13,8 @@ import torch
 from support.other_users import OTHER, needs_root
 
 import splatview
-from splatview.api import publish as publishing
-from splatview_ipc.control import memory_snapshots as taken
+from splatview.api import session as publishing
+from splatview_ipc.control import memory_snapshots
 from splatview_ipc.control.registry import announce
 from splatview_viewer.memo import Memo, memo_file
 from splatview_viewer.memory.loading.cache import draft
@@ -119,8 +119,7 @@ def kept(runtime_dir: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
         assert columns is not None
         draft_of_columns = draft(columns, 1)
         draft_of_columns.keep(columns, "0123-1")
-        snapshot = taken.make_folder() / taken.name_of("run-1-bbbb", 1, "asked")
-        snapshot.write_bytes(b"x")
+        snapshot = memory_snapshots.write_private(memory_snapshots.name_of("run-1-bbbb", 1, "asked"), b"x")
         announcement = announce("http://127.0.0.1:7007/?token=secret", host="127.0.0.1", port=7007)
     finally:
         os.umask(before)

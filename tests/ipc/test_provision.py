@@ -17,7 +17,7 @@ from support.frames import host_array
 from support.wait import PATIENCE, turns
 
 import splatview
-from splatview.api import publish as publishing
+from splatview.api import session as publishing
 from splatview_ipc import Subscriber
 from splatview_ipc.publisher import ring_allocation as provision
 from splatview_ipc.shm.segment import PAGE, Segment

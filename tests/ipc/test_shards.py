@@ -53,7 +53,7 @@ def subscriber() -> Iterator[Subscriber]:
 def test_what_is_no_shard_raises(shard: Any, error: type[Exception]) -> None:
     with pytest.raises(error, match="shard"):
         splatview.publish(SCENE, shard=shard)
-    from splatview.api.publish import begun
+    from splatview.api.session import begun
 
     assert begun() is None  # nothing was begun for it
 

@@ -11,7 +11,7 @@ import torch
 from support.reading import newest
 
 import splatview
-from splatview.api import publish as publishing
+from splatview.api import session as publishing
 from splatview_ipc import Subscriber
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.messages import RingRef

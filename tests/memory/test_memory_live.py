@@ -15,7 +15,7 @@ from support.viewer import Viewer
 from support.wait import PATIENCE
 
 import splatview
-from splatview_ipc.control import memory_snapshots as taken
+from splatview_ipc.control import memory_snapshots
 from splatview_ipc.kinds.rules import MEMORY_COLUMNS
 from splatview_viewer.app import AppOptions
 from splatview_viewer.controls import Rect
@@ -258,9 +258,9 @@ def test_a_run_that_dies_of_it_leaves_a_snapshot_and_its_last_samples(viewer: Vi
     viewer.until(lambda: viewer.seat.shown is not None and viewer.seat.shown.entry.is_file)
     name = viewer.seat.shown.entry.name  # type: ignore[union-attr]
     assert name.endswith("-1-oom.pickle")
-    assert viewer.seat.state.selected == str(taken.find(name))
+    assert viewer.seat.state.selected == str(memory_snapshots.find(name))
     count = len(viewer.state.entries)
-    viewer.catalogue.forget(str(taken.find(name)))
+    viewer.catalogue.forget(str(memory_snapshots.find(name)))
     viewer.do()
     assert len(viewer.state.entries) == count - 1  # it is opened once only
     viewer.until(lambda: view.content.history.now("ooms") == 1)

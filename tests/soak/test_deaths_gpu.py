@@ -177,7 +177,7 @@ class Heard(Watcher):
 def test_killed_viewers_leave_nothing(
         programs: Programs, wait_until: Callable[..., Any], tmp_path: Path, allocator: str, way: str) -> None:
     trainer = Trainer(programs, ALLOCATORS[allocator])
-    quiet = ("until(lambda: not any(s.readers for s in publishing._publisher.streams.values())); "
+    quiet = ("until(lambda: not any(s.readers for s in publishing.begun().streams.values())); "
              "from splatview_ipc import descriptors; "
              "until(lambda: not any(t.startswith('fds-') for t in descriptors._offers)); "
              "answer = memory()")
@@ -212,7 +212,7 @@ def test_killed_viewers_leave_nothing(
     assert trainer.do(quiet) <= allocated
     settled(base, wait_until, trainer.process.pid, rss=64 * MB)
     back_to(gpu, trainer.process.pid, wait_until)
-    assert trainer.do("answer = publishing._publisher.board.counters()['faults']") == 0
+    assert trainer.do("answer = publishing.begun().board.counters()['faults']") == 0
 
 
 @pytest.mark.parametrize("way", WAYS)

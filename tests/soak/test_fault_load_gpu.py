@@ -29,7 +29,7 @@ def picture(extent, value):
 def taken():
     "Bytes of torch, of this process on all GPUs where those can be told, descriptors, copies so far."
     ours = gpu_memory.used() if gpu_memory.told() else 0
-    return [memory(), ours, open_files(), publishing._publisher.board.counters()]
+    return [memory(), ours, open_files(), publishing.begun().board.counters()]
 """
 
 

@@ -47,7 +47,7 @@ def value_of(name):
 def looked_at():
     "Publish until a reader of all streams gets copies, however long that takes on a busy machine."
     number = 0
-    while counters()["copies"] < 10 or not all(s.readers for s in publishing._publisher.streams.values()):
+    while counters()["copies"] < 10 or not all(s.readers for s in publishing.begun().streams.values()):
         number += 1
         call(number)
         time.sleep(0.001)

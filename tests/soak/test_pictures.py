@@ -18,7 +18,7 @@ from support.picture_cases import FOLDER, MADE_WITH, VARIABLE, Stage, stage
 
 import splatview
 from splatview.adapters.scalars import ScalarsForm
-from splatview.api import publish as publishing
+from splatview.api import session as publishing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,7 +82,7 @@ def picture() -> np.ndarray:
 
 def publish_as(name: str, form: Any, tensors: tuple[torch.Tensor, ...], meta: dict[str, Any]) -> None:
     """What `splatview.log` and `splatview.publish_memory` publish, with times of its own."""
-    publisher = publishing.running()
+    publisher = publishing.session().run()
     assert publisher is not None
     stream = publisher.stream(name, form.kind)
     stream.describe(form)

@@ -119,13 +119,13 @@ def test_a_viewer_in_another_pid_namespace(pair: tuple[Trainer, Trainer]) -> Non
             assert told[name]["way"] == "ring"
 
     shows(trainer.do("answer = {name: stream(name).version for name in STREAMS}"), 1000, 1)
-    assert trainer.do("answer = [v.pidfd for v in publishing._publisher._helper._viewers.values()]") == [-1]
+    assert trainer.do("answer = [v.pidfd for v in publishing.begun()._helper._viewers.values()]") == [-1]
     assert trainer.do("answer = left()")["readers"] == [1, 1]
     for value in range(2, 8):
         shows(trainer.do(f"answer = publish({value})"), 1000, value)
     for n, value in ((1500, 8), (40_000, 9), (1000, 10)):  # the memory is another, and announced anew
         shows(trainer.do(f"scene = make({n}, {value}, 'cpu'); answer = publish({value})"), n, value)
-    assert trainer.do("answer = publishing._publisher.board.counters()['faults']") == 0
+    assert trainer.do("answer = publishing.begun().board.counters()['faults']") == 0
 
     viewer.process.killed()
 

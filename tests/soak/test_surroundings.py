@@ -14,7 +14,7 @@ from support.soak import next_line
 from support.wait import wait_until
 
 import splatview
-from splatview.api import publish as publishing
+from splatview.api import session as publishing
 from splatview_ipc import Subscriber
 from splatview_ipc.control import door
 from splatview_ipc.control.run_folder import list_runs
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 TRAINING = """
 import logging, os, resource, select, signal, sys, threading, time
 import torch, splatview
-from splatview.api import publish as publishing
+from splatview.api import session as publishing
 logging.basicConfig(format="%(message)s", level=logging.WARNING)
-publishing.RETRY = 0.1
+publishing.RETRY_S = 0.1
 step = 0
 def train(n=1, side=8):
     global step

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 AT_ONCE = 5
 TRAINERS = """
 import ctypes, json, mmap, os, signal, sys, time, torch, splatview
-from splatview.api import publish as publishing
+from splatview.api import session as publishing
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # those that are killed leave no zombies
 seen, value = {}, 0
 
@@ -49,7 +49,7 @@ def publish():
     shared[0] = max(shared[0], *(outlet.version for outlet in stream()._outlets.values()), 0)
 
 def stream():
-    return publishing._entries["frames"].stream
+    return publishing.begun().streams["frames"]
 
 def train():
     publish()

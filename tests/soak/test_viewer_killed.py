@@ -20,7 +20,7 @@ AT_ONCE = 5
 
 TRAINER = """
 import json, os, resource, signal, torch, splatview
-from splatview.api import publish as publishing
+from splatview.api import session as publishing
 frame = torch.zeros(120, 160, 3, dtype=torch.uint8)
 scene = {"means": torch.randn(300, 3), "quats": torch.randn(300, 4), "scales": torch.full((300, 3), -4.0),
          "opacities": torch.zeros(300), "sh0": torch.zeros(300, 1, 3)}

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 TRAINER = """
 import json, resource, sys, torch, splatview
-from splatview.api import publish as publishing
+from splatview.api import session as publishing
 calls = waited = 0
 for line in sys.stdin:
     side, number = map(int, line.split())

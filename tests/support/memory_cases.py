@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from splatview.api import memory
+from splatview.api.session import session
 from splatview_ipc.kinds.rules import MEMORY_COLUMNS, check_frame
 
 if TYPE_CHECKING:
@@ -16,11 +16,11 @@ PLACE = {name: i for i, name in enumerate(MEMORY_COLUMNS)}
 
 
 def meter(name: str = "memory") -> Any:
-    return memory._meters[name]
+    return session().features[f"memory {name}"]
 
 
 def rows(name: str = "memory") -> np.ndarray:
-    return meter(name)._samples.rows
+    return meter(name).samples.rows
 
 
 def newest(column: str, name: str = "memory") -> float:

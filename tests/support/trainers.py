@@ -23,7 +23,7 @@ ALLOCATORS = {"cudaMalloc": "", "expandable": "expandable_segments:True"}
 _LOOP = """
 import gc, json, os, sys, threading, time, traceback
 import torch, splatview
-from splatview.api import publish as publishing
+from splatview.api import session as publishing
 SHAPES = {"means": (3,), "quats": (4,), "scales": (3,), "opacities": (), "sh0": (1, 3), "shN": (15, 3)}
 def make(n, value, device="cuda"):
     return torch.nn.ParameterDict({
@@ -34,7 +34,7 @@ def fill(scene, value):
         for p in scene.values():
             p.fill_(value)
 def stream(name="gaussians"):
-    return publishing._publisher.streams[name]
+    return publishing.begun().streams[name]
 def writer(way="in-place", name="gaussians"):
     return stream(name)._outlets[way].writer
 def memory():

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from splatview_ipc.control.memory_snapshots import find, last_words
+from splatview_ipc.control.memory_snapshots import find, newest_oom_snapshot
 from splatview_viewer.scalars.counts import Counts, on_steps_of
 from splatview_viewer.shards.grouping import belongs
 from splatview_viewer.sources import StreamSource
@@ -112,7 +112,7 @@ class Companions:
         run = source.stream.run
         if not run.alive and run.id not in self._ended:
             self._ended.add(run.id)
-            path = last_words(run.id, run.ended_at - _DYING)
+            path = newest_oom_snapshot(run.id, run.ended_at - _DYING)
             if path is not None:
                 panes = [pane for pane in catalogue.panes if catalogue.shown(pane) is slot]
                 for pane in panes or [None]:

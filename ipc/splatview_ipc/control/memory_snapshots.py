@@ -1,4 +1,4 @@
-"""Memory snapshots that trainers wrote: where they lie, what they are called, and which of them can be trusted."""
+"""Memory snapshots that trainers wrote: their folder, their names, and which of them can be trusted."""
 
 from __future__ import annotations
 
@@ -10,17 +10,12 @@ import time
 from pathlib import Path
 
 from splatview_ipc.control.errors import RuntimeFolderError
-from splatview_ipc.control.run_folder import held
-from splatview_ipc.system.files import make_private
+from splatview_ipc.system.files import make_private, write_output
 
-KEPT = 8
-"""Snapshots that are kept; older ones are removed."""
-STALE_S = 10.0
-"""Seconds after which what is half written, and not locked by whoever writes it, is known to be nobody's any more."""
-WHY = ("asked", "oom")
-"""What a snapshot was taken for."""
-_NAME = re.compile(r"\A[A-Za-z0-9_][A-Za-z0-9._-]{0,63}-[0-9]{1,6}-(asked|oom)\.pickle\Z")
-_PART = re.compile(r"\A\." + _NAME.pattern[2:-2] + r"\.part\Z")
+MAX_KEPT = 8
+_STALE_S = 3600.0
+"""Age of a half-written file whose writer has certainly ended."""
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}-[0-9]{1,6}-(asked|oom)\.pickle")
 
 
 def folder() -> Path:
@@ -30,75 +25,64 @@ def folder() -> Path:
     return root / "splatview" / "snapshots" / "taken"
 
 
-def make_folder() -> Path:
-    """The folder, made if need be, for nobody but its owner (0700). Raises RuntimeFolderError."""
+def write_private(name: str, content: bytes) -> Path:
+    """Write a snapshot, whole or not at all, readable for its owner alone (0600, in a folder of 0700).
+
+    Raises OSError, RuntimeFolderError.
+    """
     path = folder()
     try:
         make_private(path)
-        if not _own(path):
+        if not _is_own_folder(path):
             raise RuntimeFolderError(f"{path}: not a folder that belongs to you; set XDG_CACHE_HOME to another one")
         path.chmod(0o700)
     except OSError as e:
         raise RuntimeFolderError(f"{path}: {e.strerror}; set XDG_CACHE_HOME to a folder that you can write") from None
-    return path
+    write_output(path / name, content, private=True)
+    return path / name
 
 
 def name_of(run_id: str, number: int, why: str) -> str:
-    """What a run's snapshot is called; `why` is one of WHY."""
+    """The name of a run's snapshot; `why`: "asked" or "oom"."""
     return f"{run_id}-{number}-{why}.pickle"
 
 
 def find(name: str) -> Path | None:
-    """A snapshot of this name; None for what is no such name, not there, no plain file, or somebody else's."""
-    if not _NAME.match(name):
-        return None
+    """Return the snapshot of this name; None if there is none, or one that is not this user's own regular file."""
     path = folder() / name
-    try:
-        info = path.lstat()
-    except OSError:
-        return None
-    mine = stat.S_ISREG(info.st_mode) and info.st_uid == os.getuid()
-    return path if mine and _own(path.parent) else None
+    with contextlib.suppress(OSError):
+        if _NAME.fullmatch(name) and _is_own_folder(path.parent):
+            info = path.lstat()
+            return path if stat.S_ISREG(info.st_mode) and info.st_uid == os.getuid() else None
+    return None
 
 
-def last_words(run_id: str, since: float) -> Path | None:
-    """The newest snapshot that a run took when it ran out of memory, if that was not before `since` (seconds since the
-    epoch)."""
-    found = [path for path in _all() if path.name.startswith(f"{run_id}-") and path.name.endswith("-oom.pickle")
-             and path.name.count("-") == run_id.count("-") + 2]
-    newest = max(found, key=_age, default=None)
-    return find(newest.name) if newest is not None and _age(newest) >= since else None
+def newest_oom_snapshot(run_id: str, since: float) -> Path | None:
+    """Return the newest snapshot that a run took when it ran out of memory, after `since` (seconds since the epoch)."""
+    of_run = re.compile(re.escape(run_id) + r"-[0-9]+-oom\.pickle")
+    newest = max(filter(lambda path: of_run.fullmatch(path.name), _all()), key=_written_at, default=None)
+    return find(newest.name) if newest is not None and _written_at(newest) >= since else None
 
 
 def tidy() -> None:
-    """Remove all but the newest, and what was left half written. Never raises."""
-    with contextlib.suppress(OSError):
-        for path in folder().glob(".*.part"):
-            if _PART.match(path.name) and abs(time.time() - _age(path)) > STALE_S and not held(path):
-                with contextlib.suppress(OSError):
-                    path.unlink()
-    for path in sorted(_all(), key=_age)[:-KEPT]:
+    """Remove all but the newest, and old half-written files. Never raises."""
+    stale = [path for path in folder().glob(".splatview-*.part") if time.time() - _written_at(path) > _STALE_S]
+    for path in [*stale, *sorted(_all(), key=_written_at)[:-MAX_KEPT]]:
         with contextlib.suppress(OSError):
             path.unlink()
 
 
 def _all() -> list[Path]:
-    try:
-        return [path for path in folder().iterdir() if _NAME.match(path.name)]
-    except OSError:
-        return []
+    return [path for path in folder().glob("*.pickle") if _NAME.fullmatch(path.name)]
 
 
-def _age(path: Path) -> float:
+def _written_at(path: Path) -> float:
     try:
         return path.lstat().st_mtime
     except OSError:
         return 0.0
 
 
-def _own(path: Path) -> bool:
-    try:
-        info = path.lstat()
-    except OSError:
-        return False
+def _is_own_folder(path: Path) -> bool:
+    info = path.lstat()
     return stat.S_ISDIR(info.st_mode) and info.st_uid == os.getuid()

@@ -1,0 +1,259 @@
+"""The one `Session` of a process: its run, its worker thread, and the policy of faults of all public functions."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import logging
+import math
+import os
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
+
+from splatview_ipc.control.errors import IpcError
+from splatview_ipc.system.terminal import printable_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from splatview_ipc import Publisher
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_log = logging.getLogger("splatview")
+
+RETRY_S = 10.0
+"""Time until a run is begun again after the surroundings allowed none. An attempt takes less than a millisecond."""
+_FAULT_REST_S = 1.0
+"""Pause of a feature's turns after one of them failed."""
+_END_TIMEOUT_S = 20.0
+"""Longest wait for the worker's end: a memory snapshot of many gigabytes may be being written."""
+_MAX_LOGGED = 100
+
+
+class Feature(Protocol):
+    """Part of a session that has work for the worker thread."""
+
+    def turn(self, now: float) -> float:
+        """Do what is due at `now` (time.monotonic); return when the next turn is due, math.inf: after a wake."""
+        ...
+
+    def close(self) -> None:
+        """Finish. The worker thread has ended; called by the thread that ends the run."""
+        ...
+
+
+class Session:
+    """Everything that splatview keeps in this process. A forked child has a new one, and leaves the parent's alone."""
+
+    def __init__(self) -> None:
+        self.publisher: Publisher | None = None
+        self.published: dict[str, Any] = {}
+        """What `publish` knows of each stream, by name."""
+        self.features: dict[str, Feature] = {}
+        self.lock = threading.RLock()
+        """Held while streams and features are made."""
+        self.exiting = False
+        self._retry_at = -math.inf
+        self._wake = threading.Event()
+        self._worker: threading.Thread | None = None
+
+    @property
+    def idle(self) -> bool:
+        """True if nothing can be published now: SPLATVIEW_DISABLE, the end of the process, or no run a moment ago."""
+        return self.publisher is None and (disabled() or self.exiting or time.monotonic() < self._retry_at)
+
+    def run(self) -> Publisher | None:
+        """Return this process's run, which the first call begins; None while `idle`. Raises IpcError, OSError."""
+        if self.publisher is None and not self.idle:
+            with self.lock:
+                if self.publisher is None:
+                    try:
+                        from splatview_ipc import Publisher
+
+                        self.publisher = Publisher(os.environ.get("SPLATVIEW_NAME"), on_fault=fault)
+                    except (IpcError, OSError):
+                        self._retry_at = time.monotonic() + RETRY_S
+                        raise
+                    atexit.unregister(_at_exit)
+                    atexit.register(_at_exit)  # behind the publisher's own handler, to come before it
+        return self.publisher
+
+    def add(self, name: str, feature: Feature) -> None:
+        """Give the worker thread, which the first feature starts, another feature."""
+        with self.lock:
+            self.features = {**self.features, name: feature}
+            if self._worker is None:
+                worker = threading.Thread(target=self._work, name="splatview worker", daemon=True)
+                worker.start()
+                self._worker = worker
+        self._wake.set()
+
+    def wake(self) -> None:
+        """Have every feature take a turn soon. Any thread may call it."""
+        self._wake.set()
+
+    def forget(self, name: str) -> None:
+        """Release what a stream shows; the stream stays for its viewers. Not while another thread publishes it."""
+        self.published.pop(name, None)
+        if self.publisher is not None and (stream := self.publisher.streams.get(name)) is not None:
+            stream.close()
+
+    def close(self, exiting: bool = False) -> None:
+        """End the run and all features. Idempotent. `exiting`: the process ends; viewers keep what they have mapped."""
+        with self.lock:
+            worker, self._worker = self._worker, None  # which ends it
+            self.exiting = self.exiting or exiting
+        self._wake.set()
+        if worker is not None and worker is not threading.current_thread():
+            worker.join(_END_TIMEOUT_S)
+        with self.lock:
+            features, self.features = self.features, {}
+            publisher, self.publisher = self.publisher, None
+            self.published.clear()
+            self._retry_at = -math.inf
+        for feature in features.values():
+            with contextlib.suppress(Exception):
+                feature.close()
+        if publisher is not None:
+            publisher.close(exiting)
+
+    def _work(self) -> None:
+        with self.lock:
+            worker = self._worker
+        due: dict[Feature, float] = {}
+        while self._worker is worker:
+            wait = min((due.get(f, 0.0) for f in self.features.values()), default=math.inf) - time.monotonic()
+            woken = wait > 0 and self._wake.wait(min(wait, threading.TIMEOUT_MAX))
+            if woken:
+                self._wake.clear()
+            for feature in self.features.values():
+                now = time.monotonic()
+                if self._worker is not worker or not (woken or due.get(feature, 0.0) <= now):
+                    continue
+                try:
+                    due[feature] = feature.turn(now)
+                except Exception as e:
+                    due[feature] = now + _FAULT_REST_S
+                    with contextlib.suppress(Exception):  # SPLATVIEW_STRICT raises in the trainer's own threads alone
+                        fault(e)
+
+
+_session = Session()
+_inherited: list[Session] = []
+"""Sessions of the parents of a forked child, kept from being torn down there."""
+_logged: set[str] = set()
+
+
+def session() -> Session:
+    """The session of this process."""
+    return _session
+
+
+def begun() -> Publisher | None:
+    """This process's run; None before there is one."""
+    return _session.publisher
+
+
+def disabled() -> bool:
+    """True if SPLATVIEW_DISABLE is set."""
+    return os.environ.get("SPLATVIEW_DISABLE", "") not in ("", "0")
+
+
+def capturing() -> bool:
+    """True, and counted, while a CUDA graph is captured on torch's current stream: queued work would run at replays."""
+    import torch
+
+    if not (torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()):
+        return False
+    if _session.publisher is not None:
+        _session.publisher.board.count_skipped()
+    return True
+
+
+# ---- the policy of faults
+
+
+class _Untraced:
+    """Marks functions at which dynamo breaks the graph, as `torch.compiler.disable` does without importing dynamo.
+
+    Dynamo evaluates the mark when it meets such a function; from then on it leaves alone what the function calls.
+    """
+
+    def __bool__(self) -> bool:
+        with contextlib.suppress(ImportError, AttributeError):  # PyTorch before 2.7
+            from torch._C._dynamo.eval_frame import _FrameAction, _FrameExecStrategy, set_code_exec_strategy
+
+            set_code_exec_strategy(_CODE, _FrameExecStrategy(_FrameAction.SKIP, _FrameAction.SKIP))
+        return True
+
+
+def public(answers: bool = False) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Decorate a public function: torch.compile does not trace it, and faults of the surroundings do not leave it.
+
+    TypeError and ValueError, mistakes of the caller, are raised; everything else is a `fault`, and the call returns
+    None. `answers`: the caller waits for a result, so that faults are raised as well.
+    """
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        @functools.wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            try:
+                return function(*args, **kwargs)
+            except (TypeError, ValueError):
+                raise
+            except Exception as e:
+                if answers or strict():
+                    raise
+                fault(e) if _session.publisher is None else _session.publisher.fault(e)
+                return None  # type: ignore[return-value]
+
+        call._torchdynamo_disable = _untraced  # type: ignore[attr-defined]
+        return call
+
+    return decorate
+
+
+_untraced = _Untraced()
+_CODE = public()(session).__code__
+"""All public functions are closures over this code."""
+if "torch" in sys.modules:
+    bool(_untraced)
+
+
+def strict() -> bool:
+    """True if SPLATVIEW_STRICT is set."""
+    return os.environ.get("SPLATVIEW_STRICT", "") not in ("", "0")
+
+
+def fault(error: BaseException) -> None:
+    """Log a fault of the surroundings once, at the caller's line; raise it if SPLATVIEW_STRICT is set."""
+    if strict():
+        raise error
+    text = printable_lines(f"{type(error).__name__}: {error}")
+    if text in _logged or len(_logged) >= _MAX_LOGGED:
+        return
+    _logged.add(text)
+    frame, level = sys._getframe(), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0].startswith("splatview"):
+        frame, level = frame.f_back, level + 1
+    _log.warning("splatview met a fault, training goes on: %s", text, stacklevel=max(1, level - 1))
+
+
+# ---- the end
+
+
+def _at_exit() -> None:
+    _session.close(exiting=True)
+
+
+def _after_fork_in_child() -> None:
+    global _session
+    _inherited.append(_session)
+    _session = Session()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
