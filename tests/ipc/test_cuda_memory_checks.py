@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 import torch
+from support.forks import in_child
 from support.open_files import open_files
 
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.messages import FdMemory, IpcMemory
-from splatview_ipc.cuda import driver, export, memory
+from splatview_ipc.cuda import driver, export, memory, retiring
 from splatview_ipc.cuda.tensors import span
 
 GPU = "0123456789abcdef" * 2
@@ -51,4 +52,34 @@ def test_memory_that_cannot_be_shared_is_refused_with_the_reason(
         monkeypatch: pytest.MonkeyPatch, attributes: dict[int, int], says: str) -> None:
     monkeypatch.setattr(driver, "pointer_attribute", lambda attribute, pointer: attributes.get(attribute, 0))
     with pytest.raises(SharingError, match=says):
-        export._Finder().add(BASE, BASE + 1)
+        export.chunks_behind(BASE, BASE + 1)
+
+
+def test_chunks_follow_the_mappings_that_the_driver_reports(monkeypatch: pytest.MonkeyPatch) -> None:
+    chunk = 2 << 20
+
+    def attribute(number: int, pointer: int) -> int:
+        return {14: 1, 18: chunk, 19: pointer // chunk * chunk}.get(number, 0)
+
+    monkeypatch.setattr(driver, "pointer_attribute", attribute)
+    expected = [(BASE + i * chunk, chunk) for i in (1, 2, 3)]
+    assert export.chunks_behind(BASE + chunk + 5, BASE + 3 * chunk + 1) == (expected, False)
+    monkeypatch.setattr(driver, "pointer_attribute", lambda number, pointer: int(number == 14))
+    with pytest.raises(SharingError, match="copy=True"):
+        export.chunks_behind(BASE, BASE + 1)
+
+
+def test_what_is_retired_is_given_back_when_the_gpu_is_done() -> None:
+    done, given = [False], []
+    retiring.retire(lambda: done[0], lambda: given.append(os.getpid()))
+    assert not retiring.turn()
+    done[0] = True
+
+    def turn_in_child() -> None:
+        assert retiring.turn()
+        assert not given, "the memory is the parent's"
+
+    in_child(turn_in_child)
+    assert retiring.settle()
+    assert given == [os.getpid()]
+    assert retiring.turn()

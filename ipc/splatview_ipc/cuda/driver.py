@@ -1,7 +1,7 @@
 """The CUDA driver API, checked: a call that fails raises CudaError, which names the call, the error and what to do.
 
 Devices are named by their ordinal in this process, which is torch's as well (both follow CUDA_VISIBLE_DEVICES), and
-between processes by UUID. Only what says so makes a context; it is always the primary context, torch's own.
+between processes by UUID. Functions make a context only where documented: always the primary context, torch's own.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import contextlib
 import ctypes
 import functools
 import sys
-import threading
 from typing import TYPE_CHECKING, Any
 
 from splatview_ipc.control.errors import SharingError
@@ -58,8 +57,13 @@ def bindings() -> Any:
     return driver
 
 
+def fd_type() -> Any:
+    """The kind of handle that all memory is shared by: a POSIX file descriptor."""
+    return bindings().CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+
+
 def call(name: str, *args: Any) -> Any:
-    """Call a function of the driver: what it returns beside the error code, None, one value or a tuple."""
+    """Call a function of the driver; return its values after the error code: None, one value or a tuple."""
     function = getattr(bindings(), name, None)
     if function is None:
         raise SharingError(f"cuda-bindings has no {name}: pip install -U cuda-bindings")
@@ -73,7 +77,7 @@ def call(name: str, *args: Any) -> Any:
 
 
 def handle(name: str, *args: Any) -> Any:
-    """`call` for what returns a handle or an address; some releases of cuda-bindings report success with a null."""
+    """`call` for a handle or an address, never null: some releases of cuda-bindings report success with a null."""
     value = call(name, *args)
     if int(value) == 0:
         raise SharingError(f"{name} returned nothing: pip install -U cuda-bindings, or restart after a driver update")
@@ -81,10 +85,10 @@ def handle(name: str, *args: Any) -> Any:
 
 
 def release(name: str, *args: Any) -> str:
-    """`call` for giving something back: never raises; returns "" or the error's name.
+    """`call` that never raises, for giving something back; return "" or the error's name.
 
-    At interpreter exit CUDA may be gone, and after a fault in somebody's kernel every call fails: either way the
-    driver takes everything back when the process ends.
+    At interpreter exit CUDA may be gone, and after a fault in a kernel every call fails: either way the driver takes
+    everything back when the process ends.
     """
     try:
         call(name, *args)
@@ -121,7 +125,7 @@ def pointer_attribute(attribute: int, pointer: int) -> int:
 
 @functools.cache
 def device(index: int) -> Any:
-    """The driver's own name for a device; makes no context."""
+    """The driver's handle of a device; makes no context."""
     return call("cuDeviceGet", index)
 
 
@@ -155,28 +159,14 @@ def here(uuid: str) -> int:
     return index
 
 
-def device_attribute(name: str, index: int) -> int:
-    """An attribute such as "CAN_USE_64_BIT_STREAM_MEM_OPS", or 0 where the bindings do not know it."""
-    attribute = getattr(bindings().CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}", None)
-    return 0 if attribute is None else int(call("cuDeviceGetAttribute", attribute, device(index)))
-
-
 # Contexts.
 
 _primary: dict[int, Any] = {}
-_primary_lock = threading.Lock()
-
-
-def primary_context(index: int) -> Any:
-    """The primary context of a device, made if need be and kept until the process ends (as torch keeps it)."""
-    with _primary_lock:
-        if index not in _primary:
-            _primary[index] = handle("cuDevicePrimaryCtxRetain", device(index))
-        return _primary[index]
+"""Primary contexts that were retained here, until the process ends (as torch keeps them)."""
 
 
 def in_use() -> tuple[int, ...]:
-    """The devices whose primary context was asked for here."""
+    """The devices whose primary context was retained here."""
     return tuple(_primary)
 
 
@@ -187,7 +177,9 @@ def context(index: int) -> Iterator[None]:
     if int(current) and int(call("cuCtxGetDevice")) == int(device(index)):
         yield
         return
-    call("cuCtxPushCurrent", primary_context(index))
+    if index not in _primary:
+        _primary[index] = handle("cuDevicePrimaryCtxRetain", device(index))  # two threads: counted twice, no matter
+    call("cuCtxPushCurrent", _primary[index])
     try:
         yield
     finally:
@@ -205,8 +197,6 @@ def relaxed_capture() -> Iterator[None]:
     finally:
         release("cuThreadExchangeStreamCaptureMode", before)
 
-
-# What torch has begun.
 
 def torch_with_cuda() -> Any:
     """The module torch if it has begun to use CUDA in this process, else None. Imports nothing."""
@@ -226,7 +216,7 @@ def current_stream(index: int) -> int:
 
 
 def is_capturing() -> bool:
-    """Whether torch's current stream is being captured into a CUDA graph. False where CUDA is lost for this process."""
+    """Report that torch's current stream is being captured into a CUDA graph. False where CUDA is lost."""
     torch = torch_with_cuda()
     try:
         return torch is not None and torch._C._cuda_isCurrentStreamCapturing()
@@ -234,12 +224,25 @@ def is_capturing() -> bool:
         return False
 
 
+def is_captured(index: int, stream: int) -> bool:
+    """Report that a stream of a device is being captured into a CUDA graph, or for the default stream that any is.
+
+    Any thread. False where CUDA is lost for this process.
+    """
+    with contextlib.suppress(CudaError), context(index), relaxed_capture():
+        try:
+            return int(call("cuStreamIsCapturing", stream_object(stream))) != 0
+        except CudaError as e:
+            return e.error == "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT"
+    return False
+
+
 _streams: dict[int, Any] = {}
 
 
 def stream_object(stream: int) -> Any:
-    """A stream's number as the object that cuda-bindings takes without converting; kept, since making it costs more
-    than many a call."""
+    """A stream's number as the object that cuda-bindings takes without conversion; cached, since making one costs more
+    than most calls."""
     made = _streams.get(stream)
     if made is None:
         if len(_streams) >= 256:
@@ -250,55 +253,33 @@ def stream_object(stream: int) -> Any:
 
 @functools.cache
 def stream_writes(index: int) -> bool:
-    """Whether the device can write 64 bits at once in the order of a stream (cuStreamWriteValue64)."""
-    return bool(device_attribute("CAN_USE_64_BIT_STREAM_MEM_OPS", index))
+    """Report support for writing 64 bits at once in the order of a stream (cuStreamWriteValue64)."""
+    attribute = bindings().CUdevice_attribute.CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS
+    return bool(call("cuDeviceGetAttribute", attribute, device(index)))
 
 
 def write_value(index: int, stream: int, address: int, value: int) -> None:
     """Have the GPU write a 64-bit value at a device address when all earlier work of a stream of device `index` has
     ended and its writes can be seen everywhere. Never waits. Costs a microsecond or two.
 
-    Where `stream_writes` says no, its two halves are written one after the other, the upper first. So whoever compares
-    the whole with a value that it expects must not expect the new upper half beside the old lower one.
+    The address is of memory from `register_host`, which fails on devices that cannot write so.
     """
-    if stream_writes(index):
-        in_stream(index, stream, "cuStreamWriteValue64", stream_object(stream), address, value, 0)
-        return
-    for part in (1, 0):
-        in_stream(index, stream, "cuMemsetD32Async", address + 4 * part, value >> 32 * part & 0xFFFFFFFF, 1,
-                  stream_object(stream))
+    in_stream(index, stream, "cuStreamWriteValue64", stream_object(stream), address, value, 0)
 
 
 def in_stream(index: int, stream: int, name: str, *args: Any) -> None:
-    """`call` for what puts work into a stream of device `index`, at the least cost.
+    """`call` for functions that queue work on a stream of device `index`, at the least cost.
 
-    Stream 0 is the default stream of whichever context is current, so that the device's own must be.
+    Stream 0 is the default stream of the current context, so the device's own must be current.
     """
-    if stream == 0 and _other_device(index):
-        with context(index):
-            call(name, *args)
+    if stream and not getattr(bindings(), name)(*args)[0]:
         return
-    error = getattr(bindings(), name)(*args)[0]
-    if int(error) != 0:
-        if int(call("cuCtxGetCurrent")):
-            raise CudaError(name, error.name)
-        with context(index):  # a thread that has used no CUDA so far
-            call(name, *args)
-
-
-def _other_device(index: int) -> bool:
-    torch = torch_with_cuda()
-    return torch is None or torch._C._cuda_getDevice() != index
-
-
-def synchronize(index: int) -> None:
-    """Wait for all work of this process on a device; other threads go on."""
-    with context(index):
-        call("cuCtxSynchronize")
+    with context(index):  # for the default stream, and threads without a context
+        call(name, *args)
 
 
 def broken(index: int) -> bool:
-    """Whether a device takes no more work, after a fault in a kernel or because the process ends. Never waits."""
+    """Report that a device takes no more work, after a fault in a kernel or at the end of the process. Never waits."""
     try:
         with context(index), relaxed_capture():
             event = handle("cuEventCreate", int(bindings().CUevent_flags.CU_EVENT_DISABLE_TIMING))
@@ -312,8 +293,13 @@ def broken(index: int) -> bool:
 # Host memory.
 
 def register_host(address: int, size: int, index: int) -> int:
-    """Pin host memory so that the GPU reads and writes it; returns its device address. `release_host` it before it is
-    unmapped. Takes about a millisecond per 3 MB."""
+    """Pin host memory so that the GPU reads it and writes it, also in the order of a stream (`write_value`).
+
+    Returns its device address. `release_host` it before it is unmapped. Takes about a millisecond per 3 MB.
+    Raises SharingError.
+    """
+    if not stream_writes(index):
+        raise SharingError("this GPU or driver cannot write 64 bits in the order of a stream")
     driver = bindings()
     with context(index), relaxed_capture():
         call("cuMemHostRegister", address, size,

@@ -1,4 +1,4 @@
-"""Which memory lies behind torch's tensors, and how another process can open it."""
+"""The memory behind torch's tensors, described so that another process can open it."""
 
 from __future__ import annotations
 
@@ -22,10 +22,6 @@ if TYPE_CHECKING:
 _IS_MANAGED, _IS_IPC_CAPABLE, _HANDLE_TYPES, _MEMPOOL = 8, 10, 14, 17
 _MAPPING_SIZE, _MAPPING_BASE = 18, 19
 _POSIX_FD = 1
-_GRANULE = 2 << 20
-"""What GPUs map at once: no chunk is smaller, and all start at a multiple of it."""
-_MAX_STEPS = 1 << 16
-"""Steps of that size that are walked to find a chunk's ends: 128 GiB."""
 
 Chunk = tuple[int, int]  # address, bytes
 
@@ -44,7 +40,7 @@ class Export:
     """The device's ordinal."""
 
     def ref(self, token: str = "") -> IpcMemory | FdMemory:
-        """What another process is told; `token` is what it fetches the descriptors by, where there are any."""
+        """The message for another process; it fetches the descriptors, if any, with `token`."""
         from splatview_ipc.control.messages import FdMemory, IpcMemory
 
         if self.handle:
@@ -76,103 +72,111 @@ class Export:
 
 
 def describe(tensors: Mapping[str, torch.Tensor]) -> tuple[tuple[Export, ...], tuple[TensorRef, ...]]:
-    """How to open the memory of CUDA tensors, all on one device, from another process, and where in it each lies.
+    """Return the memory of CUDA tensors, all on one device, for other processes, and each tensor's place in it.
 
-    Chunks that follow each other become one memory. An empty tensor refers to memory 0, whether there is one or not.
+    Chunks that follow each other become one memory. An empty tensor refers to memory 0, also where there is none.
     Nothing is waited for, and no descriptor is kept.
     Raises SharingError with the reason when the memory cannot be shared, such as PyTorch's cudaMallocAsync allocator.
     """
+    import torch
+
     devices = {t.device for t in tensors.values()}
     if len(devices) != 1 or next(iter(devices)).type != "cuda":
         raise SharingError(f"tensors on {', '.join(sorted(map(str, devices))) or 'no device'}: GPU memory is shared "
                            "from one CUDA device at a time")
-    index = next(iter(devices)).index
-    index = 0 if index is None else index
+    index = next(iter(devices)).index or 0
     for name, t in tensors.items():
-        _check_tensor(name, t)
+        if _dtype(t) not in limits.ITEM_SIZE:
+            raise SharingError(f"{name} is {_dtype(t)}; legal are {', '.join(limits.ITEM_SIZE)}")
+        if t.layout is not torch.strided:
+            raise SharingError(f"{name} is {t.layout}; only dense tensors can be shared where they are")
+        if t.dim() > limits.MAX_DIMS:
+            raise SharingError(f"{name} has {t.dim()} dimensions; the limit is {limits.MAX_DIMS}")
+    allocations: set[Chunk] = set()
+    chunks: set[Chunk] = set()
     with driver.context(index), driver.relaxed_capture():
-        finder = _Finder()
         for t in tensors.values():
             if t.numel():
                 start = t.data_ptr()
-                finder.add(start, start + span(t.shape, t.stride()) * t.element_size())
-        runs = finder.runs()
-        if sum(len(chunks) for chunks, ipc in runs if not ipc) > limits.MAX_PIECES:
+                found, ipc = chunks_behind(start, start + span(t.shape, t.stride()) * t.element_size())
+                (allocations if ipc else chunks).update(found)
+        if len(chunks) > limits.MAX_PIECES:
             raise SharingError(f"the tensors lie in more than {limits.MAX_PIECES} chunks of GPU memory; publish fewer, "
                                "or with copy=True")
-        exports = [_export_handle(chunks[0], index) if ipc else _export_chunks(chunks, index) for chunks, ipc in runs]
-    starts = [chunks[0][0] for chunks, _ in runs]
-    return tuple(exports), tuple(_tensor_ref(name, t, starts, exports) for name, t in tensors.items())
+        exports: dict[int, Export] = {}
+        """By address."""
+        gpu = driver.gpu_uuid(index)
+        for run in _runs(chunks):
+            made = exports[run[0][0]] = Export(gpu, sum(size for _, size in run), chunks=tuple(run), index=index)
+            os.close(*made.descriptors(0, 1))  # a failure is better known now than when a viewer asks
+        for base, size in sorted(allocations):
+            exports[base] = Export(gpu, size, bytes(driver.call("cuIpcGetMemHandle", base).reserved))
+    return tuple(exports.values()), tuple(_tensor_ref(name, t, exports) for name, t in tensors.items())
 
 
-def _check_tensor(name: str, t: torch.Tensor) -> None:
-    import torch
-
-    dtype = str(t.dtype).rpartition(".")[2]
-    if dtype not in limits.ITEM_SIZE:
-        raise SharingError(f"{name} is {dtype}; legal are {', '.join(limits.ITEM_SIZE)}")
-    if t.layout is not torch.strided:
-        raise SharingError(f"{name} is {t.layout}; only dense tensors can be shared where they lie")
-    if t.dim() > limits.MAX_DIMS:
-        raise SharingError(f"{name} has {t.dim()} dimensions; the limit is {limits.MAX_DIMS}")
-
-
-def _tensor_ref(name: str, t: torch.Tensor, starts: list[int], exports: list[Export]) -> TensorRef:
+def _tensor_ref(name: str, t: torch.Tensor, exports: dict[int, Export]) -> TensorRef:
     from splatview_ipc.control.messages import TensorRef
 
     memory = offset = 0
     if t.numel():
         pointer = t.data_ptr()
-        memory = next(i for i, (start, e) in enumerate(zip(starts, exports, strict=True))
-                      if start <= pointer < start + e.size)
-        offset = pointer - starts[memory]
-    dtype: Any = str(t.dtype).rpartition(".")[2]
-    return TensorRef(name, dtype, tuple(t.shape), tuple(t.stride()), memory, offset)
+        memory, start = next((i, start) for i, (start, export) in enumerate(exports.items())
+                             if start <= pointer < start + export.size)
+        offset = pointer - start
+    return TensorRef(name, _dtype(t), tuple(t.shape), tuple(t.stride()), memory, offset)
 
 
-class _Finder:
-    """Collects the memory that address ranges lie in."""
+def _dtype(t: torch.Tensor) -> Any:
+    return str(t.dtype).rpartition(".")[2]
 
-    def __init__(self) -> None:
-        self._ipc: set[Chunk] = set()
-        self._chunks: set[Chunk] = set()
 
-    def add(self, start: int, end: int) -> None:
-        """Raises SharingError when the memory at `start` to `end` cannot be shared."""
-        if _attribute(_MEMPOOL, start):
-            raise SharingError("memory of PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync cannot be shared with "
-                               "another process; leave the backend out, or publish with copy=True")
-        if _attribute(_IS_MANAGED, start):
-            raise SharingError("managed memory (cudaMallocManaged) cannot be shared with another process; publish with "
-                               "copy=True")
-        types = _attribute(_HANDLE_TYPES, start)
-        if _attribute(_IS_IPC_CAPABLE, start):
-            base, size = (int(n) for n in driver.call("cuMemGetAddressRange", start))
-            if not base <= start or end > base + size:
-                raise SharingError(f"a tensor at {start:#x} to {end:#x} reaches beyond its allocation of {size} bytes "
-                                   f"at {base:#x}")
-            self._ipc.add((base, size))
-        elif types & _POSIX_FD:
-            at = start
-            while at < end:
-                chunk = next((c for c in self._chunks if c[0] <= at < c[0] + c[1]), None) or chunk_at(at)
-                self._chunks.add(chunk)
-                at = chunk[0] + chunk[1]
+def _runs(chunks: set[Chunk]) -> list[list[Chunk]]:
+    """Lists of chunks that follow each other without a gap."""
+    runs: list[list[Chunk]] = []
+    for chunk in sorted(chunks):
+        if runs and sum(runs[-1][-1]) == chunk[0]:
+            runs[-1].append(chunk)
         else:
-            reason = f"handle types {types:#x}" if types else "no way to export it"
-            raise SharingError(f"this GPU memory was not made to be shared ({reason}); publish with copy=True, or use "
-                               "PyTorch's own allocator, from 2.5 on if with expandable_segments")
+            runs.append([chunk])
+    return runs
 
-    def runs(self) -> list[tuple[list[Chunk], bool]]:
-        """Lists of chunks that follow each other, and whether each is one allocation with an IPC handle."""
-        merged: list[tuple[list[Chunk], bool]] = []
-        for chunk in sorted(self._chunks):
-            last = merged[-1][0][-1] if merged else (0, 0)
-            if merged and last[0] + last[1] == chunk[0]:
-                merged[-1][0].append(chunk)
-            else:
-                merged.append(([chunk], False))
-        return merged + [([allocation], True) for allocation in sorted(self._ipc)]
+
+def chunks_behind(start: int, end: int) -> tuple[list[Chunk], bool]:
+    """The memory behind a range of addresses, and True if it is one cudaMalloc allocation, which has an IPC handle.
+
+    Raises SharingError when it cannot be shared. Needs a current context.
+    """
+    if _attribute(_MEMPOOL, start):
+        raise SharingError("memory of PYTORCH_CUDA_ALLOC_CONF=backend:cudaMallocAsync cannot be shared with another "
+                           "process; leave the backend out, or publish with copy=True")
+    if _attribute(_IS_MANAGED, start):
+        raise SharingError("managed memory (cudaMallocManaged) cannot be shared with another process; publish with "
+                           "copy=True")
+    if _attribute(_IS_IPC_CAPABLE, start):
+        base, size = (int(n) for n in driver.call("cuMemGetAddressRange", start))
+        if not base <= start or end > base + size:
+            raise SharingError(f"a tensor at {start:#x} to {end:#x} reaches beyond its allocation of {size} bytes at "
+                               f"{base:#x}")
+        return [(base, size)], True
+    types = _attribute(_HANDLE_TYPES, start)
+    if not types & _POSIX_FD:
+        reason = f"handle types {types:#x}" if types else "no way to export it"
+        raise SharingError(f"this GPU memory was not made to be shared ({reason}); publish with copy=True, or use "
+                           "PyTorch's own allocator, from 2.5 on if with expandable_segments")
+    chunks: list[Chunk] = []
+    while start < end:
+        chunks.append(chunk_at(start))
+        start = sum(chunks[-1])
+    return chunks, False
+
+
+def chunk_at(address: int) -> Chunk:
+    """The physical chunk mapped at an address. Raises SharingError where the driver does not know it."""
+    base, size = _attribute(_MAPPING_BASE, address), _attribute(_MAPPING_SIZE, address)
+    if not base <= address < base + size:
+        raise SharingError(f"this NVIDIA driver does not tell which memory is mapped at {address:#x}; publish with "
+                           "copy=True, or update the driver")
+    return base, size
 
 
 def _attribute(attribute: int, pointer: int) -> int:
@@ -185,60 +189,8 @@ def _attribute(attribute: int, pointer: int) -> int:
         raise
 
 
-def chunk_at(address: int) -> Chunk:
-    """The physical chunk mapped at an address: where it starts and its bytes. Raises SharingError."""
-    base, size = _attribute(_MAPPING_BASE, address), _attribute(_MAPPING_SIZE, address)
-    if base <= address < base + size and size % _GRANULE == 0 and _same_chunk(base, base + size - _GRANULE):
-        return base, size
-    return _walk(address)
-
-
-def _walk(address: int) -> Chunk:
-    """`chunk_at` by looking which handle is mapped at the addresses around."""
-    wanted = _identity(address)
-    if wanted is None:
-        raise SharingError(f"no shareable memory is mapped at {address:#x}")
-    first = last = address // _GRANULE * _GRANULE
-    steps = 0
-    while steps < _MAX_STEPS and _identity(first - _GRANULE) == wanted:
-        first, steps = first - _GRANULE, steps + 1
-    while steps < _MAX_STEPS and _identity(last + _GRANULE) == wanted:
-        last, steps = last + _GRANULE, steps + 1
-    if steps == _MAX_STEPS:
-        raise SharingError(f"one chunk of GPU memory has more than {_MAX_STEPS * _GRANULE >> 30} GiB; publish with "
-                           "copy=True")
-    return first, last + _GRANULE - first
-
-
-def _same_chunk(a: int, b: int) -> bool:
-    return a == b or (_identity(a) is not None and _identity(a) == _identity(b))
-
-
-def _identity(address: int) -> int | None:
-    """The allocation handle mapped at an address, as a number; None where nothing is mapped."""
-    try:
-        chunk = driver.handle("cuMemRetainAllocationHandle", address)
-    except driver.CudaError:
-        return None
-    driver.release("cuMemRelease", chunk)
-    return int(chunk)
-
-
 def export_fd(chunk: Any) -> int:
     """A new descriptor of an allocation, given by its handle; the caller closes it. Raises SharingError."""
-    fd_type = driver.bindings().CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
-    fd = int(driver.call("cuMemExportToShareableHandle", chunk, fd_type, 0))
+    fd = int(driver.call("cuMemExportToShareableHandle", chunk, driver.fd_type(), 0))
     os.set_inheritable(fd, False)
     return fd
-
-
-def _export_handle(allocation: Chunk, index: int) -> Export:
-    base, size = allocation
-    handle = bytes(driver.call("cuIpcGetMemHandle", base).reserved)
-    return Export(driver.gpu_uuid(index), size, handle=handle)
-
-
-def _export_chunks(chunks: list[Chunk], index: int) -> Export:
-    export = Export(driver.gpu_uuid(index), sum(size for _, size in chunks), chunks=tuple(chunks), index=index)
-    os.close(*export.descriptors(0, 1))  # whether it can be done is better known now than when a viewer asks
-    return export

@@ -30,13 +30,7 @@ def behind(index: int, stream: int) -> Iterator[None]:
             event = driver.handle("cuEventCreate", int(driver.bindings().CUevent_flags.CU_EVENT_DISABLE_TIMING))
             made = _sides[index] = torch.cuda.Stream(index), event
         side, event = made
-        try:
-            status = driver.call("cuStreamIsCapturing", driver.stream_object(stream))
-        except driver.CudaError as e:
-            if e.error == "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT":  # the default stream, while another is captured
-                raise NotYet from None
-            raise
-        if int(status) != 0:
+        if driver.is_captured(index, stream):
             raise NotYet
         driver.call("cuEventRecord", event, driver.stream_object(stream))
         driver.call("cuStreamWaitEvent", driver.stream_object(side.cuda_stream), event, 0)

@@ -1,18 +1,17 @@
 """GPU memory that other processes open: made here, found behind tensors, and opened there.
 
-Two kinds can be shared. Memory of cudaMalloc (torch by default) goes as a 64-byte IPC handle, as one allocation.
-Memory of cuMemCreate (torch with expandable_segments, and `Allocation`) goes as file descriptors, one per physical
-chunk, which OpenGL can import too, in a process without a CUDA context.
+Two kinds can be shared. Memory of cudaMalloc (torch by default) is one allocation with a 64-byte IPC handle. Memory of
+cuMemCreate (torch with expandable_segments, and `Allocation`) is a list of physical chunks, one file descriptor each,
+which OpenGL can import too, in a process without a CUDA context.
 
-Lifetime: what is mapped stays mapped until its owner called `close` and the last tensor over it is gone.
+Lifetime: memory stays mapped until its owner called `close` and the last tensor over it is gone. Plain reference
+counts decide: the owner and each tensor refer to one `_Mapped`, which unmaps when it is collected.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import threading
-import time
 from typing import TYPE_CHECKING, Any
 
 from splatview_ipc.control import limits
@@ -20,7 +19,6 @@ from splatview_ipc.control.errors import SharingError
 from splatview_ipc.cuda import driver, retiring
 from splatview_ipc.cuda.export import Export, describe, export_fd
 from splatview_ipc.cuda.tensors import check_within, contiguous, tensor_at
-from splatview_ipc.shm.segment import round_up
 
 __all__ = ["Allocation", "Export", "describe", "open_memory", "tensor_at"]
 
@@ -33,124 +31,58 @@ if TYPE_CHECKING:
     from splatview_ipc.control.messages import FdMemory, IpcMemory
 
 
-_CAPTURE = 1.0
-"""Seconds within which a CUDA graph has been captured."""
+class _Mapped:
+    """GPU memory at an address of this process, and the driver calls that give it back, the last one first."""
 
-
-class _Counted:
-    """Memory that is given back when its owner and every tensor over it have let go."""
-
-    def __init__(self) -> None:
+    def __init__(self, index: int):
+        self.index = index
+        self.address = 0
+        self.undo: list[tuple[Any, ...]] = []
+        self.idle = False
+        """Nothing on the GPU uses the memory any more."""
         self._pid = os.getpid()
-        self._lock = threading.RLock()
-        self._holds: set[object] = {self}
-        self._ticket = [None]  # whoever takes it frees: `pop` is atomic, and a collector may call us at any line
 
-    def hold(self) -> Hold:
-        """Keep the memory, beyond `close`, until the hold is closed or collected. Raises SharingError."""
-        if not self._holds:
-            raise SharingError("this memory has been closed")
-        return Hold(self)
+    def map_chunks(self, chunks: Sequence[tuple[Any, int]], writable: bool) -> None:
+        """Map chunks, allocation handle and bytes each, one after the other. Raises SharingError."""
+        cu = driver.bindings()
+        size = sum(size for _, size in chunks)
+        self.address = at = int(driver.handle("cuMemAddressReserve", size, 0, 0, 0))
+        self.undo.append(("cuMemAddressFree", at, size))
+        for chunk, chunk_size in chunks:
+            driver.call("cuMemMap", at, chunk_size, 0, chunk, 0)
+            self.undo.append(("cuMemUnmap", at, chunk_size))
+            at += chunk_size
+        access = cu.CUmemAccessDesc()
+        access.location.type = cu.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+        access.location.id = self.index
+        if not writable:
+            access.flags = cu.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READ
+            with contextlib.suppress(driver.CudaError):  # not every driver can map a GPU's memory read-only
+                driver.call("cuMemSetAccess", self.address, size, [access], 1)
+                return
+        access.flags = cu.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+        driver.call("cuMemSetAccess", self.address, size, [access], 1)
 
-    def _drop(self, holder: object) -> None:
-        self._holds.discard(holder)
-        if self._holds:
-            return
-        try:
-            self._ticket.pop()
-        except IndexError:
-            return
-        if os.getpid() != self._pid:  # CUDA does not survive a fork; what the parent has stays the parent's
-            return
-        if driver.is_capturing():  # waiting for the device would spoil the capture
-            over = time.monotonic() + _CAPTURE
-            retiring.retire(lambda: time.monotonic() > over, self._free)
-        else:
-            self._free()
-
-    def close(self) -> None:
-        """Let go; tensors over the memory keep it. Idempotent, never raises."""
-        self._drop(self)
-
-    def _free(self) -> None:
-        raise NotImplementedError
-
-
-class Hold:
-    """A share in some memory."""
-
-    def __init__(self, owner: _Counted):
-        self._owner = owner
-        self._key = object()
-        owner._holds.add(self._key)
-
-    def close(self) -> None:
-        """Let go. Idempotent."""
-        self._owner._drop(self._key)
+    def give_back(self, idle: bool = False) -> None:
+        """Undo all, after waiting for the device unless nothing there uses the memory (`idle`). Never raises."""
+        with contextlib.suppress(SharingError), driver.context(self.index), driver.relaxed_capture():
+            if not idle:
+                driver.release("cuCtxSynchronize")
+            while self.undo:
+                driver.release(*self.undo.pop())
 
     def __del__(self) -> None:
         with contextlib.suppress(Exception):  # at interpreter exit modules may be gone
-            self.close()
-
-
-def _properties(index: int) -> Any:
-    cu = driver.bindings()
-    properties = cu.CUmemAllocationProp()
-    properties.type = cu.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
-    properties.location.type = cu.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
-    properties.location.id = index
-    properties.requestedHandleTypes = cu.CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
-    return properties
-
-
-def _fd_type() -> Any:
-    return driver.bindings().CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
-
-
-class _Mapping:
-    """Chunks of memory one after the other in this process's addresses."""
-
-    def __init__(self, chunks: Sequence[tuple[Any, int]], index: int, writable: bool):
-        """`chunks`: allocation handle and bytes of each. Raises SharingError, with nothing left behind."""
-        self.size = sum(size for _, size in chunks)
-        self._mapped: list[tuple[int, int]] = []
-        self.address = int(driver.handle("cuMemAddressReserve", self.size, 0, 0, 0))
-        try:
-            at = self.address
-            for chunk, size in chunks:
-                driver.call("cuMemMap", at, size, 0, chunk, 0)
-                self._mapped.append((at, size))
-                at += size
-            self._allow(index, writable)
-        except BaseException:
-            self.unmap()
-            raise
-
-    def _allow(self, index: int, writable: bool) -> None:
-        cu = driver.bindings()
-        access = cu.CUmemAccessDesc()
-        access.location.type = cu.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
-        access.location.id = index
-        if not writable:
-            access.flags = cu.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READ
-            try:
-                driver.call("cuMemSetAccess", self.address, self.size, [access], 1)
+            if not self.undo or os.getpid() != self._pid:  # CUDA does not survive a fork: it stays the parent's
                 return
-            except driver.CudaError:
-                pass  # not every driver can map a GPU's memory read-only
-        access.flags = cu.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-        driver.call("cuMemSetAccess", self.address, self.size, [access], 1)
-
-    def unmap(self) -> None:
-        """Nothing on the GPU may still use it. Never raises."""
-        while self._mapped:
-            driver.release("cuMemUnmap", *self._mapped.pop())
-        address, self.address = self.address, 0
-        if address:
-            driver.release("cuMemAddressFree", address, self.size)
+            if driver.is_capturing():  # waiting for the device would spoil the capture
+                stream = driver.current_stream(self.index)
+                retiring.retire(lambda: not driver.is_captured(self.index, stream), self.give_back)
+            else:
+                self.give_back(self.idle)
 
 
-class Allocation(_Counted):
+class Allocation:
     """GPU memory of our own that other processes, and OpenGL, can open by a file descriptor."""
 
     def __init__(self, size: int, index: int):
@@ -158,30 +90,43 @@ class Allocation(_Counted):
 
         Raises SharingError when the GPU has no such memory. Not zeroed by contract, though drivers do.
         """
-        super().__init__()
         if not 1 <= size <= limits.MAX_SEGMENT:
             raise SharingError(f"GPU memory of {size} bytes; legal are 1 to {limits.MAX_SEGMENT}")
         self.index = index
         self.gpu = driver.gpu_uuid(index)
-        self._idle = False
-        properties = _properties(index)
-        minimum = driver.bindings().CUmemAllocationGranularity_flags.CU_MEM_ALLOC_GRANULARITY_MINIMUM
+        self._mapped: _Mapped | None = None
+        cu = driver.bindings()
+        properties = cu.CUmemAllocationProp()
+        properties.type = cu.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
+        properties.location.type = cu.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
+        properties.location.id = index
+        properties.requestedHandleTypes = driver.fd_type()
+        minimum = cu.CUmemAllocationGranularity_flags.CU_MEM_ALLOC_GRANULARITY_MINIMUM
+        mapped = _Mapped(index)
         with driver.context(index), driver.relaxed_capture():
-            granularity = int(driver.call("cuMemGetAllocationGranularity", properties, minimum))
-            self.size = round_up(size, granularity)
+            granule = int(driver.call("cuMemGetAllocationGranularity", properties, minimum))
+            self.size = -(-size // granule) * granule
             self._chunk = driver.handle("cuMemCreate", self.size, properties, 0)
+            mapped.undo.append(("cuMemRelease", self._chunk))
             try:
-                self._mapping = _Mapping([(self._chunk, self.size)], index, writable=True)
+                mapped.map_chunks([(self._chunk, self.size)], writable=True)
             except BaseException:
-                driver.release("cuMemRelease", self._chunk)
+                mapped.give_back(idle=True)
                 raise
+        self._mapped = mapped
+
+    def _open(self) -> _Mapped:
+        if self._mapped is None:
+            raise SharingError("this memory has been closed")
+        return self._mapped
 
     def pointer(self) -> int:
-        """Its device address here."""
-        return self._mapping.address
+        """Its device address here. Raises SharingError when it is closed."""
+        return self._open().address
 
     def fd(self) -> int:
         """A new descriptor of the memory; the caller closes it. Raises SharingError."""
+        self._open()
         return export_fd(self._chunk)
 
     def tensor(self, dtype: str, shape: Sequence[int], offset: int = 0,
@@ -192,134 +137,107 @@ class Allocation(_Counted):
         """
         strides = contiguous(shape) if strides is None else strides
         check_within(dtype, shape, strides, offset, self.size)
-        return tensor_at(self.pointer() + offset, dtype, shape, strides, self.index, self.hold())
+        mapped = self._open()
+        return tensor_at(mapped.address + offset, dtype, shape, strides, self.index, mapped)
 
     def close(self, idle: bool = False) -> None:
         """Give it back, once the tensors over it are gone; other processes keep what they opened. Idempotent.
 
         The device is waited for first, unless the caller knows that nothing there uses the memory any more (`idle`).
         """
-        self._idle = idle
-        self._drop(self)
-
-    def _free(self) -> None:
-        with contextlib.suppress(SharingError), driver.context(self.index), driver.relaxed_capture():
-            if not self._idle:
-                driver.release("cuCtxSynchronize")
-            self._mapping.unmap()
-            driver.release("cuMemRelease", self._chunk)
+        mapped, self._mapped = self._mapped, None
+        if mapped is not None:
+            mapped.idle = idle
 
 
-# Opening what another process shares.
+class Opened:
+    """GPU memory that another process made: a `splatview_ipc.control.frame.DeviceMemory`."""
 
-class _Opened(_Counted):
-    """Another process's GPU memory (`splatview_ipc.control.frame.DeviceMemory`)."""
-
-    def __init__(self, gpu: str, size: int):
-        super().__init__()
+    def __init__(self, gpu: str, size: int, handle: bytes = b"", pieces: tuple[Piece, ...] = ()):
+        """`handle`: for memory of cudaMalloc; `pieces`: else its chunks, whose descriptors become ours."""
         self.gpu = gpu
         self.size = size
-        self._address = 0
-        self._index = -1
-
-    @property
-    def pieces(self) -> tuple[Piece, ...]:
-        """Its chunks in order as descriptors that OpenGL can import; () for cudaMalloc memory."""
-        return ()
+        self.pieces = pieces
+        self._handle = handle
+        self._mapped: _Mapped | None = None
+        self._closed = False
 
     def pointer(self) -> int:
         """Its device address here, mapped at the first call, which makes the GPU's primary context.
 
         Raises SharingError when the GPU is not visible here, or the memory is not what was announced.
         """
-        with self._lock:
-            if not self._holds:
-                raise SharingError("this memory has been closed")
-            if not self._address:
-                index = driver.here(self.gpu)
-                with driver.context(index), driver.relaxed_capture():
-                    self._address = self._map(index)
-                self._index = index
-            return self._address
+        return self._map().address
 
     def tensor(self, dtype: str, shape: Sequence[int], strides: Sequence[int], offset: int) -> torch.Tensor:
         """A tensor over it, which keeps it mapped; to be read, never written. Raises SharingError."""
         check_within(dtype, shape, strides, offset, self.size)
-        address = self.pointer()
-        return tensor_at(address + offset, dtype, shape, strides, self._index, self.hold())
+        mapped = self._map()
+        return tensor_at(mapped.address + offset, dtype, shape, strides, mapped.index, mapped)
 
-    def _map(self, index: int) -> int:
-        raise NotImplementedError
+    def _map(self) -> _Mapped:
+        if self._closed:
+            raise SharingError("this memory has been closed")
+        mapped = self._mapped
+        if mapped is None:  # two threads may map it twice: the tensors of each keep their own mapping
+            mapped = _Mapped(driver.here(self.gpu))
+            with driver.context(mapped.index), driver.relaxed_capture():
+                try:
+                    if self._handle:
+                        self._map_handle(mapped)
+                    else:
+                        self._map_pieces(mapped)
+                except BaseException:
+                    mapped.give_back(idle=True)
+                    raise
+            self._mapped = mapped
+        return mapped
 
-    def _unmap(self) -> None:
-        raise NotImplementedError
-
-    def _free(self) -> None:
-        if self._address:
-            with contextlib.suppress(SharingError), driver.context(self._index), driver.relaxed_capture():
-                driver.release("cuCtxSynchronize")  # our own kernels may still be reading
-                self._unmap()
-            self._address = 0
-
-
-class _OpenedHandle(_Opened):
-    def __init__(self, handle: bytes, size: int, gpu: str):
-        super().__init__(gpu, size)
-        self._handle = handle
-
-    def _map(self, index: int) -> int:
+    def _map_handle(self, mapped: _Mapped) -> None:
         cu = driver.bindings()
         handle = cu.CUipcMemHandle()
         handle.reserved = self._handle
         lazily = cu.CUipcMem_flags.CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
-        address = int(driver.handle("cuIpcOpenMemHandle", handle, int(lazily)))
-        try:
-            base, size = driver.call("cuMemGetAddressRange", address)
-            if int(base) != address or int(size) < self.size:
-                raise SharingError(f"the shared allocation has {int(size)} bytes; {self.size} were announced")
-        except BaseException:
-            driver.release("cuIpcCloseMemHandle", address)
-            raise
-        return address
+        mapped.address = int(driver.handle("cuIpcOpenMemHandle", handle, int(lazily)))
+        mapped.undo.append(("cuIpcCloseMemHandle", mapped.address))
+        base, size = driver.call("cuMemGetAddressRange", mapped.address)
+        if int(base) != mapped.address or int(size) < self.size:
+            raise SharingError(f"the shared allocation has {int(size)} bytes; {self.size} were announced")
 
-    def _unmap(self) -> None:
-        driver.release("cuIpcCloseMemHandle", self._address)
-
-
-class _OpenedPieces(_Opened):
-    def __init__(self, pieces: tuple[Piece, ...], gpu: str):
-        super().__init__(gpu, sum(piece.size for piece in pieces))
-        self._pieces = pieces
-        self._mapping: _Mapping | None = None
-
-    @property
-    def pieces(self) -> tuple[Piece, ...]:
-        return self._pieces
-
-    def _map(self, index: int) -> int:
+    def _map_pieces(self, mapped: _Mapped) -> None:
         chunks: list[tuple[Any, int]] = []
         try:
-            for piece in self._pieces:
-                chunk = driver.handle("cuMemImportFromShareableHandle", piece.fd, _fd_type())
-                chunks.append((chunk, piece.size))
-            self._mapping = _Mapping(chunks, index, writable=False)
+            for fd, size in self.pieces:
+                chunks.append((driver.handle("cuMemImportFromShareableHandle", fd, driver.fd_type()), size))
+            mapped.map_chunks(chunks, writable=False)
         finally:
             for chunk, _ in chunks:
                 driver.release("cuMemRelease", chunk)  # what is mapped stays
-        return self._mapping.address
 
-    def _unmap(self) -> None:
-        if self._mapping is not None:
-            self._mapping.unmap()
+    def hold(self) -> Hold:
+        """Keep it mapped until the hold is closed or collected."""
+        return Hold(self._mapped)
 
-    def _free(self) -> None:
-        super()._free()
-        for piece in self._pieces:
-            with contextlib.suppress(OSError):
-                os.close(piece.fd)
+    def close(self) -> None:
+        """Close its descriptors, and unmap it once the tensors over it are gone. Idempotent."""
+        if not self._closed:
+            self._closed, self._mapped = True, None
+            for piece in self.pieces:
+                with contextlib.suppress(OSError):
+                    os.close(piece.fd)
 
 
-def open_memory(ref: IpcMemory | FdMemory, fds: Sequence[int] = ()) -> _Opened:
+class Hold:
+    """A share in a mapping."""
+
+    def __init__(self, mapped: _Mapped | None):
+        self._mapped = mapped
+
+    def close(self) -> None:
+        self._mapped = None
+
+
+def open_memory(ref: IpcMemory | FdMemory, fds: Sequence[int] = ()) -> Opened:
     """Another process's memory, from what was announced and, for FdMemory, its descriptors, which become ours.
 
     Touches no CUDA until `pointer` or `tensor` is called. Raises SharingError (the descriptors are then closed).
@@ -334,13 +252,14 @@ def open_memory(ref: IpcMemory | FdMemory, fds: Sequence[int] = ()) -> _Opened:
             if len(ref.handle) != 64 or not 1 <= ref.size <= limits.MAX_SEGMENT:
                 raise SharingError(f"an IPC handle of {len(ref.handle)} bytes for {ref.size} bytes of memory; legal "
                                    f"are 64, for 1 to {limits.MAX_SEGMENT}")
-            return _OpenedHandle(bytes(ref.handle), ref.size, ref.gpu)
+            return Opened(ref.gpu, ref.size, handle=bytes(ref.handle))
         if not fds or len(fds) != len(ref.pieces):
             raise SharingError(f"memory in {len(ref.pieces)} pieces came with {len(fds)} descriptors")
         if min(ref.pieces) < 1 or sum(ref.pieces) > limits.MAX_SEGMENT:
             raise SharingError(f"pieces of {min(ref.pieces)} bytes or more, {sum(ref.pieces)} together; legal are 1 to "
                                f"{limits.MAX_SEGMENT}")
-        return _OpenedPieces(tuple(Piece(fd, size) for fd, size in zip(fds, ref.pieces, strict=True)), ref.gpu)
+        pieces = tuple(Piece(fd, size) for fd, size in zip(fds, ref.pieces, strict=True))
+        return Opened(ref.gpu, sum(ref.pieces), pieces=pieces)
     except BaseException:
         for fd in fds:
             with contextlib.suppress(OSError):

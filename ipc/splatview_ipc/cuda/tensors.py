@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class _Interface:
-    """What torch makes a tensor of, and what that tensor keeps alive."""
+    """An address for `torch.as_tensor`, and an object that the tensor keeps alive."""
 
     def __init__(self, pointer: int, size: int, keep: Any):
         # Never marked read-only: torch refuses that.
@@ -23,7 +23,7 @@ class _Interface:
 
 
 def span(shape: Sequence[int], strides: Sequence[int]) -> int:
-    """How many elements lie between a tensor's first and its last, both included; 0 for an empty tensor."""
+    """Elements from a tensor's first to its last in memory, both included; 0 for an empty tensor."""
     if 0 in shape:
         return 0
     return 1 + sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True))
