@@ -123,8 +123,8 @@ class Session:
             publisher.close(exiting)
 
     def _work(self) -> None:
-        with self.lock:
-            worker = self._worker
+        with self.lock:  # which `add` holds until it has noted this thread
+            worker = threading.current_thread()
         due: dict[Feature, float] = {}
         while self._worker is worker:
             wait = min((due.get(f, 0.0) for f in self.features.values()), default=math.inf) - time.monotonic()
