@@ -2,6 +2,9 @@
 
 All are msgspec structs with bounds: unknown fields, wrong types and numbers out of range are refused by the
 decoder, before any of our code sees them. Nothing is ever unpickled.
+
+Viewers send over a Unix socket in the run's folder (`control.sockets`). The trainer answers over ZeroMQ (`control.mail`),
+in the socket that the viewer's Hello names; file descriptors alone, and a refusal, come over the Unix socket.
 """
 
 from __future__ import annotations
@@ -26,15 +29,15 @@ Extent = Annotated[int, Meta(ge=0, le=limits.MAX_EXTENT)]
 Shape = Annotated[tuple[Extent, ...], Meta(max_length=limits.MAX_DIMS)]
 Numbers = Annotated[tuple[float, ...], Meta(max_length=16)]
 MetaValue = bool | Annotated[int, Meta(ge=-(2**63) + 1, le=2**63 - 1)] | float | Text | Numbers
-Way = Literal["ring", "device-ring", "in-place", "host"]
+TransportName = Literal["ring", "device-ring", "in-place", "host", "torch-ipc"]
 Gpu = Annotated[str, Meta(pattern=r"\A[0-9a-f]{32}\Z")]
 """A GPU's UUID."""
 Bytes = Annotated[int, Meta(ge=0, le=limits.MAX_SEGMENT)]
 Shard = tuple[Annotated[int, Meta(ge=0, lt=limits.MAX_SHARDS)], Annotated[int, Meta(ge=1, le=limits.MAX_SHARDS)]]
-"""A rank, and how many there are."""
+"""A rank, and the number of ranks."""
 Token = Annotated[str, Meta(min_length=1, max_length=40, pattern=r"\A[a-z0-9-]+\Z")]
-Edition = Annotated[str, Meta(max_length=limits.MAX_VERSION)]
-"""A release of splatview, for people; "": not known."""
+Release = Annotated[str, Meta(max_length=limits.MAX_VERSION)]
+"""A release of splatview, to be shown; "": not known."""
 MetaDict = Annotated[dict[Word, MetaValue], Meta(max_length=limits.MAX_META)]
 
 
@@ -43,11 +46,10 @@ class _Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True
 
 
 class SegmentRef(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A sealed memfd of the sending process."""
+    """A sealed memfd of the trainer, one descriptor: fetched with the token."""
 
-    fd: Annotated[int, Meta(ge=0, lt=2**31)]
-    size: Annotated[int, Meta(ge=1, le=limits.MAX_SEGMENT)]
     token: Token
+    size: Annotated[int, Meta(ge=1, le=limits.MAX_SEGMENT)]
 
 
 class IpcMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="ipc"):
@@ -59,10 +61,8 @@ class IpcMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="ip
 
 
 class FdMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="fd"):
-    """CUDA virtual memory of the sending process: chunks that lie one behind the other, one descriptor each.
-
-    The descriptors are fetched with the token (`splatview_ipc.control.descriptors`). Equal tokens: the same memory.
-    """
+    """CUDA virtual memory of the trainer: adjacent chunks, one descriptor each, fetched with the token. Equal tokens: the
+    same memory."""
 
     token: Token
     pieces: Annotated[tuple[Annotated[int, Meta(ge=1, le=limits.MAX_SEGMENT)], ...],
@@ -89,7 +89,7 @@ class TensorRef(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_l
 
 
 class RingRef(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="ring"):
-    """Slots in host memory: the ways ring and host."""
+    """Slots in host memory: the transports ring and host."""
 
     segment: SegmentRef
 
@@ -102,7 +102,7 @@ class DeviceRingRef(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag
 
 
 class InPlaceRef(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="in-place"):
-    """One generation of tensors shared where they lie."""
+    """One generation of tensors that are shared without a copy."""
 
     control: SegmentRef
     gpu: Gpu
@@ -113,11 +113,28 @@ class InPlaceRef(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="i
     """cudaIpcEventHandle, the same for every generation; recorded after each version's work."""
 
 
-Ref = RingRef | DeviceRingRef | InPlaceRef
+class TorchRef(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="torch-ipc"):
+    """Memory that torch.multiprocessing would share."""
+
+
+Ref = RingRef | DeviceRingRef | InPlaceRef | TorchRef
+
+
+def tokens(ref: Ref | SegmentRef) -> dict[str, int]:
+    """Return the tokens in a reference and the number of descriptors behind each."""
+    if isinstance(ref, SegmentRef):
+        return {ref.token: 1}
+    if isinstance(ref, RingRef):
+        return tokens(ref.segment)
+    if isinstance(ref, DeviceRingRef):
+        return tokens(ref.control) | {ref.memory.token: len(ref.memory.pieces)}
+    if isinstance(ref, InPlaceRef):
+        return tokens(ref.control) | {m.token: len(m.pieces) for m in ref.memories if isinstance(m, FdMemory)}
+    return {}
 
 
 class StreamInfo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a run says about one of its streams. Versions are not in here: they are read from the board."""
+    """A stream, described by its run. Its version is not in here: it is read from the control block."""
 
     index: Index
     name: Name
@@ -125,12 +142,12 @@ class StreamInfo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     shape: Shape
     dtype: DType
     device: Annotated[str, Meta(max_length=40)]
-    ways: Annotated[tuple[Way, ...], Meta(max_length=4)]
-    """How the run can bring its frames (`splatview_ipc.transports.WAYS`), the best first."""
+    transports: Annotated[tuple[TransportName, ...], Meta(max_length=5)]
+    """The transports that the run offers, the best first."""
     why: Text = ""
-    """Why a way that would be better is not among them, for people."""
+    """Why a better transport is not among them, to be shown."""
     gpu: Annotated[str, Meta(pattern=r"\A([0-9a-f]{32})?\Z")] = ""
-    """UUID of the GPU that its tensors lie on; empty for the CPU."""
+    """UUID of the GPU of its tensors; empty for the CPU."""
     live: bool = False
     """Whether the tensors change in place between two versions."""
     over: Annotated[str, Meta(max_length=limits.MAX_NAME)] = ""
@@ -155,65 +172,56 @@ class ViewerInfo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 # From a viewer to a trainer.
 
 class Hello(_Message, frozen=True):
-    """The first message of a viewer; repeated when it reconnects."""
+    """The first message of a viewer; repeated when it connects again, or has lost a message."""
 
     protocol: Counter
     pid: Pid
     client: Annotated[str, Meta(max_length=40)]
     namespace: Counter = 0
-    """Which PID namespace the number is of (the inode of /proc/self/ns/pid); 0: not known."""
-    version: Edition = ""
-    inbox: Annotated[str, Meta(pattern=r"\A(inbox-[0-9a-f]{16})?\Z")] = ""
-    """Where the viewer takes what it is told: a ZeroMQ socket of this name, which it has bound in the run's folder (see
-    `splatview_ipc.control.mail`); "": by the connection that this comes from."""
+    """The PID namespace of `pid` (the inode of /proc/self/ns/pid); 0: not known."""
+    version: Release = ""
+    inbox: Annotated[str, Meta(pattern=r"\A(in-[0-9a-f]{8})?\Z")] = ""
+    """Name of the ZeroMQ socket that the viewer has bound in the run's folder. A viewer without one is refused."""
 
 
 class Open(_Message, frozen=True):
-    """Share this stream's data with me in this way, from now until Release or an Open with another way."""
+    """Share a stream's data over this transport until Release, or Open with another transport. Repeated, it asks for the
+    offer once more."""
 
     index: Index
-    way: Way
-
-
-class Took(_Message, frozen=True):
-    """I read generation `generation` of an in-place stream now, and no older one any more."""
-
-    index: Index
-    generation: Counter
-
-
-class Want(_Message, frozen=True):
-    """I asked for a newer version of an in-place stream in the lease table, and the trainer has published none since.
-
-    It goes to the helper thread, which marks the newest version by itself."""
-
-    index: Index
+    transport: TransportName
 
 
 class Release(_Message, frozen=True):
     index: Index
 
 
+class Fetch(_Message, frozen=True):
+    """Send the descriptors of this token over the connection: answered by packets of `Descriptors`."""
+
+    token: Token
+
+
 class Pause(_Message, frozen=True):
-    """The pause button. The trainer's `wait_while_paused` reads it from shared memory. Whoever resumes, resumes the
-    run, whichever viewers paused it."""
+    """The pause button. The trainer's `wait_while_paused` reads it from shared memory. A viewer that resumes the run
+    resumes it for all."""
 
     paused: bool
 
 
 class Step(_Message, frozen=True):
-    """Let a paused run pass `wait_while_paused` once. Says nothing to one that is not paused."""
+    """Let a paused run pass `wait_while_paused` once. Ignored by a run that is not paused."""
 
 
 class Snapshot(_Message, frozen=True):
-    """Take a full snapshot of the GPU's memory, and name it in the metadata of this stream, which I opened."""
+    """Take a full snapshot of the GPU's memory, and name it in the metadata of this opened stream."""
 
     index: Index
 
 
 class Photos(_Message, frozen=True):
-    """Show photographs in frames of this stream of kind cameras, which I opened: that of `camera` as it is (`side` 0),
-    or those from `camera` on, as many as go together, brought to `side` pixels in width and height."""
+    """Show photographs in frames of this opened stream of kind cameras: that of `camera` as it is (`side` 0), or a batch
+    of those from `camera` on, scaled to `side` pixels in width and height."""
 
     index: Index
     camera: Annotated[int, Meta(ge=0, lt=CAMERAS_MOST["cameras"])]
@@ -224,19 +232,18 @@ class Bye(_Message, frozen=True):
     pass
 
 
-ToTrainer = Hello | Open | Took | Want | Release | Pause | Step | Snapshot | Photos | Bye
+ToTrainer = Hello | Open | Release | Fetch | Pause | Step | Snapshot | Photos | Bye
 
 
 # From a trainer to a viewer.
 
 class Welcome(_Message, frozen=True):
-    """The answer to Hello. `reader` is the viewer's column in the lease table."""
+    """The answer to Hello."""
 
     protocol: Counter
     pid: Pid
-    board: SegmentRef
-    leases: SegmentRef
-    reader: Annotated[int, Meta(ge=0, lt=limits.MAX_VIEWERS)]
+    control: SegmentRef
+    """The control block."""
 
 
 class Manifest(_Message, frozen=True):
@@ -247,22 +254,30 @@ class Manifest(_Message, frozen=True):
 
 
 class Offer(_Message, frozen=True):
-    """Where the frames of a stream that you opened lie; sent again whenever that changes."""
+    """Memory with the frames of an opened stream; sent again whenever it changes."""
 
     index: Index
-    way: Way
+    transport: TransportName
     ref: Ref
     note: Text = ""
-    """What is worse about the way here than it usually is, for people."""
+    """Why this transport works worse here than usually, to be shown; "": it does not."""
 
 
 class Refused(_Message, frozen=True):
-    """The viewer cannot attach; `reason` is for people."""
+    """The viewer cannot attach; `reason` is to be shown."""
 
     reason: Text
 
 
-ToViewer = Welcome | Manifest | Offer | Refused
+class Descriptors(_Message, frozen=True):
+    """A part of the answer to Fetch, over the Unix socket, with up to 253 descriptors attached (SCM_RIGHTS)."""
+
+    token: Token
+    total: Annotated[int, Meta(ge=0, le=limits.MAX_PIECES)]
+    """Descriptors of the token in all packets; 0: it is not offered."""
+
+
+ToViewer = Welcome | Manifest | Offer | Refused | Descriptors
 
 
 # In shared memory, one page before the data of each slot.
@@ -279,10 +294,12 @@ class FrameHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array
     kind: Kind
     tensors: Annotated[tuple[TensorHeader, ...], Meta(max_length=limits.MAX_TENSORS)]
     meta: MetaDict
+    confirmed: bool = True
+    """False: copied by the helper thread, perhaps while the training wrote into the tensor."""
 
 
 class VersionHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
-    """The header of a version that is shared in place: its tensors are those of the generation."""
+    """The header of a version that is shared without a copy: its tensors are those of the generation."""
 
     kind: Kind
     generation: Counter
@@ -297,10 +314,10 @@ decode_version_header = msgspec.msgpack.Decoder(VersionHeader).decode
 
 
 class _Stranger(msgspec.Struct, frozen=True, tag="Hello"):
-    """What the Hello of any protocol says."""
+    """The fields that the Hello of every protocol has."""
 
     protocol: Counter
-    version: Edition = ""
+    version: Release = ""
 
 
 _decode_stranger = msgspec.msgpack.Decoder(_Stranger).decode
@@ -308,8 +325,8 @@ DecodeError = (msgspec.DecodeError, msgspec.ValidationError, RecursionError, Uni
 
 
 def stranger(packet: bytes) -> tuple[str, int] | None:
-    """The release and the protocol of a viewer of another protocol, whose Hello may have fields that ours lacks; None
-    if this is no such Hello."""
+    """Return release and protocol of a viewer of another protocol, whose Hello may have other fields; None if this is no
+    such Hello."""
     try:
         hello = _decode_stranger(packet)
     except DecodeError:
@@ -318,7 +335,7 @@ def stranger(packet: bytes) -> tuple[str, int] | None:
 
 
 def mismatch(viewer: tuple[str, int], run: tuple[str, int]) -> str:
-    """Why a viewer and a run of these releases and protocols do not talk, for people."""
+    """Return the reason why a viewer and a run of these releases and protocols do not talk, to be shown."""
     (theirs, spoken), (ours, understood) = viewer, run
     return (f"the viewer is splatview {theirs or 'of an unknown version'} (protocol {spoken}), the run "
             f"{ours or 'of an unknown version'} (protocol {understood}): install the same version of splatview on both "
