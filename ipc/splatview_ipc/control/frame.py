@@ -56,13 +56,12 @@ class DeviceMemory(Protocol):
 
 @dataclass(frozen=True)
 class RemoteTensor:
-    """A tensor in another process's memory on the host: read-only, or, where a reader asked for it, writable in pages
-    that become this process's own (`splatview_ipc.shm.private_slots`)."""
+    """A tensor in another process's memory on the host, read-only."""
 
     dtype: str
     """"uint8", "int32", "float16", "bfloat16", "float32" or "float64"."""
     array: np.ndarray
-    """A view, valid while the frame is held. bfloat16, which NumPy lacks, comes as uint16."""
+    """A view of the slot, which the writer may come back to: see `Frame`. bfloat16, which NumPy lacks, comes as uint16."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -161,10 +160,10 @@ class DeviceTensor:
 
 @dataclass
 class Frame:
-    """One version of a stream. Use it as a context manager: leaving gives its memory back to the writer.
+    """One version of a stream. Use it as a context manager: leaving closes it.
 
     The writer does not wait for readers. Read, copy or upload, and when that is done (a GPU's work ended), ask
-    `intact()`: False means that the writer came by meanwhile, and what was read must be thrown away. Tensors that
+    `intact()`: False means that the writer came back meanwhile, and what was read must be thrown away. Tensors that
     are shared in place may change between two versions and even while they are read: `intact()` then says whether
     the memory was theirs all the time.
     """
@@ -177,21 +176,23 @@ class Frame:
     tensors: dict[str, RemoteTensor | DeviceTensor]
     """All on the host, or all on one GPU."""
     intact: Callable[[], bool]
-    """Whether what was read until now is this version, whole."""
+    """Returns whether what was read until now is this version, whole."""
     release: Callable[[], None] = field(repr=False)
     wait: Callable[[int], None] = field(default=_nothing, repr=False)
-    """`wait(stream)`: what a CUDA stream (its handle as an int; of the GPU that the tensors lie on) is given afterwards
-    finds the data there. Of tensors in place it waits, on the host, until the trainer's GPU has come that far or the
+    """`wait(stream)`: work given to a CUDA stream afterwards (its handle as an int; of the GPU that the tensors are on)
+    finds the data there. For tensors in place it waits, on the host, until the trainer's GPU has come that far or the
     trainer is gone; ask `complete` not to wait. Nothing to do for host memory and rings, whose frames are complete when
     they are handed out."""
     arrived: Callable[[], bool] = field(default=_unknown, repr=False)
-    """Whether the GPU is known to have written what is to be waited for."""
+    """Returns whether the GPU is known to have written what is to be waited for."""
+    confirmed: bool = True
+    """False for a copy made while nothing was published, of tensors that may have been amid a write."""
     _held: bool = field(default=False, init=False, repr=False)
     _closed: bool = field(default=False, init=False, repr=False)
 
     @property
     def on_gpu(self) -> bool:
-        """Whether its tensors lie on a GPU."""
+        """Whether its tensors are on a GPU."""
         return any(isinstance(t, DeviceTensor) for t in self.tensors.values())
 
     @property
@@ -200,11 +201,11 @@ class Frame:
         return self.wait is _nothing or self.arrived()
 
     def hold(self) -> None:
-        """Keep it beyond the `with` block: for whoever reads it in place again and again, and calls `close` later."""
+        """Keep it beyond the `with` block, to be read in place again and again and closed later."""
         self._held = True
 
     def close(self) -> None:
-        """Give its memory back. Call it when no queued GPU work reads it any more. Idempotent."""
+        """Let go of its memory. Call it when no queued GPU work reads it any more. Idempotent."""
         if not self._closed:
             self._closed = True
             self.tensors = {}

@@ -15,7 +15,7 @@ from splatview_ipc.control import limits, messages
 from splatview_ipc.control.run_folder import create_run
 from splatview_ipc.publisher.helper import Helper
 from splatview_ipc.publisher.stream import Stream
-from splatview_ipc.shm.control_block import Board
+from splatview_ipc.shm.control_block import ControlBlock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,12 +25,12 @@ class Publisher:
     """A run: everything that this process publishes."""
 
     def __init__(self, name: str | None = None, on_fault: Callable[[BaseException], None] | None = None, *,
-                 hidden: bool = False):
+                 hidden: bool = False, threaded: bool = True):
         """Make the run's folder and start answering viewers.
 
-        `name`: what people call the run; the script's name by default. `on_fault` hears of every fault of the
-        surroundings that happens later; they are counted anyway, and never raised. `hidden`: only who knows the
-        run's id finds it.
+        `name`: what people call the run; the script's name by default. `on_fault` is called with every fault of the
+        surroundings that happens later; they are counted anyway, and never raised. `hidden`: only a viewer that knows
+        the run's id finds it. `threaded`: False: no thread is started, and the caller turns `helper`.
         Raises IpcError when the run cannot be made.
         """
         self.pid = os.getpid()
@@ -44,10 +44,13 @@ class Publisher:
         self.folder = create_run(name or _script_name(), self.pid, time.time(), hidden)
         with contextlib.ExitStack() as undoing:
             undoing.callback(self.folder.remove)
-            self.board = Board()
-            undoing.callback(self.board.close)
-            self._helper = Helper(self.folder, self.board, self.streams, self.fault, self._asked)
+            self.control = ControlBlock()
+            undoing.callback(self.control.close)
+            self.helper = Helper(self.folder, self.control, self.streams, self.fault, self._asked)
+            if threaded:
+                self.helper.start()
             undoing.pop_all()
+        self.now = self.helper.clock
         _open_publishers.append(self)
 
     @property
@@ -55,7 +58,7 @@ class Publisher:
         return self.folder.description.id
 
     def stream(self, name: str, kind: str) -> Stream:
-        """The stream of this name, made if need be.
+        """Return the stream of this name; make it if there is none.
 
         Raises ValueError when it exists with another kind or when there are too many.
         """
@@ -71,17 +74,13 @@ class Publisher:
                                  "use another name")
             return stream
 
-    def announce(self) -> None:
-        """Have the helper thread tell the viewers what streams there are now."""
-        self._helper.announce()
-
-    def attend(self) -> None:
-        """Have the helper thread look at the streams: whether one is late, or lies somewhere else."""
-        self._helper.attend()
+    def wake(self) -> None:
+        """Have the helper thread look at the streams, and tell viewers what changed. Any thread."""
+        self.helper.wake()
 
     def fault(self, error: BaseException) -> None:
         """Count a fault of the surroundings and pass it on."""
-        self.board.count_fault()
+        self.control.count_fault()
         if self._on_fault is not None:
             self._on_fault(error)
 
@@ -104,7 +103,7 @@ class Publisher:
         if os.getpid() != self.pid:
             return
         streams = list(self.streams.values())
-        if self._helper.close() and ending:
+        if self.helper.close() and ending:
             for stream in streams:
                 stream.finish()
         self.folder.remove()
@@ -112,7 +111,7 @@ class Publisher:
             return
         for stream in streams:
             stream.close()
-        self.board.close()
+        self.control.close()
 
 
 def _script_name() -> str:
@@ -125,7 +124,7 @@ _inherited: list[Publisher] = []
 
 
 def is_own(run_id: str) -> bool:
-    """Whether a run is one of this very process."""
+    """Return whether a run is one of this very process."""
     return any(p.run_id == run_id for p in _open_publishers)
 
 
@@ -138,8 +137,6 @@ def _after_fork_in_child() -> None:
 
 
 def _at_exit() -> None:
-    if (ring := sys.modules.get("splatview_ipc.transports.cpu_ring")) is not None:
-        vars(ring)["ending"] = True
     for publisher in list(_open_publishers):
         publisher.close(ending=True)
 

@@ -1,8 +1,9 @@
-"""One published stream: the newest value, and how it reaches viewers while somebody looks.
+"""One published stream: the newest value, and how it reaches viewers while some are attached.
 
-A stream has one outlet for each way (`ipc.ways`) that some viewer chose. What a call to `publish` may cost: with no
-reader, an attribute and a counter; with one, what the way takes: a copy, or for tensors shared in place, if a viewer
-asks for a version at the moment, the record of an event. It waits neither for a viewer nor for the helper thread.
+A state machine without threads: `publish` runs on the trainer's thread, everything else on the helper thread. A call to
+`publish` stores the newest value, writes it to each transport in use and counts it. What it cannot do at once is left
+for `turn`: the memory of rings, versions that came too fast or found no free slot, and viewers that come late. Both
+write by the same `_write`, under a lock that `publish` never waits for.
 """
 
 from __future__ import annotations
@@ -10,478 +11,467 @@ from __future__ import annotations
 import contextlib
 import math
 import threading
-import time
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
 
-from splatview_ipc.control.errors import NotYet, SharingError
+from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.limits import MAX_META_TEXT
 from splatview_ipc.control.messages import StreamInfo
-from splatview_ipc.publisher.offered import Offered
-from splatview_ipc.publisher.outlet import Outlet, at_rest, undo
-from splatview_ipc.publisher.preference import Place
-from splatview_ipc.publisher.ring_allocation import abandon, due, provide
-from splatview_ipc.publisher.tally import LOOK, Steady, Tally
-from splatview_ipc.shm.control_block import COPIES
+from splatview_ipc.shm.control_block import COPIES, SKIPPED, ControlBlock
+from splatview_ipc.shm.segment import ShortageError
+from splatview_ipc.transports import TRANSPORTS, Transport, Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     import torch
 
     from splatview_ipc.control.messages import Ref
-    from splatview_ipc.publisher.outlet import Form, Published, Run, Unpacked
 
-_TEND = 3.0
-"""Seconds between looks whether tensors in place were replaced while nobody asked."""
+    Published = tuple[tuple[torch.Tensor, ...], dict[str, Any]]
+
+GRACE_S = 0.05
+"""Seconds after a publish for which what it left undone is left to the next one; then the helper thread does it."""
+RETRY_S = 1.0
+"""Seconds between two tries to get memory that was short."""
+LIVE_PERIOD_S = 1 / 30
+"""Seconds between two copies of a live stream that the trainer changes in place without publishing again."""
+PERIOD_S = {"ring": 1 / 240, "device-ring": 1 / 240, "host": 1 / 240}
+"""Least seconds between two frames of one stream by each transport; otherwise 1/60. The last version is always shown."""
+_MOVES = 3
+"""Publishes in a row at which Gaussians were stored elsewhere: from then on they are copied."""
+
+
+class ValueLayout(Protocol):
+    """How the values of one stream look, and how they become frames (`splatview.adapters` recognises them)."""
+
+    kind: str
+    shape: tuple[int, ...]
+    dtype: str
+    device: str
+    """"cpu" or "cuda:0"."""
+
+    def unpack(self, published: Published) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+        """Return the tensors of a frame by name, views of the published ones, and its metadata."""
+        ...
+
+
+class Run(Protocol):
+    """What a stream needs of the run that it belongs to."""
+
+    control: ControlBlock
+
+    def now(self) -> float:
+        """Return the clock's seconds."""
+        ...
+
+    def wake(self) -> None:
+        """Have the helper thread call `turn` soon, and tell viewers what changed. Any thread."""
+        ...
+
+    def fault(self, error: BaseException) -> None:
+        """Count a fault of the surroundings and pass it on."""
+        ...
+
+
+@dataclass
+class _Active:
+    """A transport in use."""
+
+    readers: int = 0
+    writer: Writer | None = None
+    shown: Published | None = None
+    """The value that was written last."""
+    version: int = 0
+    """Its number."""
+    next_at: float = 0.0
+    """When the next one may be written."""
+    retry_at: float = 0.0
+    """When to try again to make the writer."""
 
 
 class Stream:
     """One named thing that a run publishes."""
 
-    def __init__(self, index: int, name: str, kind: str, run: Run):
-        self.index = index
-        self.name = name
-        self.kind = kind
-        self.tally = Tally(run.board, index)
-        self.readers = 0
-        """Viewers that opened this stream. Written by the helper thread alone."""
+    def __init__(self, index: int, name: str, kind: str, run: Run,
+                 transports: Mapping[str, Transport] = TRANSPORTS):
+        self.index, self.name, self.kind = index, name, kind
+        self.version = 0
+        """Number of the newest version."""
         self.live = False
         self.over: tuple[str, str] = "", ""
         """Of kind overlay: what it is drawn over, a stream's name and its run's id (`StreamInfo`)."""
         self.shard: tuple[tuple[int, int] | None, str] = None, ""
         """Which part of a scene it is, and of which (`StreamInfo.group`)."""
-        self.late = False
-        """Whether a version could not be shared at its publish. Taken back by the helper thread."""
-        self._looks: tuple[tuple[int, ...], str, str] | None = None
-        self._form: Form | None = None
         self._run = run
-        self._words = run.board.words
-        self._outlets: dict[str, Outlet] = {}
-        """By way. Never changed in place, since two threads look at it."""
+        self._transports = transports
+        self._newest: tuple[ValueLayout, Published] | None = None
+        self._published_at = 0.0
+        self._active: dict[str, _Active] = {}
+        """By transport. Replaced, never changed in place, since two threads look at it."""
         self._lock = threading.RLock()
-        self._broken_off = False
-        self._is_mine: Callable[[], bool] = self._lock._is_owned  # type: ignore[attr-defined]
-        self._offered = Offered(kind)
-        self._place = Place()
-        self._late_copies = 0, 0.0
-        """The version that was last copied for readers who came late, and since when (time.monotonic)."""
-        self._tended = 0.0
-        self._reported: set[str] = set()
-        """Ways whose shortage of memory was logged."""
-
-    @property
-    def version(self) -> int:
-        """The newest version's number."""
-        return self.tally.version
+        self._inside = False
+        """True while a publish is on its way."""
+        self._left = False
+        """True when the helper thread knows that a version is left for it."""
+        self._wishes: tuple[bool | None, bool] = None, False
+        """The caller's `copy` and `live`."""
+        self._layout: ValueLayout | None = None
+        self._looks: tuple[tuple[int, ...], str, str] | None = None
+        self._failed: dict[str, str] = {}
+        """Transports that do not work here, or whose memory is short, and why."""
+        self._gpu: _Gpu | None = None
+        self._moves = 0
+        self._addresses: list[int] = []
 
     # The trainer's thread.
 
-    def publish(self, value: Published) -> None:
-        """Make `value` the newest version. `describe` must have been called for a value of this form."""
-        tally = self.tally
-        if tally.raw_stream is not None:
-            tally.cuda_stream = tally.raw_stream(tally.device)
-        version, steady = tally.version + 1, tally.steady
-        asked = self.readers and (steady is None or value[0] is not steady.tensors or not version & LOOK
-                                  or tally.asked)
-        if asked and (capturing := self._offered.capturing) is not None and capturing():
-            # Nothing runs yet, and what we would record would run at each replay.
-            self._run.board.count_skipped()
+    def describe(self, layout: ValueLayout, copy: bool | None = None, live: bool = False) -> None:
+        """Take in how values look from now on, and the caller's wishes. Call it before `publish`."""
+        self._layout = layout
+        looks = layout.shape, layout.dtype, layout.device
+        if looks == self._looks and (copy, live) == self._wishes:
             return
-        form = self._form
-        assert form is not None
-        tally.newest, tally.version = (form, value), version
-        if asked:
-            # The helper thread may be serving a viewer that came late: it finds out by itself that it is behind.
-            if self._broken_off:
-                self._undo()
-            amid = self._is_mine()  # another publish, in which a signal's handler calls this one
-            try:
-                if amid or not self._lock.acquire(False):
-                    self._is_late()
-                else:
-                    try:
-                        self._share(form, value, version)
-                    except Exception as e:
-                        self._run.fault(e)
+        if self._looks is None or layout.device != self._looks[2]:
+            with self._lock:
+                self._drop_writers()
+                self._failed, self._gpu = {}, None
+                if layout.device != "cpu":
+                    self._gpu = _Gpu(layout.device)
+                    if self._gpu.trouble is not None:
+                        self._failed = dict.fromkeys(("in-place", "device-ring"), str(self._gpu.trouble))
+                        self._run.fault(self._gpu.trouble)
+        self._wishes, self.live, self._looks = (copy, live), live, looks
+        self._run.wake()
+
+    def publish(self, published: Published) -> None:
+        """Make a value of the described layout the newest version. Waits for nothing."""
+        layout = self._layout
+        assert layout is not None
+        gpu = self._gpu
+        if gpu is not None:
+            if self._active and gpu.capturing():  # nothing runs yet, and what we queue would run at each replay
+                self._run.control.words[SKIPPED] += 1
+                return
+            gpu.stream = gpu.current_stream(gpu.index)
+        self._newest = layout, published
+        self.version = version = self.version + 1
+        if self._active:
+            self._publish_now()
+        self._run.control.words[ControlBlock.version_word(self.index)] = version
+
+    def _publish_now(self) -> None:
+        now = self._published_at = self._run.now()
+        if self._inside:  # a signal's handler, or another thread
+            self._leave()
+            return
+        self._inside = True
+        try:
+            if self._lock.acquire(blocking=False):
+                self._share(now)
+                self._lock.release()
+            else:
+                self._leave()
+        except BaseException as e:  # Ctrl-C as well, between any two steps, amid a slot: the writers are made anew
+            with contextlib.suppress(RuntimeError):
+                self._drop_writers()
+                while True:  # until the lock is not this thread's any more
                     self._lock.release()
-            except BaseException:  # Ctrl-C as a rule, anywhere in here, and once more anywhere in `_undo`
-                self._broken_off = not amid
-                if not amid:
-                    self._undo()
+            if not isinstance(e, Exception):
                 raise
-        tally.tell()
+            self._run.fault(e)
+        finally:
+            self._inside = False
 
-    def _undo(self) -> None:
-        if self._is_mine():
-            self.tally.steady = None
-            undo(self._outlets.values(), self._place)
-            self._offered.preference.forget()
-            self._lock.release()
-        self._broken_off = False
+    def _leave(self) -> None:
+        """Leave the newest version to the helper thread."""
+        if not self._left:
+            self._left = True
+            self._run.wake()
 
-    def keep(self, value: Any, meta: dict[str, Any]) -> bool:
-        """Make `value`, what the caller of `splatview.publish` gave, the newest version, to be looked at when a viewer
-        comes. `describe` must have been called for its form. False: there is one; `publish` what the value holds."""
-        if self.readers and ((capturing := self._offered.capturing) is None or not capturing()):
-            return False
-        self.tally.keep(value, meta)
+    def _share(self, now: float) -> None:
+        """Write the newest value to every transport in use. Under the lock."""
+        assert self._newest is not None
+        if self._gpu is not None and self.kind == "gaussians" and self._moves < _MOVES:
+            addresses = [t.data_ptr() for t in self._newest[1][0]]
+            self._moves = self._moves + 1 if addresses != self._addresses else 0
+            self._addresses = addresses
+            if self._moves == _MOVES:
+                self._run.wake()  # viewers take another transport
+        for name, active in self._active.items():
+            if now < active.next_at or not self._write(name, active, now):
+                self._leave()
+
+    def republish(self) -> int:
+        """Have viewers see what the newest value holds now, changed in place or not; on the trainer's thread.
+
+        Returns the version to look for; 0: nothing was published yet. An image that was copied when it was published
+        and has reached every viewer stays as it is.
+        """
+        if self._newest is None:
+            return 0
+        published, active = self._newest[1], self._active
+        if (self.kind == "image" and not self.live and active and "in-place" not in active
+                and all(a.shown is published for a in active.values())):
+            return self.version
+        self.publish((published[0], published[1]))
+        return self.version
+
+    # Both threads, under the lock.
+
+    def _write(self, name: str, active: _Active, now: float, confirmed: bool = True) -> bool:
+        """Bring the newest value to a transport; return whether nothing is left to be done there."""
+        writer, newest = active.writer, self._newest
+        if newest is None or name in self._failed:
+            return True  # its viewers are choosing another
+        layout, published = newest
+        tensors, meta = layout.unpack(published)
+        if writer is None or not writer.fits(tensors):
+            return False  # the helper thread makes one
+        ref, version = writer.ref, max(self.version, active.version + 1)  # the other thread may have used the number
+        try:
+            if not writer.write(layout.kind, tensors, meta, version, confirmed):
+                return False
+        except SharingError as e:
+            self._fail(name, active, e)
+            return True
+        if writer.ref is not ref:
+            self._run.wake()
+        self.version = max(self.version, version)
+        active.shown, active.version, active.next_at = published, version, now + PERIOD_S.get(name, 1 / 60)
+        self._run.control.words[COPIES] += 1
         return True
 
-    def describe(self, form: Form, copy: bool | None = None, live: bool = False) -> None:
-        """Say what is published from now on, and what the caller asked for: `copy` True, False or either, `live`."""
-        self._form = form
-        looks, wishes = (form.shape, form.dtype, form.device), (copy, live)
-        if looks == self._looks and wishes == self._offered.preference.wishes:
-            return
-        if form.device != self._offered.device:
-            with self._lock:
-                for outlet in self._outlets.values():
-                    outlet.close()
-                trouble = self._offered.settle_on(form.device, self.tally)
-            if trouble is not None:
-                self._run.fault(trouble)
-        self._offered.preference.wishes = wishes
-        self.tally.steady = None
-        self.live = live
-        self._looks = looks
-        self._offered.order()
-        self._run.announce()
-
-    def _share(self, form: Form, value: Published, version: int) -> None:
-        place, tally = self._place, self.tally
-        tensors, meta = value
-        steady = tally.steady
-        if (steady is not None and tensors is steady.tensors and form is steady.form
-                and [*map(place.address, tensors)] == steady.addresses):
-            if tally.asked:  # in as few functions as possible: see Tally
-                try:
-                    steady.again(tensors, steady.addresses, form.meta(meta), version, tally.cuda_stream)
-                except SharingError as e:
-                    tally.steady = None
-                    self._failed_by(steady.outlet, e)
-                    return
-                steady.outlet.version = version
-                self._words[COPIES] += 1
-            return
-        self.tally.steady = None
-        frame: Unpacked | None = None
-        same = stays = place.same(tensors)
-        if self.tally.raw_stream is not None:
-            preference = self._offered.preference
-            if same is not preference.expected:
-                if preference.saw(place.number):
-                    self._offered.order()
-                    self._run.announce()
-            elif not same:
-                preference.place = place.number
-            stays = same and preference.expected
-        meta, steady = form.meta(meta), None
-        for outlet in self._outlets.values():
-            if outlet.form is form and outlet.ready == (place.number if outlet.in_place else place.looks):
-                if self._again(outlet, value, meta, version) and outlet.in_place and stays:
-                    steady = Steady(form, outlet, tensors, place.addresses)
-                continue
-            if outlet.rests(self._offered.ways):
-                self._is_late()
-                continue
-            if outlet.writer is None and outlet.waits:
-                continue  # the helper thread shares the newest version when the memory is there
-            if frame is None:
-                frame = form.unpack(value)
-            if not self._write(outlet, form, value, frame, version, None):
-                self._is_late()
-        if len(self._outlets) == 1:
-            self.tally.steady = steady
-
-    def _again(self, outlet: Outlet, value: Published, meta: dict[str, Any], version: int) -> bool:
-        """Whether a writer that is prepared for this value has taken it."""
-        try:
-            written = outlet.writer.again(  # type: ignore[union-attr]
-                value[0], self._place.addresses, meta, version, self.tally.cuda_stream)
-        except SharingError as e:
-            self._failed_by(outlet, e)
-            return False
-        if written:
-            outlet.version = version
-            self._words[COPIES] += 1
+    def _fail(self, name: str, active: _Active, error: SharingError) -> None:
+        """Offer this transport no more, if there is another: its viewers take the next."""
+        if len(self._offered()) < 2:
+            active.retry_at = self._run.now() + RETRY_S
+            if self._failed.get(name) != str(error):
+                self._failed[name] = str(error)
+                self._run.fault(SharingError(f"stream {self.name!r} is not shown: {error}"))
         else:
-            self._is_late()
-        return written
+            self._failed[name] = str(error)
+            goes = f"cannot be shared by {name}, and goes by {self._offered()[0]}"
+            self._run.fault(SharingError(f"stream {self.name!r} {goes}: {error}"))
+        if active.writer is not None:
+            active.writer.close()
+        active.writer = active.shown = None
+        self._run.wake()
 
-    def _is_late(self) -> None:
-        self.tally.steady = None
-        if not self.late:
-            self.late = True
-            self._run.attend()
-
-    def _write(self, outlet: Outlet, form: Form, value: Published, frame: Unpacked, version: int,
-               still_wanted: Callable[[], bool] | None) -> bool:
-        """Whether the outlet has this version now. Under the lock."""
-        tensors, meta = frame
-        if outlet.way not in self._offered.ways:
-            return True  # it failed; its viewers are choosing another
-        try:
-            before = outlet.writer and outlet.writer.ref
-            writer = outlet.fitting(self.kind, tensors, self._run.board.leased(self.index))
-            written = writer.write(self.kind, tensors, meta, version, still_wanted)
-            if writer.ref is not before:
-                self._run.attend()
-            if written:
-                outlet.version = version
-                self._words[COPIES] += 1
-                outlet.prepare(form, self._place, tensors, value[0])
-        except NotYet:  # the helper thread makes the memory, or the program ends
-            if outlet.wants:
-                self._run.attend()
-            return False
-        except SharingError as e:
-            self._failed_by(outlet, e)
-            return True
-        return written
-
-    def _failed_by(self, outlet: Outlet, error: SharingError) -> None:
-        """Offer this way no more, if there is another. Its viewers see that, and take the next."""
-        if len(self._offered.ways) < 2:
-            raise error
-        self._offered.failed[outlet.way] = str(error)
-        outlet.close()
-        self._offered.order()
-        self._run.announce()
-        goes = f"cannot be shared by {outlet.way}, and goes by {self._offered.ways[0]}"
-        self._run.fault(SharingError(f"stream {self.name!r} {goes}: {error}"))
+    def _drop_writers(self) -> None:
+        for active in self._active.values():
+            writer, active.writer, active.shown = active.writer, None, None
+            if writer is not None:
+                with contextlib.suppress(Exception):
+                    writer.close()
 
     # Any thread.
 
-    def _newest(self) -> tuple[Form, Published]:
-        """The newest value and its form. Raises TypeError, ValueError for a value that was passed over and cannot be
-        shown, NotYet before there is one, and where the next publish has to see to it."""
-        found = self.tally.newest
-        if found is None or self._form is None:
-            raise NotYet
-        form, value = found
-        if form is not None:
-            return form, value
-        form, value = self._form.following(*value)
-        if (form.kind, form.device) != (self.kind, self._offered.device):
-            raise NotYet
-        return form, value
+    def _offered(self) -> tuple[str, ...]:
+        """Return the transports that suit the tensors as they come, the best first, without those that failed."""
+        names = self._suitable()
+        return tuple(n for n in names if n not in self._failed) or names[-1:]
 
-    @property
+    def _suitable(self) -> tuple[str, ...]:
+        copy, live = self._wishes
+        if self._gpu is None:
+            return ("ring",)
+        if copy is True:
+            return ("device-ring", "host")
+        if copy is False:
+            return ("in-place", "host")
+        if live or (self.kind == "gaussians" and self._moves < _MOVES):
+            return ("in-place", "device-ring", "host")
+        return ("device-ring", "in-place", "host")
+
     def info(self) -> StreamInfo | None:
-        """What viewers are told; None before there is anything to tell."""
+        """Return what viewers are told; None before there is anything to tell."""
         if self._looks is None:
             return None
-        offered = self._offered
-        return StreamInfo(self.index, self.name, self.kind, *self._looks, offered.ways,  # type: ignore[arg-type]
-                          offered.why[:MAX_META_TEXT], offered.gpu, self.live, *self.over, *self.shard)
+        why = "; ".join(f"{name}: {reason}" for name, reason in self._failed.items())
+        return StreamInfo(self.index, self.name, self.kind, *self._looks, self._offered(),  # type: ignore[arg-type]
+                          why[:MAX_META_TEXT], self._gpu.uuid if self._gpu is not None else "", self.live, *self.over,
+                          *self.shard)
 
-    def ref(self, way: str) -> Ref | None:
-        """Where the frames lie that one way brings; None before there is one."""
-        return None if (writer := self._writer(way)) is None else writer.ref
-
-    def note(self, way: str) -> str:
-        """What is worse about a way here than usually, for people (`FrameWriter.note`)."""
-        return "" if (writer := self._writer(way)) is None else writer.note[:MAX_META_TEXT]
-
-    def _writer(self, way: str) -> Any:
-        return None if (outlet := self._outlets.get(way)) is None else outlet.writer
+    @property
+    def readers(self) -> int:
+        """Viewers that opened this stream."""
+        return sum(a.readers for a in self._active.values())
 
     # The helper thread.
 
-    def open(self, way: str) -> None:
-        """One more viewer takes frames in this way."""
+    def open(self, transport: str) -> None:
+        """Count one more viewer that takes frames by this transport."""
         with self._lock:
-            outlet = self._outlets.get(way)
-            if outlet is None:
-                outlet = Outlet(way)
-                self._outlets = {**self._outlets, way: outlet}
-            outlet.readers += 1
-            self.tally.steady = None
-        self.readers += 1
+            if transport not in self._active:
+                self._active = {**self._active, transport: _Active()}
+            self._active[transport].readers += 1
 
-    def release(self, way: str) -> None:
-        """One viewer less does. What nobody reads is given back."""
-        with self._lock:  # which a publish gives back that was broken off (`_undo`), as long as there are readers
-            self.readers -= 1
-            outlet = self._outlets[way]
-            outlet.readers -= 1
-            if outlet.readers:
+    def release(self, transport: str) -> None:
+        """Count one viewer less; what no viewer reads is given back."""
+        with self._lock:
+            active = self._active[transport]
+            active.readers -= 1
+            if active.readers:
                 return
-            self._outlets = {w: o for w, o in self._outlets.items() if w != way}
-            before = outlet.install(None)
-            self.tally.steady = None
-            if not self._outlets:
-                self._place.forget()  # which keeps the tensors of the last version that was shared
-                self._offered.preference.forget()
-        abandon(self, outlet)
-        if before is not None:
-            before.close()  # outside of the lock: to give a gigabyte back takes long
+            self._active = {n: a for n, a in self._active.items() if n != transport}
+            writer, active.writer = active.writer, None
+        if writer is not None:
+            writer.close()  # outside of the lock: to give a gigabyte back takes long
 
-    def behind(self) -> bool:
-        """Whether a reader waits for a version that it has not been given."""
-        return self.readers > 0 and self.tally.newest is not None and any(map(self._lacks, self._outlets.values()))
+    def offer(self, transport: str) -> tuple[Ref, str] | None:
+        """Return what viewers of this transport are told: where the frames are, and a note; None before there is any."""
+        active = self._active.get(transport)
+        writer = active.writer if active is not None else None
+        return None if writer is None else (writer.ref, writer.note[:MAX_META_TEXT])
 
-    def _lacks(self, outlet: Outlet) -> bool:
-        if outlet.way not in self._offered.ways or (outlet.writer is None and outlet.waits):
-            return False
-        if outlet.in_place:
-            return outlet.version != self.version and (self.tally.steady is None or self.tally.asked)
-        return outlet.version != self.version or self.live
+    def turn(self, now: float) -> float | None:
+        """Do what `publish` left, and what is due; return when (clock seconds) to be called again, None: when woken."""
+        self._left = False  # before we look: what is left from now on wakes us again
+        if self._newest is None or not self._active:
+            return None
+        due = math.inf
+        for name, active in list(self._active.items()):
+            if active.retry_at > now:
+                due = min(due, active.retry_at)
+            else:
+                self._make_writer(name, active, now)
+            with self._lock:
+                if active.writer is not None and (when := active.writer.turn(now)) is not None:
+                    due = min(due, when)
+        if self._behind():
+            when = self._published_at + GRACE_S
+            if now >= when:
+                self._catch_up(now)
+                when = now + GRACE_S if self._behind() else math.inf
+            due = min(due, when)
+            self._left = when < math.inf  # this thread comes again by itself
+        elif self.live and any(name != "in-place" for name in self._active):
+            due = min(due, self._follow_live(now))
+        return due if due < math.inf else None
 
-    def catch_up(self, goes_on: Callable[[], bool] = lambda: True) -> None:
-        """Share the newest value for readers who came late, or where its own publish could not, as long as `goes_on`.
+    def _behind(self) -> bool:
+        """Return whether a transport lacks the newest value."""
+        newest, offered = self._newest, self._offered()
+        return newest is not None and any(a.shown is not newest[1] and a.writer is not None and name in offered
+                                          for name, a in self._active.items())
 
-        The trainer may be writing into that very tensor. A copy is handed out only if no publish came and no
-        in-place operation ended on its tensors until a moment after it (`at_rest`); of a live stream, whose tensors
-        may never be at rest so long, as it was found. Raises NotYet when it is not possible now.
-        """
-        with self._lock:
-            if not self.behind():
-                return  # the trainer came by while we waited for the lock
-            with self._side_stream():
-                found = self.tally.newest
-                form, value = self._newest()
-                self._look_again(form)
-                self.tally.steady = None  # what the writer has then may be something else
-                self._place.same(value[0])
-                frame = form.unpack(value)
-                for outlet in self._outlets.values():
-                    if self._lacks(outlet):
-                        # A publish puts its value there before it counts: else its number would go with this one.
-                        self._catch_up(outlet, form, value, frame, lambda: self.tally.newest is found and goes_on())
-        self.tally.tell_beside()
-
-    def _look_again(self, form: Form) -> None:
-        """Take in the form of the newest value: one that was passed over may look different from what was described."""
-        described, found = self._form, self.tally.newest
-        if form is described or described is None or found is None or found[0] is not None:
+    def _make_writer(self, name: str, active: _Active, now: float) -> None:
+        """Make the writer that a transport lacks, or one that the newest value fits. Allocates outside of the lock."""
+        newest = self._newest
+        if newest is None or name not in self._suitable() or (name in self._failed and not active.retry_at):
             return
-        self._looks = form.shape, form.dtype, form.device
-        if (now := self._form) is not described and now is not None:  # the trainer's thread described another meanwhile
-            self._looks = now.shape, now.dtype, now.device
-        self._run.announce()
+        try:
+            with self._lock, self._side_stream():
+                tensors, _ = newest[0].unpack(newest[1])
+            if active.writer is not None and active.writer.fits(tensors):
+                return
+            made = self._transports[name].writer(tensors, self.kind == "gaussians")
+        except SharingError as e:
+            with self._lock:
+                if isinstance(e, ShortageError) and name in ("ring", "host"):
+                    anew = name not in self._failed
+                    self._failed[name], active.retry_at = str(e), now + RETRY_S
+                    if anew:
+                        self._run.fault(SharingError(f"stream {self.name!r} is not shown by {name}: {e}"))
+                    self._run.wake()
+                else:
+                    self._fail(name, active, e)
+            return
+        with self._lock:
+            before, active.writer, active.shown = active.writer, made, None
+            if active.retry_at:
+                active.retry_at = 0.0
+                self._failed.pop(name, None)
+        if before is not None:
+            before.close()
+
+    def _catch_up(self, now: float) -> None:
+        """Bring the newest value to viewers that came late, or where its own publish could not.
+
+        The trainer may be writing into these very tensors: a copy of tensors whose counts of in-place operations changed
+        meanwhile, or that have none, is marked as not confirmed. The next publish replaces it.
+        """
+        with self._lock, self._side_stream() as ready:
+            newest = self._newest
+            if not ready or newest is None:
+                return
+            before = _counts(newest[1][0])
+            for name, active in self._active.items():
+                if active.shown is not newest[1] and now >= active.next_at:
+                    self._write(name, active, now, before is not None or self._gpu is not None)
+            if before is not None and _counts(newest[1][0]) != before:
+                for name, active in self._active.items():
+                    if name == "ring" and active.shown is newest[1]:
+                        self._write(name, active, now, confirmed=False)
+        self._run.control.words[ControlBlock.version_word(self.index)] = self.version
+
+    def _follow_live(self, now: float) -> float:
+        """Copy what a live stream's tensors hold now; return when to do so again."""
+        due = math.inf
+        with self._lock, self._side_stream() as ready:
+            newest = self._newest
+            for name, active in self._active.items():
+                if name == "in-place" or active.writer is None or newest is None or not ready:
+                    continue
+                if now >= active.next_at + LIVE_PERIOD_S:
+                    holds = getattr(active.writer, "holds", None)
+                    if holds is None or not holds(newest[0].unpack(newest[1])[0]):
+                        self._write(name, active, now)
+                    active.next_at = now + 4 * (self._run.now() - now)  # large copies come less often
+                due = min(due, active.next_at + LIVE_PERIOD_S)
+        self._run.control.words[ControlBlock.version_word(self.index)] = self.version
+        return due
 
     @contextlib.contextmanager
-    def _side_stream(self) -> Iterator[None]:
-        """Within it, work for the GPU is queued behind the trainer's own. Raises NotYet, SharingError."""
-        if self.tally.raw_stream is None:
-            yield
+    def _side_stream(self) -> Iterator[bool]:
+        """Queue work for the GPU behind the trainer's own; False: not possible now, a CUDA graph is being captured."""
+        if self._gpu is None:
+            yield True
             return
         from splatview_ipc.cuda.late import behind
 
-        with behind(self.tally.device, self.tally.cuda_stream):
-            yield
-
-    def _catch_up(self, outlet: Outlet, form: Form, value: Published, frame: Unpacked,
-                  goes_on: Callable[[], bool]) -> None:
-        version = self.version
-        if version == outlet.version:  # a live stream: the same publish, newer contents if there are any
-            if outlet.holds(frame[0]) or self.version != version:  # a publish came by during the look
-                return
-            version = self.tally.version = version + 1
-        described = self._form
-
-        def current() -> bool:
-            return self.version == version and self._form is described and goes_on()
-
-        if self._late_copies[0] != version:
-            self._late_copies = version, time.monotonic()
-        self._write(outlet, form, value, frame, version,
-                    current if self.live else at_rest(frame[0], current, self._late_copies[1]))
-
-    def due(self) -> float | None:
-        """When (time.monotonic) to call `tend` even if no viewer says anything; None: there is nothing to tend."""
-        when = min(map(due, self._outlets_to_provide()), default=math.inf)
-        if (writer := self._writer("in-place")) is not None:
-            when = min(when, writer.due or math.inf, self._tended + _TEND)
-        return when if when < math.inf else None
-
-    # For `splatview_ipc.publisher.ring_allocation`, on the helper thread.
-
-    @property
-    def lock(self) -> threading.RLock:
-        """Held by whoever writes a version. `publish` does not wait for it."""
-        return self._lock
-
-    @property
-    def leased(self) -> Callable[[], bytes]:
-        """As `Board.leased`, of this stream."""
-        return self._run.board.leased(self.index)
-
-    def newest_tensors(self) -> dict[str, torch.Tensor]:
-        """Return the tensors of the newest value's frame. Raises as `_newest`, and SharingError."""
-        with self._lock, self._side_stream():
-            form, value = self._newest()
-            return form.unpack(value)[0]
-
-    def forget_leases(self) -> None:
-        """What viewers lease are slots of a ring that was replaced. Under the lock."""
-        if len(self._outlets) == 1:
-            self._run.board.clear_stream(self.index)
-
-    def withhold(self, way: str, reason: str) -> None:
-        """Do not offer a way as long as its memory is short, for this reason; offer it again if that is empty. Under
-        the lock."""
-        self._offered.short.pop(way, None)
-        if reason:
-            self._offered.short[way] = reason
-        self._offered.order()
-        self._run.announce()
-
-    def report_shortage(self, way: str, error: SharingError) -> None:
-        """Count it, and log it once for each way."""
-        if way in self._reported:
-            self._run.board.count_fault()
-            return
-        self._reported.add(way)
-        goes = f"goes by {self._offered.ways[0]} instead of {way}" if self._offered.ways else "is not shown"
-        with contextlib.suppress(Exception):  # raising on request is for the trainer's own thread
-            self._run.fault(SharingError(f"stream {self.name!r} {goes}: {error}"))
-
-    def _outlets_to_provide(self) -> list[Outlet]:
-        """Viewers may have opened ways that are not offered: no memory is made for these."""
-        return [o for o in self._outlets.values()
-                if o.way in self._offered.ways or o.making is not None or o.refused is not None]
+        with behind(self._gpu.index, self._gpu.stream) as ready:
+            yield ready
 
     def finish(self) -> None:
-        """Share the newest version, which no publish follows, if its own publish could not, and mark it in place:
-        viewers read it when this process has ended. For when the helper thread has."""
-        self.tally.steady = None
-        self._late_copies = self.version, -math.inf  # there is no later turn in which to wait for other threads
+        """Bring the last version to viewers, which read it when this process has ended. For when the helper thread has."""
         try:
-            with contextlib.suppress(NotYet):
-                self.catch_up()
+            if self._behind():
+                for active in self._active.values():
+                    active.next_at = 0.0
+                self._catch_up(0.0)
         except Exception as e:
             self._run.fault(e)
 
-    def tend(self, generation: int) -> None:
-        """Let go of generations in place before this one, which no viewer reads any more, and of tensors that were
-        replaced while nobody asked; make memory for what is to be shared, step by step."""
-        for outlet in self._outlets_to_provide():
-            if due(outlet) <= time.monotonic():
-                provide(self, outlet)
-        if (writer := self._writer("in-place")) is not None:
-            writer.forget(generation)
-        now, tally = time.monotonic(), self.tally
-        if now < self._tended + _TEND:
-            return
-        self._tended = now
-        steady, newest = tally.steady, tally.newest
-        if steady is None or newest is None or newest[0] is not None:
-            return
-        tensors = steady.form.collect(newest[1][0]) or ()
-        if tensors is not steady.tensors or [*map(self._place.address, tensors)] != steady.addresses:
-            tally.steady, self.late = None, True
-
-    def abandon(self) -> None:
-        """Give up memory that is being made: the helper thread ends."""
-        for outlet in self._outlets.values():
-            abandon(self, outlet)
-
     def close(self) -> None:
         with self._lock:
-            self._form = self.tally.steady = self.tally.newest = None
-            self._place.forget()
-            for outlet in self._outlets.values():
-                outlet.close()
+            self._newest = None
+            self._drop_writers()
+
+
+class _Gpu:
+    """The CUDA device that a stream's tensors are on."""
+
+    def __init__(self, device: str):
+        import torch
+
+        self.index = int(device.partition(":")[2] or 0)
+        self.current_stream: Callable[[int], int] = torch._C._cuda_getCurrentRawStream
+        self.capturing: Callable[[], bool] = torch._C._cuda_isCurrentStreamCapturing
+        self.stream = self.current_stream(self.index)
+        """The trainer's current CUDA stream at the newest publish."""
+        self.uuid = ""
+        self.trouble: SharingError | None = None
+        """Why nothing can be shared within GPU memory."""
+        try:
+            from splatview_ipc.cuda import driver
+
+            self.uuid = driver.gpu_uuid(self.index)
+        except SharingError as e:
+            self.trouble = e
+
+
+def _counts(tensors: tuple[torch.Tensor, ...]) -> list[int] | None:
+    """Return how many in-place operations ended on each tensor; None where torch does not count them."""
+    return None if any(t.is_inference() for t in tensors) else [t._version for t in tensors]

@@ -1,39 +1,17 @@
-"""Slots that a writer fills in turn: the base of every way, one writer that never waits, any number of readers
-(`splatview_ipc.shm.slot_reader`).
+"""Writer of a ring of slots: a sequence number per slot says whether its frame is whole.
 
-Where things stand is said in `splatview_ipc.shm.slot_layout`.
-
-Invariants (tests/faults explores them, with readers, GPUs and deaths, on x86 and on a memory that reorders more)
-1. One writer: the control page, headers and data are stored to by the trainer alone, one call at a time, and by its GPU
-   (`done` and the data, in the order of its stream). Readers store to the lease table alone.
-2. A slot's sequence number is odd while the writer is in it and grows by two with each frame. `done` becomes that even
-   number when the data are there: written at once where the processor copies, by the GPU behind its copy otherwise.
-   A slot is whole when its number is even and equal to `done`. A reader takes the number, reads, takes it again: the
-   frame was whole if it did not change (`Frame.intact`). Of what it read before that, nothing is trusted.
-3. The odd number is seen before any of the data, header, version and time; these are before the even one: a full fence
-   stands on either side, on x86 as well, where large copies go past other stores.
-4. Readers look at all slots and take the highest version that is whole; 0 is no version. For one reader versions never
-   go back. A look is no single moment: a writer that goes round all slots meanwhile may leave it an older version, or
-   none; at rest it finds the newest.
-5. The writer never picks the newest whole slot, nor one whose copy has not ended: rather it skips the version, and
-   whoever called it comes back. So the newest whole frame stays readable whenever the writer dies. One exception: 10.
-6. The writer avoids slots that readers lease while there are others; one that `grows` has others made for it
-   (`larger`), up to MAX_SLOTS, so that nobody's frame is ever overwritten, or said to be, while they hold it.
-7. A reader leases a slot, and then (fence) looks whether its number is the same, without the mark CLAIMED. The writer
-   marks the number so, and then (fence) looks whether the slot is leased: if so it takes the mark away, else it goes
-   in. One of the two sees the other. A mark does not concern who holds the slot already; a writer that dies with it has
-   changed nothing. A writer that must overwrite what is leased goes in without.
-8. A lease that is stale, forged or lost costs a slot or a retry. While a reader with one cell looks for a newer frame,
-   its lease is on that one: what it held may be overwritten then, and `intact` says so.
-9. The tensors of one version stand in one slot: no reader can mix versions.
-10. A ring of large frames has two slots and never more (`most`), so that a frame that is held leaves one slot for all
-   newer versions. The writer then writes into the newest slot, provided that no reader leases it: the held frame stays
-   whole, other readers get every version, and meanwhile a whole frame is readable, but an older one. Where all slots
-   are leased, versions are skipped until one is free. A lease on a slot without any frame (version 0) holds nothing,
-   and the slot is written into.
-11. A ring is written into only when all its memory has been allocated and mapped (`ready`), so that no write finds a
-   missing page. `retire` enters each slot that no reader leases and never leaves it: readers see an odd number, as if
-   the writer had died there, and the slot's memory is given back although they have it mapped.
+Invariants (tests/ipc/test_models.py explores the real code through every interleaving)
+1. One thread at a time writes (the stream's lock); any number of readers, in other processes, only read.
+2. A slot's sequence number is odd while it is written, and set to the next even number when it is committed. Data,
+   header, version and time are stored between the two, with a full fence on either side.
+3. The word `done` takes the slot's even number when the copy has ended: stored by the processor, or written by the GPU
+   in stream order behind the copy. A slot is whole when its number is even and equal to `done`.
+4. A reader takes the number, reads, and compares (fence) with the number again: equal and whole means that what it
+   read is one version. Nothing else is needed, whatever a reader or the writer does or dies of.
+5. The newest whole slot is never written, nor a slot whose copy has not ended. Where no other slot is left the version
+   is skipped, and the stream brings the newest one later.
+6. The tensors of one version are stored in one slot: no reader can mix versions.
+7. The memory of all slots is allocated and mapped before the first write: no write finds a missing page.
 """
 
 from __future__ import annotations
@@ -43,18 +21,15 @@ from typing import TYPE_CHECKING, Any
 
 from splatview_ipc.control import limits
 from splatview_ipc.control.errors import SharingError
-from splatview_ipc.control.messages import FrameHeader, TensorHeader
+from splatview_ipc.control.messages import FrameHeader, TensorHeader, encode
 from splatview_ipc.shm.segment import PAGE, Segment, round_up
 from splatview_ipc.shm.slot_layout import (
     ALIGN,
     CAPACITY,
-    CLAIMED,
-    CLOSED,
     DONE,
     FIRST_SLOT,
     HEADER,
     HEADER_BYTES,
-    LARGE,
     MAGIC,
     MAGIC_WORD,
     SEQ,
@@ -65,263 +40,134 @@ from splatview_ipc.shm.slot_layout import (
     data_bytes,
     dtype_name,
     full_fence,
-    header_before_meta,
-    header_with,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import torch
 
 
-_UNHELD = 3
-"""Slots that a GPU needs beside those that are held: the newest, one that is being copied into, one to go on with."""
-_TOUCHED_AT_ONCE = 32 << 20
-"""Bytes of memory that are made at a time, some 50 milliseconds: the helper thread answers viewers in between."""
-
-
 class SlotWriter:
-    """The trainer's side. Calls must not overlap: the stream's lock sees to that.
-
-    A way derives from it and says where a slot's tensors lie (`_targets`) and how they are filled (`_copy`,
-    `_finish`). It adds `ref`.
-    """
+    """Base of the transports' writers. A transport adds `ref` and fills in `_targets` and `_copy`."""
 
     in_segment = True
-    """Whether the data lie in the control segment: at `data_offset(slot)`."""
-    at_once = True
-    """Whether a copy has ended when `_copy` returns. If not, it is the GPU that writes `done`."""
+    """Whether the data are stored in the control segment, at `data_offset(slot)`."""
     note = ""
-    """As `FrameWriter.note`."""
-    grows = False
-    crowded = False
+    """Why this transport is worse here than it usually is, for people; "" if it is not. Sent along with `ref`."""
 
-    def __init__(self, capacity: int, slots: int = 4, leased: Callable[[], bytes] = bytes, label: str = "ring",
-                 ready: bool = True):
-        """`capacity`: bytes of tensor data per slot, alignment included (`data_bytes`). `leased` is asked before each
-        write which slots to avoid: one byte per reader, slot + 1 that it is reading, or 0. `ready`: whether to allocate
-        all memory now; otherwise `populate` does, before the first write.
+    def __init__(self, capacity: int, slots: int, label: str = "ring"):
+        """`capacity`: bytes of tensor data per slot, alignment included (`data_bytes`). Allocates all memory.
 
         Raises SharingError when the memory is not to be had.
         """
         if not limits.MIN_SLOTS <= slots <= limits.MAX_SLOTS:
             raise ValueError(f"slots is {slots}, not {limits.MIN_SLOTS} to {limits.MAX_SLOTS}")
         self.slots = slots
-        self.leased = leased
         self.capacity = round_up(capacity, PAGE)
         self._stride = HEADER_BYTES + (self.capacity if self.in_segment else 0)
-        self.most = limits.MAX_SLOTS if self.capacity <= LARGE else slots
-        """Slots that a ring for these frames may have."""
-        self.segment = Segment(PAGE + slots * self._stride, label, None if ready else PAGE)
-        self.ready = ready
-        """Whether all memory is there."""
+        self.segment = Segment(PAGE + slots * self._stride, label)
         self._words = memoryview(self.segment.map).cast("Q")
         self._bytes = memoryview(self.segment.map)
         self._words[SLOTS], self._words[CAPACITY] = slots, self.capacity
         self._words[MAGIC_WORD] = MAGIC
-        self._layout: tuple[Any, ...] | None = None
-        self._meta: dict[str, Any] | None = None
+        self._layout: list[Any] | None = None
         self._tensor_headers: tuple[TensorHeader, ...] = ()
         self._slot_targets: list[list[torch.Tensor]] = []
-        self._headers: list[bytes] = [b""] * slots
-        self._header = b""
-        self._header_start = b""
-        """A header up to its metadata."""
-        self._bases = [FIRST_SLOT + slot * WORDS_PER_SLOT for slot in range(slots)]
         self._last = -1
-        self._robs = False
-        """Whether the slot that was taken is one that a reader leases."""
-
-    # What a way fills in.
-
-    def larger(self) -> SlotWriter:
-        """As `FrameWriter.larger`."""
-        raise NotImplementedError
 
     def _targets(self, slot: int, headers: tuple[TensorHeader, ...]) -> list[torch.Tensor]:
-        """Tensors over the slot's data, contiguous, of these dtypes, shapes and offsets (bytes from the slot's
-        data on); those without elements may be any empty tensor of the shape. Called when the layout changed."""
+        """Return contiguous tensors over the slot's data, of these dtypes, shapes and offsets (bytes from the start of
+        the slot's data). Called when the layout changed."""
         raise NotImplementedError
 
     def _copy(self, slot: int, targets: list[torch.Tensor], sources: list[torch.Tensor], whole: int) -> None:
-        """Copy the sources (any strides) into the targets, and see to it that the word at `done_offset(slot)`
-        becomes `whole` behind the last of them: `set_done`, or a write of the GPU in stream order."""
+        """Copy the sources (any strides) into the targets, and have `done` become `whole` behind the last of them:
+        `set_done`, or a write of the GPU in stream order."""
         raise NotImplementedError
-
-    def _finish(self, slot: int, whole: int) -> None:
-        """Wait until that copy has ended. Only called on the helper thread, and not where copies end `at_once`."""
-        raise NotImplementedError
-
-    # What it gets for it.
 
     def header_offset(self, slot: int) -> int:
-        """Bytes from the segment's start to a slot's header."""
+        """Return the bytes from the segment's start to a slot's header."""
         return PAGE + slot * self._stride
 
     def data_offset(self, slot: int) -> int:
-        """Bytes from the segment's start to a slot's data, or, for data elsewhere, from the start of those."""
+        """Return the bytes from the segment's start to a slot's data, or, for data elsewhere, from the start of those."""
         return PAGE + slot * self._stride + HEADER_BYTES if self.in_segment else slot * self.capacity
 
     @staticmethod
     def done_offset(slot: int) -> int:
-        """Bytes from the segment's start to a slot's `done` word."""
+        """Return the bytes from the segment's start to a slot's `done` word."""
         return 8 * (FIRST_SLOT + slot * WORDS_PER_SLOT + DONE)
 
     def set_done(self, slot: int, whole: int) -> None:
+        """Store that the copy into a slot has ended."""
         self._words[FIRST_SLOT + slot * WORDS_PER_SLOT + DONE] = whole
 
-    def populate(self) -> bool:
-        """As `FrameWriter.populate`."""
-        if not self.ready:
-            self.ready = self.segment.reserve(_TOUCHED_AT_ONCE)
-        return self.ready
-
-    @property
-    def size(self) -> int:
-        """As `FrameWriter.size`."""
-        return self.segment.size
-
     def fits(self, tensors: dict[str, torch.Tensor]) -> bool:
+        """Return whether `write` can take these tensors; otherwise another writer is made for them."""
         return data_bytes(tensors) <= self.capacity
 
-    def roomy(self, tensors: dict[str, torch.Tensor]) -> bool:
-        """As `FrameWriter.roomy`."""
-        return self.capacity * 10 > max(data_bytes(tensors), LARGE) * 11 + PAGE * 10
-
-    def prepare(self, tensors: dict[str, torch.Tensor], published: tuple[torch.Tensor, ...]) -> bool:
-        """As `FrameWriter.prepare`; a way for which it pays adds `again`."""
-        return False
-
-    def again(self, published: tuple[torch.Tensor, ...], addresses: list[int], meta: dict[str, Any], version: int,
-              stream: int) -> bool:
-        """As `FrameWriter.again`."""
-        raise NotImplementedError
-
     def write(self, kind: str, tensors: dict[str, torch.Tensor], meta: dict[str, Any], version: int,
-              still_wanted: Callable[[], bool] | None = None) -> bool:
-        """As `FrameWriter.write`. Raises SharingError when the tensors do not fit (`data_bytes` against
-        `capacity`)."""
-        if not self.ready:
-            return False
-        layout = (kind, [(name, t.dtype, t.shape) for name, t in tensors.items()])
+              confirmed: bool = True) -> bool:
+        """Make these tensors, all of one version, the newest frame. Never waits for a reader.
+
+        Returns False when no slot is free now. Raises SharingError when the tensors or the metadata do not fit.
+        """
+        layout = [(name, t.dtype, t.shape) for name, t in tensors.items()]
         if layout != self._layout:
             self._lay_out(tensors)
-            self._header_start = header_before_meta(
-                FrameHeader(kind, self._tensor_headers, {}))  # type: ignore[arg-type]
-            self._layout, self._meta = layout, None
-        if meta is not self._meta and meta != self._meta:
-            self._header = header_with(self._header_start, meta)
-            self._meta = dict(meta)
-        slot, whole = self.enter()
+            self._layout = layout
+        header = encode(FrameHeader(kind, self._tensor_headers, meta, confirmed))  # type: ignore[arg-type]
+        if len(header) > HEADER_BYTES:
+            raise SharingError(f"metadata of {len(header)} bytes; the limit is {HEADER_BYTES}")
+        slot = self.free_slot()
         if slot < 0:
             return False
-        wanted = False
+        whole, committed = self.begin(slot), 0
         try:
             self._copy(slot, self._slot_targets[slot], list(tensors.values()), whole)
-            if still_wanted is None:
-                wanted = True
-            else:
-                if not self.at_once:
-                    self._finish(slot, whole)
-                wanted = still_wanted()
+            committed = version
         except BaseException:
             self.set_done(slot, whole)  # a slot whose copy failed must not count as busy for ever
             raise
         finally:
-            self.end(slot, whole, self._header, version if wanted else 0)
-        return wanted
+            self.commit(slot, whole, header, committed)
+        return True
 
-    def enter(self) -> tuple[int, int]:
-        """Take a slot and go into it: the slot, and the even number that its `done` must become. Slot -1: there is none
-        to write into now."""
-        for _ in range(self.slots):
-            slot = self.take()
-            if slot < 0:
-                break
-            if self._robs or self._claim(slot):
-                return slot, self.begin(slot)
-        return -1, 0
-
-    def take(self) -> int:
-        """A slot to write into; -1 when the GPU is still busy with all that may be written, or readers hold them and
-        there are to be more."""
-        self._robs = False
-        last, leased = self._last, self.leased()
-        start = (last + 1) % self.slots
-        if self._whole(last) and self._whole(start) and start + 1 not in leased:
-            return start  # nearly always: the newest frame is whole, and the slot that was written longest ago free
-        newest, best, busy = -1, 0, False
-        free: list[int] = []
-        for i in range(self.slots):
-            slot = (start + i) % self.slots
-            if not self._whole(slot):
-                busy = True
-                continue
-            free.append(slot)
-            version = self._words[FIRST_SLOT + slot * WORDS_PER_SLOT + VERSION]
-            if version > best:
-                newest, best = slot, version
-        free = [slot for slot in free if slot != newest]
-        for slot in free:
-            if slot + 1 not in leased:
+    def free_slot(self) -> int:
+        """Return the slot to write into next, -1 if there is none (invariant 5)."""
+        newest, words = -1, self._words
+        if self._last >= 0 and not self._whole(self._last):  # a GPU is behind: an older slot is the newest whole one
+            versions = [words[FIRST_SLOT + i * WORDS_PER_SLOT + VERSION] if self._whole(i) else 0
+                        for i in range(self.slots)]
+            newest = versions.index(max(versions)) if max(versions) else -1
+        for i in range(1, self.slots):
+            slot = (self._last + i) % self.slots
+            if slot != newest and self._whole(slot):
                 return slot
-        # Where the GPU is busy as well, there must be as many slots beside those that are held as do without readers.
-        if self.grows and self.slots < self.most and free and (not busy or self.slots - len(free) < _UNHELD):
-            self.crowded = True
-            return -1
-        if busy or not free:
-            return -1
-        if self.grows and self.most < limits.MAX_SLOTS:  # invariant 10
-            empty = [slot for slot in free if not self._words[FIRST_SLOT + slot * WORDS_PER_SLOT + VERSION]]
-            if not empty:
-                return newest if newest + 1 not in leased else -1
-            free = empty
-        self._robs = True
-        return free[0]
+        return -1
 
     def _whole(self, slot: int) -> bool:
-        """Whether no copy into a slot is under way."""
-        if self.at_once:
-            return slot >= 0
         base = FIRST_SLOT + slot * WORDS_PER_SLOT
-        return slot >= 0 and self._words[base + DONE] == self._words[base + SEQ]
-
-    def _claim(self, slot: int) -> bool:
-        """Whether no reader leases a slot: none trusts it from now on. Else it stays as it was."""
-        words, index = self._words, FIRST_SLOT + slot * WORDS_PER_SLOT + SEQ
-        number = words[index]
-        words[index] = number | CLAIMED
-        full_fence()  # the claim must be seen before we trust the leases
-        if slot + 1 not in self.leased():
-            return True
-        words[index] = number
-        return False
+        return self._words[base + DONE] == self._words[base + SEQ]
 
     def begin(self, slot: int) -> int:
-        """Go into a slot; the even number that `done` must become."""
+        """Enter a slot; return the even number that its `done` must become."""
         index = FIRST_SLOT + slot * WORDS_PER_SLOT + SEQ
-        number = (self._words[index] & ~CLAIMED) + 1
+        number = self._words[index] + 1
         self._words[index] = number
-        full_fence()  # on x86 as well: large copies go past the stores before them
+        full_fence()  # on x86 as well: large copies overtake the stores before them
         return number + 1
 
-    def end(self, slot: int, whole: int, header: bytes, version: int) -> None:
-        """Come out of a slot; readers may have it when it is done. Version 0: nobody gets it."""
-        words, base = self._words, FIRST_SLOT + slot * WORDS_PER_SLOT
-        if self._headers[slot] is not header:
-            start = PAGE + slot * self._stride
-            self._bytes[start : start + len(header)] = header
-            self._headers[slot] = header
-            words[base + HEADER] = len(header)
+    def commit(self, slot: int, whole: int, header: bytes, version: int) -> None:
+        """Leave a slot; readers get it once it is done. `version` 0: no reader gets it."""
+        words, base, start = self._words, FIRST_SLOT + slot * WORDS_PER_SLOT, self.header_offset(slot)
+        self._bytes[start : start + len(header)] = header
+        words[base + HEADER] = len(header)
         words[base + VERSION] = version
         words[base + TIME] = time.time_ns()
         full_fence()
         words[base + SEQ] = whole
         if version:
             self._last = slot
-        elif slot == self._last:  # an unwanted copy replaced the newest frame (invariant 10)
-            self._last = max(range(self.slots), key=lambda i: words[self._bases[i] + VERSION])
 
     def _lay_out(self, tensors: dict[str, torch.Tensor]) -> None:
         if not self.fits(tensors):
@@ -333,27 +179,13 @@ class SlotWriter:
         self._tensor_headers = tuple(headers)
         self._slot_targets = [self._targets(slot, self._tensor_headers) for slot in range(self.slots)]
 
-    def more(self) -> int:
-        """How many slots a larger ring than this one has."""
-        return min(self.most, self.slots * 3 // 2)
-
-    def retire(self) -> None:
-        """As `FrameWriter.retire`."""
-        if self.in_segment and self.at_once and self.segment.fd >= 0:
-            for slot in range(self.slots):
-                if self._claim(slot):
-                    self.begin(slot)
-                    self._drop(slot)
-        self.close()
-
-    def _drop(self, slot: int) -> None:
-        """Give a slot's memory back that no reader looks at any more."""
-        self.segment.free(self.data_offset(slot), self.capacity)
+    def turn(self, now: float) -> float | None:
+        """Do what is due, on the helper thread; return when (seconds) to be called again, None: not by time."""
+        return None
 
     def close(self) -> None:
+        """Give everything back; what readers have mapped stays readable to them, and is not written any more."""
         self._slot_targets = []
-        if self.segment.fd >= 0:
-            self._words[CLOSED] = time.monotonic_ns()
         self._words.release()
         self._bytes.release()
         self.segment.close()

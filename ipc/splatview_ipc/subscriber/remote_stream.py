@@ -1,31 +1,21 @@
-"""One stream of a run, as a viewer sees it: which way its frames come, and what to do when that way fails."""
+"""One stream of a run, as a viewer sees it: the transport that brings its frames, and the next one when that fails."""
 
 from __future__ import annotations
 
-import math
-import time
-from functools import partial
 from typing import TYPE_CHECKING
 
 from splatview_ipc.control import messages
-from splatview_ipc.control.errors import NotYet, SharingError
+from splatview_ipc.control.errors import SharingError
 from splatview_ipc.subscriber.rate import Rate
-from splatview_ipc.transports import WAYS
+from splatview_ipc.transports import TRANSPORTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from splatview_ipc.control.frame import Frame
     from splatview_ipc.control.messages import Ref, StreamInfo
     from splatview_ipc.subscriber.remote_run import RemoteRun
-    from splatview_ipc.transports.base import FrameReader
-
-_PATIENCE = 3.0
-"""Seconds within which memory that was announced must be open."""
-_DOUBT = 0.3
-"""Seconds after which memory that could not be opened is tried once more."""
-_UNANSWERED = 0.05
-"""Seconds for which a version that is asked for is left to the next publish."""
+    from splatview_ipc.transports.base import Reader
 
 
 class RemoteStream:
@@ -39,36 +29,22 @@ class RemoteStream:
         self.fault: str | None = None
         """Why its data cannot be read, for people."""
         self.fallback = ""
-        """Why a better way is not in use, and what is worse about the one that is than usually, for people."""
+        """Why a better transport is not in use, and why the one that is is worse than usually, for people."""
         self.order: Callable[[StreamInfo], tuple[str, ...]] | None = None
-        """Which of the ways that are offered may be taken, the best first; None: as they are offered. To be set before
-        `open`."""
-        self.holds = 1
-        """How many frames are to be kept from being overwritten until they are closed, at most MAX_HELD. To be set
+        """Returns which of the offered transports may be taken, the best first; None: as they are offered. To be set
         before `open`."""
-        self.writable = False
-        """Whether tensors in host memory may be written to, in private copies of the pages written. To be set before
-        `open`."""
+        self.wanted_transport = ""
+        """The transport that the run is to share by; "": none."""
         self._opened = False
-        self._way = ""
-        """The way that was asked for."""
-        self._reader: FrameReader | None = None
-        self._reader_way = ""
+        self._reader: Reader | None = None
+        self._reader_transport = ""
         self._ref: Ref | None = None
-        """Where the frames lie now, as the run said."""
-        self._followed: Ref | None = None
+        """What the reader follows."""
+        self._note = ""
+        """What the run said of the transport in use."""
+        self._failed: dict[str, str] = {}
         self._doubted: Ref | None = None
         """What could not be opened at the first try."""
-        self._doubted_until = 0.0
-        self._note = ""
-        """What the run said of the way in use."""
-        self._patience = 0.0
-        self._taken = 0
-        self._read = 0
-        """The newest version that was read."""
-        self._unanswered = math.inf
-        """When to tell the helper thread that a version is asked for."""
-        self._failed: dict[str, str] = {}
         self._last_version = 0
         self._rate = Rate()
 
@@ -94,25 +70,25 @@ class RemoteStream:
 
     @property
     def gpu(self) -> str:
-        """UUID of the GPU that its tensors lie on, 32 hexadecimal digits; "" for the CPU."""
+        """UUID of the GPU that its tensors are on, 32 hexadecimal digits; "" for the CPU."""
         return self.info.gpu
 
     @property
     def live(self) -> bool:
-        """Whether its tensors change between two versions: whoever reads them in place redraws now and then."""
+        """Whether its tensors change between two versions: readers in place redraw now and then."""
         return self.info.live
 
     @property
     def sharing(self) -> str:
-        """Which of `splatview_ipc.transports.WAYS` brings its frames; before there are any, which one would."""
-        return self._reader_way or self._way or next(iter(self.info.ways), "")
+        """Which of `splatview_ipc.transports.TRANSPORTS` brings its frames; before there are any, which one would."""
+        return self._reader_transport or self.wanted_transport or next(iter(self.info.transports), "")
 
     @property
     def version(self) -> int:
         """The newest published version, read from shared memory."""
-        board = self.run._board
-        if board is not None:
-            self._last_version = board.version(self.info.index)
+        control = self.run.control
+        if control is not None:
+            self._last_version = control.version(self.info.index)
         return self._last_version
 
     @property
@@ -122,147 +98,117 @@ class RemoteStream:
 
     def open(self) -> None:
         """Ask the trainer to share this stream's data. Only opened streams cost it anything. Idempotent."""
-        if not self._opened:
-            self._opened = True
-            self._choose()
+        self._opened = True
+        self._choose()
 
     def release(self) -> None:
-        """The opposite of `open`. Idempotent."""
-        if self._opened:
-            self._opened = False
-            if self._way:
-                self.run._send(messages.Release(self.info.index))
-            self._way = ""
-            self._ref = None
-            self._failed.clear()
-            self._drop_reader()
+        """Undo `open`. Idempotent."""
+        self._opened = False
+        self.wanted_transport = ""
+        self._failed.clear()
+        self._drop_reader()
 
     def refuse(self, reason: str) -> None:
-        """What the way in use brings cannot be used here after all (`reason` is for people): take the next."""
-        self._fail(self._reader_way or self._way, reason)
+        """Take the next transport: what this one brings cannot be used here after all (`reason` is for people)."""
+        self._fail(self._reader_transport or self.wanted_transport, reason)
 
     def read(self, after: int = 0) -> Frame | None:
-        """The newest whole frame with a version over `after`; None when there is none yet.
+        """Return the newest whole frame with a version over `after`; None when there is none yet.
 
         Its tensors are views of the trainer's memory: see `Frame`. Works for an ended run as well.
         """
-        self._follow()
-        reader = self._reader
-        if reader is None or (reader.outdated and self.run.alive):
-            return None
-        frame = reader.read(after)
-        if frame is not None:
-            self._read = frame.version
-        return frame
-
-    def ask(self) -> None:
-        """Say that a newer version would be taken now. Where tensors are shared in place, the trainer marks only those
-        versions that somebody asks for: whoever calls this while there is nothing to read gets the next at once."""
-        if self._reader is not None:
-            self._reader.ask()
+        return None if self._reader is None else self._reader.read(after)
 
     def request_snapshot(self) -> None:
         """Have the trainer take a full snapshot of its GPU's memory. For opened streams of kind memory: the frames to
         come say in their metadata what the newest snapshot is called, and how many there were."""
         if self._opened and self.run.alive:
-            self.run._send(messages.Snapshot(self.info.index))
+            self.run.send(messages.Snapshot(self.info.index))
 
     def request_photos(self, camera: int, side: int = 0) -> None:
-        """Have the trainer show photographs in the frames to come, soon (`messages.Photos`). For opened streams of kind
+        """Have the trainer show photographs in the frames to come (`messages.Photos`). For opened streams of kind
         cameras that are a part of another; what is not seen in time may be asked for again."""
         if self._opened and self.run.alive:
-            self.run._send(messages.Photos(self.info.index, camera, side))
+            self.run.send(messages.Photos(self.info.index, camera, side))
 
     @property
     def torn(self) -> int:
         """Frames given up because the writer came back to them."""
         return self._reader.torn if self._reader is not None else 0
 
-    def _choose(self) -> None:
-        """Ask for the best way that the run offers and this process can take."""
-        if not self._opened or not self.run.alive:
-            return
-        ways = self.info.ways if self.order is None else self.order(self.info)
-        unfit = {w: reason for w in ways if w not in self._failed and (reason := self.run._unfit(w, self.info.gpu))}
-        way = next((w for w in ways if w not in self._failed and w not in unfit), "")
-        better = ways[: ways.index(way)] if way else ways
-        reasons = [f"{w}: {(unfit | self._failed)[w]}" for w in better]
-        self._note = self._note if way == self._way else ""
-        note = self._note and f"{way}: {self._note}"
-        self.fallback = "; ".join(filter(None, [self.info.why, *reasons, note]))
-        self.fault = None if way else self.fallback or None
-        if way and way != self._way:
-            self._way, self._ref, self._followed = way, None, None
-            self.run._send(messages.Open(self.info.index, way))  # type: ignore[arg-type]
+    # For RemoteRun.
 
-    def _fail(self, way: str, reason: str) -> None:
-        self._failed[way] = reason
-        if way == self._way:
-            self._way, self._ref, self._note = "", None, ""
+    @property
+    def known(self) -> frozenset[str]:
+        """Tokens whose descriptors need not be fetched again."""
+        return self._reader.known if self._reader is not None else frozenset()
+
+    def info_changed(self, info: StreamInfo) -> None:
+        """Take in what the run says of the stream now."""
+        if self.info.gpu != info.gpu:
+            self._failed.clear()
+        self.info = info
         self._choose()
 
-    def _offered(self, offer: messages.Offer) -> None:
-        if offer.way == self._way:
-            if offer.ref != self._ref:
-                self._ref = offer.ref
-                self._patience = time.monotonic() + _PATIENCE
-            if offer.note != self._note:
-                self._note = offer.note
-                self._choose()
-
-    def _follow(self) -> None:
-        """Open what was announced; what was open before stays readable until then."""
-        ref, index = self._ref, self.info.index
-        if ref is None or ref is self._followed or self.run._board is None or not self.run.alive:
+    def offered(self, offer: messages.Offer, fds: Mapping[str, Sequence[int]]) -> None:
+        """Open what was announced; what was open before stays readable until then. `fds` stay the caller's."""
+        if offer.transport != self.wanted_transport or not self._opened:
             return
-        if ref is self._doubted and time.monotonic() < self._doubted_until:
+        if offer.note != self._note:
+            self._note = offer.note
+            self._choose()
+        if offer.ref == self._ref:
             return
         try:
-            if self._reader is None or self._reader_way != self._way or not self._reader.follow(ref):
-                reader = WAYS[self._way].reader(ref, self.run._source, partial(self.run._lease, index),
-                                                self.writable)
-                if self.holds > 1:
-                    reader.hold_several(self.holds)
-                if self._reader is not None and self._reader_way == self._way:
-                    self._reader.settle()  # the trainer has replaced its writer
+            reader = self._reader
+            if reader is None or self._reader_transport != offer.transport or not reader.follow(offer.ref, fds):
+                made = TRANSPORTS[offer.transport].reader(offer.ref, fds)
+                made.alive = self.run.watch.alive
                 self._drop_reader()
-                self._reader, self._reader_way = reader, self._way
-            self._followed, self.fault = ref, None
-        except NotYet:
-            if time.monotonic() > self._patience:
-                self._fail(self._way, f"its memory did not come within {_PATIENCE:.0f} s")
+                self._reader, self._reader_transport = made, offer.transport
+            self._ref, self.fault, self._doubted = offer.ref, None, None
         except SharingError as e:
-            if ref is self._doubted:
-                self._fail(self._way, str(e))
-            else:  # perhaps it was replaced just now, and where it lies instead is on its way
-                self._doubted, self._doubted_until = ref, time.monotonic() + _DOUBT
+            if self._doubted is None:  # perhaps it was replaced just now, and what replaces it is on its way
+                self._doubted = offer.ref
+                self.run.ask_again(self)
+            else:
+                self._fail(offer.transport, str(e))
 
-    def _look(self) -> None:
-        """Go on with what could not be finished at once. Called at each poll."""
-        self._follow()
-        taken = self._reader.taken if self._reader is not None else 0
-        if taken != self._taken and self.run.alive:
-            self._taken = taken
-            if taken:
-                self.run._send(messages.Took(self.info.index, taken))
-        self._ask_again(time.monotonic())
+    def detach(self) -> None:
+        """Forget what was offered: the connection is a new one."""
+        self._drop_reader()
 
-    def _ask_again(self, now: float) -> None:
-        """What was published before we asked may be the last for long: the helper thread marks it then."""
-        if self._reader is None or not self._reader.asks or self.version <= self._read:
-            self._unanswered = math.inf
-        elif self._unanswered == math.inf:
-            self._unanswered = now + _UNANSWERED
-        elif now >= self._unanswered:
-            self._unanswered = now + 2 * _UNANSWERED
-            self.run._send(messages.Want(self.info.index))
+    def end(self) -> None:
+        """Take in that the run has ended: what was read stays readable."""
+        self.version  # noqa: B018  (keeps the last one)
+        self.rate_hz = 0.0
+
+    def measure(self, now: float) -> None:
+        """Take in how many versions there are at `now` (seconds)."""
+        self._rate.look(now, self.version)
+        self.rate_hz = self._rate.hz
+
+    def _choose(self) -> None:
+        """Settle on the best transport that the run offers and this process can take."""
+        if not self._opened or not self.run.alive:
+            return
+        info = self.info
+        names = info.transports if self.order is None else self.order(info)
+        bad = {n: self._failed.get(n) or self.run.unfit(n, info.gpu) for n in names}
+        chosen = next((n for n in names if not bad[n]), "")
+        if chosen != self.wanted_transport:
+            self.wanted_transport, self._note = chosen, ""
+        better = [f"{n}: {bad[n]}" for n in (names[: names.index(chosen)] if chosen else names)]
+        note = f"{chosen}: {self._note}" if self._note else ""
+        self.fallback = "; ".join(filter(None, [info.why, *better, note]))
+        short = info.why if chosen and f"{chosen}: " in info.why else ""  # its memory: nothing comes until there is some
+        self.fault = short or None if chosen else self.fallback or None
+
+    def _fail(self, transport: str, reason: str) -> None:
+        self._failed[transport] = reason
+        self._choose()
 
     def _drop_reader(self) -> None:
         if self._reader is not None:
             self._reader.close()
-        self._reader, self._reader_way, self._followed, self._taken = None, "", None, 0
-        self._read, self._unanswered = 0, math.inf
-
-    def _measure(self) -> None:
-        self._rate.look(time.monotonic(), self.version)  # at the time of this count, not of the poll that began before
-        self.rate_hz = self._rate.hz
+        self._reader, self._reader_transport, self._ref, self._doubted = None, "", None, None

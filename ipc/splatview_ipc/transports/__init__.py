@@ -1,44 +1,71 @@
-"""The ways in which the tensors of a stream reach a viewer.
+"""Transports: how the tensors of a stream reach a viewer.
 
-| way | for | how |
+| transport | for | how |
 |---|---|---|
 | ring | CPU tensors | copied into a ring of slots in shared memory |
-| device-ring | CUDA tensors new at every call | copied on the GPU into a ring of slots in GPU memory |
-| in-place | CUDA tensors whose storage stays | shared where they lie; a version is an event and a counter |
+| device-ring | CUDA tensors that are new at every call | copied on the GPU into a ring of slots in GPU memory |
+| in-place | CUDA tensors whose storage stays | shared without a copy; a version is an event and a header |
 | host | CUDA tensors that a viewer cannot open | copied by the GPU into a ring of slots in pinned shared memory |
-
-`base` says what a transport has to do. Modules are loaded when one is used: the last three need CUDA.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from splatview_ipc.transports.base import Way
+from splatview_ipc.transports.base import Reader, Transport, Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from splatview_ipc.control.messages import Ref
+    from splatview_ipc.transports.base import Descriptors
 
-__all__ = ["CPU_WAYS", "GPU_WAYS", "WAYS", "Way"]
-
-
-def _lazy(module: str, name: str) -> Callable[..., Any]:
-    def make(*args: Any) -> Any:
-        return getattr(import_module(f"splatview_ipc.transports.{module}"), name).make(*args)
-
-    return make
+__all__ = ["TRANSPORTS", "Reader", "Transport", "Writer"]
 
 
-WAYS: dict[str, Way] = {
-    "ring": Way(_lazy("cpu_ring", "RingWriter"), _lazy("cpu_ring", "RingReader"), "shared-memory ring",
-                aside=True),
-    "device-ring": Way(_lazy("device_ring", "DeviceRingWriter"), _lazy("device_ring", "DeviceRingReader"),
-                       "ring in GPU memory"),
-    "in-place": Way(_lazy("zero_copy_writer", "InPlaceWriter"), _lazy("zero_copy_reader", "InPlaceReader"),
-                    "in place (zero-copy)"),
-    "host": Way(_lazy("pinned_host", "HostWriter"), _lazy("cpu_ring", "RingReader"), "GPU to pinned host memory",
-                aside=True),
+def _ring_writer(tensors: dict[str, Any], growing: bool) -> Writer:
+    from splatview_ipc.transports.cpu_ring import CpuRingWriter
+
+    return CpuRingWriter.make(tensors, growing)
+
+
+def _ring_reader(ref: Ref, fds: Descriptors) -> Reader:
+    from splatview_ipc.transports.cpu_ring import CpuRingReader
+
+    return CpuRingReader(ref, fds)
+
+
+def _device_writer(tensors: dict[str, Any], growing: bool) -> Writer:
+    from splatview_ipc.transports.device_ring import DeviceRingWriter
+
+    return DeviceRingWriter.make(tensors, growing)
+
+
+def _device_reader(ref: Ref, fds: Descriptors) -> Reader:
+    from splatview_ipc.transports.device_ring import DeviceRingReader
+
+    return DeviceRingReader(ref, fds)
+
+
+def _zero_copy_writer(tensors: dict[str, Any], growing: bool) -> Writer:
+    from splatview_ipc.transports.zero_copy_writer import ZeroCopyWriter
+
+    return ZeroCopyWriter(tensors)
+
+
+def _zero_copy_reader(ref: Ref, fds: Descriptors) -> Reader:
+    from splatview_ipc.transports.zero_copy_reader import ZeroCopyReader
+
+    return ZeroCopyReader(ref, fds)
+
+
+def _host_writer(tensors: dict[str, Any], growing: bool) -> Writer:
+    from splatview_ipc.transports.pinned_host import PinnedHostWriter
+
+    return PinnedHostWriter.make(tensors, growing)
+
+
+TRANSPORTS: dict[str, Transport] = {
+    "ring": Transport(_ring_writer, _ring_reader, "shared-memory ring"),
+    "device-ring": Transport(_device_writer, _device_reader, "ring in GPU memory"),
+    "in-place": Transport(_zero_copy_writer, _zero_copy_reader, "in place (zero-copy)"),
+    "host": Transport(_host_writer, _ring_reader, "GPU to pinned host memory"),
 }
-CPU_WAYS = ("ring",)
-GPU_WAYS = ("in-place", "device-ring", "host")

@@ -1,7 +1,7 @@
-"""The way for CUDA tensors whose storage stays, in the viewer: the trainer's own memory, opened and read live.
+"""Transport for CUDA tensors whose storage stays, in the viewer: the trainer's own memory, opened and read live.
 
-`ipc.ways.in_place` says how it works. Memories are opened once, whatever generations lie in them, and closed once, when
-the last frame in them is closed.
+`zero_copy_writer` says how it works. Memories are opened once, whatever generations use them, and closed when the last
+frame in them is closed.
 """
 
 from __future__ import annotations
@@ -9,210 +9,145 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from splatview_ipc.control import limits
-from splatview_ipc.control.errors import NotYet, SharingError
+from splatview_ipc.control import descriptors, limits
+from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.frame import DeviceTensor, Frame, Made
 from splatview_ipc.control.messages import DecodeError, FdMemory, InPlaceRef, VersionHeader, decode_version_header
 from splatview_ipc.kinds import rules as kinds
 from splatview_ipc.shm.slot_layout import ARRIVED, FIRST_SLOT, OLDEST_KEPT, WORDS_PER_SLOT, full_fence, load_fence
-from splatview_ipc.shm.slot_reader import Lease, SlotReader
+from splatview_ipc.shm.slot_reader import SlotReader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import torch
 
     from splatview_ipc.control.frame import DeviceMemory
     from splatview_ipc.control.messages import MemoryRef, Ref
-    from splatview_ipc.shm.segment import Source
+    from splatview_ipc.transports.base import Descriptors
 
-
-_PATIENCE = 5.0
-"""Seconds for which the data of a version is waited for; then it is read as it is. Only a GPU that takes as long for
-what was published before it, or that has failed, needs them."""
-_PAUSES = 0.0001, 0.001
-"""Seconds between looks whether it has arrived: at first, and at most."""
-
-
-class _Shared:
-    """A memory that is open here, and how many generations lie in it."""
-
-    def __init__(self, memory: DeviceMemory):
-        self.memory = memory
-        self.users = 0
+WAIT_S = 5.0
+"""Seconds for which the data of a version are waited for; then they are read as they are. Only a GPU that takes as
+long for what was published before them, or that has failed, needs them."""
+_PAUSES_S = 0.0001, 0.001
+"""Seconds between looks whether they have arrived: at first, and at most."""
 
 
 class _Generation:
     """A generation in the viewer."""
 
-    def __init__(self, ref: InPlaceRef, memories: list[_Shared], ready: Callable[[int], None]):
+    def __init__(self, ref: InPlaceRef, memories: dict[MemoryRef, DeviceMemory], reader: ZeroCopyReader):
         self.number = ref.generation
         self.specs = {t.name: (t.dtype, t.shape) for t in ref.tensors}
-        self.memories = memories
+        self.memories = frozenset(ref.memories)
         self.frames = 0
         """Frames of it that are not closed."""
         empty = _NoMemory(ref.gpu)
         self.tensors = {
             t.name: DeviceTensor(t.dtype, t.shape, t.strides,
-                                 memories[t.memory].memory if 0 not in t.shape else empty, t.offset, ready, Made())
+                                 memories[ref.memories[t.memory]] if 0 not in t.shape else empty, t.offset,
+                                 reader.wait, Made())
             for t in ref.tensors}
 
     def retire(self) -> None:
-        """No frame of it is held any more, and none will come: its memories may go."""
+        """Drop what was made for torch: no frame of it is held any more, and none will come."""
         for tensor in self.tensors.values():
             if tensor.made is not None:
                 tensor.made.drop()
-        for one in self.memories:
-            one.users -= 1
 
 
-class InPlaceReader(SlotReader):
-    """A viewer's side."""
+class ZeroCopyReader(SlotReader):
+    """The viewer's side."""
 
     in_segment = False
 
-    @classmethod
-    def make(cls, ref: Ref, source: Source, lease: Callable[[int], None], writable: bool = False) -> InPlaceReader:
-        """As `Way.reader`. `writable` has no effect: GPU memory cannot be mapped copy-on-write."""
+    def __init__(self, ref: Ref, fds: Descriptors):
         if not isinstance(ref, InPlaceRef):
             raise SharingError(f"tensors in place were announced as {type(ref).__name__}")
-        return cls(ref, source, lease)
-
-    def __init__(self, ref: InPlaceRef, source: Source, lease: Callable[[int], None]):
         check_tensors(ref)
-        super().__init__(ref.control, source, lease)
-        self._source = source
-        self._control = ref.control
-        self._gpu = ref.gpu
-        self._event_handle = ref.event
+        super().__init__(ref.control, fds)
+        self._announced = ref.control, ref.gpu, ref.event
         self._event: Any = None
         self._newest = self._settled = 0, 0
-        """The word that tells that the newest version read has arrived, and what it says then; and of the last version
+        """The word that tells that the newest version read has arrived, and its value then; and of the last version
         that was waited for."""
-        self._open: dict[MemoryRef, _Shared] = {}
-        self._wanted: frozenset[MemoryRef] = frozenset()
-        """Memories of a generation that has not come whole yet."""
-        self._current: _Generation | None = None
-        self._old: list[_Generation] = []
+        self._open: dict[MemoryRef, DeviceMemory] = {}
+        self._generations: list[_Generation] = []
+        """The current one last; before it those whose frames are still held."""
         self._version_header = VersionHeader("image", 0, {})
-        self.asks = False
+        self._closed = False
         try:
-            self._take(ref)
+            self._take(ref, fds)
         except BaseException:
             self.close()
             raise
 
     @property
-    def taken(self) -> int:  # type: ignore[override]
-        """The oldest generation that is still read; 0 before there is one."""
-        current = self._current.number if self._current is not None else 0
-        return min([current, *(g.number for g in self._old)])
+    def known(self) -> frozenset[str]:  # type: ignore[override]
+        """As `Reader.known`."""
+        return frozenset([self._announced[0].token, *(m.token for m in self._open if isinstance(m, FdMemory))])
 
-    def follow(self, ref: Ref) -> bool:
-        if not isinstance(ref, InPlaceRef) or (ref.control, ref.gpu, ref.event) != (
-                self._control, self._gpu, self._event_handle):
+    def follow(self, ref: Ref, fds: Descriptors) -> bool:
+        if not isinstance(ref, InPlaceRef) or (ref.control, ref.gpu, ref.event) != self._announced:
             return False
-        if self._current is None or ref.generation > self._current.number:
+        if not self._generations or ref.generation > self._generations[-1].number:
             check_tensors(ref)
-            self._take(ref)
+            self._take(ref, fds)
         return True
 
-    def _take(self, ref: InPlaceRef) -> None:
+    def _take(self, ref: InPlaceRef, fds: Descriptors) -> None:
         """Open a generation; one that was replaced meanwhile is dropped unread."""
         from splatview_ipc.cuda.driver import torch_with_cuda
         from splatview_ipc.cuda.memory import open_memory
 
-        self._wanted = frozenset(ref.memories)
-        missing = False
         try:
             for memory in ref.memories:
                 if memory not in self._open:
-                    try:
-                        fds = (self._source.descriptors(memory.token, len(memory.pieces))
-                               if isinstance(memory, FdMemory) else [])
-                    except NotYet:  # go on: all are asked for at once
-                        missing = True
-                        continue
-                    self._open[memory] = _Shared(open_memory(memory, fds))
+                    own = descriptors.duplicates(fds.get(memory.token, ())) if isinstance(memory, FdMemory) else []
+                    self._open[memory] = opened = open_memory(memory, own)
                     if torch_with_cuda() is not None:  # what cannot be mapped is better known now than when it is drawn
-                        self._open[memory].memory.pointer()
+                        opened.pointer()
         except SharingError:
-            self._wanted = frozenset()
             self._close_unused()
             if self._words[OLDEST_KEPT] > ref.generation:
                 return  # the trainer took it back meanwhile, and offers another
             raise
-        if missing:
-            raise NotYet
-        for memory in ref.memories:  # a training that densifies often must not fill our table of descriptors
-            if isinstance(memory, FdMemory):
-                self._source.forget(memory.token)
-        self._wanted = frozenset()
-        if self._words[OLDEST_KEPT] > ref.generation:
-            self._close_unused()
-            return
-        shared = [self._open[memory] for memory in ref.memories]
-        for one in shared:
-            one.users += 1
-        old, self._current = self._current, _Generation(ref, shared, self._wait)
-        if old is not None:
-            self._old.append(old)
-            self._retire()
-
-    def ask(self) -> None:
-        """As `FrameReader.ask`."""
-        if not self.asks:
-            self.asks = True
-            self._lease(0)
+        if self._words[OLDEST_KEPT] <= ref.generation:
+            self._generations.append(_Generation(ref, self._open, self))
+        self._retire()
 
     def read(self, after: int = 0, attempts: int = 4) -> Frame | None:
-        """As `FrameReader.read`. Its tensors change when the trainer changes them."""
-        frame = self._read(after, attempts)
-        if frame is None:
-            self.ask()
-        elif self.asks:
-            self.asks = False
-            self._lease(-1)
-        return frame
-
-    def _read(self, after: int, attempts: int) -> Frame | None:
+        """As `Reader.read`. The tensors change when the trainer changes them."""
         self._retire()
         for _ in range(attempts):
             slot, seq = self.newest(after)
             if slot < 0:
                 return None
             load_fence()  # what follows is of this number, or a later one
-            version, time_ns, raw = *self.stamp(slot), self.raw_header(slot)
-            if not self.unchanged(Lease(slot, seq)):
-                continue
             try:
+                stamp, raw = self.stamp(slot), self.raw_header(slot)
+                if not self.unchanged(slot, seq):
+                    continue
                 if raw != self._header_bytes:
                     self._version_header, self._header_bytes = decode_version_header(raw), raw
-                header, current = self._version_header, self._current
+                header, current = self._version_header, self._generations[-1] if self._generations else None
                 if (current is None or header.generation != current.number
                         or self._words[OLDEST_KEPT] > current.number):
                     return None  # its tensors have not been offered yet, or are gone already
                 kinds.check_frame(header.kind, current.specs, header.meta)
-                if max(version, time_ns) > limits.MAX_COUNTER:
-                    raise ValueError("no such version, or time")
             except (*DecodeError, ValueError):
-                self.garbled += 1
+                self.garbled += self.unchanged(slot, seq)
                 return None
-            return self._version(current, header, (version, time_ns), (slot, seq))
+            return self._version(current, header, stamp, (FIRST_SLOT + slot * WORDS_PER_SLOT + ARRIVED, seq))
         return None
 
     def _version(self, generation: _Generation, header: VersionHeader, stamp: tuple[int, int],
-                 place: tuple[int, int]) -> Frame | None:
-        mark = self._newest = FIRST_SLOT + place[0] * WORDS_PER_SLOT + ARRIVED, place[1]
-
-        def arrived() -> bool:
-            return self._arrived(mark)
+                 mark: tuple[int, int]) -> Frame:
+        self._newest = mark
 
         def kept() -> bool:
             full_fence()
             try:
                 ok = self._words[OLDEST_KEPT] <= generation.number
-            except ValueError:  # this reader was closed: what it read is not ours to judge any more
+            except ValueError:  # this reader was closed: whether the memory was kept is not known
                 ok = False
             self.torn += not ok
             return ok
@@ -222,8 +157,8 @@ class InPlaceReader(SlotReader):
             self._retire()
 
         generation.frames += 1
-        return Frame(header.kind, *stamp, dict(header.meta), dict(generation.tensors), kept, release, self._wait,
-                     arrived)
+        return Frame(header.kind, *stamp, dict(header.meta), dict(generation.tensors), kept, release, self.wait,
+                     lambda: self._arrived(mark))
 
     def _arrived(self, mark: tuple[int, int]) -> bool:
         try:
@@ -231,16 +166,16 @@ class InPlaceReader(SlotReader):
         except ValueError:  # this reader was closed
             return False
 
-    def _wait(self, stream: int) -> None:
-        """As `Frame.wait`, for the newest version read. Waits on the host, whatever the stream, at most `_PATIENCE`,
-        and not for a trainer that is gone: its GPU work ended with it, unfinished."""
-        mark, pause = self._newest, _PAUSES[0]
-        end = time.monotonic() + _PATIENCE
-        while mark != self._settled and not self._arrived(mark) and self._source.alive() and not self._marked():
-            if time.monotonic() > end:
+    def wait(self, stream: int) -> None:
+        """As `Frame.wait`, for the newest version read. Waits on the host, whatever the stream, at most WAIT_S: work of
+        a trainer that is gone ended with it, unfinished."""
+        mark, pause = self._newest, _PAUSES_S[0]
+        end = time.perf_counter() + WAIT_S
+        while mark != self._settled and not self._arrived(mark) and self.alive() and not self._marked():
+            if time.perf_counter() > end:
                 break
             time.sleep(pause)
-            pause = min(2 * pause, _PAUSES[1])
+            pause = min(2 * pause, _PAUSES_S[1])
         self._settled = mark
 
     def _marked(self) -> bool:
@@ -249,32 +184,25 @@ class InPlaceReader(SlotReader):
             from splatview_ipc.cuda import driver
             from splatview_ipc.cuda.events import OpenedEvent
 
-            self._event = OpenedEvent(self._event_handle, driver.here(self._gpu))
+            self._event = OpenedEvent(self._announced[2], driver.here(self._announced[1]))
         return bool(self._event.done())
 
     def _retire(self) -> None:
         """Close what no frame holds any more."""
-        for generation in [g for g in self._old if g.frames == 0]:
-            self._old.remove(generation)
+        current = None if self._closed or not self._generations else self._generations[-1]
+        for generation in [g for g in self._generations if g.frames == 0 and g is not current]:
+            self._generations.remove(generation)
             generation.retire()
         self._close_unused()
 
     def _close_unused(self) -> None:
-        for key, one in list(self._open.items()):
-            if one.users == 0 and key not in self._wanted:
-                del self._open[key]
-                one.memory.close()
+        used = frozenset().union(*(g.memories for g in self._generations))
+        for key in [key for key in self._open if key not in used]:
+            self._open.pop(key).close()
 
     def close(self) -> None:
-        if self._current is not None:
-            self._old.append(self._current)
-            self._current = None
-        self._wanted = frozenset()
-        self._settled = self._newest
+        self._settled, self._closed = self._newest, True
         self._retire()
-        if self.asks:
-            self.asks = False
-            self._lease(-1)
         if self._event is not None:
             self._event.close()
             self._event = None
@@ -282,7 +210,7 @@ class InPlaceReader(SlotReader):
 
 
 class _NoMemory:
-    """What tensors without elements lie in."""
+    """Memory of tensors without elements."""
 
     size = 0
     pieces = ()
@@ -305,7 +233,7 @@ class _NoMemory:
 
 
 def check_tensors(ref: InPlaceRef) -> None:
-    """Raise SharingError unless every tensor lies within its memory."""
+    """Raise SharingError unless every tensor is within its memory."""
     if len({t.name for t in ref.tensors}) != len(ref.tensors):
         raise SharingError("a tensor name was announced twice")
     if len(set(ref.memories)) != len(ref.memories) or any(m.gpu != ref.gpu for m in ref.memories):
