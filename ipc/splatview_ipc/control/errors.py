@@ -4,7 +4,6 @@ IpcError
 ├── RuntimeFolderError   the folder in which runs are found cannot be used
 ├── NoViewerError        no viewer came up that a browser could show
 └── SharingError         shared memory could not be made, opened or trusted
-    └── UnreachableError another process's memory is not to be found in /proc
 """
 
 
@@ -22,10 +21,6 @@ class NoViewerError(IpcError):
 
 class SharingError(IpcError):
     """A shared-memory segment could not be made, or what another process announced cannot be trusted."""
-
-
-class UnreachableError(SharingError):
-    """/proc does not lead to what another process announced."""
 
 
 class NotYet(Exception):  # noqa: N818 (it is none)

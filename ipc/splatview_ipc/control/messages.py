@@ -3,8 +3,9 @@
 All are msgspec structs with bounds: unknown fields, wrong types and numbers out of range are refused by the
 decoder, before any of our code sees them. Nothing is ever unpickled.
 
-Viewers send over a Unix socket in the run's folder (`control.sockets`). The trainer answers over ZeroMQ (`control.mail`),
-in the socket that the viewer's Hello names; file descriptors alone, and a refusal, come over the Unix socket.
+Viewers send over a Unix socket in the run's folder (`control.sockets`). The trainer answers over ZeroMQ
+(`control.mail`), in the socket that the viewer's Hello names; only file descriptors, and a refusal, come over the Unix
+socket.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ Bytes = Annotated[int, Meta(ge=0, le=limits.MAX_SEGMENT)]
 Shard = tuple[Annotated[int, Meta(ge=0, lt=limits.MAX_SHARDS)], Annotated[int, Meta(ge=1, le=limits.MAX_SHARDS)]]
 """A rank, and the number of ranks."""
 Token = Annotated[str, Meta(min_length=1, max_length=40, pattern=r"\A[a-z0-9-]+\Z")]
-Release = Annotated[str, Meta(max_length=limits.MAX_VERSION)]
+ReleaseName = Annotated[str, Meta(max_length=limits.MAX_VERSION)]
 """A release of splatview, to be shown; "": not known."""
 MetaDict = Annotated[dict[Word, MetaValue], Meta(max_length=limits.MAX_META)]
 
@@ -61,8 +62,8 @@ class IpcMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="ip
 
 
 class FdMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="fd"):
-    """CUDA virtual memory of the trainer: adjacent chunks, one descriptor each, fetched with the token. Equal tokens: the
-    same memory."""
+    """CUDA virtual memory of the trainer: adjacent chunks, one descriptor each, fetched with the token. Equal tokens:
+    the same memory."""
 
     token: Token
     pieces: Annotated[tuple[Annotated[int, Meta(ge=1, le=limits.MAX_SEGMENT)], ...],
@@ -179,14 +180,14 @@ class Hello(_Message, frozen=True):
     client: Annotated[str, Meta(max_length=40)]
     namespace: Counter = 0
     """The PID namespace of `pid` (the inode of /proc/self/ns/pid); 0: not known."""
-    version: Release = ""
+    version: ReleaseName = ""
     inbox: Annotated[str, Meta(pattern=r"\A(in-[0-9a-f]{8})?\Z")] = ""
     """Name of the ZeroMQ socket that the viewer has bound in the run's folder. A viewer without one is refused."""
 
 
 class Open(_Message, frozen=True):
-    """Share a stream's data over this transport until Release, or Open with another transport. Repeated, it asks for the
-    offer once more."""
+    """Share a stream's data over this transport until Release, or Open with another transport. Repeated, it asks for
+    the offer once more."""
 
     index: Index
     transport: TransportName
@@ -220,8 +221,8 @@ class Snapshot(_Message, frozen=True):
 
 
 class Photos(_Message, frozen=True):
-    """Show photographs in frames of this opened stream of kind cameras: that of `camera` as it is (`side` 0), or a batch
-    of those from `camera` on, scaled to `side` pixels in width and height."""
+    """Show photographs in frames of this opened stream of kind cameras: that of `camera` as it is (`side` 0), or a
+    batch of those from `camera` on, scaled to `side` pixels in width and height."""
 
     index: Index
     camera: Annotated[int, Meta(ge=0, lt=CAMERAS_MOST["cameras"])]
@@ -317,7 +318,7 @@ class _Stranger(msgspec.Struct, frozen=True, tag="Hello"):
     """The fields that the Hello of every protocol has."""
 
     protocol: Counter
-    version: Release = ""
+    version: ReleaseName = ""
 
 
 _decode_stranger = msgspec.msgpack.Decoder(_Stranger).decode
@@ -325,8 +326,8 @@ DecodeError = (msgspec.DecodeError, msgspec.ValidationError, RecursionError, Uni
 
 
 def stranger(packet: bytes) -> tuple[str, int] | None:
-    """Return release and protocol of a viewer of another protocol, whose Hello may have other fields; None if this is no
-    such Hello."""
+    """Return release and protocol of a viewer of another protocol, whose Hello may have other fields; None if this is
+    no such Hello."""
     try:
         hello = _decode_stranger(packet)
     except DecodeError:

@@ -2,62 +2,95 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import time
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from splatview_ipc.control import limits, messages
-from splatview_ipc.control.channel import Link, pid_namespace
-from splatview_ipc.control.errors import NotYet, SharingError
-from splatview_ipc.shm.control_block import BoardReader
+from splatview_ipc.control import limits, mail, messages
+from splatview_ipc.control.errors import SharingError
+from splatview_ipc.control.run_folder import SOCKET_NAME
+from splatview_ipc.control.sockets import DESCRIPTORS_PER_PACKET, EndedError, close_all, connect, pid_namespace
+from splatview_ipc.shm.control_block import ControlReader
 from splatview_ipc.subscriber.remote_stream import RemoteStream
-from splatview_ipc.subscriber.source import RunSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
-    from splatview_ipc.control.mail import Mailroom
     from splatview_ipc.control.run_folder import RunFolder
+    from splatview_ipc.control.sockets import Connection, Packet
 
     CanTake = Callable[[str, str], bool]
 
-_HELLO_PERIOD, _CONNECT_PERIOD = 1.0, 0.1
+_CONNECT_PERIOD_S, _REFUSED_PERIOD_S = 0.1, 5.0
 _BURST = 64
+"""Messages taken in one poll."""
+_SILENCE_S = 2.0
+"""Time after which descriptors are asked for once more, and their absence is shown."""
+_DOUBT_S = 0.3
+"""Time after which descriptors that were not to be had are asked for once more: what replaces them is on its way."""
+_CONTROL = -1
+"""Key of the welcome among the messages that wait for descriptors; others are streams' indices."""
+
+
+@dataclass
+class _Awaited:
+    """A message that waits for its descriptors."""
+
+    message: messages.Welcome | messages.Offer
+    needed: dict[str, int]
+    """Tokens, and the number of descriptors behind each."""
+    ask_at: float = 0.0
+    asked: bool = False
+    failures: int = 0
+    fds: dict[str, list[int]] = field(default_factory=dict)
+
+    def close(self) -> None:
+        """Idempotent."""
+        for fds in self.fds.values():
+            close_all(fds)
+        self.fds = {}
 
 
 class RemoteRun:
     """One publishing process, as a viewer sees it."""
 
-    def __init__(self, folder: RunFolder, mailroom: Mailroom, client: str, can_take: CanTake):
+    def __init__(self, folder: RunFolder, client: str, can_take: CanTake,
+                 endpoint: Callable[[Path, str], str] = mail.endpoint):
         self.folder = folder
-        self._can_take = can_take
-        self._welcome: messages.Welcome | None = None
-        self.alive = True
         self.watch = folder.watch()
-        """Tells of its life where its folder does not."""
-        self._source = RunSource(folder.description.pid, folder.path, self.watch.alive)
+        self.alive = True
         self.refused: str | None = None
-        """Why this run cannot be attached to, for people."""
+        """Why this run cannot be attached to, to be shown."""
         self.viewers: list[dict[str, int | str]] = []
         """The viewers attached to it: {"pid", "client"}."""
         self.streams: dict[int, RemoteStream] = {}
         self.welcomed = False
-        """Whether its list of streams has come."""
+        """True once its list of streams has come."""
         self.ended_at = 0.0
         self.dropped = 0
         """Messages from it that made no sense."""
-        self._client = client
-        self._board: BoardReader | None = None
+        self.control: ControlReader | None = None
+        self._client, self._can_take, self._endpoint = client, can_take, endpoint
+        self._connection: Connection | None = None
+        self._pull: mail.Pull | None = None
+        self._next_try = 0.0
+        self._attached = False
+        """True once the control block of the present connection is open."""
+        self._opened: dict[int, str] = {}
+        """Transports that the trainer was asked for, by stream."""
+        self._awaited: dict[int, _Awaited] = {}
+        self._open_again: dict[int, float] = {}
+        """When to ask once more, by stream."""
+        self._now = 0.0
         self._counters: dict[str, int] = {}
-        self._link: Link | None = None
-        self._next_hello = 0.0
-        self._resync = False
         if folder.description.protocol != limits.PROTOCOL:
             self.refused = messages.mismatch((limits.VERSION, limits.PROTOCOL),
                                              (folder.description.version, folder.description.protocol))
-            return
-        self._link = Link(folder.path, mailroom)
+            self._next_try = math.inf
 
     @property
     def id(self) -> str:
@@ -73,147 +106,251 @@ class RemoteRun:
 
     @property
     def counters(self) -> dict[str, int]:
-        """The trainer's own counts: dropped_messages, faults, copies."""
-        if self._board is not None:
-            self._counters = self._board.counters()
+        """The trainer's own counts: dropped_messages, faults, copies, skipped."""
+        if self.control is not None:
+            self._counters = self.control.counters()
         return self._counters
 
     @property
     def paused(self) -> bool:
-        return self._board is not None and self._board.paused
+        return self.control is not None and self.control.paused
 
     @property
     def waits(self) -> int:
-        """Whether the trainer minds a pause: 0: it has never called `splatview.wait_while_paused`; 1: it calls it;
-        2: it waits there now."""
-        return self._board.waits if self._board is not None else 0
+        """How the trainer minds a pause: 0: it has never called `splatview.wait_while_paused`; 1: it calls it; 2: it
+        waits there now."""
+        return self.control.waits if self.control is not None else 0
 
     def set_paused(self, paused: bool) -> None:
-        """Press or release the pause button; a trainer that asks for it waits. Who releases it, releases it for all."""
-        self._send(messages.Pause(paused))
+        """Press or release the pause button; a trainer that calls `wait_while_paused` waits. Releasing it releases it
+        for all viewers."""
+        self.send(messages.Pause(paused))
 
     def step(self) -> None:
-        """Let a run that is paused go on to the next time that it asks whether to wait."""
-        self._send(messages.Step())
+        """Let a paused run pass `wait_while_paused` once."""
+        self.send(messages.Step())
 
-    def _unfit(self, way: str, gpu: str) -> str:
-        """Why this process cannot take frames in a way; "" when it can."""
+    def unfit(self, transport: str, gpu: str) -> str:
+        """Return why this process cannot use a transport; "" when it can."""
         publisher = sys.modules.get("splatview_ipc.publisher.publisher")
-        if way == "in-place" and publisher is not None and publisher.is_own(self.id):
+        if transport in ("in-place", "torch-ipc") and publisher is not None and publisher.is_own(self.id):
             return "a process cannot open its own GPU memory a second time"
-        return "" if self._can_take(way, gpu) else f"this process cannot open memory of GPU {gpu}"
+        return "" if self._can_take(transport, gpu) else f"this process cannot open memory of GPU {gpu}"
 
-    def _lease(self, stream: int, slot: int, cell: int = 0) -> None:
-        if self._board is not None:
-            self._board.lease(stream, slot, cell)
+    def send(self, message: messages.ToTrainer) -> None:
+        """Send a message. Never waits: a trainer that was stopped so long that its queue is full is greeted anew."""
+        if self._connection is None:
+            return
+        try:
+            if not self._connection.send(messages.encode(message)):
+                self._disconnect()
+        except EndedError:
+            pass  # what the trainer sent before is still to be read
 
-    def _send(self, message: messages.ToTrainer) -> None:
-        if self._link is not None and not self._link.send(messages.encode(message)):
-            self._resync = True  # its queue is full: the trainer was stopped. A new hello starts afresh.
-
-    def _poll(self, now: float) -> bool:
-        if self._link is None:
-            return False
-        if (self._board is None or self._resync) and self.refused is None and now >= self._next_hello:
-            self._next_hello = now + _HELLO_PERIOD
-            self._resync = False
-            if not self._link.connect():
-                self._next_hello = now + _CONNECT_PERIOD
-            self._send(messages.Hello(limits.PROTOCOL, os.getpid(), self._client, pid_namespace(),
-                                      limits.VERSION, self._link.inbox))
-        changed = False
-        for _ in range(_BURST):
-            packet = self._link.receive()
-            if packet is None:
-                self._resync |= not self._link.up
-                break
-            try:
-                message = messages.decode_to_viewer(packet)
-            except messages.DecodeError:
-                self.dropped += 1
-                continue
-            changed |= self._take(message)
-        if self._welcome is not None:
-            changed |= self._attach()
-        for stream in self.streams.values():
-            stream._look()
-        self._source.tidy()
+    def poll(self, now: float) -> bool:
+        """Take in what happened. Never waits. Returns True when a stream, a viewer or the run itself changed."""
+        self._now, changed = now, False
+        if self._connection is None and self.alive and now >= self._next_try:
+            self._connect()
+        if self._connection is not None:
+            changed = self._receive()
+            changed |= self._await_descriptors()
+        for index, stream in self.streams.items():
+            stream.measure(now)
+            wanted = stream.wanted_transport
+            again = self._open_again.get(index, math.inf) <= now
+            if self._attached and (again or wanted != self._opened.get(index, "")):
+                self._drop_awaited(index)
+                self._open_again.pop(index, None)
+                self._opened[index] = wanted
+                self.send(messages.Open(index, wanted) if wanted else messages.Release(index))  # type: ignore[arg-type]
         return changed
 
-    def _take(self, message: messages.ToViewer) -> bool:
+    def ask_again(self, stream: RemoteStream) -> None:
+        """Have a stream's memory offered once more, soon: what was offered cannot be opened."""
+        self._open_again[stream.info.index] = self._now + _DOUBT_S
+
+    def _connect(self) -> None:
+        self._next_try = self._now + _CONNECT_PERIOD_S
+        name = mail.new_name()
+        try:
+            self._connection = connect(self.folder.path / SOCKET_NAME)
+            self._pull = mail.Pull(self._endpoint(self.folder.path, name))
+        except OSError:  # it ends, or is stopped
+            return
+        except SharingError as e:
+            self.refused, self._next_try = str(e), self._now + _REFUSED_PERIOD_S
+            self._disconnect()
+            return
+        self.send(messages.Hello(limits.PROTOCOL, os.getpid(), self._client, pid_namespace(), limits.VERSION, name))
+
+    def _receive(self) -> bool:
+        changed = False
+        for _ in range(_BURST):
+            data = self._pull.receive() if self._pull is not None else None
+            if data is None:
+                break
+            changed |= self._take(data)
+        for _ in range(_BURST):
+            try:
+                packet = self._connection.receive(DESCRIPTORS_PER_PACKET) if self._connection is not None else None
+            except EndedError:
+                self._disconnect()
+                break
+            if packet is None:
+                break
+            changed |= self._take_packet(packet)
+        return changed
+
+    def _take(self, data: bytes) -> bool:
+        """Take a message of the trainer's mail; return whether something changed that is shown."""
+        try:
+            message = messages.decode_to_viewer(data)
+        except messages.DecodeError:
+            self.dropped += 1
+            return False
         if isinstance(message, messages.Welcome):
-            self._welcome = message
-            return self._attach()
-        if isinstance(message, messages.Refused):
-            self.refused = message.reason
-            return True
-        if isinstance(message, messages.Manifest):
+            self._wait_for(_CONTROL, message, messages.tokens(message.control))
+        elif isinstance(message, messages.Manifest):
             for info in message.streams:
                 stream = self.streams.get(info.index)
                 if stream is None:
                     self.streams[info.index] = RemoteStream(self, info)
                 elif stream.info != info:
-                    if stream.info.gpu != info.gpu:
-                        stream._failed.clear()
-                    stream.info = info
-                    stream._choose()
+                    stream.info_changed(info)
             self.viewers = [{"pid": v.pid, "client": v.client} for v in message.viewers]
             self.welcomed = True
-            return True
-        if isinstance(message, messages.Offer):
+        elif isinstance(message, messages.Offer):
             stream = self.streams.get(message.index)
-            if stream is not None:
-                stream._offered(message)
-            return True
-        return False
-
-    def _attach(self) -> bool:
-        """Open what the welcome announced, once it has come."""
-        welcome = self._welcome
-        if welcome is None:
+            if stream is not None and message.transport == self._opened.get(message.index):
+                known = stream.known
+                self._wait_for(message.index, message,
+                               {t: n for t, n in messages.tokens(message.ref).items() if t not in known})
+        else:
+            self.dropped += 1
             return False
-        try:
-            board = BoardReader(welcome.board, welcome.leases, self._source, welcome.reader)
-        except NotYet:
-            return False
-        except SharingError as e:
-            self._welcome, self.refused = None, str(e)
-            return True
-        self._welcome = None
-        again, self._board = self._board, board
-        for stream in self.streams.values():
-            if again is not None:  # the trainer has forgotten what we opened, and our leases were on the old board
-                stream._drop_reader()
-                stream._way, stream._ref = "", None
-            stream._choose()
-        if again is not None:
-            again.close()
         return True
 
-    def _end(self) -> None:
-        """The trainer is gone. What it shared stays readable: the memory lives as long as it is mapped."""
-        if self.alive:
-            self.alive = False
-            self.ended_at = time.time()
-            for stream in self.streams.values():
-                stream.version  # noqa: B018  (keeps the last one)
-                stream.rate_hz = 0.0
+    def _take_packet(self, packet: Packet) -> bool:
+        """Take a packet of the connection: descriptors, or a refusal."""
+        fds = packet.fds
+        try:
+            message = messages.decode_to_viewer(packet.data)
+            if isinstance(message, messages.Refused):
+                self.refused, self._next_try = message.reason, self._now + _REFUSED_PERIOD_S
+                return True
+            if not isinstance(message, messages.Descriptors):
+                self.dropped += 1
+                return False
+            token = message.token
+            for awaited in self._awaited.values():
+                there = awaited.fds.setdefault(token, []) if token in awaited.needed and awaited.asked else None
+                if there is None or len(there) == awaited.needed[token]:
+                    continue
+                there += fds
+                fds = []
+                if packet.lost or message.total != awaited.needed[token] or len(there) > message.total:
+                    self._failed(awaited, "this process may open no more files: raise the limit (ulimit -n)"
+                                 if packet.lost else "the trainer does not offer the memory that it announced")
+                break
+        except messages.DecodeError:
+            self.dropped += 1
+        finally:
+            close_all(fds)
+        return False
+
+    def _wait_for(self, key: int, message: messages.Welcome | messages.Offer, needed: dict[str, int]) -> None:
+        self._drop_awaited(key)
+        self._awaited[key] = awaited = _Awaited(message, needed)
+        if sum(needed.values()) > limits.MAX_PIECES:
+            self._give_up(awaited, f"the trainer announced memory of more than {limits.MAX_PIECES} descriptors")
+
+    def _await_descriptors(self) -> bool:
+        """Ask for descriptors, and go on with the messages whose descriptors have come."""
+        changed = False
+        for key, awaited in list(self._awaited.items()):
+            if self._awaited.get(key) is not awaited:
+                continue  # the connection was lost meanwhile
+            if all(len(awaited.fds.get(token, ())) == count for token, count in awaited.needed.items()):
+                del self._awaited[key]
+                self._complete(awaited)
+                awaited.close()
+                changed = True
+            elif self._now >= awaited.ask_at:
+                if awaited.asked and isinstance(awaited.message, messages.Offer):
+                    self.streams[key].fault = f"no memory within {_SILENCE_S:.0f} s: is the trainer stopped?"
+                awaited.close()
+                awaited.asked, awaited.ask_at = True, self._now + _SILENCE_S
+                for token in awaited.needed:
+                    self.send(messages.Fetch(token))
+        return changed
+
+    def _complete(self, awaited: _Awaited) -> None:
+        message = awaited.message
+        if isinstance(message, messages.Offer):
+            self.streams[message.index].offered(message, awaited.fds)
+            return
+        try:
+            control = ControlReader(message.control, awaited.fds)
+        except SharingError as e:
+            self._give_up(awaited, str(e))
+            return
+        if self.control is not None:
+            self.control.close()
+        self.control, self._attached, self.refused = control, True, None
+
+    def _failed(self, awaited: _Awaited, reason: str) -> None:
+        awaited.close()
+        awaited.failures += 1
+        awaited.asked, awaited.ask_at = False, self._now + _DOUBT_S
+        if awaited.failures > 1:
+            self._give_up(awaited, reason)
+
+    def _give_up(self, awaited: _Awaited, reason: str) -> None:
+        message = awaited.message
+        if isinstance(message, messages.Offer):
+            self._drop_awaited(message.index)
+            self.streams[message.index].refuse(reason)
+        else:
+            self.refused, self._next_try = reason, math.inf
             self._disconnect()
-            self._source.close()
-            self.watch.close()
+
+    def _drop_awaited(self, key: int) -> None:
+        awaited = self._awaited.pop(key, None)
+        if awaited is not None:
+            awaited.close()
 
     def _disconnect(self) -> None:
-        if self._link is not None:
-            self._link.close()
-            self._link = None
+        """Forget the connection and what was asked for over it. Idempotent."""
+        for key in list(self._awaited):
+            self._drop_awaited(key)
+        self._opened.clear()
+        self._open_again.clear()
+        self._attached = False
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+            for stream in self.streams.values():
+                stream.detach()
+        if self._pull is not None:
+            self._pull.close()
+            self._pull = None
 
-    def _close(self) -> None:
-        self._send(messages.Bye())
+    def end(self) -> None:
+        """The trainer is gone. Memory that it shared stays readable as long as it is mapped."""
+        self.alive, self.ended_at = False, time.time()
+        for stream in self.streams.values():
+            stream.end()
+        self._disconnect()
+        self.watch.close()
+
+    def close(self) -> None:
+        """Say goodbye, and give everything back. Idempotent."""
+        self.send(messages.Bye())
         self._disconnect()
         for stream in self.streams.values():
-            stream._drop_reader()
-        self._source.close()
-        if self._board is not None:
-            self._board.close()
-            self._board = None
+            stream.release()
+        if self.control is not None:
+            self.control.close()
+            self.control = None
         self.watch.close()

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import TYPE_CHECKING
 
-from splatview_ipc.control import limits
+from splatview_ipc.control import limits, mail
 from splatview_ipc.control.errors import RuntimeFolderError, SharingError
-from splatview_ipc.control.mail import Mailroom
 from splatview_ipc.control.run_folder import list_runs, remove_stale, runtime_folder
 from splatview_ipc.subscriber.remote_run import RemoteRun
 from splatview_ipc.subscriber.remote_stream import RemoteStream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
+    from pathlib import Path
 
     from splatview_ipc.control.run_folder import RunFolder
 
 __all__ = ["RemoteRun", "RemoteStream", "Subscriber"]
 
-_SCAN_PERIOD = 0.25
-_SCAN_LATEST = 1.0
-"""Seconds between two looks for runs, and the most while new versions come all the time: a look takes a third of a
-millisecond, and whoever waits for a version comes first."""
+_SCAN_PERIOD_S, _SCAN_LATEST_S = 0.25, 1.0
+"""Time between two looks for runs, and the most while new versions come all the time: a look takes a third of a
+millisecond, and a viewer that waits for a version comes first."""
 _KEEP_ENDED = 8
 """Ended runs whose last pictures are kept."""
 
@@ -31,23 +31,26 @@ class Subscriber:
     """Follows every run of this user, or one."""
 
     def __init__(self, run: str | None = None, *, client: str = "viewer",
-                 ways: Collection[str] | Callable[[str, str], bool] | None = None):
+                 transports: Collection[str] | Callable[[str, str], bool] | None = None,
+                 endpoint: Callable[[Path, str], str] = mail.endpoint):
         """`run`: a run's id, the beginning of one, its name or its process id; None: all runs.
 
-        `client` is how the run's `status` calls this process. `ways`: which of `ipc.ways.WAYS` this process can take:
-        their names, or a function of a way and a GPU's UUID ("" for CPU streams); by default `can_take`.
+        `client` is the name of this process in the run's `status`. `transports`: those that this process can use: their
+        names, or a function of a transport and a GPU's UUID ("" for CPU streams); by default `can_take`. `endpoint`:
+        the ZeroMQ address of a socket in a run's folder.
         """
-        self._can_take = can_take if ways is None else ways if callable(ways) else _only(ways)
+        self._can_take = (can_take if transports is None else transports if callable(transports) else
+                          lambda transport, gpu: transport in transports)
         self._wanted = run
         self._client = client[:40]
-        self._mailroom = Mailroom()
+        self._endpoint = endpoint
         self._runs: dict[str, RemoteRun] = {}
         self._next_scan = 0.0
         self._tidied = False
-        """Whether what dead programs left has been removed since this began to look."""
+        """True once what dead programs left has been removed."""
         self._seen: dict[tuple[str, int], int] = {}
         self.fault: str | None = None
-        """Why runs cannot be found at all, for people."""
+        """Why runs cannot be found at all, to be shown."""
 
     @property
     def runs(self) -> list[RemoteRun]:
@@ -59,28 +62,30 @@ class Subscriber:
         """The streams of all runs."""
         return [s for run in self._runs.values() for s in run.streams.values()]
 
-    def poll(self) -> bool:
-        """Take in what happened. Never blocks. True when a run, a stream or a version changed."""
-        now = time.monotonic()
+    def poll(self, now: float | None = None) -> bool:
+        """Take in what happened. Never blocks. Returns True when a run, a stream or a version changed."""
+        now = time.monotonic() if now is None else now
         changed = self._look(now)
-        if now >= self._next_scan and (not changed or now >= self._next_scan + _SCAN_LATEST - _SCAN_PERIOD):
-            self._next_scan = now + _SCAN_PERIOD
+        if now >= self._next_scan and (not changed or now >= self._next_scan + _SCAN_LATEST_S - _SCAN_PERIOD_S):
+            self._next_scan = now + _SCAN_PERIOD_S
             if self._scan():
                 changed = True
                 self._look(now)
+        retiring = sys.modules.get("splatview_ipc.cuda.retiring")
+        if retiring is not None:
+            retiring.turn()
         return changed
 
     def _look(self, now: float) -> bool:
         """Take in what the known runs did."""
         changed = False
         for run in self._runs.values():
-            changed |= run._poll(now)
+            changed |= run.poll(now)
             for index, stream in run.streams.items():
                 version = stream.version
                 if self._seen.get((run.id, index)) != version:
                     self._seen[run.id, index] = version
                     changed = True
-                stream._measure()
         return changed
 
     def wait_for_runs(self, timeout: float) -> None:
@@ -95,7 +100,7 @@ class Subscriber:
     def close(self) -> None:
         """Say goodbye everywhere and give everything back. Idempotent."""
         for run in self._runs.values():
-            run._close()
+            run.close()
         self._runs.clear()
 
     def __enter__(self) -> Subscriber:
@@ -112,56 +117,43 @@ class Subscriber:
             return False
         self.fault = None
         changed = False
-        found = {f.description.id: f for f in self._choose([f for f in list_runs(root) if self._wants(f)])}
+        found = {f.description.id: f for f in self._choose(list_runs(root))}
         for run_id, folder in found.items():
-            known = self._runs.get(run_id)
-            if known is not None and known.alive:
-                known.watch.renew()
-                continue
-            if known is not None:  # its folder was away, and we did not look while it moved from one lock to the next
-                self._forget(known)
-            self._runs[run_id] = RemoteRun(folder, self._mailroom, self._client, self._can_take)
-            changed = True
+            if run_id not in self._runs:
+                self._runs[run_id] = RemoteRun(folder, self._client, self._can_take, self._endpoint)
+                changed = True
         gone = [r for r in self._runs.values() if r.alive and r.id not in found and not r.watch.alive()]
         for run in gone:
-            run._end()
+            run.end()
             changed = True
         if gone or not self._tidied:
             self._tidied = True
             remove_stale(root)
         ended = sorted((r for r in self._runs.values() if not r.alive), key=lambda r: r.ended_at)
         for run in ended[: max(0, len(ended) - _KEEP_ENDED)]:
-            self._forget(run)
+            run.close()
+            del self._runs[run.id]
+            self._seen = {k: v for k, v in self._seen.items() if k[0] != run.id}
         return changed
 
     def _choose(self, folders: list[RunFolder]) -> list[RunFolder]:
-        """Those that are followed, of runs from the oldest to the newest: what is known already, and the newest."""
-        spare = len(folders) - limits.MAX_RUNS
-        if spare <= 0:
-            return folders
-        new = [f for f in folders if f.description.id not in self._runs]
-        left_out = {f.description.id for f in new[:spare]}
+        """Return those to follow, of runs from the oldest to the newest: known ones, and as many new ones as may be."""
+        wanted = self._wanted
+        folders = [f for f in folders if (f.description.id == wanted if f.description.hidden else
+                                          wanted is None or f.description.is_called(wanted))]
+        new = [f.description.id for f in folders if f.description.id not in self._runs]
+        left_out = set(new[: max(0, len(folders) - limits.MAX_RUNS)])
         return [f for f in folders if f.description.id not in left_out]
 
-    def _forget(self, run: RemoteRun) -> None:
-        run._close()
-        del self._runs[run.id]
-        self._seen = {k: v for k, v in self._seen.items() if k[0] != run.id}
 
-    def _wants(self, folder: RunFolder) -> bool:
-        d, w = folder.description, self._wanted
-        if d.hidden:
-            return d.id == w
-        return w is None or d.is_called(w)
-
-
-def can_take(way: str, gpu: str, draws_on: str | None = None) -> bool:
-    """Whether this process can read frames of a way: in GPU memory only where CUDA sees that GPU or OpenGL draws on it.
+def can_take(transport: str, gpu: str, draws_on: str | None = None) -> bool:
+    """Return whether this process can read frames of a transport: in GPU memory only where CUDA sees that GPU or OpenGL
+    draws on it.
 
     `draws_on` is the UUID of the GPU that OpenGL draws on, which imports memory by itself: CUDA is not even looked for
     then. Makes no context.
     """
-    if way in ("ring", "host") or (gpu and gpu == draws_on):
+    if transport in ("ring", "host") or (gpu and gpu == draws_on):
         return True
     from splatview_ipc.cuda import driver
 
@@ -169,7 +161,3 @@ def can_take(way: str, gpu: str, draws_on: str | None = None) -> bool:
         return driver.device_of(gpu) is not None
     except SharingError:
         return False
-
-
-def _only(names: Collection[str]) -> Callable[[str, str], bool]:
-    return lambda way, gpu: way in names
