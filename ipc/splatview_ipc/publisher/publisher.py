@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from splatview_ipc.control import limits, messages
+from splatview_ipc.control import limits, mail, messages
 from splatview_ipc.control.run_folder import create_run
 from splatview_ipc.publisher.helper import Helper
 from splatview_ipc.publisher.stream import Stream
@@ -25,12 +25,14 @@ class Publisher:
     """A run: everything that this process publishes."""
 
     def __init__(self, name: str | None = None, on_fault: Callable[[BaseException], None] | None = None, *,
-                 hidden: bool = False, threaded: bool = True):
+                 hidden: bool = False, threaded: bool = True, clock: Callable[[], float] = time.monotonic,
+                 endpoint: Callable[[Path, str], str] = mail.endpoint):
         """Make the run's folder and start answering viewers.
 
         `name`: what people call the run; the script's name by default. `on_fault` is called with every fault of the
         surroundings that happens later; they are counted anyway, and never raised. `hidden`: only a viewer that knows
         the run's id finds it. `threaded`: False: no thread is started, and the caller turns `helper`.
+        `clock` (seconds), `endpoint` (the ZeroMQ address of a socket in a run's folder): for tests.
         Raises IpcError when the run cannot be made.
         """
         self.pid = os.getpid()
@@ -46,7 +48,9 @@ class Publisher:
             undoing.callback(self.folder.remove)
             self.control = ControlBlock()
             undoing.callback(self.control.close)
-            self.helper = Helper(self.folder, self.control, self.streams, self.fault, self._asked)
+            self.helper = Helper(self.folder, self.control, self.streams, self.fault, self._asked, clock=clock,
+                                 endpoint=endpoint)
+            undoing.callback(self.helper.close)
             if threaded:
                 self.helper.start()
             undoing.pop_all()
