@@ -9,13 +9,11 @@ from support.explorer import WEAK
 from support.slot_cases import Case
 
 CASES = {
-    "ring: nothing is there at first": Case(filled=0, reads=(2,), dies="writer"),
-    "ring: as prepared": Case(publishes=1, again=True, dies="writer"),
-    "lease: two slots, the writer may die": Case(slots=2, filled=2, grows=True, bounded=True, cells=1, publishes=3,
-                                                 stuck=1, dies="writer"),
-    "lease: a reader is killed": Case(publishes=2, dies="reader", stuck=1),
-    "board: as it is": Case(told=True, cells=1),
-    "board: as prepared": Case(told=True, again=True, cells=1),
+    "nothing is there at first": Case(filled=0, reads=(2,), dies="writer"),
+    "the slots are gone round": Case(publishes=3, dies="writer", cells=1),
+    "a reader is killed": Case(publishes=2, dies="reader"),
+    "a GPU copies": Case(gpu=True, cells=1),
+    "versions are counted": Case(told=True, cells=1),
 }
 IN_PLACE = {
     "a generation is given back": in_place_cases.Case(publishes=3, moves=2, forgets=True, attempts=1),

@@ -4,17 +4,16 @@ a modelled memory."""
 from __future__ import annotations
 
 from collections import deque
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 from splatview_ipc.control.messages import VersionHeader
-from splatview_ipc.shm.slot_layout import FIRST_SLOT, OLDEST_KEPT, WORDS_PER_SLOT, header_before_meta
+from splatview_ipc.shm.slot_layout import FIRST_SLOT, OLDEST_KEPT, WORDS_PER_SLOT
 from support import modelled
 from support.explorer import TSO, WEAK, Explorer, Found, Port, Process, Wrong
-from support.modelled import Source, code, initial, run
+from support.modelled import code, initial, run
 
 PUBLISHED = ("published",)
 _EPOCH = 1000
@@ -41,6 +40,7 @@ class Case:
 def explore(case: Case) -> Found:
     modelled.cells = case.cells
     modules = code(case.changes, case.memory == WEAK)
+    modules.zero_copy_writer.descriptors = SimpleNamespace(withdraw=_withdraw)
     writer = partial(_writer, case, modules)
     words = [("ring", FIRST_SLOT + slot * WORDS_PER_SLOT + word) for slot in range(case.slots) for word in range(6)]
     run(Port({}, lambda a: True, ()))
@@ -62,27 +62,26 @@ def explore(case: Case) -> Found:
 def _made(case: Case, modules: SimpleNamespace) -> Any:
     """The writer without CUDA: an event that marks nothing, generations of the model's memory."""
 
-    class Writer(modules.in_place.InPlaceWriter):
+    class Writer(modules.zero_copy_writer.ZeroCopyWriter):
         def __init__(self) -> None:
-            modules.slots.SlotWriter.__init__(self, 0, case.slots, label="inplace")
+            modules.slot_writer.SlotWriter.__init__(self, 0, case.slots, label="inplace")
             self._event = SimpleNamespace(record=lambda stream: None)
-            self._generations, self._forgetting = deque(), nullcontext()
-            self._kind, self._arrivals, self._pinned = "image", [], 0
+            self._generations, self._key, self._index, self._on_device = deque(), (), 0, 0
 
         def move(self, number: int) -> None:
-            """As `_begin`, of memory that needs no export."""
-            port = modelled.now()
+            """As `_begin_generation`, of memory that needs no export; it is gone when its token is withdrawn."""
             for cell in (0, 1):
-                port.store(("memory", number, cell), number)
-            kept = modules.in_place._Kept(number, (), [])
-            kept.drop = lambda: [port.store(("memory", number, cell), 0) for cell in (0, 1)]
+                modelled.now().store(("memory", number, cell), number)
             if self._generations:
-                self._generations[-1].until = 0.0
-            self._generations.append(kept)
-            self._meta = None
-            self._header_start = header_before_meta(VersionHeader("image", number, {}))
+                self._generations[-1].until = 1.0
+            self._generations.append(modules.zero_copy_writer._Generation(number, (), [str(number)]))
 
     return Writer()
+
+
+def _withdraw(token: str) -> None:
+    for cell in (0, 1):
+        modelled.now().store(("memory", int(token), cell), 0)
 
 
 def _writer(case: Case, modules: SimpleNamespace, port: Port) -> None:
@@ -93,7 +92,7 @@ def _writer(case: Case, modules: SimpleNamespace, port: Port) -> None:
 
     def publish(version: int) -> None:
         port.clock = _EPOCH + version
-        writer.again((), [], {"layout": "HW", "step": version}, version, 0)
+        writer.write("image", {}, {"layout": "HW", "step": version}, version)
 
     for version in range(1, case.slots + 1):
         publish(version)
@@ -104,20 +103,18 @@ def _writer(case: Case, modules: SimpleNamespace, port: Port) -> None:
         if n == case.moves:
             writer.move(2)
             if case.forgets:
-                writer.forget(2)
+                writer.turn(2.0)
         publish(first + n)
         port.ghost(PUBLISHED, first + n)
 
 
 def _reader_of(case: Case, modules: SimpleNamespace, generation: int) -> Any:
-    class Reader(modules.in_place_reader.InPlaceReader):
+    class Reader(modules.zero_copy_reader.ZeroCopyReader):
         def __init__(self) -> None:
-            modules.slot_reader.SlotReader.__init__(self, SimpleNamespace(size=1 << 40, label="ring"), Source(),
-                                                    lambda *_: None)
-            self._current = SimpleNamespace(number=generation, specs={"image": ("uint8", (1, 2))}, tensors={},
-                                            frames=0)
-            self._old, self._open, self._wanted, self.asks = [], {}, frozenset(), False
-            self._version_header = VersionHeader("image", 0, {})
+            modules.slot_reader.SlotReader.__init__(self, SimpleNamespace(size=1 << 40, label="ring"), {})
+            self._generations = [SimpleNamespace(number=generation, specs={"image": ("uint8", (1, 2))}, tensors={},
+                                                 frames=0, memories=frozenset())]
+            self._open, self._closed, self._version_header = {}, False, VersionHeader("image", 0, {})
 
     return Reader()
 

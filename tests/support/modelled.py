@@ -4,8 +4,8 @@ once more with another idea of what a segment, a mapping and a fence are.
 `code()` compiles it; with `changes` some text is replaced first, so that a test sees that the explorer finds what is
 broken. `run(port)` names the process whose accesses the code makes from then on.
 
-Addresses: ("ring", word) of a control page, ("board", word), ("leases", byte), ("header", byte, part), ("data", slot,
-cell): what a frame holds.
+Addresses: ("ring", word) of a control page, ("control", word), ("header", byte, part), ("data", slot, cell): a frame's
+values.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from splatview_ipc.control import limits
 from support.explorer import Port
 
 if TYPE_CHECKING:
@@ -62,37 +61,23 @@ class Words:
 class Region:
     """A segment's mapping, and any view of it."""
 
-    def __init__(self, label: str, start: int = 0, stop: int = 0):
+    def __init__(self, label: str):
         self.label = label
-        self._start, self._stop = start, stop
 
     def cast(self, _: str) -> Words:
         return Words(self.label)
 
     def __getitem__(self, part: slice) -> Any:
         start, stop = part.start or 0, part.stop
-        if self.label == "leases" or start == 0:
-            return Region(self.label, start, stop)
+        if start == 0:
+            return Region(self.label)
         parts = [now().load(("header", start, part)) or b"" for part in range(cells)]
         return b"".join(parts)[: stop - start]
 
-    def __setitem__(self, part: slice | int, value: Any) -> None:
-        if isinstance(part, int):
-            now().store((self.label, part), value)
-        elif self.label == "leases":
-            for at, one in zip(range(part.start, part.stop, part.step or 1), value, strict=True):
-                if ("leases", at) in now().memory:
-                    now().store(("leases", at), one)
-        else:
-            for one in range(cells):
-                share = value[len(value) * one // cells: len(value) * (one + 1) // cells]
-                now().store(("header", part.start, one), share)
-
-    def tobytes(self) -> bytes:
-        """Of the lease table: the bytes that somebody in the scenario writes; nobody writes the others."""
-        port = now()
-        return bytes(port.load((self.label, at)) if (self.label, at) in port.memory else 0
-                     for at in range(self._start, self._stop))
+    def __setitem__(self, part: slice, value: Any) -> None:
+        for one in range(cells):
+            share = value[len(value) * one // cells: len(value) * (one + 1) // cells]
+            now().store(("header", part.start, one), share)
 
     def release(self) -> None:
         pass
@@ -101,20 +86,12 @@ class Region:
 class Segment:
     """In place of `splatview_ipc.shm.segment.Segment`."""
 
-    def __init__(self, size: int, label: str, reserved: int | None = None):
+    def __init__(self, size: int, label: str):
         self.map = Region("ring" if label == "inplace" else label)
         self.ref = SimpleNamespace(size=max(size, 1 << 30), label=self.map.label)
-        self.fd = 0
 
     def close(self) -> None:
         pass
-
-
-class Source:
-    """In place of what opens segments for a reader: the "descriptor" is the label."""
-
-    def segment(self, ref: Any) -> Any:
-        return ref.label
 
 
 class Target:
@@ -126,21 +103,6 @@ class Target:
     def copy_(self, source: Any, non_blocking: bool = False) -> None:
         for cell, value in enumerate(source.flatten().tolist()[:cells]):
             now().store(("data", self._slot, cell), value)
-
-    def view(self, *_: Any) -> Target:
-        return self
-
-    def numel(self) -> int:
-        return cells
-
-    def element_size(self) -> int:
-        return 1
-
-    def dim(self) -> int:
-        return 1
-
-    def __len__(self) -> int:
-        return cells
 
     def values(self) -> list[int]:
         return [now().load(("data", self._slot, cell)) for cell in range(cells)]
@@ -190,11 +152,10 @@ def _rig(module: ModuleType, weak: bool) -> None:
     rigged: dict[str, Any] = {
         "Segment": Segment, "memoryview": lambda region: region, "full_fence": _fence,
         "store_fence": _fence if weak else _nothing, "load_fence": _fence if weak else _nothing,
-        "close_map": lambda region: None, "map_segment": lambda label, *_: Region(label),
-        "time_ns": clock, "time": SimpleNamespace(time_ns=clock, monotonic=lambda: 0.0, monotonic_ns=lambda: 1),
-        "mmap": SimpleNamespace(mmap=lambda label, *_, **__: Region(label), PROT_READ=1, PROT_WRITE=2),
-        "os": SimpleNamespace(close=lambda fd: None),
-        "driver": SimpleNamespace(stream_object=lambda stream: stream, is_capturing=lambda: False),
+        "close_map": lambda region: None, "open_segment": lambda ref, *_: Region(ref.label),
+        "time": SimpleNamespace(time_ns=clock),
+        "driver": SimpleNamespace(is_capturing=lambda: False, current_stream=lambda index: 0,
+                                  write_value=lambda index, stream, word, value: now().queue(("ring", word), value)),
     }
     for name, value in rigged.items():
         if name in module.__dict__ or name == "memoryview":
@@ -210,8 +171,6 @@ def plain(thing: Any, seen: frozenset[int] = frozenset()) -> Any:
         return tuple(plain(one) for one in thing)
     if isinstance(thing, dict):
         return tuple(sorted((plain(k), plain(v)) for k, v in thing.items()))
-    if type(thing).__name__ == "Lease":
-        return "lease", thing.slot, thing.seq
     if type(thing).__name__ in _SAME or callable(thing):
         return "same"
     if type(thing).__name__ in ("FrameHeader", "VersionHeader"):
@@ -220,18 +179,13 @@ def plain(thing: Any, seen: frozenset[int] = frozenset()) -> Any:
 
 
 _SAME = ("Words", "Region", "Segment", "Target", "Queued", "dtype", "Size", "TensorHeader", "RingRef",
-         "SimpleNamespace")
+         "SimpleNamespace", "frozenset")
 """Types whose objects are made once and stay, or follow from others."""
 
 
 def remembered(thing: Any) -> tuple[Any, ...]:
     """All that an object of ours knows (`plain`)."""
     return tuple((name, plain(value)) for name, value in sorted(vars(thing).items()))
-
-
-def lease_address(reader: int, cell: int = 0) -> tuple[str, int]:
-    """Where a viewer says what it reads of stream 0."""
-    return "leases", reader * limits.MAX_HELD + cell
 
 
 def initial(body: Callable[[Port], None], *addresses: tuple[Any, ...]) -> dict[tuple[Any, ...], Any]:

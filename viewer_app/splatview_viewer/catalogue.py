@@ -284,8 +284,6 @@ class Catalogue:
                 view.tick(now)
         ready = self._ready(slot, now)
         if not slot.source.has_news():
-            if ready:
-                slot.source.ask()
             return False
         if ready:
             self._feed(slot, now)

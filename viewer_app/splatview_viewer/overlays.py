@@ -118,7 +118,7 @@ def draw_overlay_frame(framebuffer: moderngl.Framebuffer, view: ImageView, rect:
 def _open(overlay: RemoteStream) -> None:
     """Have a stream bring its frames to host memory. Idempotent and cheap."""
     overlay.open()
-    for _ in overlay.info.ways:
+    for _ in overlay.info.transports:
         if overlay.sharing in _ON_HOST or overlay.fault or not overlay.run.alive:
             return
         overlay.refuse("overlays are read from host memory")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from splatview_ipc.control.errors import SharingError
-from splatview_ipc.transports import WAYS
+from splatview_ipc.transports import TRANSPORTS
 from splatview_viewer.errors import ViewerError
 
 if TYPE_CHECKING:
@@ -87,10 +87,6 @@ class Source(Protocol):
         """What was handed out last was overwritten: it counts as new."""
         ...
 
-    def ask(self) -> None:
-        """Say that the next version would be taken at once. Idempotent and cheap."""
-        ...
-
     def feed(self, view: View) -> bool:
         """Give the newest whole value to a view; True when it took one over."""
         ...
@@ -114,7 +110,6 @@ class StreamSource:
         """Of the views that it feeds."""
         self._away = False
         """Whether something recorded is shown."""
-        self._hold_two()
         self.time_ns = 0
         self.trouble = ""
         """What its publisher says that is wrong, with what was handed out last."""
@@ -130,7 +125,6 @@ class StreamSource:
         if self._is_open:
             self.stream.release()
         self.stream = stream
-        self._hold_two()
         if self._is_open:
             stream.open()
         self._seen = 0
@@ -162,11 +156,6 @@ class StreamSource:
             self.tape = recorder.begin(self.stream.run.name, self.stream.name)
             self.stream.open()
         self.tape.turn(self.stream, self._is_open, getattr(self._content, "background", None))
-
-    def _hold_two(self) -> None:
-        """The view and the recorder may read different versions."""
-        if self._recorder is not None and self.stream.kind == "gaussians":
-            self.stream.holds = 2
 
     @property
     def _is_open(self) -> bool:
@@ -217,9 +206,6 @@ class StreamSource:
         else:
             self._seen = 0
 
-    def ask(self) -> None:
-        if self._player is None:
-            self.stream.ask()
 
     def feed(self, view: View) -> bool:
         if self.tape is not None:
@@ -263,8 +249,8 @@ class StreamSource:
 
     @property
     def path(self) -> str:
-        way = WAYS.get(self.stream.sharing)
-        return way.words if way is not None else self.stream.sharing
+        transport = TRANSPORTS.get(self.stream.sharing)
+        return transport.words if transport is not None else self.stream.sharing
 
     @property
     def notes(self) -> list[str]:
@@ -372,8 +358,6 @@ class FileSource:
         return self.value is not None and not self._fed
 
     def again(self) -> None: ...
-
-    def ask(self) -> None: ...
 
     def feed(self, view: View) -> bool:
         if self.value is None:

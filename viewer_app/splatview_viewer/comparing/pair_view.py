@@ -365,8 +365,6 @@ class PairSource:
 
     def again(self) -> None: ...
 
-    def ask(self) -> None: ...
-
     def feed(self, view: View) -> bool:
         return False
 

@@ -202,8 +202,6 @@ class Together:
     def again(self) -> None:
         self._of = None
 
-    def ask(self) -> None: ...
-
     def feed(self, view: View) -> bool:
         content = getattr(view, "content", None)
         if self._ready is None or content is None:

@@ -80,7 +80,6 @@ class Alone:
     def __init__(self, part: Part, title: str) -> None:
         self.part = part
         self.title = title
-        self.holds = 1
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.part.stream, name)
@@ -177,7 +176,6 @@ class ShardedStream:
         self.run = ShardedRun(self)
         self.shown: tuple[tuple[int, int, int], ...] = ()
         """Of what was read last: ranks, their numbers of Gaussians and versions."""
-        self._holds = 1
         self._opened = False
         self._gathers = True
         """Whether what is shown first is being awaited, so that all of it is framed."""
@@ -203,7 +201,6 @@ class ShardedStream:
             self._last = [part.stream for part in self.parts]
 
     def _begun(self, rank: int, stream: RemoteStream) -> Part:
-        stream.holds = max(self._holds, 1)
         part = Part(rank, stream)
         if self._opened:
             part.open(self)
@@ -286,16 +283,6 @@ class ShardedStream:
         return "; ".join(f"{text} ({ranks_of(ranks)})" for text, ranks in found.items())
 
     @property
-    def holds(self) -> int:
-        return self._holds
-
-    @holds.setter
-    def holds(self, count: int) -> None:
-        self._holds = count
-        for part in self.parts:
-            part.stream.holds = count
-
-    @property
     def opened(self) -> bool:
         return any(part.stream.opened for part in self.parts)
 
@@ -318,11 +305,6 @@ class ShardedStream:
         for part in self.parts:
             if part.stream.gpu:
                 part.stream.refuse(reason)
-
-    def ask(self) -> None:
-        for part in self.parts:
-            if part.alive:
-                part.stream.ask()
 
     @property
     def version(self) -> int:
