@@ -115,7 +115,7 @@ def _block(publish: Callable[[int], None], times: list[int], seconds: float = BL
     """Publish for so long; how often the thread waited."""
     publisher = publishing.begun()
     assert publisher is not None
-    words, looked_at = publisher.board.words, any(s.readers for s in publisher.streams.values())
+    words, looked_at = publisher.control.words, any(s.readers for s in publisher.streams.values())
     clock, end, before, i = time.perf_counter_ns, time.monotonic() + seconds, _waits(), 0
     while time.monotonic() < end:
         i += 1

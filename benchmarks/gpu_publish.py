@@ -173,7 +173,7 @@ def _in_turns(change: Callable[[], None], ours: Callable[[], None], bare: Callab
 def _shared() -> int:
     """How many versions this process has marked or copied for its viewers."""
     publisher = publishing.begun()
-    return 0 if publisher is None else publisher.board.words[COPIES]
+    return 0 if publisher is None else publisher.control.words[COPIES]
 
 
 def _asked_for(asked: list[int], bare: list[int], path: str) -> list[dict[str, str]]:

@@ -112,7 +112,7 @@ def _without_viewer() -> list[dict[str, str]]:
         us = _per_call(call)
         rows.append({"publish of": what, "viewer": "none", "median us": f"{us:.2f}", "limit": f"{limit} us"})
     assert publishing.begun() is not None
-    assert publishing.begun().board.counters()["copies"] == 0
+    assert publishing.begun().control.counters()["copies"] == 0
     return rows
 
 
@@ -132,7 +132,7 @@ def _against_copy(viewer: str, frame: torch.Tensor) -> dict[str, str]:
     targets = [torch.zeros_like(frame) for _ in range(4)]
     publisher = publishing.begun()
     assert publisher is not None
-    copies = publisher.board.counters()["copies"]
+    copies = publisher.control.counters()["copies"]
     published, copied = [], []
     for i in range(ROUNDS):
         frame.fill_(i % 256)
@@ -143,7 +143,7 @@ def _against_copy(viewer: str, frame: torch.Tensor) -> dict[str, str]:
         begin = time.perf_counter()
         targets[i % 4].copy_(frame)
         copied.append(time.perf_counter() - begin)
-    assert publisher.board.counters()["copies"] == copies + ROUNDS, "every frame was copied"
+    assert publisher.control.counters()["copies"] == copies + ROUNDS, "every frame was copied"
     ours, bare = statistics.median(published) * 1e6, statistics.median(copied) * 1e6
     p99 = sorted(published)[int(ROUNDS * 0.99)] / sorted(copied)[int(ROUNDS * 0.99)]
     return {"publish of": "a 1080p RGBA8 frame", "viewer": viewer, "median us": f"{ours:.0f}",

@@ -157,7 +157,7 @@ def soak(seconds: float, churn: float, pace: float) -> tuple[dict[str, list[tupl
             killed = crowd.churn(0.0)
             publisher = publishing.begun()
             assert publisher is not None
-            counters = ", ".join(f"{name} {value:,}" for name, value in publisher.board.counters().items())
+            counters = ", ".join(f"{name} {value:,}" for name, value in publisher.control.counters().items())
         finally:
             splatview.close()
     return series, f"{trainer.step:,} steps in {seconds:,.0f} s, {killed:,} viewers killed; {counters}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from splatview_ipc.publisher.outlet import Form
+    from splatview_ipc.publisher.stream import ValueLayout as Form
 
 Meta = dict[str, Any]
 _OPTIONS = ("activated", "layout")

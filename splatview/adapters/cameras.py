@@ -16,7 +16,7 @@ from splatview_ipc.kinds.rules import CAMERAS_MOST
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from splatview_ipc.publisher.outlet import Form
+    from splatview_ipc.publisher.stream import ValueLayout as Form
 
     Tensors = dict[str, torch.Tensor]
     Meta = dict[str, Any]

@@ -30,7 +30,7 @@ from splatview_ipc.kinds.rules import SH_REST
 from splatview_ipc.shm.slot_layout import dtype_name
 
 if TYPE_CHECKING:
-    from splatview_ipc.publisher.outlet import Form
+    from splatview_ipc.publisher.stream import ValueLayout as Form
 
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _NAMES = {

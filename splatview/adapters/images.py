@@ -12,7 +12,7 @@ from splatview_ipc.kinds.rules import IMAGE_CHANNELS, IMAGE_LAYOUTS, axes_of
 from splatview_ipc.shm.slot_layout import dtype_name
 
 if TYPE_CHECKING:
-    from splatview_ipc.publisher.outlet import Form
+    from splatview_ipc.publisher.stream import ValueLayout as Form
 
 _DTYPES = (torch.uint8, torch.float16, torch.bfloat16, torch.float32)
 _LEGAL_SHAPES = "(H, W), (H, W, 1|3|4) or (1|3|4, H, W)"

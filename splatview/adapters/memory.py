@@ -12,7 +12,7 @@ from splatview_ipc.kinds.rules import MEMORY_COLUMNS, MEMORY_ROWS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from splatview_ipc.publisher.outlet import Form
+    from splatview_ipc.publisher.stream import ValueLayout as Form
 
 FINE = 1024
 """The newest samples, which keep a row each."""

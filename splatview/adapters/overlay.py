@@ -30,7 +30,7 @@ from splatview_ipc.system.terminal import check_text
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from splatview_ipc.publisher.outlet import Form
+    from splatview_ipc.publisher.stream import ValueLayout as Form
 
     Tensors = dict[str, torch.Tensor]
     Meta = dict[str, Any]

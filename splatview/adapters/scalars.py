@@ -14,7 +14,7 @@ from splatview_ipc.kinds.series import Series
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from splatview_ipc.publisher.outlet import Form
+    from splatview_ipc.publisher.stream import ValueLayout as Form
 
 FEW = 4
 """So many series have as many rows each as one alone would."""

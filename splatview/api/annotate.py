@@ -231,7 +231,7 @@ def _overlay(publisher: Publisher, name: str, run: str) -> Stream:
         stream = publisher.stream(called, "overlay")
     stream.over = over
     if stream.info is not None:
-        publisher.announce()
+        publisher.wake()
     return stream
 
 

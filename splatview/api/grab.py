@@ -106,15 +106,13 @@ class _Asked:
         from functools import partial
 
         from splatview_ipc.control.render_requests import Wish
-        from splatview_ipc.publisher.republish import renew
-
         run, name, after, streams = self.run, self.name, 0, 0
         own = _own(name, run)
         if own is not None:
             publisher, stream = own
             run, name = publisher.run_id, stream.name
             if stream.kind in _DRAWN:
-                after = renew(stream)
+                after = stream.republish()
                 publishing.renewed(name)
             if gpu and stream.kind == "image":  # OpenGL, which may read it in place, does not wait for our streams
                 sys.modules["torch"].cuda.current_stream().synchronize()

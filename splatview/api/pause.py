@@ -25,7 +25,7 @@ _NAP = 0.01
 def paused() -> bool:
     """Whether somebody pressed the pause button of a viewer. Reads shared memory; costs nothing."""
     publisher = publishing.begun()
-    return publisher is not None and publisher.board.paused
+    return publisher is not None and publisher.control.paused
 
 
 def wait_while_paused(timeout: float | None = None) -> bool:
@@ -46,34 +46,34 @@ def wait_while_paused(timeout: float | None = None) -> bool:
     publisher = publishing.begun()
     if publisher is None:
         return True
-    board = publisher.board
-    if not board.paused:
-        if not board.waits:
-            board.waits = 1
-        if board.noted is not None:
-            _goes_on(board)
+    control = publisher.control
+    if not control.paused:
+        if not control.waits:
+            control.waits = 1
+        if control.noted is not None:
+            _goes_on(control)
         return True
     return _wait(publisher, timeout)
 
 
 def _wait(publisher: Publisher, timeout: float | None) -> bool:
-    board = publisher.board
-    if board.noted is None:
-        board.noted = time.monotonic()
+    control = publisher.control
+    if control.noted is None:
+        control.noted = time.monotonic()
         _log.warning("splatview: the run is paused by %s; to go on, press Resume in a viewer, or close that one",
-                     printable(board.paused_by or "a viewer"))
+                     printable(control.paused_by or "a viewer"))
     end = None if timeout is None else time.monotonic() + timeout
     try:
-        board.waits = 2
-        while board.paused:
-            if board.passed < board.granted:
-                board.passed += 1
+        control.waits = 2
+        while control.paused:
+            if control.passed < control.granted:
+                control.passed += 1
                 return True
             left = _NAP if end is None else end - time.monotonic()
             if left <= 0:
                 return False
             time.sleep(min(left, _NAP))
-        _goes_on(board)
+        _goes_on(control)
         return True
     except ValueError:
         if publishing.begun() is publisher:
@@ -81,10 +81,10 @@ def _wait(publisher: Publisher, timeout: float | None) -> bool:
         return True  # another thread has closed the run meanwhile
     finally:
         with contextlib.suppress(ValueError):
-            board.waits = 1
+            control.waits = 1
 
 
-def _goes_on(board: Board) -> None:
-    since, board.noted = board.noted, None
+def _goes_on(control: Board) -> None:
+    since, control.noted = control.noted, None
     if since is not None:
         _log.warning("splatview: the run goes on after %.1f s", time.monotonic() - since)

@@ -10,7 +10,7 @@ from splatview.api.session import public, session
 
 if TYPE_CHECKING:
     from splatview_ipc import Stream
-    from splatview_ipc.publisher.outlet import Form
+    from splatview_ipc.publisher.stream import ValueLayout as Form
 
 __all__ = ["close", "publish"]
 
@@ -116,7 +116,7 @@ def _describe(value: Any, name: str, options: tuple[Any, ...], meta: dict[str, A
         stream = publisher.stream(name, layout.kind)
         if stream.shard != (part, group):
             stream.shard = part, group
-            publisher.announce()
+            publisher.wake()
         stream.describe(layout, copy, bool(live))
         known = current.published[name] = Published(stream, layout, options)
     return known, tensors

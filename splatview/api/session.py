@@ -171,7 +171,9 @@ def capturing() -> bool:
     if not (torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()):
         return False
     if _session.publisher is not None:
-        _session.publisher.board.count_skipped()
+        from splatview_ipc.shm.control_block import SKIPPED
+
+        _session.publisher.control.words[SKIPPED] += 1
     return True
 
 

@@ -262,7 +262,7 @@ class Grabber:
 
 
 class _PictureForm:
-    """Pictures of one size on one device: as `splatview_ipc.publisher.outlet.Form`."""
+    """Pictures of one size on one device: as `splatview_ipc.publisher.stream.ValueLayout`."""
 
     kind = "image"
     dtype = "uint8"

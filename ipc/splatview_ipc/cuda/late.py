@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from splatview_ipc.control.errors import NotYet
 from splatview_ipc.cuda import driver
 
 if TYPE_CHECKING:
@@ -16,11 +15,12 @@ _sides: dict[int, tuple[Any, Any]] = {}
 
 
 @contextlib.contextmanager
-def behind(index: int, stream: int) -> Iterator[None]:
-    """Within it, torch's current stream in this thread is one of ours, behind all that `stream` was given so far.
+def behind(index: int, stream: int) -> Iterator[bool]:
+    """Make a stream of ours torch's current one in this thread, behind all that `stream` was given so far.
 
     `index`: the device, `stream`: a stream of the trainer, by the driver's number. Nothing is waited for on the host.
-    Raises NotYet while that stream is being captured into a CUDA graph, SharingError when the GPU refuses.
+    Yields False, with nothing done, while that stream is being captured into a CUDA graph. Raises SharingError when the
+    GPU refuses.
     """
     import torch
 
@@ -31,8 +31,9 @@ def behind(index: int, stream: int) -> Iterator[None]:
             made = _sides[index] = torch.cuda.Stream(index), event
         side, event = made
         if driver.is_captured(index, stream):
-            raise NotYet
+            yield False
+            return
         driver.call("cuEventRecord", event, driver.stream_object(stream))
         driver.call("cuStreamWaitEvent", driver.stream_object(side.cuda_stream), event, 0)
         with torch.cuda.stream(side):
-            yield
+            yield True

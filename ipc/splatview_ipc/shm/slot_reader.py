@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import mmap
-import os
 from typing import TYPE_CHECKING
 
 from splatview_ipc.control import limits

@@ -175,8 +175,8 @@ class RemoteStream:
                 self._fail(offer.transport, str(e))
 
     def detach(self) -> None:
-        """Forget what was offered: the connection is a new one."""
-        self._drop_reader()
+        """Forget what was offered: the connection was lost. What was read stays readable."""
+        self._ref = self._doubted = None
 
     def end(self) -> None:
         """Take in that the run has ended: what was read stays readable."""
