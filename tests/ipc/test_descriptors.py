@@ -1,4 +1,4 @@
-"""Descriptors handed from process to process over the run's socket, and a viewer without /proc."""
+"""Descriptors handed from a trainer to a viewer: in order, whole, once; and a viewer that waits for them."""
 
 from __future__ import annotations
 
@@ -7,76 +7,166 @@ from typing import TYPE_CHECKING
 
 import pytest
 import torch
+from support.impostor import Impostor, info
 from support.open_files import open_files
-from support.reading import newest
-from support.wait import turns
 
-import splatview
-from splatview_ipc import Subscriber
-from splatview_ipc.control import descriptors
-from splatview_ipc.control.descriptors import Fetch, Server
-from splatview_ipc.control.errors import UnreachableError
+from splatview_ipc.control import descriptors, messages
+from splatview_ipc.control.errors import SharingError
+from splatview_ipc.control.sockets import DESCRIPTORS_PER_PACKET, Connection, EndedError, Server, close_all, connect
+from splatview_ipc.shm.segment import Segment
+from splatview_ipc.transports.cpu_ring import CpuRingWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from splatview_ipc.control.messages import SegmentRef
+    from support.pair import Pair
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    s = Server(tmp_path)
-    yield s
-    s.close()
+def ends(runtime_dir: Path) -> Iterator[tuple[Connection, Connection]]:
+    """The trainer's end of a connection, and the viewer's."""
+    runtime_dir.mkdir()
+    server = Server(runtime_dir / "socket")
+    viewer = connect(runtime_dir / "socket")
+    server.accept(0.0)
+    (trainer,) = server.connections.values()
+    yield trainer, viewer
+    viewer.close()
+    server.close()
 
 
-def files(count: int) -> list[int]:
+def files(start: int, stop: int) -> list[int]:
     """Descriptors of files that hold their own number."""
     made = []
-    for i in range(count):
+    for i in range(start, stop):
         fd = os.memfd_create("test")
         os.write(fd, str(i).encode())
         made.append(fd)
     return made
 
 
-def close(fds: list[int]) -> None:
-    for fd in fds:
-        os.close(fd)
-
-
-def fetched(server: Server, fetch: Fetch) -> list[int]:
-    for _ in turns("an answer"):
-        server.serve()
-        fds = fetch.poll()
-        if fds is not None:
-            return fds
-    raise AssertionError
-
-
 @pytest.mark.parametrize("count", [1, 200, 201, 450])
-def test_descriptors_arrive_in_order(server: Server, tmp_path: Path, count: int) -> None:
-    before = open_files()
-    token = descriptors.offer(files(count))
-    fds = fetched(server, Fetch(tmp_path, token))
+def test_descriptors_arrive_in_order(ends: tuple[Connection, Connection], count: int) -> None:
+    trainer, viewer = ends
+    before, token = open_files(), descriptors.offer(count, files)
+    descriptors.send(trainer, token)
+    assert open_files() <= before, "the trainer keeps none"
+    fds = []
+    while (packet := viewer.receive(DESCRIPTORS_PER_PACKET)) is not None:
+        assert messages.decode_to_viewer(packet.data) == messages.Descriptors(token, count) and not packet.lost
+        fds += packet.fds
     assert [int(os.pread(fd, 10, 0)) for fd in fds] == list(range(count))
     assert not any(os.get_inheritable(fd) for fd in fds)
+    close_all(fds)
     descriptors.withdraw(token)
     descriptors.withdraw(token)
-    close(fds)
     assert open_files() <= before
 
 
-def test_a_viewer_in_another_pid_namespace_sees_everything(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where process ids mean something else, /proc leads nowhere: all memory comes over the socket."""
-    def closed(ref: SegmentRef, pid: int) -> int:
-        raise UnreachableError("no /proc here")
+def broken(start: int, stop: int) -> list[int]:
+    raise SharingError("the GPU refuses")
 
-    monkeypatch.setattr("splatview_ipc.subscriber.source.open_segment", closed)
-    monkeypatch.setattr("splatview_ipc.subscriber.remote_run.pid_namespace", lambda: 1)
-    with Subscriber() as subscriber:
-        for value in range(1, 4):
-            splatview.publish(torch.full((64, 64), value, dtype=torch.uint8), "image")
-            version, _, tensors = newest(subscriber, "image", after=value - 1)
-            assert version == value and (tensors["image"] == value).all()
+
+@pytest.mark.parametrize("token", ["never-offered", "withdrawn", "broken"])
+def test_token_without_descriptors_is_answered_at_once(ends: tuple[Connection, Connection], token: str) -> None:
+    trainer, viewer = ends
+    descriptors.offer(1, broken, token)
+    if token != "broken":
+        descriptors.withdraw(token)
+    descriptors.send(trainer, token)
+    packet = viewer.receive(DESCRIPTORS_PER_PACKET)
+    assert packet is not None and not packet.fds
+    assert messages.decode_to_viewer(packet.data) == messages.Descriptors(token, 0)
+    descriptors.withdraw(token)
+
+
+def test_descriptors_that_a_viewer_sends_are_closed(ends: tuple[Connection, Connection]) -> None:
+    trainer, viewer = ends
+    before = open_files()
+    null = os.open("/dev/null", os.O_RDONLY)
+    assert viewer.send(b"x", [null] * 100)
+    os.close(null)
+    packet = trainer.receive()
+    assert packet is not None and packet.data == b"x" and not packet.fds
+    assert open_files() <= before
+
+
+def test_queue_of_a_viewer_that_does_not_read_is_bounded(ends: tuple[Connection, Connection]) -> None:
+    trainer, viewer = ends
+    before, token, sent = open_files(), descriptors.offer(4096, files), 0
+    while trainer.send(b"x" * 4096):
+        sent += 1
+        assert sent < 10_000
+    descriptors.send(trainer, token)
+    assert open_files() <= before
+    viewer.close()
+    with pytest.raises(EndedError):
+        while trainer.send(b"x"):
+            pass
+    descriptors.withdraw(token)
+
+
+# -- a viewer that waits -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def impostor(open_pair: Pair) -> Iterator[Impostor]:
+    """A run with a welcomed viewer that opened its stream 0."""
+    made, pair = Impostor(), open_pair
+    pair.others.append(made.hear)
+    pair.until(lambda: made.viewers)
+    made.tell(made.welcome(), messages.Manifest((info(0),), ()))
+    pair.until(lambda: pair.viewer.streams)
+    pair.viewer.streams[0].open()
+    pair.until(lambda: [m for m in made.heard if isinstance(m, messages.Open)])
+    made.heard.clear()
+    yield made
+    made.close()
+
+
+def offer(segment: Segment) -> messages.Offer:
+    return messages.Offer(0, "ring", messages.RingRef(segment.ref))
+
+
+def test_silent_trainer_is_named_and_its_memory_taken_when_it_comes(open_pair: Pair, impostor: Impostor) -> None:
+    stream, writer = open_pair.viewer.streams[0], CpuRingWriter(1 << 16, 3)
+    impostor.silent = True
+    impostor.tell(messages.Offer(0, "ring", writer.ref))
+    open_pair.pump(10)
+    assert stream.fault is None, "it may be on its way"
+    open_pair.until(lambda: stream.fault)
+    assert "is the trainer stopped?" in str(stream.fault)
+    open_pair.publish(torch.zeros(4, 4, dtype=torch.uint8), "honest")
+    assert open_pair.newest("honest")[0] == 1, "others do not wait"
+    impostor.silent = False
+    open_pair.until(lambda: stream.opened)
+    assert stream.fault is None
+    writer.close()
+
+
+def test_memory_that_is_not_to_be_had_is_asked_for_twice(open_pair: Pair, impostor: Impostor) -> None:
+    segment = Segment(1 << 16, "gone")
+    gone = offer(segment)
+    segment.close()
+    impostor.tell(gone)
+    stream = open_pair.viewer.streams[0]
+    open_pair.until(lambda: stream.fault)
+    assert "does not offer" in str(stream.fault)
+    assert len([m for m in impostor.heard if isinstance(m, messages.Fetch)]) == 2
+
+
+def test_newer_offer_replaces_one_that_waits(open_pair: Pair, impostor: Impostor) -> None:
+    before = open_files()
+    impostor.silent = True
+    segments = [Segment(1 << 16, "old") for _ in range(50)]
+    for segment in segments:
+        impostor.tell(offer(segment))
+        open_pair.pump()
+        segment.close()
+    impostor.silent = False
+    writer = CpuRingWriter(1 << 16, 3)
+    impostor.tell(messages.Offer(0, "ring", writer.ref))
+    open_pair.until(lambda: open_pair.viewer.streams[0].opened)
+    writer.close()
+    assert len(open_files() - before) <= 2, "what waited is given back"

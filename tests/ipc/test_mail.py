@@ -1,21 +1,19 @@
-"""What a trainer tells viewers goes over ZeroMQ, to which nothing can connect in a trainer."""
+"""A trainer's announcements over ZeroMQ: nothing can connect to a trainer, nothing waits, nothing stays behind."""
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import pytest
-import torch
-from support.reading import newest, welcomed
+from support.forks import in_child
+from support.meters import footprint, settled
+from support.reading import newest
+from support.wait import wait_until
 
-import splatview
-from splatview_ipc import Subscriber
-from splatview_ipc.control import mail
+from splatview_ipc import SharingError, Subscriber
+from splatview_ipc.control import limits, mail
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from support.programs import Programs
 
 FULL = """
@@ -42,25 +40,57 @@ for line in sys.stdin:
 """
 
 
-@pytest.fixture(autouse=True)
-def published(runtime_dir: Path) -> None:
-    splatview.publish(torch.zeros(4, 4, 3))
+def test_messages_arrive_whole_and_a_full_queue_drops() -> None:
+    base = footprint()
+    pull = mail.Pull("inproc://box")
+    push = mail.Push("inproc://box")
+    assert pull.receive() is None
+    for packet in (b"x", b"y" * limits.MAX_MESSAGE):
+        assert push.send(packet)
+        assert pull.receive() == packet
+    sent = 0
+    while push.send(b"z"):
+        sent += 1
+        assert sent < 1000
+    assert sum(1 for _ in iter(pull.receive, None)) == sent > 32
+    push.close()
+    push.close()
+    pull.close()
+    settled(base, wait_until)
 
 
-def test_answers_come_by_zeromq_and_the_inbox_is_shut_after_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[Path] = []
-    outbox = mail.Mailroom.outbox
-    monkeypatch.setattr(mail.Mailroom, "outbox", lambda self, inbox: (made.append(inbox), outbox(self, inbox))[1])
-    with Subscriber() as subscriber:
-        run = welcomed(subscriber)
-        assert [path.name.startswith("inbox-") for path in made] == [True]
-        assert not [n for n in os.listdir(run.folder.path) if n.startswith("inbox-")]
-        assert newest(subscriber, "image")[0] == 1
+def test_socket_that_cannot_be_made_is_a_fault() -> None:
+    base = footprint()
+    with pytest.raises(SharingError, match="/no/such"):
+        mail.Pull("ipc:///no/such/folder/in-1")
+    settled(base, wait_until)
+
+
+def test_no_context_is_made_where_open_files_run_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mail.resource, "getrlimit", lambda _: (10, 10))
+    with pytest.raises(SharingError, match="ulimit -n"):
+        mail.Pull("inproc://box")
+
+
+def test_forked_child_has_a_context_of_its_own() -> None:
+    pull, push = mail.Pull("inproc://box"), mail.Push("inproc://box")
+
+    def child() -> None:
+        pull.close()
+        push.close()
+        own, its = mail.Pull("inproc://box"), mail.Push("inproc://box")
+        assert its.send(b"child") and own.receive() == b"child"
+        own.close()
+        its.close()
+
+    in_child(child)
+    assert push.send(b"parent") and pull.receive() == b"parent"
+    push.close()
+    pull.close()
 
 
 def test_a_trainer_without_any_open_file_left_lives_on_and_answers_when_it_has_some(programs: Programs) -> None:
     """libzmq would have ended it, had it been the one that listens."""
-    splatview.close()
     trainer = programs.code(FULL)
     assert trainer.line() == "up"
     with Subscriber() as early:

@@ -1,4 +1,4 @@
-"""A trainer and a viewer that mean no good, for tests of the other side: they say whatever they are told."""
+"""A trainer and a viewer that mean no good, for tests of the other side: they send whatever a test has them send."""
 
 from __future__ import annotations
 
@@ -7,103 +7,111 @@ import socket
 import time
 from typing import TYPE_CHECKING, Any
 
-from splatview_ipc.control import limits, messages
-from splatview_ipc.control.channel import Connection, EndedError, Listener, short_path
-from splatview_ipc.control.descriptors import Server
-from splatview_ipc.control.run_folder import create_run
-from splatview_ipc.shm.control_block import Board
+from splatview_ipc.control import descriptors, limits, mail, messages
+from splatview_ipc.control.run_folder import SOCKET_NAME, create_run
+from splatview_ipc.control.sockets import EndedError, Server
+from splatview_ipc.shm.control_block import ControlBlock
+from support.pair import inproc
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from splatview_ipc.control.messages import StreamInfo
+    from splatview_ipc.control.sockets import Connection
 
 
 def info(index: int = 0, **changes: Any) -> StreamInfo:
-    """What an honest run says of a stream; `changes` are fields."""
+    """An honest run's description of a stream; `changes` are fields."""
     said: dict[str, Any] = {"index": index, "name": f"stream {index}", "kind": "image", "shape": (4, 6, 3),
-                            "dtype": "uint8", "device": "cpu", "ways": ("ring",)}
+                            "dtype": "uint8", "device": "cpu", "transports": ("ring",)}
     return messages.StreamInfo(**said | changes)
 
 
 def pickles(canary: Path) -> list[bytes]:
-    """What makes a file of this name when it is unpickled, in an old protocol and in a new one."""
+    """Pickles that make a file of this name when they are loaded, in an old protocol and in a new one."""
     run = f"touch {canary}".encode()
     return [b"cposix\nsystem\n(S'" + run + b"'\ntR.",
             b"\x80\x04\x8c\x05posix\x8c\x06system\x93\x8c" + bytes([len(run)]) + run + b"\x85R."]
 
 
 class Impostor:
-    """Speaks when `tell` is called; never answers by itself."""
+    """A run that sends when `tell` is called. It hands out descriptors as an honest run does, unless `silent`."""
 
     def __init__(self, name: str = "impostor"):
         self.folder = create_run(name, os.getpid(), time.time())
-        self.listener = Listener(self.folder.path)
-        self.server = Server(self.folder.path)
-        self.board = Board()
+        self.server = Server(self.folder.path / SOCKET_NAME)
+        self.control = ControlBlock()
+        self.silent = False
         self.heard: list[Any] = []
-        """What viewers said, as it was decoded."""
-
-    @property
-    def viewers(self) -> list[Connection]:
-        return list(self.listener._connections.values())
+        """Messages of viewers, decoded."""
+        self.viewers: dict[Connection, mail.Push] = {}
 
     def hear(self) -> None:
-        """Take in who came, and what they say."""
-        self.listener.accept()
-        self.server.serve()
-        for viewer in self.viewers:
-            viewer.known = True
+        """Take in connections and messages."""
+        self.server.accept(0.0)
+        for connection in list(self.server.connections.values()):
             try:
-                while (packet := viewer.receive()) is not None:
-                    self.heard.append(messages.decode_to_trainer(packet))
+                while (packet := connection.receive()) is not None:
+                    self.heard.append(message := messages.decode_to_trainer(packet.data))
+                    if isinstance(message, messages.Hello):
+                        self.viewers[connection] = mail.Push(inproc(self.folder.path, message.inbox))
+                    elif isinstance(message, messages.Fetch) and not self.silent:
+                        descriptors.send(connection, message.token)
             except EndedError:
-                self.listener.close_one(viewer)
+                self.server.close_one(connection)
+                if (push := self.viewers.pop(connection, None)) is not None:
+                    push.close()
 
     def tell(self, *said: Any) -> int:
-        """Send messages (bytes: as they are) to all viewers, as long as they take them; how many got through."""
-        through = 0
-        for viewer in self.viewers:
-            for message in said:
-                packet = message if isinstance(message, bytes) else messages.encode(message)
-                try:
-                    if not viewer.send(packet):
-                        break
-                except EndedError:
-                    self.listener.close_one(viewer)
-                    break
-                through += 1
-        return through
+        """Send messages (bytes: as they are) to the viewer, as long as its queue takes them; return how many it took."""
+        for push in self.viewers.values():
+            for number, message in enumerate(said):
+                if not push.send(message if isinstance(message, bytes) else messages.encode(message)):
+                    return number
+            return len(said)
+        return 0
+
+    def hand(self, packet: bytes, fds: list[int]) -> None:
+        """Send a packet and descriptors over the connections."""
+        for connection in list(self.viewers):
+            try:
+                connection.send(packet, fds)
+            except EndedError:
+                pass
 
     def welcome(self, **changes: Any) -> messages.Welcome:
-        """What an honest run says first; `changes` are fields."""
-        said: dict[str, Any] = {"protocol": limits.PROTOCOL, "pid": os.getpid(), "board": self.board.segment.ref,
-                                "leases": self.board.lease_segment.ref, "reader": 0}
+        """An honest run's answer to Hello; `changes` are fields."""
+        said: dict[str, Any] = {"protocol": limits.PROTOCOL, "pid": os.getpid(), "control": self.control.segment.ref}
         return messages.Welcome(**said | changes)
 
     def close(self) -> None:
-        self.listener.close()
+        for push in self.viewers.values():
+            push.close()
         self.server.close()
-        self.board.close()
+        self.control.close()
         self.folder.remove()
 
 
 class Liar:
     """A viewer, of which nothing but the socket is ours."""
 
-    def __init__(self, folder: Path, name: str = "socket"):
-        """Connect to a run's socket of this name, when there is room."""
+    def __init__(self, folder: Path):
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * limits.MAX_MESSAGE)
-        with short_path(folder / name) as path:
-            while self.socket.connect_ex(path):
-                time.sleep(0.002)
+        self.socket.connect(str(folder / SOCKET_NAME))
+        self._pull: mail.Pull | None = None
+        self._folder = folder
         self.up = True
-        """Whether the trainer has not closed the connection, as far as is known."""
+        """False once the trainer has closed the connection, as far as is known."""
 
-    def hello(self) -> None:
-        """Say what an honest viewer says first."""
-        assert self.send(messages.encode(messages.Hello(limits.PROTOCOL, os.getpid(), "liar")))
+    def hello(self, **changes: Any) -> None:
+        """Send an honest viewer's first message; `changes` are fields."""
+        said: dict[str, Any] = {"protocol": limits.PROTOCOL, "pid": os.getpid(), "client": "liar",
+                                "inbox": mail.new_name()}
+        hello = messages.Hello(**said | changes)
+        if hello.inbox:
+            self._pull = mail.Pull(inproc(self._folder, hello.inbox))
+        assert self.send(messages.encode(hello))
 
     def send(self, packet: bytes) -> bool:
         """False: not now, or never."""
@@ -117,7 +125,9 @@ class Liar:
             return False
 
     def receive(self) -> bytes | None:
-        """What the trainer says; None: nothing."""
+        """The next packet or message of the trainer; None: there is none."""
+        if self._pull is not None and (message := self._pull.receive()) is not None:
+            return message
         try:
             packet = self.socket.recv(limits.MAX_MESSAGE)
         except BlockingIOError:
@@ -129,3 +139,5 @@ class Liar:
 
     def close(self) -> None:
         self.socket.close()
+        if self._pull is not None:
+            self._pull.close()

@@ -1,0 +1,303 @@
+"""Trainers and viewers find each other, in any order and number, and survive each other's ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+import pytest
+import torch
+from support.impostor import Liar
+from support.reading import newest, stream, welcomed
+from support.wait import wait_until
+
+import splatview
+from splatview_ipc import Subscriber
+from splatview_ipc.control import limits, messages
+from splatview_ipc.control.sockets import wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from support.pair import Pair
+    from support.programs import Programs
+
+
+@pytest.fixture
+def subscriber() -> Iterator[Subscriber]:
+    with Subscriber() as s:
+        yield s
+
+
+@pytest.fixture
+def liar(pair: Pair) -> Iterator[Liar]:
+    """A connection to the run of the pair."""
+    pair.publish(image(0))
+    made = Liar(pair.publisher.folder.path)
+    yield made
+    made.close()
+
+
+def image(value: int, size: int = 4) -> torch.Tensor:
+    return torch.full((size, size), value, dtype=torch.uint8)
+
+
+def answer(pair: Pair, liar: Liar) -> Any:
+    return messages.decode_to_viewer(pair.until(liar.receive, "an answer"))
+
+
+# -- one process: messages, offers, releases ---------------------------------------------------------------------------
+
+
+def test_value_arrives_with_its_metadata(pair: Pair) -> None:
+    value = torch.arange(2 * 3 * 3, dtype=torch.uint8).reshape(2, 3, 3)
+    pair.publish(value, "picture", step=7, note="hello")
+    version, meta, tensors = pair.newest("picture")
+    assert version == 1 and meta == {"step": 7, "note": "hello", "layout": "HWC"}
+    assert np.array_equal(tensors["image"], value.numpy())
+    (s,) = pair.viewer.streams
+    assert (s.kind, s.shape, s.dtype, s.device, s.sharing) == ("image", (2, 3, 3), "uint8", "cpu", "ring")
+    assert pair.run.viewers == [{"pid": os.getpid(), "client": "viewer"}]
+
+
+def test_nothing_is_copied_for_a_stream_that_is_not_open(pair: Pair) -> None:
+    for value in range(100):
+        pair.publish(image(value))
+    pair.until(lambda: [s.version for s in pair.viewer.streams] == [100])
+    assert pair.run.counters["copies"] == 0
+    assert (pair.newest()[2]["image"] == 99).all()
+    copies = pair.counted("copies")
+    pair.viewer.streams[0].release()
+    pair.pump(2)
+    for value in range(100):
+        pair.publish(image(value))
+    pair.pump(5)
+    assert pair.viewer.streams[0].version == 200 and pair.counted("copies") == copies > 0
+
+
+def test_reader_that_opens_again_sees_the_newest(pair: Pair) -> None:
+    pair.publish(image(1))
+    pair.newest()
+    pair.viewer.streams[0].release()
+    pair.pump(2)
+    pair.publish(image(2))
+    assert (pair.newest(after=1)[2]["image"] == 2).all()
+
+
+def test_frames_of_another_size_are_offered_anew(pair: Pair) -> None:
+    for version, size in enumerate((4, 300, 2, 1000, 8), 1):
+        pair.publish(image(version, size))
+        found, _, tensors = pair.newest(after=version - 1)
+        assert found == version and tensors["image"].shape == (size, size) and (tensors["image"] == version).all()
+    pair.until(lambda: pair.viewer.streams[0].shape == (8, 8))
+    assert not pair.faults
+
+
+def test_each_viewer_has_streams_of_its_own(pair: Pair) -> None:
+    other = pair.attach(client="other")
+    for name in ("a", "b"):
+        pair.publish(image(5), name)
+    pair.newest("a")
+    pair.newest("b", viewer=other)
+    assert sorted(v["client"] for v in pair.run.viewers) == ["other", "viewer"]
+    assert [s.opened for s in pair.viewer.streams] == [True, False]
+    other.close()
+    pair.until(lambda: len(pair.run.viewers) == 1)
+    assert [s.readers for s in pair.publisher.streams.values()] == [1, 0]
+
+
+def test_turn_is_due_only_when_something_is_to_be_done(pair: Pair) -> None:
+    """A run with a viewer that has all it opened sleeps for an hour."""
+    pair.publish(image(1))
+    pair.newest()
+    pair.pump(40)
+    due = pair.turn_helper()
+    assert due is not None and 600 < due - pair.now <= 3600
+    assert not wait_for(pair.publisher.helper.fds(), 0)
+    pair.publisher.wake()
+    pair.publisher.wake()
+    assert len(wait_for(pair.publisher.helper.fds(), 0)) == 1
+
+
+def test_viewer_in_another_pid_namespace_is_watched_by_its_connection(
+        pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("splatview_ipc.subscriber.remote_run.pid_namespace", lambda: 1)
+    before = len(pair.publisher.helper.fds())
+    pair.publish(image(3))
+    assert (pair.newest()[2]["image"] == 3).all()
+    assert len(pair.publisher.helper.fds()) == before + 1, "a connection, and no process"
+    pair.viewers.remove(pair.viewer)
+    pair.viewer.close()
+    pair.pump(2)
+    assert pair.publisher.streams["image"].readers == 0 and len(pair.publisher.helper.fds()) == before
+
+
+def test_connection_that_was_cut_is_made_again(pair: Pair) -> None:
+    pair.publish(image(1))
+    pair.newest()
+    pair.run.send(messages.Bye())  # the trainer takes it for gone
+    pair.pump()
+    pair.until(lambda: pair.publisher.streams["image"].readers == 1, "it attaches again")
+    pair.publish(image(2))
+    assert (pair.newest(after=1)[2]["image"] == 2).all()
+
+
+# -- refusals ----------------------------------------------------------------------------------------------------------
+
+NEXT = limits.PROTOCOL + 1
+"""The protocol of a later release."""
+
+
+@pytest.mark.parametrize(("hello", "words"), [
+    ({"type": "Hello", "protocol": NEXT, "pid": 1, "client": "viewer", "namespace": 0, "version": "9.0.0"}, "9.0.0"),
+    ({"type": "Hello", "protocol": NEXT, "version": "9.0.0", "what": {"later": ["ones", "add"]}}, "9.0.0"),
+    ({"type": "Hello", "protocol": 7, "pid": 1, "client": "viewer", "namespace": 0}, "an unknown version (protocol 7)"),
+])
+def test_viewer_of_another_protocol_is_refused_with_both_versions(
+        pair: Pair, liar: Liar, hello: dict[str, Any], words: str) -> None:
+    assert liar.send(messages.encode(hello))
+    refused = answer(pair, liar)
+    assert isinstance(refused, messages.Refused)
+    assert words in refused.reason and f"the run {limits.VERSION} (protocol {limits.PROTOCOL})" in refused.reason
+    pair.until(lambda: (liar.receive(), not liar.up)[-1])
+
+
+def test_viewer_without_a_mailbox_is_refused(pair: Pair, liar: Liar) -> None:
+    liar.hello(inbox="")
+    refused = answer(pair, liar)
+    assert isinstance(refused, messages.Refused) and "ZeroMQ" in refused.reason
+
+
+def test_one_viewer_too_many_is_refused_and_attached_when_another_leaves(pair: Pair) -> None:
+    liars = [Liar(pair.publisher.folder.path) for _ in range(limits.MAX_VIEWERS - 1)]
+    for one in liars:
+        one.hello()
+    pair.pump(2)
+    late = pair.attach(client="late")
+    pair.publish(image(1))
+    pair.newest()
+    pair.until(lambda: late.runs and late.runs[0].refused)
+    assert "close one" in str(late.runs[0].refused)
+    liars[0].close()
+    pair.newest(viewer=late)
+    assert late.runs[0].refused is None
+    for one in liars[1:]:
+        one.close()
+
+
+@pytest.mark.parametrize(("said", "words"), [
+    ({"protocol": NEXT, "version": "9.0.0"}, f"the run 9.0.0 (protocol {NEXT})"),
+    ({"protocol": 1}, "the run of an unknown version (protocol 1)"),
+    ({"protocol": 10**6, "version": "x" * limits.MAX_VERSION, "more": [1, {"a": None}]}, "(protocol 1000000)"),
+])
+def test_run_of_another_protocol_is_not_attached_to(pair: Pair, said: dict[str, Any], words: str) -> None:
+    folder = pair.publisher.folder
+    before = msgspec.to_builtins(folder.description)
+    del before["version"]
+    (folder.path / "run.json").write_bytes(msgspec.json.encode(before | said))
+    pair.until(lambda: pair.viewer.runs)
+    pair.pump(200)
+    assert words in str(pair.viewer.runs[0].refused)
+    assert len(pair.publisher.helper.fds()) == 2, "it is not even spoken to"
+
+
+def test_messages_that_a_later_release_adds_are_dropped(pair: Pair, liar: Liar) -> None:
+    liar.hello()
+    assert isinstance(answer(pair, liar), messages.Welcome)
+    for message in ({"type": "Rewind", "index": 0, "to": 17}, {"type": "Open", "index": 0, "transport": "telepathy"},
+                    messages.Open(0, "ring")):
+        assert liar.send(messages.encode(message))
+    pair.until(lambda: isinstance(answer(pair, liar), messages.Offer))
+    assert pair.counted("dropped_messages") == 2
+
+
+# -- several processes -------------------------------------------------------------------------------------------------
+
+TRAINER = """
+import sys, torch, splatview
+for step, line in enumerate(sys.stdin):
+    splatview.publish(torch.full((8, 8, 3), step % 256, dtype=torch.uint8), "render", step=step)
+    print(step, flush=True)
+"""
+"""Publishes at each line, and prints the step."""
+VIEWER = """
+import time
+from splatview_ipc import Subscriber
+subscriber, held = Subscriber(), []
+while True:
+    subscriber.poll()
+    for stream in subscriber.streams:
+        stream.open()
+        if len(held) < 1 and (frame := stream.read()):
+            held.append(frame)
+            print("reading", flush=True)
+    time.sleep(0.01)
+"""
+"""Holds the first frame for ever."""
+
+
+def test_runs_of_one_name_are_told_apart_and_a_killed_ones_last_picture_stays(
+        subscriber: Subscriber, programs: Programs, runtime_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPLATVIEW_NAME", "same")
+    trainer = programs.code(TRAINER)
+    splatview.publish(image(7), "render")
+    for _ in range(2):
+        trainer.say()
+        trainer.line()
+    assert (newest(subscriber, "render", pid=os.getpid())[2]["image"] == 7).all()
+    version, _, tensors = newest(subscriber, "render", pid=trainer.pid)
+    assert version == 2 and (tensors["image"] == 1).all()
+    assert [run.name for run in subscriber.runs] == ["same", "same"]
+    assert len({run.id for run in subscriber.runs}) == 2
+    with Subscriber(str(trainer.pid)) as one:
+        dead = stream(one, "render")
+        assert [r.pid for r in one.runs] == [trainer.pid]
+        assert newest(one, "render")[0] == 2
+        trainer.killed()
+        wait_until(lambda: (one.poll(), not dead.run.alive)[-1])
+        frame = dead.read()
+        assert frame is not None, "the last picture of a dead run can still be read"
+        with frame:
+            assert frame.intact()
+    wait_until(lambda: (subscriber.poll(), sum(r.alive for r in subscriber.runs) == 1)[-1])
+    living = [r.id for r in subscriber.runs if r.alive]
+    wait_until(lambda: (subscriber.poll(), [p.name for p in runtime_dir.iterdir()] == living)[-1], "the dead is swept")
+
+
+def test_stopped_viewer_stops_nothing_and_a_killed_one_is_forgotten(programs: Programs,
+                                                                    subscriber: Subscriber) -> None:
+    splatview.publish(image(0))
+    viewer = programs.code(VIEWER)
+    assert viewer.line() == "reading"
+    run = welcomed(subscriber)
+    wait_until(lambda: (subscriber.poll(), len(run.viewers) == 2)[-1])
+    viewer.send_signal(signal.SIGSTOP)
+    for i in range(2000):
+        splatview.publish(image(i % 256))
+    for i in range(300):  # a flood of news about streams: its queue fills, nothing waits
+        splatview.publish(torch.zeros(4 + i % 7, 5), "changing")
+    assert newest(subscriber, "image", after=2000)[0] == 2001
+    viewer.send_signal(signal.SIGKILL)
+    viewer.wait()
+    wait_until(lambda: (subscriber.poll(), len(run.viewers) == 1)[-1])
+    assert len([p for p in run.folder.path.iterdir() if p.name.startswith("in-")]) == 1, "ours alone"
+
+
+def test_stopped_trainer_stops_no_viewer(programs: Programs, subscriber: Subscriber) -> None:
+    trainer = programs.code(TRAINER)
+    trainer.say()
+    trainer.line()
+    newest(subscriber, "render")
+    trainer.send_signal(signal.SIGSTOP)
+    with Subscriber() as late:
+        for second in range(20):  # each poll returns, however long it lasts
+            late.poll(1e6 + second)
+            subscriber.poll(1e6 + second)
+        assert [r.welcomed for r in late.runs] == [False]
+        assert subscriber.streams[0].read() is not None
+        trainer.send_signal(signal.SIGCONT)
+        assert newest(late, "render")[0] == 1

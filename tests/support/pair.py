@@ -1,0 +1,119 @@
+"""A run and its viewer in one process, without threads: messages go by inproc://, and `pump` gives both their turns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from splatview_ipc import Publisher, Subscriber
+from splatview_ipc.control.sockets import wait_for
+from support.reading import copied
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    import torch
+
+    from splatview_ipc import RemoteRun, RemoteStream
+
+TURN_S = 0.05
+"""Time that passes in one turn of a pair."""
+
+
+def inproc(folder: Path, name: str) -> str:
+    """The ZeroMQ address of a viewer's socket, within this process."""
+    return f"inproc://{folder}/{name}"
+
+
+@dataclass
+class ImageLayout:
+    """Images of one shape, as they are published."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    kind: str = "image"
+    device: str = "cpu"
+
+    def unpack(self, published: Any) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+        (image,), meta = published
+        return {"image": image}, {"layout": "HWC" if image.ndim == 3 else "HW", **meta}
+
+
+class Pair:
+    """A publisher and a subscriber; `now` is their clock, in seconds."""
+
+    def __init__(self, **options: Any):
+        """`options` are the subscriber's; without `run` it sees this run alone."""
+        self.now = 100.0
+        self.faults: list[BaseException] = []
+        self.publisher = Publisher("pair", self.faults.append, threaded=False, clock=lambda: self.now, endpoint=inproc)
+        self.others: list[Callable[[], object]] = []
+        """Called in each turn: other programs that take part."""
+        self.viewers: list[Subscriber] = []
+        self.viewer = self.attach(**options)
+
+    def attach(self, **options: Any) -> Subscriber:
+        """Make another viewer of the run, which `pump` polls too."""
+        viewer = Subscriber(options.pop("run", self.publisher.run_id), endpoint=inproc, **options)
+        self.viewers.append(viewer)
+        return viewer
+
+    def publish(self, image: torch.Tensor, name: str = "image", **meta: Any) -> None:
+        """Publish the next version of a stream."""
+        stream = self.publisher.stream(name, "image")
+        layout = ImageLayout(tuple(image.shape), str(image.dtype).removeprefix("torch."))
+        stream.describe(layout)
+        stream.publish(((image,), meta))
+
+    def turn_helper(self) -> float | None:
+        """Give the trainer's helper one turn; return when it is due."""
+        helper = self.publisher.helper
+        return helper.turn(self.now, wait_for(helper.fds(), 0))
+
+    def pump(self, turns: int = 1) -> None:
+        """Give all one turn, so many times."""
+        for _ in range(turns):
+            self.now += TURN_S
+            self.turn_helper()
+            for other in self.others:
+                other()
+            for viewer in self.viewers:
+                viewer.poll(self.now)
+
+    def until(self, condition: Callable[[], Any], what: str = "") -> Any:
+        """Pump until a condition is true, and return it."""
+        for _ in range(200):
+            if found := condition():
+                return found
+            self.pump()
+        raise AssertionError(f"not within 200 turns: {what or condition}")
+
+    @property
+    def run(self) -> RemoteRun:
+        """The run, as the first viewer sees it, once it has answered."""
+        return self.until(lambda: next((r for r in self.viewer.runs if r.welcomed and r.id == self.publisher.run_id),
+                                       None), "the run answers")
+
+    def stream(self, name: str = "image", viewer: Subscriber | None = None) -> RemoteStream:
+        """A stream of the run, opened."""
+        viewer = viewer or self.viewer
+        found = self.until(lambda: next((s for s in viewer.streams if s.name == name and
+                                         s.run.id == self.publisher.run_id), None), f"stream {name}")
+        found.open()
+        return found
+
+    def newest(self, name: str = "image", after: int = 0, viewer: Subscriber | None = None) -> Any:
+        """Version, metadata and arrays of the newest frame over `after`."""
+        stream = self.stream(name, viewer)
+        return self.until(lambda: copied(stream, after), f"a frame of {name} after {after}")
+
+    def counted(self, name: str) -> int:
+        """One of the run's counters."""
+        self.pump()
+        return self.publisher.control.counters()[name]
+
+    def close(self) -> None:
+        for viewer in self.viewers:
+            viewer.close()
+        self.publisher.close()
