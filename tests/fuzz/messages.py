@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 GPU = "0123456789abcdef" * 2
-SEGMENT = messages.SegmentRef(5, 1 << 20, "ring-0123456789abcdef")
+SEGMENT = messages.SegmentRef("ring-0123456789abcdef01234567", 1 << 20)
 PIECES = messages.FdMemory("fds-0123456789abcdef01234567", (2 << 20, 4 << 20), GPU)
 HANDLE = messages.IpcMemory(bytes(range(64)), 4096, GPU)
 MEANS = messages.TensorRef("means", "float32", (300, 3), (3, 1), 0, 512)
@@ -30,22 +30,22 @@ QUATS = messages.TensorRef("quats", "float32", (64, 4), (4, 1), 1, 1024)
 
 def to_trainer() -> list[Any]:
     """One message of each kind that viewers send."""
-    return [messages.Hello(limits.PROTOCOL, 1234, "viewer", 4026531836), messages.Open(3, "device-ring"),
-            messages.Took(3, 17), messages.Want(3), messages.Release(3), messages.Pause(True), messages.Step(),
-            messages.Snapshot(2), messages.Photos(1, 7, 64), messages.Bye()]
+    return [messages.Hello(limits.PROTOCOL, 1234, "viewer", 4026531836, "0.2.0", "in-0123abcd"),
+            messages.Open(3, "device-ring"), messages.Release(3), messages.Fetch("fds-0123456789abcdef01234567"),
+            messages.Pause(True), messages.Step(), messages.Snapshot(2), messages.Photos(1, 7, 64), messages.Bye()]
 
 
 def to_viewer() -> list[Any]:
-    """One message of each kind that trainers send, and one Offer of each way."""
+    """One message of each kind that trainers send, and one Offer of each transport."""
     info = messages.StreamInfo(0, "splats", "gaussians", (300, 3), "float32", "cuda:0", ("in-place", "device-ring"),
                                "because", GPU, True)
-    return [messages.Welcome(limits.PROTOCOL, 1234, SEGMENT, SEGMENT, 3),
+    return [messages.Welcome(limits.PROTOCOL, 1234, SEGMENT),
             messages.Manifest((info, info), (messages.ViewerInfo(77, "viewer"),)),
             messages.Offer(0, "ring", messages.RingRef(SEGMENT), "slow"),
             messages.Offer(0, "device-ring", messages.DeviceRingRef(SEGMENT, PIECES)),
             messages.Offer(0, "in-place", messages.InPlaceRef(SEGMENT, GPU, 3, (PIECES, HANDLE), (MEANS, QUATS),
                                                               bytes(64))),
-            messages.Refused("no")]
+            messages.Refused("no"), messages.Descriptors("fds-0123456789abcdef01234567", 2)]
 
 
 def frame_headers() -> list[Any]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import os
 import random
-import socket
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,17 +13,18 @@ import torch
 from fuzz.messages import to_trainer
 from support.impostor import Liar, pickles
 from support.meters import footprint, settled
-from support.reading import copied, stream, welcomed
-from support.wait import turns, wait_until
+from support.reading import copied
+from support.wait import wait_until
 
-import splatview
-from splatview_ipc import Subscriber
-from splatview_ipc.control import channel, limits, messages
-from splatview_ipc.control.run_folder import list_runs
+from splatview_ipc.control import limits, messages
+from splatview_ipc.control.sockets import MAX_CONNECTIONS
+from splatview_ipc.publisher import helper
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
+
+    from support.pair import Pair
 
 ODD: list[Any] = [2**63, 2**64 - 1, -(2**63), -1, 2**31, 1.5, float("nan"), float("inf"), None, True, "",
                   "x" * 100_000, "\x00\x1b[2J", b"\x80\x04", [], [[[[]]]], {}, {"a": {"b": {}}}, "ring", "Hello"]
@@ -34,73 +33,68 @@ GARBAGE = [b"\x00" * 100, b"\xdf\xff\xff\xff\xff", b"\xdb\xff\xff\xff\xff", b"\x
 
 
 class Run:
-    """A run of this process with an honest viewer, which looks at every picture."""
+    """A run with an honest viewer, which looks at every picture."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, pair: Pair) -> None:
+        self.pair = pair
         self.image = torch.zeros(40, 60, 3, dtype=torch.uint8)
         self.step = 0
         self.publish()
-        self.folder = list_runs(folder)[0].path
-        self.honest = Subscriber(client="honest")
-        self.run = welcomed(self.honest)
-        self.stream = stream(self.honest, "frame")
+        self.stream = pair.stream("frame")
         self.goes_on()
 
     def publish(self) -> None:
         self.step += 1
-        splatview.publish(self.image.fill_(self.step % 256), "frame", step=self.step)
+        self.pair.publish(self.image.fill_(self.step % 256), "frame", step=self.step)
 
     def goes_on(self) -> None:
-        """Publish, and wait until the honest viewer sees it."""
+        """Publish; the honest viewer sees it in a few turns."""
         self.publish()
-
-        def seen() -> bool:
-            self.honest.poll()
+        for _ in range(20):
+            self.pair.pump()
             found = copied(self.stream)
-            return found is not None and (found[2]["image"] == self.step % 256).all() and found[1]["step"] == self.step
-
-        wait_until(seen, "the honest viewer's picture")
-
-    def count(self, name: str) -> int:
-        self.honest.poll()
-        return self.run.counters[name]
+            if found is not None and found[1]["step"] == self.step:
+                assert (found[2]["image"] == self.step % 256).all()
+                return
+        raise AssertionError("the honest viewer sees no picture")
 
     def alone(self) -> bool:
-        """Whether the honest viewer is the only one."""
-        self.honest.poll()
-        return len(self.run.viewers) == 1
+        """Return whether the honest viewer is the only one."""
+        return len(self.pair.run.viewers) == 1
 
     def liar(self) -> Liar:
-        """One that has said hello."""
-        liar = Liar(self.folder)
+        """One that has sent a Hello."""
+        liar = Liar(self.pair.publisher.folder.path)
         liar.hello()
+        self.pair.pump()
         return liar
+
+    def push(self, link: Liar, packets: Iterable[bytes]) -> None:
+        """Send all; the trainer reads meanwhile."""
+        for packet in packets:
+            self.pair.until(lambda p=packet: link.send(p) or not link.up)
+            assert link.up
+
+    def dropped(self, count: int) -> None:
+        """Wait until so many messages were dropped, and no more."""
+        self.pair.until(lambda: self.pair.counted("dropped_messages") >= count)
+        assert (self.pair.counted("dropped_messages"), self.pair.counted("faults")) == (count, 0)
 
 
 @pytest.fixture
-def run(runtime_dir: Path) -> Iterator[Run]:
-    made = Run(runtime_dir)
-    yield made
-    made.honest.close()
-
-
-def push(link: Liar, packet: bytes) -> None:
-    """Send, with patience: what the trainer has not read yet is bounded."""
-    for _ in turns("the trainer reads"):
-        if link.send(packet):
-            return
-        assert link.up
+def run(pair: Pair) -> Iterator[Run]:
+    yield Run(pair)
+    assert not pair.faults
 
 
 def test_cut_short_at_every_byte(run: Run) -> None:
     link, sent = run.liar(), 0
     for message in to_trainer():
         packet = messages.encode(message)
-        for part in (*(packet[:end] for end in range(1, len(packet))), packet + b"\x00"):
-            push(link, part)
-            sent += 1
-    wait_until(lambda: run.count("dropped_messages") >= sent, what="all of them counted")
-    assert (run.count("dropped_messages"), run.count("faults")) == (sent, 0)
+        parts = [*(packet[:end] for end in range(1, len(packet))), packet + b"\x00"]
+        run.push(link, parts)
+        sent += len(parts)
+    run.dropped(sent)
     run.goes_on()
     link.close()
 
@@ -124,17 +118,16 @@ def test_anything_in_any_field(run: Run) -> None:
             right.append(packet)
     assert len(wrong) > 0.9 * len(packets)
     link = run.liar()
-    for packet in [*wrong, *GARBAGE]:
-        push(link, packet)
-    wait_until(lambda: run.count("dropped_messages") == len(wrong) + len(GARBAGE))
+    run.push(link, [*wrong, *GARBAGE])
+    run.dropped(len(wrong) + len(GARBAGE))
     link.close()
-    for packet in right:  # a Bye, or another Hello, ends a connection
+    for packet in right:  # a Bye ends a connection
         link = run.liar()
         link.send(packet)
+        run.pair.pump()
         link.close()
     run.goes_on()
-    wait_until(run.alone)
-    assert run.count("faults") == 0
+    run.pair.until(run.alone)
     settled(base, wait_until)
 
 
@@ -142,88 +135,130 @@ def test_nothing_is_executed(run: Run, tmp_path: Path) -> None:
     canary = tmp_path / "canary"
     forms = pickles(canary)
     wrapped = [{"type": "Hello", "protocol": limits.PROTOCOL, "pid": 1, "client": p} for p in forms]
+    wrapped += [{"type": "Fetch", "token": p} for p in forms]
     packets = [*forms, *map(messages.encode, wrapped),
                *(messages.encode(msgspec.msgpack.Ext(code, p)) for p in forms for code in (-1, 1, 80))]
     link = run.liar()
-    for packet in packets:
-        push(link, packet)
-    for packet in forms:
-        asking = Liar(run.folder, "descriptors")
-        assert asking.send(packet)
-        assert wait_until(asking.receive) == b"\x00" * 4, "nothing is offered under such a token"
-        asking.close()
-    wait_until(lambda: run.count("dropped_messages") == len(packets))
+    run.push(link, packets)
+    run.dropped(len(packets))
     assert not canary.exists()
     run.goes_on()
     link.close()
 
 
-def knock(path: Path, said: bytes) -> None:
-    """Connect, say something if there is room, and leave."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK) as s:
-        if s.connect_ex(str(path)) == 0 and said:
-            s.send(said)
+def test_forged_tokens_get_nothing(run: Run) -> None:
+    link = run.liar()
+    honest = run.pair.publisher.control.segment.ref.token
+    forged = ["fds-0123456789abcdef", "control-", honest[:-1], honest[:-1] + ("0" if honest[-1] != "0" else "1")]
+    run.push(link, (messages.encode(messages.Fetch(token)) for token in forged))
+    answers: list[Any] = []
+    run.pair.until(lambda: (answers.append(link.receive()), len([a for a in answers if a]) >= len(forged) + 2)[-1])
+    found = [m for a in answers if a and isinstance(m := messages.decode_to_viewer(a), messages.Descriptors)]
+    assert found == [messages.Descriptors(token, 0) for token in forged]
+    link.close()
 
 
-@pytest.mark.parametrize("what", ["garbage", "hellos", "opens", "connections", "tokens"])
-def test_a_flood_is_dropped_and_pictures_go_on(run: Run, what: str) -> None:
-    base = footprint()
-    luck = random.Random(7)
-    hello = messages.encode(messages.Hello(limits.PROTOCOL, os.getpid(), "liar"))
+@pytest.mark.parametrize("what", ["garbage", "hellos", "opens", "fetches"])
+def test_flood_is_dropped_and_pictures_go_on(run: Run, what: str) -> None:
+    base, luck = footprint(), random.Random(7)
+    hello = messages.encode(messages.Hello(limits.PROTOCOL, os.getpid(), "liar", inbox="in-0123abcd"))
     opens = [messages.encode(m) for m in (messages.Open(0, "ring"), messages.Release(0), messages.Open(0, "host"),
-                                          messages.Pause(False), messages.Want(0), messages.Took(0, 7))]
-    kinds: dict[str, Callable[[], bytes]] = {
-        "garbage": lambda: luck.choice(GARBAGE), "hellos": lambda: hello, "opens": lambda: luck.choice(opens)}
-    links = [run.liar() for _ in range(3)] if what in kinds else []
+                                          messages.Pause(False), messages.Snapshot(0))]
+    fetch = messages.encode(messages.Fetch(run.pair.publisher.control.segment.ref.token))
+    kinds: dict[str, Callable[[], bytes]] = {"garbage": lambda: luck.choice(GARBAGE), "hellos": lambda: hello,
+                                             "opens": lambda: luck.choice(opens), "fetches": lambda: fetch}
+    links = [run.liar() for _ in range(3)]
     for _ in range(10):
         for link in links:
-            for _ in range(50):
+            for _ in range(500):
                 if not link.send(kinds[what]()):
                     break
-            while link.receive() is not None:
-                pass
-        for number in range(0 if links else 20):
-            knock(run.folder / ("socket" if what == "connections" else "descriptors"),
-                  b"fds-0123456789abcdef" if number % 2 else b"")
-        assert footprint().descriptors <= base.descriptors + 60, "as many as there may be connections, and no more"
+        before = run.pair.publisher.control.counters()["dropped_messages"]
+        run.pair.turn_helper()
+        assert run.pair.publisher.control.counters()["dropped_messages"] <= before + 64, "in one turn"
         run.goes_on()
+        assert footprint().descriptors <= base.descriptors + 24
+        if what != "fetches":  # those who fetch do not read: what is queued for them is bounded
+            for link in links:
+                while link.receive() is not None:
+                    pass
     for link in links:
         link.close()
-    wait_until(run.alone)
-    assert run.count("faults") == 0
+    run.pair.until(run.alone)
     settled(base, wait_until)
 
 
-def test_who_wakes_the_helper_thread_all_the_time_makes_it_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connections_that_say_nothing_are_bounded_and_closed(run: Run) -> None:
+    base = footprint()
+    links = []
+    for _ in range(2 * MAX_CONNECTIONS):
+        try:
+            links.append(Liar(run.pair.publisher.folder.path))
+        except BlockingIOError:  # as many wait as may
+            run.pair.turn_helper()
+    run.goes_on()
+    assert len(run.pair.publisher.helper.fds()) <= MAX_CONNECTIONS + 4
+    late = run.pair.attach(client="late")
+    assert run.pair.newest("frame", viewer=late)[0], "it waits until they are closed"
+    run.pair.until(lambda: len(run.pair.publisher.helper.fds()) == 6)
+    for link in links:
+        link.close()
+    run.pair.viewers.remove(late)
+    late.close()
+    run.pair.pump(2)
+    settled(base, wait_until)
+
+
+def test_full_table_of_open_files_is_named_once_and_neither_ends_nor_spins(
+        run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> Any:
+        raise OSError(24, "Too many open files")
+
+    link = Liar(run.pair.publisher.folder.path)
+    with monkeypatch.context() as broken:
+        broken.setattr("socket.socket.accept", full)
+        run.pair.turn_helper()
+        listening = len(run.pair.publisher.helper.fds())
+        run.pair.pump(50)
+        assert len(run.pair.publisher.helper.fds()) == listening, "what waits does not wake it"
+    assert len(run.pair.faults) == 1 and "ulimit -n" in str(run.pair.faults.pop())
+    link.hello()
+    run.pair.until(lambda: len(run.pair.run.viewers) == 2)
+    link.close()
+
+
+def test_who_wakes_the_helper_all_the_time_makes_it_rest(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """However fast messages come, the interpreter belongs to the training."""
     rests: list[float] = []
-    clock = SimpleNamespace(monotonic=lambda: 100.0, sleep=rests.append)
-    monkeypatch.setattr(channel, "time", clock)
-    calm = channel.Calm()
-    for _ in range(1000):
-        calm.turn()
-    assert len(rests) > 900 and min(rests) >= 0.01
-    clock.monotonic = lambda: 200.0
-    rests.clear()
-    calm.turn()
-    assert rests == []
+    wakes = iter(range(1000))
+
+    def woken(*_: Any) -> set[int]:
+        if next(wakes) == 999:
+            run.pair.publisher.helper.close()
+        return {10**6}
+
+    monkeypatch.setattr(helper, "wait_for", woken)
+    monkeypatch.setattr(helper.time, "sleep", rests.append)
+    run.pair.publisher.helper.run()
+    assert len(rests) == 800 and min(rests) >= 0.01
+    run.pair.viewer.close()
 
 
 def test_what_comes_before_a_hello_or_again_is_dropped(run: Run) -> None:
-    link = Liar(run.folder)
+    link = Liar(run.pair.publisher.folder.path)
     for message in to_trainer()[1:]:
         assert link.send(messages.encode(message))
-    wait_until(lambda: run.count("dropped_messages") == len(to_trainer()) - 1)
+    run.dropped(len(to_trainer()) - 1)
     again = run.liar()
     replayed = [messages.Release(0), messages.Open(0, "ring"), messages.Open(0, "ring"), messages.Release(0),
-                messages.Release(0), messages.Took(0, 2**63 - 1), messages.Took(0, 1), messages.Snapshot(0),
-                messages.Photos(0, 9999, 4), messages.Step(), messages.Pause(True), messages.Pause(False)]
-    for message in replayed * 3:
-        push(again, messages.encode(message))
-    push(again, messages.encode(messages.Bye()))
-    wait_until(lambda: (again.receive(), not again.up)[-1])
-    wait_until(run.alone)
-    assert run.count("faults") == 0
+                messages.Release(0), messages.Open(200, "ring"), messages.Snapshot(0), messages.Photos(0, 9999, 4),
+                messages.Step(), messages.Pause(True), messages.Pause(False), messages.Open(0, "device-ring"),
+                messages.Hello(limits.PROTOCOL, 1, "again", inbox="in-0123abcd")]
+    run.push(again, [messages.encode(message) for message in replayed * 3])
+    assert again.send(messages.encode(messages.Bye()))
+    run.pair.until(lambda: (again.receive(), not again.up)[-1])
+    run.pair.until(run.alone)
+    assert run.pair.publisher.streams["frame"].readers == 1 and not run.pair.publisher.control.paused
     run.goes_on()
     link.close()
     again.close()

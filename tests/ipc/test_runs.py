@@ -4,23 +4,27 @@ is removed, and nothing else ever is."""
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
+import torch
 from support.meters import footprint, settled
+from support.open_files import open_files
+from support.reading import welcomed
 from support.wait import wait_until
 
-from splatview_ipc import Publisher, RuntimeFolderError
+from splatview_ipc import Publisher, RuntimeFolderError, Subscriber
 from splatview_ipc.control import limits
 from splatview_ipc.control import run_folder as runs
 from splatview_ipc.control.run_folder import Description, create_run, list_runs, remove_stale, runtime_folder
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from support.pair import Pair
     from support.programs import Programs
 
 LONG_AGO, FAR_AHEAD = 1e9, 4e9
@@ -40,7 +44,7 @@ def left_behind(root: Path, name: str, started: float = 1.0) -> Path:
     folder.mkdir()
     description = Description(limits.PROTOCOL, name, "old", os.getpid(), started)
     (folder / "run.json").write_bytes(msgspec.json.encode(description))
-    for file in ("lock", "socket", "descriptors"):
+    for file in ("lock", "socket", "in-0123abcd"):
         (folder / file).touch()
     return folder
 
@@ -51,7 +55,6 @@ def test_a_run_is_found_while_its_lock_is_held(runtime_dir: Path) -> None:
     assert found.description == run.description
     assert found.description.name == "my training"
     assert found.description.id.startswith(f"my-training-{os.getpid()}-")
-    assert found.alive()
     for path in (runtime_dir, run.path):
         assert stat.S_IMODE(path.stat().st_mode) == 0o700
     for _ in range(5):  # a look takes it for dead no more than another one does
@@ -90,6 +93,16 @@ def test_descriptions_that_make_no_sense_are_left_out(runtime_dir: Path, content
     run.remove()
 
 
+def test_run_json_that_is_a_folder_is_left_out(runtime_dir: Path) -> None:
+    run, before = create_run("a", os.getpid(), 0), open_files()
+    (run.path / "run.json").unlink()
+    (run.path / "run.json").mkdir()
+    assert list_runs(runtime_dir) == []
+    assert open_files() <= before
+    (run.path / "run.json").rmdir()
+    run.remove()
+
+
 def test_the_name_of_a_run_can_be_any_text_of_the_environment(runtime_dir: Path) -> None:
     run = create_run("a\udcffb\ud800", os.getpid(), 0)
     (found,) = list_runs(runtime_dir)
@@ -110,7 +123,7 @@ def test_a_name_that_is_taken_is_not_taken_over(runtime_dir: Path, monkeypatch: 
     first = create_run("same", 77, 1.0)
     second = create_run("same", 77, 2.0)
     assert (first.description.id, second.description.id) == ("same-77-aaaa", "same-77-bbbb")
-    assert first.alive() and (making / "lock").exists()
+    assert (making / "lock").exists()
     monkeypatch.setattr(runs.secrets, "token_hex", lambda _: "aaaa")
     with pytest.raises(RuntimeFolderError):
         create_run("same", 77, 3.0)
@@ -170,7 +183,6 @@ def test_many_who_begin_and_clear_away_at_once(runtime_dir: Path) -> None:
         try:
             for i in range(5):
                 run = create_run(f"r{number}", os.getpid(), float(i))
-                assert run.alive()
                 made.append(run)
         except BaseException as e:
             faults.append(e)
@@ -203,6 +215,33 @@ def test_a_lock_that_cannot_be_opened_counts_as_held(runtime_dir: Path, monkeypa
     run.remove()
 
 
+def test_folder_in_use_is_touched_once_an_hour(runtime_dir: Path) -> None:
+    """Cleaners of temporary files go by age."""
+    run = create_run("old", os.getpid(), 0)
+    paths = [run.path, *run.path.iterdir()]
+    assert run.touch(100.0) == 3700.0
+    for path in paths:
+        os.utime(path, (LONG_AGO, LONG_AGO))
+    assert run.touch(3699.0) == 3700.0
+    assert {path.stat().st_mtime for path in paths} == {LONG_AGO}
+    assert run.touch(3700.0) == 7300.0
+    assert min(path.stat().st_mtime for path in paths) > LONG_AGO
+    run.remove()
+
+
+def test_folder_that_was_deleted_is_logged_once_and_attached_viewers_stay(
+        pair: Pair, caplog: pytest.LogCaptureFixture) -> None:
+    pair.publish(torch.zeros(4, 4))
+    pair.newest()
+    shutil.rmtree(pair.publisher.folder.path)
+    for _ in range(3):
+        pair.now += 3600
+        pair.pump()
+    assert len(caplog.records) == 1 and str(pair.publisher.folder.path) in caplog.text
+    pair.publish(torch.ones(4, 4))
+    assert pair.newest(after=1)[0] == 2 and pair.run.alive
+
+
 # -- where the folders are ---------------------------------------------------------------------------------------------
 
 
@@ -213,6 +252,29 @@ def test_an_unusable_runtime_folder_is_named(tmp_path: Path, monkeypatch: pytest
         monkeypatch.setenv("SPLATVIEW_RUNTIME_DIR", path)
         with pytest.raises(RuntimeFolderError, match=path):
             create_run("x", os.getpid(), 0)
+    monkeypatch.setenv("SPLATVIEW_RUNTIME_DIR", f"/tmp/{'x' * 60}")
+    with pytest.raises(RuntimeFolderError, match="too long"):
+        create_run("x", os.getpid(), 0)
+
+
+def test_longest_runtime_folder_has_room_for_sockets(monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = Path(f"/tmp/{os.getpid()}-{'x' * 60}"[:60])
+    monkeypatch.setenv("SPLATVIEW_RUNTIME_DIR", str(folder))
+    run = Publisher("n" * 100)
+    with Subscriber() as subscriber:
+        assert welcomed(subscriber).id == run.run_id
+    run.close()
+    folder.rmdir()
+
+
+def test_runs_are_in_tmp_unless_a_folder_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPLATVIEW_RUNTIME_DIR")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/0")
+    folder = Path(f"/tmp/splatview-{os.getuid()}")
+    there = folder.exists()
+    assert runtime_folder() == folder
+    if not there:
+        folder.rmdir()
 
 
 def test_what_could_not_be_begun_leaves_nothing(runtime_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import shutil
 import stat
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import splatview_ipc.control.registry
 from splatview_ipc import RuntimeFolderError
 from splatview_ipc.control.registry import announce, viewers
 from splatview_ipc.control.run_folder import runtime_folder
@@ -45,25 +43,16 @@ def test_a_viewer_is_found_while_it_is_announced(runtime_dir: Path) -> None:
     assert list(runtime_dir.iterdir()) == []
 
 
-def test_what_was_taken_away_is_made_again(runtime_dir: Path, monkeypatch: pytest.MonkeyPatch,
-                                           caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(splatview_ipc.control.registry, "PERIOD", 0.0)
+def test_file_in_use_is_touched_once_an_hour(runtime_dir: Path) -> None:
     with announce(URL, host="127.0.0.1", port=7007) as announcement:
-        shutil.rmtree(runtime_dir)
-        announcement.look()
-        assert [v.pid for v in viewers()] == [os.getpid()]
-        shutil.rmtree(runtime_dir)
-        runtime_dir.write_text("no folder")
-        for _ in range(3):
-            announcement.look()
-        assert len(caplog.records) == 1, "said once"
-        runtime_dir.unlink()
-        for _ in range(3):
-            announcement.look()
-        assert [v.pid for v in viewers()] == [os.getpid()]
-        assert len(list(runtime_dir.iterdir())) == 1
-    announcement.look()
-    assert viewers() == []
+        (file,) = runtime_dir.iterdir()
+        for now, touched in ((100.0, True), (3699.0, False), (3700.0, True)):
+            os.utime(file, (0, 0))
+            announcement.touch(now)
+            assert (file.stat().st_mtime > 0) == touched
+        file.unlink()
+        announcement.touch(7300.0)
+    announcement.touch(1e6)
 
 
 def test_a_killed_viewer_is_gone_and_cleaned_up(runtime_dir: Path, programs: Programs) -> None:

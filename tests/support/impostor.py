@@ -96,9 +96,14 @@ class Liar:
     """A viewer, of which nothing but the socket is ours."""
 
     def __init__(self, folder: Path):
+        """Connect to a run. Raises BlockingIOError when too many wait."""
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_NONBLOCK)
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * limits.MAX_MESSAGE)
-        self.socket.connect(str(folder / SOCKET_NAME))
+        try:
+            self.socket.connect(str(folder / SOCKET_NAME))
+        except BlockingIOError:
+            self.socket.close()
+            raise
         self._pull: mail.Pull | None = None
         self._folder = folder
         self.up = True
