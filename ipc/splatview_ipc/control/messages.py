@@ -72,7 +72,15 @@ class FdMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="fd"
     gpu: Gpu
 
 
-MemoryRef = IpcMemory | FdMemory
+class TorchMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="torch"):
+    """One storage of torch: behind the token is one descriptor, a file that describes an export made for its reader."""
+
+    token: Token
+    size: Bytes
+    gpu: Gpu
+
+
+MemoryRef = IpcMemory | FdMemory | TorchMemory
 
 
 class TensorRef(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
@@ -103,7 +111,7 @@ class DeviceRingRef(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag
 
 
 class InPlaceRef(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="in-place"):
-    """One generation of tensors that are shared without a copy."""
+    """One generation of tensors that are shared without a copy: the transports in-place and torch-ipc."""
 
     control: SegmentRef
     gpu: Gpu
@@ -114,11 +122,7 @@ class InPlaceRef(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="i
     """cudaIpcEventHandle, the same for every generation; recorded after each version's work."""
 
 
-class TorchRef(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="torch-ipc"):
-    """Memory that torch.multiprocessing would share."""
-
-
-Ref = RingRef | DeviceRingRef | InPlaceRef | TorchRef
+Ref = RingRef | DeviceRingRef | InPlaceRef
 
 
 def tokens(ref: Ref | SegmentRef) -> dict[str, int]:
@@ -129,9 +133,8 @@ def tokens(ref: Ref | SegmentRef) -> dict[str, int]:
         return tokens(ref.segment)
     if isinstance(ref, DeviceRingRef):
         return tokens(ref.control) | {ref.memory.token: len(ref.memory.pieces)}
-    if isinstance(ref, InPlaceRef):
-        return tokens(ref.control) | {m.token: len(m.pieces) for m in ref.memories if isinstance(m, FdMemory)}
-    return {}
+    return tokens(ref.control) | {m.token: len(m.pieces) if isinstance(m, FdMemory) else 1 for m in ref.memories
+                                  if not isinstance(m, IpcMemory)}
 
 
 class StreamInfo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -312,7 +312,7 @@ class RemoteRun:
             self._drop_awaited(message.index)
             self.streams[message.index].refuse(reason)
         else:
-            self.refused, self._next_try = reason, math.inf
+            self.refused, self._next_try = reason, self._now + _REFUSED_PERIOD_S
             self._disconnect()
 
     def _drop_awaited(self, key: int) -> None:
