@@ -227,15 +227,15 @@ class Follower:
         """The ways that a stream is offered in, the one that suits us best first."""
         in_place = self._in_place if self._in_place is not None or info.kind != "gaussians" else True
         if in_place is True and self._in_place is None:
-            return tuple(info.ways)
+            return tuple(info.transports)
         if in_place:
-            return tuple(w for w in info.ways if w == "in-place")
-        ring = tuple(w for w in info.ways if w in ("ring", "device-ring"))
-        place = tuple(w for w in info.ways if w == "in-place") if self._in_place is None else ()
-        return ring + place + tuple(w for w in info.ways if w == "host")
+            return tuple(w for w in info.transports if w == "in-place")
+        ring = tuple(w for w in info.transports if w in ("ring", "device-ring"))
+        place = tuple(w for w in info.transports if w == "in-place") if self._in_place is None else ()
+        return ring + place + tuple(w for w in info.transports if w == "host")
 
     def _check_in_place(self, stream: RemoteStream) -> None:
-        if self._in_place and "in-place" not in stream.info.ways:
+        if self._in_place and "in-place" not in stream.info.transports:
             where = "copied on its GPU at each publish" if stream.gpu else "on the CPU, and always copied"
             raise ValueError(f"in_place=True: stream {self.name!r} of run {stream.run.id} is {where}"
                              f"{': ' + stream.info.why if stream.info.why else ''}; leave in_place out")

@@ -111,19 +111,18 @@ def check_ipc() -> Finding:
     segment = Segment(4, "d")
     try:
         segment.map[:4] = b"pong"
-        program = ("import sys, os; from splatview_ipc.control.messages import SegmentRef; "
-                   "from splatview_ipc.shm.segment import open_segment; "
-                   "fd = open_segment(SegmentRef(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]), int(sys.argv[1])); "
-                   "print(os.pread(fd, 4, 0).decode())")
-        ref = segment.ref
+        program = ("import mmap, sys; from splatview_ipc.control.messages import SegmentRef; "
+                   "from splatview_ipc.shm.segment import open_segment; token, size, fd = sys.argv[1:]; "
+                   "print(open_segment(SegmentRef(token, int(size)), {token: [int(fd)]}, mmap.PROT_READ)[:4].decode())")
         done = subprocess.run(
-            child_program.code_command(program, str(os.getpid()), str(ref.fd), str(ref.size), ref.token),
-            env=child_program.environment(), capture_output=True, text=True, timeout=60, check=False)
+            child_program.code_command(program, segment.token, str(segment.size), str(segment.fd)),
+            pass_fds=[segment.fd], env=child_program.environment(), capture_output=True, text=True, timeout=60,
+            check=False)
     finally:
         segment.close()
     if done.stdout.strip() != "pong":
         return Finding("shared memory", "broken", (done.stderr.strip().splitlines() or ["no answer"])[-1],
-                       "allow /proc/PID/fd between processes of one user (container options, hidepid)")
+                       "allow memfd_create and mmap of shared memory (container options, seccomp)")
     return Finding("shared memory", "ok", "a segment written here was read in another process")
 
 
@@ -140,7 +139,7 @@ import sys, time, torch
 from splatview_ipc import Subscriber
 end = time.monotonic() + 50
 expected = torch.arange(64 * 64 * 4).remainder(251).to(torch.uint8).view(64, 64, 4)
-with Subscriber(client="doctor", ways=[sys.argv[1]]) as subscriber:
+with Subscriber(client="doctor", transports=[sys.argv[1]]) as subscriber:
     while time.monotonic() < end:
         subscriber.poll()
         for stream in subscriber.streams:

@@ -92,7 +92,8 @@ def _run(run: RemoteRun) -> dict[str, Any]:
 
 def _stream(stream: RemoteStream) -> dict[str, Any]:
     return {"name": stream.name, "kind": stream.kind, "version": stream.version, "shape": list(stream.shape),
-            "dtype": stream.dtype, "device": stream.device, "sharing": stream.sharing, "ways": list(stream.info.ways),
+            "dtype": stream.dtype, "device": stream.device, "sharing": stream.sharing,
+            "ways": list(stream.info.transports),
             "why": stream.info.why, "gpu": stream.gpu, "live": stream.live, "rate_hz": round(stream.rate_hz, 2),
             **({"shard": list(stream.info.shard), "group": stream.info.group} if stream.info.shard else {}),
             **({"over": stream.info.over, "over_run": stream.info.over_run} if stream.kind == "overlay" else {})}

@@ -26,7 +26,7 @@ LONG = 2_000_000_000
 @pytest.fixture(params=["device-ring", "host"])
 def subscriber(request: pytest.FixtureRequest) -> Iterator[Subscriber]:
     torch.zeros(1, device="cuda")
-    with Subscriber(ways=(request.param,)) as s:
+    with Subscriber(transports=(request.param,)) as s:
         yield s
 
 

@@ -175,7 +175,7 @@ def test_a_run_that_offers_them_is_refused_and_others_are_seen(
         next_frame(viewer, seen).close()
         wait_until(lambda: (liar.hear(), viewer.poll(), liar.heard)[-1])
         liar.tell(liar.welcome(), messages.Manifest((info(0, kind="gaussians", shape=(100, 3), dtype="float32",
-                                                          device="cuda:0", ways=(way,), gpu=gpu),), ()))
+                                                          device="cuda:0", transports=(way,), gpu=gpu),), ()))
         run = wait_until(lambda: (viewer.poll(), next((r for r in viewer.runs if r.streams and r.name == "impostor"),
                                                       None))[-1])
 

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.cuda
 
 def test_poses_on_a_gpu_come_to_host_memory(wait_until: Callable[..., Any]) -> None:
     views, Ks = poses(5)
-    with Subscriber(ways=lambda way, gpu: way in ("ring", "host") and can_take(way, gpu)) as subscriber:
+    with Subscriber(transports=lambda way, gpu: way in ("ring", "host") and can_take(way, gpu)) as subscriber:
         splatview.publish_cameras(views.cuda(), Ks.cuda(), 40, 30)
         stream = stream_of(subscriber, wait_until)
         with newest(subscriber, stream, wait_until) as frame:

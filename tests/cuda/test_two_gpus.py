@@ -42,7 +42,7 @@ from splatview_ipc import DeviceTensor, Subscriber
 def view(way, steps, uuid, device):
     "Everything that comes in one way, step by step; what was wrong."
     wrong, seen = [], {}
-    with Subscriber(ways=(way,)) as subscriber:
+    with Subscriber(transports=(way,)) as subscriber:
         def found():
             subscriber.poll()
             return {s.name: s for s in subscriber.streams if s.run.alive}

@@ -105,7 +105,8 @@ atexit.register(publish)
 }
 SAID = {"an exception": "ValueError", "Ctrl-C": "KeyboardInterrupt"}
 SUDDEN = {"os._exit", "SIGTERM", "exec"}
-"""Nothing of ours can run then: what is left in the runtime folder is cleared away by what comes next."""
+"""Nothing of ours can run then: the last versions of a burst are lost, and what is left in the runtime folder is
+cleared away by what comes next."""
 
 
 @pytest.mark.parametrize("name", ENDINGS)
@@ -123,7 +124,7 @@ def test_an_end_while_a_viewer_reads(name: str, runtime_dir: Path, trainings: Tr
     wait_until(lambda: (subscriber.poll(), not seen.run.alive)[-1], what="the viewer says that the run ended")
     version, meta, tensors = copied(seen)
     assert (tensors["image"] == meta["step"] % 256).all(), "the last picture stays"
-    assert version >= 51
+    assert version >= 51 or name in SUDDEN
     run = create_run("next", os.getpid(), 2.0)
     assert list(runtime_dir.iterdir()) == [run.path], "the next run clears away what is left"
     run.remove()

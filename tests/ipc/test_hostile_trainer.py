@@ -103,7 +103,7 @@ def test_anything_in_any_field(impostor: Impostor, pair: Pair) -> None:
 
 
 def test_nothing_of_a_run_is_executed(impostor: Impostor, pair: Pair, tmp_path: Path, runtime_dir: Path) -> None:
-    """Pickles as messages, and within them; as frames' headers, and within their metadata; as run.json and within it."""
+    """Pickles as messages, and within them; as frames' headers, and in their metadata; as run.json, and within it."""
     canary = tmp_path / "canary"
     forms = pickles(canary)
     for form in forms:  # the counter-proof: unpickled, each makes the file
@@ -136,7 +136,7 @@ def test_nothing_of_a_run_is_executed(impostor: Impostor, pair: Pair, tmp_path: 
 
 
 def read_forged(impostor: Impostor, pair: Pair, forms: list[bytes], values: list[Any]) -> tuple[int, int]:
-    """Have the viewer read frames whose headers are pickles, or hold these values: how many it took, and how many not."""
+    """Have the viewer read frames whose headers are pickles, or hold these values: how many it took, how many not."""
     writer = CpuRingWriter(1 << 20, 3)
     image = messages.TensorHeader("image", "uint8", (4, 6, 3), 0)
     headers = [*forms, *map(messages.encode, values)]

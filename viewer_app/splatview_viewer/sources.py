@@ -47,7 +47,7 @@ def make_subscriber(ctx: moderngl.Context, run: str | None, client: str = "viewe
     def fits(way: str, gpu: str) -> bool:
         return can_take(way, gpu, drawn_on)
 
-    return Subscriber(run=run, client=client, ways=fits)
+    return Subscriber(run=run, client=client, transports=fits)
 
 
 class Source(Protocol):
