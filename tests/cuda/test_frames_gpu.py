@@ -168,7 +168,7 @@ def test_a_reader_that_is_killed_at_work_leaves_nothing_behind(
         splatview.publish(torch.ones(270, 480, 4, device="cuda"), "mine")
 
     publish()
-    stream, board = publishing.begun().streams["mine"], publishing.begun().board  # type: ignore[union-attr]
+    stream, board = publishing.begun().streams["mine"], publishing.begun().control  # type: ignore[union-attr]
     for moment in ("held", "at work"):
         publish()
         reader = programs.code("""

@@ -90,7 +90,7 @@ for i in range(3): splatview.publish(scene{options})
 def test_a_viewer_takes_what_it_can(
         trainer: Trainer, wait_until: Callable[..., Any], way: str) -> None:
     trainer.do("scene = make(3000, 4); splatview.publish(scene)")
-    with Subscriber(ways=(way,)) as subscriber:
+    with Subscriber(transports=(way,)) as subscriber:
         stream = stream_of(subscriber, wait_until)
         with next_frame(subscriber, stream) as frame:
             assert stream.sharing == way
@@ -117,9 +117,9 @@ with torch.cuda.graph(graph):
 for i in range(5): graph.replay()
 splatview.publish(scene)
 torch.cuda.synchronize()
-answer = [publishing.begun().board.counters()["skipped"], stream().version]
+answer = [publishing.begun().control.counters()["skipped"], stream().version]
 """)
     assert (skipped, version) == (1, 2)
     with next_frame(subscriber, stream, 1) as frame:
         assert all((v == 6).all() for v in values(frame).values())
-    assert one_trainer.do("answer = publishing.begun().board.counters()['faults']") == 0
+    assert one_trainer.do("answer = publishing.begun().control.counters()['faults']") == 0

@@ -28,7 +28,7 @@ WAYS = ["device-ring", "host"]
 @pytest.fixture(params=WAYS)
 def subscriber(request: pytest.FixtureRequest) -> Iterator[Subscriber]:
     torch.zeros(1, device="cuda")
-    with Subscriber(ways=(request.param,)) as s:
+    with Subscriber(transports=(request.param,)) as s:
         yield s
 
 
@@ -112,9 +112,9 @@ def test_nothing_is_made_on_the_gpu_while_nobody_looks(wait_until: Callable[...,
         stream.release()
         wait_until(lambda: publisher.streams["image"].readers == 0)
         assert publisher.streams["image"]._outlets == {}
-        copies = publisher.board.counters()["copies"]
+        copies = publisher.control.counters()["copies"]
         splatview.publish(image)
-        assert publisher.board.counters()["copies"] == copies
+        assert publisher.control.counters()["copies"] == copies
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -133,7 +133,7 @@ threading.Thread(target=work, daemon=True).start()
     trainer.finish()
     shown = last = 0
     torch.zeros(1, device="cuda")
-    with Subscriber(ways=(way,)) as subscriber:
+    with Subscriber(transports=(way,)) as subscriber:
         stream = stream_of(subscriber, wait_until, "frames")
         for _ in turns("30 whole frames", rest=False):
             if shown == 30:

@@ -44,7 +44,7 @@ def right(frame):
     good = all(bool(np.all(t.to_float32() == np.float32(value))) for t in frame.tensors.values())
     return good if frame.intact() else None
 
-with Subscriber(ways=sys.argv[1].split(",")) as subscriber:
+with Subscriber(transports=sys.argv[1].split(",")) as subscriber:
     last, held, seen, wrong, due = {}, [], 0, 0, 0.0
     while True:
         subscriber.poll()
@@ -110,7 +110,7 @@ from splatview_ipc import Subscriber
 way = sys.argv[1]
 torch.zeros(1, device="cuda")
 held, told = {}, set()
-with Subscriber(ways=(way,)) as subscriber:
+with Subscriber(transports=(way,)) as subscriber:
     while True:
         subscriber.poll()
         for stream in subscriber.streams:
@@ -212,7 +212,7 @@ def test_killed_viewers_leave_nothing(
     assert trainer.do(quiet) <= allocated
     settled(base, wait_until, trainer.process.pid, rss=64 * MB)
     back_to(gpu, trainer.process.pid, wait_until)
-    assert trainer.do("answer = publishing.begun().board.counters()['faults']") == 0
+    assert trainer.do("answer = publishing.begun().control.counters()['faults']") == 0
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -29,7 +29,7 @@ def picture(extent, value):
 def taken():
     "Bytes of torch, of this process on all GPUs where those can be told, descriptors, copies so far."
     ours = gpu_memory.used() if gpu_memory.told() else 0
-    return [memory(), ours, open_files(), publishing.begun().board.counters()]
+    return [memory(), ours, open_files(), publishing.begun().control.counters()]
 """
 
 
@@ -71,7 +71,7 @@ def test_a_hundred_thousand_publishes_beside_a_viewer(trainer: Trainer, wait_unt
                "device-ring": 'splatview.publish(base + i % 251, "scene", step=i)',
                "host": 'splatview.publish(base + i % 251, "scene", step=i)'}[way]
     trainer.do('base = picture((48, 64), 0)\nstill = make(300, 0)\nfor i in range(1, 6):\n    ' + publish)
-    with Subscriber(ways=(way,)) as subscriber:
+    with Subscriber(transports=(way,)) as subscriber:
         stream = stream_of(subscriber, wait_until, "scene")
         trainer.do("for i in range(6, 12):\n    " + publish + "\n    time.sleep(0.01)")
         next_frame(subscriber, stream).close()

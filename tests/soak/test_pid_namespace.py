@@ -125,7 +125,7 @@ def test_a_viewer_in_another_pid_namespace(pair: tuple[Trainer, Trainer]) -> Non
         shows(trainer.do(f"answer = publish({value})"), 1000, value)
     for n, value in ((1500, 8), (40_000, 9), (1000, 10)):  # the memory is another, and announced anew
         shows(trainer.do(f"scene = make({n}, {value}, 'cpu'); answer = publish({value})"), n, value)
-    assert trainer.do("answer = publishing.begun().board.counters()['faults']") == 0
+    assert trainer.do("answer = publishing.begun().control.counters()['faults']") == 0
 
     viewer.process.killed()
 

@@ -54,7 +54,7 @@ def stream():
 def train():
     publish()
     run = publishing.begun()
-    while run.board.counters()["copies"] < 5 or not any(run.board.leased(0)()):  # until a viewer reads
+    while run.control.counters()["copies"] < 5 or not any(run.control.leased(0)()):  # until a viewer reads
         publish()
         time.sleep(0.001)
     if at:

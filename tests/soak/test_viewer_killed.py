@@ -32,8 +32,8 @@ waits = calls = waited = 0
 def tell(*_):
     streams = run.streams.values()
     stood = json.dumps({"calls": calls, "waits": waits, "waited": waited, "readers": sum(s.readers for s in streams),
-                        "viewers": len(run._helper._viewers), "faults": run.board.counters()["faults"],
-                        "leases": sum(any(run.board.leased(s.index)()) for s in streams),
+                        "viewers": len(run._helper._viewers), "faults": run.control.counters()["faults"],
+                        "leases": sum(any(run.control.leased(s.index)()) for s in streams),
                         "outlets": sum(len(s._outlets) for s in streams)})
     os.write(1, stood.encode() + b"\\n")  # `print` in a signal handler may interrupt another one
 

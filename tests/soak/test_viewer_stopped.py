@@ -24,7 +24,7 @@ for line in sys.stdin:
     side, number = map(int, line.split())
     if side < 0:
         print(json.dumps({"calls": calls, "waited": waited,
-                          "faults": publishing.begun().board.counters()["faults"]}), flush=True)
+                          "faults": publishing.begun().control.counters()["faults"]}), flush=True)
         continue
     if side:
         value, name = torch.full((side, side * 2, 3), number % 251, dtype=torch.uint8), "frames"

@@ -18,7 +18,7 @@ def scene(n, value, device="cpu"):
 def image(extent, value, device="cpu"):
     return torch.full((*extent, 3), value, dtype=torch.uint8, device=device)
 def counters():
-    return publishing.begun().board.counters()
+    return publishing.begun().control.counters()
 '''
 """What trainers begin with."""
 

@@ -8,7 +8,7 @@ from splatview.adapters import recognise
 from splatview_ipc import Publisher
 
 if TYPE_CHECKING:
-    from splatview_ipc.publisher.outlet import Form
+    from splatview_ipc.publisher.stream import ValueLayout as Form
 
 
 class OtherRun(Publisher):

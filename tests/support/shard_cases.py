@@ -45,7 +45,7 @@ class Training:
         stream = run.stream(NAME, form.kind)
         if stream.shard[0] is None:
             stream.shard = (rank, self.world), self.group
-            run.announce()
+            run.wake()
         stream.describe(form)
         stream.publish((collected(form, value, NAME), {}))
 
