@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 from support.other_users import OTHER, needs_root
+from support.reading import welcomed
 
 import splatview
 from splatview.api import session as publishing
+from splatview_ipc import Subscriber
 from splatview_ipc.control import memory_snapshots
 from splatview_ipc.control.registry import announce
 from splatview_viewer.memo import Memo, memo_file
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 
 TRY = """
 import array, json, os, socket, sys
-folder, pid, fds, files, folders = json.loads(sys.argv[1])
+folder, inbox, pid, fds, files, folders = json.loads(sys.argv[1])
 os.setgroups([])
 os.setgid(65534)
 os.setuid(65534)
@@ -45,9 +47,9 @@ def connect(name):
     one.connect(os.path.join(folder, name))
 attempt("list the runtime folder", lambda: os.listdir(os.path.dirname(folder)))
 attempt("list the run", lambda: os.listdir(folder))
-for name in ("socket", "descriptors"):
+for name in ("socket", inbox):
     attempt("connect to " + name, lambda: connect(name))
-for name in ("run.json", "lock", "socket", "descriptors"):
+for name in ("run.json", "lock", "socket", inbox):
     attempt("look at " + name, lambda: os.stat(os.path.join(folder, name)))
     attempt("open " + name, lambda: os.open(os.path.join(folder, name), os.O_RDONLY))
 for fd in fds:
@@ -158,10 +160,13 @@ def test_another_user_gets_at_nothing(published: Path, kept: Kept, programs: Pro
     opened_above(tmp_path)
     folder = StreamFolder(tmp_path / "recordings", "run", "stream")
     folder.write_index(1.0, [])
-    fds = [publisher.board.segment.fd, publisher.board.lease_segment.fd]
+    fds = [publisher.control.segment.fd]
     files = [str(folder.path / "recording.json"), *map(str, (kept.memo, kept.told, kept.columns, kept.snapshot))]
-    request = json.dumps([str(published), os.getpid(), fds, files, [*map(str, kept.folders)]])
-    said, errors = programs.code(TRY, request, PYTHONPATH="").end()
+    with Subscriber() as viewer:
+        welcomed(viewer)
+        (inbox,) = published.glob("in-*")
+        request = json.dumps([str(published), inbox.name, os.getpid(), fds, files, [*map(str, kept.folders)]])
+        said, errors = programs.code(TRY, request, PYTHONPATH="").end()
     folder.close()
     assert said, errors
     assert json.loads(said) == []
@@ -176,21 +181,18 @@ def test_the_other_user_could_read_what_is_open(programs: Programs, tmp_path: Pa
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder").chmod(0o777)
     folder = str(tmp_path / "folder")
-    request = json.dumps([str(tmp_path), os.getpid(), [], [str(tmp_path / "open")], [folder]])
+    request = json.dumps([str(tmp_path), "in-0", os.getpid(), [], [str(tmp_path / "open")], [folder]])
     said, errors = programs.code(TRY, request, PYTHONPATH="").end()
     assert said, errors
     assert {f"read {tmp_path / 'open'}", f"list {folder}", f"write into {folder}"} <= {*json.loads(said)}
 
 
 @needs_root
-def test_a_runtime_folder_of_another_user_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-                                                      caplog: pytest.LogCaptureFixture) -> None:
+def test_a_runtime_folder_of_another_user_is_not_used(runtime_dir: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Prepared in /tmp, say, to catch runs."""
-    trap = tmp_path / "trap"
-    trap.mkdir(mode=0o777)
-    os.chown(trap, OTHER, OTHER)
-    monkeypatch.setenv("SPLATVIEW_RUNTIME_DIR", str(trap))
+    runtime_dir.mkdir(mode=0o777)
+    os.chown(runtime_dir, OTHER, OTHER)
     splatview.publish(torch.zeros(4, 4))
     assert publishing.begun() is None
     assert "not a folder that belongs to you" in caplog.text
-    assert list(trap.iterdir()) == []
+    assert list(runtime_dir.iterdir()) == []
