@@ -152,7 +152,7 @@ def test_a_viewer_cannot_write_what_the_trainer_alone_writes(wait_until: Callabl
     splatview.publish(torch.zeros(4, 4))
     run = publishing.begun()
     assert run is not None
-    board = BoardReader(run.board.segment.ref, run.board.lease_segment.ref, OwnSource(), 0)
+    board = BoardReader(run.control.segment.ref, run.control.lease_segment.ref, OwnSource(), 0)
     assert board.words.readonly
     board.close()
     with Subscriber() as viewer:

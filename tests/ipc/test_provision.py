@@ -213,7 +213,7 @@ def test_a_large_frame_takes_two_slots_whoever_holds_what(
         assert whole(newest, 4)
         newest.close()
     assert gate.peak <= 2.2 * size
-    assert publishing.begun().board.counters()["faults"] == 0  # type: ignore[union-attr]
+    assert publishing.begun().control.counters()["faults"] == 0  # type: ignore[union-attr]
 
 
 class Meminfo:
@@ -258,7 +258,7 @@ def test_what_does_not_fit_is_refused_and_said_and_comes_when_memory_is_free(
         publish(6, 1200)
         frame_of(subscriber, 6, wait_until).close()
     assert len(caplog.records) == 1, "said once"
-    assert publishing.begun().board.counters()["faults"] == 1  # type: ignore[union-attr]
+    assert publishing.begun().control.counters()["faults"] == 1  # type: ignore[union-attr]
 
 
 CGROUPS = Path("/sys/fs/cgroup")

@@ -75,7 +75,7 @@ def _no_reader(*args: Any) -> Any:
 def test_a_way_that_fails_in_the_trainer_is_given_up_and_said_once(
         monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, wait_until: Callable[..., Any]) -> None:
     offer(monkeypatch, device_ring=Way(_no_writer, RING.reader, ""), ring=RING)
-    with Subscriber(ways=("device-ring", "ring")) as subscriber, caplog.at_level(logging.WARNING, "splatview"):
+    with Subscriber(transports=("device-ring", "ring")) as subscriber, caplog.at_level(logging.WARNING, "splatview"):
         publish(1)
         stream = shown(subscriber, 1, wait_until)
         for value in range(2, 20):
@@ -87,7 +87,7 @@ def test_a_way_that_fails_in_the_trainer_is_given_up_and_said_once(
         assert stream.fault is None
     assert len(caplog.records) == 1
     assert "cannot be shared by device-ring, and goes by ring" in caplog.text
-    assert publishing.begun().board.counters()["faults"] == 1  # type: ignore[union-attr]
+    assert publishing.begun().control.counters()["faults"] == 1  # type: ignore[union-attr]
 
 
 def test_what_is_offered_is_settled_from_what_another_thread_changes_meanwhile() -> None:
@@ -111,7 +111,7 @@ def test_a_way_that_fails_in_the_viewer_is_followed_by_the_next(
     failing = Way(RING.writer, _no_reader, "")
     offer(monkeypatch, device_ring=failing, ring=failing, host=Way(RING.writer, RING.reader, "", aside=True))
     publish(1)
-    with Subscriber(ways=tuple(WAYS)) as subscriber:
+    with Subscriber(transports=tuple(WAYS)) as subscriber:
         stream = shown(subscriber, 1, wait_until)
         assert stream.sharing == "host"
         assert stream.fallback == "device-ring: permission denied; ring: permission denied"
@@ -126,7 +126,7 @@ def test_a_way_that_fails_in_the_viewer_is_followed_by_the_next(
 def test_viewers_in_several_ways_at_once(monkeypatch: pytest.MonkeyPatch, wait_until: Callable[..., Any]) -> None:
     offer(monkeypatch, ring=RING, host=Way(RING.writer, RING.reader, "", aside=True))
     publish(1)
-    with Subscriber(ways=("ring",)) as first, Subscriber(ways=("host",)) as second:
+    with Subscriber(transports=("ring",)) as first, Subscriber(transports=("host",)) as second:
         a = b = None
         for value in range(1, 20):
             publish(value)

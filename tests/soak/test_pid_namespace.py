@@ -1,7 +1,7 @@
 """A viewer in another PID namespace, as containers have it: what it sees is right, and its end is noticed.
 
-Process ids mean something else there and /proc does not show the trainer, so that all memory is handed over by the
-trainer itself, and the trainer finds out by asking whether the viewer is still there.
+Process ids mean something else there, and /proc does not show the trainer: memory is handed over by the trainer, as
+everywhere, and the viewer's end is noticed by its connection alone.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ UNSHARE = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
 
 TRAINER = """
 import contextlib
-from splatview_ipc.control import descriptors
 STREAMS = "gaussians", "image"
 pictures = []
 def publish(value):
@@ -41,8 +40,7 @@ def files():
 def left():
     "What there is for viewers' sake."
     return {"readers": [stream(name).readers for name in STREAMS],
-            "ways": [sorted(stream(name)._outlets) for name in STREAMS],
-            "offers": len(descriptors._offers), "files": files()}
+            "files": files()}
 scene = make(1000, 1, "cpu")
 publish(0)
 publish(1)
@@ -119,7 +117,6 @@ def test_a_viewer_in_another_pid_namespace(pair: tuple[Trainer, Trainer]) -> Non
             assert told[name]["way"] == "ring"
 
     shows(trainer.do("answer = {name: stream(name).version for name in STREAMS}"), 1000, 1)
-    assert trainer.do("answer = [v.pidfd for v in publishing.begun()._helper._viewers.values()]") == [-1]
     assert trainer.do("answer = left()")["readers"] == [1, 1]
     for value in range(2, 8):
         shows(trainer.do(f"answer = publish({value})"), 1000, value)
@@ -138,7 +135,6 @@ def test_a_viewer_in_another_pid_namespace(pair: tuple[Trainer, Trainer]) -> Non
 
     def given_back() -> bool:
         now = is_left()
-        return (now["ways"] == [[], []] and now["offers"] <= before["offers"]
-                and len(now["files"]) <= len(before["files"]))
+        return len(now["files"]) <= len(before["files"])
 
     wait_until(given_back, what=f"all is given back; before there was {before}")

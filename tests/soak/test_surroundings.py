@@ -97,38 +97,3 @@ said("begun")
         sees(subscriber)
     told = faults(process)
     assert len(told) == 1, told
-
-
-def train(step: int) -> None:
-    splatview.publish(torch.full((8, 8), step % 256, dtype=torch.uint8), step=step)
-
-
-@pytest.mark.parametrize("how", ["removed", "replaced"])
-def test_a_runtime_folder_that_goes_away_while_running(how: str, runtime_dir: Path,
-                                                       monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a cleaner of temporary files does. Who looks on notices nothing; who comes later finds the run again."""
-    monkeypatch.setattr(door, "PERIOD", 0.2)
-    train(1)
-    publisher = publishing.begun()
-    assert publisher is not None
-    with Subscriber() as before:
-        there = stream(before, "image")
-        for step in (2, 3):
-            wait_until(lambda: publisher.folder.in_place, what="the folder is there")
-            lock = (publisher.folder.path / "lock").stat()
-            if how == "removed":
-                shutil.rmtree(runtime_dir)
-            else:
-                shutil.rmtree(publisher.folder.path)
-                publisher.folder.path.mkdir(mode=0o700)
-            wait_until(lambda: (before.poll(), publisher.folder.in_place)[-1], what="the folder is made again")
-            assert there.run.alive, "who looked on hears of no end"
-            assert not os.path.samestat(lock, (publisher.folder.path / "lock").stat())
-            assert [r.description.id for r in list_runs(runtime_dir)] == [publisher.run_id]
-            train(step)
-            assert sees(before, step - 1) == step
-            with Subscriber() as late:
-                assert sees(late) == step
-        splatview.close()
-        wait_until(lambda: (before.poll(), not there.run.alive)[-1], what="an end is told as ever")
-    assert list(runtime_dir.iterdir()) == []
