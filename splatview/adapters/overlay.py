@@ -22,15 +22,13 @@ from splatview.adapters.overlay_values import (
     texts,
 )
 from splatview.adapters.tensors import shape_text
-from splatview_ipc.kinds.rules import OVERLAY_MOST
+from splatview_ipc.kinds.overlay import OVERLAY_MOST
 from splatview_ipc.shm.segment import round_up
 from splatview_ipc.shm.slot_layout import ALIGN
 from splatview_ipc.system.terminal import check_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from splatview_ipc.publisher.outlet import Form
 
     Tensors = dict[str, torch.Tensor]
     Meta = dict[str, Any]
@@ -43,35 +41,6 @@ _BY, _TROUBLE = 100, 400
 COCO_SKELETON = ((15, 13), (13, 11), (16, 14), (14, 12), (11, 12), (5, 11), (6, 12), (5, 6), (5, 7), (6, 8), (7, 9),
                  (8, 10), (1, 2), (0, 1), (0, 2), (1, 3), (2, 4), (3, 5), (4, 6))
 """Which of COCO's 17 points of a person are joined."""
-
-
-class OverlayForm:
-    """Frames of kind overlay with certain tensors, on one device."""
-
-    kind = "overlay"
-    shape = ()
-    """How many there are of what changes with every frame."""
-    dtype = "float32"
-
-    def __init__(self, names: tuple[str, ...], device: str):
-        self.device = device
-        self._names = names
-
-    def collect(self, value: Any) -> None:
-        return None  # `annotate` makes the tensors of each frame
-
-    def following(self, value: Any, meta: Meta) -> tuple[Form, tuple[tuple[Any, ...], Meta]]:
-        raise TypeError(f"a {type(value).__name__} after an overlay")
-
-    def forget(self) -> None:
-        pass
-
-    def unpack(self, published: tuple[tuple[torch.Tensor, ...], Meta]) -> tuple[Tensors, Meta]:
-        tensors, meta = published
-        return dict(zip(self._names, tensors, strict=True)), meta
-
-    def meta(self, meta: Meta) -> Meta:
-        return meta
 
 
 def adapted(given: Mapping[str, Any]) -> tuple[Tensors, Meta]:

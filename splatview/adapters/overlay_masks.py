@@ -12,7 +12,7 @@ import torch
 
 from splatview.adapters.overlay_values import array, shown
 from splatview.adapters.tensors import shape_text
-from splatview_ipc.kinds.rules import OVERLAY_MOST
+from splatview_ipc.kinds.overlay import OVERLAY_MOST
 
 _LEGAL = ("a tensor (N, h, w) of bool, uint8 or floating point, a list of COCO's {'size': [h, w], 'counts': ...}, or a "
           "list of run lengths for each box")

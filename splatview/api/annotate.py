@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import torch
 
-    from splatview.adapters.overlay import OverlayForm
+    from splatview.adapters import NamedTensors
     from splatview_ipc import Publisher, Stream
 
     class More(TypedDict, total=False):
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 
 __all__ = ["annotate"]
 
-_MOST_FORMS = 64
-_forms: dict[tuple[tuple[str, ...], str], OverlayForm] = {}
+_MOST_LAYOUTS = 64
+_layouts: dict[tuple[tuple[str, ...], str], NamedTensors] = {}
 _lock = threading.Lock()
 """One version of an overlay at a time: results may come from several threads."""
 
@@ -96,7 +96,7 @@ def annotate(name: str, *, boxes: Any = None, labels: Any = None, scores: Any = 
     if publishing.disabled():
         return
     from splatview.adapters.overlay import OPTIONS, adapted
-    from splatview_ipc.kinds.rules import check_frame
+    from splatview_ipc.kinds import check_frame
     from splatview_ipc.shm.slot_layout import dtype_name
 
     if publishing.capturing():
@@ -187,7 +187,8 @@ def _clear(name: str, run: str | None, tensors: dict[str, torch.Tensor], meta: d
 
 def _publish(publisher: Publisher, stream: Stream, tensors: dict[str, torch.Tensor], meta: dict[str, Any]) -> None:
     """The newest version of an overlay. Under the lock."""
-    from splatview.adapters.overlay import OverlayForm, device_of, together
+    from splatview.adapters import NamedTensors
+    from splatview.adapters.overlay import device_of, together
 
     info = stream.info
     device = device_of(tensors)
@@ -198,13 +199,13 @@ def _publish(publisher: Publisher, stream: Stream, tensors: dict[str, torch.Tens
     if device is not None:
         tensors = together(tensors, device)
     key = tuple(tensors), str(device or "cpu")
-    form = _forms.get(key)
-    if form is None:
-        if len(_forms) >= _MOST_FORMS:
-            _forms.clear()
-        form = _forms[key] = OverlayForm(*key)
+    layout = _layouts.get(key)
+    if layout is None:
+        if len(_layouts) >= _MOST_LAYOUTS:
+            _layouts.clear()
+        layout = _layouts[key] = NamedTensors("overlay", key[0], device=key[1])
     try:
-        stream.describe(form, copy=True)
+        stream.describe(layout, copy=True)
     except Exception as e:
         publishing.fault(e)
         return

@@ -12,7 +12,8 @@ from splatview.api.session import capturing, public, session
 if TYPE_CHECKING:
     import torch
 
-    from splatview.adapters.cameras import CamerasForm, Photos
+    from splatview.adapters import NamedTensors
+    from splatview.adapters.cameras import Photos
     from splatview_ipc import Publisher, Stream
 
 __all__ = ["publish_cameras"]
@@ -76,7 +77,7 @@ def publish_cameras(viewmats: Any = None, Ks: Any = None, width: Any = None, hei
 
 
 def _camera(current: Any, count: int | None) -> int:
-    from splatview_ipc.kinds.rules import CAMERAS_MOST
+    from splatview_ipc.kinds.cameras import CAMERAS_MOST
 
     if getattr(current, "is_cuda", False):
         raise TypeError("current is a tensor on a GPU, for whose value we would have to wait; give the number, as the "
@@ -104,7 +105,7 @@ class Cameras:
         self._name = name
         self._set = 0
         """Number of the set of photographs."""
-        self._forms: dict[tuple[tuple[str, ...], str], CamerasForm] = {}
+        self._layouts: dict[tuple[tuple[str, ...], str], NamedTensors] = {}
         self._current: Stream | None = None
         self._photo_stream: Stream | None = None
         self._asked: deque[tuple[int, int]] = deque(maxlen=_MAX_ASKED)
@@ -126,7 +127,7 @@ class Cameras:
         device = device_of(tensors)
         if device is not None:
             tensors = together(tensors, device)
-        stream.describe(self._form(tuple(tensors), str(device or "cpu"), (self.count,)), copy=True)
+        stream.describe(self._layout(tuple(tensors), str(device or "cpu"), (self.count,)), copy=True)
         stream.publish((tuple(tensors.values()), {"photos": self._set if has else 0}))
 
     def say(self, number: int) -> None:
@@ -143,16 +144,16 @@ class Cameras:
 
         stream = self._publisher.stream(f"{self._name[: MAX_NAME - 10]} {what}", "cameras")
         stream.over = self._name, ""
-        stream.describe(self._form((what,), "cpu", shape), copy=True)
+        stream.describe(self._layout((what,), "cpu", shape), copy=True)
         return stream
 
-    def _form(self, names: tuple[str, ...], device: str, shape: tuple[int, ...]) -> CamerasForm:
-        from splatview.adapters.cameras import CamerasForm
+    def _layout(self, names: tuple[str, ...], device: str, shape: tuple[int, ...]) -> NamedTensors:
+        from splatview.adapters import NamedTensors
 
-        form = self._forms.get((names, device))
-        if form is None or form.shape != shape:
-            form = self._forms[names, device] = CamerasForm(names, device, shape)
-        return form
+        layout = self._layouts.get((names, device))
+        if layout is None or layout.shape != shape:
+            layout = self._layouts[names, device] = NamedTensors("cameras", names, shape=shape, device=device)
+        return layout
 
     def ask(self, camera: int, side: int) -> None:
         """A viewer asks for a photograph, or for small ones from `camera` on. The publisher's helper thread."""

@@ -115,7 +115,6 @@ class _Asked:
             run, name = publisher.run_id, stream.name
             if stream.kind in _DRAWN:
                 after = renew(stream)
-                publishing.renewed(name)
             if gpu and stream.kind == "image":  # OpenGL, which may read it in place, does not wait for our streams
                 sys.modules["torch"].cuda.current_stream().synchronize()
             if stream.kind != "overlay":  # which nobody draws by itself, and nobody waits for

@@ -13,7 +13,7 @@ from splatview_ipc.control import render_requests as grabs
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.registry import ViewerInfo
 from splatview_ipc.control.run_folder import Description
-from splatview_ipc.kinds.rules import check_frame
+from splatview_ipc.kinds import check_frame
 from splatview_ipc.shm.window_page import WindowSettings
 from splatview_ipc.transports.zero_copy_reader import check_tensors
 

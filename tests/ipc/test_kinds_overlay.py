@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from splatview_ipc.control.limits import ITEM_SIZE, MAX_EXTENT, MAX_TENSORS
-from splatview_ipc.kinds.rules import check_frame
+from splatview_ipc.kinds import check_frame
 
 N, M, K, E, L, T = 3, 2, 5, 4, 2, 1
 WHOLE: dict[str, tuple[str, tuple[int, ...]]] = {

@@ -13,7 +13,7 @@ from support.device_frames import Shared
 from support.frames import image_frame
 from support.overlay_cases import frame_with, overlay_frame, random_frame, result_of
 
-from splatview_ipc.kinds.rules import check_frame
+from splatview_ipc.kinds import check_frame
 from splatview_viewer.errors import ViewerError
 from splatview_viewer.views._overlay.motion import Motion, matched
 from splatview_viewer.views._overlay.palette import PALETTE, PLAIN

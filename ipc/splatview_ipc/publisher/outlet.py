@@ -1,4 +1,4 @@
-"""What a stream is made of beside itself: its outlets, the run it belongs to, the form of its values."""
+"""What a stream is made of beside itself: its outlets, the run it belongs to."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ if TYPE_CHECKING:
 
     import torch
 
+    from splatview_ipc.kinds import ValueLayout
     from splatview_ipc.publisher.preference import Place
     from splatview_ipc.shm.control_block import Board
     from splatview_ipc.transports.base import FrameWriter
 
     Tensors = tuple[Any, ...]
     Published = tuple[Tensors, dict[str, Any]]
-    Unpacked = tuple[dict[str, torch.Tensor], dict[str, Any]]
+    """Tensors in the order of the layout, and the metadata of the frame."""
 
 
 _REST = 0.1
@@ -58,41 +59,6 @@ class Run(Protocol):
         ...
 
 
-class Form(Protocol):
-    """How the values of one stream look, and how they become frames (`splatview.adapters` recognises them). What is
-    published of a value is a tuple of tensors and the caller's metadata."""
-
-    kind: str
-    shape: tuple[int, ...]
-    dtype: str
-    device: str
-    """"cpu" or "cuda:0"."""
-
-    def collect(self, value: Any) -> Tensors | None:
-        """The tensors of a value, or None when it is not (any more) of this form; for the last one's the very same
-        tuple. Cheap: called at every publish that is not passed over."""
-        ...
-
-    def following(self, value: Any, meta: dict[str, Any]) -> tuple[Form, Published]:
-        """Of a value that comes after one of this form, and the caller's metadata: this form, or another if it looks
-        different, and what is shared of it; on the helper thread. Raises TypeError, ValueError for what cannot be
-        shown, NotYet for what cannot be looked at any more."""
-        ...
-
-    def forget(self) -> None:
-        """Keep no tensor of the last value. Any thread."""
-        ...
-
-    def unpack(self, published: Published) -> Unpacked:
-        """The tensors of a frame by name, views of the published ones (whoever shares them in place shares the caller's
-        memory), and its metadata."""
-        ...
-
-    def meta(self, meta: dict[str, Any]) -> dict[str, Any]:
-        """The metadata alone; the same object as long as they are the same. It never changes afterwards."""
-        ...
-
-
 class Outlet:
     """One way in which a stream is being shared."""
 
@@ -104,7 +70,7 @@ class Outlet:
         self.in_place = way == "in-place"
         self.version = 0
         """The newest version that it has."""
-        self.form: Form | None = None
+        self.form: ValueLayout | None = None
         """Of the value that its writer was last prepared for, or refused to be."""
         self.looks = -1
         """How that value looked (`Place.looks`)."""
@@ -173,7 +139,7 @@ class Outlet:
         self.version, self.form, self.ready, self.roomy_since = 0, None, -1, None
         return before
 
-    def prepare(self, form: Form, place: Place, tensors: dict[str, torch.Tensor], published: Tensors) -> None:
+    def prepare(self, form: ValueLayout, place: Place, tensors: dict[str, torch.Tensor], published: Tensors) -> None:
         """Have the writer prepared for more values like the one that it has just written. Under the stream's lock."""
         assert self.writer is not None
         if self.in_place:

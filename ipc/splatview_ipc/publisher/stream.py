@@ -29,10 +29,8 @@ if TYPE_CHECKING:
     import torch
 
     from splatview_ipc.control.messages import Ref
-    from splatview_ipc.publisher.outlet import Form, Published, Run, Unpacked
-
-_TEND = 3.0
-"""Seconds between looks whether tensors in place were replaced while nobody asked."""
+    from splatview_ipc.kinds import ValueLayout
+    from splatview_ipc.publisher.outlet import Published, Run
 
 
 class Stream:
@@ -53,7 +51,7 @@ class Stream:
         self.late = False
         """Whether a version could not be shared at its publish. Taken back by the helper thread."""
         self._looks: tuple[tuple[int, ...], str, str] | None = None
-        self._form: Form | None = None
+        self._form: ValueLayout | None = None
         self._run = run
         self._words = run.board.words
         self._outlets: dict[str, Outlet] = {}
@@ -65,7 +63,6 @@ class Stream:
         self._place = Place()
         self._late_copies = 0, 0.0
         """The version that was last copied for readers who came late, and since when (time.monotonic)."""
-        self._tended = 0.0
         self._reported: set[str] = set()
         """Ways whose shortage of memory was logged."""
 
@@ -120,15 +117,7 @@ class Stream:
             self._lock.release()
         self._broken_off = False
 
-    def keep(self, value: Any, meta: dict[str, Any]) -> bool:
-        """Make `value`, what the caller of `splatview.publish` gave, the newest version, to be looked at when a viewer
-        comes. `describe` must have been called for its form. False: there is one; `publish` what the value holds."""
-        if self.readers and ((capturing := self._offered.capturing) is None or not capturing()):
-            return False
-        self.tally.keep(value, meta)
-        return True
-
-    def describe(self, form: Form, copy: bool | None = None, live: bool = False) -> None:
+    def describe(self, form: ValueLayout, copy: bool | None = None, live: bool = False) -> None:
         """Say what is published from now on, and what the caller asked for: `copy` True, False or either, `live`."""
         self._form = form
         looks, wishes = (form.shape, form.dtype, form.device), (copy, live)
@@ -148,7 +137,7 @@ class Stream:
         self._offered.order()
         self._run.announce()
 
-    def _share(self, form: Form, value: Published, version: int) -> None:
+    def _share(self, form: ValueLayout, value: Published, version: int) -> None:
         place, tally = self._place, self.tally
         tensors, meta = value
         steady = tally.steady
@@ -156,7 +145,7 @@ class Stream:
                 and [*map(place.address, tensors)] == steady.addresses):
             if tally.asked:  # in as few functions as possible: see Tally
                 try:
-                    steady.again(tensors, steady.addresses, form.meta(meta), version, tally.cuda_stream)
+                    steady.again(tensors, steady.addresses, meta, version, tally.cuda_stream)
                 except SharingError as e:
                     tally.steady = None
                     self._failed_by(steady.outlet, e)
@@ -165,7 +154,7 @@ class Stream:
                 self._words[COPIES] += 1
             return
         self.tally.steady = None
-        frame: Unpacked | None = None
+        frame: dict[str, torch.Tensor] | None = None
         same = stays = place.same(tensors)
         if self.tally.raw_stream is not None:
             preference = self._offered.preference
@@ -176,7 +165,7 @@ class Stream:
             elif not same:
                 preference.place = place.number
             stays = same and preference.expected
-        meta, steady = form.meta(meta), None
+        steady = None
         for outlet in self._outlets.values():
             if outlet.form is form and outlet.ready == (place.number if outlet.in_place else place.looks):
                 if self._again(outlet, value, meta, version) and outlet.in_place and stays:
@@ -188,7 +177,7 @@ class Stream:
             if outlet.writer is None and outlet.waits:
                 continue  # the helper thread shares the newest version when the memory is there
             if frame is None:
-                frame = form.unpack(value)
+                frame = form.frame(tensors)
             if not self._write(outlet, form, value, frame, version, None):
                 self._is_late()
         if len(self._outlets) == 1:
@@ -215,22 +204,22 @@ class Stream:
             self.late = True
             self._run.attend()
 
-    def _write(self, outlet: Outlet, form: Form, value: Published, frame: Unpacked, version: int,
+    def _write(self, outlet: Outlet, form: ValueLayout, value: Published, frame: dict[str, torch.Tensor], version: int,
                still_wanted: Callable[[], bool] | None) -> bool:
         """Whether the outlet has this version now. Under the lock."""
-        tensors, meta = frame
+        meta = value[1]
         if outlet.way not in self._offered.ways:
             return True  # it failed; its viewers are choosing another
         try:
             before = outlet.writer and outlet.writer.ref
-            writer = outlet.fitting(self.kind, tensors, self._run.board.leased(self.index))
-            written = writer.write(self.kind, tensors, meta, version, still_wanted)
+            writer = outlet.fitting(self.kind, frame, self._run.board.leased(self.index))
+            written = writer.write(self.kind, frame, meta, version, still_wanted)
             if writer.ref is not before:
                 self._run.attend()
             if written:
                 outlet.version = version
                 self._words[COPIES] += 1
-                outlet.prepare(form, self._place, tensors, value[0])
+                outlet.prepare(form, self._place, frame, value[0])
         except NotYet:  # the helper thread makes the memory, or the program ends
             if outlet.wants:
                 self._run.attend()
@@ -253,19 +242,13 @@ class Stream:
 
     # Any thread.
 
-    def _newest(self) -> tuple[Form, Published]:
-        """The newest value and its form. Raises TypeError, ValueError for a value that was passed over and cannot be
-        shown, NotYet before there is one, and where the next publish has to see to it."""
+    def _newest(self) -> tuple[ValueLayout, Published]:
+        """The newest value and its layout. Raises NotYet before there is one, and where the next publish has to see to
+        it."""
         found = self.tally.newest
         if found is None or self._form is None:
             raise NotYet
-        form, value = found
-        if form is not None:
-            return form, value
-        form, value = self._form.following(*value)
-        if (form.kind, form.device) != (self.kind, self._offered.device):
-            raise NotYet
-        return form, value
+        return found
 
     @property
     def info(self) -> StreamInfo | None:
@@ -342,25 +325,14 @@ class Stream:
             with self._side_stream():
                 found = self.tally.newest
                 form, value = self._newest()
-                self._look_again(form)
                 self.tally.steady = None  # what the writer has then may be something else
                 self._place.same(value[0])
-                frame = form.unpack(value)
+                frame = form.frame(value[0])
                 for outlet in self._outlets.values():
                     if self._lacks(outlet):
                         # A publish puts its value there before it counts: else its number would go with this one.
                         self._catch_up(outlet, form, value, frame, lambda: self.tally.newest is found and goes_on())
         self.tally.tell_beside()
-
-    def _look_again(self, form: Form) -> None:
-        """Take in the form of the newest value: one that was passed over may look different from what was described."""
-        described, found = self._form, self.tally.newest
-        if form is described or described is None or found is None or found[0] is not None:
-            return
-        self._looks = form.shape, form.dtype, form.device
-        if (now := self._form) is not described and now is not None:  # the trainer's thread described another meanwhile
-            self._looks = now.shape, now.dtype, now.device
-        self._run.announce()
 
     @contextlib.contextmanager
     def _side_stream(self) -> Iterator[None]:
@@ -373,11 +345,11 @@ class Stream:
         with behind(self.tally.device, self.tally.cuda_stream):
             yield
 
-    def _catch_up(self, outlet: Outlet, form: Form, value: Published, frame: Unpacked,
+    def _catch_up(self, outlet: Outlet, form: ValueLayout, value: Published, frame: dict[str, torch.Tensor],
                   goes_on: Callable[[], bool]) -> None:
         version = self.version
         if version == outlet.version:  # a live stream: the same publish, newer contents if there are any
-            if outlet.holds(frame[0]) or self.version != version:  # a publish came by during the look
+            if outlet.holds(frame) or self.version != version:  # a publish came by during the look
                 return
             version = self.tally.version = version + 1
         described = self._form
@@ -388,13 +360,13 @@ class Stream:
         if self._late_copies[0] != version:
             self._late_copies = version, time.monotonic()
         self._write(outlet, form, value, frame, version,
-                    current if self.live else at_rest(frame[0], current, self._late_copies[1]))
+                    current if self.live else at_rest(frame, current, self._late_copies[1]))
 
     def due(self) -> float | None:
         """When (time.monotonic) to call `tend` even if no viewer says anything; None: there is nothing to tend."""
         when = min(map(due, self._outlets_to_provide()), default=math.inf)
         if (writer := self._writer("in-place")) is not None:
-            when = min(when, writer.due or math.inf, self._tended + _TEND)
+            when = min(when, writer.due or math.inf)
         return when if when < math.inf else None
 
     # For `splatview_ipc.publisher.ring_allocation`, on the helper thread.
@@ -413,7 +385,7 @@ class Stream:
         """Return the tensors of the newest value's frame. Raises as `_newest`, and SharingError."""
         with self._lock, self._side_stream():
             form, value = self._newest()
-            return form.unpack(value)[0]
+            return form.frame(value[0])
 
     def forget_leases(self) -> None:
         """What viewers lease are slots of a ring that was replaced. Under the lock."""
@@ -456,23 +428,13 @@ class Stream:
             self._run.fault(e)
 
     def tend(self, generation: int) -> None:
-        """Let go of generations in place before this one, which no viewer reads any more, and of tensors that were
-        replaced while nobody asked; make memory for what is to be shared, step by step."""
+        """Let go of generations in place before this one, which no viewer reads any more; make memory for what is to be
+        shared, step by step."""
         for outlet in self._outlets_to_provide():
             if due(outlet) <= time.monotonic():
                 provide(self, outlet)
         if (writer := self._writer("in-place")) is not None:
             writer.forget(generation)
-        now, tally = time.monotonic(), self.tally
-        if now < self._tended + _TEND:
-            return
-        self._tended = now
-        steady, newest = tally.steady, tally.newest
-        if steady is None or newest is None or newest[0] is not None:
-            return
-        tensors = steady.form.collect(newest[1][0]) or ()
-        if tensors is not steady.tensors or [*map(self._place.address, tensors)] != steady.addresses:
-            tally.steady, self.late = None, True
 
     def abandon(self) -> None:
         """Give up memory that is being made: the helper thread ends."""

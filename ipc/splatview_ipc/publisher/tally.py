@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from splatview_ipc.shm.control_block import NOBODY, Board
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from splatview_ipc.publisher.outlet import Form, Outlet, Tensors
+    from splatview_ipc.kinds import ValueLayout
+    from splatview_ipc.publisher.outlet import Outlet, Published, Tensors
 
 LOOK = 63
 """A mask: of one version in so many the tensors are looked at even if nobody asks, so that what has been replaced is
@@ -22,7 +23,7 @@ class Steady:
 
     __slots__ = ("addresses", "again", "form", "outlet", "tensors")
 
-    def __init__(self, form: Form, outlet: Outlet, tensors: Tensors, addresses: list[int]):
+    def __init__(self, form: ValueLayout, outlet: Outlet, tensors: Tensors, addresses: list[int]):
         assert outlet.writer is not None
         self.again = outlet.writer.again
         self.form = form
@@ -47,9 +48,8 @@ class Tally:
         self._word = Board.version_word(index)
         self.version = 0
         self.steady: Steady | None = None
-        self.newest: tuple[Form | None, tuple[Any, dict[str, Any]]] | None = None
-        """The newest value, kept so that a viewer that comes late sees it: its form and what `Stream.publish` was
-        given, or, if it was passed over, None and what the caller of `splatview.publish` gave."""
+        self.newest: tuple[ValueLayout, Published] | None = None
+        """The newest value and its layout, kept for viewers that come late."""
         self.raw_stream: Callable[[int], int] | None = None
         """What tells the current CUDA stream of a device; None for tensors of the CPU."""
         self.device = 0
@@ -70,23 +70,3 @@ class Tally:
         """`tell` on another thread than the one that publishes: the last word is the newest count."""
         while self._words[self._word] != self.version:
             self._words[self._word] = self.version
-
-    def pass_over(self, value: Any, meta: dict[str, Any]) -> bool:
-        """Only count a version, to be called before `Stream.publish` where `steady` is set, with what the caller of
-        `splatview.publish` gave. False: it has to be looked at."""
-        version = self.version + 1
-        if not version & LOOK or self._asked() != NOBODY:
-            return False
-        if self.raw_stream is not None:
-            self.cuda_stream = self.raw_stream(self.device)
-        self.newest = None, (value, meta)
-        self.version = self._words[self._word] = version
-        return True
-
-    def keep(self, value: Any, meta: dict[str, Any]) -> None:
-        """Count a version, of what the caller of `splatview.publish` gave, at which nobody looks now."""
-        if self.raw_stream is not None:
-            self.cuda_stream = self.raw_stream(self.device)
-        self.newest = None, (value, meta)
-        self.version += 1
-        self.tell()

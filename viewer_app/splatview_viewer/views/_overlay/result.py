@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from splatview_ipc.kinds.rules import check_frame
+from splatview_ipc.kinds import check_frame
 from splatview_viewer.errors import ViewerError
 from splatview_viewer.views._overlay.masks import Mask, masks_of
 from splatview_viewer.views._overlay.palette import class_colors
