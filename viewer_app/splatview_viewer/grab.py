@@ -30,7 +30,6 @@ _REASON = 4000
 
 def main(args: list[str]) -> int:
     """The exit status. `args`: the UUID of the GPU that is best drawn on, or nothing."""
-    entry.quit_at_once()
     answers = os.dup(1)
     os.dup2(2, 1)  # what libraries print must not be taken for an answer
     from splatview_viewer.grabber import Grabber
