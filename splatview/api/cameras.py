@@ -90,7 +90,7 @@ def _begin(name: str) -> Cameras | None:
     if publisher is None:
         return None
     cameras = Cameras(publisher, name)
-    session().add(f"cameras {name}", cameras)
+    session().add(f"cameras {name}", cameras, cameras.turn)
     return cameras
 
 

@@ -195,5 +195,6 @@ def _begin() -> Logger | None:
     with current.lock:
         publisher = current.run()
         if publisher is not None and "log" not in current.features:
-            current.add("log", Logger(publisher.stream(STREAM, "scalars")))
+            logger = Logger(publisher.stream(STREAM, "scalars"))
+            current.add("log", logger, logger.turn)
         return current.features.get("log")  # type: ignore[return-value]

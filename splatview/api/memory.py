@@ -87,7 +87,7 @@ def _begin(name: str, device: int | None, hz: float, max_entries: int | None) ->
                 torch.cuda._lazy_call(recording.attach)
         meter = Meter(stream, recording, device, hz)
         publisher.on_snapshot[name] = meter.ask
-        current.add(f"memory {name}", meter)
+        current.add(f"memory {name}", meter, meter.turn)
         return meter
 
 
