@@ -6,7 +6,7 @@ import logging
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import moderngl
 import numpy as np
@@ -86,7 +86,7 @@ class Grabber:
         self._subscriber = make_subscriber(self._screen.ctx, None, client="grab")
         self._finder = Finder(self._subscriber, "grab", self._pause)
         self._kept: dict[tuple[str, int, str], _Kept] = {}
-        self._forms: dict[str, _PictureForm] = {}
+        self._layouts: dict[str, _PictureLayout] = {}
         self._pixels = np.empty(0, np.uint8)
         self._shares: bool | None = None
         self._panel: Panel | None = None
@@ -218,11 +218,11 @@ class Grabber:
     def _publish(self, picture: torch.Tensor, flipped: bool, number: int) -> RenderResult:
         name = GPU if picture.is_cuda else HOST
         stream = self._publisher.stream(name, "image")
-        form = self._forms.get(name)
-        if form is None or not form.fits(picture):
-            form = self._forms[name] = _PictureForm(picture)
-            stream.describe(form, copy=True if picture.is_cuda else None)
-        stream.publish(((picture,), {}))
+        layout = self._layouts.get(name)
+        if layout is None or not layout.fits(picture):
+            layout = self._layouts[name] = _PictureLayout(picture)
+            stream.describe(layout, copy=True if picture.is_cuda else None)
+        stream.publish(((picture,), {"layout": "HWC"}))
         return RenderResult(number, name, stream.version, flipped)
 
     def _pause(self) -> None:
@@ -245,10 +245,10 @@ class Grabber:
         self._screen.shares = False
         self._screen.resize(MIN_SIZE, MIN_SIZE)
         self._pixels = np.empty(0, np.uint8)
-        for name, form in list(self._forms.items()):
-            if form.bytes > _LARGE:
-                self._publish(torch.zeros((1, 1, 3), dtype=torch.uint8, device=form.device), False, 1)
-                self._forms.pop(name)
+        for name, layout in list(self._layouts.items()):
+            if layout.bytes > _LARGE:
+                self._publish(torch.zeros((1, 1, 3), dtype=torch.uint8, device=layout.device), False, 1)
+                self._layouts.pop(name)
 
     def close(self) -> None:
         for kept in self._kept.values():
@@ -261,12 +261,11 @@ class Grabber:
         self._screen.close()
 
 
-class _PictureForm:
-    """Pictures of one size on one device: as `splatview_ipc.publisher.outlet.Form`."""
+class _PictureLayout:
+    """The layout of pictures of one size on one device (`splatview_ipc.kinds.ValueLayout`)."""
 
     kind = "image"
     dtype = "uint8"
-    _META: dict[str, Any] = {"layout": "HWC"}  # noqa: RUF012  (never changed)
 
     def __init__(self, picture: torch.Tensor) -> None:
         self.shape = tuple(picture.shape)
@@ -276,19 +275,5 @@ class _PictureForm:
     def fits(self, picture: torch.Tensor) -> bool:
         return tuple(picture.shape) == self.shape and str(picture.device) == self.device
 
-    def collect(self, value: Any) -> tuple[torch.Tensor, ...] | None:
-        return (value,) if self.fits(value) else None
-
-    def following(self, value: Any, meta: dict[str, Any]) -> tuple[_PictureForm, Any]:
-        form = self if self.fits(value) else _PictureForm(value)
-        return form, ((value,), meta)
-
-    def forget(self) -> None:
-        """Nothing is kept."""
-
-    def unpack(self, published: Any) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-        (picture,), _ = published
-        return {"image": picture}, self._META
-
-    def meta(self, meta: dict[str, Any]) -> dict[str, Any]:
-        return self._META
+    def frame(self, tensors: tuple[torch.Tensor, ...]) -> dict[str, torch.Tensor]:
+        return {"image": tensors[0]}
