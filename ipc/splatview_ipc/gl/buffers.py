@@ -137,43 +137,40 @@ class GlMemory:
         """`pieces`: (POSIX descriptor, bytes) in order. The descriptors stay the caller's."""
         self.sizes = tuple(size for _, size in pieces)
         self._pieces = pieces
-        self._buffers: dict[int, int] = {}
-        self._memories: list[int] = []
+        self._buffers: dict[int, tuple[int, int]] = {}
+        """By piece: OpenGL's names of its buffer and of its memory object."""
 
     def buffer(self, piece: int) -> int:
         """OpenGL's name of the buffer over a piece. Raises SharingError."""
         if piece in self._buffers:
-            return self._buffers[piece]
+            return self._buffers[piece][0]
         gl, (fd, size) = GL.current(), self._pieces[piece]
         gl.clear_errors()
-        memory = gl.generate("glCreateMemoryObjectsEXT")
-        self._memories.append(memory)
-        own = os.dup(fd)
-        gl.glImportMemoryFdEXT(memory, size, glapi.HANDLE_TYPE_OPAQUE_FD, own)
+        memory, own, buffer = gl.generate("glCreateMemoryObjectsEXT"), os.dup(fd), 0
         try:
+            gl.glImportMemoryFdEXT(memory, size, glapi.HANDLE_TYPE_OPAQUE_FD, own)
             gl.check(f"glImportMemoryFdEXT of {size} bytes")
-        except SharingError:
-            os.close(own)  # OpenGL owns it only where the import succeeded
-            raise
-        buffer, before = gl.generate("glGenBuffers"), gl.integer(glapi.TEXTURE_BUFFER_BINDING)
-        gl.glBindBuffer(glapi.TEXTURE_BUFFER, buffer)
-        gl.glBufferStorageMemEXT(glapi.TEXTURE_BUFFER, size, memory, 0)
-        gl.glBindBuffer(glapi.TEXTURE_BUFFER, before)
-        try:
+            own = -1  # OpenGL owns it only where the import succeeded
+            buffer, before = gl.generate("glGenBuffers"), gl.integer(glapi.TEXTURE_BUFFER_BINDING)
+            gl.glBindBuffer(glapi.TEXTURE_BUFFER, buffer)
+            gl.glBufferStorageMemEXT(glapi.TEXTURE_BUFFER, size, memory, 0)
+            gl.glBindBuffer(glapi.TEXTURE_BUFFER, before)
             gl.check(f"glBufferStorageMemEXT of {size} bytes")
         except SharingError:
-            gl.delete("glDeleteBuffers", [buffer])
+            if own >= 0:
+                os.close(own)
+            gl.delete("glDeleteBuffers", [buffer] if buffer else [])
+            gl.delete("glDeleteMemoryObjectsEXT", [memory])
             raise
-        self._buffers[piece] = buffer
+        self._buffers[piece] = buffer, memory
         return buffer
 
     def release(self) -> None:
         """Delete the buffers. Idempotent. OpenGL keeps what a submitted drawing still reads."""
-        gl, buffers, memories = GL.current(), list(self._buffers.values()), self._memories[:]
+        gl, made = GL.current(), list(self._buffers.values())
         self._buffers.clear()
-        self._memories.clear()
-        gl.delete("glDeleteBuffers", buffers)
-        gl.delete("glDeleteMemoryObjectsEXT", memories)
+        gl.delete("glDeleteBuffers", [buffer for buffer, _ in made])
+        gl.delete("glDeleteMemoryObjectsEXT", [memory for _, memory in made])
 
 
 class BufferSource(PixelSource):
