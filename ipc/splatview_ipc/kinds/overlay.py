@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from splatview_ipc.kinds import Spec
 
 OVERLAY_MOST = {"boxes": 10_000, "points": 100_000, "vertices": 200_000, "notes": 1_000, "text": 1 << 20,
-                "runs": 1 << 22, "mask_bytes": 1 << 28, "side": 1 << 15}
-"""The most of each in one overlay: boxes, points in all, vertices of lines, notes, bytes of texts, runs, bytes of
-masks, pixels along one side of a mask."""
+                "mask_bytes": 1 << 28, "side": 1 << 15}
+"""The most of each in one overlay: boxes, points in all, vertices of lines, notes, bytes of texts, bytes of masks,
+pixels along one side of a mask."""
 
 _OVERLAY: dict[str, tuple[str, tuple[int | str, ...]]] = {
     "boxes": ("float32", ("N", 4)), "classes": ("int32", ("N",)), "scores": ("float32", ("N",)),
     "colors": ("uint8", ("N", 4)), "labels": ("uint8", ("text",)), "masks": ("uint8", ("N", "h", "w")),
-    "runs": ("int32", ("runs",)), "run_ends": ("int32", ("N",)), "points": ("float32", ("M", "K", 3)),
+    "points": ("float32", ("M", "K", 3)),
     "skeleton": ("int32", ("E", 2)), "point_classes": ("int32", ("M",)), "lines": ("float32", ("vertices", 2)),
     "line_ends": ("int32", ("L",)), "line_classes": ("int32", ("L",)), "notes_at": ("float32", ("T", 2)),
     "notes": ("uint8", ("text of notes",)), "names": ("uint8", ("text of names",)),
@@ -55,11 +55,9 @@ def check(tensors: Mapping[str, Spec], meta: Mapping[str, Any]) -> None:
         if not fits:
             raise ValueError(f"{name} is {dtype} of shape {shape}, not {wanted} of shape "
                              f"({', '.join(str(counts.get(str(m), m)) for m in pattern)})")
-    for one, other in (("runs", "run_ends"), ("lines", "line_ends"), ("notes_at", "notes")):
+    for one, other in (("lines", "line_ends"), ("notes_at", "notes")):
         if (one in tensors) != (other in tensors):
             raise ValueError(f"an overlay has {one} and {other}, or neither")
-    if "masks" in tensors and "runs" in tensors:
-        raise ValueError("an overlay has masks or runs, not both")
     get, most = counts.get, OVERLAY_MOST
     for what, count, limit in (
             ("boxes", counts["N"], "boxes"), ("points", max(get("M", 0), 1) * get("K", 0), "points"),
@@ -67,19 +65,16 @@ def check(tensors: Mapping[str, Spec], meta: Mapping[str, Any]) -> None:
             ("vertices", get("vertices", 0), "vertices"), ("lines", get("L", 0), "vertices"),
             ("notes", get("T", 0), "notes"), ("bytes of labels", get("text", 0), "text"),
             ("bytes of notes", get("text of notes", 0), "text"), ("bytes of names", get("text of names", 0), "text"),
-            ("runs", get("runs", 0), "runs"), ("bytes of masks", counts["N"] * get("h", 0) * get("w", 0), "mask_bytes"),
+            ("bytes of masks", counts["N"] * get("h", 0) * get("w", 0), "mask_bytes"),
             ("pixels along a mask", max(get("h", 0), get("w", 0)), "side")):
         if count > most[limit]:
             raise ValueError(f"an overlay of {count} {what}; at most {most[limit]}")
     side = most["side"]
     for name, kind, top in (("version", int, 2**63 - 1), ("time_ns", int, 2**63 - 1), ("width", int, side),
-                            ("height", int, side), ("mask_width", int, side), ("mask_height", int, side),
-                            ("motion", bool, 1)):
+                            ("height", int, side), ("motion", bool, 1)):
         value = meta.get(name, kind())
         if type(value) is not kind or not 0 <= value <= top:
             raise ValueError(f"{name!r} is {value!r}, not of type {kind.__name__} from 0 to {top}")
-    if ("runs" in tensors) > (meta.get("mask_width", 0) > 0 and meta.get("mask_height", 0) > 0):
-        raise ValueError("an overlay with runs says their 'mask_width' and 'mask_height'")
     for name in ("by", "trouble"):
         if not isinstance(meta.get(name, ""), str):
             raise ValueError(f"{name!r} is {meta[name]!r}, not of type str")
