@@ -1,66 +1,54 @@
-"""From what a trainer holds to what a stream carries: `recognise` finds the form of a value.
+"""From what a trainer holds to what a stream carries.
 
-A form remembers what the value looked like, so that the next value of the same form costs a few comparisons.
+    layout = recognise(value, kind, meta)          # of a stream's first value, or one that looks different
+    published = layout.match(value, meta)          # tensors and metadata for `Stream.publish`; None: recognise it anew
+
+A layout remembers what the value looked like, so that the next value that looks the same costs a few comparisons.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from splatview_ipc.publisher.stream import ValueLayout as Form
+    import torch
 
-Meta = dict[str, Any]
-_OPTIONS = ("activated", "layout")
-"""Metadata that steer recognition."""
-
-
-def following(form: Form, value: Any, meta: Meta) -> tuple[Form, tuple[tuple[Any, ...], Meta]]:
-    """As `Form.following`."""
-    from splatview.adapters.metadata import checked
-    from splatview.adapters.tensors import GoneError
-    from splatview_ipc.control.errors import NotYet
-
-    meta = checked(meta)
-    try:
-        tensors = form.collect(value)
-        if tensors is None:
-            form.forget()
-            form = recognised(value, form.kind, meta)
-            tensors = collected(form, value, f"a value of kind {form.kind!r}")
-    except GoneError:  # it was donated to the next step, which has not come to publish yet
-        raise NotYet from None
-    return form, (tensors, meta)
+    from splatview.adapters.gaussians import GaussianLayout
+    from splatview.adapters.images import ImageLayout
 
 
-def recognised(value: Any, kind: str | None, meta: Meta) -> Form:
-    """The form of a value. `meta`: the caller's, checked. Raises as `recognise`."""
-    return recognise(value, kind, {k: meta[k] for k in _OPTIONS if k in meta})
+class NamedTensors:
+    """The layout of streams whose caller makes the tensors of each frame: cameras, memory, overlay, scalars."""
+
+    def __init__(self, kind: str, names: tuple[str, ...], *, shape: tuple[int, ...] = (), dtype: str = "float32",
+                 device: str = "cpu") -> None:
+        """`names` of the tensors, in the order in which they are published; shape and dtype as viewers list them."""
+        self.kind, self.names, self.shape, self.dtype, self.device = kind, names, shape, dtype, device
+
+    def frame(self, tensors: tuple[torch.Tensor, ...]) -> dict[str, torch.Tensor]:
+        return dict(zip(self.names, tensors, strict=True))
 
 
-def collected(form: Form, value: Any, what: str) -> tuple[Any, ...]:
-    """The tensors of a value of which this was found to be the form; `what`: what people call it.
-
-    Raises ValueError for a value that another thread is changing.
-    """
-    tensors = form.collect(value)
-    if tensors is None:
-        raise ValueError(f"{what} changed while it was being published; publish from one thread at a time")
-    return tensors
+@lru_cache(maxsize=64)
+def named_tensors(kind: str, names: tuple[str, ...], *, shape: tuple[int, ...] = (), device: str = "cpu"
+                  ) -> NamedTensors:
+    """Return the one layout of these names and this device, which a stream sees at once to be the one before."""
+    return NamedTensors(kind, names, shape=shape, device=device)
 
 
-def recognise(value: Any, kind: str | None, options: Meta) -> Form:
-    """The form of a value. `options` are the caller's keywords that steer recognition: activated, layout.
+def recognise(value: Any, kind: str | None, meta: dict[str, Any]) -> ImageLayout | GaussianLayout:
+    """Return the layout of a value. Of `meta`, "activated" and "layout" decide where the value leaves a doubt.
 
     Raises TypeError or ValueError, naming what is wrong and what is legal.
     """
     from splatview.adapters.gaussians import recognise_gaussians
     from splatview.adapters.images import recognise_image
     from splatview.adapters.tensors import is_array
-    from splatview_ipc.kinds.rules import SHOWABLE
+    from splatview_ipc.kinds import SHOWABLE
 
     if kind is not None and kind not in SHOWABLE:
         raise ValueError(f"kind is {kind!r}, not one of {', '.join(map(repr, SHOWABLE))}")
     if (kind or ("image" if is_array(value) else "gaussians")) == "image":
-        return recognise_image(value, options)
-    return recognise_gaussians(value, options)
+        return recognise_image(value, meta)
+    return recognise_gaussians(value, meta)

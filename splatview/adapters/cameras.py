@@ -8,18 +8,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from splatview.adapters.overlay_values import array, numbers
 from splatview.adapters.tensors import as_tensor, is_array, shape_text
+from splatview.adapters.values import array, numbers
 from splatview_ipc.control.limits import MAX_META_TEXT
-from splatview_ipc.kinds.rules import CAMERAS_MOST
+from splatview_ipc.kinds.cameras import CAMERAS_MOST
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from splatview_ipc.publisher.stream import ValueLayout as Form
-
     Tensors = dict[str, torch.Tensor]
-    Meta = dict[str, Any]
 
 _STRAIGHT = 1e-2
 """How far a rotation may be from one: poses are optimised in float32, or written with few digits."""
@@ -27,35 +24,6 @@ _CHANNELS = (1, 3, 4)
 _SMALL_BYTES = 1 << 23
 """Of small photographs that come together."""
 _SMALL_SIDE = 512
-
-
-class CamerasForm:
-    """Frames of kind cameras with certain tensors, on one device."""
-
-    kind = "cameras"
-    dtype = "float32"
-
-    def __init__(self, names: tuple[str, ...], device: str = "cpu", shape: tuple[int, ...] = ()):
-        """`shape`: what viewers are told before they look."""
-        self.names = names
-        self.device = device
-        self.shape = shape
-
-    def collect(self, value: Any) -> None:
-        return None  # whoever publishes makes the tensors of each frame
-
-    def following(self, value: Any, meta: Meta) -> tuple[Form, tuple[tuple[Any, ...], Meta]]:
-        raise TypeError(f"a {type(value).__name__} after cameras")
-
-    def forget(self) -> None:
-        pass
-
-    def unpack(self, published: tuple[tuple[torch.Tensor, ...], Meta]) -> tuple[Tensors, Meta]:
-        tensors, meta = published
-        return dict(zip(self.names, tensors, strict=True)), meta
-
-    def meta(self, meta: Meta) -> Meta:
-        return meta
 
 
 def poses(viewmats: Any, intrinsics: Any, width: Any, height: Any) -> Tensors:
@@ -168,7 +136,7 @@ class Photos:
         return any(t is not None for t in self.tensors)
 
     def texts(self) -> torch.Tensor | None:
-        """"paths" of `splatview_ipc.kinds.rules`; None if there are none. Raises ValueError for more than fits."""
+        """"paths" of `splatview_ipc.kinds`; None if there are none. Raises ValueError for more than fits."""
         if not any(self.paths):
             return None
         whole = ("\0".join(self.paths) + "\0").encode()

@@ -17,20 +17,16 @@ lie in [0, 1]. Quaternions are w, x, y, z and need not be normalised. Axes are O
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from operator import attrgetter, is_, itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
-from splatview.adapters.foreign import Foreign
-from splatview.adapters.tensors import as_tensor, holds_values, outline, shape_text
-from splatview_ipc.kinds.rules import SH_REST
+from splatview.adapters.tensors import as_tensor, holds_values, shape_text
+from splatview_ipc.kinds.gaussians import SH_REST
 from splatview_ipc.shm.slot_layout import dtype_name
-
-if TYPE_CHECKING:
-    from splatview_ipc.publisher.stream import ValueLayout as Form
 
 _DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 _NAMES = {
@@ -81,7 +77,7 @@ _LEGAL_TEXT = {
 _RAW_NAMES = {"scaling", "_scaling", "log_scales", "_opacity", "logit_opacities"}
 
 
-class GaussianForm:
+class GaussianLayout:
     """Scenes from one kind of holder, with one N."""
 
     kind = "gaussians"
@@ -93,17 +89,11 @@ class GaussianForm:
         self.shape = tuple(tensors["means"].shape)
         self.dtype = dtype_name(tensors["means"])
         self.device = str(tensors["means"].device)
-        self._type = parts.type
-        self._holder = parts.holder
-        self._look_up = parts.look_up
-        self._fields = tuple(tensors)
-        self.foreign = parts.foreign
-        self._model = parts.by_attribute
+        self._parts = parts
         self._looks = tuple((t.shape, t.dtype, t.device) for t in tensors.values())
         self._last: tuple[Any, ...] = (None,) * len(tensors)
-        self._active_degree: int | None = None
-        self._asked: tuple[dict[str, Any], int | None] | None = None
-        self._made: dict[str, Any] = {}
+        self._given: tuple[dict[str, Any], int | None] | None = None
+        self._meta: dict[str, Any] = {}
         self._stored = 0
         """The SH degree for which there are coefficients."""
         if color == "sh":
@@ -111,53 +101,32 @@ class GaussianForm:
             rest = more.shape[1] if more is not None else first.shape[1] - 1 if first.ndim == 3 else 0
             self._stored = SH_REST.index(rest)
 
-    def collect(self, value: Any) -> tuple[torch.Tensor, ...] | None:
-        if type(value) is not self._type:
+    def match(self, value: Any, meta: dict[str, Any]) -> tuple[tuple[torch.Tensor, ...], dict[str, Any]] | None:
+        parts = self._parts
+        if type(value) is not parts.type:
             return None
         try:
-            tensors = self._look_up(value if self._holder is None else self._holder(value))
-            if self._model:  # an inria model, which knows how far it has come
-                self._active_degree = getattr(value, "active_sh_degree", None)
-            if self.foreign is not None:
-                tensors = self.foreign.tensors(tensors, self._fields)
+            tensors = parts.look_up(value if parts.holder is None else parts.holder(value))
+            if parts.convert:
+                tensors = tuple(map(as_tensor, tensors, parts.fields))
             # The very tensors of the last call keep their shapes, but for an assignment to `.data`, which changes N.
-            last = self._last
-            if all(map(is_, tensors, last)) and tensors[0].shape == self._looks[0][0]:
-                return last  # the same tuple: whoever compares sees it at once
-            if not self._are_like(tensors):
-                return None
+            if not (all(map(is_, tensors, self._last)) and tensors[0].shape == self._looks[0][0]):
+                if not all(t.shape == shape and t.dtype is dtype and t.device == device and holds_values(t)
+                           for t, (shape, dtype, device) in zip(tensors, self._looks, strict=True)):
+                    return None
+                self._last = tensors
         except (LookupError, AttributeError, TypeError, ValueError):
             return None
-        self._last = tensors
-        return tensors
+        # An inria model knows how far it has come.
+        given = meta, getattr(value, "active_sh_degree", None) if parts.by_attribute else None
+        if given != self._given:
+            self._given, degree = given, meta.get("sh_degree", given[1])
+            self._meta = {"antialiased": False, **meta, "color": self.color, "activated": self.activated,
+                          "sh_degree": self._stored if degree is None else min(int(degree), self._stored)}
+        return self._last, self._meta
 
-    def fits(self, value: Any) -> bool:
-        """Whether a value is of this form, found out without its values."""
-        try:
-            parts = self._look_up(value if self._holder is None else self._holder(value))
-            return type(value) is self._type and self._are_like(tuple(map(outline, parts, self._fields)))
-        except (LookupError, AttributeError, TypeError, ValueError):
-            return False
-
-    def _are_like(self, tensors: tuple[torch.Tensor, ...]) -> bool:
-        return all(tensor.shape == shape and tensor.dtype is dtype and tensor.device == device and holds_values(tensor)
-                   for tensor, (shape, dtype, device) in zip(tensors, self._looks, strict=True))
-
-    def forget(self) -> None:
-        self._last = (None,) * len(self._looks)
-        if self.foreign is not None:
-            self.foreign.forget()
-
-    def following(self, value: Any, meta: dict[str, Any]) -> tuple[Form, tuple[tuple[Any, ...], dict[str, Any]]]:
-        """As `Form.following`."""
-        from splatview.adapters import following
-
-        return following(self, value, meta)
-
-    def unpack(self, published: tuple[tuple[torch.Tensor, ...], dict[str, Any]]
-               ) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-        tensors, meta = published
-        fields = {field: as_tensor(t, field).detach() for field, t in zip(self._fields, tensors, strict=True)}
+    def frame(self, tensors: tuple[torch.Tensor, ...]) -> dict[str, torch.Tensor]:
+        fields = {field: as_tensor(t, field).detach() for field, t in zip(self._parts.fields, tensors, strict=True)}
         n = len(fields["means"])
         fields["opacities"] = fields["opacities"].reshape(n)
         fields["scales"] = fields["scales"].expand(n, 3)  # also (N, 1): as large along every axis
@@ -171,20 +140,11 @@ class GaussianForm:
                 fields["shN"] = more
         else:
             fields["rgb"] = fields.pop("color")
-        return fields, self.meta(meta)
-
-    def meta(self, meta: dict[str, Any]) -> dict[str, Any]:
-        asked = (meta, self._active_degree)
-        if asked != self._asked:
-            self._asked = asked
-            degree, stored = meta.get("sh_degree", self._active_degree), self._stored
-            self._made = {"antialiased": False, **meta, "color": self.color, "activated": self.activated,
-                          "sh_degree": stored if degree is None or degree > stored else int(degree)}
-        return self._made  # the same object: whoever encodes it sees at once that nothing changed
+        return fields
 
 
-def recognise_gaussians(value: Any, options: dict[str, Any]) -> GaussianForm:
-    """The form of a Gaussian scene. `options["activated"]` True or False overrules what the names tell.
+def recognise_gaussians(value: Any, options: dict[str, Any]) -> GaussianLayout:
+    """Return the layout of a Gaussian scene. `options["activated"]` True or False overrules what the names tell.
 
     Raises TypeError when it is none of the forms above, ValueError when shapes, dtypes or devices do not fit.
     """
@@ -216,7 +176,7 @@ def recognise_gaussians(value: Any, options: dict[str, Any]) -> GaussianForm:
     if space == "rgb" and tensors["color"].ndim == 3:
         space = "sh"
     _check({field: (_label(key), tensors[field]) for field, key in keys.items()}, space)
-    return GaussianForm(parts, space, activated)
+    return GaussianLayout(parts, space, activated)
 
 
 class _Parts:
@@ -224,13 +184,22 @@ class _Parts:
 
     def __init__(self, value: Any, holder: str, keys: dict[str, Any]):
         self.type = type(value)
+        self.fields = tuple(keys)
         self.by_attribute = holder == "object"
-        self.holder = _holder_of_parts(value, holder, keys.values())
         self.look_up = (attrgetter if self.by_attribute else itemgetter)(*keys.values())
+        self.holder: Callable[[Any], Any] | None = None
+        """From a value to what holds the parts; None: the value itself."""
+        if holder == "mapping":
+            if not isinstance(value, (Mapping, torch.nn.ParameterDict)):
+                self.holder = attrgetter("gauss_params")
+            elif isinstance(value, torch.nn.ParameterDict) and all(key in value._parameters for key in keys.values()):
+                # Its own __getitem__ goes through Module.__getattr__, at ten times the cost of the dict below it.
+                self.holder = attrgetter("_parameters")
         found = self.look_up(value if self.holder is None else self.holder(value))
-        self.tensors = {field: outline(part, f"gaussians: {_label(key)}")
+        self.convert = not all(isinstance(part, torch.Tensor) for part in found)
+        """True for arrays of other libraries."""
+        self.tensors = {field: as_tensor(part, f"gaussians: {_label(key)}")
                         for (field, key), part in zip(keys.items(), found, strict=True)}
-        self.foreign = None if all(isinstance(part, torch.Tensor) for part in found) else Foreign(found)
 
 
 def _holder(value: Any) -> str:
@@ -256,19 +225,6 @@ def _names(value: Any, holder: str) -> set[str]:
         return {k for k in mapping.keys() if isinstance(k, str)}
     every = [*(n for names in _NAMES.values() for n in names), *(c.first for c in _COLORS)]
     return {n for n in (*every, "_features_rest") if n.startswith("_") and hasattr(value, n)}
-
-
-def _holder_of_parts(value: Any, holder: str, keys: Iterable[Any]) -> Callable[[Any], Any] | None:
-    """From a value like this one to what the parts are looked up in, by key or, for an object, by attribute; None: the
-    value itself."""
-    if holder != "mapping":
-        return None
-    if not isinstance(value, (Mapping, torch.nn.ParameterDict)):
-        return attrgetter("gauss_params")
-    if isinstance(value, torch.nn.ParameterDict) and all(key in value._parameters for key in keys):
-        # Its own __getitem__ goes through Module.__getattr__, at ten times the cost of the dict below it.
-        return attrgetter("_parameters")
-    return None
 
 
 def _find_color(have: set[str]) -> tuple[_Color, str, bool]:

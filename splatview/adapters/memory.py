@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
-from splatview_ipc.kinds.rules import MEMORY_COLUMNS, MEMORY_ROWS
+from splatview.adapters import NamedTensors
+from splatview_ipc.kinds.memory import MEMORY_COLUMNS, MEMORY_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from splatview_ipc.publisher.stream import ValueLayout as Form
 
 FINE = 1024
 """The newest samples, which keep a row each."""
@@ -20,6 +18,7 @@ COARSE = 1024
 """Rows that all older ones are brought down to when there are too many."""
 _LATEST = [MEMORY_COLUMNS.index(name) for name in ("time", "step", "allocated", "allocations", "retries", "ooms")]
 _LOW = MEMORY_COLUMNS.index("low")
+LAYOUT = NamedTensors("memory", ("samples",), shape=(MEMORY_ROWS, len(MEMORY_COLUMNS)), dtype="float64")
 
 
 class Samples:
@@ -57,38 +56,3 @@ class Samples:
         rows[:n, _LOW] = np.minimum.reduceat(old[:, _LOW], starts)
         rows[n: n + FINE] = new
         self._rows, self._count = rows, n + FINE
-
-
-class MemoryForm:
-    """Frames of kind memory: one tensor of samples, on the CPU."""
-
-    kind = "memory"
-    shape = (MEMORY_ROWS, len(MEMORY_COLUMNS))
-    """At most."""
-    dtype = "float64"
-    device = "cpu"
-
-    def collect(self, value: Any) -> tuple[torch.Tensor, ...] | None:
-        return self.of(value) if isinstance(value, Samples) else None
-
-    def of(self, samples: Samples) -> tuple[torch.Tensor, ...]:
-        """What is shared of them."""
-        return (torch.from_numpy(samples.rows),)
-
-    def following(self, value: Any, meta: dict[str, Any]) -> tuple[Form, tuple[tuple[Any, ...], dict[str, Any]]]:
-        """As `Form.following`."""
-        tensors = self.collect(value)
-        if tensors is None:
-            raise TypeError(f"a {type(value).__name__} after samples of memory")
-        return self, (tensors, meta)
-
-    def forget(self) -> None:
-        pass
-
-    def unpack(self, published: tuple[tuple[torch.Tensor, ...], dict[str, Any]]
-               ) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-        (samples,), meta = published
-        return {"samples": samples}, meta
-
-    def meta(self, meta: dict[str, Any]) -> dict[str, Any]:
-        return meta

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
-from splatview_ipc.kinds.rules import SCALAR_COLUMNS, SCALAR_ROWS, SCALAR_SERIES
+from splatview.adapters import NamedTensors
+from splatview_ipc.kinds.scalars import SCALAR_COLUMNS, SCALAR_ROWS, SCALAR_SERIES
 from splatview_ipc.kinds.series import Series
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from splatview_ipc.publisher.stream import ValueLayout as Form
-
 FEW = 4
 """So many series have as many rows each as one alone would."""
+
+LAYOUT = NamedTensors("scalars", ("rows", "ends", "names"), shape=(SCALAR_ROWS, len(SCALAR_COLUMNS)), dtype="float64")
 
 
 class Table:
@@ -49,47 +50,12 @@ class Table:
             self.step = step
 
     def tensors(self) -> tuple[torch.Tensor, ...]:
-        """What a frame holds: rows, ends, names, as `splatview_ipc.kinds.rules` says. Copies, which never change."""
+        """What a frame holds: rows, ends, names, as `splatview_ipc.kinds` says. Copies, which never change."""
         with self._lock:
             rows = [series.rows for series in self._series.values()]
             ends = np.cumsum([len(r) for r in rows]).astype(np.int32)
             names = np.frombuffer(self._names, np.uint8).copy()
             return torch.from_numpy(np.concatenate(rows)), torch.from_numpy(ends), torch.from_numpy(names)
-
-
-class ScalarsForm:
-    """Frames of kind scalars, on the CPU."""
-
-    kind = "scalars"
-    shape = (SCALAR_ROWS, len(SCALAR_COLUMNS))
-    """At most."""
-    dtype = "float64"
-    device = "cpu"
-
-    def collect(self, value: Any) -> tuple[torch.Tensor, ...] | None:
-        return self.of(value) if isinstance(value, Table) else None
-
-    def of(self, table: Table) -> tuple[torch.Tensor, ...]:
-        """What is shared of it."""
-        return table.tensors()
-
-    def following(self, value: Any, meta: dict[str, Any]) -> tuple[Form, tuple[tuple[Any, ...], dict[str, Any]]]:
-        """As `Form.following`."""
-        tensors = self.collect(value)
-        if tensors is None:
-            raise TypeError(f"a {type(value).__name__} after scalars")
-        return self, (tensors, meta)
-
-    def forget(self) -> None:
-        pass
-
-    def unpack(self, published: tuple[tuple[torch.Tensor, ...], dict[str, Any]]
-               ) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-        (rows, ends, names), meta = published
-        return {"rows": rows, "ends": ends, "names": names}, meta
-
-    def meta(self, meta: dict[str, Any]) -> dict[str, Any]:
-        return meta
 
 
 assert SCALAR_SERIES <= SCALAR_ROWS // 8

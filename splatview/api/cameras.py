@@ -6,13 +6,14 @@ import math
 from collections import deque
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
+from splatview.adapters import named_tensors
 from splatview.api import checks
 from splatview.api.session import capturing, public, session
 
 if TYPE_CHECKING:
     import torch
 
-    from splatview.adapters.cameras import CamerasForm, Photos
+    from splatview.adapters.cameras import Photos
     from splatview_ipc import Publisher, Stream
 
 __all__ = ["publish_cameras"]
@@ -76,7 +77,7 @@ def publish_cameras(viewmats: Any = None, Ks: Any = None, width: Any = None, hei
 
 
 def _camera(current: Any, count: int | None) -> int:
-    from splatview_ipc.kinds.rules import CAMERAS_MOST
+    from splatview_ipc.kinds.cameras import CAMERAS_MOST
 
     if getattr(current, "is_cuda", False):
         raise TypeError("current is a tensor on a GPU, for whose value we would have to wait; give the number, as the "
@@ -89,7 +90,7 @@ def _begin(name: str) -> Cameras | None:
     if publisher is None:
         return None
     cameras = Cameras(publisher, name)
-    session().add(f"cameras {name}", cameras)
+    session().add(f"cameras {name}", cameras, cameras.turn)
     return cameras
 
 
@@ -104,7 +105,6 @@ class Cameras:
         self._name = name
         self._set = 0
         """Number of the set of photographs."""
-        self._forms: dict[tuple[tuple[str, ...], str], CamerasForm] = {}
         self._current: Stream | None = None
         self._photo_stream: Stream | None = None
         self._asked: deque[tuple[int, int]] = deque(maxlen=_MAX_ASKED)
@@ -126,7 +126,8 @@ class Cameras:
         device = device_of(tensors)
         if device is not None:
             tensors = together(tensors, device)
-        stream.describe(self._form(tuple(tensors), str(device or "cpu"), (self.count,)), copy=True)
+        layout = named_tensors("cameras", tuple(tensors), shape=(self.count,), device=str(device or "cpu"))
+        stream.describe(layout, copy=True)
         stream.publish((tuple(tensors.values()), {"photos": self._set if has else 0}))
 
     def say(self, number: int) -> None:
@@ -143,16 +144,8 @@ class Cameras:
 
         stream = self._publisher.stream(f"{self._name[: MAX_NAME - 10]} {what}", "cameras")
         stream.over = self._name, ""
-        stream.describe(self._form((what,), "cpu", shape), copy=True)
+        stream.describe(named_tensors("cameras", (what,), shape=shape), copy=True)
         return stream
-
-    def _form(self, names: tuple[str, ...], device: str, shape: tuple[int, ...]) -> CamerasForm:
-        from splatview.adapters.cameras import CamerasForm
-
-        form = self._forms.get((names, device))
-        if form is None or form.shape != shape:
-            form = self._forms[names, device] = CamerasForm(names, device, shape)
-        return form
 
     def ask(self, camera: int, side: int) -> None:
         """A viewer asks for a photograph, or for small ones from `camera` on. The publisher's helper thread."""

@@ -1,18 +1,16 @@
-"""`grab`: what the viewer draws, back as a tensor."""
+"""`grab`: what the viewer draws, returned as a tensor."""
 
 from __future__ import annotations
 
-import atexit
 import json
 import os
 import sys
-import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from splatview.adapters.metadata import check_tensor
 from splatview.api import checks
-from splatview.api import session as publishing
-from splatview_ipc.system.terminal import check_text
+from splatview.api.session import begun, public, session
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,17 +24,13 @@ __all__ = ["grab"]
 
 _DRAWN = {"gaussians": 0, "image": 1}
 """Kinds of this process's own streams that are brought up to date, in the order in which they are taken."""
-_lock = threading.RLock()
-_grabber: Grabber | None = None
-_forgotten: list[Any] = []
-"""In a forked child: the parent's, which must not be torn down here."""
 
 
+@public(answers=True)
 def grab(name: str | None = None, *, camera: Mapping[str, Any] | str | os.PathLike[str] | None = None,
          size: tuple[int, int] | None = None, background: tuple[float, float, float] | None = None,
          run: str | int | None = None, timeout: float = 10.0) -> torch.Tensor:
-    """What the viewer draws of a stream, as a tensor of your own: any stream, any camera, any size. It needs no window,
-    and those that are open do not notice.
+    """Return what the viewer draws of a stream: any stream, any camera, any size. No window is needed or disturbed.
 
     name: of the stream. None: of what this process publishes, the Gaussians, or else the newest image; where it
         publishes neither, what `splatview shot` takes of the runs of this machine.
@@ -60,71 +54,58 @@ def grab(name: str | None = None, *, camera: Mapping[str, Any] | str | os.PathLi
     whether or not they were published since they changed; images as they were published. So call it where the tensors
     are not being changed, from the thread that does so. Of other processes' streams the newest version is drawn.
 
-    Drawing is done by a process of its own, which the first call starts and which ends with this one, at `close`, or in
-    a forked child with that. It lets go of streams that were not asked for lately. A camera of your own costs less than
-    none: to frame a scene it has to be looked at.
+    Drawing is done by a process of its own, which the first call starts and which ends with this one or at `close`. It
+    closes streams that were not asked for lately. A camera of your own costs less than none: to frame a scene it has to
+    be looked at.
 
     Raises TypeError, ValueError for arguments that make no sense; LookupError, which lists what there is, when there
     is no such stream; TimeoutError when it brought nothing in time; RuntimeError when nothing can be drawn here, and
     while a CUDA graph is being captured.
     """
-    asked = _Asked(name, _camera(camera), _size(size), _background(background), _run(run), _timeout(timeout))
-    with _lock:
-        return asked.answer()
+    from splatview.api.grabber import GrabberEndedError
+    from splatview_ipc.control.render_requests import RenderRequest
 
-
-class _Asked:
-    """Arguments that were found to make sense."""
-
-    def __init__(self, name: str | None, camera: dict[str, Any] | None, size: tuple[int, int] | None,
-                 background: tuple[float, float, float] | None, run: str | None, timeout: float) -> None:
-        if name is not None:
-            checks.stream_name(name)
-        if size is None and camera is not None and "width" in camera and "height" in camera:
-            size = _size((camera["width"], camera["height"]))
-        self.name, self.size, self.background, self.run, self.timeout = name, size, background, run, timeout
-        self.camera = None if camera is None else json.dumps(camera)
-
-    def answer(self) -> torch.Tensor:
-        from splatview.api.grabber import GrabberEnded
-
-        global _grabber
-        device = _device()
-        again = _grabber is not None  # one that was there may have died meanwhile
-        while True:
-            if _grabber is None or not _grabber.alive:
-                _grabber = _start(device, self.timeout)
+    if name is not None:
+        checks.stream_name(name)
+    view = None if camera is None else _camera(camera)
+    if size is None and view is not None and "width" in view and "height" in view:
+        size = view["width"], view["height"]
+    make = partial(RenderRequest, camera=None if view is None else json.dumps(view),
+                   size=None if size is None else _size(size), background=_background(background),
+                   timeout=checks.number("timeout", timeout, 0.001, 86400))
+    run = checks.run(run)
+    device = _device()
+    while True:
+        old = session().features.get("grab")
+        grabber = old if old is not None and old.alive else _start(device, timeout)  # type: ignore[attr-defined]
+        with grabber.lock:
             try:
-                return _grabber.ask(self._wish(device is not None), device or 0)
-            except GrabberEnded as e:
-                if not again:
+                return grabber.draw(partial(make, **_newest(name, run, device is not None)), device or 0)
+            except GrabberEndedError as e:
+                if grabber is not old:
                     raise RuntimeError(f"grab: {e}") from None
-                again = False
 
-    def _wish(self, gpu: bool) -> Any:
-        """What makes a wish from its number. Brings our own stream up to date, once for each time that it is wished."""
-        from functools import partial
 
-        from splatview_ipc.control.render_requests import Wish
-        run, name, after, streams = self.run, self.name, 0, 0
-        own = _own(name, run)
-        if own is not None:
-            publisher, stream = own
-            run, name = publisher.run_id, stream.name
-            if stream.kind in _DRAWN:
-                after = stream.republish()
-                publishing.renewed(name)
-            if gpu and stream.kind == "image":  # OpenGL, which may read it in place, does not wait for our streams
-                sys.modules["torch"].cuda.current_stream().synchronize()
-            if stream.kind != "overlay":  # which nobody draws by itself, and nobody waits for
-                streams = sum(s.info is not None for s in list(publisher.streams.values()))
-        return partial(Wish, timeout=self.timeout, run=run, stream=name, after=after, streams=streams,
-                       camera=self.camera, size=self.size, background=self.background, gpu=gpu)
+def _newest(name: str | None, run: str | None, gpu: bool) -> dict[str, Any]:
+    """Bring a stream of this process up to date; return the fields of a RenderRequest that name it and its version."""
+
+    after, streams = 0, 0
+    own = _own(name, run)
+    if own is not None:
+        publisher, stream = own
+        run, name = publisher.run_id, stream.name
+        if stream.kind in _DRAWN:
+            after = stream.republish()
+        if gpu and stream.kind == "image":  # OpenGL, which may read it in place, does not wait for our streams
+            sys.modules["torch"].cuda.current_stream().synchronize()
+        if stream.kind != "overlay":  # which is not drawn by itself
+            streams = sum(s.info is not None for s in list(publisher.streams.values()))
+    return {"run": run, "stream": name, "after": after, "streams": streams, "gpu": gpu}
 
 
 def _own(name: str | None, run: str | None) -> tuple[Publisher, Stream] | None:
-    """This process's run, and the stream of it that is meant, if it has one."""
-    publisher = publishing.begun()
+    """Return this process's run and its stream that is meant, if there is one."""
+    publisher = begun()
     if publisher is None:
         return None
     if run is not None and not publisher.folder.description.is_called(run):
@@ -139,7 +120,7 @@ def _own(name: str | None, run: str | None) -> tuple[Publisher, Stream] | None:
 
 
 def _device() -> int | None:
-    """The GPU that is in use here; None while none is. Raises RuntimeError while a CUDA graph is captured."""
+    """Return the GPU in use here, None if none is. Raises RuntimeError while a CUDA graph is captured."""
     from splatview_ipc.cuda.driver import torch_with_cuda
 
     torch = torch_with_cuda()
@@ -152,6 +133,7 @@ def _device() -> int | None:
 
 
 def _start(device: int | None, timeout: float) -> Grabber:
+    """Start the program that draws."""
     from splatview.api.grabber import Grabber
     from splatview_ipc.control.errors import IpcError
 
@@ -162,19 +144,16 @@ def _start(device: int | None, timeout: float) -> Grabber:
         try:
             uuid = driver.gpu_uuid(device)
         except IpcError:
-            pass  # any GPU will do then
-    return Grabber(uuid, timeout)
+            pass  # then on any GPU
+    grabber = Grabber(uuid, timeout)
+    session().add("grab", grabber)
+    return grabber
 
 
-# -- arguments -----------------------------------------------------------------------------------------------------
-
-
-def _camera(camera: Any) -> dict[str, Any] | None:
-    """A camera as JSON has it. What it says is looked at where it is drawn."""
+def _camera(camera: Any) -> dict[str, Any]:
+    """Return a camera as JSON has it. The program that draws checks its values."""
     from splatview_ipc.control.render_requests import MAX_CAMERA
 
-    if camera is None:
-        return None
     if isinstance(camera, (str, os.PathLike)):
         text = os.fspath(camera)
         if not text.lstrip().startswith("{"):
@@ -218,16 +197,12 @@ def _plain(key: str, value: Any) -> Any:
                     "arrays can be taken")
 
 
-def _size(size: Any) -> tuple[int, int] | None:
-    if size is None:
-        return None
+def _size(size: Any) -> tuple[int, int]:
     try:
         width, height = size
-        if not all(hasattr(n, "__index__") and not isinstance(n, bool) and 1 <= n < 2**31 for n in (width, height)):
-            raise ValueError
-        return int(width), int(height)
     except (TypeError, ValueError):
         raise ValueError(f"size {size!r} is not (width, height) in whole pixels, such as (1280, 720)") from None
+    return checks.whole("width", width, 1, 2**31 - 1), checks.whole("height", height, 1, 2**31 - 1)
 
 
 def _background(color: Any) -> tuple[float, float, float] | None:
@@ -240,44 +215,3 @@ def _background(color: Any) -> tuple[float, float, float] | None:
     if not all(0 <= c <= 1 for c in (r, g, b)):
         raise ValueError(f"background {color!r} is not (R, G, B), each from 0 to 1")
     return r, g, b
-
-
-def _run(run: Any) -> str | None:
-    if run is None:
-        return None
-    if isinstance(run, bool) or not isinstance(run, (str, int)) or not 1 <= len(str(run)) <= 200:
-        raise ValueError(f"run {run!r} is not a run's id, name or process id; `splatview status` lists them")
-    check_text(str(run), "run")
-    return str(run)
-
-
-def _timeout(timeout: Any) -> float:
-    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout <= 86400:
-        raise ValueError(f"timeout {timeout!r} is not a number of seconds over 0 up to 86400")
-    return float(timeout)
-
-
-# -- the end -------------------------------------------------------------------------------------------------------
-
-
-@atexit.register
-def end() -> None:
-    """End the program that draws; the next `grab` starts another one."""
-    global _grabber
-    with _lock:
-        grabber, _grabber = _grabber, None
-        if grabber is not None:
-            grabber.close()
-
-
-def _after_fork_in_child() -> None:
-    """The program is the parent's. A child that grabs starts its own."""
-    global _grabber, _lock
-    _lock = threading.RLock()
-    if _grabber is not None:
-        _grabber.abandon()
-        _forgotten.append(_grabber)
-        _grabber = None
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,74 +1,58 @@
-"""The program that draws for `grab`: started once, asked again and again, ended with this process."""
+"""The program that draws for `grab`: started once, asked again and again, ended with the run."""
 
 from __future__ import annotations
 
-import fcntl
 import itertools
 import os
 import select
-import subprocess
-import tempfile
+import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from splatview_ipc import Subscriber
-from splatview_ipc.control import render_requests as grabs
-from splatview_ipc.system import programs
+from splatview_ipc.control import render_requests
+from splatview_ipc.control.render_requests import RenderError, RenderResult
+from splatview_ipc.system.child_program import ChildProgram
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import IO
 
     import torch
 
     from splatview_ipc import Frame
+    from splatview_ipc.control.render_requests import Answer, RenderRequest
 
-_START = 60.0
-"""Seconds that the program may take to start, at least: it loads torch."""
-_SOON, _LATELY, _GLANCE = 2e-5, 0.005, 1e-3
-"""Seconds between two looks for a picture that is on its way, for how long so, and afterwards: a GPU that still draws
-is done soon; memory that has to be opened first takes its time."""
-_LATE = 5.0
-"""Seconds after the time that it was given within which it must have answered."""
-_LARGE = 1 << 26
-"""Bytes of a picture after which the memory that it came in is given back."""
-_END = 3.0
-"""Seconds for the program to end by itself; then it is killed, and what it leaves is removed by the next program."""
-_LAST_WORDS = 2000
-_SAID = 1 << 20
-"""Bytes of what it says that are kept."""
+_START_TIMEOUT_S = 60.0
+"""The program loads torch."""
+_LOOK_S = 2e-4
+"""Time between two looks for a picture that was announced."""
+LATE_S = 5.0
+"""Time beyond a request's own timeout until the program counts as hanging."""
+_LARGE_BYTES = 1 << 26
+"""Pictures of more bytes: the memory in which they came is released at once."""
+_END_PATIENCE_S = 3.0
+_ERRORS = {"value": ValueError, "lookup": LookupError, "timeout": TimeoutError, "fault": RuntimeError}
 
 
-class GrabberEnded(Exception):  # noqa: N818  (it is started again)
-    """The program is there no more."""
+class GrabberEndedError(Exception):
+    """The program has ended; another one can be started."""
 
 
 class Grabber:
-    """The program, from this side. For one thread at a time."""
+    """The program that draws, from the caller's side. `lock` is to be held around `draw`."""
 
     def __init__(self, gpu_uuid: str, timeout: float) -> None:
-        """`gpu_uuid`: where it is best drawn, "" where that does not matter; `timeout`: seconds for its start.
+        """`gpu_uuid`: the GPU to draw on, "" for any; `timeout`: seconds for the start, 60 at least.
 
-        Raises RuntimeError, with its last words, when it does not come up.
+        Raises RuntimeError, with the program's last words, when it does not start.
         """
-        self.alive = True
-        self._said: IO[bytes] = tempfile.TemporaryFile(prefix="splatview-")  # a pipe would have to be read all the time
-        fcntl.fcntl(self._said, fcntl.F_SETFL, os.O_APPEND)
-        self._words = ""
+        self.lock = threading.Lock()
+        self._program = ChildProgram("splatview_viewer", "grab", *([gpu_uuid] if gpu_uuid else []), pipes=True)
         self._lines = b""
         self._numbers = itertools.count(1)
         self._subscriber: Subscriber | None = None
-        self._lent: tuple[Frame, Any] | None = None
-        """A frame that the GPU may still read, and its event behind that."""
         try:
-            self._process = programs.start("splatview_viewer", "grab", *([gpu_uuid] if gpu_uuid else []),
-                                           bufsize=0,
-                                           stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said)
-        except BaseException:
-            self._said.close()
-            raise
-        try:
-            self._run = self._begin(max(timeout, _START))
+            self._run = self._begin(max(timeout, _START_TIMEOUT_S))
         except BaseException:
             self.close()
             raise
@@ -76,170 +60,125 @@ class Grabber:
     def _begin(self, timeout: float) -> str:
         try:
             answer = self._answer(0, time.monotonic() + timeout)
-        except GrabberEnded as e:
+        except GrabberEndedError as e:
             raise RuntimeError(f"grab: {e}") from None
         except TimeoutError:
             raise RuntimeError(f"grab: the program that draws did not start within {timeout:g} s: "
-                               f"{self._last_words()}") from None
-        if not isinstance(answer, grabs.Ready):
+                               f"{self._program.last_words()}") from None
+        if not isinstance(answer, render_requests.Ready):
             raise RuntimeError(f"grab: nothing can be drawn here: {getattr(answer, 'reason', answer)}")
         return answer.run
 
-    def ask(self, make: Callable[[int], grabs.Wish], gpu: int) -> torch.Tensor:
-        """The picture that a wish, made with this number, is answered with: (H, W, 3) uint8, the caller's own.
+    @property
+    def alive(self) -> bool:
+        return self._program.running()
 
-        `gpu`: the ordinal of the GPU on which to return it if it comes in GPU memory.
-        Raises what the answer says: ValueError, LookupError, TimeoutError, RuntimeError; GrabberEnded.
+    def draw(self, make: Callable[[int], RenderRequest], gpu: int) -> torch.Tensor:
+        """Return the picture for the request that `make` makes of a number: (H, W, 3) uint8, the caller's own.
+
+        `gpu`: the ordinal of the GPU on which to return a picture that comes in GPU memory.
+        Raises what the answer says: ValueError, LookupError, TimeoutError, RuntimeError; GrabberEndedError.
         """
-        self._give_back()
-        wish = make(next(self._numbers))
-        deadline = time.monotonic() + wish.timeout + _LATE
-        self._trim()
+        request = make(next(self._numbers))
+        deadline = time.monotonic() + request.timeout + LATE_S
         try:
-            self._write(grabs.encode(wish) + b"\n", deadline)
-            answer = self._answer(wish.number, deadline)
-            if isinstance(answer, grabs.Drawn):
+            self._send(render_requests.encode(request) + b"\n", deadline)
+            answer = self._answer(request.number, deadline)
+            if isinstance(answer, RenderResult):
                 return self._picture(answer, deadline, gpu)
         except TimeoutError:
-            self.close()  # whatever keeps it busy
-            raise TimeoutError(f"grab: the program that draws did not answer within {wish.timeout + _LATE:g} s: "
-                               f"{self._last_words()}") from None
-        assert isinstance(answer, grabs.Failed)
-        raise {"value": ValueError, "lookup": LookupError, "timeout": TimeoutError,
-               "fault": RuntimeError}[answer.kind](answer.reason)
+            self.close()  # it hangs
+            raise TimeoutError(f"grab: the program that draws did not answer within {request.timeout + LATE_S:g} s: "
+                               f"{self._program.last_words()}") from None
+        assert isinstance(answer, RenderError)
+        raise _ERRORS[answer.kind](answer.reason)
 
-    # -- messages ------------------------------------------------------------------------------------------------
-
-    def _write(self, line: bytes, deadline: float) -> None:
-        assert self._process.stdin is not None
-        fd = self._process.stdin.fileno()
+    def _send(self, line: bytes, deadline: float) -> None:
+        assert self._program.stdin is not None
+        fd = self._program.stdin.fileno()
         os.set_blocking(fd, False)  # a stopped program does not read, and a camera may be longer than a pipe
-        rest = memoryview(line)
-        while rest:
+        while line:
+            _wait_for(fd, select.POLLOUT, deadline)
             try:
-                rest = rest[os.write(fd, rest) :]
-            except BlockingIOError:
-                _wait_for(fd, select.POLLOUT, deadline)
+                line = line[os.write(fd, line):]
             except BrokenPipeError:
                 raise self._ended() from None
 
-    def _answer(self, number: int, deadline: float) -> grabs.Answer:
-        """The answer with this number, or, with 0, the first that comes. Answers to wishes that nobody waits for any
-        more are passed over."""
-        assert self._process.stdout is not None
-        fd = self._process.stdout.fileno()
+    def _answer(self, number: int, deadline: float) -> Answer:
+        """Return the answer with this number (0: any); answers to requests that were given up are skipped."""
+        assert self._program.stdout is not None
+        fd = self._program.stdout.fileno()
         while True:
-            line, newline, rest = self._lines.partition(b"\n")
-            if not newline:
+            while b"\n" not in self._lines:
                 _wait_for(fd, select.POLLIN, deadline)
                 part = os.read(fd, 1 << 16)
-                if not part or len(self._lines) > grabs.MAX_LINE:
+                if not part or len(self._lines) > render_requests.MAX_LINE:
                     raise self._ended()
                 self._lines += part
-                continue
-            self._lines = rest
+            line, _, self._lines = self._lines.partition(b"\n")
             try:
-                answer = grabs.decode_answer(line)
-            except (*grabs.DecodeError, ValueError) as e:
+                answer = render_requests.decode_answer(line)
+            except (*render_requests.DecodeError, ValueError) as e:
                 self.close()
-                raise RuntimeError(f"grab: the program that draws said what makes no sense: {e}") from None
+                raise RuntimeError(f"grab: the program that draws sent what makes no sense: {e}") from None
             if number == 0 or getattr(answer, "number", 0) == number:
                 return answer
 
-    def _ended(self) -> GrabberEnded:
+    def _ended(self) -> GrabberEndedError:
         self.close()
-        return GrabberEnded(f"the program that draws ended with code {self._process.returncode}: "
-                            f"{self._last_words()}")
+        return GrabberEndedError(f"the program that draws ended with code {self._program.exit_code}: "
+                                 f"{self._program.last_words()}")
 
-    def _last_words(self) -> str:
-        if not self._said.closed:
-            fd = self._said.fileno()
-            words = os.pread(fd, _LAST_WORDS, max(0, os.fstat(fd).st_size - _LAST_WORDS))
-            self._words = words.decode(errors="replace").strip() or "it said nothing"
-        return self._words
-
-    def _trim(self) -> None:
-        """Keep what it says from growing without end. It writes at the end, wherever that is."""
-        if os.fstat(self._said.fileno()).st_size > _SAID:
-            os.ftruncate(self._said.fileno(), 0)
-
-    # -- pictures ------------------------------------------------------------------------------------------------
-
-    def _picture(self, drawn: grabs.Drawn, deadline: float, gpu: int) -> torch.Tensor:
+    def _picture(self, drawn: RenderResult, deadline: float, gpu: int) -> torch.Tensor:
         if self._subscriber is None:
             self._subscriber = Subscriber(self._run, client="grab")
-        since = time.monotonic()
         while True:
             stream = next((s for s in self._subscriber.streams if s.name == drawn.stream), None)
             if stream is not None:
                 stream.open()
                 frame = stream.read(after=drawn.version - 1)
-                picture = None if frame is None else self._copied(frame, drawn.flipped, gpu)
+                picture = None if frame is None else _copied(frame, drawn.flipped, gpu)
                 if picture is not None:
-                    if picture.numel() > _LARGE:
-                        self._give_back()
+                    if picture.numel() > _LARGE_BYTES:
                         stream.release()
                     return picture
                 if stream.fault:
                     raise RuntimeError(f"grab: the picture cannot be read: {stream.fault}")
-            now = time.monotonic()
-            if self._process.poll() is not None:
+            if not self._program.running():
                 raise self._ended()
-            if now > deadline:
+            if time.monotonic() > deadline:
                 raise TimeoutError
-            time.sleep(_SOON if now - since < _LATELY else _GLANCE)
+            time.sleep(_LOOK_S)
             self._subscriber.poll()
 
-    def _copied(self, frame: Frame, flipped: bool, gpu: int) -> torch.Tensor | None:
-        """A copy of our own; None when it was overwritten meanwhile."""
-        import torch
-
-        tensor = frame.tensors["image"]
-        if not frame.on_gpu:
-            with frame:
-                array = tensor.array  # type: ignore[union-attr]
-                picture = torch.from_numpy((array[::-1] if flipped else array)[..., :3].copy())
-                return picture if frame.intact() else None
-        with torch.no_grad():
-            source = tensor.torch()[..., :3]  # type: ignore[union-attr]
-            with torch.cuda.device(source.device):
-                frame.wait(torch.cuda.current_stream().cuda_stream)
-                picture = source.flip(0) if flipped else source.clone(memory_format=torch.contiguous_format)
-                self._lent = frame, torch.cuda.current_stream().record_event()
-            return picture.to(torch.device("cuda", gpu))
-
-    def _give_back(self) -> None:
-        """The frame of the last picture, once the GPU has copied it, which it has long since."""
-        if self._lent is not None:
-            (frame, copied), self._lent = self._lent, None
-            copied.synchronize()
-            frame.close()
-
-    # -- the end -------------------------------------------------------------------------------------------------
-
-    def abandon(self) -> None:
-        """In a forked child: let go of what would keep the parent's program from hearing of its end."""
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                pipe.close()
-
     def close(self) -> None:
-        """End it and give everything back. Idempotent."""
-        if not self.alive:
-            return
-        self.alive = False
-        self._give_back()
+        """End the program. Idempotent."""
         if self._subscriber is not None:
             self._subscriber.close()
-        programs.end(self._process, _END)
-        if self._process.stdout is not None:
-            self._process.stdout.close()
-        self._last_words()
-        self._said.close()
+        self._program.end(_END_PATIENCE_S)
+
+
+def _copied(frame: Frame, flipped: bool, gpu: int) -> torch.Tensor | None:
+    """Return a copy of a picture; None if it was overwritten meanwhile."""
+    import torch
+
+    tensor = frame.tensors["image"]
+    with frame:
+        if not frame.on_gpu:
+            array = tensor.array  # type: ignore[union-attr]
+            picture = torch.from_numpy((array[::-1] if flipped else array)[..., :3].copy())
+            return picture if frame.intact() else None
+        with torch.no_grad(), torch.cuda.device(tensor.torch().device):  # type: ignore[union-attr]
+            source = tensor.torch()[..., :3]  # type: ignore[union-attr]
+            stream = torch.cuda.current_stream()
+            frame.wait(stream.cuda_stream)
+            picture = source.flip(0) if flipped else source.clone(memory_format=torch.contiguous_format)
+            stream.synchronize()  # the frame is released
+        return picture.to(torch.device("cuda", gpu))
 
 
 def _wait_for(fd: int, event: int, deadline: float) -> None:
-    """Until a pipe can be used. Raises TimeoutError."""
+    """Wait until a pipe can be used. Raises TimeoutError."""
     poller = select.poll()
     poller.register(fd, event)
     left = deadline - time.monotonic()

@@ -74,7 +74,7 @@ class Logger:
     """What a run logs: the calls that wait for the worker thread, and the table that they become."""
 
     def __init__(self, stream: Stream) -> None:
-        from splatview.adapters.scalars import ScalarsForm, Table
+        from splatview.adapters.scalars import LAYOUT, Table
 
         self.known: set[str] = set()
         """The names so far."""
@@ -82,8 +82,8 @@ class Logger:
         """Of the last call."""
         self._waiting: deque[tuple[float, float, dict[str, Any]]] = deque()
         """Step, time, values: floats, and `Later` for what is on its way from a GPU."""
-        self._stream, self._table, self._form = stream, Table(), ScalarsForm()
-        stream.describe(self._form)
+        self._stream, self._table = stream, Table()
+        stream.describe(LAYOUT)
         self._pinned: Pinned | None = None
         self._lost = 0
         self._pending = False
@@ -93,7 +93,7 @@ class Logger:
 
     def introduce(self, name: str, value: Any) -> None:
         """Check a name that comes for the first time. Raises TypeError, ValueError."""
-        from splatview_ipc.kinds.rules import SCALAR_SERIES
+        from splatview_ipc.kinds.scalars import SCALAR_SERIES
 
         if not 1 <= len(name) <= _MAX_NAME or not name.isprintable():
             shown = repr(name[:40]) + ("..." if len(name) > 40 else "")
@@ -167,7 +167,7 @@ class Logger:
         meta: dict[str, Any] = {"step": self._table.step}
         if self._lost:
             meta["trouble"] = f"{self._lost} values are missing, since the GPU was too far behind"
-        self._stream.publish((self._form.of(self._table), meta))
+        self._stream.publish((self._table.tensors(), meta))
 
 
 def _converted(name: str, value: Any) -> Any:
@@ -195,5 +195,6 @@ def _begin() -> Logger | None:
     with current.lock:
         publisher = current.run()
         if publisher is not None and "log" not in current.features:
-            current.add("log", Logger(publisher.stream(STREAM, "scalars")))
+            logger = Logger(publisher.stream(STREAM, "scalars"))
+            current.add("log", logger, logger.turn)
         return current.features.get("log")  # type: ignore[return-value]

@@ -87,7 +87,7 @@ def _begin(name: str, device: int | None, hz: float, max_entries: int | None) ->
                 torch.cuda._lazy_call(recording.attach)
         meter = Meter(stream, recording, device, hz)
         publisher.on_snapshot[name] = meter.ask
-        current.add(f"memory {name}", meter)
+        current.add(f"memory {name}", meter, meter.turn)
         return meter
 
 
@@ -96,7 +96,7 @@ class Meter:
 
     def __init__(self, stream: Stream, recording: Recording, device: int | None, hz: float) -> None:
         """`device`: the ordinal, HOST, or None for the one in use."""
-        from splatview.adapters.memory import MemoryForm, Samples
+        from splatview.adapters.memory import LAYOUT, Samples
 
         self._stream = stream
         self._recording = recording
@@ -112,11 +112,11 @@ class Meter:
         self._period, self._due = 1 / hz, 0.0
         self._calls, self._step = 0, -1.0
         self._peaks = 0, 0
-        self.samples, self._form = Samples(), MemoryForm()
+        self.samples = Samples()
         self._trouble = ""
         self._about: dict[str, Any] = {"device": "cpu", "gpu": "", "total": 0, "hz": hz}
         self._lock = threading.RLock()
-        stream.describe(self._form)
+        stream.describe(LAYOUT)
 
     # The trainer's thread.
 
@@ -190,6 +190,8 @@ class Meter:
 
     def sample(self) -> None:
         """Take a sample, and let viewers see it."""
+        import torch
+
         from splatview_ipc.control.limits import MAX_META_TEXT
 
         with self._lock:
@@ -197,7 +199,7 @@ class Meter:
             recording = self._recording
             meta = {**self._about, "snapshot": recording.newest, "snapshots": recording.count,
                     "trouble": (self._trouble or recording.trouble)[:MAX_META_TEXT]}
-            self._stream.publish((self._form.of(self.samples), meta))
+            self._stream.publish(((torch.from_numpy(self.samples.rows),), meta))
 
     def _row(self) -> list[float]:
         """Return a row of MEMORY_COLUMNS."""

@@ -9,17 +9,19 @@ from splatview.api import checks
 from splatview.api.session import public, session
 
 if TYPE_CHECKING:
+    from splatview.adapters.gaussians import GaussianLayout
+    from splatview.adapters.images import ImageLayout
     from splatview_ipc import Stream
-    from splatview_ipc.publisher.stream import ValueLayout as Form
+    from splatview_ipc.publisher.stream import Published
 
 __all__ = ["close", "publish"]
 
 
-class Published(NamedTuple):
+class Known(NamedTuple):
     """A stream, the layout of the values it has been given so far, and the options they were given with."""
 
     stream: Stream
-    layout: Form
+    layout: ImageLayout | GaussianLayout
     options: tuple[Any, ...]
 
 
@@ -33,8 +35,9 @@ def publish(value: Any, name: str | None = None, *, kind: str | None = None, cop
         with its names, an inria `GaussianModel`, a nerfstudio model, async_torchwindow's tuple. OpenCV axes,
         quaternions w x y z. Tensors may be slices, non-contiguous, require gradients, lie on the CPU or a GPU;
         arrays of other libraries do as well, alone or within a scene: NumPy, JAX, CuPy, Numba, PIL, whatever has
-        `__dlpack__`, `__cuda_array_interface__` or `__array_interface__`. Work on them on another CUDA stream than
-        torch's current one is the caller's to order. Of a DTensor: its `.to_local()`, with `shard`.
+        `__dlpack__`, `__cuda_array_interface__` or `__array_interface__`. A program that overwrites such an array on a
+        CUDA stream of its own at once synchronizes first; of a JAX array that it donates it publishes a copy. Of a
+        DTensor: its `.to_local()`, with `shard`.
     name: the stream's name, "image" or "gaussians" by default. The next call with this name is its next version.
         Up to 200 printable characters without "/".
     kind: "image" or "gaussians", where the value alone leaves a doubt.
@@ -68,12 +71,12 @@ def publish(value: Any, name: str | None = None, *, kind: str | None = None, cop
     meta = checked(meta)
     options = kind, copy, live, shard, meta.get("activated"), meta.get("layout")
     known = session().published.get(name)
-    tensors = known.layout.collect(value) if known is not None and known.options == options else None
-    if known is None or tensors is None:
+    published = known.layout.match(value, meta) if known is not None and known.options == options else None
+    if known is None or published is None:
         if session().idle or (found := _describe(value, name, options, meta)) is None:
             return
-        known, tensors = found
-    known.stream.publish((tensors, meta))
+        known, published = found
+    known.stream.publish(published)
 
 
 @public()
@@ -92,22 +95,24 @@ def _default_name(value: Any) -> str:
 
 
 def _describe(value: Any, name: str, options: tuple[Any, ...], meta: dict[str, Any]
-              ) -> tuple[Published, tuple[Any, ...]] | None:
-    """Return the stream for a value of a new layout or with new options, and the value's tensors; None: no run."""
-    from splatview.adapters import collected, recognised
+              ) -> tuple[Known, Published] | None:
+    """Return the stream for a value of a new layout or with new options, and what to publish; None: no run."""
+    from splatview.adapters import recognise
     from splatview.api.shard import checked_shard, group_of_this_process
 
     kind, copy, live, shard, *_ = options
     checks.stream_name(name)
     part, group = (None, "") if shard is None else (checked_shard(shard), group_of_this_process())
-    layout = recognised(value, kind, meta)
+    layout = recognise(value, kind, meta)
     if part is not None and layout.kind != "gaussians":
         raise TypeError(f"shard={part}: {layout.kind} {name!r} cannot be put together from parts, only Gaussians can; "
                         f"leave shard out: each rank's {layout.kind} is a stream of its own")
     if copy is False and layout.device == "cpu":
         raise ValueError("copy=False: a CPU tensor cannot be shared where it lies; leave copy out, or publish "
                          "a CUDA tensor")
-    tensors = collected(layout, value, repr(name))
+    published = layout.match(value, meta)
+    if published is None:
+        raise ValueError(f"{name!r} changed while it was being published; publish from one thread at a time")
     current = session()
     with current.lock:
         publisher = current.run()
@@ -118,5 +123,5 @@ def _describe(value: Any, name: str, options: tuple[Any, ...], meta: dict[str, A
             stream.shard = part, group
             publisher.wake()
         stream.describe(layout, copy, bool(live))
-        known = current.published[name] = Published(stream, layout, options)
-    return known, tensors
+        known = current.published[name] = Known(stream, layout, options)
+    return known, published

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import logging
-import math
 import os
 import pickle
 import threading
@@ -84,9 +83,6 @@ class Recording:
         # Names of C++ functions would make a snapshot take minutes.
         memory._record_memory_history("all", context="all", stacks="python", max_entries=self._max_entries)
         self._ours = True
-
-    def turn(self, now: float) -> float:
-        return math.inf
 
     def close(self) -> None:
         """Stop recording, unless other code began it. Idempotent; never raises."""

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
     from splatview_ipc import Publisher
 
+    Turn = Callable[[float], float]
+    """Does what is due at a time (time.monotonic); returns when it is due again, math.inf: after the next wake."""
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -29,21 +32,17 @@ _log = logging.getLogger("splatview")
 RETRY_S = 10.0
 """Time until a run is begun again after the surroundings allowed none. An attempt takes less than a millisecond."""
 _FAULT_REST_S = 1.0
-"""Pause of a feature's turns after one of them failed."""
+"""Time until a feature's next turn after one that failed."""
 _END_TIMEOUT_S = 20.0
 """Longest wait for the worker's end: a memory snapshot of many gigabytes may be being written."""
 _MAX_LOGGED = 100
 
 
 class Feature(Protocol):
-    """Part of a session that has work for the worker thread."""
-
-    def turn(self, now: float) -> float:
-        """Do what is due at `now` (time.monotonic); return when the next turn is due, math.inf: after a wake."""
-        ...
+    """Part of a session that ends with the run."""
 
     def close(self) -> None:
-        """Finish. The worker thread has ended; called by the thread that ends the run."""
+        """Finish, after the worker thread has ended."""
         ...
 
 
@@ -61,6 +60,7 @@ class Session:
         self._retry_at = -math.inf
         self._wake = threading.Event()
         self._worker: threading.Thread | None = None
+        self._turns: dict[str, Turn] = {}
 
     @property
     def idle(self) -> bool:
@@ -83,10 +83,13 @@ class Session:
                     atexit.register(_at_exit)  # behind the publisher's own handler, to come before it
         return self.publisher
 
-    def add(self, name: str, feature: Feature) -> None:
-        """Give the worker thread, which the first feature starts, another feature."""
+    def add(self, name: str, feature: Feature, turn: Turn | None = None) -> None:
+        """Take over a feature. `turn`: its work for the worker thread, which the first one starts."""
         with self.lock:
             self.features = {**self.features, name: feature}
+            if turn is None:
+                return
+            self._turns = {**self._turns, name: turn}
             if self._worker is None:
                 worker = threading.Thread(target=self._work, name="splatview worker", daemon=True)
                 worker.start()
@@ -94,7 +97,7 @@ class Session:
         self._wake.set()
 
     def wake(self) -> None:
-        """Have every feature take a turn soon. Any thread may call it."""
+        """Have every feature take its turn soon. Any thread may call it."""
         self._wake.set()
 
     def forget(self, name: str) -> None:
@@ -112,7 +115,7 @@ class Session:
         if worker is not None and worker is not threading.current_thread():
             worker.join(_END_TIMEOUT_S)
         with self.lock:
-            features, self.features = self.features, {}
+            features, self.features, self._turns = self.features, {}, {}
             publisher, self.publisher = self.publisher, None
             self.published.clear()
             self._retry_at = -math.inf
@@ -125,20 +128,20 @@ class Session:
     def _work(self) -> None:
         with self.lock:  # which `add` holds until it has noted this thread
             worker = threading.current_thread()
-        due: dict[Feature, float] = {}
+        due: dict[str, float] = {}
         while self._worker is worker:
-            wait = min((due.get(f, 0.0) for f in self.features.values()), default=math.inf) - time.monotonic()
+            wait = min((due.get(name, 0.0) for name in self._turns), default=math.inf) - time.monotonic()
             woken = wait > 0 and self._wake.wait(min(wait, threading.TIMEOUT_MAX))
             if woken:
                 self._wake.clear()
-            for feature in self.features.values():
+            for name, turn in self._turns.items():
                 now = time.monotonic()
-                if self._worker is not worker or not (woken or due.get(feature, 0.0) <= now):
+                if self._worker is not worker or not (woken or due.get(name, 0.0) <= now):
                     continue
                 try:
-                    due[feature] = feature.turn(now)
+                    due[name] = turn(now)
                 except Exception as e:
-                    due[feature] = now + _FAULT_REST_S
+                    due[name] = now + _FAULT_REST_S
                     with contextlib.suppress(Exception):  # SPLATVIEW_STRICT raises in the trainer's own threads alone
                         fault(e)
 

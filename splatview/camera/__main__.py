@@ -13,7 +13,7 @@ def main(args: list[str] | None = None) -> int:
     if args is None:
         from splatview_ipc.system.entry import run
 
-        return run(lambda: main(sys.argv[1:]), "splatview camera")
+        return run(lambda: main(sys.argv[1:]))
     if len(args) == 2 and args[0] == "capture":
         from splatview.camera.capture import main as program
     elif len(args) == 2 and args[0] == "infer":

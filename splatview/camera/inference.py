@@ -55,7 +55,7 @@ def main(settings_json: str) -> int:
     try:
         with entry.ending(_end):
             return _main(settings_json)
-    except entry.EndedBySignalError:
+    except SystemExit:
         return 0
 
 
@@ -202,4 +202,4 @@ def _place(error: BaseException) -> str:
 
 
 def _end(number: int, frame: FrameType | None) -> NoReturn:
-    raise entry.EndedBySignalError(number)
+    raise SystemExit(128 + number)

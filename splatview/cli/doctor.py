@@ -49,8 +49,6 @@ def main(args: list[str]) -> int:
     findings = []
     color = sys.stdout.isatty()
     for check in CHECKS:
-        if check not in _BEFORE:
-            entry.unwind()
         finding = _safely(check)
         findings.append(finding)
         if not options.json:
@@ -369,10 +367,6 @@ def check_runtime_folder() -> Finding:
 CHECKS: tuple[Callable[[], Finding], ...] = (
     check_python, check_torch, check_cuda, check_ipc, check_cuda_ipc, check_gsplat, check_gl, check_interop,
     check_display, check_browser, check_memory, check_video, check_camera, check_port, check_runtime_folder)
-
-
-_BEFORE = (check_python, check_torch, check_cuda)
-"""Checks that open nothing: Ctrl-C ends them at once. To import torch hides exceptions, KeyboardInterrupt too."""
 
 
 def _safely(check: Callable[[], Finding]) -> Finding:

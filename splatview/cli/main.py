@@ -83,12 +83,10 @@ def _main(args: list[str]) -> int:
     command, rest = args[0], args[1:]
     if command in _VIEWER:
         from splatview_ipc.system import child_program
-        from splatview_ipc.system.entry import hold_interrupt
 
         program = child_program.command("splatview_viewer", command, *rest)
         environment = child_program.environment()
         sys.stdout.flush()
-        hold_interrupt()
         os.execve(program[0], program, environment)
     if command not in _OWN:
         print(f"splatview: {command!r} is not a command; legal are {', '.join([*_VIEWER, *_OWN])}", file=sys.stderr)
@@ -98,7 +96,9 @@ def _main(args: list[str]) -> int:
     try:
         return _run(command)(rest)
     except IpcError as e:
-        print(f"splatview {command}: {e}", file=sys.stderr)
+        from splatview_ipc.system.terminal import printable_lines
+
+        print(f"splatview {command}: {printable_lines(e)}", file=sys.stderr)
         return 2
 
 

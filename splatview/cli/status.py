@@ -41,7 +41,6 @@ def main(args: list[str]) -> int:
     from splatview_ipc.control.registry import viewers
 
     options: Status = entry.options(Status, "splatview status", args)
-    entry.unwind()
     folder = runtime_folder()  # raises when runs cannot be found at all
     runs = collect(options.run)
     pages = viewers()

@@ -210,4 +210,4 @@ def _wait_for_end_of_input(stop: _Stop) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(entry.run(lambda: main(sys.argv[1:]), "splatview demo"))
+    sys.exit(entry.run(lambda: main(sys.argv[1:])))

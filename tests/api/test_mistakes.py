@@ -12,9 +12,9 @@ from PIL import Image
 from support.cameras_stream import poses
 
 import splatview
-from splatview.adapters.address import picture_at
+from splatview.adapters.images import picture_at
 from splatview.api import session as publishing
-from splatview_ipc.kinds.rules import CAMERAS_MOST
+from splatview_ipc.kinds.cameras import CAMERAS_MOST
 
 VIEWS, KS = poses(3)
 EYES = torch.eye(4).repeat(3, 1, 1)
@@ -54,7 +54,7 @@ MISTAKES: dict[Any, list[tuple[dict[str, Any], str]]] = {
         ({"value": None}, "NoneType"),
         ({"value": np.zeros((4, 4), object)}, "object_"),
         ({"value": Image.new("P", (4, 4))}, "convert"),
-        ({"value": torch.zeros(4, 4).__dlpack__()}, "capsule"),
+        ({"value": torch.zeros(4, 4).__dlpack__()}, "PyCapsule"),
         ({"value": {"means": torch.zeros(5, 3)}}, "no quats"),
         ({"value": gaussians(means=torch.zeros(5, 4))}, "means has shape (5, 4)"),
         ({"value": gaussians(scales=torch.zeros(6, 3))}, "scales has shape (6, 3)"),
@@ -137,11 +137,11 @@ MISTAKES: dict[Any, list[tuple[dict[str, Any], str]]] = {
     ],
     splatview.grab: [
         ({"name": "a/b"}, "contains '/'"),
-        ({"size": (100, 50.5)}, "is not (width, height)"),
+        ({"size": (100, 50.5)}, "height is a float"),
         ({"background": (0, 0)}, "background (0, 0) is not"),
         ({"background": (0, 0, math.nan)}, "each from 0 to 1"),
-        ({"run": True}, "run True"),
-        ({"timeout": math.inf}, "timeout inf"),
+        ({"run": True}, "run is True"),
+        ({"timeout": math.inf}, "timeout is inf"),
         ({"camera": "no such file"}, "neither a JSON object nor a readable file"),
         ({"camera": {"viewmat": torch.zeros(1000, 1000)}}, "takes one matrix"),
         ({"camera": {"position": "x" * (1 << 20)}}, "more than"),

@@ -12,7 +12,8 @@ from support.frames import host_array
 
 import splatview
 from splatview_ipc import Subscriber
-from splatview_ipc.kinds.rules import SCALAR_COLUMNS, SCALAR_ROWS, check_frame
+from splatview_ipc.kinds import check_frame
+from splatview_ipc.kinds.scalars import SCALAR_COLUMNS, SCALAR_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

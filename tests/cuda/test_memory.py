@@ -175,7 +175,7 @@ hear()
 def mapped(address: int) -> bool:
     with driver.context(0):
         try:
-            return bool(driver.call("cuMemGetAddressRange", address))
+            return bool(driver.pointer_attribute(2, address))  # the type of memory
         except driver.CudaError:
             return False
 

@@ -9,11 +9,19 @@ import msgspec
 
 from fuzz import target
 from splatview_ipc.control import limits, messages
-from splatview_ipc.control import render_requests as grabs
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.registry import ViewerInfo
+from splatview_ipc.control.render_requests import (
+    Ready,
+    RenderError,
+    RenderRequest,
+    RenderResult,
+    decode_answer,
+    decode_request,
+    encode,
+)
 from splatview_ipc.control.run_folder import Description
-from splatview_ipc.kinds.rules import check_frame
+from splatview_ipc.kinds import check_frame
 from splatview_ipc.shm.window_page import WindowSettings
 from splatview_ipc.transports.zero_copy_reader import check_tensors
 
@@ -93,9 +101,9 @@ def _decoder(name: str, decode: Callable[[bytes], object], *seeds: bytes) -> Non
 
 _decoder("version_header", messages.decode_version_header,
          messages.encode(messages.VersionHeader("gaussians", 3, {"color": "rgb", "step": 1})))
-_decoder("wish", grabs.decode_wish, grabs.encode(grabs.Wish(1, 2.0, "run", "splats", camera="{}", size=(64, 48))))
-_decoder("answer", grabs.decode_answer, *(grabs.encode(a) for a in (
-    grabs.Ready("run-1"), grabs.Drawn(1, "host", 2), grabs.Failed(1, "value", "no"))))
+_decoder("request", decode_request, encode(RenderRequest(1, 2.0, "run", "splats", camera="{}", size=(64, 48))))
+_decoder("answer", decode_answer, *map(encode, (
+    Ready("run-1"), RenderResult(1, "host", 2), RenderError(1, "value", "no"))))
 for _value in (Description(limits.PROTOCOL, "run-1-ab12", "run", 1, 1.7e9),
                ViewerInfo(7, "http://127.0.0.1:8080/?token=abc", "127.0.0.1", 8080),
                WindowSettings(640, 480, "title", 7, "image", "scene", 5)):

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from splatview_ipc.kinds.rules import CAMERAS_MOST, check_frame
+from splatview_ipc.kinds import check_frame
+from splatview_ipc.kinds.cameras import CAMERAS_MOST
 
 Tensors = dict[str, tuple[str, tuple[int, ...]]]
 

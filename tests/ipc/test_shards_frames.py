@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from splatview_ipc import kinds
 from splatview_ipc.control.frame import Frame, RemoteTensor
-from splatview_ipc.kinds import rules as kinds
 from splatview_viewer.errors import ViewerError
 from splatview_viewer.shards import stream as shard_stream
 from splatview_viewer.shards.frame import join

@@ -16,7 +16,7 @@ from support.wait import PATIENCE
 
 import splatview
 from splatview_ipc.control import memory_snapshots
-from splatview_ipc.kinds.rules import MEMORY_COLUMNS
+from splatview_ipc.kinds.memory import MEMORY_COLUMNS
 from splatview_viewer.app import AppOptions
 from splatview_viewer.controls import Rect
 from splatview_viewer.errors import ViewerError

@@ -1,8 +1,8 @@
 """Every interleaving of the real writers and readers of shared memory, within the bounds that each case states, on x86
 and on a weaker memory; and what is broken on purpose is found.
 
-Never a torn frame taken for whole, never a version that goes back, the newest whole one always there, never tensors of
-another generation than the header's, nothing given back that is said to be kept, wherever a process dies. The invariants
+Never a torn frame taken for whole, never a version that goes back, the newest whole one always there, never tensors
+of another generation than the header's, nothing given back that is said to be kept, wherever a process dies. The invariants
 stand in `splatview_ipc.shm.slot_writer` and `splatview_ipc.transports.zero_copy_writer`.
 """
 

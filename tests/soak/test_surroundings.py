@@ -3,24 +3,15 @@ viewers see it again when the cause is gone."""
 
 from __future__ import annotations
 
-import os
-import shutil
 from typing import TYPE_CHECKING
 
 import pytest
-import torch
-from support.reading import newest, stream
+from support.reading import newest
 from support.soak import next_line
-from support.wait import wait_until
 
-import splatview
-from splatview.api import session as publishing
 from splatview_ipc import Subscriber
-from splatview_ipc.control import door
-from splatview_ipc.control.run_folder import list_runs
 
 if TYPE_CHECKING:
-    from pathlib import Path
 
     from support.programs import Program, Programs
 

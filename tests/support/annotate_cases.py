@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from splatview.adapters.overlay import adapted
-from splatview_ipc.kinds.rules import check_frame
+from splatview_ipc.kinds import check_frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from splatview_ipc.kinds.rules import check_frame
+from splatview_ipc.kinds import check_frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from splatview.api.session import session
-from splatview_ipc.kinds.rules import MEMORY_COLUMNS, check_frame
+from splatview_ipc.kinds import check_frame
+from splatview_ipc.kinds.memory import MEMORY_COLUMNS
 
 if TYPE_CHECKING:
     from splatview_ipc import Subscriber

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from splatview.adapters import recognise
 from splatview_ipc import Publisher
-
-if TYPE_CHECKING:
-    from splatview_ipc.publisher.stream import ValueLayout as Form
 
 
 class OtherRun(Publisher):
@@ -16,14 +13,12 @@ class OtherRun(Publisher):
 
     def __init__(self, name: str = "other") -> None:
         super().__init__(name)
-        self._forms: dict[str, Form] = {}
+        self._layouts: dict[str, Any] = {}
 
     def show(self, value: Any, name: str, **meta: Any) -> None:
         """Publish the next version of a stream; all versions have one shape."""
-        form = self._forms.get(name)
-        if form is None:
-            form = self._forms[name] = recognise(value, None, meta)
-            self.stream(name, form.kind).describe(form)
-        tensors = form.collect(value)
-        assert tensors is not None
-        self.streams[name].publish((tensors, meta))
+        layout = self._layouts.get(name)
+        if layout is None:
+            layout = self._layouts[name] = recognise(value, None, meta)
+            self.stream(name, layout.kind).describe(layout)
+        self.streams[name].publish(layout.match(value, meta))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from splatview.adapters import collected, recognised
+from splatview.adapters import recognise
 from splatview_ipc.publisher.publisher import Publisher
 from splatview_viewer.scene import GaussianScene
 
@@ -41,13 +41,15 @@ class Training:
         if run is None:
             run = self.runs[rank] = Publisher("train")
         value = tensors(n, rank)
-        form = recognised(value, None, {})
-        stream = run.stream(NAME, form.kind)
+        layout = recognise(value, None, {})
+        stream = run.stream(NAME, layout.kind)
         if stream.shard[0] is None:
             stream.shard = (rank, self.world), self.group
             run.wake()
-        stream.describe(form)
-        stream.publish((collected(form, value, NAME), {}))
+        stream.describe(layout)
+        published = layout.match(value, {})
+        assert published is not None
+        stream.publish(published)
 
     def end(self, rank: int) -> None:
         self.runs.pop(rank).close()

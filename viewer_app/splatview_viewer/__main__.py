@@ -19,8 +19,13 @@ def main(args: list[str] | None = None) -> int:
         from splatview_ipc.system.entry import run
 
         return run(_program)
+    import logging
+
+    from splatview_ipc.system.terminal import PrintableFormatter
     from splatview_viewer.errors import ViewerError, of_opengl, words_of
 
+    assert logging.lastResort is not None
+    logging.lastResort.setFormatter(PrintableFormatter())  # streams and pages are named by others
     try:
         if args and args[0] in _PROGRAMS:
             _allow_descriptors()

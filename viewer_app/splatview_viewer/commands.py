@@ -67,21 +67,24 @@ class _Viewer:
         begun = tuple(map(file_source, entries))  # they are read while the screen is being opened
         screen = self._open_screen(size)
         self._load(screen)
-        entry.defer()
-        with ExitStack() as opened:
-            guests = self._open_doors(screen, run, restart)
-            if guests is not None:
-                opened.callback(guests.close)
-            options = AppOptions(files=begun, run=run, max_fps=self.max_fps, out=self.out,
-                                 watched=guests is None or self.out is not None, gpu_budget=self.gpu_budget,
-                                 memo=Memo(memo_file()), record=record, notice=restart.before.notice,
-                                 lost=restart.expect)
-            app = App(screen, options, guests=guests)
-            opened.pop_all()
-        try:
-            app.serve()
-        except GpuLostError as e:
-            restart(str(e))
+        asked = list[int]()
+        with entry.ending(lambda number, _: asked.append(number)):
+            with ExitStack() as opened:
+                guests = self._open_doors(screen, run, restart)
+                if guests is not None:
+                    opened.callback(guests.close)
+                options = AppOptions(files=begun, run=run, max_fps=self.max_fps, out=self.out,
+                                     watched=guests is None or self.out is not None, gpu_budget=self.gpu_budget,
+                                     memo=Memo(memo_file()), record=record, notice=restart.before.notice,
+                                     lost=restart.expect)
+                app = App(screen, options, guests=guests)
+                opened.pop_all()
+            if asked:
+                app.stop()
+            try:
+                app.serve()
+            except GpuLostError as e:
+                restart(str(e))
 
     def _check(self, command: str) -> None:
         """Raises ViewerError where options do not go together, or where nothing can be shown."""
@@ -123,8 +126,7 @@ class _Viewer:
         return OffscreenScreen(*size)
 
     def _load(self, screen: Screen) -> None:
-        """Import what is needed next, while Ctrl-C still ends the program at once."""
-
+        """Import what is needed next, before files are opened."""
         if self._serves_browsers(screen):
             import splatview_viewer.web.guests
         if self.out is not None or not self._serves_browsers(screen):
@@ -188,7 +190,6 @@ class Serve(_Viewer):
 
         record = RecordOptions(self.record, self.record_every, self.record_memory, self.record_disk)
         record.check("serve")
-        entry.quit_at_once()
         self._serve("serve", self.files, self.run, record)
 
 
@@ -257,12 +258,10 @@ class Memory(_Viewer, _Asked):
                 raise ViewerError(f"{file}: no such file or folder")
         (check_timeline if self.sql is None else check_sql)()
         if self.sql is not None:
-            entry.unwind()
             answer(self.file, self.sql, as_csv=self.csv, out=sys.stdout)
         elif self.png is not None:
             Shot(self.png, self.file, size=self.size).execute()
         else:
-            entry.quit_at_once()
             self._serve("memory", files, None)
 
 
@@ -324,7 +323,6 @@ class Shot:
         from splatview_viewer.screens.base import parse_size
         from splatview_viewer.shot import ShotOptions, parse_background, shoot
 
-        entry.unwind()
         _check_environment("shot")
         width, height = shoot(ShotOptions(
             self.out, self.file, self.stream, self.run,
@@ -373,7 +371,6 @@ class Video:
         from splatview_viewer.shot import parse_background
         from splatview_viewer.video import VideoOptions, film
 
-        entry.unwind()
         _check_environment("video")
         for name, value, most in (("fps", self.fps, 1000), ("seconds", self.seconds, 3600)):
             if value is not None and not 0 < value <= most:

@@ -1,7 +1,7 @@
 """The program that draws for `splatview.grab`: `python -m splatview_viewer grab [GPU]`, started by it alone.
 
-It reads wishes on its standard input and answers on its standard output (`ipc.grabs`), one at a time, and ends with its
-input. It sleeps in between, and lets go of streams that nobody asked for lately.
+It reads requests on its standard input and answers on its standard output (`render_requests`), one at a time, and ends
+with its input. It sleeps in between, and lets go of streams that nobody asked for lately.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 import traceback
 from typing import TYPE_CHECKING
 
-from splatview_ipc.control import render_requests as grabs
+from splatview_ipc.control import render_requests
 from splatview_ipc.control.errors import IpcError
 from splatview_ipc.system import entry
 from splatview_viewer.errors import CameraError, LateError, NotFoundError, ViewerError
@@ -30,7 +30,6 @@ _REASON = 4000
 
 def main(args: list[str]) -> int:
     """The exit status. `args`: the UUID of the GPU that is best drawn on, or nothing."""
-    entry.quit_at_once()
     answers = os.dup(1)
     os.dup2(2, 1)  # what libraries print must not be taken for an answer
     from splatview_viewer.grabber import Grabber
@@ -48,10 +47,10 @@ def _draw(args: list[str], answers: int, make: type[Grabber]) -> int:
     try:
         grabber = make(args[0] if args else None)
     except (ViewerError, IpcError) as e:
-        _answer(answers, grabs.Failed(0, "fault", str(e)[:_REASON]))
+        _answer(answers, render_requests.RenderError(0, "fault", str(e)[:_REASON]))
         return 2
     try:
-        _answer(answers, grabs.Ready(grabber.run_id))
+        _answer(answers, render_requests.Ready(grabber.run_id))
         _serve(grabber, 0, answers)
     except BrokenPipeError:
         pass  # whoever asked is gone
@@ -63,34 +62,34 @@ def _draw(args: list[str], answers: int, make: type[Grabber]) -> int:
     return 0
 
 
-def _serve(grabber: Grabber, wishes: int, answers: int) -> None:
+def _serve(grabber: Grabber, requests: int, answers: int) -> None:
     poller = select.poll()
-    poller.register(wishes, select.POLLIN)
+    poller.register(requests, select.POLLIN)
     read = b""
     while True:
         if not poller.poll(grabber.rest() * 1000):
             continue
-        part = os.read(wishes, 1 << 20)
-        if not part or len(read) + len(part) > grabs.MAX_LINE:
+        part = os.read(requests, 1 << 20)
+        if not part or len(read) + len(part) > render_requests.MAX_LINE:
             return
         *lines, read = (read + part).split(b"\n")
         for line in lines:
             _answer(answers, _fulfil(grabber, line))
 
 
-def _fulfil(grabber: Grabber, line: bytes) -> grabs.Answer:
+def _fulfil(grabber: Grabber, line: bytes) -> render_requests.Answer:
     try:
-        wish = grabs.decode_wish(line)
-    except (*grabs.DecodeError, ValueError) as e:
-        sys.exit(f"splatview grab: a wish that makes no sense: {e}")
+        request = render_requests.decode_request(line)
+    except (*render_requests.DecodeError, ValueError) as e:
+        sys.exit(f"splatview grab: a request that makes no sense: {e}")
     try:
-        return grabber.draw(wish)
+        return grabber.draw(request)
     except Exception as e:
         kind = _kind(e)
         if not isinstance(e, (ViewerError, IpcError, ValueError)):
             traceback.print_exc()
         reason = str(e) if isinstance(e, (ViewerError, IpcError, ValueError)) else f"{type(e).__name__}: {e}"
-        return grabs.Failed(wish.number, kind, reason[:_REASON])
+        return render_requests.RenderError(request.number, kind, reason[:_REASON])
 
 
 def _kind(error: Exception) -> Kind:
@@ -101,7 +100,7 @@ def _kind(error: Exception) -> Kind:
     return "value" if isinstance(error, (ValueError, CameraError)) else "fault"
 
 
-def _answer(answers: int, answer: grabs.Answer) -> None:
-    line = grabs.encode(answer) + b"\n"
+def _answer(answers: int, answer: render_requests.Answer) -> None:
+    line = render_requests.encode(answer) + b"\n"
     while line:
         line = line[os.write(answers, line) :]

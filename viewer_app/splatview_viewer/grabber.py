@@ -6,14 +6,14 @@ import logging
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import moderngl
 import numpy as np
 
 from splatview_ipc import Publisher
 from splatview_ipc.control.errors import IpcError, SharingError
-from splatview_ipc.control.render_requests import GPU, HOST, Drawn, Wish
+from splatview_ipc.control.render_requests import GPU, HOST, RenderRequest, RenderResult
 from splatview_viewer.errors import LateError, ViewerError
 from splatview_viewer.finding import Finder, why_nothing
 from splatview_viewer.overlays import newest_overlays, release_overlays
@@ -64,16 +64,16 @@ class _Kept:
 
 @dataclass(frozen=True)
 class _Order:
-    """A wish as it is worked on."""
+    """A request as it is worked on."""
 
-    wish: Wish
+    request: RenderRequest
     look: Look
     deadline: float
 
     @property
     def own(self) -> float:
         """Seconds that overlays may take which are known to be on their way: the asking process published them."""
-        return self.deadline - time.monotonic() if self.wish.streams else 0.0
+        return self.deadline - time.monotonic() if self.request.streams else 0.0
 
 
 class Grabber:
@@ -86,7 +86,7 @@ class Grabber:
         self._subscriber = make_subscriber(self._screen.ctx, None, client="grab")
         self._finder = Finder(self._subscriber, "grab", self._pause)
         self._kept: dict[tuple[str, int, str], _Kept] = {}
-        self._forms: dict[str, _PictureForm] = {}
+        self._layouts: dict[str, _PictureLayout] = {}
         self._pixels = np.empty(0, np.uint8)
         self._shares: bool | None = None
         self._panel: Panel | None = None
@@ -96,36 +96,36 @@ class Grabber:
         """Of the hidden run."""
         return self._publisher.run_id
 
-    def draw(self, wish: Wish) -> Drawn:
+    def draw(self, request: RenderRequest) -> RenderResult:
         """Draw and publish. Raises ViewerError, of which NotFoundError, LateError and those for what makes no sense;
         SharingError."""
-        size = wish.size
+        size = request.size
         if size is not None and not all(MIN_SIZE <= n <= MAX_SIZE for n in size):
             raise ValueError(f"grab: a size of {size[0]} x {size[1]} is out of range; both sides must be {MIN_SIZE} to "
                              f"{MAX_SIZE} pixels")
-        deadline = time.monotonic() + wish.timeout
-        kept = self._keep(self._finder.find(wish.stream, wish.run, deadline, wish.streams > 0))
-        while len(kept.stream.run.streams) < wish.streams and kept.stream.run.alive and time.monotonic() < deadline:
+        deadline = time.monotonic() + request.timeout
+        kept = self._keep(self._finder.find(request.stream, request.run, deadline, request.streams > 0))
+        while len(kept.stream.run.streams) < request.streams and kept.stream.run.alive and time.monotonic() < deadline:
             time.sleep(_GLANCE)
             self._subscriber.poll()
-        order = _Order(wish, Look(size, wish.camera, wish.background), deadline)
+        order = _Order(request, Look(size, request.camera, request.background), deadline)
         soft = min(time.monotonic() + _NEWER, deadline)
         wanted = kept.stream.version
         while True:
-            after = wish.after or (wanted if time.monotonic() < soft else 1)
+            after = request.after or (wanted if time.monotonic() < soft else 1)
             drawn = self._attempt(kept, after, order)
             if drawn is not None:
                 kept.used = time.monotonic()
                 return drawn
             if time.monotonic() >= deadline or kept.stream.fault or not kept.stream.run.alive:
-                raise self._late(kept.stream, wish)
+                raise self._late(kept.stream, request)
             time.sleep(_GLANCE)
             self._subscriber.poll()
 
-    def _late(self, stream: RemoteStream, wish: Wish) -> ViewerError:
-        error = why_nothing(stream, "grab", wish.timeout)
-        if wish.after and isinstance(error, LateError) and stream.version < wish.after:
-            return LateError(f"{error} (version {wish.after} was waited for, {stream.version} is the newest)")
+    def _late(self, stream: RemoteStream, request: RenderRequest) -> ViewerError:
+        error = why_nothing(stream, "grab", request.timeout)
+        if request.after and isinstance(error, LateError) and stream.version < request.after:
+            return LateError(f"{error} (version {request.after} was waited for, {stream.version} is the newest)")
         return error
 
     def _keep(self, stream: RemoteStream) -> _Kept:
@@ -138,7 +138,7 @@ class Grabber:
             self._kept.pop(next(iter(self._kept))).close()
         return kept
 
-    def _attempt(self, kept: _Kept, after: int, order: _Order) -> Drawn | None:
+    def _attempt(self, kept: _Kept, after: int, order: _Order) -> RenderResult | None:
         """Draw this version or a later one; None while there is none, or if it was overwritten meanwhile."""
         stream = kept.stream
         if stream.kind != "memory" and kept.version >= max(after, stream.version) and not stream.live:
@@ -158,9 +158,9 @@ class Grabber:
                 stream.refuse(str(e))  # it may come in another way
                 return None
 
-    def _draw(self, kept: _Kept, value: Value | None, order: _Order) -> Drawn | None:
-        still, screen, wish = kept.still, self._screen, order.wish
-        screen.shares = wish.gpu and self._can_share()
+    def _draw(self, kept: _Kept, value: Value | None, order: _Order) -> RenderResult | None:
+        still, screen, request = kept.still, self._screen, order.request
+        screen.shares = request.gpu and self._can_share()
         size = still.prepare(value, order.look)
         if size is None:
             return None
@@ -176,12 +176,12 @@ class Grabber:
                     self._panel = Panel()
                 still.draw(size, overlays, self._panel)
             picture = self._drawn()
-        if not wish.gpu and picture.is_cuda:
+        if not request.gpu and picture.is_cuda:
             picture = picture.cpu()
         if not still.whole():
             kept.version = 0
             return None
-        return self._publish(picture, flipped, wish.number)
+        return self._publish(picture, flipped, request.number)
 
     def _drawn(self) -> torch.Tensor:
         """What OpenGL has drawn, (H, W, 3 or 4) uint8, the lowest row first: on the GPU where CUDA can read it there.
@@ -189,8 +189,8 @@ class Grabber:
         import torch
 
         screen = self._screen
-        if screen.shared is not None:
-            picture = screen.shared.read()
+        picture = screen.tensor()
+        if picture is not None:
             screen.ctx.finish()  # whether a frame stayed whole that OpenGL reads in place is asked next
             return picture
         width, height = screen.size
@@ -207,23 +207,21 @@ class Grabber:
             self._shares = False
             if torch.cuda.is_available():
                 try:
-                    target = Target(self._screen.ctx, (MIN_SIZE, MIN_SIZE), shared=True)
-                    assert target.shared is not None
-                    self._shares = target.shared.way != "host"
-                    target.release()
+                    Target(self._screen.ctx, (MIN_SIZE, MIN_SIZE), shared=True).release()
+                    self._shares = True
                 except (IpcError, moderngl.Error, RuntimeError) as e:
                     log.warning("grab: what OpenGL draws goes through the host: %s", e)
         return self._shares
 
-    def _publish(self, picture: torch.Tensor, flipped: bool, number: int) -> Drawn:
+    def _publish(self, picture: torch.Tensor, flipped: bool, number: int) -> RenderResult:
         name = GPU if picture.is_cuda else HOST
         stream = self._publisher.stream(name, "image")
-        form = self._forms.get(name)
-        if form is None or not form.fits(picture):
-            form = self._forms[name] = _PictureForm(picture)
-            stream.describe(form, copy=True if picture.is_cuda else None)
-        stream.publish(((picture,), {}))
-        return Drawn(number, name, stream.version, flipped)
+        layout = self._layouts.get(name)
+        if layout is None or not layout.fits(picture):
+            layout = self._layouts[name] = _PictureLayout(picture)
+            stream.describe(layout, copy=True if picture.is_cuda else None)
+        stream.publish(((picture,), {"layout": "HWC"}))
+        return RenderResult(number, name, stream.version, flipped)
 
     def _pause(self) -> None:
         time.sleep(_GLANCE)
@@ -245,10 +243,10 @@ class Grabber:
         self._screen.shares = False
         self._screen.resize(MIN_SIZE, MIN_SIZE)
         self._pixels = np.empty(0, np.uint8)
-        for name, form in list(self._forms.items()):
-            if form.bytes > _LARGE:
-                self._publish(torch.zeros((1, 1, 3), dtype=torch.uint8, device=form.device), False, 1)
-                self._forms.pop(name)
+        for name, layout in list(self._layouts.items()):
+            if layout.bytes > _LARGE:
+                self._publish(torch.zeros((1, 1, 3), dtype=torch.uint8, device=layout.device), False, 1)
+                self._layouts.pop(name)
 
     def close(self) -> None:
         for kept in self._kept.values():
@@ -261,12 +259,11 @@ class Grabber:
         self._screen.close()
 
 
-class _PictureForm:
-    """Pictures of one size on one device: as `splatview_ipc.publisher.stream.ValueLayout`."""
+class _PictureLayout:
+    """The layout of pictures of one size on one device (`splatview_ipc.kinds.ValueLayout`)."""
 
     kind = "image"
     dtype = "uint8"
-    _META: dict[str, Any] = {"layout": "HWC"}  # noqa: RUF012  (never changed)
 
     def __init__(self, picture: torch.Tensor) -> None:
         self.shape = tuple(picture.shape)
@@ -276,19 +273,5 @@ class _PictureForm:
     def fits(self, picture: torch.Tensor) -> bool:
         return tuple(picture.shape) == self.shape and str(picture.device) == self.device
 
-    def collect(self, value: Any) -> tuple[torch.Tensor, ...] | None:
-        return (value,) if self.fits(value) else None
-
-    def following(self, value: Any, meta: dict[str, Any]) -> tuple[_PictureForm, Any]:
-        form = self if self.fits(value) else _PictureForm(value)
-        return form, ((value,), meta)
-
-    def forget(self) -> None:
-        """Nothing is kept."""
-
-    def unpack(self, published: Any) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-        (picture,), _ = published
-        return {"image": picture}, self._META
-
-    def meta(self, meta: dict[str, Any]) -> dict[str, Any]:
-        return self._META
+    def frame(self, tensors: tuple[torch.Tensor, ...]) -> dict[str, torch.Tensor]:
+        return {"image": tensors[0]}

@@ -73,7 +73,7 @@ def probe_window() -> dict[str, object]:
 
 
 def probe_interop() -> dict[str, object]:
-    """Which bridges bring CUDA tensors to OpenGL here (`ipc.interop`), tried with pictures that really go there."""
+    """The bridges that bring CUDA tensors to OpenGL here (`splatview_ipc.gl`), tried with real pictures."""
     from splatview_ipc.control.errors import SharingError
     from splatview_ipc.gl.glapi import gl_device_uuid
     from splatview_ipc.gl.probe import forced_bridge, probe

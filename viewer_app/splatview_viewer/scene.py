@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from splatview_ipc.kinds.rules import SH_REST
+from splatview_ipc.kinds.gaussians import SH_REST
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -61,7 +61,7 @@ class RemoteTensor:
     dtype: str
     """"uint8", "int32", "float16", "bfloat16", "float32" or "float64"."""
     array: np.ndarray
-    """A view of the slot, which the writer may come back to: see `Frame`. bfloat16, which NumPy lacks, comes as uint16."""
+    """A view of the slot, which the writer may reuse: see `Frame`. bfloat16, which NumPy lacks, comes as uint16."""
 
     @property
     def shape(self) -> tuple[int, ...]:

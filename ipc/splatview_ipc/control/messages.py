@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Meta
 
 from splatview_ipc.control import limits
-from splatview_ipc.kinds.rules import CAMERAS_MOST
+from splatview_ipc.kinds.cameras import CAMERAS_MOST
 
 Index = Annotated[int, Meta(ge=0, lt=limits.MAX_STREAMS)]
 Pid = Annotated[int, Meta(ge=1, lt=2**31)]

@@ -71,13 +71,8 @@ class Export:
         return fds
 
 
-def describe(tensors: Mapping[str, torch.Tensor]) -> tuple[tuple[Export, ...], tuple[TensorRef, ...]]:
-    """Return the memory of CUDA tensors, all on one device, for other processes, and each tensor's place in it.
-
-    Chunks that follow each other become one memory. An empty tensor refers to memory 0, also where there is none.
-    Nothing is waited for, and no descriptor is kept.
-    Raises SharingError with the reason when the memory cannot be shared, such as PyTorch's cudaMallocAsync allocator.
-    """
+def check_shareable(tensors: Mapping[str, torch.Tensor]) -> int:
+    """Return the ordinal of the device of these tensors. Raises SharingError unless each of them can be announced."""
     import torch
 
     devices = {t.device for t in tensors.values()}
@@ -86,12 +81,23 @@ def describe(tensors: Mapping[str, torch.Tensor]) -> tuple[tuple[Export, ...], t
                            "from one CUDA device at a time")
     index = next(iter(devices)).index or 0
     for name, t in tensors.items():
-        if _dtype(t) not in limits.ITEM_SIZE:
-            raise SharingError(f"{name} is {_dtype(t)}; legal are {', '.join(limits.ITEM_SIZE)}")
+        if dtype_name(t) not in limits.ITEM_SIZE:
+            raise SharingError(f"{name} is {dtype_name(t)}; legal are {', '.join(limits.ITEM_SIZE)}")
         if t.layout is not torch.strided:
             raise SharingError(f"{name} is {t.layout}; only dense tensors can be shared where they are")
         if t.dim() > limits.MAX_DIMS:
             raise SharingError(f"{name} has {t.dim()} dimensions; the limit is {limits.MAX_DIMS}")
+    return index
+
+
+def describe(tensors: Mapping[str, torch.Tensor]) -> tuple[tuple[Export, ...], tuple[TensorRef, ...]]:
+    """Return the memory of CUDA tensors, all on one device, for other processes, and each tensor's place in it.
+
+    Chunks that follow each other become one memory. An empty tensor refers to memory 0, also where there is none.
+    Nothing is waited for, and no descriptor is kept.
+    Raises SharingError with the reason when the memory cannot be shared, such as PyTorch's cudaMallocAsync allocator.
+    """
+    index = check_shareable(tensors)
     allocations: set[Chunk] = set()
     chunks: set[Chunk] = set()
     with driver.context(index), driver.relaxed_capture():
@@ -111,22 +117,26 @@ def describe(tensors: Mapping[str, torch.Tensor]) -> tuple[tuple[Export, ...], t
             os.close(*made.descriptors(0, 1))  # a failure is better known now than when a viewer asks
         for base, size in sorted(allocations):
             exports[base] = Export(gpu, size, bytes(driver.call("cuIpcGetMemHandle", base).reserved))
-    return tuple(exports.values()), tuple(_tensor_ref(name, t, exports) for name, t in tensors.items())
+    return tuple(exports.values()), tensor_refs(tensors, {start: export.size for start, export in exports.items()})
 
 
-def _tensor_ref(name: str, t: torch.Tensor, exports: dict[int, Export]) -> TensorRef:
+def tensor_refs(tensors: Mapping[str, torch.Tensor], memories: Mapping[int, int]) -> tuple[TensorRef, ...]:
+    """Return each tensor's place in memories, given by address and bytes; an empty tensor is in memory 0."""
     from splatview_ipc.control.messages import TensorRef
 
-    memory = offset = 0
-    if t.numel():
-        pointer = t.data_ptr()
-        memory, start = next((i, start) for i, (start, export) in enumerate(exports.items())
-                             if start <= pointer < start + export.size)
-        offset = pointer - start
-    return TensorRef(name, _dtype(t), tuple(t.shape), tuple(t.stride()), memory, offset)
+    refs = []
+    for name, t in tensors.items():
+        memory = offset = 0
+        if t.numel():
+            pointer = t.data_ptr()
+            memory, start = next((i, start) for i, (start, size) in enumerate(memories.items())
+                                 if start <= pointer < start + size)
+            offset = pointer - start
+        refs.append(TensorRef(name, dtype_name(t), tuple(t.shape), tuple(t.stride()), memory, offset))
+    return tuple(refs)
 
 
-def _dtype(t: torch.Tensor) -> Any:
+def dtype_name(t: torch.Tensor) -> Any:
     return str(t.dtype).rpartition(".")[2]
 
 

@@ -5,13 +5,14 @@ cuMemCreate (torch with expandable_segments, and `Allocation`) is a list of phys
 which OpenGL can import too, in a process without a CUDA context.
 
 Lifetime: memory stays mapped until its owner called `close` and the last tensor over it is gone. Plain reference
-counts decide: the owner and each tensor refer to one `_Mapped`, which unmaps when it is collected.
+counts decide: the owner and each tensor refer to one `Mapped`, which unmaps when it is collected.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from splatview_ipc.control import limits
@@ -23,7 +24,7 @@ from splatview_ipc.cuda.tensors import check_within, contiguous, tensor_at
 __all__ = ["Allocation", "Export", "describe", "open_memory", "tensor_at"]
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import torch
 
@@ -31,13 +32,13 @@ if TYPE_CHECKING:
     from splatview_ipc.control.messages import FdMemory, IpcMemory
 
 
-class _Mapped:
-    """GPU memory at an address of this process, and the driver calls that give it back, the last one first."""
+class Mapped:
+    """GPU memory at an address of this process, and the calls that give it back, the last one first."""
 
     def __init__(self, index: int):
         self.index = index
         self.address = 0
-        self.undo: list[tuple[Any, ...]] = []
+        self.undo: list[Callable[[], object]] = []
         self.idle = False
         """Nothing on the GPU uses the memory any more."""
         self._pid = os.getpid()
@@ -47,10 +48,10 @@ class _Mapped:
         cu = driver.bindings()
         size = sum(size for _, size in chunks)
         self.address = at = int(driver.handle("cuMemAddressReserve", size, 0, 0, 0))
-        self.undo.append(("cuMemAddressFree", at, size))
+        self.undo.append(partial(driver.release, "cuMemAddressFree", at, size))
         for chunk, chunk_size in chunks:
             driver.call("cuMemMap", at, chunk_size, 0, chunk, 0)
-            self.undo.append(("cuMemUnmap", at, chunk_size))
+            self.undo.append(partial(driver.release, "cuMemUnmap", at, chunk_size))
             at += chunk_size
         access = cu.CUmemAccessDesc()
         access.location.type = cu.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
@@ -69,7 +70,7 @@ class _Mapped:
             if not idle:
                 driver.release("cuCtxSynchronize")
             while self.undo:
-                driver.release(*self.undo.pop())
+                self.undo.pop()()
 
     def __del__(self) -> None:
         with contextlib.suppress(Exception):  # at interpreter exit modules may be gone
@@ -94,7 +95,7 @@ class Allocation:
             raise SharingError(f"GPU memory of {size} bytes; legal are 1 to {limits.MAX_SEGMENT}")
         self.index = index
         self.gpu = driver.gpu_uuid(index)
-        self._mapped: _Mapped | None = None
+        self._mapped: Mapped | None = None
         cu = driver.bindings()
         properties = cu.CUmemAllocationProp()
         properties.type = cu.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
@@ -102,12 +103,12 @@ class Allocation:
         properties.location.id = index
         properties.requestedHandleTypes = driver.fd_type()
         minimum = cu.CUmemAllocationGranularity_flags.CU_MEM_ALLOC_GRANULARITY_MINIMUM
-        mapped = _Mapped(index)
+        mapped = Mapped(index)
         with driver.context(index), driver.relaxed_capture():
             granule = int(driver.call("cuMemGetAllocationGranularity", properties, minimum))
             self.size = -(-size // granule) * granule
             self._chunk = driver.handle("cuMemCreate", self.size, properties, 0)
-            mapped.undo.append(("cuMemRelease", self._chunk))
+            mapped.undo.append(partial(driver.release, "cuMemRelease", self._chunk))
             try:
                 mapped.map_chunks([(self._chunk, self.size)], writable=True)
             except BaseException:
@@ -115,7 +116,7 @@ class Allocation:
                 raise
         self._mapped = mapped
 
-    def _open(self) -> _Mapped:
+    def _open(self) -> Mapped:
         if self._mapped is None:
             raise SharingError("this memory has been closed")
         return self._mapped
@@ -159,7 +160,7 @@ class Opened:
         self.size = size
         self.pieces = pieces
         self._handle = handle
-        self._mapped: _Mapped | None = None
+        self._mapped: Mapped | None = None
         self._closed = False
 
     def pointer(self) -> int:
@@ -175,36 +176,34 @@ class Opened:
         mapped = self._map()
         return tensor_at(mapped.address + offset, dtype, shape, strides, mapped.index, mapped)
 
-    def _map(self) -> _Mapped:
+    def _map(self) -> Mapped:
         if self._closed:
             raise SharingError("this memory has been closed")
         mapped = self._mapped
         if mapped is None:  # two threads may map it twice: the tensors of each keep their own mapping
-            mapped = _Mapped(driver.here(self.gpu))
+            mapped = Mapped(driver.here(self.gpu))
             with driver.context(mapped.index), driver.relaxed_capture():
                 try:
-                    if self._handle:
-                        self._map_handle(mapped)
-                    else:
-                        self._map_pieces(mapped)
+                    self._map_into(mapped)
                 except BaseException:
                     mapped.give_back(idle=True)
                     raise
             self._mapped = mapped
         return mapped
 
-    def _map_handle(self, mapped: _Mapped) -> None:
-        cu = driver.bindings()
-        handle = cu.CUipcMemHandle()
-        handle.reserved = self._handle
-        lazily = cu.CUipcMem_flags.CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
-        mapped.address = int(driver.handle("cuIpcOpenMemHandle", handle, int(lazily)))
-        mapped.undo.append(("cuIpcCloseMemHandle", mapped.address))
-        base, size = driver.call("cuMemGetAddressRange", mapped.address)
-        if int(base) != mapped.address or int(size) < self.size:
-            raise SharingError(f"the shared allocation has {int(size)} bytes; {self.size} were announced")
-
-    def _map_pieces(self, mapped: _Mapped) -> None:
+    def _map_into(self, mapped: Mapped) -> None:
+        """Map the memory, with the GPU's context current; what was done stays in `mapped.undo`. Raises SharingError."""
+        if self._handle:
+            cu = driver.bindings()
+            handle = cu.CUipcMemHandle()
+            handle.reserved = self._handle
+            lazily = cu.CUipcMem_flags.CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
+            mapped.address = int(driver.handle("cuIpcOpenMemHandle", handle, int(lazily)))
+            mapped.undo.append(partial(driver.release, "cuIpcCloseMemHandle", mapped.address))
+            base, size = driver.call("cuMemGetAddressRange", mapped.address)
+            if int(base) != mapped.address or int(size) < self.size:
+                raise SharingError(f"the shared allocation has {int(size)} bytes; {self.size} were announced")
+            return
         chunks: list[tuple[Any, int]] = []
         try:
             for fd, size in self.pieces:
@@ -230,7 +229,7 @@ class Opened:
 class Hold:
     """A share in a mapping."""
 
-    def __init__(self, mapped: _Mapped | None):
+    def __init__(self, mapped: Mapped | None):
         self._mapped = mapped
 
     def close(self) -> None:

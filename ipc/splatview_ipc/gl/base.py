@@ -1,24 +1,23 @@
-"""What everything between CUDA and OpenGL agrees on.
+"""The terms of everything between CUDA and OpenGL: pictures, pixel sources, bridges.
 
-A *bridge* takes one stream's pictures from where they are and makes them readable by a fragment shader. There are
-four, in the order in which they are tried; `tests/interop/test_interop.py` runs one conformance suite over all of them.
+A *bridge* makes one stream's pictures readable by a fragment shader. There are three, in the order in which they are
+tried; `tests/interop/test_interop.py` runs one conformance suite over all of them.
 
-| bridge   | for tensors in               | copies | how |
-|----------|------------------------------|--------|-----|
-| direct   | another process's GPU memory | none   | OpenGL imports that memory; no CUDA in this process |
-| import   | this process's GPU memory    | one    | OpenGL imports memory of ours; a CUDA copy into it |
-| register | this process's GPU memory    | one    | a texture registered with CUDA, mapped for each copy |
-| host     | host memory, or any          | 1 or 2 | an upload into a texture |
+| bridge | for tensors in               | copies | how |
+|--------|------------------------------|--------|-----|
+| direct | another process's GPU memory | none   | OpenGL imports that memory; no CUDA in this process |
+| import | this process's GPU memory    | one    | OpenGL imports memory of ours; a CUDA copy into it |
+| host   | host memory, or any          | 1 or 2 | an upload into a texture |
 
-What a bridge gives is a *pixel source*: textures or buffer textures, defines and uniforms for `shaders/fetch.glsl`,
-which resolves layouts, dtypes and strides while drawing.
+A bridge returns a *pixel source*: textures or buffer textures, defines and uniforms for `shaders/fetch.glsl`, which
+resolves layouts, dtypes and strides while drawing.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import TYPE_CHECKING, ClassVar, Protocol, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, TypeAlias
 
 from splatview_ipc.control.errors import SharingError
 
@@ -34,11 +33,21 @@ if TYPE_CHECKING:
     Pixels: TypeAlias = "DeviceTensor | RemoteTensor | torch.Tensor | np.ndarray"
     """A picture: another process's tensor, or one of this process, CUDA or not."""
 
-DTYPES = ("uint8", "uint16", "float16", "bfloat16", "float32")
+
+class Dtype(NamedTuple):
+    define: str
+    """For `SHADER`."""
+    item: int
+    """Bytes of a value."""
+    texture: str
+    """moderngl's name of the texture format that keeps its bits."""
+
+
+DTYPES = {"uint8": Dtype("DTYPE_U8", 1, "f1"), "uint16": Dtype("DTYPE_U16", 2, "nu2"),
+          "float16": Dtype("DTYPE_F16", 2, "f2"), "bfloat16": Dtype("DTYPE_BF16", 2, "u2"),
+          "float32": Dtype("DTYPE_F32", 4, "f4")}
 LAYOUTS = ("HW", "HWC", "CHW")
 MAX_CHANNELS = 4
-DTYPE_DEFINES = {"uint8": "DTYPE_U8", "uint16": "DTYPE_U16", "float16": "DTYPE_F16", "bfloat16": "DTYPE_BF16",
-                 "float32": "DTYPE_F32"}
 
 SHADER = files("splatview_ipc.gl").joinpath("shaders/fetch.glsl").read_text()
 """GLSL 3.30: `vec4 stored(ivec2 p)`, the channels at a column and row (row 0 is the top one), missing ones 0,
@@ -46,71 +55,26 @@ integers as 0..1; `ivec2 source_size()`."""
 
 
 def fragment_head(defines: Iterable[str]) -> str:
-    """How a fragment shader that reads a source begins: the version, the defines, `SHADER`."""
+    """The beginning of a fragment shader that reads a source: the version, the defines, `SHADER`."""
     return "#version 330\n" + "".join(f"#define {d}\n" for d in defines) + SHADER
 
 
-class PixelSource(Protocol):
-    """What a fragment shader reads. Used on the thread of its OpenGL context only."""
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """Width and height in pixels."""
-        ...
-
-    @property
-    def channels(self) -> int:
-        """1 to 4."""
-        ...
-
-    @property
-    def dtype(self) -> str:
-        """One of DTYPES."""
-        ...
-
-    @property
-    def layout(self) -> str:
-        """One of LAYOUTS, as it was put."""
-        ...
-
-    @property
-    def stride(self) -> int:
-        """Every how many-th row and column of the original this is: more than 1 where textures are limited."""
-        ...
-
-    @property
-    def defines(self) -> tuple[str, ...]:
-        """What the shader is compiled with. Sources with equal defines share a program."""
-        ...
-
-    def bind(self, program: moderngl.Program, unit: int = 0) -> None:
-        """Bind the textures from texture unit `unit` on (at most MAX_PIECES of them) and set the uniforms."""
-        ...
+def dtype_name(tensor: torch.Tensor) -> str:
+    """"float32" for torch.float32."""
+    return str(tensor.dtype).removeprefix("torch.")
 
 
-class Bridge(Protocol):
-    """One stream's pictures on their way to OpenGL. Every call comes from the thread of the OpenGL context."""
+def local_tensor(tensor: Pixels) -> torch.Tensor:
+    """A picture as this process's tensor, on a GPU in the order of its current stream. Raises SharingError."""
+    import torch
 
-    name: ClassVar[str]
-
-    def put(self, tensor: Pixels, layout: str) -> PixelSource:
-        """Make a picture readable.
-
-        `tensor`: (H, W), (H, W, C) or (C, H, W) by `layout`, C from 1 to 4, a dtype of DTYPES. A CUDA tensor is
-        read in the order of the current CUDA stream. The source stays valid until the next `put` but one, so that
-        whoever finds out afterwards that the tensor was torn can go on with the one before (`undo`). `direct` reads
-        the tensor's own memory whenever something is drawn; the others are done with the tensor on return, or on
-        the current CUDA stream. Raises SharingError when this bridge cannot take this tensor; another may.
-        """
-        ...
-
-    def undo(self) -> None:
-        """Drop what was put last: the next `put` leaves the source of the one before alone."""
-        ...
-
-    def close(self) -> None:
-        """Give back everything. Idempotent."""
-        ...
+    if isinstance(tensor, torch.Tensor):
+        return tensor.detach()
+    if getattr(tensor, "memory", None) is None:
+        raise SharingError("the tensor is in another process's host memory")
+    values = tensor.torch()  # type: ignore[union-attr]
+    tensor.ready(torch.cuda.current_stream(values.device).cuda_stream)  # type: ignore[union-attr]
+    return values
 
 
 @dataclass(frozen=True)
@@ -133,7 +97,67 @@ class Form:
                                f"HWC and CHW with 1 to {MAX_CHANNELS} channels of {', '.join(DTYPES)}")
         return cls(shape[layout.index("W")], shape[layout.index("H")], channels, dtype, layout)
 
-    def steps(self, strides: tuple[int, ...]) -> tuple[int, int, int]:
-        """(row, column, channel) strides of a tensor of this layout, in elements."""
-        row, column = strides[self.layout.index("H")], strides[self.layout.index("W")]
-        return row, column, strides[self.layout.index("C")] if "C" in self.layout else 1
+
+class PixelSource:
+    """Pixels that a fragment shader reads. Used on the thread of its OpenGL context only."""
+
+    def __init__(self, form: Form, *defines: str, stride: int = 1) -> None:
+        self.size = form.width, form.height
+        self.channels, self.dtype, self.layout = form.channels, form.dtype, form.layout
+        self.stride = stride
+        """The step between its rows and columns in the original: more than 1 where textures are limited."""
+        self.defines: tuple[str, ...] = (DTYPES[form.dtype].define, f"CHANNELS {form.channels}", *defines)
+        """Defines to compile the shader with. Sources with equal defines share a program."""
+
+    def bind(self, program: moderngl.Program, unit: int = 0) -> None:
+        """Bind the textures from texture unit `unit` on (at most MAX_PIECES of them) and set the uniforms."""
+        raise NotImplementedError
+
+
+class Bridge(Protocol):
+    """One stream's pictures on their way to OpenGL. Every call comes from the thread of the OpenGL context."""
+
+    name: ClassVar[str]
+
+    def put(self, tensor: Pixels, layout: str) -> PixelSource:
+        """Make a picture readable.
+
+        `tensor`: (H, W), (H, W, C) or (C, H, W) by `layout`, C from 1 to 4, a dtype of DTYPES. A CUDA tensor is
+        read in the order of the current CUDA stream. The source stays valid until the next `put` but one, so that a
+        tensor that is found torn afterwards can be dropped for the one before (`undo`). `direct` reads the tensor's
+        own memory whenever something is drawn; the others are done with the tensor on return, or on the current CUDA
+        stream. Raises SharingError when this bridge cannot take this tensor; another may.
+        """
+        ...
+
+    def undo(self) -> None:
+        """Drop what was put last: the next `put` leaves the source of the one before alone."""
+        ...
+
+    def close(self) -> None:
+        """Give back everything. Idempotent."""
+        ...
+
+
+class Canvas(Bridge, Protocol):
+    """A bridge whose pictures this process's own CUDA kernels draw.
+
+        target = canvas.begin(height, width)     # draw into it, on torch's current stream
+        source = canvas.show()                   # and let a shader read it
+    """
+
+    def begin(self, height: int, width: int, channels: int = 4, dtype: str = "float16") -> torch.Tensor:
+        """The next picture: a tensor (height, width, channels) with any content, to be written.
+
+        The distance between its pixels may be more than `channels` values. Waits until OpenGL no longer draws from
+        the memory behind it. Raises SharingError when there is no memory for it.
+        """
+        ...
+
+    def show(self, layout: str = "HWC", *, finished: bool = False) -> PixelSource:
+        """The picture that `begin` returned, valid until the next `show` but one. It is read once the current stream
+        has come this far; nothing is awaited before it is bound. Raises SharingError without a new `begin`.
+
+        `finished`: the caller has waited for it already. Where there is nothing to copy, CUDA gets no work then.
+        """
+        ...

@@ -8,31 +8,24 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from contextlib import contextmanager
 from ctypes import POINTER, c_int, c_ssize_t, c_ubyte, c_uint, c_uint64, c_void_p
 from typing import TYPE_CHECKING, Any
 
 from splatview_ipc.control.errors import SharingError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     import moderngl
 
 TEXTURE_2D, TEXTURE_BUFFER, RENDERBUFFER = 0x0DE1, 0x8C2A, 0x8D41
 TEXTURE0, ACTIVE_TEXTURE = 0x84C0, 0x84E0
 TEXTURE_BINDING_2D, TEXTURE_BINDING_BUFFER, TEXTURE_BUFFER_BINDING = 0x8069, 0x8C2C, 0x8C2A
-ARRAY_BUFFER, ARRAY_BUFFER_BINDING = 0x8892, 0x8894
 PIXEL_PACK_BUFFER, PIXEL_UNPACK_BUFFER = 0x88EB, 0x88EC
 PIXEL_PACK_BUFFER_BINDING, PIXEL_UNPACK_BUFFER_BINDING = 0x88ED, 0x88EF
 READ_FRAMEBUFFER, DRAW_FRAMEBUFFER = 0x8CA8, 0x8CA9
-READ_FRAMEBUFFER_BINDING, DRAW_FRAMEBUFFER_BINDING, RENDERBUFFER_BINDING = 0x8CAA, 0x8CA6, 0x8CA7
-COLOR_ATTACHMENT0, DEPTH_ATTACHMENT = 0x8CE0, 0x8D00
-RED, RG, RGB, RGBA, DEPTH_COMPONENT = 0x1903, 0x8227, 0x1907, 0x1908, 0x1902
-UNSIGNED_BYTE, FLOAT, HALF_FLOAT = 0x1401, 0x1406, 0x140B
-STATIC_DRAW = 0x88E4
-SYNC_GPU_COMMANDS_COMPLETE = 0x9117
-SYNC_FLUSH_COMMANDS_BIT = 1
+READ_FRAMEBUFFER_BINDING, DRAW_FRAMEBUFFER_BINDING = 0x8CAA, 0x8CA6
+SYNC_GPU_COMMANDS_COMPLETE, SYNC_FLUSH_COMMANDS_BIT = 0x9117, 1
 ALREADY_SIGNALED, TIMEOUT_EXPIRED, CONDITION_SATISFIED = 0x911A, 0x911B, 0x911C
 HANDLE_TYPE_OPAQUE_FD = 0x9586
 DEDICATED_MEMORY_OBJECT = 0x9581
@@ -40,53 +33,36 @@ TEXTURE_TILING, OPTIMAL_TILING = 0x9580, 0x9584
 LAYOUT_GENERAL = 0x958D
 DEVICE_UUID = 0x9597
 MAX_TEXTURE_BUFFER_SIZE, TEXTURE_BUFFER_OFFSET_ALIGNMENT = 0x8C2B, 0x919F
-CURRENT_PROGRAM = 0x8B8D
 
 _ERRORS = {0x0500: "GL_INVALID_ENUM", 0x0501: "GL_INVALID_VALUE", 0x0502: "GL_INVALID_OPERATION",
            0x0505: "GL_OUT_OF_MEMORY", 0x0506: "GL_INVALID_FRAMEBUFFER_OPERATION"}
 
 _names, _size = POINTER(c_uint), c_ssize_t
 _SIGNATURES: dict[str, tuple[Any, ...]] = {  # the result first
+    **dict.fromkeys(("glGenTextures", "glGenBuffers", "glCreateMemoryObjectsEXT", "glGenSemaphoresEXT",
+                     "glDeleteTextures", "glDeleteBuffers", "glDeleteMemoryObjectsEXT", "glDeleteSemaphoresEXT"),
+                    (None, c_int, _names)),
+    **dict.fromkeys(("glBindTexture", "glBindBuffer", "glBindFramebuffer", "glBindRenderbuffer"),
+                    (None, c_uint, c_uint)),
     "glGetError": (c_uint,),
     "glGetIntegerv": (None, c_uint, POINTER(c_int)),
     "glPixelStorei": (None, c_uint, c_int),
     "glFlush": (None,),
+    "glFinish": (None,),
     "glUseProgram": (None, c_uint),
     "glUniform1i": (None, c_int, c_int),
-    "glFinish": (None,),
     "glActiveTexture": (None, c_uint),
-    "glGenTextures": (None, c_int, _names),
-    "glDeleteTextures": (None, c_int, _names),
-    "glBindTexture": (None, c_uint, c_uint),
     "glTexParameteri": (None, c_uint, c_uint, c_int),
-    "glTexSubImage2D": (None, c_uint, c_int, c_int, c_int, c_int, c_int, c_uint, c_uint, c_void_p),
-    "glGetTexImage": (None, c_uint, c_int, c_uint, c_uint, c_void_p),
-    "glTexBuffer": (None, c_uint, c_uint, c_uint),
     "glTexBufferRange": (None, c_uint, c_uint, c_uint, _size, _size),
-    "glGenBuffers": (None, c_int, _names),
-    "glDeleteBuffers": (None, c_int, _names),
-    "glBindBuffer": (None, c_uint, c_uint),
-    "glBufferData": (None, c_uint, _size, c_void_p, c_uint),
-    "glGenFramebuffers": (None, c_int, _names),
-    "glDeleteFramebuffers": (None, c_int, _names),
-    "glBindFramebuffer": (None, c_uint, c_uint),
-    "glFramebufferRenderbuffer": (None, c_uint, c_uint, c_uint, c_uint),
     "glBlitFramebuffer": (None, c_int, c_int, c_int, c_int, c_int, c_int, c_int, c_int, c_uint, c_uint),
-    "glReadBuffer": (None, c_uint),
-    "glReadPixels": (None, c_int, c_int, c_int, c_int, c_uint, c_uint, c_void_p),
-    "glBindRenderbuffer": (None, c_uint, c_uint),
     "glFenceSync": (c_void_p, c_uint, c_uint),
     "glClientWaitSync": (c_uint, c_void_p, c_uint, c_uint64),
     "glDeleteSync": (None, c_void_p),
     "glGetUnsignedBytei_vEXT": (None, c_uint, c_uint, POINTER(c_ubyte)),
-    "glCreateMemoryObjectsEXT": (None, c_int, _names),
-    "glDeleteMemoryObjectsEXT": (None, c_int, _names),
     "glMemoryObjectParameterivEXT": (None, c_uint, c_uint, POINTER(c_int)),
     "glImportMemoryFdEXT": (None, c_uint, c_uint64, c_uint, c_int),
     "glBufferStorageMemEXT": (None, c_uint, _size, c_uint, c_uint64),
     "glTexStorageMem2DEXT": (None, c_uint, c_int, c_uint, c_int, c_int, c_uint, c_uint64),
-    "glGenSemaphoresEXT": (None, c_int, _names),
-    "glDeleteSemaphoresEXT": (None, c_int, _names),
     "glImportSemaphoreFdEXT": (None, c_uint, c_uint, c_int),
     "glWaitSemaphoreEXT": (None, c_uint, c_uint, _names, c_uint, _names, _names),
     "glSignalSemaphoreEXT": (None, c_uint, c_uint, _names, c_uint, _names, _names),
@@ -104,9 +80,15 @@ class GL:
     @classmethod
     def current(cls) -> GL:
         """For the context that is current on this thread. Raises SharingError when no library can be asked."""
-        kind = "egl" if _egl_current()() else "glx"
+        kind = "egl" if _getter("egl")() else "glx"
         if kind not in cls._loaded:
-            cls._loaded[kind] = cls(_loader(kind))
+            library, _, function = _LIBRARIES[kind]
+            try:
+                get = getattr(ctypes.CDLL(library), function)
+            except (OSError, AttributeError) as e:
+                raise SharingError(f"OpenGL's functions cannot be found: {e}") from e
+            get.restype, get.argtypes = c_void_p, [ctypes.c_char_p]
+            cls._loaded[kind] = cls(get)
         return cls._loaded[kind]
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
@@ -147,16 +129,6 @@ class GL:
             self.clear_errors()
             raise SharingError(f"{what}: {_ERRORS.get(code, hex(code))}")
 
-    @contextmanager
-    def bound(self, target: int, name: int) -> Iterator[None]:
-        """A buffer bound to a target, and what was bound there before again afterwards."""
-        before = self.integer(_BINDINGS[target])
-        self.glBindBuffer(target, name)
-        try:
-            yield
-        finally:
-            self.glBindBuffer(target, before)
-
     def fence(self) -> int:
         """A fence after everything drawn so far; hand it to `wait_fence` once."""
         fence = self.glFenceSync(SYNC_GPU_COMMANDS_COMPLETE, 0)
@@ -174,32 +146,29 @@ class GL:
             raise SharingError(f"OpenGL did not finish drawing within {seconds} s (glClientWaitSync: {result:#x})")
 
 
-_BINDINGS = {ARRAY_BUFFER: ARRAY_BUFFER_BINDING, TEXTURE_BUFFER: TEXTURE_BUFFER_BINDING,
-             PIXEL_PACK_BUFFER: PIXEL_PACK_BUFFER_BINDING, PIXEL_UNPACK_BUFFER: PIXEL_UNPACK_BUFFER_BINDING}
+_LIBRARIES = {"egl": ("libEGL.so.1", "eglGetCurrentContext", "eglGetProcAddress"),
+              "glx": ("libGL.so.1", "glXGetCurrentContext", "glXGetProcAddressARB")}
 
 
 @functools.cache
-def _egl_current() -> Callable[[], int | None]:
+def _getter(kind: str) -> Callable[[], int | None]:
+    """The function that returns the context of egl or glx that is current on the calling thread."""
+    library, function, _ = _LIBRARIES[kind]
     try:
-        current = ctypes.CDLL("libEGL.so.1").eglGetCurrentContext
+        current = getattr(ctypes.CDLL(library), function)
     except (OSError, AttributeError):
         return lambda: None
     current.restype = c_void_p
     return current
 
 
-def _loader(kind: str) -> Callable[[bytes], int | None]:
-    try:
-        get = (ctypes.CDLL("libEGL.so.1").eglGetProcAddress if kind == "egl" else
-               ctypes.CDLL("libGL.so.1").glXGetProcAddressARB)
-    except (OSError, AttributeError) as e:
-        raise SharingError(f"OpenGL's functions cannot be found: {e}") from e
-    get.restype, get.argtypes = c_void_p, [ctypes.c_char_p]
-    return get
+def current_context() -> int:
+    """The handle of the OpenGL context that is current on this thread; 0 where none is."""
+    return _getter("egl")() or _getter("glx")() or 0
 
 
 def gl_device_uuid(ctx: moderngl.Context) -> str | None:
-    """The UUID of the GPU that a context draws on, 32 lower-case hex digits; None when OpenGL does not say."""
+    """The UUID of the GPU that a context draws on, 32 lower-case hex digits; None when OpenGL does not report it."""
     if not {"GL_EXT_memory_object", "GL_EXT_semaphore"} & ctx.extensions:
         return None
     gl, uuid = GL.current(), (c_ubyte * 16)()

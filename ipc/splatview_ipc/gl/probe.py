@@ -1,92 +1,123 @@
-"""Which bridges work here, why others do not, and the choice among them."""
+"""The bridges that work here, the reasons why others do not, and the choice among them."""
 
 from __future__ import annotations
 
 import os
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+import numpy as np
+
 from splatview_ipc.control.errors import SharingError
+from splatview_ipc.cuda import driver
+from splatview_ipc.gl.direct import DirectBridge, require_import
 from splatview_ipc.gl.glapi import GL
+from splatview_ipc.gl.host import HostBridge
+from splatview_ipc.gl.imported import ImportBridge
+from splatview_ipc.gl.readback import read_source
 
 if TYPE_CHECKING:
     import moderngl
 
-    from splatview_ipc.gl.base import Bridge, Pixels, PixelSource
+    from splatview_ipc.gl.base import Bridge, Canvas, Pixels, PixelSource
 
-BRIDGES = {"direct": "direct:DirectBridge", "import": "imported:ImportBridge", "register": "registered:RegisterBridge",
-           "host": "host:HostBridge"}
-"""Every bridge by name, best first, and where its class is."""
+BRIDGES: dict[str, Any] = {"direct": DirectBridge, "import": ImportBridge, "host": HostBridge}
+"""Every bridge by name, best first."""
 VARIABLE = "SPLATVIEW_INTEROP"
 """Environment variable that forces one of BRIDGES."""
 
 _reasons: WeakKeyDictionary[moderngl.Context, dict[str, str]] = WeakKeyDictionary()
 
 
-def bridge_class(name: str, table: dict[str, str] = BRIDGES) -> Any:
-    """The class of a bridge, or of another table's entry. Raises SharingError for an unknown name."""
-    if name not in table:
-        raise SharingError(f"{name!r} is no way from a tensor to OpenGL; legal are {', '.join(table)}")
-    module, _, symbol = table[name].partition(":")
-    return getattr(import_module(f"splatview_ipc.gl.{module}"), symbol)
-
-
 def forced_bridge() -> str | None:
-    """The bridge that SPLATVIEW_INTEROP names. Raises SharingError for a name that is none."""
+    """The bridge that SPLATVIEW_INTEROP names. Raises SharingError for another name."""
     name = os.environ.get(VARIABLE) or None
     if name is not None and name not in BRIDGES:
-        raise SharingError(f"{VARIABLE}={name!r}; legal are {', '.join(BRIDGES)}, or unset it")
+        raise SharingError(f"{VARIABLE}={name!r}: legal are {', '.join(BRIDGES)}; unset it for the best that works")
     return name
 
 
 def probe(ctx: moderngl.Context, name: str | None = None) -> dict[str, str]:
     """By bridge "" where it works with this context, or why it does not; only of `name` if given.
 
-    Bytes really go to OpenGL and back, once for each context and bridge. `direct` is the exception: it needs another
-    process's memory, so that here only its needs are looked at, and its first `put` tells.
+    For `import` pictures go to OpenGL and back, once for each context. `direct` needs another process's memory: here
+    only its requirements are checked, and its first `put` decides.
     """
     known = _reasons.setdefault(ctx, {})
-    for each in BRIDGES if name is None else (name,):
-        if each not in known:
-            known[each] = _trial(ctx, each)
-    return {each: known[each] for each in (BRIDGES if name is None else (name,))}
+    names = BRIDGES if name is None else (name,)
+    for each in names:
+        if each in known:
+            continue
+        known[each] = ""
+        try:
+            if each == "direct":
+                DirectBridge(ctx)
+            elif each == "import":
+                _round_trip(ctx)
+        except SharingError as e:
+            known[each] = str(e)
+        except Exception as e:  # an unforeseen state of a driver or library: another bridge does the work
+            known[each] = f"{type(e).__name__}: {e}"
+        finally:
+            GL.current().clear_errors()
+    return {each: known[each] for each in names}
 
 
-def _trial(ctx: moderngl.Context, name: str) -> str:
-    try:
-        bridge_class(name).trial(ctx)
-    except SharingError as e:
-        return str(e)
-    except Exception as e:  # a driver or library in a state that nobody foresaw: another bridge does the work
-        return f"{type(e).__name__}: {e}"
-    finally:
-        GL.current().clear_errors()
-    return ""
+def _round_trip(ctx: moderngl.Context) -> None:
+    """Try `import` with a few KB. Raises SharingError when they do not arrive as they were."""
+    device = driver.here(require_import(ctx))
+    import torch
+
+    with torch.cuda.device(device):
+        values = torch.arange(33 * 17 * 4, device="cuda").mul_(7).to(torch.uint8).view(17, 33, 4)
+        bridge = ImportBridge(ctx)
+        try:
+            got = read_source(ctx, bridge.put(values, "HWC"))
+            again = read_source(ctx, bridge.put(values.flip(0), "HWC"))
+        finally:
+            bridge.close()
+        sent = values.cpu().numpy()
+    if not (np.array_equal(np.rint(got * 255), sent) and np.array_equal(np.rint(again * 255), sent[::-1])):
+        raise SharingError("a picture came back from OpenGL different")
 
 
 def suitable(tensor: Pixels) -> tuple[str, ...]:
     """The bridges that can take this tensor as far as it alone decides, best first."""
     memory = getattr(tensor, "memory", None)
     if memory is not None:
-        return tuple(n for n in BRIDGES if n != "direct" or memory.pieces)
-    if not getattr(tensor, "is_cuda", False):
-        return ("host",)
-    return tuple(n for n in BRIDGES if n != "direct")  # which is for another process's memory
+        return ("direct", "import", "host") if memory.pieces else ("import", "host")
+    return ("import", "host") if getattr(tensor, "is_cuda", False) else ("host",)
+
+
+def make_canvas(ctx: moderngl.Context, gpu_uuid: str | None = None) -> Canvas:
+    """The best canvas for drawing on a GPU (by default OpenGL's own, where it is visible).
+
+    SPLATVIEW_INTEROP names the only one to try; `direct`, which is for other processes' memory, leaves the choice
+    free. Raises SharingError, with every reason, for none.
+    """
+    forced = forced_bridge()
+    reason = probe(ctx, "import")["import"] if forced != "host" else ""
+    if forced != "host" and not reason:
+        try:
+            return ImportBridge(ctx, gpu_uuid)
+        except SharingError as e:
+            reason = str(e)
+    if forced == "import":
+        raise SharingError(f"import: {reason}")
+    return HostBridge(ctx, gpu_uuid)
 
 
 class AutoBridge:
-    """A bridge that is chosen by what is put, and changed when that cannot go on."""
+    """The best bridge for each picture. One that failed is not tried again while tensors are of the same kind."""
 
-    def __init__(self, ctx: moderngl.Context, forced: str | None = None) -> None:
-        """Raises SharingError when `forced` or SPLATVIEW_INTEROP names no bridge."""
+    def __init__(self, ctx: moderngl.Context) -> None:
+        """Raises SharingError when SPLATVIEW_INTEROP names no bridge."""
         self._ctx = ctx
-        self._forced = forced or forced_bridge()
-        if self._forced:
-            bridge_class(self._forced)
+        self._forced = forced_bridge()
         self._bridge: Bridge | None = None
+        self._before: Bridge | None = None
+        """The bridge of the picture before, which `undo` returns to."""
         self._kind: object = None
-        self._before: tuple[Bridge | None, object] | None = None  # the bridge before and its kind, until the next put
         self.reasons: dict[str, str] = {}
         """Why better bridges than the one in use were not taken, by name."""
 
@@ -97,51 +128,43 @@ class AutoBridge:
 
     def put(self, tensor: Pixels, layout: str) -> PixelSource:
         """As `Bridge.put`. Raises SharingError, with every reason, when no bridge takes the tensor."""
-        self._drop_before()
         kind = type(tensor), suitable(tensor)
-        if self._bridge is not None and kind == self._kind:
-            try:
-                return self._bridge.put(tensor, layout)
-            except SharingError as e:
-                self.reasons[self._bridge.name] = str(e)
+        if kind != self._kind:
+            self._kind, self.reasons = kind, {}
         names = [n for n in suitable(tensor) if self._forced in (None, n)]
-        failed: dict[str, str] = dict(self.reasons) if kind == self._kind else {}
-        for name in names:
-            if name in failed:
-                continue
-            failed[name] = probe(self._ctx, name)[name]
-            if failed[name]:
-                continue
-            bridge: Bridge = bridge_class(name)(self._ctx)
-            try:
-                source = bridge.put(tensor, layout)
-            except SharingError as e:
-                failed[name] = str(e)
-                bridge.close()
-                continue
-            del failed[name]
-            self._before = self._bridge, self._kind
-            self._bridge, self._kind, self.reasons = bridge, kind, failed
-            return source
         if not names:
-            failed = {str(self._forced): f"cannot take such a tensor; {', '.join(suitable(tensor))} can"}
-        raise SharingError("; ".join(f"{n}: {why}" for n, why in failed.items()))
+            raise SharingError(f"{self._forced}: cannot take such a tensor; {', '.join(suitable(tensor))} can")
+        for name in names:
+            if name in self.reasons:
+                continue
+            reason = probe(self._ctx, name)[name]
+            if not reason:
+                known = next((b for b in (self._bridge, self._before) if b is not None and b.name == name), None)
+                bridge: Bridge = known or BRIDGES[name](self._ctx)
+                try:
+                    source = bridge.put(tensor, layout)
+                except SharingError as e:
+                    reason = str(e)
+                    if known is None:
+                        bridge.close()
+                else:
+                    if self._before is not None and self._before not in (self._bridge, bridge):
+                        self._before.close()
+                    self._before, self._bridge = self._bridge, bridge
+                    return source
+            self.reasons[name] = reason
+        self._kind = None  # the next one may come through
+        raise SharingError("; ".join(f"{n}: {why}" for n, why in self.reasons.items()))
 
     def undo(self) -> None:
         """As `Bridge.undo`."""
-        if self._before is not None and self._bridge is not None:
-            self._bridge.close()
-            (self._bridge, self._kind), self._before = self._before, None
-        elif self._bridge is not None:
+        if self._bridge is not None:
             self._bridge.undo()
-
-    def _drop_before(self) -> None:
-        before, self._before = self._before, None
-        if before is not None and before[0] is not None:
-            before[0].close()
+        if self._before is not None:
+            self._before, self._bridge = self._bridge, self._before
 
     def close(self) -> None:
-        self._drop_before()
-        if self._bridge is not None:
-            self._bridge.close()
-            self._bridge = None
+        for bridge in (self._bridge, self._before):
+            if bridge is not None:
+                bridge.close()
+        self._bridge = self._before = None

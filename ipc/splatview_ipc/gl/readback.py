@@ -1,4 +1,4 @@
-"""What a shader really sees of a source, read back: for trying bridges out, and for looking at single pixels."""
+"""Values that a shader reads from a source, read back: for trying bridges out, and for looking at single pixels."""
 
 from __future__ import annotations
 
@@ -7,14 +7,10 @@ from typing import TYPE_CHECKING
 import moderngl
 import numpy as np
 
-from splatview_ipc.control.errors import SharingError
 from splatview_ipc.gl.base import fragment_head
-from splatview_ipc.gl.direct import require_import
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from splatview_ipc.gl.base import Bridge, PixelSource
+    from splatview_ipc.gl.base import PixelSource
 
 VERTEX = """#version 330
 void main() {  // one triangle over everything
@@ -30,7 +26,7 @@ void main() { f_bits = floatBitsToUint(stored(u_first + ivec2(gl_FragCoord.xy)))
 
 def read_source(ctx: moderngl.Context, source: PixelSource,
                 part: tuple[int, int, int, int] | None = None) -> np.ndarray:
-    """(H, W, 4) float32, bit for bit what `stored` gives, top row first; waits for it.
+    """(H, W, 4) float32, bit for bit what `stored` returns, top row first; waits for it.
 
     `part`: (column, row, width, height), by default everything.
     """
@@ -51,23 +47,3 @@ def read_source(ctx: moderngl.Context, source: PixelSource,
     finally:
         framebuffer.release()
         target.release()
-
-
-def round_trip(ctx: moderngl.Context, make: Callable[[moderngl.Context], Bridge]) -> None:
-    """Try a bridge for CUDA tensors with a few KB. Raises SharingError when they do not arrive as they were."""
-    from splatview_ipc.cuda.driver import here
-
-    device = here(require_import(ctx))
-    import torch
-
-    with torch.cuda.device(device):
-        values = torch.arange(33 * 17 * 4, device="cuda").mul_(7).to(torch.uint8).view(17, 33, 4)
-        bridge = make(ctx)
-        try:
-            got = read_source(ctx, bridge.put(values, "HWC"))
-            again = read_source(ctx, bridge.put(values.flip(0), "HWC"))
-        finally:
-            bridge.close()
-        sent = values.cpu().numpy()
-    if not (np.array_equal(np.rint(got * 255), sent) and np.array_equal(np.rint(again * 255), sent[::-1])):
-        raise SharingError("a picture came back from OpenGL different")

@@ -1,8 +1,8 @@
 """A texture that CUDA copies to and from at its own speed: one image in memory that OpenGL and CUDA both know.
 
 The image and two semaphores come from Vulkan (`vulkan`) and are imported on both sides. Nothing is mapped, unmapped or
-copied by OpenGL, and with the semaphores nobody waits but the GPU. Where that cannot be, an ordinary texture behind a
-`TextureTensor` does the same, slower.
+copied by OpenGL, and only the GPU waits. The cost is in the change from one side to the other and back, whatever is
+done in between: the GPU runs compute or graphics, and takes a third of a millisecond to change over.
 
     canvas = SharedTexture(ctx, (1024, 1024))
     canvas.write(tensor)                       # OpenGL may draw with canvas.texture at any time
@@ -16,82 +16,69 @@ copied by OpenGL, and with the semaphores nobody waits but the GPU. Where that c
 
 from __future__ import annotations
 
-import time
+import ctypes
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import moderngl
 
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.cuda import driver
+from splatview_ipc.gl import glapi
+from splatview_ipc.gl.base import dtype_name
 from splatview_ipc.gl.direct import require_import
 from splatview_ipc.gl.glapi import GL
-from splatview_ipc.gl.probe import forced_bridge
-from splatview_ipc.gl.shared_image import DTYPES, FORMATS, BothSidesImage
-from splatview_ipc.gl.tensors import dtype_name
-from splatview_ipc.gl.texture_tensor import TextureTensor
+from splatview_ipc.gl.texture_tensor import DTYPES
+from splatview_ipc.gl.vulkan import VulkanDevice
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import torch
 
-_CODES = {name: code for code, name in DTYPES.items()}
-_TRIAL_SECONDS = 5.0
+    from splatview_ipc.gl.vulkan import Exported
+
+_FORMATS = {  # components and dtype: Vulkan's format, OpenGL's format
+    (1, "f1"): (9, 0x8229), (2, "f1"): (16, 0x822B), (4, "f1"): (37, 0x8058),
+    (1, "f2"): (76, 0x822D), (2, "f2"): (83, 0x822F), (4, "f2"): (97, 0x881A),
+    (1, "f4"): (100, 0x822E), (2, "f4"): (103, 0x8230), (4, "f4"): (109, 0x8814),
+}
 
 
 class SharedTexture:
-    """A texture of ours to draw from or into, that tensors go into and come out of.
+    """A texture of ours to draw from or into, that tensors are copied to and from.
 
     Everything happens on the thread of the OpenGL context, with that context current. By default OpenGL may use
-    `texture` at any time, and every `write` and `read` takes the image from OpenGL and gives it back, which costs a
+    `texture` at any time, and every `write` and `read` takes the image from OpenGL and returns it, which costs a
     third of a millisecond of the GPU's time if OpenGL works in between. With `explicit` CUDA has the image, and
     OpenGL gets it only in a `with canvas.gl()` block (or from `acquire()` to `release()`).
     """
 
+    way: ClassVar[str] = "vulkan"
+
     def __init__(self, ctx: moderngl.Context, size: tuple[int, int], components: int = 4, dtype: str = "f1", *,
-                 explicit: bool = False, order: str | None = None) -> None:
+                 explicit: bool = False) -> None:
         """`size`: width and height; `components` 1, 2 or 4; `dtype` f1, f2 or f4, as moderngl names them.
 
-        `order`: how OpenGL's and CUDA's work is kept apart: "gpu" by semaphores, "host" by waiting on this thread
-        (for measuring; by default the first that works). Raises ValueError for another format, SharingError when not
-        even a copy works.
+        Raises ValueError for another format, SharingError where OpenGL, CUDA and Vulkan do not share an image:
+        `TextureTensor` works there.
         """
-        if (components, dtype) not in FORMATS or min(size) < 1:
+        if (components, dtype) not in _FORMATS or min(size) < 1:
             raise ValueError(f"a texture of size {size} with {components} components of dtype {dtype!r}; legal are "
                              f"1, 2 or 4 of {', '.join(DTYPES)}")
-        if order not in (None, "gpu", "host"):
-            raise ValueError(f"order: {order!r} is not gpu or host")
         self.size = size
         self.shape = size[1], size[0], components
         """(H, W, C) of the tensors."""
         self.dtype = DTYPES[dtype]
         self.explicit = explicit
-        self.reason = ""
-        """Why the image is not shared, if it is not."""
         self._with_gl = not explicit
-        self._link: TextureTensor | None = None
-        self._image: BothSidesImage | None = None
         try:
-            usable = _usable_order(ctx) if order is None else order
-            self._image = BothSidesImage(ctx, size, components, dtype, usable)
-            self.texture: moderngl.Texture = self._image.texture
+            self._image: _Image | None = _Image(ctx, size, components, dtype)
         except SharingError as e:
-            if order is not None:
-                raise
-            self.reason = str(e)
-            self.texture = ctx.texture(size, components, alignment=1, dtype=dtype)
-            try:
-                self._link = TextureTensor(self.texture)
-            except BaseException:
-                self.texture.release()
-                raise
+            raise SharingError(f"SharedTexture cannot work here, a TextureTensor over your own texture can: {e}") from e
+        self.texture: moderngl.Texture = self._image.texture
         self.texture.filter = moderngl.NEAREST, moderngl.NEAREST
-
-    @property
-    def way(self) -> str:
-        """vulkan, or the way of `TextureTensor` in use."""
-        return "vulkan" if self._link is None else self._link.way
 
     def write(self, tensor: torch.Tensor) -> None:
         """Put a tensor of this shape and dtype into the texture, after what the current CUDA stream does now.
@@ -102,11 +89,8 @@ class SharedTexture:
         if tensor.shape != self.shape or dtype_name(tensor) != self.dtype:
             raise ValueError(f"a {dtype_name(tensor)} tensor {tuple(tensor.shape)}; the texture takes {self.dtype} "
                              f"{self.shape}")
-        with _Turn(self) as side:
-            if isinstance(side, BothSidesImage):
-                side.write(tensor.detach())
-            else:
-                side.write(tensor)
+        with self._turn() as image:
+            image.write(tensor.detach())
 
     def read(self) -> torch.Tensor:
         """What OpenGL has drawn into the texture so far, or what was written: (H, W, C), row 0 is OpenGL's row 0.
@@ -114,22 +98,38 @@ class SharedTexture:
         It is there for what the current CUDA stream does next. The next `read` writes into the same tensor. Raises
         SharingError while OpenGL has an explicit texture.
         """
-        with _Turn(self) as side:
-            return side.read() if isinstance(side, BothSidesImage) else side.update()
+        with self._turn() as image:
+            return image.read()
+
+    @contextmanager
+    def _turn(self) -> Iterator[_Image]:
+        """A block in which CUDA has the image. Raises SharingError."""
+        if self.explicit and self._with_gl:
+            raise SharingError("OpenGL has the texture: write and read outside the `with texture.gl()` block, or "
+                               "after release()")
+        if self._image is None:
+            raise SharingError("the texture is closed")
+        image = self._image
+        if self.explicit:
+            yield image
+            return
+        image.from_gl()
+        try:
+            yield image
+        finally:
+            image.to_gl()
 
     def acquire(self) -> moderngl.Texture:
         """OpenGL gets an explicit texture, after all that CUDA was told to do with it. No effect if it has it."""
-        if not self._with_gl:
-            if self._image is not None:
-                self._image.to_gl()
+        if not self._with_gl and self._image is not None:
+            self._image.to_gl()
             self._with_gl = True
         return self.texture
 
     def release(self) -> None:
         """CUDA gets an explicit texture back, after all that OpenGL was told to do. No effect if it has it."""
-        if self.explicit and self._with_gl:
-            if self._image is not None:
-                self._image.from_gl()
+        if self.explicit and self._with_gl and self._image is not None:
+            self._image.from_gl()
             self._with_gl = False
 
     @contextmanager
@@ -139,18 +139,13 @@ class SharedTexture:
         try:
             yield texture
         finally:
-            if self._image is not None or self._link is not None:  # closed in the block
-                self.release()
+            self.release()
 
     def close(self) -> None:
-        """Give back everything, the texture too. Idempotent."""
-        if self._image is not None:
-            self._image.close()
-            self._image = None
-        if self._link is not None:
-            self._link.close()
-            self._link = None
-            self.texture.release()
+        """Give back everything, the texture too. Idempotent. Waits for CUDA and OpenGL."""
+        image, self._image = self._image, None
+        if image is not None:
+            image.close()
 
     def __enter__(self) -> SharedTexture:
         return self
@@ -159,140 +154,205 @@ class SharedTexture:
         self.close()
 
 
-class _Turn:
-    """CUDA's turn with a texture: with an explicit one that is nothing but a check. (A class: a generator costs more
-    than the copy that it surrounds.)"""
+class _Semaphore:
+    """A binary semaphore of Vulkan's that OpenGL and CUDA both know."""
 
-    def __init__(self, owner: SharedTexture) -> None:
-        self._owner = owner
+    def __init__(self, vulkan: VulkanDevice, device: int, texture: int, free: list[Callable[[], Any]]) -> None:
+        """`texture`: OpenGL's name of the one that it guards. Append to `free` what gives it back, last first. Raises
+        SharingError."""
+        gl, cu = GL.current(), driver.bindings()
+        shared = vulkan.semaphore()
+        free.append(shared.release)
+        self._name = name = gl.generate("glGenSemaphoresEXT")
+        free.append(lambda: gl.delete("glDeleteSemaphoresEXT", [name]))
 
-    def __enter__(self) -> BothSidesImage | TextureTensor:
-        owner = self._owner
-        if owner.explicit and owner._with_gl:
-            raise SharingError("OpenGL has the texture: write and read outside the `with texture.gl()` block, or "
-                               "after release()")
-        side = owner._image or owner._link
-        if side is None:
-            raise SharingError("the texture is closed")
-        if not owner.explicit and owner._image is not None:
-            owner._image.from_gl()
-        return side
+        def import_into_gl(fd: int) -> None:
+            gl.glImportSemaphoreFdEXT(name, glapi.HANDLE_TYPE_OPAQUE_FD, fd)
+            gl.check("glImportSemaphoreFdEXT")
 
-    def __exit__(self, *exc: object) -> None:
-        owner = self._owner
-        if not owner.explicit and owner._image is not None:
-            owner._image.to_gl()
+        description = cu.CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC()
+        description.type = cu.CUexternalSemaphoreHandleType.CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD
+
+        def import_into_cuda(fd: int) -> Any:
+            description.handle.fd = fd
+            return driver.handle("cuImportExternalSemaphore", description)
+
+        shared.import_by(import_into_gl)
+        with driver.context(device):
+            imported = shared.import_by(import_into_cuda)
+        free.append(lambda: driver.release("cuDestroyExternalSemaphore", imported))
+        self._handles = [imported]
+        self._signal_params = [cu.CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS()]
+        self._wait_params = [cu.CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS()]
+        self._texture = (ctypes.c_uint * 1)(texture)
+        self._layout = (ctypes.c_uint * 1)(glapi.LAYOUT_GENERAL)
+
+    def signal_from_gl(self) -> None:
+        GL.current().glSignalSemaphoreEXT(self._name, 0, None, 1, self._texture, self._layout)
+
+    def await_in_gl(self) -> None:
+        GL.current().glWaitSemaphoreEXT(self._name, 0, None, 1, self._texture, self._layout)
+
+    def signal_from_cuda(self, device: int, stream: int) -> None:
+        driver.in_stream(device, stream, "cuSignalExternalSemaphoresAsync", self._handles, self._signal_params, 1,
+                         driver.stream_object(stream))
+
+    def await_in_cuda(self, device: int, stream: int) -> None:
+        driver.in_stream(device, stream, "cuWaitExternalSemaphoresAsync", self._handles, self._wait_params, 1,
+                         driver.stream_object(stream))
 
 
-class TensorTexture:
-    """A texture that follows a tensor."""
+class _Image:
+    """An image on both sides. CUDA has it first; `to_gl` and `from_gl` hand it over.
 
-    def __init__(self, tensor: torch.Tensor, ctx: moderngl.Context, way: str | None = None, *,
-                 explicit: bool = False) -> None:
-        """`tensor`: (H, W) or (H, W, C), C from 1 to 4, uint8, float16 or float32, on any GPU or the CPU.
+    Semaphores are signalled and awaited one for one: OpenGL's when it hands the image over (awaited by CUDA's first
+    work with it, or by OpenGL itself if it takes the image back before that), CUDA's when OpenGL takes it.
+    """
 
-        By default it is a `SharedTexture`, `explicit` as there; for 3 channels, and where `way` or SPLATVIEW_INTEROP
-        names one, a `TextureTensor`. Errors as in both.
-        """
-        shape = tuple(tensor.shape)
-        if len(shape) not in (2, 3) or 0 in shape or shape[2:] > (4,) or dtype_name(tensor) not in _CODES:
-            raise ValueError(f"a {dtype_name(tensor)} tensor {shape}; legal are (H, W) and (H, W, C), C from 1 to 4, "
-                             f"of {', '.join(_CODES)}")
-        self.tensor = tensor
-        size, components, dtype = (shape[1], shape[0]), (*shape, 1)[2], _CODES[dtype_name(tensor)]
-        self._shared: SharedTexture | None = None
-        self._link: SharedTexture | TextureTensor
-        if way is None and forced_bridge() is None and (components, dtype) in FORMATS:
-            self._link = self._shared = SharedTexture(ctx, size, components, dtype, explicit=explicit)
-            self.texture: moderngl.Texture = self._shared.texture
-        else:
-            self.texture = ctx.texture(size, components, alignment=1, dtype=dtype)
-            try:
-                self._link = TextureTensor(self.texture, way)
-            except BaseException:
-                self.texture.release()
-                raise
+    def __init__(self, ctx: moderngl.Context, size: tuple[int, int], components: int, dtype: str) -> None:
+        """Raises SharingError when one of OpenGL, CUDA and Vulkan cannot."""
+        missing = {"GL_EXT_memory_object_fd", "GL_EXT_semaphore_fd"} - ctx.extensions
+        if missing:
+            raise SharingError(f"OpenGL ({ctx.info['GL_RENDERER']}) has no {' and no '.join(sorted(missing))}")
+        uuid = require_import(ctx)
+        self._device = driver.here(uuid)
+        import torch
+
+        self._free: list[Callable[[], Any]] = []  # in reverse order
+        self._stream: int | None = None
+        """The CUDA stream that used the image last, since CUDA has had it."""
+        self._signalled = False
+        """True from `from_gl` until that was awaited."""
+        vulkan = VulkanDevice.on(uuid)
         try:
-            self.update()
+            image = vulkan.image(*size, _FORMATS[components, dtype][0])
+            self._free.append(image.release)
+            array = self._import_into_cuda(image, size, components, dtype)
+            name = self._import_into_gl(image, size, _FORMATS[components, dtype][1])
+            self.texture: moderngl.Texture = ctx.external_texture(name, size, components, 0, dtype)
+            self._gl_done = _Semaphore(vulkan, self._device, name, self._free)
+            self._cuda_done = _Semaphore(vulkan, self._device, name, self._free)
         except BaseException:
             self.close()
             raise
+        self._where, kind = torch.device("cuda", self._device), getattr(torch, DTYPES[dtype])
+        self._make_pixels = partial(torch.empty, (size[1], size[0], components), dtype=kind, device=self._where)
+        self._pixels: torch.Tensor | None = None
+        """What `read` returns."""
+        cu = driver.bindings()
+        linear, opaque = cu.CUmemorytype.CU_MEMORYTYPE_DEVICE, cu.CUmemorytype.CU_MEMORYTYPE_ARRAY
+        row = size[0] * components * kind.itemsize
+        self._upload, self._download = cu.CUDA_MEMCPY2D(), cu.CUDA_MEMCPY2D()
+        for copy in (self._upload, self._download):
+            copy.WidthInBytes, copy.Height, copy.srcPitch, copy.dstPitch = row, size[1], row, row
+        self._upload.srcMemoryType, self._upload.dstMemoryType, self._upload.dstArray = linear, opaque, array
+        self._download.srcMemoryType, self._download.srcArray, self._download.dstMemoryType = opaque, array, linear
 
-    @property
-    def way(self) -> str:
-        """vulkan, import, register or host."""
-        return self._link.way
+    def _import_into_cuda(self, image: Exported, size: tuple[int, int], components: int, dtype: str) -> Any:
+        """The CUDA array over the image."""
+        cu = driver.bindings()
+        memory = cu.CUDA_EXTERNAL_MEMORY_HANDLE_DESC()
+        memory.type = cu.CUexternalMemoryHandleType.CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD
+        memory.size, memory.flags = image.size, 1  # CUDA_EXTERNAL_MEMORY_DEDICATED
 
-    def update(self) -> None:
-        """Bring the tensor's present content into the texture, in the order of the current CUDA stream."""
-        self._link.write(self.tensor if self.tensor.ndim == 3 else self.tensor.unsqueeze(-1))
+        def import_memory(fd: int) -> Any:
+            memory.handle.fd = fd
+            return driver.handle("cuImportExternalMemory", memory)
 
-    @contextmanager
-    def gl(self) -> Iterator[moderngl.Texture]:
-        """Where OpenGL uses the texture, if it is explicit; see `SharedTexture`."""
-        if self._shared is None:
-            yield self.texture
-        else:
-            with self._shared.gl() as texture:
-                yield texture
+        formats = cu.CUarray_format
+        levels = cu.CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC()
+        levels.offset, levels.numLevels = 0, 1
+        levels.arrayDesc.Width, levels.arrayDesc.Height, levels.arrayDesc.Depth = *size, 0
+        levels.arrayDesc.NumChannels = components
+        levels.arrayDesc.Format = {"f1": formats.CU_AD_FORMAT_UNSIGNED_INT8, "f2": formats.CU_AD_FORMAT_HALF,
+                                   "f4": formats.CU_AD_FORMAT_FLOAT}[dtype]
+        levels.arrayDesc.Flags = 0x20 | 0x02  # a colour attachment, as for Vulkan; loads and stores
+        with driver.context(self._device):
+            self._event = driver.handle("cuEventCreate", int(cu.CUevent_flags.CU_EVENT_DISABLE_TIMING))
+            self._free.append(lambda: driver.release("cuEventDestroy", self._event))
+            external = image.import_by(import_memory)
+            self._free.append(lambda: driver.release("cuDestroyExternalMemory", external))
+            mipmap = driver.handle("cuExternalMemoryGetMappedMipmappedArray", external, levels)
+            self._free.append(lambda: driver.release("cuMipmappedArrayDestroy", mipmap))
+            return driver.handle("cuMipmappedArrayGetLevel", mipmap, 0)
+
+    def _import_into_gl(self, image: Exported, size: tuple[int, int], internal_format: int) -> int:
+        """The name of the texture over the image."""
+        gl = GL.current()
+        gl.clear_errors()
+        memory = gl.generate("glCreateMemoryObjectsEXT")
+        self._free.append(lambda: gl.delete("glDeleteMemoryObjectsEXT", [memory]))
+        dedicated = ctypes.c_int(1)
+        gl.glMemoryObjectParameterivEXT(memory, glapi.DEDICATED_MEMORY_OBJECT, ctypes.byref(dedicated))
+
+        def import_memory(fd: int) -> None:
+            gl.glImportMemoryFdEXT(memory, image.size, glapi.HANDLE_TYPE_OPAQUE_FD, fd)
+            gl.check(f"glImportMemoryFdEXT of {image.size} bytes")
+
+        image.import_by(import_memory)
+        name = gl.generate("glGenTextures")
+        self._free.append(lambda: gl.delete("glDeleteTextures", [name]))
+        before = gl.integer(glapi.TEXTURE_BINDING_2D)
+        gl.glBindTexture(glapi.TEXTURE_2D, name)
+        gl.glTexParameteri(glapi.TEXTURE_2D, glapi.TEXTURE_TILING, glapi.OPTIMAL_TILING)
+        gl.glTexStorageMem2DEXT(glapi.TEXTURE_2D, 1, internal_format, *size, memory, 0)
+        gl.glBindTexture(glapi.TEXTURE_2D, before)
+        gl.check("glTexStorageMem2DEXT")
+        return name
+
+    def write(self, tensor: torch.Tensor) -> None:
+        """Copy a tensor of the image's shape and dtype into it, on torch's current stream. CUDA must have it."""
+        if tensor.device != self._where or not tensor.is_contiguous():
+            tensor = tensor.to(self._where).contiguous()
+        stream = self._begin()
+        self._upload.srcDevice = tensor.data_ptr()
+        driver.in_stream(self._device, stream, "cuMemcpy2DAsync", self._upload, driver.stream_object(stream))
+
+    def read(self) -> torch.Tensor:
+        """Copy it into a tensor, always the same one, on torch's current stream. CUDA must have it."""
+        stream = self._begin()
+        if self._pixels is None:
+            self._pixels = self._make_pixels()
+            self._download.dstDevice = self._pixels.data_ptr()
+        driver.in_stream(self._device, stream, "cuMemcpy2DAsync", self._download, driver.stream_object(stream))
+        return self._pixels
+
+    def _begin(self) -> int:
+        """Torch's current stream, from now on behind all that was done with the image before."""
+        stream, before = driver.current_stream(self._device), self._stream
+        if stream == before:
+            return stream
+        queue = driver.stream_object(stream)
+        if before is not None:
+            with driver.context(self._device):
+                driver.call("cuEventRecord", self._event, driver.stream_object(before))
+                driver.call("cuStreamWaitEvent", queue, self._event, 0)
+        elif self._signalled:
+            self._signalled = False
+            self._gl_done.await_in_cuda(self._device, stream)
+        self._stream = stream
+        return stream
+
+    def to_gl(self) -> None:
+        """OpenGL has the image from here on: what it does next comes after all that CUDA was told to do with it."""
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            self._cuda_done.signal_from_cuda(self._device, stream)
+            self._cuda_done.await_in_gl()
+        elif self._signalled:
+            self._signalled = False
+            self._gl_done.await_in_gl()
+
+    def from_gl(self) -> None:
+        """CUDA has the image from here on: what it does next comes after all that OpenGL was told to do so far."""
+        self._gl_done.signal_from_gl()
+        GL.current().glFlush()  # a wait for work that the GPU never got would not end
+        self._signalled = True
 
     def close(self) -> None:
-        """Give back everything, the texture too. Idempotent."""
-        self._link.close()
-        if self._shared is None:
-            self.texture.release()
-
-    def __enter__(self) -> TensorTexture:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-
-def _usable_order(ctx: moderngl.Context) -> str:
-    """gpu, or else host; tried once for each context. Raises SharingError with the reason why neither works."""
-    known: dict[str, str] = vars(ctx).setdefault("_splatview_shared_texture", {})
-    if not known:
-        for order in ("gpu", "host"):
-            try:
-                _trial(ctx, order)
-            except SharingError as e:
-                known[order] = str(e)
-                continue
-            known[order] = ""
-            break
-        GL.current().clear_errors()
-    usable = [order for order, reason in known.items() if not reason]
-    if not usable:
-        raise SharingError(known["host"] if known["host"] == known["gpu"] else
-                           f"{known['host']} (and with semaphores: {known['gpu']})")
-    return usable[0]
-
-
-def _trial(ctx: moderngl.Context, order: str) -> None:
-    """Pixels go to OpenGL and back, on a stream of their own, in case something waits for ever."""
-    device = driver.here(require_import(ctx))
-    import torch
-
-    image = BothSidesImage(ctx, (64, 32), 4, "f1", order)
-    with torch.cuda.device(device), torch.cuda.stream(torch.cuda.Stream()):
-        sent = torch.arange(64 * 32 * 4, device="cuda").mul_(7).to(torch.uint8).view(32, 64, 4)
-        image.write(sent)
-        for turn in (sent.flip(0), sent):
-            image.to_gl()
-            image.from_gl()
-            image.write(turn)
-        got = image.read()
-        done = torch.cuda.Event()
-        done.record()
-        image.to_gl()
-    end = time.monotonic() + _TRIAL_SECONDS
-    while not done.query():
-        if time.monotonic() > end:
-            raise SharingError("a semaphore of Vulkan never came through to CUDA")
-        time.sleep(1e-4)
-    drawn = image.texture.read(alignment=1)
-    same = bytes(drawn) == sent.cpu().numpy().tobytes() and torch.equal(got, sent)
-    image.close()
-    if not same:
-        raise SharingError("an image shared by Vulkan came back different")
+        """To be called once. Waits for both sides first."""
+        GL.current().glFinish()
+        with driver.context(self._device):
+            driver.release("cuCtxSynchronize")
+            while self._free:
+                self._free.pop()()

@@ -1,4 +1,4 @@
-"""Tensors over somebody's OpenGL textures, without a copy through host memory.
+"""Tensors over OpenGL textures of any program.
 
     frame = TextureTensor(texture)       # a moderngl texture or renderbuffer of your program
     while drawing:
@@ -12,105 +12,189 @@ put back.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import moderngl
+
 from splatview_ipc.control.errors import SharingError
+from splatview_ipc.cuda import driver
 from splatview_ipc.gl import glapi
+from splatview_ipc.gl.base import dtype_name
+from splatview_ipc.gl.direct import require_import
 from splatview_ipc.gl.glapi import GL
-from splatview_ipc.gl.probe import bridge_class, forced_bridge, probe
-from splatview_ipc.gl.tensors import dtype_name
-from splatview_ipc.gl.texture_reading import DTYPES, CudaReader, Pixels, arrives_whole, refuse_renderbuffer
+from splatview_ipc.gl.probe import forced_bridge
 
 if TYPE_CHECKING:
-    import moderngl
+    from collections.abc import Iterator
+
     import torch
 
-WAYS = ("import", "register", "host")
-_SLOTS = 2
+WAYS = ("register", "host")
+DTYPES = {"f1": "uint8", "f2": "float16", "f4": "float32"}
+"""Dtypes by moderngl's names."""
+
+_PIXEL_STORE = {0x0D00: 0, 0x0D02: 0, 0x0D03: 0, 0x0D04: 0, 0x0D05: 1, 0x0CF0: 0, 0x0CF2: 0, 0x0CF3: 0, 0x0CF4: 0,
+                0x0CF5: 1}
+"""Tight rows, packed and unpacked: swapped bytes, row length, skipped rows, skipped pixels, alignment."""
+_BUFFERS = {glapi.PIXEL_PACK_BUFFER_BINDING: glapi.PIXEL_PACK_BUFFER,
+            glapi.PIXEL_UNPACK_BUFFER_BINDING: glapi.PIXEL_UNPACK_BUFFER}
+_FRAMEBUFFERS = {glapi.READ_FRAMEBUFFER_BINDING: glapi.READ_FRAMEBUFFER,
+                 glapi.DRAW_FRAMEBUFFER_BINDING: glapi.DRAW_FRAMEBUFFER}
 
 
 class TextureTensor:
-    """A CUDA tensor that follows a texture, or is pushed into it."""
+    """A CUDA tensor that follows a texture, or is written into it.
+
+    CUDA copies from and to the texture (way "register": one map and unmap, a third of a millisecond); without a GPU,
+    and for textures that CUDA does not take (three components, depth), pixels go through host memory (way "host").
+    """
 
     def __init__(self, texture: moderngl.Texture | moderngl.Renderbuffer, way: str | None = None) -> None:
-        """`texture`: 1 to 4 components of dtype f1, f2 or f4, or depth; not multisampled. Three go by way of the host.
+        """`texture`: 1 to 4 components of dtype f1, f2 or f4, or depth; not multisampled.
 
-        `way`: import, register or host; by default (or by SPLATVIEW_INTEROP) the first that works. Raises ValueError
-        for another texture, and SharingError, with every reason, when no way works.
+        `way`: register or host; by default register if it works, unless SPLATVIEW_INTEROP=host. Raises TypeError and
+        ValueError for another texture or way, SharingError when register is asked for and does not work.
         """
+        if not isinstance(texture, (moderngl.Texture, moderngl.Renderbuffer)):
+            raise TypeError(f"TextureTensor({texture!r}): legal are a moderngl.Texture and a moderngl.Renderbuffer")
         if texture.samples:
             raise ValueError(f"a texture with {texture.samples} samples per pixel: resolve it first "
                              "(ctx.copy_framebuffer into one without)")
         if not texture.depth and texture.dtype not in DTYPES:
             raise ValueError(f"a texture of dtype {texture.dtype!r}; legal are {', '.join(DTYPES)} and depth")
+        if way not in (None, *WAYS):
+            raise ValueError(f"way {way!r}: legal are {', '.join(WAYS)}")
+        self._context = glapi.current_context()
+        if not self._context:
+            raise RuntimeError("TextureTensor: no OpenGL context is current on this thread")
+        import torch
+
         self.texture = texture
-        self._pixels = pixels = Pixels(texture)
-        self.size: tuple[int, int] = pixels.size
-        self.components = pixels.components
-        self.dtype = pixels.dtype
+        self.size: tuple[int, int] = texture.width, texture.height
+        self.components = 1 if texture.depth else texture.components
+        self.dtype = "float32" if texture.depth else DTYPES[texture.dtype]
+        self.way = "host" if way is None and forced_bridge() == "host" else way or WAYS[0]
+        """register or host."""
         self.reasons: dict[str, str] = {}
         """Why better ways than the one in use were not taken, by name."""
-        self._shuttle: Any = None
-        forced = way or forced_bridge()
-        if forced is not None:
-            bridge_class(forced)  # raises for an unknown name
-        for name in WAYS if forced in (None, "direct") else (forced,):
-            reason = probe(texture.ctx, name)[name]
-            if not reason:
-                try:
-                    self._shuttle = _SHUTTLES[name](self)
-                except SharingError as e:
-                    reason = str(e)
-            if self._shuttle is not None:
-                self.way = name
-                break
-            self.reasons[name] = reason
-        if self._shuttle is None:
-            raise SharingError("; ".join(f"{n}: {why}" for n, why in self.reasons.items()))
+        self._device = -1
+        self._resource: Any = None
+        if self.way == "register":
+            try:
+                self._register()
+            except SharingError as e:
+                if way is not None:
+                    raise
+                self.way, self.reasons["register"] = "host", str(e)
+        kind = getattr(torch, self.dtype)
+        self._values: torch.Tensor | None = None
+        """In host memory, where pixels go through there."""
+        if self._resource is not None:
+            tensor = torch.zeros(self.shape, dtype=kind, device=torch.device("cuda", self._device))
+        else:
+            self._values = torch.zeros(self.shape, dtype=kind)
+            tensor = self._values.cuda() if torch.cuda.is_available() else self._values
+        self.tensor: torch.Tensor = tensor
+        """(H, W, C) uint8, float16 or float32 on the GPU; on the CPU where there is none. Its content is that of the
+        last `update`, whatever was written into the texture since."""
 
-    @property
-    def read_by(self) -> str:
-        """Who copies in `update`: OpenGL, or CUDA (and then from a texture in between if CUDA takes not this one)."""
-        return self._shuttle.read_by
+    def _register(self) -> None:
+        """Raises SharingError when CUDA cannot take the texture."""
+        texture = self.texture
+        if texture.depth or texture.components == 3:
+            raise SharingError("CUDA takes textures of 1, 2 and 4 components, and no depth")
+        self._device = driver.here(require_import(texture.ctx))
+        target = glapi.RENDERBUFFER if isinstance(texture, moderngl.Renderbuffer) else glapi.TEXTURE_2D
+        with driver.context(self._device):
+            self._resource = driver.handle("cuGraphicsGLRegisterImage", texture.glo, target, 0)
 
     @property
     def shape(self) -> tuple[int, int, int]:
         """(H, W, C)."""
         return self.size[1], self.size[0], self.components
 
-    @property
-    def tensor(self) -> torch.Tensor:
-        """(H, W, C) uint8, float16 or float32 on the GPU (with the way host and no GPU: on the CPU).
-
-        Its content is that of the last `update`, whatever was written into it since.
-        """
-        return self._shuttle.tensor
-
     def update(self) -> torch.Tensor:
         """Bring the texture's present content into `tensor`, and return that.
 
         It is there for what the current CUDA stream does next: after what was drawn, and after what that stream still
-        does with the tensor.
+        does with the tensor. Raises RuntimeError on a thread where the texture's OpenGL context is not current.
         """
-        self._shuttle.pull()
-        return self._shuttle.tensor
+        self._require_usable("update")
+        if self._resource is not None:
+            self._copy(self.tensor, to_texture=False)
+            return self.tensor
+        assert self._values is not None
+        texture, pixels = self.texture, self._values.numpy()
+        with _kept_state("reading a texture"):
+            if isinstance(texture, moderngl.Texture):
+                texture.read_into(pixels, alignment=1)
+            else:
+                depth = bool(texture.depth)
+                framebuffer = texture.ctx.framebuffer([], texture) if depth else texture.ctx.framebuffer([texture])
+                try:
+                    framebuffer.read_into(pixels, components=self.components, attachment=-1 if depth else 0,
+                                          dtype="f4" if depth else texture.dtype, alignment=1)
+                finally:
+                    framebuffer.release()
+        if self.tensor is not self._values:
+            self.tensor.copy_(self._values)
+        return self.tensor
 
     def write(self, tensor: torch.Tensor) -> None:
         """Put a tensor of this shape and dtype into the texture, in the order of the current CUDA stream.
 
-        OpenGL draws with it from now on. Raises ValueError for another shape or dtype, SharingError for a
-        renderbuffer, which only the way register can write, and for depth, which register alone cannot.
+        OpenGL draws with it from now on. Raises ValueError for another shape or dtype, SharingError for a renderbuffer
+        that CUDA does not take, RuntimeError as `update`.
         """
         if tuple(tensor.shape) != self.shape or dtype_name(tensor) != self.dtype:
             raise ValueError(f"a {dtype_name(tensor)} tensor {tuple(tensor.shape)}; the texture takes {self.dtype} "
                              f"{self.shape}")
-        self._shuttle.push(tensor.detach())
+        self._require_usable("write")
+        tensor = tensor.detach()
+        if self._resource is not None:
+            self._copy(tensor.to(self.tensor.device).contiguous(), to_texture=True)
+            return
+        if not isinstance(self.texture, moderngl.Texture):
+            raise SharingError("a renderbuffer cannot be written from host memory: use a texture")
+        with _kept_state("writing a texture"):
+            self.texture.write(tensor.cpu().contiguous().numpy(), alignment=1)
+
+    def _require_usable(self, method: str) -> None:
+        if glapi.current_context() != self._context:
+            raise RuntimeError(f"TextureTensor.{method}: the texture's OpenGL context is not current on this thread; "
+                               f"call {method} where you draw")
+        if self._resource is None and self._values is None:
+            raise SharingError("the TextureTensor is closed")
+
+    def _copy(self, tensor: torch.Tensor, *, to_texture: bool) -> None:
+        """Copy between a contiguous CUDA tensor and the texture, on the current stream."""
+        cu = driver.bindings()
+        row = self.size[0] * self.components * tensor.element_size()
+        copy = cu.CUDA_MEMCPY2D()
+        copy.WidthInBytes, copy.Height = row, self.size[1]
+        linear, opaque = cu.CUmemorytype.CU_MEMORYTYPE_DEVICE, cu.CUmemorytype.CU_MEMORYTYPE_ARRAY
+        queue = driver.stream_object(driver.current_stream(self._device))
+        with driver.context(self._device):
+            driver.call("cuGraphicsMapResources", 1, self._resource, queue)
+            try:
+                array = driver.call("cuGraphicsSubResourceGetMappedArray", self._resource, 0, 0)
+                if to_texture:
+                    copy.srcMemoryType, copy.srcDevice, copy.srcPitch = linear, tensor.data_ptr(), row
+                    copy.dstMemoryType, copy.dstArray = opaque, array
+                else:
+                    copy.srcMemoryType, copy.srcArray = opaque, array
+                    copy.dstMemoryType, copy.dstDevice, copy.dstPitch = linear, tensor.data_ptr(), row
+                driver.call("cuMemcpy2DAsync", copy, queue)
+            finally:
+                driver.call("cuGraphicsUnmapResources", 1, self._resource, queue)
 
     def close(self) -> None:
         """Give back everything but the texture. The tensor must not be used any more. Idempotent."""
-        if self._shuttle is not None:
-            self._shuttle.close()
-            self._shuttle = None
+        resource, self._resource, self._values = self._resource, None, None
+        if resource is not None:
+            with driver.context(self._device):
+                driver.release("cuGraphicsUnregisterResource", resource)
 
     def __enter__(self) -> TextureTensor:
         return self
@@ -119,147 +203,24 @@ class TextureTensor:
         self.close()
 
 
-class _Imported:
-    """OpenGL reads and writes pixels of a buffer that is CUDA's memory as well.
-
-    What it writes into there is tried out first. Where that arrives wrong, and for renderbuffers and depth, which do
-    on an H200, CUDA reads the texture by itself, as for the way register.
-    """
-
-    def __init__(self, owner: TextureTensor) -> None:
-        from splatview_ipc.cuda.driver import here
-        from splatview_ipc.gl.direct import require_import
-        from splatview_ipc.gl.imported import SharedBuffer
-        from splatview_ipc.gl.order import CudaMark
-
-        self._pixels = pixels = owner._pixels
-        if pixels.components == 3:  # seen on an H200: areas of one colour, whatever the trial says
-            raise SharingError("what OpenGL writes of three components does not arrive whole; four components do")
-        device = here(require_import(owner.texture.ctx))
-        self._size = -(-pixels.bytes // 4096) * 4096
-        whole = self._size * (1 + _SLOTS)
-        self._reader = None if arrives_whole(pixels, device, whole) else CudaReader(pixels, device)
-        try:
-            self._buffer = SharedBuffer(whole, device)
-        except BaseException:
-            if self._reader is not None:
-                self._reader.release()
-            raise
-        self.tensor = self._buffer.tensor(owner.dtype, owner.shape, 0)
-        self._mark = CudaMark(device)
-        self._slots = [self._buffer.tensor(owner.dtype, owner.shape, self._size * (k + 1)) for k in range(_SLOTS)]
-        self._fences: list[int | None] = [None] * _SLOTS
-        self._next = 0
-
-    @property
-    def read_by(self) -> str:
-        return "OpenGL" if self._reader is None else self._reader.read_by
-
-    def _wait_for_cuda(self) -> None:
-        self._mark.record()
-        self._mark.wait()
-
-    def pull(self) -> None:
-        if self._reader is not None:
-            self._reader.read(self.tensor)
-            return
-        gl = GL.current()
-        gl.clear_errors()
-        self._wait_for_cuda()
-        with gl.bound(glapi.PIXEL_PACK_BUFFER, self._buffer.gl.buffer(0)):
-            self._pixels.read(gl, None)
-        gl.check("reading a texture into GPU memory")
-        gl.glFinish()
-
-    def push(self, tensor: torch.Tensor) -> None:
-        gl = GL.current()
-        refuse_renderbuffer(self._pixels, "from GPU memory")
-        gl.clear_errors()
-        slot, self._next = self._next, (self._next + 1) % _SLOTS
-        if (fence := self._fences[slot]) is not None:
-            self._fences[slot] = None
-            gl.wait_fence(fence)
-        self._slots[slot].copy_(tensor)
-        self._wait_for_cuda()
-        with gl.bound(glapi.PIXEL_UNPACK_BUFFER, self._buffer.gl.buffer(0)):
-            self._pixels.write(gl, self._size * (slot + 1))
-        gl.check("writing a texture from GPU memory")
-        self._fences[slot] = gl.fence()
-
-    def close(self) -> None:
-        gl = GL.current()
-        for fence in self._fences:
-            if fence is not None:
-                gl.glDeleteSync(fence)
-        if self._reader is not None:
-            self._reader.release()
-        self._slots.clear()
-        del self.tensor
-        self._mark.close()
-        self._buffer.release()
-
-
-class _Registered:
-    """CUDA maps the texture itself (for depth: a copy in a texture of its own) for each transfer."""
-
-    def __init__(self, owner: TextureTensor) -> None:
-        import torch
-
-        from splatview_ipc.cuda.driver import here
-        from splatview_ipc.gl.direct import require_import
-
-        if owner.components == 3:
-            raise SharingError("CUDA registers textures of 1, 2 and 4 components")
-        device = here(require_import(owner.texture.ctx))
-        self._reader = CudaReader(owner._pixels, device)
-        self.read_by = self._reader.read_by
-        self.tensor = torch.zeros(owner.shape, dtype=getattr(torch, owner.dtype), device=torch.device("cuda", device))
-
-    def pull(self) -> None:
-        self._reader.read(self.tensor)
-
-    def push(self, tensor: torch.Tensor) -> None:
-        if self._reader.resource is None:
-            raise SharingError("CUDA cannot write this format (depth, for one): use way='import' or 'host'")
-        self._reader.resource.write(tensor.to(self.tensor.device).contiguous())
-
-    def close(self) -> None:
-        self._reader.release()
-        del self.tensor
-
-
-class _Host:
-    """Through host memory, where OpenGL and CUDA are not on one GPU."""
-
-    read_by = "OpenGL"
-
-    def __init__(self, owner: TextureTensor) -> None:
-        import torch
-
-        self._pixels = owner._pixels
-        self._values = torch.zeros(owner.shape, dtype=getattr(torch, owner.dtype))
-        self.tensor = self._values.cuda() if torch.cuda.is_available() else self._values
-
-    def pull(self) -> None:
-        gl = GL.current()
-        gl.clear_errors()
-        with gl.bound(glapi.PIXEL_PACK_BUFFER, 0):
-            self._pixels.read(gl, self._values.data_ptr())
-        gl.check("reading a texture")
-        if self.tensor is not self._values:
-            self.tensor.copy_(self._values)
-
-    def push(self, tensor: torch.Tensor) -> None:
-        gl = GL.current()
-        refuse_renderbuffer(self._pixels, "from host memory")
-        gl.clear_errors()
-        values = tensor.cpu().contiguous()
-        with gl.bound(glapi.PIXEL_UNPACK_BUFFER, 0):
-            self._pixels.write(gl, values.data_ptr())
-        gl.check("writing a texture")
-
-    def close(self) -> None:
-        del self.tensor
-
-
-_SHUTTLES = {"import": _Imported, "register": _Registered, "host": _Host}
+@contextmanager
+def _kept_state(what: str) -> Iterator[None]:
+    """Let moderngl transfer pixels in here; what that binds and sets is as before afterwards. Raises SharingError."""
+    gl = GL.current()
+    before = {name: gl.integer(name) for name in (*_PIXEL_STORE, *_BUFFERS, *_FRAMEBUFFERS, glapi.ACTIVE_TEXTURE)}
+    for name, value in _PIXEL_STORE.items():
+        gl.glPixelStorei(name, value)
+    for target in _BUFFERS.values():
+        gl.glBindBuffer(target, 0)
+    gl.clear_errors()
+    try:
+        yield
+        gl.check(what)
+    finally:
+        for name in _PIXEL_STORE:
+            gl.glPixelStorei(name, before[name])
+        for name, target in _BUFFERS.items():
+            gl.glBindBuffer(target, before[name])
+        for name, target in _FRAMEBUFFERS.items():
+            gl.glBindFramebuffer(target, before[name])
+        gl.glActiveTexture(before[glapi.ACTIVE_TEXTURE])

@@ -1,0 +1,42 @@
+"""The rules of each kind's tensors and metadata, for the publisher and for both receivers: one file a kind."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from splatview_ipc.kinds import cameras, gaussians, image, memory, overlay, scalars
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import torch
+
+    Spec = tuple[str, tuple[int, ...]]
+    """dtype, shape"""
+
+CHECKS = {"image": image.check, "gaussians": gaussians.check, "memory": memory.check, "overlay": overlay.check,
+          "cameras": cameras.check, "scalars": scalars.check}
+SHOWABLE = ("image", "gaussians")
+"""The kinds that `splatview.publish` takes."""
+
+
+class ValueLayout(Protocol):
+    """How the values of one stream look, and how they become frames (`splatview.adapters`)."""
+
+    kind: str
+    shape: tuple[int, ...]
+    dtype: str
+    device: str
+    """"cpu" or "cuda:0"."""
+
+    def frame(self, tensors: tuple[Any, ...]) -> dict[str, torch.Tensor]:
+        """Return the tensors of a frame by name: views of the published ones, which are the caller's memory."""
+        ...
+
+
+def check_frame(kind: str, tensors: Mapping[str, Spec], meta: Mapping[str, Any]) -> None:
+    """Raise ValueError unless these tensors and metadata make a frame of this kind, whatever the sender promised."""
+    check = CHECKS.get(kind)
+    if check is None:
+        raise ValueError(f"kind {kind!r} cannot be shown; legal are {', '.join(CHECKS)}")
+    check(tensors, meta)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from splatview_ipc.kinds.rules import SCALAR_COLUMNS
+from splatview_ipc.kinds.scalars import SCALAR_COLUMNS
 
 _VALUE, _LOW, _HIGH, _COUNT, _BROKEN = range(2, 7)
 

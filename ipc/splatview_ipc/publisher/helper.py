@@ -41,6 +41,8 @@ _MESSAGES_PER_TURN = 64
 _CALM_PER_S, _REST_S = 200, 0.01
 """Wakes a second by others after which each one is followed by a rest: no flood may keep the GIL busy."""
 _JOIN_S = 5.0
+CLOCK = time.monotonic
+"""The clock of a run, seconds; a test passes one of its own."""
 
 
 @dataclass
@@ -65,7 +67,7 @@ class Helper:
     def __init__(self, folder: OwnedRunFolder, control: ControlBlock, streams: dict[str, Stream],
                  fault: Callable[[BaseException], None],
                  asked: Callable[[Stream, messages.Snapshot | messages.Photos], None], *,
-                 clock: Callable[[], float] = time.monotonic, endpoint: Callable[[Path, str], str] = mail.endpoint):
+                 clock: Callable[[], float] = CLOCK, endpoint: Callable[[Path, str], str] = mail.endpoint):
         """`streams` is the run's own dictionary, read at each turn. `fault` is called with faults of the surroundings,
         `asked` with the requests of viewers. Without `start`, `turn` has to be called. Raises SharingError."""
         self._folder = folder
@@ -86,7 +88,7 @@ class Helper:
                 self._server.close()
                 raise
         except OSError as e:
-            raise SharingError(f"viewers cannot be answered in {folder.path}: {e.strerror}") from None
+            raise SharingError(f"viewers cannot be answered in {folder.path.parent}: {e.strerror}") from None
 
     def start(self) -> None:
         """Have a thread of its own take the turns. Raises SharingError."""

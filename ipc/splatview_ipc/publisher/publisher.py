@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from splatview_ipc.control import limits, mail, messages
 from splatview_ipc.control.run_folder import create_run
-from splatview_ipc.publisher.helper import Helper
+from splatview_ipc.publisher.helper import CLOCK, Helper
 from splatview_ipc.publisher.stream import Stream
 from splatview_ipc.shm.control_block import ControlBlock
 
@@ -25,7 +25,7 @@ class Publisher:
     """A run: everything that this process publishes."""
 
     def __init__(self, name: str | None = None, on_fault: Callable[[BaseException], None] | None = None, *,
-                 hidden: bool = False, threaded: bool = True, clock: Callable[[], float] = time.monotonic,
+                 hidden: bool = False, threaded: bool = True, clock: Callable[[], float] = CLOCK,
                  endpoint: Callable[[Path, str], str] = mail.endpoint):
         """Make the run's folder and start answering viewers.
 

@@ -37,7 +37,7 @@ RETRY_S = 1.0
 LIVE_PERIOD_S = 1 / 30
 """Seconds between two copies of a live stream that the trainer changes in place without publishing again."""
 PERIOD_S = {"ring": 1 / 240, "device-ring": 1 / 240, "host": 1 / 240}
-"""Least seconds between two frames of one stream by each transport; otherwise 1/60. The last version is always shown."""
+"""Least seconds between two frames by a transport; 1/60 by others. The last version is always shown."""
 _MOVES = 3
 """Publishes in a row at which Gaussians were stored elsewhere: from then on they are copied."""
 
@@ -51,8 +51,8 @@ class ValueLayout(Protocol):
     device: str
     """"cpu" or "cuda:0"."""
 
-    def unpack(self, published: Published) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-        """Return the tensors of a frame by name, views of the published ones, and its metadata."""
+    def frame(self, tensors: tuple[torch.Tensor, ...]) -> dict[str, torch.Tensor]:
+        """Return the tensors of a frame by name, views of the published ones."""
         ...
 
 
@@ -225,12 +225,12 @@ class Stream:
         if newest is None or name in self._failed:
             return True  # its viewers are choosing another
         layout, published = newest
-        tensors, meta = layout.unpack(published)
+        tensors = layout.frame(published[0])
         if writer is None or not writer.fits(tensors):
             return False  # the helper thread makes one
         ref, version = writer.ref, max(self.version, active.version + 1)  # the other thread may have used the number
         try:
-            if not writer.write(layout.kind, tensors, meta, version, confirmed):
+            if not writer.write(layout.kind, tensors, published[1], version, confirmed):
                 return False
         except SharingError as e:
             self._fail(name, active, e)
@@ -320,7 +320,7 @@ class Stream:
             writer.close()  # outside of the lock: to give a gigabyte back takes long
 
     def offer(self, transport: str) -> tuple[Ref, str] | None:
-        """Return what viewers of this transport are told: where the frames are, and a note; None before there is any."""
+        """Return what viewers of this transport are told: where the frames are, and a note; None: not yet."""
         active = self._active.get(transport)
         writer = active.writer if active is not None else None
         return None if writer is None else (writer.ref, writer.note[:MAX_META_TEXT])
@@ -363,7 +363,7 @@ class Stream:
             return
         try:
             with self._lock, self._side_stream():
-                tensors, _ = newest[0].unpack(newest[1])
+                tensors = newest[0].frame(newest[1][0])
             if active.writer is not None and active.writer.fits(tensors):
                 return
             made = self._transports[name].writer(tensors, self.kind == "gaussians")
@@ -389,8 +389,8 @@ class Stream:
     def _catch_up(self, now: float) -> None:
         """Bring the newest value to viewers that came late, or where its own publish could not.
 
-        The trainer may be writing into these very tensors: a copy of tensors whose counts of in-place operations changed
-        meanwhile, or that have none, is marked as not confirmed. The next publish replaces it.
+        The trainer may be writing into these very tensors: a copy of tensors whose counts of in-place operations
+        changed meanwhile, or that have none, is marked as not confirmed. The next publish replaces it.
         """
         with self._lock, self._side_stream() as ready:
             newest = self._newest
@@ -416,7 +416,7 @@ class Stream:
                     continue
                 if now >= active.next_at + LIVE_PERIOD_S:
                     holds = getattr(active.writer, "holds", None)
-                    if holds is None or not holds(newest[0].unpack(newest[1])[0]):
+                    if holds is None or not holds(newest[0].frame(newest[1][0])):
                         self._write(name, active, now)
                     active.next_at = now + 4 * (self._run.now() - now)  # large copies come less often
                 due = min(due, active.next_at + LIVE_PERIOD_S)
@@ -435,7 +435,7 @@ class Stream:
             yield ready
 
     def finish(self) -> None:
-        """Bring the last version to viewers, which read it when this process has ended. For when the helper thread has."""
+        """Bring the last version to viewers, which read it after this process has ended; when the helper has ended."""
         try:
             if self._behind():
                 for active in self._active.values():

@@ -100,7 +100,7 @@ class Segment:
 
 
 def _check_free(size: int) -> None:
-    """Raise ShortageError unless as much again stays free, up to 256 MB: the training must not be ended for a picture."""
+    """Raise ShortageError unless as much again stays free, up to _SPARE: a picture must not end the training."""
     if size < 1 << 20:
         return
     available, spare = free_memory.available_bytes(), min(size, _SPARE)

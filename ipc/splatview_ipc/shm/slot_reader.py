@@ -9,11 +9,11 @@ import math
 import mmap
 from typing import TYPE_CHECKING
 
+from splatview_ipc import kinds
 from splatview_ipc.control import limits
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.frame import Frame
 from splatview_ipc.control.messages import DecodeError, FrameHeader, TensorHeader, decode_frame_header
-from splatview_ipc.kinds import rules as kinds
 from splatview_ipc.shm.segment import PAGE, close_map, open_segment
 from splatview_ipc.shm.slot_layout import (
     ALIGN,

@@ -89,7 +89,7 @@ class SlotWriter:
         return PAGE + slot * self._stride
 
     def data_offset(self, slot: int) -> int:
-        """Return the bytes from the segment's start to a slot's data, or, for data elsewhere, from the start of those."""
+        """Return the bytes from the segment's start to a slot's data; for data elsewhere, from their start."""
         return PAGE + slot * self._stride + HEADER_BYTES if self.in_segment else slot * self.capacity
 
     @staticmethod

@@ -72,7 +72,7 @@ class DeviceRingWriter(GpuSlotWriter):
 
 
 class DeviceRingReader(SlotReader):
-    """The viewer's side. Its frames hold DeviceTensors; CUDA is not touched before one of them is asked for its bytes."""
+    """The viewer's side. Its frames hold DeviceTensors, which touch no CUDA before they are asked for their bytes."""
 
     in_segment = False
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from splatview_ipc import kinds
 from splatview_ipc.control import descriptors, limits
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.frame import DeviceTensor, Frame, Made
 from splatview_ipc.control.messages import DecodeError, FdMemory, InPlaceRef, VersionHeader, decode_version_header
-from splatview_ipc.kinds import rules as kinds
 from splatview_ipc.shm.slot_layout import ARRIVED, FIRST_SLOT, OLDEST_KEPT, WORDS_PER_SLOT, full_fence, load_fence
 from splatview_ipc.shm.slot_reader import SlotReader
 

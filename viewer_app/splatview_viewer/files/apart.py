@@ -23,7 +23,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from splatview_ipc.kinds.rules import SH_REST
+from splatview_ipc.kinds.gaussians import SH_REST
 from splatview_ipc.system.free_memory import available_bytes
 from splatview_viewer.errors import CameraError, FileError
 from splatview_viewer.files.common import silent

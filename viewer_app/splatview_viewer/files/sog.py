@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from splatview_ipc.kinds.rules import SH_REST
+from splatview_ipc.kinds.gaussians import SH_REST
 from splatview_viewer.errors import FileError
 from splatview_viewer.files.bounds import check_json, check_memory, check_ratio, check_scene, clipped
 from splatview_viewer.files.common import LOGIT_OF_BYTE, Fields, Progress, open_zip, quats_from_smallest_three

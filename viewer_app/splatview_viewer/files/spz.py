@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
-from splatview_ipc.kinds.rules import SH_REST
+from splatview_ipc.kinds.gaussians import SH_REST
 from splatview_viewer.errors import FileError
 from splatview_viewer.files.bounds import check_scene
 from splatview_viewer.files.common import (

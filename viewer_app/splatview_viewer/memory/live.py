@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from splatview_ipc.control.memory_snapshots import find
-from splatview_ipc.kinds.rules import MEMORY_COLUMNS, check_frame
+from splatview_ipc.kinds import check_frame
+from splatview_ipc.kinds.memory import MEMORY_COLUMNS
 from splatview_viewer.errors import ViewerError
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import numpy as np
 
-from splatview_ipc.kinds.rules import SH_REST
+from splatview_ipc.kinds.gaussians import SH_REST
 from splatview_ipc.system.files import make_output_folder, output_file, write_output
 from splatview_viewer.errors import FileError
 from splatview_viewer.files import check_memory, scene_bytes

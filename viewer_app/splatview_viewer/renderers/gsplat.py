@@ -302,7 +302,7 @@ class GsplatRenderer:
     def _make_canvas(self) -> Any:
         assert self._ctx is not None
         from splatview_ipc.cuda.driver import gpu_uuid
-        from splatview_ipc.gl.canvas import make_canvas
+        from splatview_ipc.gl.probe import make_canvas
 
         return make_canvas(self._ctx, gpu_uuid(self.device.index))
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import torch
 
-from splatview_ipc.kinds.rules import SH_REST
+from splatview_ipc.kinds.gaussians import SH_REST
 from splatview_viewer.errors import RendererError
 from splatview_viewer.renderers.base import COLOR_MAX, EPS_2D, MARK_COLOR
 from splatview_viewer.renderers.kernels.frame import TILE

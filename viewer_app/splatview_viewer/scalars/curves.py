@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from splatview_ipc.kinds.rules import SCALAR_COLUMNS, check_frame
+from splatview_ipc.kinds import check_frame
+from splatview_ipc.kinds.scalars import SCALAR_COLUMNS
 from splatview_viewer.errors import ViewerError
 
 if TYPE_CHECKING:

@@ -201,10 +201,9 @@ class CudaReader(_AtOnce):
     def begin(self, target: Target) -> None:
         import torch
 
-        assert target.shared is not None
         frame = self.frames.take(target.size)
         assert isinstance(frame.pixels, torch.Tensor) and frame.arrived is not None
         with torch.cuda.device(self._device):
-            frame.pixels.copy_(target.shared.read())
+            frame.pixels.copy_(target.tensor())
             frame.arrived.record()
         self._frame = frame

@@ -156,11 +156,7 @@ class BrowserScreen:
         any faster than through host memory."""
         try:
             target = Target(self.ctx, size, shared=True)
-            assert target.shared is not None
-            if target.shared.way != "host":
-                return target, CudaReader(self._encoder.device)  # type: ignore[attr-defined]
-            target.release()
-            reason = target.shared.reason
+            return target, CudaReader(self._encoder.device)  # type: ignore[attr-defined]
         except IpcError as e:
             reason = str(e)
         log.warning("pictures for browsers are encoded on the CPU: %s", reason)

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import numpy as np
+    import torch
 
-    from splatview_ipc.gl.shared_texture import SharedTexture
     from splatview_viewer.events import Event
     from splatview_viewer.screens.base import Caption
 
@@ -81,7 +81,7 @@ class OffscreenScreen:
                  gpu_uuid: str | None = None) -> None:
         """`gpu_uuid` as in `create_context`. Raises GraphicsError when no EGL context can be made."""
         self.shares = False
-        """Whether what is drawn from the next `resize` on lies in a texture that CUDA reads as well, `shared`."""
+        """Whether CUDA reads what is drawn from the next `resize` on: `tensor`."""
         self.ctx = create_context(gpu_uuid)
         self._egl = _egl.current_context()
         self._scale = scale
@@ -95,14 +95,13 @@ class OffscreenScreen:
         """Draw in this many pixels from now on. Raises SharingError, moderngl's Error where nothing so large can be
         made."""
         self._scale = self._scale if scale is None else scale
-        if (width, height) != self.size or self.shares != (self.shared is not None):
+        if (width, height) != self.size or self.shares != (self._drawn.shared is not None):
             before, self._target = self._drawn, Target(self.ctx, (width, height), shared=self.shares)
             before.release()
 
-    @property
-    def shared(self) -> SharedTexture | None:
-        """What lies in the framebuffer, for CUDA, if it was made so."""
-        return self._drawn.shared
+    def tensor(self) -> torch.Tensor | None:
+        """As `Target.tensor`; None where CUDA does not read it."""
+        return None if self._drawn.shared is None else self._drawn.tensor()
 
     @property
     def _drawn(self) -> Target:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from splatview_ipc.kinds.rules import SH_REST
+from splatview_ipc.kinds.gaussians import SH_REST
 from splatview_viewer.renderers.base import EPS_2D
 from splatview_viewer.scene import FIELDS, SH_C0, GaussianScene, as_floats
 from splatview_viewer.selecting.pick import project

@@ -14,7 +14,7 @@ from splatview_ipc.control.errors import SharingError
 from splatview_ipc.gl.base import fragment_head
 from splatview_ipc.gl.host import HostBridge
 from splatview_ipc.gl.probe import AutoBridge
-from splatview_ipc.kinds.rules import axes_of
+from splatview_ipc.kinds.image import axes_of
 from splatview_viewer.errors import ViewerError
 from splatview_viewer.views._image_values import INTEGERS, SAMPLE, count_broken, look_at, picture_of, sample_of
 from splatview_viewer.views._overlay.layers import CAMERA_META, Layers

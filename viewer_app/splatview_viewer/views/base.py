@@ -40,11 +40,9 @@ void main() {  // one triangle over everything
     gl_Position = vec4(gl_VertexID == 1 ? 3.0 : -1.0, gl_VertexID == 2 ? 3.0 : -1.0, 0.0, 1.0);
 }
 """
-BRIDGE_WORDS = {"direct": "drawn in place", "import": "CUDA copy into memory of OpenGL's",
-                "register": "CUDA copy into a texture", "host": "texture upload"}
+BRIDGE_WORDS = {"direct": "drawn in place", "import": "CUDA copy into memory of OpenGL's", "host": "texture upload"}
 """How a stream's pixels come to OpenGL, by the name of the bridge (`splatview_ipc.gl`)."""
-CANVAS_WORDS = {"import": "CUDA draws into memory of OpenGL's", "register": "CUDA draws into a texture",
-                "host": "pictures go through the host"}
+CANVAS_WORDS = {"import": "CUDA draws into memory of OpenGL's", "host": "pictures go through the host"}
 """How a renderer's pixels come to OpenGL, likewise."""
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import torch
 
-from splatview_ipc.kinds.rules import SH_REST
+from splatview_ipc.kinds.gaussians import SH_REST
 from splatview_viewer.cameras import MODELS
 from splatview_viewer.renderers.base import BY_DENSITY, EPS_2D, PAINTS
 

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     import moderngl
     import torch
 
-    from splatview_ipc.gl.base import PixelSource
-    from splatview_ipc.gl.canvas import Canvas
+    from splatview_ipc.gl.base import Canvas, PixelSource
     from splatview_viewer.renderers.base import Picture
     from splatview_viewer.state import GaussianSettings
 
@@ -100,7 +99,7 @@ class DepthPicture:
         import torch
 
         from splatview_ipc.cuda.driver import gpu_uuid
-        from splatview_ipc.gl.canvas import make_canvas
+        from splatview_ipc.gl.probe import make_canvas
 
         if self._canvas is None:
             self._canvas = make_canvas(self._ctx, gpu_uuid(rgba.device.index))

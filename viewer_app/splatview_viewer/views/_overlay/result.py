@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from splatview_ipc.kinds.rules import check_frame
+from splatview_ipc.kinds import check_frame
 from splatview_viewer.errors import ViewerError
 from splatview_viewer.views._overlay.masks import Mask, masks_of
 from splatview_viewer.views._overlay.palette import class_colors
@@ -118,7 +118,7 @@ def _result(arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any], shown: tu
                  _plain(str(meta.get("by", "")).encode(errors="replace")), _number(meta, "rate_hz"),
                  _number(meta, "work_ms"), str(meta.get("trouble", "")))
     _boxes(out, arrays)
-    out.masks = masks_of(out.boxes, out.drawn, arrays, meta, out.size)
+    out.masks = masks_of(out.boxes, out.drawn, arrays.get("masks"), out.size)
     _points(out, arrays)
     _lines(out, arrays)
     if "notes_at" in arrays:

@@ -1,4 +1,4 @@
-// Lays a rendered picture over the background. ipc/interop/shaders/fetch.glsl comes first: `stored` gives
+// Lays a rendered picture over the background. fetch.glsl of splatview_ipc.gl comes first: `stored` gives
 // premultiplied colour and alpha; for what is shown by a colour map: a number and alpha. SMOOTH: the picture has another size than its
 // place on the screen. COPY: nothing but the picture's values, pixel by pixel.
 #ifdef COPY

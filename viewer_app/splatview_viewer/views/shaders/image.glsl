@@ -1,4 +1,4 @@
-// Resolves an image from wherever its bytes lie. ipc/interop/shaders/fetch.glsl comes first: it gives `stored` and
+// Resolves an image from wherever its bytes lie. fetch.glsl of splatview_ipc.gl comes first: it gives `stored` and
 // `source_size`, and CHANNELS. With COUNT it counts broken values, otherwise it draws the picture; with NEAR only one
 // whose pixels are as large as the screen's or larger, and whose values are colours as they are; with RANGE one
 // whose values go from u_range.x to u_range.y. BGR: blue comes first.

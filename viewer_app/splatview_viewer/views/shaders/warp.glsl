@@ -1,4 +1,4 @@
-// A picture as another camera sees its surface (warp.vert). ipc/interop/shaders/fetch.glsl comes first.
+// A picture as another camera sees its surface (warp.vert). fetch.glsl of splatview_ipc.gl comes first.
 
 uniform vec2 u_from_focal;
 uniform vec2 u_from_center;

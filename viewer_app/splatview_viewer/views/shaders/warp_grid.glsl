@@ -1,7 +1,7 @@
 // Inverse depth at the corners of a picture's cells: once for each picture that is moved later (warp.vert).
 // Where a picture is cut through by an edge, the nearer side wins: the cells that are stretched when the edge moves
 // away from what lies behind begin outside of the near thing then, and are filled with what lies behind it.
-// TEXTURES: accumulated depth and a picture with alpha, in textures. Otherwise ipc/interop/shaders/fetch.glsl comes
+// TEXTURES: accumulated depth and a picture with alpha, in textures. Otherwise fetch.glsl of splatview_ipc.gl comes
 // first, and `stored` gives expected depth, 0 where nothing is.
 #ifdef TEXTURES
 uniform sampler2D u_color;
