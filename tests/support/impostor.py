@@ -63,7 +63,7 @@ class Impostor:
                     push.close()
 
     def tell(self, *said: Any) -> int:
-        """Send messages (bytes: as they are) to the viewer, as long as its queue takes them; return how many it took."""
+        """Send messages (bytes: as they are) to the viewer; return how many its queue took."""
         for push in self.viewers.values():
             for number, message in enumerate(said):
                 if not push.send(message if isinstance(message, bytes) else messages.encode(message)):
