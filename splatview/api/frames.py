@@ -2,14 +2,42 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import math
+import os
+import time
 import weakref
+from collections import OrderedDict
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from splatview.api.follower import Follower, seen
-from splatview.api.frame import Frame, Held
-from splatview_ipc.system.terminal import check_text
+from splatview.api import checks
+from splatview.api.frame import Frame
+from splatview_ipc import IpcError, Subscriber
+from splatview_ipc.control.frame import RemoteTensor
+from splatview_ipc.system.terminal import printable
+
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
+
+    from splatview_ipc.control.frame import Frame as Shared
+    from splatview_ipc.control.messages import StreamInfo
+    from splatview_ipc.subscriber.remote_stream import RemoteStream
 
 __all__ = ["Frame", "Frames", "frames", "newest_seen"]
+
+_log = logging.getLogger("splatview")
+
+_POLL_S = 0.05
+"""Time between two looks at what runs say, while frames come."""
+_SILENCE_S = 10.0
+"""Time after which a caller without a timeout is told why nothing comes, once."""
+_REMEMBERED = 256
+"""Names in `newest_seen`."""
+
+_seen: OrderedDict[str, tuple[int, int, str]] = OrderedDict()
 
 
 def frames(name: str, *, run: str | None = None, timeout: float | None = None,
@@ -23,22 +51,20 @@ def frames(name: str, *, run: str | None = None, timeout: float | None = None,
     run: of which run: its id, the beginning of one, its name or its process's number. None: of whichever has a stream
         of this name, the newest where there are several.
     timeout: seconds that a new frame may take, else TimeoutError; None: wait for ever.
-    in_place: of CUDA tensors that stay where they are. True: read them there; no copy is made, and they may change
-        while they are read. False: read copies that the publisher makes on its GPU into a ring. None: Gaussians where
-        they lie, everything else by the ring. Only a publisher's `copy=False` decides against that: `Frames.path`.
+    in_place: of CUDA tensors that the publisher shares in place. True: the publisher's own memory, which may change
+        while it is read; no copy is made. False: copies that the publisher makes on its GPU at each publish. None: whatever
+        the publisher shares (`Frames.path`), copied once here.
 
-    Each frame is the newest at the time; those that came in between are passed over and counted. Nothing is copied
-    here, and neither the publisher nor other readers notice how fast this one is. Frames of CPU streams may be written
-    to: only pages that are written are copied, and only this process sees them. A publisher that ends and starts
-    again is gone on with. Raises TypeError, ValueError for arguments that cannot be meant.
+    Each frame is the newest at the time; those that came in between are passed over and counted. It is copied once in
+    this process, and belongs to the caller. Neither the publisher nor other readers notice how fast this one is. When
+    a publisher ends and starts again, its new run is read. Raises TypeError, ValueError for bad arguments.
     """
     return Frames(name, run=run, timeout=timeout, in_place=in_place)
 
 
 def newest_seen(name: str) -> tuple[int, int, str] | None:
-    """Of the stream of this name, the frame that this process was handed last: its version, its time in ns since the
-    epoch, and the id of its run. None before there was one."""
-    return seen.get(name)
+    """Return version, time (ns since the epoch) and run of the frame of this name that was handed out last here."""
+    return _seen.get(name)
 
 
 class Frames:
@@ -50,45 +76,47 @@ class Frames:
     def __init__(self, name: str, *, run: str | None = None, timeout: float | None = None,
                  in_place: bool | None = None):
         """As `splatview.frames`."""
-        from splatview.api import checks
-
         checks.stream_name(name)
-        if not isinstance(run, (str, type(None))):
-            raise TypeError(f"run is a {type(run).__name__}, not a str: a run's id, its name or its process's number")
-        if run == "":
-            raise ValueError("run is ''; legal are a run's id, the beginning of one, its name or its process's number")
-        check_text(run or "", "run")
         if in_place not in (None, True, False):
             raise ValueError(f"in_place is {in_place!r}, not True, False or None")
-        self._timeout = _checked(timeout)
-        self._follower = Follower(name, run, in_place)
-        self._end = weakref.finalize(self, self._follower.close)
+        self.name = name
+        self.skipped = 0
+        """Versions that were passed over, in all."""
+        self._run, self._in_place, self._timeout = checks.run(run), in_place, _checked(timeout)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._pid = os.getpid()
+        self._subscriber = Subscriber(self._run, client="frames")
+        self._stream: RemoteStream | None = None
+        self._last, self._polled = 0, -math.inf
+        self._end = weakref.finalize(self, _close, self._subscriber, self._pid)
 
     def __iter__(self) -> Frames:
         return self
 
     def __next__(self) -> Frame:
-        """The newest frame that is newer than the last; waits until there is one.
+        """Return the newest frame that is newer than the last; wait until there is one.
 
-        The frame handed out before becomes invalid. Raises TimeoutError, which says what is known; ValueError when
-        `in_place=True` cannot be; StopIteration after `close`.
+        Raises TimeoutError, which says what is known; ValueError when `in_place=True` is impossible; StopIteration
+        after `close`.
         """
-        if self._follower.closed:
+        if not self._end.alive:
             raise StopIteration
-        return Frame(self._follower.next(self._timeout), self._give_back)
+        return self._wait(self._timeout, again=False)
 
     def latest(self, timeout: float | None = None) -> Frame:
-        """The newest frame there is, if need be the one that was handed out last; waits only while there is none.
+        """Return the newest frame there is, also one that was handed out before; wait only while there is none.
 
         timeout: seconds, by default those of `frames`. Raises as iterating does, ValueError after `close`.
         """
-        if self._follower.closed:
+        if not self._end.alive:
             raise ValueError("these frames are closed: ask splatview.frames for others")
-        held = self._follower.latest(self._timeout if timeout is None else _checked(timeout))
-        return Frame(held, self._give_back)
+        self._polled = -math.inf
+        return self._wait(self._timeout if timeout is None else _checked(timeout), again=True)
 
     def close(self) -> None:
-        """Give everything back; the last frame becomes invalid. Idempotent."""
+        """Give everything back; frames stay the caller's. Idempotent."""
         self._end()
 
     def __enter__(self) -> Frames:
@@ -97,30 +125,138 @@ class Frames:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def _give_back(self, held: Held) -> None:
-        """A frame was closed. (That it knows us keeps us while it is in use.)"""
-        self._follower.finish(held)
-
     def __repr__(self) -> str:
-        return f"<splatview frames of {self._follower.name!r}, run {self.run or 'not found yet'}>"
-
-    @property
-    def skipped(self) -> int:
-        """Versions that were passed over, in all."""
-        return self._follower.skipped
+        return f"<splatview frames of {self.name!r}, run {self.run or 'not found yet'}>"
 
     @property
     def run(self) -> str:
         """The id of the run that is read; "" before there is one."""
-        stream = self._follower.stream
-        return stream.run.id if stream is not None else ""
+        return self._stream.run.id if self._stream is not None else ""
 
     @property
     def path(self) -> str:
         """How frames come: "ring" (shared memory), "device-ring" (a ring in GPU memory), "in-place" or "host" (GPU to
         host memory, where this process cannot open that GPU's); "" before there is a stream."""
-        stream = self._follower.stream
-        return stream.sharing if stream is not None else ""
+        return self._stream.sharing if self._stream is not None else ""
+
+    def _wait(self, timeout: float | None, again: bool) -> Frame:
+        if self._pid != os.getpid():  # forked: what is open is the parent's, and stays as it is
+            _inherited.append((self._subscriber, self._end.detach()))
+            self._begin()
+        begun, told = time.monotonic(), timeout is not None
+        while True:
+            now = time.monotonic()
+            frame = self._take(now, again)
+            if frame is not None:
+                return frame
+            waited = now - begun
+            if timeout is not None and waited >= timeout:
+                raise TimeoutError(printable(self._why(waited)))
+            if not told and waited > _SILENCE_S:
+                told = True
+                _log.warning("%s", printable(self._why(waited)))
+            pause = 1e-4 if waited < 0.005 else 1e-3 if waited < 1 else 1e-2
+            time.sleep(pause if timeout is None else min(pause, timeout - waited))
+
+    def _take(self, now: float, again: bool) -> Frame | None:
+        """Return a copy of the newest frame if it is newer than the last, or, `again`, also if it is the last."""
+        stream = self._stream
+        if stream is None or not stream.opened or now >= self._polled + _POLL_S:
+            self._follow(now)
+            stream = self._stream
+        if stream is None or (stream.version <= self._last and not again):
+            return None
+        shared = stream.read(0 if again else self._last)
+        if shared is None:
+            return None
+        with shared:
+            try:
+                copies = _copied(shared, self._in_place is True)
+            except IpcError as e:
+                stream.refuse(str(e))
+                return None
+            if not shared.intact():
+                return None
+            skipped = max(0, shared.version - self._last - 1) if self._last else 0
+            frame = Frame(shared, copies, skipped, stream.run.id)
+        self._last = max(self._last, shared.version)
+        self.skipped += skipped
+        _seen[self.name] = shared.version, shared.time_ns, stream.run.id
+        _seen.move_to_end(self.name)
+        while len(_seen) > _REMEMBERED:
+            _seen.popitem(last=False)
+        return frame
+
+    def _follow(self, now: float) -> None:
+        """Take in what runs say, and change over to the newest run that has the stream."""
+        self._subscriber.poll()
+        self._polled = now
+        found = [s for run in self._subscriber.runs if run.alive for s in run.streams.values() if s.name == self.name]
+        newest = max(found, key=lambda s: (s.run.folder.description.started, s.run.id), default=None)
+        before = self._stream
+        if newest is None or newest is before:
+            return
+        if before is not None:
+            if not before.run.alive and before.version > self._last and before.read(self._last) is not None:
+                return  # the last version of the run that has ended comes first
+            before.release()
+        self._stream, self._last = newest, 0
+        if self._in_place and "in-place" not in newest.info.transports:
+            where = "copied on its GPU at each publish" if newest.gpu else "on the CPU, and always copied"
+            raise ValueError(f"in_place=True: stream {self.name!r} of run {newest.run.id} is {where}"
+                             f"{': ' + newest.info.why if newest.info.why else ''}; leave in_place out")
+        newest.order = partial(_order, self._in_place)
+        newest.open()
+        self._subscriber.poll()
+
+    def _why(self, waited: float) -> str:
+        """Return what is known of why no frame comes, for people."""
+        begin = f"no new frame of {self.name!r} within {waited:.1f} s: "
+        subscriber, stream = self._subscriber, self._stream
+        if subscriber.fault is not None:
+            return begin + subscriber.fault
+        if stream is not None:
+            run = f"run {stream.run.id}"
+            if not stream.run.alive:
+                return begin + f"{run} has ended, and no other publishes it"
+            if stream.fault:
+                return begin + f"{run} has it, but it cannot be read: {stream.fault}"
+            if self._last == 0:
+                return begin + f"{run} has it, but no frame has come yet that can be read"
+            return begin + f"{run} has published nothing since version {stream.version}"
+        alive = [run for run in subscriber.runs if run.alive]
+        which = f" that {self._run!r} names" if self._run is not None else ""
+        if not alive:
+            from splatview_ipc.control.run_folder import runtime_folder
+
+            return begin + (f"no run{which} is there, in {runtime_folder()}: start the program that publishes, as the "
+                            "same user")
+        refused = [f"run {run.id}: {run.refused}" for run in alive if run.refused]
+        names = [f"{s.name!r} ({s.kind}, run {s.run.id})" for s in subscriber.streams if s.run.alive]
+        more = f" and {len(names) - 10} more" if len(names) > 10 else ""
+        there = f"there are {', '.join(names[:10])}{more}" if names else f"no run{which} has published anything yet"
+        return begin + "; ".join([f"no such stream; {there}", *refused])
+
+
+def _order(in_place: bool | None, info: StreamInfo) -> tuple[str, ...]:
+    """Return the transports that a stream is offered by and that suit, the best first."""
+    return tuple(t for t in info.transports if in_place is None or (t == "in-place") is in_place)
+
+
+def _copied(shared: Shared, in_place: bool) -> dict[str, np.ndarray | torch.Tensor]:
+    """Return copies of a frame's tensors, or, `in_place`, CUDA tensors over the publisher's memory. Raises IpcError."""
+    found: dict[str, Any] = {}
+    for name, tensor in shared.tensors.items():
+        found[name] = tensor.array.copy() if isinstance(tensor, RemoteTensor) else tensor.torch().detach()
+    if shared.on_gpu:
+        import torch
+
+        stream = torch.cuda.current_stream(next(iter(found.values())).device)
+        shared.wait(stream.cuda_stream)
+        if not in_place:
+            found = {name: tensor.clone() for name, tensor in found.items()}
+            stream.synchronize()  # only then it can be told whether the copy is whole
+    return found
 
 
 def _checked(timeout: float | None) -> float | None:
@@ -131,3 +267,13 @@ def _checked(timeout: float | None) -> float | None:
     if not 0 <= timeout < math.inf:
         raise ValueError(f"timeout is {timeout!r}; legal are seconds from 0 on, or None: wait for ever")
     return float(timeout)
+
+
+def _close(subscriber: Subscriber, pid: int) -> None:
+    if pid == os.getpid():
+        with contextlib.suppress(Exception):
+            subscriber.close()
+
+
+_inherited: list[Any] = []
+"""Of the parent's, in a forked child: kept from being torn down."""

@@ -2,8 +2,8 @@
 and on a weaker memory; and what is broken on purpose is found.
 
 Never a torn frame taken for whole, never a version that goes back, the newest whole one always there, never tensors
-of another generation than the header's, nothing given back that is said to be kept, wherever a process dies. The invariants
-stand in `splatview_ipc.shm.slot_writer` and `splatview_ipc.transports.zero_copy_writer`.
+of another generation than the header's, nothing given back that is said to be kept, wherever a process dies. The
+invariants stand in `splatview_ipc.shm.slot_writer` and `splatview_ipc.transports.zero_copy_writer`.
 """
 
 from __future__ import annotations

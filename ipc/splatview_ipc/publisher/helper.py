@@ -262,7 +262,7 @@ class Helper:
 
     def _open(self, viewer: _Viewer, index: int, transport: str) -> bool:
         stream = self._by_index().get(index)
-        info = stream.info() if stream is not None else None
+        info = stream.info if stream is not None else None
         if stream is None or info is None or transport not in info.transports:
             return False
         before = viewer.opened.get(index)
@@ -317,7 +317,7 @@ class Helper:
         if self._changed and now >= self._told + _TELL_PERIOD_S:
             self._told, self._changed = now, False
             manifest = messages.Manifest(
-                tuple(info for s in streams.values() if (info := s.info()) is not None),
+                tuple(info for s in streams.values() if (info := s.info) is not None),
                 tuple(messages.ViewerInfo(v.hello.pid, v.hello.client) for v in self._viewers.values()))
             for viewer in self._viewers.values():
                 if viewer.manifest != manifest:

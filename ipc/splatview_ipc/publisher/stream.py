@@ -284,8 +284,9 @@ class Stream:
             return ("in-place", "device-ring", "host")
         return ("device-ring", "in-place", "host")
 
+    @property
     def info(self) -> StreamInfo | None:
-        """Return what viewers are told; None before there is anything to tell."""
+        """What viewers are told; None before there is anything to tell."""
         if self._looks is None:
             return None
         why = "; ".join(f"{name}: {reason}" for name, reason in self._failed.items())
@@ -339,21 +340,21 @@ class Stream:
             with self._lock:
                 if active.writer is not None and (when := active.writer.turn(now)) is not None:
                     due = min(due, when)
-        if self._behind():
+        if self.behind():
             when = self._published_at + GRACE_S
             if now >= when:
                 self._catch_up(now)
-                when = now + GRACE_S if self._behind() else math.inf
+                when = now + GRACE_S if self.behind() else math.inf
             due = min(due, when)
             self._left = when < math.inf  # this thread comes again by itself
         elif self.live and any(name != "in-place" for name in self._active):
             due = min(due, self._follow_live(now))
         return due if due < math.inf else None
 
-    def _behind(self) -> bool:
-        """Return whether a transport lacks the newest value."""
-        newest, offered = self._newest, self._offered()
-        return newest is not None and any(a.shown is not newest[1] and a.writer is not None and name in offered
+    def behind(self) -> bool:
+        """Return whether viewers lack the newest value."""
+        newest = self._newest
+        return newest is not None and any(a.shown is not newest[1] and name not in self._failed
                                           for name, a in self._active.items())
 
     def _make_writer(self, name: str, active: _Active, now: float) -> None:
@@ -437,7 +438,7 @@ class Stream:
     def finish(self) -> None:
         """Bring the last version to viewers, which read it after this process has ended; when the helper has ended."""
         try:
-            if self._behind():
+            if self.behind():
                 for active in self._active.values():
                     active.next_at = 0.0
                 self._catch_up(0.0)
