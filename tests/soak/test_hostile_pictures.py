@@ -9,9 +9,9 @@ import torch
 from support.impostor import Impostor, info
 from support.wait import wait_until
 
-from splatview_ipc.control import limits, messages
+from splatview_ipc.control import limits, mail, messages
 from splatview_ipc.shm.slot_layout import FIRST_SLOT, TIME, WORDS_PER_SLOT
-from splatview_ipc.transports.cpu_ring import RingWriter
+from splatview_ipc.transports.cpu_ring import CpuRingWriter
 from splatview_viewer.app import App, AppOptions
 from splatview_viewer.screens.offscreen import OffscreenScreen
 
@@ -33,8 +33,8 @@ class Odd(Impostor):
     """Answers as an honest run does; what it answers is odd."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.writers: dict[int, RingWriter] = {}
+        super().__init__(endpoint=mail.endpoint)
+        self.writers: dict[int, CpuRingWriter] = {}
         self.version = 0
         self.streams = tuple(
             info(i, name=name, kind=kind, why=name, device=name[:40])
@@ -47,7 +47,7 @@ class Odd(Impostor):
                 self.tell(self.welcome(), messages.Manifest(self.streams, (messages.ViewerInfo(1, "\x1b[2J\x00%s"),)))
             elif isinstance(said, messages.Open):
                 if said.index not in self.writers:
-                    self.writers[said.index] = RingWriter(1 << 17)
+                    self.writers[said.index] = CpuRingWriter(1 << 17, 3)
                 self.tell(messages.Offer(said.index, "ring", self.writers[said.index].ref, "\x00note"))
         self.heard.clear()
         self.version += 1
@@ -57,7 +57,7 @@ class Odd(Impostor):
                 writer.write("image", IMAGE, {"layout": "HWC", **said}, self.version)
             else:
                 writer.write("gaussians", SCENE, {"color": "rgb", "activated": False, **said}, self.version)
-            self.board.words[self.board.version_word(index)] = self.version
+            self.control.words[self.control.version_word(index)] = self.version
 
     def close(self) -> None:
         for writer in self.writers.values():

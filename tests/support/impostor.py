@@ -14,6 +14,7 @@ from splatview_ipc.shm.control_block import ControlBlock
 from support.pair import inproc
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from splatview_ipc.control.messages import StreamInfo
@@ -37,11 +38,12 @@ def pickles(canary: Path) -> list[bytes]:
 class Impostor:
     """A run that sends when `tell` is called. It hands out descriptors as an honest run does, unless `silent`."""
 
-    def __init__(self, name: str = "impostor"):
+    def __init__(self, name: str = "impostor", endpoint: Callable[[Path, str], str] = inproc):
         self.folder = create_run(name, os.getpid(), time.time())
         self.server = Server(self.folder.path / SOCKET_NAME)
         self.control = ControlBlock()
         self.silent = False
+        self._endpoint = endpoint
         self.heard: list[Any] = []
         """Messages of viewers, decoded."""
         self.viewers: dict[Connection, mail.Push] = {}
@@ -54,7 +56,7 @@ class Impostor:
                 while (packet := connection.receive()) is not None:
                     self.heard.append(message := messages.decode_to_trainer(packet.data))
                     if isinstance(message, messages.Hello):
-                        self.viewers[connection] = mail.Push(inproc(self.folder.path, message.inbox))
+                        self.viewers[connection] = mail.Push(self._endpoint(self.folder.path, message.inbox))
                     elif isinstance(message, messages.Fetch) and not self.silent:
                         descriptors.send(connection, message.token)
             except EndedError:

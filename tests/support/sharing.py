@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from splatview_ipc.control.messages import DeviceRingRef, MemoryRef, TensorRef
+from splatview_ipc.control.descriptors import take
+from splatview_ipc.control.messages import DeviceRingRef, MemoryRef, TensorRef, tokens
+from splatview_ipc.control.sockets import close_all
 from splatview_ipc.cuda.memory import open_memory
-from splatview_ipc.shm.segment import open_segment
 from support.wait import PATIENCE
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     import torch
 
-    from splatview_ipc.control.messages import SegmentRef
+    from splatview_ipc.control.messages import Ref, SegmentRef
     from support.programs import Programs
 
 TIMEOUT = 60.0
@@ -151,15 +152,9 @@ class Peer:
         assert not fds
         return memories, {t.name: t for t in tensors}
 
-    def ring(self) -> tuple[DeviceRingRef, Received]:
-        """A ring in GPU memory that it announces, and where to get it."""
-        body, fds = self._receive()
-        return msgspec.msgpack.decode(body, type=DeviceRingRef), Received(self.process.pid, fds)
-
-    def pass_on(self, ref: DeviceRingRef, source: Received) -> None:
-        """Tell it of another process's ring; it calls `receive_ring`."""
-        body = msgspec.msgpack.encode((ref, source.pid))
-        socket.send_fds(self.socket, [body], source.fds)
+    def ring(self) -> tuple[DeviceRingRef, dict[str, list[int]]]:
+        """A ring in GPU memory that it announces by `send_ring`, and the descriptors behind it."""
+        return _ring(*self._receive())
 
     def close(self) -> None:
         self._server.close()
@@ -167,37 +162,30 @@ class Peer:
             self._socket.close()
 
 
-class Received:
-    """A `Source` for a process with the descriptors that it sent; they can be asked for again and again."""
-
-    def __init__(self, pid: int, fds: Sequence[int]):
-        self.pid = pid
-        self.fds = list(fds)
-
-    def segment(self, ref: SegmentRef) -> int:
-        return open_segment(ref, self.pid)
-
-    def descriptors(self, token: str, count: int) -> list[int]:
-        assert count == len(self.fds)
-        return [os.dup(fd) for fd in self.fds]
-
-    def forget(self, token: str) -> None:
-        pass
-
-    def alive(self) -> bool:
-        return True
-
-    def close(self) -> None:
-        for fd in self.fds:
-            os.close(fd)
-        self.fds = []
+def own_fds(ref: Ref | SegmentRef) -> dict[str, list[int]]:
+    """Descriptors, the caller's, behind the tokens of a reference of this very process."""
+    return {token: take(token, 0, count)[0] for token, count in tokens(ref).items()}
 
 
-def receive_ring(connection: socket.socket) -> tuple[DeviceRingRef, Received]:
-    """The other end of `Peer.pass_on`."""
+def close_fds(fds: dict[str, list[int]]) -> None:
+    for some in fds.values():
+        close_all(some)
+
+
+def send_ring(connection: socket.socket, ref: DeviceRingRef, fds: dict[str, list[int]]) -> None:
+    """Send a reference and the descriptors behind it."""
+    socket.send_fds(connection, [msgspec.msgpack.encode(ref)], [fd for token in tokens(ref) for fd in fds[token]])
+
+
+def receive_ring(connection: socket.socket) -> tuple[DeviceRingRef, dict[str, list[int]]]:
+    """The other end of `send_ring`."""
     body, fds, _, _ = socket.recv_fds(connection, 1 << 18, 250)
-    ref, pid = msgspec.msgpack.decode(body, type=tuple[DeviceRingRef, int])
-    return ref, Received(pid, fds)
+    return _ring(body, fds)
+
+
+def _ring(body: bytes, fds: list[int]) -> tuple[DeviceRingRef, dict[str, list[int]]]:
+    ref, found = msgspec.msgpack.decode(body, type=DeviceRingRef), iter(fds)
+    return ref, {token: [next(found) for _ in range(count)] for token, count in tokens(ref).items()}
 
 
 def tensor_of(memories: Sequence[Any], ref: TensorRef) -> torch.Tensor:
