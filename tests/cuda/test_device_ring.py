@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 from support.programs import Programs
-from support.sharing import Peer
+from support.sharing import Peer, close_fds, send_ring
 from support.wait import PATIENCE, turns
 
 from splatview_ipc.control.frame import DeviceTensor
@@ -18,17 +16,16 @@ from splatview_ipc.transports.device_ring import DeviceRingReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 pytestmark = pytest.mark.cuda
 
 TRAINER = """
-import itertools, mmap
+import itertools
 from collections import deque
-from splatview_ipc.control import descriptors
 from splatview_ipc.cuda import retiring
 from splatview_ipc.transports.device_ring import DeviceRingWriter
-with open(sys.argv[2], "r+b") as f:
-    leases = mmap.mmap(f.fileno(), 4096)
+from support.sharing import close_fds, own_fds, send_ring
 a = torch.rand(4096, 4096, device="cuda")
 b = a @ a
 def tensors(kind):
@@ -41,9 +38,11 @@ def tensors(kind):
 def session(kind, ahead, streams):
     sides = [torch.cuda.Stream() if streams > 1 else torch.cuda.current_stream() for _ in range(streams)]
     frames = [tensors(kind) for _ in sides]
-    writer = DeviceRingWriter.make(frames[0][0], 1.0, lambda: leases[:8])
+    writer = DeviceRingWriter.make(frames[0][0], False)
     torch.cuda.synchronize()
-    socket.send_fds(s, [msgspec.msgpack.encode(writer.ref)], descriptors.copies(writer.ref.memory.token)[0])
+    fds = own_fds(writer.ref)
+    send_ring(s, writer.ref, fds)
+    close_fds(fds)
     written, events = 0, deque()
     s.setblocking(False)
     for i in itertools.count():
@@ -79,14 +78,12 @@ while True:
 
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Peer, Path]]:
-    """A program that publishes whenever it is told to, and the file in which it looks for leases."""
+def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
+    """A program that publishes whenever it is told to."""
     started, folder = Programs(tmp_path_factory.mktemp("trainer")), tmp_path_factory.mktemp("ring")
-    leases = folder / "leases"
-    leases.write_bytes(bytes(4096))
-    peer = Peer(started, folder, TRAINER, str(leases))
+    peer = Peer(started, folder, TRAINER)
     assert peer.socket  # connected
-    yield peer, leases
+    yield peer
     peer.close()
     started.close()
 
@@ -94,25 +91,21 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Peer, Pa
 class Trainer:
     """It publishes flat out, frames of one value each: the version's."""
 
-    def __init__(self, program: tuple[Peer, Path], kind: str = "image", ahead: int = 0, streams: int = 1):
+    def __init__(self, program: Peer, kind: str = "image", ahead: int = 0, streams: int = 1):
         """`ahead`: matrix products before each step, so that the program is far ahead of the GPU."""
-        self.peer, self.leases = program
-        self._leases = os.open(self.leases, os.O_RDWR)
-        os.pwrite(self._leases, bytes(8), 0)
+        self.peer = program
         self._publishes = True
         self.peer.say(f"{kind} {ahead} {streams}")
-        self.ref, self.source = self.peer.ring()
+        self.ref, self.fds = self.peer.ring()
         self._readers: list[DeviceRingReader] = []
 
-    def reader(self, make: type[DeviceRingReader] = DeviceRingReader, leasing: bool = True) -> DeviceRingReader:
-        column = len(self._readers)
-
-        def lease(slot: int) -> None:
-            if leasing:
-                os.pwrite(self._leases, bytes([slot + 1]), column)
-
-        self._readers.append(make(self.ref, self.source, lease))
+    def reader(self, make: type[DeviceRingReader] = DeviceRingReader) -> DeviceRingReader:
+        self._readers.append(make(self.ref, self.fds))
         return self._readers[-1]
+
+    def pass_on(self, to: Peer) -> None:
+        """Tell another program of the ring; it calls `receive_ring`."""
+        send_ring(to.socket, self.ref, self.fds)
 
     def stop(self) -> tuple[int, int]:
         """Steps, and versions written; everything has been given back."""
@@ -128,12 +121,11 @@ class Trainer:
             self.stop()
         for reader in self._readers:
             reader.close()
-        self.source.close()
-        os.close(self._leases)
+        close_fds(self.fds)
 
 
 @pytest.fixture
-def trainer(program: tuple[Peer, Path]) -> Iterator[Callable[..., Trainer]]:
+def trainer(program: Peer) -> Iterator[Callable[..., Trainer]]:
     started: list[Trainer] = []
 
     def start(*args: Any, **kwargs: Any) -> Trainer:
@@ -200,27 +192,24 @@ class Hasty(DeviceRingReader):
 def test_it_is_the_word_of_the_gpu_that_keeps_frames_whole(trainer: Callable[..., Trainer]) -> None:
     """The counter-proof: a reader that does not ask for it shows frames that are not there yet."""
     t = trainer("image", 4)
-    seen = Watch(t.reader(Hasty, leasing=False), enough=60)
+    seen = Watch(t.reader(Hasty), enough=60)
     t.stop()
     assert seen.wrong > 5
 
 
 CHILD = """
 import os, sys, time
-from support.sharing import receive_ring
+from support.sharing import close_fds, receive_ring
 from splatview_ipc.transports.device_ring import DeviceRingReader
-ref, source = receive_ring(s)
-leases = os.open(sys.argv[2], os.O_RDWR)
-reader = DeviceRingReader.make(ref, source, lambda slot: os.pwrite(leases, bytes([slot + 1]), 5))
+ref, fds = receive_ring(s)
+reader = DeviceRingReader(ref, fds)
 """
-HERE = Path(__file__).parent
 
 
-def child(programs: Programs, folder: Path, source: str, leases: Path) -> Peer:
-    path = os.pathsep.join([str(HERE.parent.parent), str(HERE.parent), str(HERE), os.environ.get("PYTHONPATH", "")])
+def child(programs: Programs, folder: Path, source: str) -> Peer:
     begin = "import socket, sys\ns = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\ns.settimeout(60)\n" \
             "s.connect(sys.argv[1])\n"
-    return Peer(programs, folder, CHILD + source, str(leases), begin=begin, PYTHONPATH=path)
+    return Peer(programs, folder, CHILD + source, begin=begin)
 
 
 def test_a_reader_that_is_killed_changes_nothing(trainer: Callable[..., Trainer], programs: Programs,
@@ -234,9 +223,9 @@ while frame is None:
 image = frame.tensors["image"].torch()
 s.send(str(int(image.amax())).encode())
 while True:
-    image.amax()  # work on the GPU under way, a lease held
-""", t.leases)
-    victim.pass_on(t.ref, t.source)
+    image.amax()  # work on the GPU under way, a frame held
+""")
+    t.pass_on(victim)
     assert 0 <= int(victim.hear()) <= 250
     victim.process.kill()
     victim.process.wait(timeout=PATIENCE)
@@ -266,11 +255,11 @@ with open("/proc/self/maps") as f:
     maps = f.read()
 print(shown, "libcuda.so" in maps, "/dev/nvidia" in maps, "torch" in sys.modules, flush=True)
 reader.close()
-source.close()
+close_fds(fds)
 s.send(b"done")
 s.recv(10)
-""", t.leases)
-    follower.pass_on(t.ref, t.source)
+""")
+    t.pass_on(follower)
     assert follower.hear() == "done"
     follower.say()
     out, err = follower.process.communicate(timeout=PATIENCE)
