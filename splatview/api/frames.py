@@ -52,8 +52,8 @@ def frames(name: str, *, run: str | None = None, timeout: float | None = None,
         of this name, the newest where there are several.
     timeout: seconds that a new frame may take, else TimeoutError; None: wait for ever.
     in_place: of CUDA tensors that the publisher shares in place. True: the publisher's own memory, which may change
-        while it is read; no copy is made. False: copies that the publisher makes on its GPU at each publish. None: whatever
-        the publisher shares (`Frames.path`), copied once here.
+    this process, and belongs to the caller. Neither the publisher nor other readers notice how fast this one is. When a
+    publisher ends and starts again, its new run is read. Raises TypeError, ValueError for bad arguments.
 
     Each frame is the newest at the time; those that came in between are passed over and counted. It is copied once in
     this process, and belongs to the caller. Neither the publisher nor other readers notice how fast this one is. When

@@ -1,67 +1,52 @@
-"""A stream and its outlets: several ways at once, ways that fail, and live streams."""
+"""A stream: one write path for publishing and late viewers, transports that fail, memory that is short, live streams.
+
+A run and its viewer are turned by hand, with a clock of their own: nothing here waits.
+"""
 
 from __future__ import annotations
 
-import logging
+import threading
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 import torch
-from support.reading import newest
 
-import splatview
-from splatview.api import session as publishing
-from splatview_ipc import Subscriber
 from splatview_ipc.control.errors import SharingError
-from splatview_ipc.control.messages import RingRef
-from splatview_ipc.publisher.offered import Offered
-from splatview_ipc.transports import WAYS
-from splatview_ipc.transports.base import Way
+from splatview_ipc.shm import segment
+from splatview_ipc.subscriber import remote_stream
+from splatview_ipc.transports import TRANSPORTS, Transport
+from splatview_ipc.transports.memory import MemoryTransport
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from support.pair import Pair
+    from splatview_ipc import Stream
 
-    from splatview_ipc import RemoteStream, Stream
-
-RING = WAYS["ring"]
-
-
-def published(name: str = "image") -> Stream:
-    publisher = publishing.begun()
-    assert publisher is not None
-    return publisher.streams[name]
+RING = TRANSPORTS["ring"]
 
 
-def shown(subscriber: Subscriber, value: int, wait_until: Callable[..., Any]) -> RemoteStream:
-    """The stream, once a viewer sees this value of it."""
-    last: list[Any] = []
-
-    def sees() -> RemoteStream | None:
-        subscriber.poll()
-        for stream in subscriber.streams:
-            stream.open()
-            frame = stream.read()
-            if frame is not None:
-                with frame:
-                    last[:] = [int(frame.tensors["image"].to_float32().max())]
-                    if last == [value] and frame.intact():
-                        return stream
-        return None
-
-    return wait_until(sees, what=f"{value}, not {last}")
+def image(value: int, side: int = 8) -> torch.Tensor:
+    return torch.full((side, side), value, dtype=torch.uint8)
 
 
-def publish(value: int) -> None:
-    splatview.publish(torch.full((8, 8), value, dtype=torch.uint8), "image")
+def published(pair: Pair) -> Stream:
+    return pair.publisher.streams["image"]
 
 
-def offer(monkeypatch: pytest.MonkeyPatch, **ways: Way) -> None:
-    """Let CPU tensors go by these ways, the best first."""
-    names = tuple(name.replace("_", "-") for name in ways)
-    monkeypatch.setattr("splatview_ipc.publisher.offered.CPU_WAYS", names)
-    for name, way in zip(names, ways.values(), strict=True):
-        monkeypatch.setitem(WAYS, name, way)
+def shows(pair: Pair, value: int, **more: Any) -> int:
+    """The version, once a viewer is shown this value."""
+    def seen() -> int:
+        version, _, arrays = pair.newest(**more)
+        return version if int(arrays["image"].max()) == value else 0
+
+    return pair.until(seen, f"{value} is shown")
+
+
+def offer(monkeypatch: pytest.MonkeyPatch, pair: Pair, **transports: Transport) -> None:
+    """Let the stream's tensors go by these transports, the best first."""
+    names = tuple(name.replace("_", "-") for name in transports)
+    for name, transport in zip(names, transports.values(), strict=True):
+        monkeypatch.setitem(TRANSPORTS, name, transport)
+    monkeypatch.setattr("splatview_ipc.publisher.stream.CPU_TRANSPORTS", names)
 
 
 def _no_writer(*args: Any) -> Any:
@@ -72,97 +57,225 @@ def _no_reader(*args: Any) -> Any:
     raise SharingError("permission denied")
 
 
-def test_a_way_that_fails_in_the_trainer_is_given_up_and_said_once(
-        monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, wait_until: Callable[..., Any]) -> None:
-    offer(monkeypatch, device_ring=Way(_no_writer, RING.reader, ""), ring=RING)
-    with Subscriber(transports=("device-ring", "ring")) as subscriber, caplog.at_level(logging.WARNING, "splatview"):
-        publish(1)
-        stream = shown(subscriber, 1, wait_until)
-        for value in range(2, 20):
-            publish(value)
-        shown(subscriber, 19, wait_until)
-        assert stream.sharing == "ring"
-        assert stream.info.ways == ("ring",)
-        assert stream.info.why == stream.fallback == "device-ring: this GPU has no memory to share"
-        assert stream.fault is None
-    assert len(caplog.records) == 1
-    assert "cannot be shared by device-ring, and goes by ring" in caplog.text
-    assert publishing.begun().control.counters()["faults"] == 1  # type: ignore[union-attr]
+# ---- publishing
 
 
-def test_what_is_offered_is_settled_from_what_another_thread_changes_meanwhile() -> None:
-    offered = Offered("image")
-
-    class Short(dict[str, str]):
-        def __contains__(self, way: object) -> bool:
-            was = super().__contains__(way)
-            if was:  # here the helper thread finds that there is memory again
-                self.clear()
-                offered.order()
-            return was
-
-    offered.short = Short(ring="too little")
-    offered.order()
-    assert offered.ways == ("ring",)
+def test_nothing_is_written_while_no_viewer_is_attached(pair: Pair) -> None:
+    for value in range(5):
+        pair.publish(image(value))
+    assert (published(pair).version, pair.counted("copies")) == (5, 0)
+    assert shows(pair, 4) == 5
 
 
-def test_a_way_that_fails_in_the_viewer_is_followed_by_the_next(
-        monkeypatch: pytest.MonkeyPatch, wait_until: Callable[..., Any]) -> None:
-    failing = Way(RING.writer, _no_reader, "")
-    offer(monkeypatch, device_ring=failing, ring=failing, host=Way(RING.writer, RING.reader, "", aside=True))
-    publish(1)
-    with Subscriber(transports=tuple(WAYS)) as subscriber:
-        stream = shown(subscriber, 1, wait_until)
-        assert stream.sharing == "host"
-        assert stream.fallback == "device-ring: permission denied; ring: permission denied"
-        assert stream.fault is None
-        wait_until(lambda: published().ref("ring") is None)
-        assert published().readers == 1
-        stream.refuse("cannot be drawn")
-        assert stream.fault == stream.fallback
-        assert "host: cannot be drawn" in stream.fallback
+def test_versions_that_come_too_fast_are_left_and_the_last_one_is_shown(pair: Pair) -> None:
+    pair.publish(image(0))
+    shows(pair, 0)
+    before = pair.counted("copies")
+    for value in range(1, 101):  # at one moment of the pair's clock
+        pair.publish(image(value))
+    assert published(pair).behind()
+    assert shows(pair, 100) == 101
+    assert pair.counted("copies") <= before + 3
+    assert not published(pair).behind()
 
 
-def test_viewers_in_several_ways_at_once(monkeypatch: pytest.MonkeyPatch, wait_until: Callable[..., Any]) -> None:
-    offer(monkeypatch, ring=RING, host=Way(RING.writer, RING.reader, "", aside=True))
-    publish(1)
-    with Subscriber(transports=("ring",)) as first, Subscriber(transports=("host",)) as second:
-        a = b = None
-        for value in range(1, 20):
-            publish(value)
-            a, b = shown(first, value, wait_until), shown(second, value, wait_until)
-            assert (a.sharing, b.sharing) == ("ring", "host")
-        assert a is not None and b is not None
-        stream = published()
-        assert stream.readers == 2
-        refs = {way: stream.ref(way) for way in ("ring", "host")}
-        assert all(isinstance(ref, RingRef) for ref in refs.values())
-        a.release()
-        wait_until(lambda: stream.readers == 1)
-        assert stream.ref("ring") is None
-        assert stream.ref("host") is refs["host"], "the other goes on undisturbed"
-        publish(20)
-        shown(second, 20, wait_until)
-        b.release()
-        wait_until(lambda: stream.readers == 0)
-        assert stream.ref("host") is None
+def test_a_publish_within_a_publish_is_left_to_the_helper(pair: Pair) -> None:
+    """As of a signal's handler, or another thread."""
+    pair.publish(image(0))
+    shows(pair, 0)
+    stream, stop, inside = published(pair), threading.Event(), threading.Event()
+
+    class Slow(torch.Tensor):
+        """Keeps the publish that copies it."""
+
+    writer = stream._active["ring"].writer
+    assert writer is not None
+    write = writer.write
+
+    def slowly(*args: Any) -> bool:
+        inside.set()
+        stop.wait()
+        return write(*args)
+
+    writer.write = slowly  # type: ignore[method-assign]
+    pair.now += 1
+    thread = threading.Thread(target=pair.publish, args=(image(1),))
+    thread.start()
+    inside.wait()
+    pair.publish(image(2))
+    stop.set()
+    thread.join()
+    assert stream.behind()
+    shows(pair, 2)
+
+
+def test_an_interrupt_amid_a_write_is_repaired_by_the_next_call(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair.publish(image(0))
+    shows(pair, 0)
+
+    def interrupted(*args: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("splatview_ipc.transports.cpu_ring.CpuRingWriter.begin", interrupted)
+        pair.now += 1
+        with pytest.raises(KeyboardInterrupt):
+            pair.publish(image(1))
+    pair.now += 1
+    pair.publish(image(2))
+    shows(pair, 2)
+    assert not pair.faults
+
+
+def test_frames_of_a_new_size_take_a_new_ring(pair: Pair) -> None:
+    for side in (8, 300, 16):
+        pair.publish(image(side % 251, side))
+        _, _, arrays = pair.newest(after=published(pair).version - 1)
+        assert arrays["image"].shape == (side, side)
+
+
+def test_a_busy_writer_is_tried_again(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = MemoryTransport()
+    offer(monkeypatch, pair, ring=Transport(lambda tensors, growing: memory, RING.reader, ""))
+    pair.publish(image(0))
+    stream = published(pair)
+    stream.open("ring")
+    stream.turn(pair.now + 1)
+    memory.busy = True
+    pair.now += 2
+    pair.publish(image(1))
+    assert stream.behind()
+    memory.busy = False
+    stream.turn(pair.now + 1)
+    frame = memory.read()
+    assert frame is not None
+    assert (frame.version, int(frame.tensors["image"].array.max())) == (2, 1)  # type: ignore[union-attr]
+
+
+# ---- late viewers
+
+
+def test_a_late_copy_of_tensors_amid_a_write_is_marked(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    picture = image(7)
+    pair.publish(picture)
+    write = TRANSPORTS["ring"].writer
+
+    def writer(tensors: Any, growing: bool) -> Any:
+        made: Any = write(tensors, growing)
+        copy = made._copy
+
+        def amid(*args: Any) -> None:
+            copy(*args)
+            picture.add_(0)  # an operation that ends while the copy is made
+
+        made._copy = amid
+        return made
+
+    offer(monkeypatch, pair, ring=Transport(writer, RING.reader, ""))
+    shows(pair, 7)
+    frame = pair.stream().read()
+    assert frame is not None
+    assert not frame.confirmed
+    pair.now += 1
+    pair.publish(image(8))
+    shows(pair, 8)
+    frame = pair.stream().read()
+    assert frame is not None
+    assert frame.confirmed
+
+
+def test_the_end_of_a_run_brings_its_last_version(pair: Pair) -> None:
+    pair.publish(image(0))
+    shows(pair, 0)
+    pair.publish(image(1))
+    published(pair).finish()
+    version, _, arrays = pair.newest(after=1)
+    assert (version, int(arrays["image"].max())) == (2, 1)
+
+
+# ---- transports that fail
+
+
+def test_a_transport_that_fails_in_the_trainer_is_given_up_and_said_once(
+        pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    offer(monkeypatch, pair, device_ring=Transport(_no_writer, RING.reader, ""), ring=RING)
+    monkeypatch.setattr("splatview_ipc.subscriber.remote_run.RemoteRun.unfit", lambda *args: "")
+    pair.publish(image(1))
+    shows(pair, 1)
+    for value in range(2, 6):
+        pair.publish(image(value))
+        pair.pump()
+    shows(pair, 5)
+    stream = pair.stream()
+    assert (stream.sharing, stream.info.transports) == ("ring", ("ring",))
+    assert stream.info.why == stream.fallback == "device-ring: this GPU has no memory to share"
+    assert stream.fault is None
+    assert ["cannot be shared by device-ring, and goes by ring" in str(e) for e in pair.faults] == [True]
+
+
+def test_a_transport_that_fails_in_the_viewer_is_followed_by_the_next(
+        pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    failing = Transport(RING.writer, _no_reader, "")
+    offer(monkeypatch, pair, device_ring=failing, ring=failing, host=RING)
+    monkeypatch.setattr(remote_stream, "TRANSPORTS", TRANSPORTS)
+    monkeypatch.setattr("splatview_ipc.subscriber.remote_run.RemoteRun.unfit", lambda *args: "")
+    pair.publish(image(1))
+    shows(pair, 1)
+    stream = pair.stream()
+    assert stream.sharing == "host"
+    assert stream.fallback == "device-ring: permission denied; ring: permission denied"
+    assert stream.fault is None
+    pair.until(lambda: published(pair).offer("ring") is None)
+    assert published(pair).readers == 1
+    stream.refuse("cannot be drawn")
+    assert stream.fault == stream.fallback
+    assert "host: cannot be drawn" in stream.fallback
+
+
+def test_viewers_by_several_transports_at_once(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    offer(monkeypatch, pair, ring=RING, host=RING)
+    other = pair.attach(transports=("host",))
+    for value in range(1, 5):
+        pair.publish(image(value))
+        shows(pair, value)
+        shows(pair, value, viewer=other)
+    stream = published(pair)
+    assert stream.readers == 2
+    kept = stream.offer("host")
+    pair.stream().release()
+    pair.until(lambda: stream.readers == 1)
+    assert stream.offer("ring") is None
+    assert stream.offer("host") == kept, "the other goes on undisturbed"
+    pair.publish(image(9))
+    shows(pair, 9, viewer=other)
+
+
+def test_memory_that_is_short_is_said_and_comes_when_it_is_free(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    free = [1 << 20]
+    monkeypatch.setattr(segment.free_memory, "available_bytes", lambda: free[0])
+    pair.publish(image(3, 2000))
+    stream = pair.stream()
+    pair.until(lambda: stream.fault)
+    assert "not enough memory" in (stream.fault or "")
+    for _ in range(30):
+        pair.pump()
+    assert len(pair.faults) == 1, "said once, however often it is tried"
+    free[0] = 1 << 40
+    shows(pair, 3)
+    assert stream.fault is None
 
 
 # ---- live streams, whose tensors change without another publish
 
 
-@pytest.mark.parametrize("image", [np.full((9, 7), np.nan, np.float32), np.zeros((7, 9), np.float32).T],
-                         ids=["nan", "strided"])
-def test_a_live_array_is_copied_when_its_bytes_change_and_only_then(image: np.ndarray) -> None:
-    """Also by writes that torch does not count."""
-    splatview.publish(image, "image", live=True)
-    with Subscriber() as subscriber:
-        newest(subscriber, "image")
-        version = published().version
-        for _ in range(3):
-            published().catch_up()  # what the helper thread does thirty times a second
-        assert published().version == version
-        image[-1, -1] = 1
-        published().catch_up()
-        assert newest(subscriber, "image", after=version)[2]["image"][-1, -1] == 1
-        assert published().version == version + 1
+@pytest.mark.parametrize("picture", [torch.zeros(9, 7), torch.zeros(7, 9).t()], ids=["plain", "strided"])
+def test_a_live_tensor_is_copied_when_its_values_change_and_only_then(pair: Pair, picture: torch.Tensor) -> None:
+    stream = pair.publisher.stream("image", "image")
+    pair.publish(picture)
+    stream.describe(stream.layout, live=True)  # type: ignore[arg-type]
+    pair.newest()
+    version = stream.version
+    pair.pump(5)
+    assert stream.version == version
+    picture.numpy()[-1, -1] = 1  # which torch does not count
+    assert pair.newest(after=version)[2]["image"][-1, -1] == 1

@@ -35,9 +35,8 @@ class ImageLayout:
     kind: str = "image"
     device: str = "cpu"
 
-    def unpack(self, published: Any) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-        (image,), meta = published
-        return {"image": image}, {"layout": "HWC" if image.ndim == 3 else "HW", **meta}
+    def frame(self, tensors: tuple[torch.Tensor, ...]) -> dict[str, torch.Tensor]:
+        return {"image": tensors[0]}
 
 
 class Pair:
@@ -64,7 +63,7 @@ class Pair:
         stream = self.publisher.stream(name, "image")
         layout = ImageLayout(tuple(image.shape), str(image.dtype).removeprefix("torch."))
         stream.describe(layout)
-        stream.publish(((image,), meta))
+        stream.publish(((image,), {"layout": "HWC" if image.ndim == 3 else "HW", **meta}))
 
     def turn_helper(self) -> float | None:
         """Give the trainer's helper one turn; return when it is due."""

@@ -38,6 +38,7 @@ LIVE_PERIOD_S = 1 / 30
 """Seconds between two copies of a live stream that the trainer changes in place without publishing again."""
 PERIOD_S = {"ring": 1 / 240, "device-ring": 1 / 240, "host": 1 / 240}
 """Least seconds between two frames by a transport; 1/60 by others. The last version is always shown."""
+CPU_TRANSPORTS = ("ring",)
 _MOVES = 3
 """Publishes in a row at which Gaussians were stored elsewhere: from then on they are copied."""
 
@@ -116,7 +117,8 @@ class Stream:
         """True when the helper thread knows that a version is left for it."""
         self._wishes: tuple[bool | None, bool] = None, False
         """The caller's `copy` and `live`."""
-        self._layout: ValueLayout | None = None
+        self.layout: ValueLayout | None = None
+        """The layout of the newest value."""
         self._looks: tuple[tuple[int, ...], str, str] | None = None
         self._failed: dict[str, str] = {}
         """Transports that do not work here, or whose memory is short, and why."""
@@ -128,7 +130,7 @@ class Stream:
 
     def describe(self, layout: ValueLayout, copy: bool | None = None, live: bool = False) -> None:
         """Take in how values look from now on, and the caller's wishes. Call it before `publish`."""
-        self._layout = layout
+        self.layout = layout
         looks = layout.shape, layout.dtype, layout.device
         if looks == self._looks and (copy, live) == self._wishes:
             return
@@ -146,7 +148,7 @@ class Stream:
 
     def publish(self, published: Published) -> None:
         """Make a value of the described layout the newest version. Waits for nothing."""
-        layout = self._layout
+        layout = self.layout
         assert layout is not None
         gpu = self._gpu
         if gpu is not None:
@@ -275,7 +277,7 @@ class Stream:
     def _suitable(self) -> tuple[str, ...]:
         copy, live = self._wishes
         if self._gpu is None:
-            return ("ring",)
+            return CPU_TRANSPORTS
         if copy is True:
             return ("device-ring", "host")
         if copy is False:

@@ -201,8 +201,8 @@ class RemoteStream:
         better = [f"{n}: {bad[n]}" for n in (names[: names.index(chosen)] if chosen else names)]
         note = f"{chosen}: {self._note}" if self._note else ""
         self.fallback = "; ".join(filter(None, [info.why, *better, note]))
-        short = info.why if chosen and f"{chosen}: " in info.why else ""  # nothing comes until there is memory
-        self.fault = short or None if chosen else self.fallback or None
+        short = next((part for part in info.why.split("; ") if part.startswith(f"{chosen}: ")), None)
+        self.fault = short if chosen else self.fallback or None  # `short`: nothing comes until there is memory
 
     def _fail(self, transport: str, reason: str) -> None:
         self._failed[transport] = reason

@@ -10,8 +10,6 @@ from splatview_ipc.control.frame import Frame, RemoteTensor
 if TYPE_CHECKING:
     import torch
 
-    from splatview_ipc.control.messages import Ref
-
 
 class MemoryTransport:
     """Writer and reader in one: keeps a copy of the newest version."""
@@ -20,7 +18,7 @@ class MemoryTransport:
     torn = 0
     known: frozenset[str] = frozenset()
     alive = staticmethod(lambda: True)
-    ref: Ref
+    ref: Any = None
 
     def __init__(self, tensors: dict[str, torch.Tensor] | None = None, growing: bool = False):
         self._newest: tuple[Any, ...] | None = None

@@ -1,0 +1,94 @@
+"""Pairs of a writer and a reader of each transport, in one process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from splatview_ipc.control import descriptors
+from splatview_ipc.control.messages import tokens
+from splatview_ipc.control.sockets import close_all
+from splatview_ipc.transports import TRANSPORTS
+from splatview_ipc.transports.memory import MemoryTransport
+from support.wait import turns
+
+if TYPE_CHECKING:
+    from splatview_ipc import Frame
+    from splatview_ipc.transports import Reader, Writer
+
+META = {"color": "sh", "activated": False, "step": 3}
+SHAPES = {"means": (3,), "quats": (4,), "scales": (3,), "opacities": (), "sh0": (3,), "shN": (15, 3)}
+NAMES = ("memory", *TRANSPORTS)
+
+
+class Handed(dict[str, list[int]]):
+    """The descriptors of what a writer announces, as a viewer fetches them; closed at the end of the `with` block."""
+
+    def __init__(self, ref: Any):
+        super().__init__({token: descriptors.take(token, 0, count)[0] for token, count in tokens(ref).items()})
+
+    def __enter__(self) -> Handed:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for fds in self.values():
+            close_all(fds)
+
+
+def reader_of(name: str, ref: Any) -> Reader:
+    with Handed(ref) as fds:
+        return TRANSPORTS[name].reader(ref, fds)
+
+
+class TransportPair:
+    """Both sides of one transport, made for scenes of up to 1000 Gaussians."""
+
+    def __init__(self, name: str):
+        self.name = name
+        self._memory: Any = None
+        if name == "in-place":  # a process cannot open an IPC handle of its own, but it can open a descriptor
+            from splatview_ipc.cuda.memory import Allocation
+
+            self._memory = Allocation(4 << 20, 0)
+        self.writer: Writer = (MemoryTransport() if name == "memory" else  # type: ignore[assignment]
+                               TRANSPORTS[name].writer(self.scene(1000, 0), False))
+        self.reader = self.make_reader()
+
+    def make_reader(self) -> Reader:
+        if self.name == "memory":
+            return self.writer  # type: ignore[return-value]
+        return reader_of(self.name, self.writer.ref)
+
+    def scene(self, n: int, value: float) -> dict[str, torch.Tensor]:
+        """A scene all of whose numbers are one; in place, always in the same memory."""
+        if self._memory is None:
+            device = "cpu" if self.name in ("memory", "ring") else "cuda"
+            return {name: torch.full((n, *shape), float(value), device=device) for name, shape in SHAPES.items()}
+        return {name: self._memory.tensor("float32", (n, *shape), i << 19).fill_(value)
+                for i, (name, shape) in enumerate(SHAPES.items())}
+
+    def write(self, n: int, version: int) -> None:
+        """Until the transport takes it: those that fill slots on the GPU may be busy, or rest."""
+        for _ in turns(f"version {version} is taken"):
+            if self.writer.write("gaussians", self.scene(n, version), META, version):
+                break
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+
+    def read(self, after: int = 0) -> Frame:
+        """The newest frame; it has to come."""
+        for _ in turns(f"a frame after {after}"):
+            if self.name == "in-place":
+                with Handed(self.writer.ref) as fds:
+                    self.reader.follow(self.writer.ref, fds)
+            frame = self.reader.read(after)
+            if frame is not None:
+                return frame
+        raise AssertionError
+
+    def close(self) -> None:
+        self.reader.close()
+        self.writer.close()
+        if self._memory is not None:
+            self._memory.close()
