@@ -1,7 +1,7 @@
 """Everything about sharing between a trainer and its viewers; knows nothing of either.
 
-The trainer's side is `Publisher`, the viewer's `Subscriber`. Between them are a run folder, typed messages (viewers send
-them over a Unix socket, which also brings descriptors, and are answered over ZeroMQ), and shared memory.
+The trainer's side is `Publisher`, the viewer's `Subscriber`. Between them are a run folder, typed messages (viewers
+send them over a Unix socket, which also brings descriptors, and are answered over ZeroMQ), and shared memory.
 Nothing heavy is imported until a name is used.
 """
 

@@ -152,17 +152,11 @@ NEXT = limits.PROTOCOL + 1
 """The protocol of a later release."""
 
 
-@pytest.mark.parametrize(("hello", "words"), [
-    ({"type": "Hello", "protocol": NEXT, "pid": 1, "client": "viewer", "namespace": 0, "version": "9.0.0"}, "9.0.0"),
-    ({"type": "Hello", "protocol": NEXT, "version": "9.0.0", "what": {"later": ["ones", "add"]}}, "9.0.0"),
-    ({"type": "Hello", "protocol": 7, "pid": 1, "client": "viewer", "namespace": 0}, "an unknown version (protocol 7)"),
-])
-def test_viewer_of_another_protocol_is_refused_with_both_versions(
-        pair: Pair, liar: Liar, hello: dict[str, Any], words: str) -> None:
-    assert liar.send(messages.encode(hello))
+def test_viewer_of_another_protocol_is_refused_with_both_versions(pair: Pair, liar: Liar) -> None:
+    liar.hello(protocol=NEXT, version="9.0.0")
     refused = answer(pair, liar)
     assert isinstance(refused, messages.Refused)
-    assert words in refused.reason and f"the run {limits.VERSION} (protocol {limits.PROTOCOL})" in refused.reason
+    assert f"9.0.0 (protocol {NEXT}), the run {limits.VERSION} (protocol {limits.PROTOCOL})" in refused.reason
     pair.until(lambda: (liar.receive(), not liar.up)[-1])
 
 

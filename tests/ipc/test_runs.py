@@ -118,19 +118,19 @@ def test_a_name_that_is_taken_is_not_taken_over(runtime_dir: Path, monkeypatch: 
     making = runtime_folder() / ".same-77-cccc"
     making.mkdir()
     (making / "lock").touch()
-    lots = iter(["aaaa", "aaaa", "aaaa", "cccc", "bbbb"])
+    (runtime_dir / "same-77-dddd").write_text("mine")
     monkeypatch.setattr(runs.secrets, "token_hex", lambda _: next(lots))
+    lots = iter(["aaaa", "aaaa", "cccc", "dddd", "bbbb"])
     first = create_run("same", 77, 1.0)
+    for _ in range(3):
+        with pytest.raises(RuntimeFolderError, match="exists"):
+            create_run("same", 77, 2.0)
     second = create_run("same", 77, 2.0)
     assert (first.description.id, second.description.id) == ("same-77-aaaa", "same-77-bbbb")
-    assert (making / "lock").exists()
-    monkeypatch.setattr(runs.secrets, "token_hex", lambda _: "aaaa")
-    with pytest.raises(RuntimeFolderError):
-        create_run("same", 77, 3.0)
-    assert len(list_runs(runtime_dir)) == 2
+    assert (making / "lock").exists() and len(list_runs(runtime_dir)) == 2
     for run in (first, second):
         run.remove()
-    assert list(runtime_dir.iterdir()) == [making]
+    assert sorted(runtime_dir.iterdir()) == [making, runtime_dir / "same-77-dddd"]
 
 
 # -- what is cleared away ----------------------------------------------------------------------------------------------

@@ -315,27 +315,7 @@ decode_to_trainer = msgspec.msgpack.Decoder(ToTrainer).decode
 decode_to_viewer = msgspec.msgpack.Decoder(ToViewer).decode
 decode_frame_header = msgspec.msgpack.Decoder(FrameHeader).decode
 decode_version_header = msgspec.msgpack.Decoder(VersionHeader).decode
-
-
-class _Stranger(msgspec.Struct, frozen=True, tag="Hello"):
-    """The fields that the Hello of every protocol has."""
-
-    protocol: Counter
-    version: ReleaseName = ""
-
-
-_decode_stranger = msgspec.msgpack.Decoder(_Stranger).decode
 DecodeError = (msgspec.DecodeError, msgspec.ValidationError, RecursionError, UnicodeDecodeError)
-
-
-def stranger(packet: bytes) -> tuple[str, int] | None:
-    """Return release and protocol of a viewer of another protocol, whose Hello may have other fields; None if this is
-    no such Hello."""
-    try:
-        hello = _decode_stranger(packet)
-    except DecodeError:
-        return None
-    return (hello.version, hello.protocol) if hello.protocol != limits.PROTOCOL else None
 
 
 def mismatch(viewer: tuple[str, int], run: tuple[str, int]) -> str:

@@ -47,8 +47,6 @@ _SLUG = 20
 """Letters of a run's name in the name of its folder."""
 _MAX_DESCRIPTION = 64 * 1024
 """Bytes."""
-_NAME_TAKEN = (errno.ENOENT, errno.EEXIST, errno.ENOTEMPTY, errno.EAGAIN)
-"""Errors of a name that is taken, or of a folder that was cleared away while it was made."""
 _NO_FILES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 """Errors that tell nothing of a lock: this process can open nothing now."""
 _MOST = 1000
@@ -182,18 +180,13 @@ def create_run(name: str, pid: int, started: float, hidden: bool = False) -> Own
     remove_stale(runtime_folder())
     name = without_surrogates(name)  # bytes of the environment, or of the script's name, that are not UTF-8
     kept = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in name)[:_SLUG].strip(".-")
-    root, reason = runtime_folder(), ""
-    for _ in range(5):
-        run_id = f"{kept or 'run'}-{pid}-{secrets.token_hex(2)}"
-        description = Description(limits.PROTOCOL, run_id, name[: limits.MAX_NAME], pid, started, hidden,
-                                  limits.VERSION)
-        try:
-            return OwnedRunFolder(root / run_id, description, _make(root / run_id, description))
-        except OSError as e:
-            root, reason = runtime_folder(), e.strerror
-            if e.errno not in _NAME_TAKEN:
-                break
-    raise RuntimeFolderError(f"runtime folder {root}: {reason}; set SPLATVIEW_RUNTIME_DIR to a folder you can write")
+    path = runtime_folder() / f"{kept or 'run'}-{pid}-{secrets.token_hex(2)}"
+    description = Description(limits.PROTOCOL, path.name, name[: limits.MAX_NAME], pid, started, hidden, limits.VERSION)
+    try:
+        return OwnedRunFolder(path, description, _make(path, description))
+    except OSError as e:
+        raise RuntimeFolderError(f"runtime folder {path.parent}: {e.strerror}; set SPLATVIEW_RUNTIME_DIR to a folder "
+                                 "you can write") from None
 
 
 def _make(final: Path, description: Description) -> int:

@@ -188,8 +188,6 @@ class Helper:
             return False
         except messages.DecodeError:
             self._control.count_dropped()
-            if connection not in self._viewers and (viewer := messages.stranger(packet.data)) is not None:
-                self._refuse(connection, messages.mismatch(viewer, (limits.VERSION, limits.PROTOCOL)))
             return True
         try:
             viewer = self._viewers.get(connection)

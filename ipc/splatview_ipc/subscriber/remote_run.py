@@ -31,7 +31,7 @@ _BURST = 64
 _SILENCE_S = 2.0
 """Time after which descriptors are asked for once more, and their absence is shown."""
 _DOUBT_S = 0.3
-"""Time after which descriptors that were not to be had are asked for once more: what replaces them is on its way."""
+"""Time after which memory that cannot be opened is asked for once more: what replaces it is on its way."""
 _CONTROL = -1
 """Key of the welcome among the messages that wait for descriptors; others are streams' indices."""
 
@@ -45,8 +45,23 @@ class _Awaited:
     """Tokens, and the number of descriptors behind each."""
     ask_at: float = 0.0
     asked: bool = False
-    failures: int = 0
+    failed: bool = False
+    """True if not all of them are to be had."""
     fds: dict[str, list[int]] = field(default_factory=dict)
+
+    @property
+    def done(self) -> bool:
+        return self.failed or all(map(self.complete, self.needed))
+
+    def complete(self, token: str) -> bool:
+        return len(self.fds.get(token, ())) == self.needed[token]
+
+    def take(self, message: messages.Descriptors, packet: Packet) -> None:
+        """Take in a part of an answer."""
+        there = self.fds.setdefault(message.token, [])
+        there += packet.fds
+        count = self.needed[message.token]
+        self.failed |= packet.lost or message.total != count or not packet.fds or len(there) > count
 
     def close(self) -> None:
         """Idempotent."""
@@ -233,45 +248,33 @@ class RemoteRun:
 
     def _take_packet(self, packet: Packet) -> bool:
         """Take a packet of the connection: descriptors, or a refusal."""
-        fds = packet.fds
         try:
             message = messages.decode_to_viewer(packet.data)
-            if isinstance(message, messages.Refused):
-                self.refused, self._next_try = message.reason, self._now + _REFUSED_PERIOD_S
-                return True
-            if not isinstance(message, messages.Descriptors):
-                self.dropped += 1
-                return False
-            token = message.token
-            for awaited in self._awaited.values():
-                there = awaited.fds.setdefault(token, []) if token in awaited.needed and awaited.asked else None
-                if there is None or len(there) == awaited.needed[token]:
-                    continue
-                there += fds
-                fds = []
-                if packet.lost or message.total != awaited.needed[token] or len(there) > message.total:
-                    self._failed(awaited, "this process may open no more files: raise the limit (ulimit -n)"
-                                 if packet.lost else "the trainer does not offer the memory that it announced")
-                break
         except messages.DecodeError:
+            message = None
+        if isinstance(message, messages.Descriptors):
+            for awaited in self._awaited.values():
+                if message.token in awaited.needed and awaited.asked and not awaited.complete(message.token):
+                    awaited.take(message, packet)
+                    return False
+        elif isinstance(message, messages.Refused):
+            self.refused, self._next_try = message.reason, self._now + _REFUSED_PERIOD_S
+        else:
             self.dropped += 1
-        finally:
-            close_all(fds)
-        return False
+        close_all(packet.fds)
+        return isinstance(message, messages.Refused)
 
     def _wait_for(self, key: int, message: messages.Welcome | messages.Offer, needed: dict[str, int]) -> None:
         self._drop_awaited(key)
-        self._awaited[key] = awaited = _Awaited(message, needed)
-        if sum(needed.values()) > limits.MAX_PIECES:
-            self._give_up(awaited, f"the trainer announced memory of more than {limits.MAX_PIECES} descriptors")
+        self._awaited[key] = _Awaited(message, needed, failed=sum(needed.values()) > limits.MAX_PIECES)
 
     def _await_descriptors(self) -> bool:
-        """Ask for descriptors, and go on with the messages whose descriptors have come."""
+        """Ask for descriptors, and go on with the messages whose descriptors have come, or will not come."""
         changed = False
         for key, awaited in list(self._awaited.items()):
             if self._awaited.get(key) is not awaited:
                 continue  # the connection was lost meanwhile
-            if all(len(awaited.fds.get(token, ())) == count for token, count in awaited.needed.items()):
+            if awaited.done:
                 del self._awaited[key]
                 self._complete(awaited)
                 awaited.close()
@@ -286,6 +289,7 @@ class RemoteRun:
         return changed
 
     def _complete(self, awaited: _Awaited) -> None:
+        """Open the memory of a message; what did not come is missed by its reader."""
         message = awaited.message
         if isinstance(message, messages.Offer):
             self.streams[message.index].offered(message, awaited.fds)
@@ -293,27 +297,12 @@ class RemoteRun:
         try:
             control = ControlReader(message.control, awaited.fds)
         except SharingError as e:
-            self._give_up(awaited, str(e))
+            self.refused, self._next_try = str(e), self._now + _REFUSED_PERIOD_S
+            self._disconnect()
             return
         if self.control is not None:
             self.control.close()
         self.control, self._attached, self.refused = control, True, None
-
-    def _failed(self, awaited: _Awaited, reason: str) -> None:
-        awaited.close()
-        awaited.failures += 1
-        awaited.asked, awaited.ask_at = False, self._now + _DOUBT_S
-        if awaited.failures > 1:
-            self._give_up(awaited, reason)
-
-    def _give_up(self, awaited: _Awaited, reason: str) -> None:
-        message = awaited.message
-        if isinstance(message, messages.Offer):
-            self._drop_awaited(message.index)
-            self.streams[message.index].refuse(reason)
-        else:
-            self.refused, self._next_try = reason, self._now + _REFUSED_PERIOD_S
-            self._disconnect()
 
     def _drop_awaited(self, key: int) -> None:
         awaited = self._awaited.pop(key, None)
