@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from splatview_ipc.control.descriptors import take
-from splatview_ipc.control.messages import DeviceRingRef, MemoryRef, TensorRef, tokens
+from splatview_ipc.control.messages import DeviceRingRef, FdMemory, IpcMemory, TensorRef, tokens
 from splatview_ipc.control.sockets import close_all
 from splatview_ipc.cuda.memory import open_memory
 from support.wait import PATIENCE
@@ -143,7 +143,7 @@ class Peer:
     def memories(self) -> tuple[list[Any], dict[str, TensorRef]]:
         """What it shares, opened; close them."""
         body, fds = self._receive()
-        refs, tensors = msgspec.msgpack.decode(body, type=tuple[tuple[MemoryRef, ...], tuple[TensorRef, ...]])
+        refs, tensors = msgspec.msgpack.decode(body, type=tuple[tuple[IpcMemory | FdMemory, ...], tuple[TensorRef, ...]])
         memories = []
         for ref in refs:
             count = len(getattr(ref, "pieces", ()))
