@@ -143,7 +143,8 @@ class Peer:
     def memories(self) -> tuple[list[Any], dict[str, TensorRef]]:
         """What it shares, opened; close them."""
         body, fds = self._receive()
-        refs, tensors = msgspec.msgpack.decode(body, type=tuple[tuple[IpcMemory | FdMemory, ...], tuple[TensorRef, ...]])
+        form = tuple[tuple[IpcMemory | FdMemory, ...], tuple[TensorRef, ...]]
+        refs, tensors = msgspec.msgpack.decode(body, type=form)
         memories = []
         for ref in refs:
             count = len(getattr(ref, "pieces", ()))
