@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from support.meters import footprint
 from support.open_files import open_files
+from support.transports import Handed, reader_of
 
 import splatview
 from splatview.api import session as publishing
@@ -21,7 +22,7 @@ from splatview_ipc import Subscriber
 from splatview_ipc.control import limits, messages
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.frame import RemoteTensor
-from splatview_ipc.shm.control_block import BoardReader
+from splatview_ipc.shm.control_block import ControlReader
 from splatview_ipc.shm.segment import PAGE, Segment
 from splatview_ipc.shm.slot_layout import (
     CAPACITY,
@@ -34,8 +35,7 @@ from splatview_ipc.shm.slot_layout import (
     VERSION,
     WORDS_PER_SLOT,
 )
-from splatview_ipc.subscriber.source import OwnSource
-from splatview_ipc.transports.cpu_ring import RingReader, RingWriter
+from splatview_ipc.transports.cpu_ring import CpuRingReader, CpuRingWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -46,9 +46,10 @@ NUMBERS = st.one_of(st.sampled_from([0, 1, 2, 3, 15, 16, 17, 2**16, 2**31, 2**32
 
 
 @pytest.fixture
-def ring() -> Iterator[tuple[RingWriter, RingReader]]:
-    writer = RingWriter(4096)
-    reader = RingReader.make(writer.ref, OwnSource(), lambda *_: None)
+def ring() -> Iterator[tuple[CpuRingWriter, CpuRingReader]]:
+    writer = CpuRingWriter(4096, 4)
+    reader = reader_of("ring", writer.ref)
+    assert isinstance(reader, CpuRingReader)
     image = torch.arange(4 * 6 * 3, dtype=torch.uint8).reshape(4, 6, 3)
     for version in (1, 2):
         assert writer.write("image", {"image": image}, META, version)
@@ -67,7 +68,7 @@ def touch(frame: Any, size: int) -> None:
         frame.intact()
 
 
-def test_any_control_word_holds_anything(ring: tuple[RingWriter, RingReader]) -> None:
+def test_any_control_word_holds_anything(ring: tuple[CpuRingWriter, CpuRingReader]) -> None:
     """Words of the slots: sequence numbers, versions, times, lengths."""
     writer, reader = ring
     count = FIRST_SLOT + writer.slots * WORDS_PER_SLOT
@@ -95,7 +96,7 @@ def test_any_control_word_holds_anything(ring: tuple[RingWriter, RingReader]) ->
     words.release()
 
 
-def test_any_header(ring: tuple[RingWriter, RingReader]) -> None:
+def test_any_header(ring: tuple[CpuRingWriter, CpuRingReader]) -> None:
     """Shapes, types, offsets, names and metadata of every kind."""
     writer, reader = ring
     image = messages.TensorHeader("image", "uint8", (4, 6, 3), 0)
@@ -127,9 +128,9 @@ def forged_header(header: bytes, name: int, value: Any) -> bytes:
     """A header with another value in one field of its first tensor."""
     import msgspec
 
-    kind, tensors, meta = msgspec.msgpack.decode(header)
+    kind, tensors, *others = msgspec.msgpack.decode(header)
     tensors[0][name] = value
-    return messages.encode([kind, tensors, meta])
+    return messages.encode([kind, tensors, *others])
 
 
 @pytest.mark.parametrize(("slots", "capacity", "size"), [
@@ -141,20 +142,21 @@ def test_rings_that_contradict_themselves(slots: int, capacity: int, size: int) 
     words[MAGIC_WORD], words[SLOTS], words[CAPACITY] = MAGIC, slots, capacity
     before = open_files()
     with pytest.raises(SharingError, match="not one"):
-        RingReader.make(messages.RingRef(segment.ref), OwnSource(), lambda *_: None)
+        reader_of("ring", messages.RingRef(segment.ref))
     assert open_files() <= before
     words.release()
     segment.close()
 
 
 def test_a_viewer_cannot_write_what_the_trainer_alone_writes(wait_until: Callable[..., Any]) -> None:
-    """Boards and frames are mapped read-only: a slip in a viewer cannot reach them."""
+    """Control blocks and frames are mapped read-only: a slip in a viewer cannot reach them."""
     splatview.publish(torch.zeros(4, 4))
     run = publishing.begun()
     assert run is not None
-    board = BoardReader(run.control.segment.ref, run.control.lease_segment.ref, OwnSource(), 0)
-    assert board.words.readonly
-    board.close()
+    with Handed(run.control.segment.ref) as fds:
+        control = ControlReader(run.control.segment.ref, fds)
+    assert control.words.readonly
+    control.close()
     with Subscriber() as viewer:
         wait_until(lambda: (viewer.poll(), viewer.streams)[-1])
         viewer.streams[0].open()

@@ -3,35 +3,36 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from support.open_files import open_files
-from support.wait import turns
+from support.transports import Handed, reader_of
 
 from splatview_ipc.control import descriptors
-from splatview_ipc.control.errors import NotYet
 from splatview_ipc.control.frame import DeviceTensor, Frame
-from splatview_ipc.control.messages import FdMemory, InPlaceRef, TensorRef, VersionHeader
+from splatview_ipc.control.messages import FdMemory, InPlaceRef, TensorRef, VersionHeader, encode
 from splatview_ipc.cuda import driver, events
 from splatview_ipc.shm.slot_layout import (
     ARRIVED,
     FIRST_SLOT,
     OLDEST_KEPT,
     WORDS_PER_SLOT,
-    header_before_meta,
-    header_with,
 )
 from splatview_ipc.shm.slot_writer import SlotWriter
-from splatview_ipc.subscriber.source import RunSource
-from splatview_ipc.transports.zero_copy_reader import InPlaceReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 GPU = "0123456789abcdef" * 2
 PIECES = 7
+
+
+def _pieces(start: int, stop: int) -> list[int]:
+    fds = [os.memfd_create("piece", os.MFD_CLOEXEC) for _ in range(start, stop)]
+    for fd in fds:
+        os.ftruncate(fd, 4096)
+    return fds
 
 
 class Control(SlotWriter):
@@ -40,24 +41,21 @@ class Control(SlotWriter):
     in_segment = False
 
     def __init__(self) -> None:
-        super().__init__(0, label="inplace")
+        super().__init__(0, 4, label="inplace")
 
     def offer(self, generation: int) -> InPlaceRef:
-        """Memory of this generation's own in pieces, and a version that lies there."""
-        fds = [os.memfd_create("piece", os.MFD_CLOEXEC) for _ in range(PIECES)]
-        for fd in fds:
-            os.ftruncate(fd, 4096)
-        memory = FdMemory(descriptors.offer(fds), (4096,) * PIECES, GPU)
+        """Memory of this generation's own in pieces, and a version that is stored there."""
+        token = descriptors.offer(PIECES, _pieces)
         self.publish(generation, generation)
         image = TensorRef("image", "uint8", (16, 16), (16, 1), 0, 128)
-        return InPlaceRef(self.segment.ref, GPU, generation, (memory,), (image,), bytes(64))
+        return InPlaceRef(self.segment.ref, GPU, generation, (FdMemory(token, (4096,) * PIECES, GPU),), (image,),
+                          bytes(64))
 
     def publish(self, generation: int, version: int) -> None:
         slot = version % self.slots
         whole = self.begin(slot)
         self.set_done(slot, whole)
-        start = header_before_meta(VersionHeader("image", generation, {}))
-        self.end(slot, whole, header_with(start, {"layout": "HW"}), version)
+        self.commit(slot, whole, encode(VersionHeader("image", generation, {"layout": "HW"})), version)
 
     def arrive(self, version: int) -> None:
         """The GPU has come to the version's mark."""
@@ -100,54 +98,35 @@ def mark(monkeypatch: pytest.MonkeyPatch) -> Mark:
 class Pair:
     """A trainer's control page and a viewer's reader of it."""
 
-    def __init__(self, folder: Path) -> None:
-        self.control, self.alive, self.said = Control(), True, []
-        self._server = descriptors.Server(folder)
-        self._source = RunSource(os.getpid(), folder, lambda: self.alive)
-        self._tokens: list[str] = []
-        self.reader = self.make_reader(self.offer(1))
+    def __init__(self) -> None:
+        self.control, self.alive = Control(), True
+        self.reader = reader_of("in-place", self.offer(1))
+        self.reader.alive = lambda: self.alive
 
     def offer(self, generation: int) -> InPlaceRef:
-        ref = self.control.offer(generation)
-        self._tokens += [m.token for m in ref.memories if isinstance(m, FdMemory)]
-        return ref
-
-    def make_reader(self, ref: InPlaceRef) -> InPlaceReader:
-        return self._served(lambda: InPlaceReader.make(ref, self._source, self.said.append))
+        return self.control.offer(generation)
 
     def follow(self, ref: InPlaceRef) -> None:
-        assert self._served(lambda: self.reader.follow(ref))
-        self.withdraw()
-
-    def _served(self, what: Callable[[], Any]) -> Any:
-        for _ in turns("the descriptors", rest=False):
-            try:
-                return what()
-            except NotYet:
-                self._server.serve()
-        raise AssertionError
+        with Handed(ref) as fds:
+            assert self.reader.follow(ref, fds)
+        for memory in ref.memories:
+            assert isinstance(memory, FdMemory)
+            assert memory.token in self.reader.known
+            descriptors.withdraw(memory.token)
 
     def read(self, after: int = 0) -> Frame:
         frame = self.reader.read(after)
         assert frame is not None
         return frame
 
-    def withdraw(self) -> None:
-        for token in self._tokens:
-            descriptors.withdraw(token)
-        self._tokens.clear()
-
     def close(self) -> None:
         self.reader.close()
-        self.withdraw()
-        self._source.close()
-        self._server.close()
         self.control.close()
 
 
 @pytest.fixture
-def pair(tmp_path: Path, mark: Mark) -> Iterator[Pair]:
-    made = Pair(tmp_path)
+def pair(mark: Mark) -> Iterator[Pair]:
+    made = Pair()
     yield made
     made.close()
 

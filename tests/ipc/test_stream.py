@@ -19,6 +19,7 @@ from splatview_ipc.transports.memory import MemoryTransport
 
 if TYPE_CHECKING:
     from support.pair import Pair
+
     from splatview_ipc import Stream
 
 RING = TRANSPORTS["ring"]
@@ -79,25 +80,25 @@ def test_versions_that_come_too_fast_are_left_and_the_last_one_is_shown(pair: Pa
     assert not published(pair).behind()
 
 
-def test_a_publish_within_a_publish_is_left_to_the_helper(pair: Pair) -> None:
+def test_a_publish_within_a_publish_is_left_to_the_helper(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     """As of a signal's handler, or another thread."""
+    stop, inside = threading.Event(), threading.Event()
+
+    class Slow(MemoryTransport):
+        def write(self, *args: Any) -> bool:  # type: ignore[override]
+            inside.set()
+            stop.wait()
+            return super().write(*args)
+
+    memory = Slow()
+    offer(monkeypatch, pair, ring=Transport(lambda tensors, growing: memory, RING.reader, ""))
     pair.publish(image(0))
-    shows(pair, 0)
-    stream, stop, inside = published(pair), threading.Event(), threading.Event()
-
-    class Slow(torch.Tensor):
-        """Keeps the publish that copies it."""
-
-    writer = stream._active["ring"].writer
-    assert writer is not None
-    write = writer.write
-
-    def slowly(*args: Any) -> bool:
-        inside.set()
-        stop.wait()
-        return write(*args)
-
-    writer.write = slowly  # type: ignore[method-assign]
+    stream = published(pair)
+    stream.open("ring")
+    stop.set()
+    stream.turn(pair.now)
+    stop.clear()
+    inside.clear()
     pair.now += 1
     thread = threading.Thread(target=pair.publish, args=(image(1),))
     thread.start()
@@ -106,7 +107,10 @@ def test_a_publish_within_a_publish_is_left_to_the_helper(pair: Pair) -> None:
     stop.set()
     thread.join()
     assert stream.behind()
-    shows(pair, 2)
+    stream.turn(pair.now + 1)
+    frame = memory.read()
+    assert frame is not None
+    assert int(frame.tensors["image"].array.max()) == 2  # type: ignore[union-attr]
 
 
 def test_an_interrupt_amid_a_write_is_repaired_by_the_next_call(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:

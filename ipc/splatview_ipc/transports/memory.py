@@ -37,7 +37,7 @@ class MemoryTransport:
         self._newest = kind, version, time.time_ns(), dict(meta), copies, confirmed
         return True
 
-    def follow(self, ref: Ref, fds: Any) -> bool:
+    def follow(self, ref: Any, fds: Any) -> bool:
         return True
 
     def read(self, after: int = 0) -> Frame | None:
