@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 
-from splatview_ipc.system.optional_packages import require_one
+from splatview_ipc.system.optional_packages import require
 
 if TYPE_CHECKING:
     import numpy as np
@@ -168,8 +168,8 @@ def _reader(settings: SourceSettings, kind: str) -> str:
             raise HopelessError(f"{shown(settings.source)}: only OpenCV reads {_THINGS[kind]}; leave --reader out")
         able = [settings.reader]
     modules = {_PACKAGES[name]: name for name in able}
-    return modules[require_one(f"{shown(settings.source)}: reading {_THINGS[kind]} needs", *modules,
-                               error=HopelessError)]
+    return modules[require(f"{shown(settings.source)}: reading {_THINGS[kind]} needs", *modules, error=HopelessError,
+                           one=True)]
 
 
 _THINGS = {"device": "a camera", "pipeline": "a GStreamer pipeline", "network": "a network stream", "file": "a video"}
