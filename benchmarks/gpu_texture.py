@@ -18,11 +18,11 @@ import torch
 
 from benchmarks.gpu import require_gpu, tried
 from splatview_ipc.gl.base import Form
-from splatview_ipc.gl.probe import BRIDGES, bridge_class, probe
+from splatview_ipc.gl.probe import BRIDGES, probe
 from splatview_ipc.gl.readback import VERTEX, read_source
 from splatview_ipc.gl.shared_texture import SharedTexture
 from splatview_ipc.gl.sources import TextureSource
-from splatview_ipc.gl.texture_tensor import TextureTensor
+from splatview_ipc.gl.texture_tensor import WAYS, TextureTensor
 from splatview_viewer.screens.offscreen import create_context
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def run() -> Rows:
     for name in BRIDGES:
         if name != "direct":  # which needs another process's memory, and copies nothing: see gpu_image
             rows += tried(f"bridge {name}", lambda name=name: _bridge(ctx, frames, name, floor))
-    for way in ("import", "host"):  # register is map, copy, unmap
+    for way in WAYS:
         rows += tried(f"TextureTensor, {way}", lambda way=way: _texture_tensor(ctx, frames, way, floor))
     ctx.release()
     return rows
@@ -133,7 +133,7 @@ def _bridge(ctx: moderngl.Context, frames: list[torch.Tensor], name: str, floor:
     reason = probe(ctx, name)[name]
     if reason:
         return [{"what": "tensor to OpenGL", "way": f"bridge {name}", "verified": f"not here: {reason}"}]
-    bridge = bridge_class(name)(ctx)
+    bridge = BRIDGES[name](ctx)
     try:
         for frame in frames:
             _same(_drawn(ctx, bridge.put(frame, "HWC")), frame)
@@ -152,13 +152,9 @@ def _bridge(ctx: moderngl.Context, frames: list[torch.Tensor], name: str, floor:
 def _texture_tensor(ctx: moderngl.Context, frames: list[torch.Tensor], way: str, floor: dict[str, float]) -> Rows:
     """`splatview.gl.TextureTensor`, over a texture of the program's own."""
     label = f"TextureTensor, {way}"
-    reason = probe(ctx, way)[way]
-    if reason:
-        return [{"what": "tensor to texture and back", "way": label, "verified": f"not here: {reason}"}]
     texture = ctx.texture((SIZE, SIZE), 4)
     source = TextureSource(texture, FORM)
     link = TextureTensor(texture, way)
-    back = f"{label}, copied by {link.read_by}"
     try:
         for frame in frames:
             link.write(frame)
@@ -172,7 +168,7 @@ def _texture_tensor(ctx: moderngl.Context, frames: list[torch.Tensor], way: str,
         link.close()
         texture.release()
     return [_row("tensor to texture", label, writing, floor, f"{DISTINCT + 1} frames drawn"),
-            _row("texture to tensor", back, reading, floor, f"{DISTINCT + 1} frames")]
+            _row("texture to tensor", label, reading, floor, f"{DISTINCT + 1} frames")]
 
 
 def _shared_texture(ctx: moderngl.Context, frames: list[torch.Tensor], explicit: bool,

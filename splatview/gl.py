@@ -9,17 +9,24 @@
                                                     # explicit=True: OpenGL uses it in `with canvas.gl():` only, and
                                                     # in between write and read are CUDA alone
 
-Row 0 of a tensor is OpenGL's row 0. Loading this module loads moderngl; torch is loaded when it is needed.
+`SharedTexture` needs an NVIDIA GPU and Vulkan; the others work everywhere. Row 0 of a tensor is OpenGL's row 0. Loading
+this module loads moderngl; torch is loaded when it is needed.
 """
 
 from __future__ import annotations
 
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from splatview_ipc.gl.shared_texture import SharedTexture, TensorTexture
-from splatview_ipc.gl.texture_tensor import TextureTensor
+from splatview_ipc.control.errors import SharingError
+from splatview_ipc.gl.base import dtype_name
+from splatview_ipc.gl.probe import forced_bridge
+from splatview_ipc.gl.shared_texture import SharedTexture
+from splatview_ipc.gl.texture_tensor import DTYPES, TextureTensor
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import moderngl
     import torch
 
@@ -33,3 +40,58 @@ def texture(tensor: torch.Tensor, ctx: moderngl.Context, *, explicit: bool = Fal
     shown.gl():` only. See `TensorTexture` for the errors.
     """
     return TensorTexture(tensor, ctx, explicit=explicit)
+
+
+class TensorTexture:
+    """A texture that follows a tensor."""
+
+    def __init__(self, tensor: torch.Tensor, ctx: moderngl.Context, way: str | None = None, *,
+                 explicit: bool = False) -> None:
+        """`tensor`: (H, W) or (H, W, C), C from 1 to 4, uint8, float16 or float32, on any GPU or the CPU.
+
+        A `SharedTexture`, `explicit` as there, where that works and no `way` of `TextureTensor` is named; else a
+        `TextureTensor`. Raises ValueError for another tensor.
+        """
+        shape, codes = tuple(tensor.shape), {name: code for code, name in DTYPES.items()}
+        if len(shape) not in (2, 3) or 0 in shape or shape[2:] > (4,) or dtype_name(tensor) not in codes:
+            raise ValueError(f"a {dtype_name(tensor)} tensor {shape}; legal are (H, W) and (H, W, C), C from 1 to 4, "
+                             f"of {', '.join(codes)}")
+        self.tensor = tensor
+        size, components, dtype = (shape[1], shape[0]), (*shape, 1)[2], codes[dtype_name(tensor)]
+        link: SharedTexture | TextureTensor | None = None
+        if way is None and forced_bridge() != "host" and components != 3:
+            with suppress(SharingError):
+                link = SharedTexture(ctx, size, components, dtype, explicit=explicit)
+        self._link = link or TextureTensor(ctx.texture(size, components, alignment=1, dtype=dtype), way)
+        self.texture: moderngl.Texture = self._link.texture  # type: ignore[assignment]
+        self.update()
+
+    @property
+    def way(self) -> str:
+        """vulkan, register or host."""
+        return self._link.way
+
+    def update(self) -> None:
+        """Bring the tensor's present content into the texture, in the order of the current CUDA stream."""
+        self._link.write(self.tensor if self.tensor.ndim == 3 else self.tensor.unsqueeze(-1))
+
+    @contextmanager
+    def gl(self) -> Iterator[moderngl.Texture]:
+        """A block in which OpenGL uses the texture, if it is explicit; see `SharedTexture`."""
+        if isinstance(self._link, SharedTexture):
+            with self._link.gl() as texture:
+                yield texture
+        else:
+            yield self.texture
+
+    def close(self) -> None:
+        """Give back everything, the texture too. Idempotent."""
+        self._link.close()
+        if not isinstance(self._link, SharedTexture):
+            self.texture.release()
+
+    def __enter__(self) -> TensorTexture:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()

@@ -8,6 +8,7 @@ A layout remembers what the value looked like, so that the next value that looks
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -27,6 +28,13 @@ class NamedTensors:
 
     def frame(self, tensors: tuple[torch.Tensor, ...]) -> dict[str, torch.Tensor]:
         return dict(zip(self.names, tensors, strict=True))
+
+
+@lru_cache(maxsize=64)
+def named_tensors(kind: str, names: tuple[str, ...], *, shape: tuple[int, ...] = (), device: str = "cpu"
+                  ) -> NamedTensors:
+    """Return the one layout of these names and this device, which a stream sees at once to be the one before."""
+    return NamedTensors(kind, names, shape=shape, device=device)
 
 
 def recognise(value: Any, kind: str | None, meta: dict[str, Any]) -> ImageLayout | GaussianLayout:

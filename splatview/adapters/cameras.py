@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from splatview.adapters.overlay_values import array, numbers
 from splatview.adapters.tensors import as_tensor, is_array, shape_text
+from splatview.adapters.values import array, numbers
 from splatview_ipc.control.limits import MAX_META_TEXT
 from splatview_ipc.kinds.cameras import CAMERAS_MOST
 

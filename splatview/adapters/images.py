@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+from operator import index
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -12,6 +15,9 @@ from splatview_ipc.shm.slot_layout import dtype_name
 
 _DTYPES = (torch.uint8, torch.float16, torch.bfloat16, torch.float32)
 _LEGAL_SHAPES = "(H, W), (H, W, 1|3|4) or (1|3|4, H, W)"
+_MAX_SIDE = 16384
+_RANGE_START, _RANGE_SIZE = 11, 12
+"""Of CUpointer_attribute."""
 _LEGAL_DTYPES = "uint8 (0 to 255), float16, bfloat16, float32 (0 to 1)"
 
 
@@ -74,3 +80,39 @@ def recognise_image(value: Any, options: dict[str, Any]) -> ImageLayout:
             tensor.ndim == 3 and tensor.shape[axes.index("C")] not in IMAGE_CHANNELS):
         raise ValueError(f"image of shape {shape} is not {layout} with 1, 3 or 4 channels")
     return ImageLayout(tensor, layout)
+
+
+def picture_at(address: Any, width: Any, height: Any, channels: Any = None) -> torch.Tensor:
+    """Return a copy of the (height, width, channels) float32 picture at an address of the CPU's memory or a GPU's.
+
+    channels: 3 or 4, the default. The address has to be right: reading memory that is not there ends the process.
+    Raises TypeError, ValueError.
+    """
+    channels = 4 if channels is None else channels
+    for name, value, most in (("data_ptr", address, 2**64 - 1), ("width", width, _MAX_SIDE),
+                              ("height", height, _MAX_SIDE), ("channels", channels, 4)):
+        try:
+            if isinstance(value, bool):
+                raise TypeError
+            index(value)
+        except TypeError:
+            raise TypeError(f"{name} is a {type(value).__name__}, not a whole number") from None
+        if not (3 if name == "channels" else 1) <= value <= most:
+            raise ValueError(f"{name} is {value}; legal are {3 if name == 'channels' else 1} to {most}")
+    shape, size = (height, width, channels), height * width * channels * 4
+    if torch.cuda.is_initialized():
+        from splatview_ipc.cuda import driver
+
+        try:
+            with driver.context(torch.cuda.current_device()):
+                start, length = (driver.pointer_attribute(a, address) for a in (_RANGE_START, _RANGE_SIZE))
+        except driver.CudaError:
+            start = length = 0  # not an address of a GPU's memory
+        if length:
+            if address + size > start + length:
+                raise ValueError(f"data_ptr {address:#x}: {size:,} bytes are needed, and "
+                                 f"{start + length - address:,} are left of its allocation")
+            return torch.as_tensor(SimpleNamespace(__cuda_array_interface__={
+                "shape": shape, "typestr": "<f4", "data": (address, False), "version": 3})).clone()
+    memory = (ctypes.c_float * (size // 4)).from_address(address)
+    return torch.frombuffer(memory, dtype=torch.float32).reshape(shape).clone()

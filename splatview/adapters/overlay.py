@@ -1,4 +1,4 @@
-"""What is drawn over another stream's picture: from what callers say to an overlay frame."""
+"""From what callers draw over another stream's picture to an overlay frame (`splatview_ipc.kinds.overlay`)."""
 
 from __future__ import annotations
 
@@ -8,20 +8,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 import torch
 
-from splatview.adapters.overlay_masks import masks as adapted_masks
-from splatview.adapters.overlay_values import (
-    Names,
-    boxes,
-    colors,
-    floats,
-    is_texts,
-    named,
-    numbers,
-    per_box,
-    shown,
-    texts,
-)
+from splatview.adapters.overlay_parts import Names, boxes, colors, extents, masks, per_box
 from splatview.adapters.tensors import shape_text
+from splatview.adapters.values import floats, numbers, shown, texts
 from splatview_ipc.kinds.overlay import OVERLAY_MOST
 from splatview_ipc.shm.segment import round_up
 from splatview_ipc.shm.slot_layout import ALIGN
@@ -34,9 +23,11 @@ if TYPE_CHECKING:
     Meta = dict[str, Any]
 
 OPTIONS = ("classes", "names", "colors", "point_classes", "skeleton", "lines", "line_classes", "notes", "size",
-           "format", "motion", "run", "by", "rate_hz", "work_ms", "skipped", "trouble")
+           "format", "order", "motion", "run", "by", "rate_hz", "work_ms", "skipped", "trouble")
 """What `annotate` takes beside its parameters."""
-_BY, _TROUBLE = 100, 400
+ORDERED = ("boxes", "labels", "scores", "classes", "points", "masks")
+"""What `order` may name."""
+_MAX_TEXT = {"by": 100, "trouble": 400}
 """Characters of these texts that are kept."""
 COCO_SKELETON = ((15, 13), (13, 11), (16, 14), (14, 12), (11, 12), (5, 11), (6, 12), (5, 6), (5, 7), (6, 8), (7, 9),
                  (8, 10), (1, 2), (0, 1), (0, 2), (1, 3), (2, 4), (3, 5), (4, 6))
@@ -44,36 +35,39 @@ COCO_SKELETON = ((15, 13), (13, 11), (16, 14), (14, 12), (11, 12), (5, 11), (6, 
 
 
 def adapted(given: Mapping[str, Any]) -> tuple[Tensors, Meta]:
-    """The tensors of an overlay frame, on the CPU and on GPUs, and its metadata but for what it was computed on.
+    """Return the tensors of an overlay frame, on the CPU and on GPUs, and its metadata but for what it was computed on.
 
     `given`: what `annotate` was called with, by name. Raises TypeError, ValueError.
     """
+    if given.get("order") is not None:
+        given = _in_order(given)
     get = given.get
     tensors: Tensors = {}
-    meta: Meta = {"width": 0, "height": 0, "mask_width": 0, "mask_height": 0, "motion": False}
+    meta: Meta = {"width": 0, "height": 0, "motion": False}
     size = _size(get("size"))
     if size is not None:
         meta["width"], meta["height"] = size
-    names = named(get("names"))
-    masks = get("masks")
     if get("boxes") is not None:
         found = tensors["boxes"] = boxes(get("boxes"), get("format"))
-        if lost := _not_finite(found):
+        # Boxes on a GPU are not looked at. The sum is not finite if one of them is not.
+        if found.device.type == "cpu" and not isfinite(found.sum(dtype=torch.float64)) and (
+                lost := int((~found.isfinite()).any(1).sum())):
             meta["trouble"] = f"{lost} of {len(found)} boxes are not finite, and not drawn"
-    if masks is not None:
-        found = adapted_masks(masks, size)
-        if "boxes" in tensors and len(tensors["boxes"]) != found.count:
-            raise ValueError(f"masks are {found.count}, not {len(tensors['boxes'])}: one for each of the boxes")
+    if get("masks") is not None:
+        found, (width, height) = masks(get("masks"), size)
         if "boxes" not in tensors:
-            around = tensors["boxes"] = found.extents()
-            if size is None:
-                meta["width"], meta["height"] = found.width, found.height
-            elif found.count:
-                around *= _factors(size, found.width, found.height, around.device)
-        if "runs" in found.tensors:
-            meta["mask_width"], meta["mask_height"] = found.width, found.height
-        tensors |= found.tensors
-    _describe_boxes(tensors, get, names, meta)
+            around = tensors["boxes"] = extents(found)
+            wide, high = size or (width, height)
+            meta["width"], meta["height"] = wide, high
+            if len(found) and found.shape != (len(found), high, wide):
+                factors = torch.tensor((wide / found.shape[2], high / found.shape[1]) * 2, dtype=torch.float32)
+                around *= factors if around.device.type == "cpu" else factors.pin_memory().to(around.device,
+                                                                                              non_blocking=True)
+        if len(tensors["boxes"]) != len(found):
+            raise ValueError(f"masks are {len(found)}, not {len(tensors['boxes'])}: one for each of the boxes")
+        if len(found):
+            tensors["masks"] = found
+    _describe_boxes(tensors, get)
     _add_points(tensors, get)
     _add_lines(tensors, get)
     _add_notes(tensors, get)
@@ -81,15 +75,23 @@ def adapted(given: Mapping[str, Any]) -> tuple[Tensors, Meta]:
     return tensors, meta
 
 
-def _not_finite(found: torch.Tensor) -> int:
-    """How many boxes on the CPU are not finite. Those on a GPU are not looked at."""
-    if found.device.type != "cpu" or isfinite(found.sum(dtype=torch.float64)):  # which is not if one of them is not
-        return 0
-    return int((~found.isfinite()).any(1).sum())
+def _in_order(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments with the parts of `boxes`, a detector's result, under the names that `order` gives."""
+    order, parts = given["order"], given.get("boxes")
+    names = order.replace(" ", "").split(",") if isinstance(order, str) else ()
+    if not names or len(set(names)) < len(names) or not {"boxes"} <= set(names) <= set(ORDERED):
+        raise ValueError(f"order is {shown(order)}; legal are boxes and any of {', '.join(ORDERED[1:])}, each once, "
+                         'such as "boxes,scores,classes"')
+    if not isinstance(parts, (list, tuple)) or len(parts) != len(names):
+        raise ValueError(f"boxes is {shown(parts)}, not a tuple of {len(names)}: {', '.join(names)}, as order says")
+    if twice := [name for name in names if name != "boxes" and given.get(name) is not None]:
+        raise ValueError(f"{twice[0]} twice: as an argument, and within boxes as order says")
+    return {**given, **dict(zip(names, parts, strict=True))}
 
 
-def _describe_boxes(tensors: Tensors, get: Any, names: Names, meta: Meta) -> None:
-    """Classes, scores, labels and colours."""
+def _describe_boxes(tensors: Tensors, get: Any) -> None:
+    """Add classes, scores, labels and colours."""
+    names = Names.of(get("names"))
     if "boxes" not in tensors:
         if wrong := [what for what in ("labels", "scores", "classes", "colors") if get(what) is not None]:
             raise ValueError(f"{' and '.join(wrong)} without boxes or masks: there is nothing that they belong to")
@@ -98,16 +100,16 @@ def _describe_boxes(tensors: Tensors, get: Any, names: Names, meta: Meta) -> Non
     count = len(tensors["boxes"])
     if count > OVERLAY_MOST["boxes"]:
         raise ValueError(f"an overlay of {count} boxes; at most {OVERLAY_MOST['boxes']}")
-    labels, classes = get("labels"), get("classes")
+    labels, classes, what = get("labels"), get("classes"), "classes"
     if isinstance(labels, str):
         labels = [labels] * count
-    if labels is not None and not is_texts(labels):
+    if labels is not None and not (labels.dtype.kind in "UO" and labels.ndim == 1 if isinstance(labels, np.ndarray) else
+                                   isinstance(labels, (list, tuple)) and any(isinstance(t, str) for t in labels)):
         if classes is not None:
             raise ValueError("labels are class numbers, and classes as well; give texts as labels, or no classes")
-        labels, classes = None, labels
+        labels, classes, what = None, labels, "labels"
     if classes is not None:
-        tensors["classes"] = per_box(numbers(classes, "labels" if get("classes") is None else "classes"), count,
-                                     "labels" if get("classes") is None else "classes")
+        tensors["classes"] = per_box(numbers(classes, what), count, what)
     if labels is not None:
         labels = ["" if t is None else t for t in labels]
         if len(labels) != count:
@@ -115,12 +117,10 @@ def _describe_boxes(tensors: Tensors, get: Any, names: Names, meta: Meta) -> Non
         tensors["labels"] = texts(labels, "labels")
         if classes is None:
             tensors["classes"] = torch.tensor([names.number(t) for t in labels], dtype=torch.int32)
-    elif classes is not None:
-        on_cpu = tensors["classes"].device.type == "cpu"
-        if on_cpu:
-            tensors["labels"] = texts([names.text(c) for c in tensors["classes"].tolist()], "labels")
-        elif names.by_number:
-            tensors["names"] = names.packed()
+    elif classes is not None and tensors["classes"].device.type == "cpu":
+        tensors["labels"] = texts([names.text(c) for c in tensors["classes"].tolist()], "labels")
+    elif classes is not None and names.by_number:
+        tensors["names"] = names.packed()
     if get("scores") is not None:
         tensors["scores"] = per_box(floats(get("scores"), "scores"), count, "scores")
     if get("colors") is not None:
@@ -148,29 +148,25 @@ def _add_points(tensors: Tensors, get: Any) -> None:
     tensors["points"] = found
     groups, each = found.shape[:2]
     if skeleton is not None and groups:
-        tensors["skeleton"] = _skeleton(skeleton, each)
+        if isinstance(skeleton, str):
+            if skeleton != "coco":
+                raise ValueError(f"skeleton is {shown(skeleton)}; legal are 'coco' and pairs of point numbers")
+            if each != 17:
+                raise ValueError(f"skeleton 'coco' joins 17 points, and there are {each} in a group")
+            skeleton = COCO_SKELETON
+        pairs = numbers(skeleton, "skeleton", 0)
+        if not pairs.numel():
+            pairs = pairs.reshape(0, 2)
+        if pairs.ndim != 2 or pairs.shape[1] != 2:
+            raise ValueError(f"skeleton has shape {shape_text(pairs)}, not (E, 2): pairs of point numbers")
+        if pairs.device.type == "cpu" and pairs.numel() and int(pairs.max()) >= each:
+            raise ValueError(f"skeleton names point {int(pairs.max())}; legal are 0 to {each - 1}")
+        tensors["skeleton"] = pairs
     if classes is not None:
         tensors["point_classes"] = per_box(numbers(classes, "point_classes"), groups, "point_classes",
                                            "groups of points")
     elif groups and "classes" in tensors and groups == len(tensors["boxes"]):
         tensors["point_classes"] = tensors["classes"].clone()
-
-
-def _skeleton(value: Any, each: int) -> torch.Tensor:
-    if isinstance(value, str):
-        if value != "coco":
-            raise ValueError(f"skeleton is {shown(value)}; legal are 'coco' and pairs of point numbers from 0 on")
-        if each != 17:
-            raise ValueError(f"skeleton 'coco' joins 17 points, and there are {each} in a group")
-        value = COCO_SKELETON
-    found = numbers(value, "skeleton", 0)
-    if found.ndim != 2 or found.shape[1] != 2:
-        if not found.numel():
-            return torch.empty(0, 2, dtype=torch.int32)
-        raise ValueError(f"skeleton has shape {shape_text(found)}, not (E, 2): pairs of point numbers")
-    if found.device.type == "cpu" and found.numel() and int(found.max()) >= each:
-        raise ValueError(f"skeleton names point {int(found.max())}; legal are 0 to {each - 1}")
-    return found
 
 
 def _add_lines(tensors: Tensors, get: Any) -> None:
@@ -179,12 +175,10 @@ def _add_lines(tensors: Tensors, get: Any) -> None:
         if classes is not None:
             raise ValueError("line_classes without lines")
         return
-    whole = _one_array(value)
-    if whole is not None:
-        if not whole.numel():
-            whole = torch.empty(0, 0, 2)
-        if whole.ndim == 2:
-            whole = whole[None]
+    first = value[0] if isinstance(value, (list, tuple)) and len(value) else None
+    if first is None or (isinstance(first, (list, tuple)) and first and not hasattr(first[0], "__len__")):
+        whole = floats(value, "lines")  # an array, or one line as a list of points
+        whole = whole.reshape(0, 0, 2) if not whole.numel() else whole[None] if whole.ndim == 2 else whole
         if whole.ndim != 3 or whole.shape[2] != 2:
             raise ValueError(f"lines have shape {shape_text(whole)}; legal are (V, 2), (L, V, 2) and lists of (V, 2)")
         count, each = whole.shape[:2]
@@ -202,18 +196,6 @@ def _add_lines(tensors: Tensors, get: Any) -> None:
         tensors["line_ends"] = torch.tensor(np.cumsum([len(line) for line in found]), dtype=torch.int32)
     if classes is not None:
         tensors["line_classes"] = per_box(numbers(classes, "line_classes"), count, "line_classes", "lines")
-
-
-def _one_array(value: Any) -> torch.Tensor | None:
-    """Lines that are one array; None if they are of different lengths, or an array each."""
-    if not isinstance(value, (list, tuple)):
-        return floats(value, "lines")
-    if not len(value):
-        return torch.empty(0, 2)
-    first = value[0]
-    if isinstance(first, (list, tuple)) and first and not hasattr(first[0], "__len__"):
-        return floats(value, "lines")  # one line, as a list of points
-    return None
 
 
 def _add_notes(tensors: Tensors, get: Any) -> None:
@@ -237,13 +219,13 @@ def _add_notes(tensors: Tensors, get: Any) -> None:
 
 
 def _add_words(meta: Meta, get: Any) -> None:
-    """What is said of the whole."""
+    """Add what is shown of the whole."""
     motion = get("motion")
     if motion is not None:
         if not isinstance(motion, (bool, np.bool_)):
             raise TypeError(f"motion is {shown(motion)}, not True or False")
         meta["motion"] = bool(motion)
-    for what, most in (("by", _BY), ("trouble", _TROUBLE)):
+    for what, most in _MAX_TEXT.items():
         text = get(what)
         if text is None:
             continue
@@ -275,11 +257,6 @@ def _size(value: Any) -> tuple[int, int] | None:
     if not (1 <= width <= most and 1 <= height <= most):
         raise ValueError(f"size is {(width, height)}; legal are 1 to {most}, and (1, 1) for coordinates from 0 to 1")
     return width, height
-
-
-def _factors(size: tuple[int, int], width: int, height: int, device: torch.device) -> torch.Tensor:
-    found = torch.tensor((size[0] / width, size[1] / height) * 2, dtype=torch.float32)
-    return found if device.type == "cpu" else found.pin_memory().to(device, non_blocking=True)
 
 
 def together(tensors: Tensors, device: torch.device) -> Tensors:

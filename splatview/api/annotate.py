@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
+import itertools
+import re
 import sys
-import threading
 from operator import index
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from splatview.api import checks
-from splatview.api import session as publishing
+from splatview.api.session import begun, capturing, disabled, public, session
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     import torch
 
-    from splatview.adapters import NamedTensors
     from splatview_ipc import Publisher, Stream
 
     class More(TypedDict, total=False):
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
         notes: str | Sequence[tuple[float, float, str]] | None
         size: tuple[int, int] | None
         format: str | None
+        order: str | None
         motion: bool | None
         run: str | None
         by: str | None
@@ -43,13 +43,8 @@ if TYPE_CHECKING:
 
 __all__ = ["annotate"]
 
-_MOST_LAYOUTS = 64
-_layouts: dict[tuple[tuple[str, ...], str], NamedTensors] = {}
-_lock = threading.Lock()
-"""One version of an overlay at a time: results may come from several threads."""
 
-
-@publishing.public()
+@public()
 def annotate(name: str, *, boxes: Any = None, labels: Any = None, scores: Any = None, points: Any = None,
              masks: Any = None, version: Any = None, **more: Unpack[More]) -> None:
     """Draw boxes, labels, points, lines, masks and texts over the picture of a stream, and go on at once.
@@ -63,6 +58,8 @@ def annotate(name: str, *, boxes: Any = None, labels: Any = None, scores: Any = 
     boxes: (N, 4), N at most 10,000, as `format` says: "xyxy" (x0, y0, x1, y1, the default), "xywh" (upper left corner,
         width, height, as COCO writes them), "cxcywh" (middle, width, height, as YOLO does). What is not finite is not
         drawn.
+    order: what a detector returns can be given whole as `boxes`, with the names of its parts in their order:
+        `annotate("camera", boxes=detect(picture), order="boxes,scores,classes")`.
     labels: of each box, a text of at most 1024 characters, or an integer, its class; one text for all.
     scores: (N,), shown behind the labels; NaN: none.
     classes: (N,) integers, which decide the colours; -1: none. Without them boxes with the same label have the same.
@@ -93,46 +90,45 @@ def annotate(name: str, *, boxes: Any = None, labels: Any = None, scores: Any = 
     nothing.
     """
     checks.stream_name(name)
-    if publishing.disabled():
+    if disabled():
         return
     from splatview.adapters.overlay import OPTIONS, adapted
     from splatview_ipc.kinds import check_frame
     from splatview_ipc.shm.slot_layout import dtype_name
 
-    if publishing.capturing():
+    if capturing():
         return
-    if more and (unknown := [key for key in more if key not in OPTIONS]):
+    if unknown := [key for key in more if key not in OPTIONS]:
         raise TypeError(f"annotate has no {', '.join(map(repr, unknown))}; it has boxes, labels, scores, points, "
                         f"masks, version, {', '.join(OPTIONS)}")
-    tensors, meta = adapted({"boxes": boxes, "labels": labels, "scores": scores, "points": points, "masks": masks,
-                             **more})
-    on = _computed_on(name, version, more.get("run"))
-    meta["version"], meta["time_ns"] = on.version, on.time_ns
+    given = {"boxes": boxes, "labels": labels, "scores": scores, "points": points, "masks": masks, **more}
+    tensors, meta = adapted(given)
+    run = more.get("run")
+    if run is not None and not isinstance(run, str):
+        raise TypeError(f"run is a {type(run).__name__}, not a run's id, a str")
+    if run is not None and re.fullmatch(r"[A-Za-z0-9._-]{1,64}", run) is None:
+        raise ValueError(f"run is {run[:70]!r}, not a run's id: up to 64 letters, digits and '._-'; "
+                         "`splatview status` lists them")
+    meta["version"], meta["time_ns"], over_run = _computed_on(name, version, run)
     check_frame("overlay", {k: (dtype_name(t), t.shape) for k, t in tensors.items()}, meta)
-    if version is None and not any(v is not None for v in (boxes, labels, scores, points, masks)) and not any(
-            v is not None for k, v in more.items() if k != "run"):
-        _clear(name, more.get("run"), tensors, meta)
+    if version is None and all(v is None for k, v in given.items() if k != "run"):  # take away what is drawn
+        publisher = begun()
+        meta |= {"version": 0, "time_ns": 0}
+        for stream in [] if publisher is None else list(publisher.streams.values()):
+            if stream.kind == "overlay" and stream.over[0] == name and (
+                    run is None or (stream.over[1] or publisher.run_id) == run):
+                _publish(stream, tensors, meta)
         return
-    publisher = publishing.session().run()
+    publisher = session().run()
     if publisher is not None:
-        with _lock:
-            _publish(publisher, _overlay(publisher, name, on.run), tensors, meta)
+        with session().lock:
+            stream = _overlay(publisher, name, over_run)
+        _publish(stream, tensors, meta)
 
 
-class _On(NamedTuple):
-    """What something was computed on; 0: not known."""
-
-    version: int
-    time_ns: int
-    run: str
-    """"" for this process's own run, or any."""
-
-
-def _computed_on(name: str, version: Any, run: Any) -> _On:
-    """What the caller's `version` and `run` say. Raises TypeError, ValueError."""
-    if run is not None:
-        run = _checked_run(run)
-    publisher = publishing.begun()
+def _computed_on(name: str, version: Any, run: str | None) -> tuple[int, int, str]:
+    """Return the version, its time in ns (each 0: not known), and the run, "" for this process's own, or any."""
+    publisher = begun()
     own = publisher.streams.get(name) if publisher is not None else None
     own_run = publisher.run_id if publisher is not None else ""
     reading = sys.modules.get("splatview.api.frames")
@@ -160,102 +156,47 @@ def _computed_on(name: str, version: Any, run: Any) -> _On:
         raise TypeError(f"version is a {type(version).__name__}, not a number or a frame of splatview.frames") from None
     if not 0 <= number < 2**63:
         raise ValueError(f"version is {number}; legal are 0 (not known) to {2**63 - 1}")
-    return _On(number, time_ns, run)
+    return number, time_ns, run
 
 
-def _checked_run(run: Any) -> str:
-    if not isinstance(run, str):
-        raise TypeError(f"run is a {type(run).__name__}, not a run's id, a str")
-    if not 1 <= len(run) <= 64 or not all(c.isascii() and (c.isalnum() or c in "._-") for c in run):
-        raise ValueError(f"run is {run[:70]!r}, not a run's id: up to 64 letters, digits and '._-'; "
-                         "`splatview status` lists them")
-    return run
+def _overlay(publisher: Publisher, name: str, run: str) -> Stream:
+    """Return the overlay of a run's stream, a new one if there is none; one whose run has ended serves the next."""
+    from splatview_ipc.control.limits import MAX_NAME
+    from splatview_ipc.control.run_folder import list_runs, runtime_folder
+
+    overlays = [s for s in publisher.streams.values() if s.kind == "overlay" and s.over[0] == name]
+    stream = next((s for s in overlays if s.over[1] == run), None)
+    if stream is not None:
+        return stream
+    if overlays:
+        alive = {folder.description.id for folder in list_runs(runtime_folder())} | (
+            {"", publisher.run_id} if name in publisher.streams else set())
+        stream = next((s for s in overlays if s.over[1] not in alive), None)
+    if stream is None:
+        for number in itertools.count(1):
+            end = "" if number == 1 else f" {number}"
+            called = f"{name} overlay"[: MAX_NAME - len(end)] + end
+            if called not in publisher.streams:
+                break
+        stream = publisher.stream(called, "overlay")
+    stream.over = name, run
+    if stream.info is not None:
+        publisher.announce()
+    return stream
 
 
-def _clear(name: str, run: str | None, tensors: dict[str, torch.Tensor], meta: dict[str, Any]) -> None:
-    """Take away what is drawn over the streams of this name, in one run or in all. Where nothing is, none is made."""
-    publisher = publishing.begun()
-    if publisher is None:
-        return
-    meta |= {"version": 0, "time_ns": 0}
-    with _lock:
-        for stream in list(publisher.streams.values()):
-            if stream.kind == "overlay" and stream.over[0] == name and (
-                    run is None or (stream.over[1] or publisher.run_id) == run):
-                _publish(publisher, stream, tensors, meta)
-
-
-def _publish(publisher: Publisher, stream: Stream, tensors: dict[str, torch.Tensor], meta: dict[str, Any]) -> None:
-    """The newest version of an overlay. Under the lock."""
-    from splatview.adapters import NamedTensors
+def _publish(stream: Stream, tensors: dict[str, torch.Tensor], meta: dict[str, Any]) -> None:
+    from splatview.adapters import named_tensors
     from splatview.adapters.overlay import device_of, together
 
-    info = stream.info
-    device = device_of(tensors)
+    info, device = stream.info, device_of(tensors)
     if device is None and info is not None and info.device != "cpu":
         import torch
 
         device = torch.device(info.device)  # which viewers have open: to change it for one result would cost them
     if device is not None:
         tensors = together(tensors, device)
-    key = tuple(tensors), str(device or "cpu")
-    layout = _layouts.get(key)
-    if layout is None:
-        if len(_layouts) >= _MOST_LAYOUTS:
-            _layouts.clear()
-        layout = _layouts[key] = NamedTensors("overlay", key[0], device=key[1])
-    try:
+    layout = named_tensors("overlay", tuple(tensors), device=str(device or "cpu"))
+    with session().lock:  # results may come from several threads
         stream.describe(layout, copy=True)
-    except Exception as e:
-        publishing.fault(e)
-        return
-    stream.publish((tuple(tensors.values()), meta))
-
-
-def _overlay(publisher: Publisher, name: str, run: str) -> Stream:
-    """The overlay of a run's stream, made if need be; one whose run has ended serves the next. Raises ValueError."""
-    over = name, run
-    called = _called(name, 1)
-    stream = publisher.streams.get(called)
-    if stream is not None and stream.over == over:
-        return stream
-    overlays = [s for s in publisher.streams.values() if s.kind == "overlay"]
-    stream = next((s for s in overlays if s.over == over), None)
-    if stream is not None:
-        return stream
-    stream = next((s for s in overlays if s.over[0] == name and not _there(publisher, *s.over)), None)
-    if stream is None:
-        number = 1
-        while called in publisher.streams:
-            number += 1
-            called = _called(name, number)
-        stream = publisher.stream(called, "overlay")
-    stream.over = over
-    if stream.info is not None:
-        publisher.announce()
-    return stream
-
-
-def _called(name: str, number: int) -> str:
-    """What an overlay stream is called."""
-    from splatview_ipc.control.limits import MAX_NAME
-
-    end = "" if number == 1 else f" {number}"
-    return f"{name} overlay"[: MAX_NAME - len(end)] + end
-
-
-def _there(publisher: Publisher, name: str, run: str) -> bool:
-    """Whether the run of this id, "" for any, still has something to draw over."""
-    from splatview_ipc.control.run_folder import list_runs, runtime_folder
-
-    if run in ("", publisher.run_id):
-        return name in publisher.streams
-    return any(folder.description.id == run for folder in list_runs(runtime_folder()))
-
-
-def _after_fork_in_child() -> None:
-    global _lock
-    _lock = threading.Lock()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)
+        stream.publish((tuple(tensors.values()), meta))

@@ -6,13 +6,13 @@ import math
 from collections import deque
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
+from splatview.adapters import named_tensors
 from splatview.api import checks
 from splatview.api.session import capturing, public, session
 
 if TYPE_CHECKING:
     import torch
 
-    from splatview.adapters import NamedTensors
     from splatview.adapters.cameras import Photos
     from splatview_ipc import Publisher, Stream
 
@@ -105,7 +105,6 @@ class Cameras:
         self._name = name
         self._set = 0
         """Number of the set of photographs."""
-        self._layouts: dict[tuple[tuple[str, ...], str], NamedTensors] = {}
         self._current: Stream | None = None
         self._photo_stream: Stream | None = None
         self._asked: deque[tuple[int, int]] = deque(maxlen=_MAX_ASKED)
@@ -127,7 +126,8 @@ class Cameras:
         device = device_of(tensors)
         if device is not None:
             tensors = together(tensors, device)
-        stream.describe(self._layout(tuple(tensors), str(device or "cpu"), (self.count,)), copy=True)
+        layout = named_tensors("cameras", tuple(tensors), shape=(self.count,), device=str(device or "cpu"))
+        stream.describe(layout, copy=True)
         stream.publish((tuple(tensors.values()), {"photos": self._set if has else 0}))
 
     def say(self, number: int) -> None:
@@ -144,16 +144,8 @@ class Cameras:
 
         stream = self._publisher.stream(f"{self._name[: MAX_NAME - 10]} {what}", "cameras")
         stream.over = self._name, ""
-        stream.describe(self._layout((what,), "cpu", shape), copy=True)
+        stream.describe(named_tensors("cameras", (what,), shape=shape), copy=True)
         return stream
-
-    def _layout(self, names: tuple[str, ...], device: str, shape: tuple[int, ...]) -> NamedTensors:
-        from splatview.adapters import NamedTensors
-
-        layout = self._layouts.get((names, device))
-        if layout is None or layout.shape != shape:
-            layout = self._layouts[names, device] = NamedTensors("cameras", names, shape=shape, device=device)
-        return layout
 
     def ask(self, camera: int, side: int) -> None:
         """A viewer asks for a photograph, or for small ones from `camera` on. The publisher's helper thread."""

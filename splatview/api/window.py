@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-    import torch
-
     from splatview_ipc.shm.window_page import WindowPage
 
 __all__ = ["Window"]
@@ -145,13 +143,14 @@ class Window:
         """Show an image, and go on showing it as it changes in place; `set_image(tensor)`, or, as in older versions,
         `set_image(width, height, data_ptr)`.
 
-        image: (H, W, 3|4) or whatever else `splatview.publish` takes as an image: (H, W), (1|3|4, H, W), uint8 in
-            0..255 or float16, bfloat16, float32 in [0, 1], on a GPU or the CPU. The upper row is the first.
-        width, height, data_ptr: float32 pixels at an address of a GPU or of this process's memory. Of a tensor of torch
-            the memory itself is shown and kept alive; other memory is copied at the call.
-        channels: 3 or 4, of pixels at an address, where the size of that tensor does not tell.
+        image: (H, W, 3|4) or (1, H, W, 3|4), or whatever else `splatview.publish` takes as an image: (H, W),
+            (1|3|4, H, W), uint8 in 0..255 or float16, bfloat16, float32 in [0, 1], on a GPU or the CPU. The upper row
+            is the first.
+        width, height, data_ptr: (height, width, 4) float32 pixels at an address of a GPU or of this process's memory,
+            copied at the call: call it again when they change. The address has to be right.
+        channels: 3 or 4, of pixels at an address.
 
-        Raises TypeError or ValueError for what is no image, and for an address that is no memory of this process.
+        Raises TypeError or ValueError for what is no image.
         """
         old = height is not None or data_ptr is not None
         if old and (height is None or data_ptr is None):
@@ -162,7 +161,11 @@ class Window:
             if self._is_over():
                 return
             if old:
-                image = self._at_address(image, height, data_ptr, channels)
+                from splatview.adapters.images import picture_at
+
+                image = picture_at(data_ptr, image, height, channels)
+            elif getattr(image, "ndim", 0) == 4 and image.shape[0] == 1:
+                image = image[0]
             live = self._stays(image)
             self._publish_image(image, live)
 
@@ -316,11 +319,6 @@ class Window:
         self._last = *place, now
         self._moves = self._moves + 1 if moved else 0
         return self._moves < _NEW_EACH_TIME
-
-    def _at_address(self, width: Any, height: Any, data_ptr: Any, channels: int | None) -> torch.Tensor:
-        from splatview.adapters.address import picture_at
-
-        return picture_at(data_ptr, width, height, channels)
 
     def _beside(self, background: Any, means: Any) -> Any:
         """A background on the device of the Gaussians."""

@@ -36,7 +36,7 @@ def test_boxes_of_any_library(make: Any) -> None:
     assert tensors["boxes"].tolist() == BOXES
     assert not tensors["boxes"].requires_grad
     assert tensors["boxes"].is_contiguous()
-    assert meta == {"width": 0, "height": 0, "mask_width": 0, "mask_height": 0, "motion": False}
+    assert meta == {"width": 0, "height": 0, "motion": False}
 
 
 @pytest.mark.parametrize(("form", "given"), [
@@ -122,6 +122,21 @@ def test_colors_of_classes() -> None:
     assert tensors["colors"].tolist() == [[0] * 4, [0, 255, 0, 255], [0] * 4]
     tensors, _ = made(boxes=BOXES, labels=[0, 1], names=["dog", "cat"], colors={"cat": "#ffffff"})
     assert tensors["colors"].tolist() == [[0] * 4, [255] * 4]
+
+
+def test_order_names_the_parts_of_a_result() -> None:
+    detected = torch.tensor(BOXES), torch.tensor([0.5, 0.25]), torch.tensor([3, 1])
+    for order, parts in (("boxes,scores,classes", detected),
+                         ("classes, boxes, scores", (detected[2], *detected[:2]))):
+        tensors, _ = made(boxes=parts, order=order, names=["a", "b", "c", "d"])
+        assert tensors["boxes"].tolist() == BOXES and tensors["scores"].tolist() == [0.5, 0.25]
+        assert texts(tensors["labels"]) == ["d", "b"]
+    for order, given in (("boxes,score", detected[:2]), ("boxes,scores", detected), ("scores,classes", detected[1:]),
+                         (["boxes"], detected), ("boxes,labels,scores", np.zeros((3, 4)))):
+        with pytest.raises(ValueError, match="order"):
+            made(boxes=given, order=order)
+    with pytest.raises(ValueError, match="scores twice"):
+        made(boxes=detected, order="boxes,scores,classes", scores=[1, 2])
 
 
 def test_points() -> None:
@@ -231,19 +246,6 @@ def compressed(runs: list[int]) -> bytes:
     return bytes(out)
 
 
-def pixels(tensors: dict[str, torch.Tensor], meta: dict[str, Any]) -> np.ndarray:
-    """(N, h, w) bool of an overlay frame with runs, as the frame's law says."""
-    width, height = meta["mask_width"], meta["mask_height"]
-    found, begin = [], 0
-    for end in tensors["run_ends"].tolist():
-        runs = tensors["runs"][begin:end].tolist()
-        flat = np.repeat(np.arange(len(runs)) % 2 == 1, runs)
-        found.append(flat.reshape(width, height).T)
-        begin = end
-    assert begin == len(tensors["runs"])
-    return np.stack(found)
-
-
 SIX = np.zeros((6, 4))
 MASKS = random_masks(6, 23, 37)
 
@@ -258,7 +260,7 @@ def test_masks_as_tensors(make: Any) -> None:
     tensors, meta = made(boxes=SIX, masks=make(MASKS))
     assert tensors["masks"].dtype == torch.uint8
     assert np.array_equal(tensors["masks"].numpy() != 0, MASKS)
-    assert (meta["mask_width"], meta["mask_height"], meta["width"]) == (0, 0, 0)
+    assert meta["width"] == 0
 
 
 @pytest.mark.parametrize("make", [
@@ -267,10 +269,14 @@ def test_masks_as_tensors(make: Any) -> None:
 ])
 def test_masks_as_coco_writes_them(make: Any) -> None:
     given = [{"size": [23, 37], "counts": make(runs_of(mask))} for mask in MASKS]
-    tensors, meta = made(boxes=SIX, masks=given)
-    assert np.array_equal(pixels(tensors, meta), MASKS)
-    one, meta = made(boxes=SIX[:1], masks=given[3])
-    assert np.array_equal(pixels(one, meta), MASKS[3:4])
+    assert np.array_equal(made(boxes=SIX, masks=given)[0]["masks"].numpy() != 0, MASKS)
+    assert np.array_equal(made(boxes=SIX[:1], masks=given[3])[0]["masks"].numpy() != 0, MASKS[3:4])
+
+
+def test_many_large_masks_of_runs_are_sampled() -> None:
+    tensors, meta = made(masks=[{"size": [1000, 2000], "counts": [0, 1_000_000, 1_000_000]}] * 100)
+    assert tensors["masks"].nbytes < 2**26
+    assert tensors["boxes"].tolist() == [[0, 0, 1000, 1000]] * 100 and (meta["width"], meta["height"]) == (2000, 1000)
 
 
 def test_masks_alone_have_boxes_around_them() -> None:

@@ -12,7 +12,7 @@ from PIL import Image
 from support.cameras_stream import poses
 
 import splatview
-from splatview.adapters.address import picture_at
+from splatview.adapters.images import picture_at
 from splatview.api import session as publishing
 from splatview_ipc.kinds.cameras import CAMERAS_MOST
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
-import mmap
 import os
 import signal
 import threading
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +16,7 @@ from support.window_cases import SIZE, Seen, image, red_ball, scene
 
 import splatview
 from splatview import Window
-from splatview.adapters.address import picture_at
+from splatview.adapters.images import picture_at
 from splatview.api import session as publishing
 
 if TYPE_CHECKING:
@@ -88,8 +85,8 @@ def test_window_shows_images_addresses_and_scenes(windows: Callable[..., Window]
     placed[..., 3] = 1
     window.set_image(W, H, placed.data_ptr())
     seen.grey("shown", 0.5)
-    with pytest.raises(ValueError, match="can be read there"):
-        window.set_image(W, H, 4096, channels=3)
+    window.set_image(torch.full((1, H, W, 4), 0.75))
+    seen.grey("shown", 0.75)
 
     names = "background", "means3d", "shs", "opacity", "scales", "rotations"
     arguments = dict(zip(names, scene(), strict=True))
@@ -196,33 +193,9 @@ def _scene(n: int) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("channels", [3, 4])
-def test_a_tensor_is_found_by_its_address(channels: int) -> None:
-    tensor = torch.rand(20, 30, channels)
-    picture = picture_at(tensor.data_ptr(), 30, 20)
-    assert picture.shape == (20, 30, channels)
-    assert torch.equal(picture, tensor)
-    tensor[3, 4] = 7
-    assert (picture[3, 4] == 7).all(), "the memory itself"
-
-
-def test_other_memory_is_copied() -> None:
-    array = np.random.default_rng(0).random((20, 30, 4), np.float32)
-    picture = picture_at(array.ctypes.data, 30, 20, 4)
+def test_a_picture_is_copied_from_its_address(channels: int) -> None:
+    array = np.random.default_rng(0).random((20, 30, channels), np.float32)
+    picture = picture_at(array.ctypes.data, 30, 20, None if channels == 4 else channels)
     np.testing.assert_array_equal(picture.numpy(), array)
     array[:] = 0
-    assert picture.any(), "it may be gone tomorrow"
-
-
-def test_what_is_no_memory_of_this_process_is_refused() -> None:
-    """Read by a pointer, each of these would end it."""
-    there = mmap.mmap(-1, 4 * mmap.PAGESIZE)
-    address = ctypes.addressof(ctypes.c_char.from_buffer(there))
-    assert picture_at(address, 64, 16, 4).shape == (16, 64, 4)
-    for bad in (0, -16, 2**47, 2**63, 2**64):
-        with pytest.raises(ValueError, match=r"no .* bytes of this process can be read there"):
-            picture_at(bad, 64, 16, 4)
-    with open("/proc/self/maps") as maps:
-        ranges = [tuple(int(n, 16) for n in line.split()[0].split("-")) for line in maps]
-    end = next(stop for (_, stop), (start, _) in pairwise(ranges) if stop < start)
-    with pytest.raises(ValueError, match="can be read there"):
-        picture_at(end - 4096, 64, 64, 4)  # it begins well, and ends where nothing is
+    assert picture.any(), "its memory may be gone tomorrow"

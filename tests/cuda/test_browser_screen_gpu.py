@@ -30,7 +30,7 @@ def check_way(screen: BrowserScreen, encoder: str) -> None:
     if encoder == "nvjpeg":
         assert isinstance(screen._reader, CudaReader)
         assert screen._target is not None and screen._target.shared is not None
-        print("way:", screen._target.shared.way, screen._target.shared.reason)
+        print("way:", screen._target.shared.way)
     else:
         assert isinstance(screen._reader, BufferReader)
 

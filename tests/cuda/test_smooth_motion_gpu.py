@@ -122,7 +122,7 @@ def test_the_last_picture_is_moved_while_the_next_is_awaited(screen: OffscreenSc
 @pytest.fixture
 def with_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gsplat_moving, "WITH_CUDA", True)
-    monkeypatch.setattr(gsplat_moving, "BRIDGES", ("import", "register", "host"))
+    monkeypatch.setattr(gsplat_moving, "BRIDGES", ("import", "host"))
 
 
 def aside(x: float, y: float = 0.0) -> Camera:

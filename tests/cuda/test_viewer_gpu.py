@@ -109,8 +109,7 @@ def test_shot(trainers: dict[str, Trainer], tmp_path: Path, bridge: str) -> None
 # -- scenes --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("renderer", "bridge"), [("gsplat", "import"), ("gsplat", "register"), ("gsplat", "host"),
-                                                  ("gsplat", ""), ("gl", "")])
+@pytest.mark.parametrize(("renderer", "bridge"), [("gsplat", "import"), ("gsplat", "host"), ("gsplat", ""), ("gl", "")])
 @pytest.mark.parametrize("allocator", ["plain", "expandable"])
 def test_scenes_are_right_and_follow_densifications(trainers: dict[str, Trainer], open_viewer: Any, allocator: str,
                                                     renderer: str, bridge: str) -> None:

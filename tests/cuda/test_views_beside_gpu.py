@@ -121,7 +121,7 @@ def test_an_image_in_place_is_right_for_all(screen: OffscreenScreen, trainers: d
         followed.close()
 
 
-@pytest.mark.parametrize("bridge", ["import", "register", "host"])
+@pytest.mark.parametrize("bridge", ["import", "host"])
 def test_what_was_overwritten_is_never_seen_by_anybody(screen: OffscreenScreen, bridge: str,
                                                        monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPLATVIEW_INTEROP", bridge)

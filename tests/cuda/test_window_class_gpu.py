@@ -1,4 +1,4 @@
-"""`splatview.Window` with tensors on a GPU: followed where they lie, found by their addresses, copied where they are
+"""`splatview.Window` with tensors on a GPU: followed where they lie, read at their addresses, copied where they are
 new at every call. Without a display what would be the window draws offscreen."""
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import torch
 from support.desktop import Desktop
 from support.wait import PATIENCE, turns
 
-from splatview.adapters.address import picture_at
+from splatview.adapters.images import picture_at
 from splatview_ipc.control.run_folder import list_runs, runtime_folder
 from splatview_ipc.cuda import driver
 from splatview_ipc.shm.window_page import IMAGE, SCENE, WindowPage, WindowSettings
@@ -173,14 +173,9 @@ def test_gpu_memory_that_is_not_torchs() -> None:
             assert torch.equal(picture, values)
             with pytest.raises(ValueError, match="allocation"):
                 picture_at(address, 3000, 2000, 3)
-            with pytest.raises(ValueError, match="say channels"):
-                picture_at(address, 30, 20)
         finally:
             driver.call("cuMemFree", address)
     assert torch.equal(picture, values), "a copy"
-    for bad in (0, 4096, 2**47):
-        with pytest.raises(ValueError, match="can be read there"):
-            picture_at(bad, 30, 20, 3)
     torch.cuda.synchronize()
 
 

@@ -13,21 +13,19 @@ from splatview_ipc.kinds import check_frame
 N, M, K, E, L, T = 3, 2, 5, 4, 2, 1
 WHOLE: dict[str, tuple[str, tuple[int, ...]]] = {
     "boxes": ("float32", (N, 4)), "classes": ("int32", (N,)), "scores": ("float32", (N,)), "colors": ("uint8", (N, 4)),
-    "labels": ("uint8", (20,)), "names": ("uint8", (0,)), "runs": ("int32", (30,)), "run_ends": ("int32", (N,)),
+    "labels": ("uint8", (20,)), "names": ("uint8", (0,)), "masks": ("uint8", (N, 6, 5)),
     "points": ("float32", (M, K, 3)), "skeleton": ("int32", (E, 2)), "point_classes": ("int32", (M,)),
     "lines": ("float32", (9, 2)), "line_ends": ("int32", (L,)), "line_classes": ("int32", (L,)),
     "notes_at": ("float32", (T, 2)), "notes": ("uint8", (7,)),
 }
-"""Everything that an overlay may hold, but for masks instead of runs."""
-META: dict[str, Any] = {"version": 7, "time_ns": 5, "width": 64, "height": 48, "mask_width": 5, "mask_height": 6,
-                        "motion": True, "by": "x", "trouble": "", "rate_hz": 24.5, "work_ms": 40, "skipped": 2}
+"""Everything that an overlay may hold."""
+META: dict[str, Any] = {"version": 7, "time_ns": 5, "width": 64, "height": 48, "motion": True,
+                        "by": "x", "trouble": "", "rate_hz": 24.5, "work_ms": 40, "skipped": 2}
 
 
 def test_a_whole_overlay_and_the_least_one() -> None:
     check_frame("overlay", WHOLE, META)
     check_frame("overlay", {"boxes": ("float32", (0, 4))}, {})
-    masks = {k: v for k, v in WHOLE.items() if not k.startswith("run")} | {"masks": ("uint8", (N, 6, 5))}
-    check_frame("overlay", masks, {})
     assert len(WHOLE) <= MAX_TENSORS
 
 
@@ -54,11 +52,9 @@ BOUNDS: list[tuple[dict[str, Any], str]] = [
     ({"labels": ("uint8", (2**20 + 1,))}, "1048577 bytes of labels"),
     ({"names": ("uint8", (2**20 + 1,))}, "1048577 bytes of names"),
     ({"notes_at": ("float32", (1, 2)), "notes": ("uint8", (2**20 + 1,))}, "1048577 bytes of notes"),
-    ({"runs": ("int32", (2**22 + 1,)), "run_ends": ("int32", (1,))}, "4194305 runs"),
     ({"masks": ("uint8", (1, 2**15, 2**13 + 1))}, "268468224 bytes of masks"),
     ({"masks": ("uint8", (1, 2**15 + 1, 1))}, "32769 pixels along a mask"),
     ({"boxes": ("float32", (0, 4)), "masks": ("uint8", (0, MAX_EXTENT, MAX_EXTENT))}, "pixels along a mask"),
-    ({"masks": ("uint8", (1, 5, 5)), "runs": ("int32", (1,)), "run_ends": ("int32", (1,))}, "not both"),
     ({"secret": ("uint8", (1,))}, r"does not have \['secret'\]"),
 ]
 
@@ -66,13 +62,13 @@ BOUNDS: list[tuple[dict[str, Any], str]] = [
 def test_bounds() -> None:
     for more, words in BOUNDS:
         with pytest.raises(ValueError, match=words):
-            check_frame("overlay", {"boxes": ("float32", (1, 4))} | more, {"mask_width": 5, "mask_height": 5})
+            check_frame("overlay", {"boxes": ("float32", (1, 4))} | more, {})
 
 
 def test_metadata() -> None:
     for name, values in (
             ("version", (-1, 2**63, 1.0, "1", True, (1.0,))), ("time_ns", (-1, 2**63, 1.0)), ("by", (5, True, (1.0,))),
-            ("width", (-1, 32769, 5.0, True)), ("mask_width", (-1, 32769, 0)), ("motion", (1, 0, "yes", 1.0)),
+            ("width", (-1, 32769, 5.0, True)), ("motion", (1, 0, "yes", 1.0)),
             ("trouble", (5,)), ("rate_hz", (-1, math.nan, math.inf, "fast", True, 2**63)),
             ("work_ms", (-0.5, math.nan)), ("skipped", (-1, "x"))):
         for value in values:

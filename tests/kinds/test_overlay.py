@@ -93,17 +93,6 @@ def laid(mask: Mask, size: tuple[int, int]) -> np.ndarray:
     return out
 
 
-def runs_of(mask: np.ndarray) -> list[int]:
-    """As COCO writes them, plainly."""
-    out, inside, length = [], False, 0
-    for value in mask.T.ravel().tolist():
-        if bool(value) != inside:
-            out.append(length)
-            inside, length = not inside, 0
-        length += 1
-    return [*out, length]
-
-
 def shapes(w: int, h: int) -> list[np.ndarray]:
     y, x = np.mgrid[0:h, 0:w]
     disc = (x - 20) ** 2 + (y - 15) ** 2 < 90
@@ -113,27 +102,15 @@ def shapes(w: int, h: int) -> list[np.ndarray]:
     return [disc, ring, whole, corner, (x == 0) & (y == 0), x == 7, y == 3, rng.random((h, w)) < 0.3]
 
 
-def test_masks_as_tensors_and_as_runs_are_exact() -> None:
+def test_masks_are_exact() -> None:
     w, h = 64, 48
     for mask in shapes(w, h):
         ys, xs = np.nonzero(mask)
         box = [[float(xs.min()), float(ys.min()), float(xs.max() + 1), float(ys.max() + 1)]]
-        for given in (torch.from_numpy(mask[None].copy()), [{"size": [h, w], "counts": runs_of(mask)}]):
-            r = result_of(overlay_frame(boxes=box, masks=given))
-            np.testing.assert_array_equal(laid(r.masks[0], (w, h)), mask)
-            alone = result_of(overlay_frame(masks=given))  # where the boxes are the masks' own
-            np.testing.assert_array_equal(laid(alone.masks[0], (w, h)), mask)
-
-
-@pytest.mark.parametrize("runs", [[10], [-5, 48 * 64 + 5], [0, 10], [0, 48 * 64 + 1], [2**31 - 1] * 4],
-                         ids=["alone", "negative", "too few", "too many", "huge"])
-def test_runs_that_make_no_mask_are_left_out(runs: list[int]) -> None:
-    good = torch.tensor(runs_of(shapes(64, 48)[0]), dtype=torch.int32)
-    bad = torch.tensor(runs, dtype=torch.int32)
-    ends = torch.tensor([len(bad), len(bad) + len(good), 2**31 - 1, -7], dtype=torch.int32)
-    r = result_of(frame_with({"boxes": torch.zeros(4, 4), "runs": torch.cat([bad, good]), "run_ends": ends},
-                             mask_width=64, mask_height=48))
-    assert [m.box for m in r.masks] == [1]
+        given = torch.from_numpy(mask[None].copy())
+        np.testing.assert_array_equal(laid(result_of(overlay_frame(boxes=box, masks=given)).masks[0], (w, h)), mask)
+        alone = result_of(overlay_frame(masks=given))  # where the boxes are the masks' own
+        np.testing.assert_array_equal(laid(alone.masks[0], (w, h)), mask)
 
 
 # -- any values ------------------------------------------------------------------------------------------------

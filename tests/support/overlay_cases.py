@@ -64,16 +64,11 @@ def random_frame(rng: np.random.Generator) -> tuple[dict[str, torch.Tensor], dic
              "labels": raw(int(rng.integers(0, 30))), "points": floats(m, k, 3), "skeleton": integers(7, 2),
              "point_classes": integers(m), "lines": floats(v, 2), "line_ends": integers(lines),
              "line_classes": integers(lines), "notes_at": floats(t, 2), "notes": raw(20), "names": raw(9)}
-    if rng.random() < 0.5:
-        every["masks"] = raw(n, int(rng.integers(0, 5)), int(rng.integers(0, 5)))
-    else:
-        every |= {"runs": integers(int(rng.integers(0, 9))).abs(), "run_ends": integers(n)}
-    pairs = {"line_ends": "lines", "notes": "notes_at", "run_ends": "runs", "line_classes": "lines",
-             "point_classes": "points"}
+    every["masks"] = raw(n, int(rng.integers(0, 5)), int(rng.integers(0, 5)))
+    pairs = {"line_ends": "lines", "notes": "notes_at", "line_classes": "lines", "point_classes": "points"}
     dropped = {name for name in every if name != "boxes" and rng.random() < 0.3}
     kept = {name: t.to(torch.uint8) if name in ("labels", "notes", "names", "colors", "masks") else t
             for name, t in every.items() if pairs.get(name, name) not in dropped}
     meta = {"width": int(rng.integers(0, 3)), "height": int(rng.integers(0, 3)), "version": int(rng.integers(0, 2**62)),
-            "time_ns": int(rng.integers(0, 2**62)), "mask_width": int(rng.integers(1, 5)),
-            "mask_height": int(rng.integers(1, 5)), "motion": bool(rng.random() < 0.5), "rate_hz": 1e18}
+            "time_ns": int(rng.integers(0, 2**62)), "motion": bool(rng.random() < 0.5), "rate_hz": 1e18}
     return kept, meta

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 NAMES: dict[str, Any] = {}
 exec(PATTERN, NAMES)  # the trainer's own words
 H, W, FORMS = NAMES["H"], NAMES["W"], NAMES["FORMS"]
-BRIDGES = ("direct", "import", "register", "host")
+BRIDGES = ("direct", "import", "host")
 CAMERA = Camera(look_at((0, -1, -4), (0, 0, 0)), intrinsics(50, 320, 240), 320, 240)
 
 

@@ -1,0 +1,89 @@
+"""Numbers and texts of callers as tensors of a frame.
+
+Tensors on a GPU stay there and are never waited for, so that their values are not checked. Everything on the CPU is
+copied: the caller may go on with its own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from splatview.adapters.tensors import as_tensor
+from splatview_ipc.control.limits import MAX_META_TEXT
+from splatview_ipc.system.terminal import check_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_MAX_INT32 = 2**31 - 1
+
+
+def array(value: Any, what: str) -> torch.Tensor:
+    """Return a tensor of a tensor, an array of any library or lists of numbers. Raises TypeError, ValueError."""
+    if not isinstance(value, (list, tuple)):
+        return as_tensor(value, what).detach()
+    if value and all(isinstance(part, torch.Tensor) for part in value):
+        try:
+            return torch.stack(tuple(as_tensor(part, what) for part in value)).detach()
+        except RuntimeError as e:
+            raise ValueError(f"{what}: these tensors do not make one: {e}") from None
+    try:
+        made = np.array(value)
+    except (TypeError, ValueError, RuntimeError) as e:  # the last of tensors within it
+        raise ValueError(f"{what}: this list does not make an array: {e}") from None
+    if made.dtype.kind not in "biuf":
+        try:
+            made = np.array(value, np.float32)  # None is taken for NaN
+        except (TypeError, ValueError, OverflowError):
+            raise TypeError(f"{what} holds more than numbers: {shown(value)}") from None
+    return torch.from_numpy(made)
+
+
+def floats(value: Any, what: str) -> torch.Tensor:
+    """Return float32, the caller's own memory only on a GPU."""
+    tensor = array(value, what)
+    if tensor.is_complex():
+        raise ValueError(f"{what} is complex; legal are real numbers")
+    if tensor.device.type == "cpu":
+        return tensor.to(torch.float32, copy=True, memory_format=torch.contiguous_format)
+    return tensor.to(torch.float32)
+
+
+def numbers(value: Any, what: str, least: int = -1) -> torch.Tensor:
+    """Return int32 of whole numbers, on the CPU no less than `least`. Raises TypeError, ValueError."""
+    tensor = array(value, what)
+    if not tensor.numel():
+        tensor = tensor.to(torch.int64)
+    if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype is torch.bool:
+        raise TypeError(f"{what} are {str(tensor.dtype).removeprefix('torch.')}; legal are integers")
+    if tensor.device.type != "cpu":
+        return tensor.to(torch.int32)
+    if tensor.numel():
+        low, high = int(tensor.min()), int(tensor.max())
+        if low < least or high > _MAX_INT32:
+            raise ValueError(f"{what} holds {low if low < least else high}; legal are {least} to {_MAX_INT32}")
+    return tensor.to(torch.int32, copy=True, memory_format=torch.contiguous_format)
+
+
+def texts(value: Sequence[str], what: str) -> torch.Tensor:
+    """Return texts as UTF-8, each ended by a zero byte. Raises TypeError, ValueError."""
+    for i, text in enumerate(value):
+        if not isinstance(text, str):
+            raise TypeError(f"{what}[{i}] is a {type(text).__name__}, not a text")
+        if len(text) > MAX_META_TEXT:
+            raise ValueError(f"{what}[{i}] has {len(text)} characters; at most {MAX_META_TEXT} are shown")
+        if "\0" in text:
+            raise ValueError(f"{what}[{i}] is {shown(text)}: a text holds no zero character")
+        if not text.isascii():
+            check_text(text, f"{what}[{i}]")
+    raw = bytearray("".join(text + "\0" for text in value), "utf-8")
+    return torch.frombuffer(raw, dtype=torch.uint8) if raw else torch.empty(0, dtype=torch.uint8)
+
+
+def shown(value: Any) -> str:
+    """Return a value for an error, on one line."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 60 else text[:57] + "..."
