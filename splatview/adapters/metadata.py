@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from splatview_ipc.kinds.gaussians import check_degree
 from splatview_ipc.system.terminal import check_text
 
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}")
@@ -29,8 +30,8 @@ def checked(meta: dict[str, Any]) -> dict[str, Any]:
             check_text(value, key)
             continue
         meta = {**meta, key: _converted(key, value)}
-    if "sh_degree" in meta and meta["sh_degree"] not in (0, 1, 2, 3, 4):
-        raise ValueError(f"sh_degree is {meta['sh_degree']!r}, not 0, 1, 2, 3 or 4")
+    if "sh_degree" in meta:
+        check_degree(meta["sh_degree"])
     if len(meta) > 24 or "color" in meta:
         raise ValueError(f"metadata {', '.join(meta)}: at most 24 entries, none named color")
     return meta

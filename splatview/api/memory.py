@@ -96,7 +96,7 @@ class Meter:
 
     def __init__(self, stream: Stream, recording: Recording, device: int | None, hz: float) -> None:
         """`device`: the ordinal, HOST, or None for the one in use."""
-        from splatview.adapters.memory import LAYOUT, Samples
+        from splatview.adapters.series import MEMORY, Samples
 
         self._stream = stream
         self._recording = recording
@@ -116,7 +116,7 @@ class Meter:
         self._trouble = ""
         self._about: dict[str, Any] = {"device": "cpu", "gpu": "", "total": 0, "hz": hz}
         self._lock = threading.RLock()
-        stream.describe(LAYOUT)
+        stream.describe(MEMORY)
 
     # The trainer's thread.
 
@@ -190,8 +190,6 @@ class Meter:
 
     def sample(self) -> None:
         """Take a sample, and let viewers see it."""
-        import torch
-
         from splatview_ipc.control.limits import MAX_META_TEXT
 
         with self._lock:
@@ -199,7 +197,7 @@ class Meter:
             recording = self._recording
             meta = {**self._about, "snapshot": recording.newest, "snapshots": recording.count,
                     "trouble": (self._trouble or recording.trouble)[:MAX_META_TEXT]}
-            self._stream.publish(((torch.from_numpy(self.samples.rows),), meta))
+            self._stream.publish((self.samples.tensors(), meta))
 
     def _row(self) -> list[float]:
         """Return a row of MEMORY_COLUMNS."""

@@ -16,8 +16,10 @@ from support.memory_on_cpu import GIB, Allocator
 from support.wait import PATIENCE
 
 import splatview
+from splatview.adapters.series import Samples
 from splatview.api import memory, recording
 from splatview_ipc.control import memory_snapshots
+from splatview_ipc.kinds.memory import MEMORY_COLUMNS, MEMORY_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -187,3 +189,16 @@ def test_the_last_few_snapshots_are_kept_and_half_written_ones_go() -> None:
             os.utime(folder / name, (1000 + i, 1000 + i))
     memory_snapshots.tidy()
     assert {p.name for p in folder.iterdir()} == {"mine.txt", new, *names[4:]}
+
+
+def test_old_samples_share_rows_and_no_peak_is_lost() -> None:
+    samples = Samples()
+    for i in range(3 * MEMORY_ROWS):
+        row = dict.fromkeys(MEMORY_COLUMNS, 5.0) | {"time": i, "step": i, "peak": 9.0 if i == 77 else 5.0,
+                                                    "low": 1.0 if i == 88 else 5.0}
+        samples.add([*row.values()])
+    rows = samples.rows
+    assert len(rows) <= MEMORY_ROWS
+    assert rows[:, PLACE["peak"]].max() == 9 and rows[:, PLACE["low"]].min() == 1
+    spans = np.diff(rows[:, PLACE["time"]])
+    assert rows[-1, PLACE["time"]] == 3 * MEMORY_ROWS - 1 and spans.max() <= 16 and (spans[-1000:] == 1).all()
