@@ -1,7 +1,7 @@
 """The terms of everything between CUDA and OpenGL: pictures, pixel sources, bridges.
 
 A *bridge* makes one stream's pictures readable by a fragment shader. There are three, in the order in which they are
-tried; `tests/interop/test_interop.py` runs one conformance suite over all of them.
+tried; `tests/gl/test_bridges.py` runs one conformance suite over all of them.
 
 | bridge | for tensors in               | copies | how |
 |--------|------------------------------|--------|-----|
