@@ -14,7 +14,7 @@ from support.interop_cases import CASES, Case, OwnMemory, expected, remote, same
 from splatview_ipc import SharingError
 from splatview_ipc.gl import probe as choosing
 from splatview_ipc.gl.probe import BRIDGES, AutoBridge, make_canvas, probe
-from splatview_ipc.gl.readback import read_source
+from splatview_ipc.gl.sources import read_source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

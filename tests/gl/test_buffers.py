@@ -14,15 +14,15 @@ from support.interop_cases import expected, same
 
 from splatview_ipc import SharingError
 from splatview_ipc.gl.base import Form
-from splatview_ipc.gl.buffers import MAX_PIECES, BufferSource, GlMemory, Limits, plan_access
-from splatview_ipc.gl.readback import read_source
+from splatview_ipc.gl.buffers import MAX_PIECES, BufferSource, GlMemory, plan_access, texel_limit
+from splatview_ipc.gl.sources import read_source
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import moderngl
 
-LIMITS = Limits(1 << 27, 16)
+MOST = 1 << 27
 MIB = 1 << 20
 
 
@@ -38,10 +38,10 @@ class Plain(GlMemory):
 
 
 def access(shape: tuple[int, ...], dtype: str, layout: str, strides: tuple[int, ...] | None = None, offset: int = 0,
-           sizes: Sequence[int] = (64 * MIB,), limits: Limits = LIMITS) -> tuple[str, int]:
+           sizes: Sequence[int] = (64 * MIB,), most: int = MOST) -> tuple[str, int]:
     form = Form.of(shape, dtype, layout)
     strides = torch.empty(shape, device="meta").stride() if strides is None else strides
-    plan = plan_access(form, strides, offset, sizes, limits)
+    plan = plan_access(form, strides, offset, sizes, most)
     return plan.fetch, plan.format
 
 
@@ -78,10 +78,9 @@ def test_pieces_and_limits() -> None:
         access((32, 32, 4), "uint8", "HWC", offset=4, sizes=[4096])
     with pytest.raises(SharingError, match="does not lie within"):
         access((32, 32), "float32", "HW", offset=2)
-    few = Limits(65536, 16)
-    assert access((256, 256), "uint8", "HW", offset=MIB, limits=few) == ("FETCH_TEXEL", 0x8229), "a part of the memory"
+    assert access((256, 256), "uint8", "HW", offset=MIB, most=65536) == ("FETCH_TEXEL", 0x8229), "a part of the memory"
     with pytest.raises(SharingError, match="spans 65792 bytes; this OpenGL's buffer textures have 65536 texels"):
-        access((257, 256), "uint8", "HW", limits=few)
+        access((257, 256), "uint8", "HW", most=65536)
 
 
 @pytest.mark.parametrize("pieces", [1, 3])
@@ -94,7 +93,7 @@ def test_any_memory_exactly(ctx: moderngl.Context, pieces: int) -> None:
             ((9, 7, 2), "bfloat16", "HWC", (2, 20, 1), 4), ((9, 7), "bfloat16", "HW", (1, 12), 100)):
         item = getattr(torch, dtype).itemsize
         memory = Plain(ctx, data, [len(data) // pieces] * pieces)
-        source = BufferSource(memory, Form.of(shape, dtype, layout), strides, offset, Limits.of(ctx))
+        source = BufferSource(memory, Form.of(shape, dtype, layout), strides, offset, texel_limit(ctx))
         met.add(source.access.fetch)
         end = offset + item * (1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True)))
         picture = torch.from_numpy(data[offset:end].copy()).view(getattr(torch, dtype)).as_strided(shape, strides)

@@ -12,8 +12,7 @@ import torch
 from splatview.gl import SharedTexture
 from splatview_ipc import SharingError
 from splatview_ipc.gl.base import Form
-from splatview_ipc.gl.readback import VERTEX, read_source
-from splatview_ipc.gl.sources import TextureSource
+from splatview_ipc.gl.sources import VERTEX, TextureSource, read_source
 
 NUMPY = {"f1": np.uint8, "f2": np.float16, "f4": np.float32}
 FORMATS = [(components, dtype) for components in (1, 2, 4) for dtype in NUMPY]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.cuda import driver
 from splatview_ipc.gl.base import DTYPES, Form, dtype_name, local_tensor
-from splatview_ipc.gl.buffers import BufferSource, GlMemory, Limits
+from splatview_ipc.gl.buffers import BufferSource, GlMemory, texel_limit
 from splatview_ipc.gl.direct import require_import
 from splatview_ipc.gl.glapi import GL
 
@@ -130,7 +130,7 @@ class ImportBridge:
         if gpu_uuid not in (None, uuid):
             raise SharingError(f"CUDA would draw on GPU {gpu_uuid}, OpenGL draws on {uuid}")
         self._device = driver.here(uuid)
-        self._limits = Limits.of(ctx)
+        self._most = texel_limit(ctx)
         self._memories: dict[int, _Memory] = {}
         """By the size of their slots: those with the last two pictures, and the one that is drawn into."""
         self._front: _Slot | None = None
@@ -176,7 +176,7 @@ class ImportBridge:
         if form not in slot.sources:
             room = _room(form)
             slot.sources[form] = BufferSource(slot.memory.gl, form, (form.width * room, room, 1), slot.offset,
-                                              self._limits, slot.await_cuda)
+                                              self._most, slot.await_cuda)
         source = slot.sources[form]
         source.layout = layout
         self._front, self._before = slot, self._front
