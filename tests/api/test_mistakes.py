@@ -12,7 +12,6 @@ from PIL import Image
 from support.cameras_stream import poses
 
 import splatview
-from splatview.adapters.images import picture_at
 from splatview.api import session as publishing
 from splatview_ipc.kinds.cameras import CAMERAS_MOST
 
@@ -42,6 +41,10 @@ def annotate(**given: Any) -> None:
 
 def log(name: str, value: Any, step: Any = 0) -> None:
     splatview.log(step, **{name: value})
+
+
+def set_image(**given: Any) -> None:
+    splatview.Window(64, 64).set_image(**given)
 
 
 MISTAKES: dict[Any, list[tuple[dict[str, Any], str]]] = {
@@ -152,8 +155,8 @@ MISTAKES: dict[Any, list[tuple[dict[str, Any], str]]] = {
         ({"height": "600"}, "80vh"),
         ({"height": "1px; position: fixed"}, "height"),
         ({"run": ""}, "splatview status"),
-        ({"port": -1}, "port -1"),
-        ({"timeout": math.nan}, "timeout nan"),
+        ({"port": -1}, "port is -1"),
+        ({"timeout": math.nan}, "timeout is nan"),
     ],
     splatview.Window: [
         ({"width": "500", "height": 400}, "width is a str"),
@@ -161,11 +164,12 @@ MISTAKES: dict[Any, list[tuple[dict[str, Any], str]]] = {
         ({"width": 0, "height": 400}, "legal are 16 to 16384"),
         ({"width": 500, "height": 400, "title": "a\nb"}, "printable"),
     ],
-    picture_at: [
-        ({"address": 1.0, "width": 3, "height": 3}, "data_ptr is a float"),
-        ({"address": 64, "width": 0, "height": 3}, "width is 0"),
-        ({"address": 64, "width": 3, "height": 10**9}, "height is 1000000000"),
-        ({"address": 64, "width": 3, "height": 3, "channels": 2}, "channels is 2"),
+    set_image: [
+        ({"image": 3, "height": 3, "data_ptr": 1.0}, "data_ptr is a float"),
+        ({"image": 0, "height": 3, "data_ptr": 64}, "width is 0"),
+        ({"image": 3, "height": 10**9, "data_ptr": 64}, "height is 1000000000"),
+        ({"image": 3, "height": 3, "data_ptr": 64, "channels": 2}, "channels is 2"),
+        ({"image": 3, "height": 3}, "width, height and data_ptr"),
     ],
 }
 
