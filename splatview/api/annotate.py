@@ -8,7 +8,7 @@ import sys
 from operator import index
 from typing import TYPE_CHECKING, Any
 
-from splatview.api import checks
+from splatview.adapters import checks
 from splatview.api.session import begun, capturing, disabled, public, session
 
 if TYPE_CHECKING:

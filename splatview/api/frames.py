@@ -50,7 +50,7 @@ class Frames:
     def __init__(self, name: str, *, run: str | None = None, timeout: float | None = None,
                  in_place: bool | None = None):
         """As `splatview.frames`."""
-        from splatview.api import checks
+        from splatview.adapters import checks
 
         checks.stream_name(name)
         if not isinstance(run, (str, type(None))):

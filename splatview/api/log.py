@@ -9,8 +9,8 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from splatview.adapters import checks
 from splatview.adapters.metadata import check_tensor
-from splatview.api import checks
 from splatview.api.session import public, session
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from splatview.api import checks
+from splatview.adapters import checks
 from splatview.api.session import public, session
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import time
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from splatview.api import checks
+from splatview.adapters import checks
 from splatview.api.session import public, session
 
 if TYPE_CHECKING:

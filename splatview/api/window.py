@@ -11,8 +11,8 @@ import sys
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from splatview.adapters import checks
 from splatview.adapters.metadata import check_tensor
-from splatview.api import checks
 from splatview.api.publish import publish
 from splatview.api.session import begun, disabled, public, session
 from splatview_ipc.control import limits

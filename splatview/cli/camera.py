@@ -102,7 +102,7 @@ def main(args: list[str]) -> int:
 
 def _plan(o: Camera) -> Plan:
     """Return what to start. Raises _OptionError."""
-    from splatview.api.checks import stream_name
+    from splatview.adapters.checks import stream_name
 
     try:
         stream_name(o.name)
