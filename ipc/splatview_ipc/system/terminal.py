@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import unicodedata
 
 
@@ -22,13 +21,6 @@ def printable(text: object, keep: str = "") -> str:
 def printable_lines(text: object) -> str:
     """Return `text` as `printable` does, but keep ends of lines and tabs."""
     return printable(text, "\n\r\t")
-
-
-class PrintableFormatter(logging.Formatter):
-    """Lines of a log with nothing that a terminal obeys."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        return printable_lines(super().format(record))
 
 
 def without_surrogates(text: str) -> str:

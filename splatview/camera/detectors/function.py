@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from splatview.camera.detectors import DetectorError
-from splatview_ipc.system.child_program import restore_user_environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,7 +36,6 @@ class FunctionDetector:
         with contextlib.suppress(FileNotFoundError):  # the current folder was deleted
             if os.getcwd() not in sys.path:  # last: a folder that others write to must not replace installed modules
                 sys.path.append(os.getcwd())
-        restore_user_environment()
         try:
             found: Any = importlib.import_module(module)
             for part in name.split("."):
