@@ -22,8 +22,7 @@ IN_OTHERS = {"lightning_callback": "lightning", "hf_trainer_callback": "transfor
 MORE = {"sharded": ("--ranks", "2")}
 """Further options: each rank is a process that loads torch."""
 EXAMPLES = sorted(p for p in (ROOT / "examples").glob("*.py")
-                  if p.stem != "nerfstudio_hook"  # nerfstudio's program
-                  and not p.stem.startswith("window_"))  # they need a display: tests/api/test_window_class.py
+                  if not p.stem.startswith("window_"))  # they need a display: tests/api/test_window_class.py
 STREAMS = {"camera_detector": {"camera"}, "image": {"image"}, "gaussian_training": {"gaussians", "render"},
            "hf_trainer_callback": {"learned"},
            "lightning_callback": {"learned"}, "memory": {"learned", "memory"}, "notebook": {"waves"},

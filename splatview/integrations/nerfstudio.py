@@ -1,16 +1,24 @@
-"""nerfstudio: `ns-train` with the Gaussians of Splatfacto and its kin in the viewer, as they are after every step.
+"""nerfstudio: the Gaussians of Splatfacto and its kin, as they are after every step; the viewers' pause button works.
 
-    python nerfstudio_hook.py splatfacto --data FOLDER      # in place of: ns-train splatfacto --data FOLDER
+    python -m splatview.integrations.nerfstudio splatfacto --data FOLDER     # in place of: ns-train splatfacto ...
 
-A script of your own calls `show(trainer)` after `trainer.setup()`. Run `splatview serve` in another terminal, before or
-after this. Needs `pip install nerfstudio`.
+A script of your own calls `show(trainer)` after `trainer.setup()`.
 """
 # pyright: reportMissingImports=false
 
-from nerfstudio.engine.callbacks import TrainingCallback, TrainingCallbackLocation
-from nerfstudio.engine.trainer import Trainer
+from __future__ import annotations
+
+from typing import Any
 
 import splatview
+
+try:
+    from nerfstudio.engine.callbacks import TrainingCallback, TrainingCallbackLocation
+    from nerfstudio.engine.trainer import Trainer
+except ImportError:
+    raise ImportError("splatview.integrations.nerfstudio needs nerfstudio: pip install nerfstudio") from None
+
+__all__ = ["main", "show"]
 
 
 def show(trainer: Trainer) -> None:
@@ -30,14 +38,19 @@ def show(trainer: Trainer) -> None:
         trainer.callbacks.append(TrainingCallback(where, publish, update_every_num_iters=1))
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Run `ns-train` with every trainer shown."""
     from nerfstudio.scripts.train import entrypoint
 
     set_up = Trainer.setup
 
-    def setup(self, *args, **kwargs):
+    def setup(self: Trainer, *args: Any, **kwargs: Any) -> None:
         set_up(self, *args, **kwargs)
         show(self)
 
     Trainer.setup = setup
     entrypoint()
+
+
+if __name__ == "__main__":
+    main()
