@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 import splatview
-from splatview.camera.sources import CameraError, CaptureSettings, DamagedError, HopelessError, source_for
+from splatview.camera.sources import CameraError, CaptureSettings, HopelessError, source_for
 from splatview_ipc.subscriber.rate import Rate
 from splatview_ipc.system import entry
 
@@ -47,25 +47,15 @@ _LONGEST_TEXT = 400
 def main(settings_json: str) -> int:
     """Capture until a signal. Return the exit status: 2 for a source that can never be read, with the cause on stderr.
 
-    Standard output has the events for the parent, one a line: "showing" once there is something to show, "ended" at
-    the end of a recording that is not played again.
+    A line "ended" on standard output tells the parent of the end of a recording that is not played again.
     """
     settings = msgspec.json.decode(settings_json, type=CaptureSettings)
-    try:
-        source = source_for(settings)
-    except HopelessError as e:
-        print(e, file=sys.stderr)
-        return 2
     output, stop, signals = Output(settings), threading.Event(), list[int]()
-    worker = threading.Thread(target=Reading(source, settings, output, stop).run, daemon=True)
+    worker = threading.Thread(target=Reading(source_for(settings), settings, output, stop).run, daemon=True)
     with entry.ending(lambda number, _: signals.append(number)):
         worker.start()
         while worker.is_alive() and not signals:
             worker.join(_LOOK_S)
-            if output.showing and not output.ready:
-                import torch  # noqa: F401 - what publishing needs, loaded while the parent starts the others
-
-                output.ready = True
         stop.set()
         worker.join(PARTING_S)
         if worker.is_alive():  # inside a library, which must not meet the end of the interpreter
@@ -78,13 +68,9 @@ def main(settings_json: str) -> int:
 
 
 class Output:
-    """Publishes pictures, and troubles over the last picture; tells the parent and the user of changes."""
+    """Publishes pictures, and troubles over the last picture, and prints the troubles."""
 
     def __init__(self, settings: CaptureSettings) -> None:
-        self.showing = False
-        """There is something to show, and the parent knows it."""
-        self.ready = False
-        """Publishing needs no more modules."""
         self.code = 1
         """Exit status of the process, until the reading ends as it should."""
         self._settings = settings
@@ -94,20 +80,16 @@ class Output:
         self._pictures = 0
 
     def held(self) -> bool:
-        """Return whether no pictures are wanted now: publishing is not ready, or a viewer has paused it."""
-        return not self.ready or (self._last is not None and splatview.paused())
+        """Return whether a viewer has paused the pictures."""
+        return self._last is not None and splatview.paused()
 
     def tell(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)
-        if not self.showing:
-            self.showing = True
-            print("showing", flush=True)
 
-    def show(self, image: NDArray[np.uint8], words: str, dropped: int, now: float) -> None:
-        """Publish a picture of the source that `words` describe."""
+    def show(self, image: NDArray[np.uint8], dropped: int, now: float) -> None:
         if self._trouble:
             self._trouble = ""
-            self.tell(f"{words}: it goes on")
+            self.tell("the pictures go on")
         self._last, self._pictures = image, self._pictures + 1
         self._rate.look(now, self._pictures)
         self._publish(camera_hz=round(self._rate.hz, 1), dropped=dropped)
@@ -187,7 +169,7 @@ class Reading:
                 self._play()
             except Exception as e:  # libraries have their own
                 if isinstance(e, HopelessError) and not opened:
-                    print(e, file=sys.stderr, flush=True)
+                    output.tell(str(e))
                     output.code = 2
                     return
                 why = str(e) if isinstance(e, CameraError) else f"{source.words}: {type(e).__name__}: {e}"
@@ -227,16 +209,14 @@ class Reading:
                 self._stop.wait(delay)
             elif output.held():
                 continue
-            try:
-                image = source.retrieve()
-            except DamagedError:
-                damaged += 1
+            image = source.retrieve()
+            damaged = damaged + 1 if image is None else 0
+            if damaged > _MOST_DAMAGED:
+                raise CameraError(f"{source.words}: its pictures cannot be decoded")
+            if image is None:
                 self._dropped += 1
-                if damaged > _MOST_DAMAGED:
-                    raise
-                continue
-            damaged = 0
-            output.show(image, source.words, self._dropped, self._now())
+            else:
+                output.show(image, self._dropped, self._now())
 
 
 if __name__ == "__main__":

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 RESTART_S = 3.0
 """Pause before a program that died is started again."""
 _LOOK_S = 0.05
+_NOISE = "splatview: serve: no run"
+"""First words of the viewer before the first picture."""
 _EXPLAINED = 2
 """Exit status of a program whose stderr has the reason why it cannot do what was requested."""
 
@@ -64,6 +66,8 @@ class _Program:
         self.title = title
         self.start_at: float | None = None
         """When to start it (monotonic); None for not at all, and while it runs."""
+        self.died = False
+        """It has died before."""
         self._arguments = module, *arguments
         self._env = env
         self._on_output = on_output
@@ -82,11 +86,11 @@ class _Program:
 
     def start_again(self, code: int, now: float) -> None:
         """Have it started again after a pause, and say so."""
-        self.start_at = now + RESTART_S
+        self.start_at, self.died = now + RESTART_S, True
         self.tell(f"it ended {_how(code)}; it is started again in {RESTART_S:g} s")
 
     def tell(self, line: str) -> None:
-        if line.strip():  # one write: threads of several programs call this
+        if line.strip() and not line.startswith(_NOISE):  # one write: threads of several programs call this
             print(f"{self.title}: {printable(line.rstrip().removeprefix('splatview: '))}\n", end="", file=sys.stderr,
                   flush=True)
 
@@ -111,7 +115,7 @@ class _Session:
         self.viewer = _Program("viewer", "splatview_viewer", "serve", "--run", name, *(plan.viewer or ()), env=env)
         self.code: int | None = None
         """The exit status, once it is over."""
-        self._showing = self._played = False
+        self._played = False
         self._picture_before = self._picture_time()
 
     def end(self, *_: object) -> None:
@@ -119,26 +123,20 @@ class _Session:
         self.code = 0
 
     def run(self) -> int:
-        self.capture.start_at = time.monotonic()
-        started = False
+        now = self.capture.start_at = time.monotonic()
+        self.viewer.start_at = None if self.plan.viewer is None else now
+        self.inference.start_at = None if self.plan.detector is None else now
+        if self.plan.viewer is None:
+            name = self.plan.capture.stream
+            self.capture.tell(f"published as {name!r}; splatview serve shows it. Ctrl-C ends it")
         while self.code is None:
-            now = time.monotonic()
-            if self._showing and not started:
-                started = True
-                self.viewer.start_at = None if self.plan.viewer is None else now
-                self.inference.start_at = None if self.plan.detector is None else now
-                if self.plan.viewer is None:
-                    name = self.plan.capture.stream
-                    self.capture.tell(f"published as {name!r}; splatview serve shows it. Ctrl-C ends it")
-            self._turn(now)
+            self._turn(time.monotonic())
             time.sleep(_LOOK_S)
         return self.code
 
     def _hear(self, line: str) -> None:
-        """Note an event of the capturing process: a line of its standard output. A thread calls it."""
-        if line == "showing":
-            self._showing = True
-        elif line == "ended":
+        """Note the end of a recording, from the standard output of the capturing process. A thread calls it."""
+        if line == "ended":
             self._played = True
         else:  # a library's own words
             self.capture.tell(line)
@@ -155,7 +153,7 @@ class _Session:
         elif self._played and (self.plan.viewer is None or self.plan.offscreen) and (
                 self.plan.out is None or self._picture_time() != self._picture_before):
             self.code = 0
-        elif capture == _EXPLAINED and not self._showing:
+        elif capture == _EXPLAINED and not self.capture.died:
             self.code = capture
         elif capture is not None:
             self.capture.start_again(capture, now)

@@ -7,15 +7,7 @@ import os
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from splatview.camera.sources import (
-    CameraError,
-    DamagedError,
-    HopelessError,
-    check_device,
-    fitted,
-    kind_of,
-    shown,
-)
+from splatview.camera.sources import CameraError, HopelessError, check_device, fitted, kind_of, shown
 from splatview_ipc.system.optional_packages import needed
 
 if TYPE_CHECKING:
@@ -113,7 +105,7 @@ class OpenCVSource:
             return None
         raise CameraError(f"{self.words}: no picture comes any more")
 
-    def retrieve(self) -> NDArray[np.uint8]:
+    def retrieve(self) -> NDArray[np.uint8] | None:
         import cv2
 
         if self._capture is None:
@@ -122,7 +114,7 @@ class OpenCVSource:
         if there and self._compressed:
             image = cv2.imdecode(image, cv2.IMREAD_COLOR)
         if not there or image is None or image.ndim < 2 or not image.size:
-            raise DamagedError(f"{self.words}: a picture cannot be decoded")
+            return None
         own = image.shape[1], image.shape[0]
         if self._kind != "device" and (size := fitted(*own, self._settings)) != own:
             image = cv2.resize(image, size, interpolation=cv2.INTER_AREA)

@@ -36,7 +36,7 @@ class PyAVSource:
 
     def open(self) -> None:
         source = self._settings.source
-        with needed(f"{source}: reading it needs", "av", error=HopelessError):
+        with needed(f"{source}: reading a video needs", "av", error=HopelessError):
             import av
             import av.logging
             from av.error import FFmpegError

@@ -40,10 +40,6 @@ class HopelessError(CameraError):
     """A source cannot be read, however often it is tried: no such file, no such library."""
 
 
-class DamagedError(CameraError):
-    """One picture cannot be decoded; the next may be."""
-
-
 class CaptureSettings(msgspec.Struct, frozen=True, kw_only=True):
     """A source, and what to make of it. Settings of `python -m splatview.camera.capture`."""
 
@@ -82,8 +78,8 @@ class Source(Protocol):
         """
         ...
 
-    def retrieve(self) -> NDArray[np.uint8]:
-        """Return the picture that was grabbed, (H, W, 3) RGB, the caller's own. Raises CameraError, DamagedError."""
+    def retrieve(self) -> NDArray[np.uint8] | None:
+        """Return the picture that was grabbed, (H, W, 3) RGB, the caller's own; None for a damaged one."""
         ...
 
     def close(self) -> None:
@@ -162,8 +158,7 @@ def check(settings: CaptureSettings) -> None:
 
 
 def source_for(settings: CaptureSettings) -> Source:
-    """Return the source of these settings, not yet open. Raises HopelessError."""
-    check(settings)
+    """Return the source of these settings, not yet open."""
     kind = kind_of(settings.source)
     if kind == "test":
         from splatview.camera.pattern import PatternSource

@@ -17,10 +17,6 @@ from splatview_ipc.system.files import check_picture
 from splatview_ipc.system.optional_packages import require
 
 
-class _OptionError(Exception):
-    """An option cannot be used. The message is for users."""
-
-
 @dataclass(frozen=True)
 class Camera:
     """Show a camera, a video or a network stream, and what a detector finds in it.
@@ -45,8 +41,8 @@ class Camera:
     detect: Annotated[str | None, tyro.conf.arg(metavar="MODEL")] = None
     """What looks at the pictures: a model that Ultralytics exported (MODEL.onnx), people (OpenCV's own detector, needs
     no model), or a Python function (module:function)."""
-    every: Annotated[str | None, tyro.conf.arg(metavar="N")] = None
-    """Look at every N-th picture, or, with auto, the default, at the newest, as fast as the detector goes."""
+    every: Annotated[int | Literal["auto"], tyro.conf.arg(metavar="N")] = "auto"
+    """Look at every N-th picture, or, with auto, always at the newest, as fast as the detector goes."""
     labels: Annotated[str | None, tyro.conf.arg(metavar="FILE")] = None
     """The names of the classes, one a line, or coco. Default: those in the model."""
     threshold: Annotated[float | None, tyro.conf.arg(metavar="SCORE")] = None
@@ -94,29 +90,26 @@ def main(args: list[str]) -> int:
     try:
         plan = _plan(options)
         check(plan.capture)
-    except (_OptionError, CameraError) as e:
+    except (ValueError, OSError, CameraError) as e:
         print(f"splatview camera: {e}", file=sys.stderr)
         return 2
     return launch(plan)
 
 
 def _plan(o: Camera) -> Plan:
-    """Return what to start. Raises _OptionError."""
+    """Return what to start. Raises ValueError, and OSError for a file that cannot be written."""
     from splatview.adapters.checks import stream_name
 
-    try:
-        stream_name(o.name)
-    except ValueError as e:
-        raise _OptionError(f"--name: {e}") from None
+    stream_name(o.name)
     width, height = _size("--size", o.size) if o.size else (0, 0)
     _size("--window-size", o.window_size)
     for name, value, least, most in (("fps", o.fps, 0.01, 1000), ("patience", o.patience, 0.1, 3600),
                                      ("max-fps", o.max_fps, 0.01, 1000), ("threshold", o.threshold, 0, 1),
-                                     ("nms", o.nms, 0, 1)):
-        if value is not None and not least <= value <= most:
-            raise _OptionError(f"--{name} is {value:g}, not from {least:g} to {most:g}")
+                                     ("nms", o.nms, 0, 1), ("every", o.every, 1, 1_000_000)):
+        if value not in (None, "auto") and not least <= value <= most:
+            raise ValueError(f"--{name} is {value:g}, not from {least:g} to {most}")
     if o.once and kind_of(o.source) in ("test", "device"):
-        raise _OptionError(f"--once is for files, and {o.source} has no end")
+        raise ValueError(f"--once is for files, and {o.source} has no end")
     capture = CaptureSettings(source=o.source, width=width, height=height, fps=o.fps or 0.0, patience=o.patience,
                               stream=o.name, loop=not o.once)
     return Plan(capture, _detector(o), _viewer(o), offscreen=o.offscreen, out=o.out)
@@ -125,50 +118,43 @@ def _plan(o: Camera) -> Plan:
 def _size(name: str, text: str) -> tuple[int, int]:
     width, mark, height = text.lower().partition("x")
     if not (mark and all(n.isdecimal() and 1 <= int(n) <= 16384 for n in (width, height))):
-        raise _OptionError(f"{name} is {text!r}, not a width and a height from 1 to 16384, such as 1280x720")
+        raise ValueError(f"{name} is {text!r}, not a width and a height from 1 to 16384, such as 1280x720")
     return int(width), int(height)
 
 
 def _detector(o: Camera) -> dict[str, object] | None:
     """Return the settings of the inference process, less the run that it follows; None where there is none."""
-    given: dict[str, object] = {name: getattr(o, name) for name in ("labels", "threshold", "nms", "provider", "every")
-                                if getattr(o, name) is not None}
-    given |= {"motion": True} if o.motion else {}
+    given = {name: value for name in ("labels", "threshold", "nms", "provider", "every", "motion")
+             if (value := getattr(o, name)) is not None and value is not False and value != "auto"}
     if o.detect is None:
         if given:
-            raise _OptionError(f"--{next(iter(given))} is for --detect, which was not given")
+            raise ValueError(f"--{next(iter(given))} is for --detect, which was not given")
         return None
-    every = o.every or "auto"
-    if every != "auto" and not (every.isdecimal() and 1 <= int(every) <= 1_000_000):
-        raise _OptionError(f"--every is {every!r}, not auto or a number from 1")
     if o.labels not in (None, "coco") and not Path(o.labels).is_file():
-        raise _OptionError(f"--labels: there is no file {o.labels}")
+        raise ValueError(f"--labels: there is no file {o.labels}")
     if o.detect.endswith(".onnx"):
         if not Path(o.detect).is_file():
-            raise _OptionError(f"--detect: there is no file {o.detect}")
-        require(f"--detect {o.detect} needs", "onnxruntime", "cv2", error=_OptionError)
+            raise ValueError(f"--detect: there is no file {o.detect}")
+        require(f"--detect {o.detect} needs", "onnxruntime", "cv2", error=ValueError)
     elif o.detect == "people":
-        require("--detect people needs", "cv2", error=_OptionError)
+        require("--detect people needs", "cv2", error=ValueError)
     elif ":" not in o.detect:
-        raise _OptionError(f"--detect is {o.detect!r}; legal are {LEGAL}")
-    return {**given, "stream": o.name, "detect": o.detect, "every": "auto" if every == "auto" else int(every)}
+        raise ValueError(f"--detect is {o.detect!r}; legal are {LEGAL}")
+    return {**given, "stream": o.name, "detect": o.detect}
 
 
 def _viewer(o: Camera) -> tuple[str, ...] | None:
-    """Return the arguments of the viewer; None for no viewer. Raises _OptionError."""
+    """Return the arguments of the viewer; None for no viewer. Raises ValueError."""
     screens = [f"--{name}" for name in ("window", "web", "offscreen") if getattr(o, name)]
     more = [*(["--host", o.host] if o.host else []), *(["--out", str(o.out)] if o.out else [])]
     if len(screens) > 1:
-        raise _OptionError(f"{' and '.join(screens)} exclude each other; name one")
+        raise ValueError(f"{' and '.join(screens)} exclude each other; name one")
     if not o.viewer:
         if screens or more:
-            raise _OptionError(f"--no-viewer and {[*screens, *more][0]} exclude each other; name one")
+            raise ValueError(f"--no-viewer and {[*screens, *more][0]} exclude each other; name one")
         return None
     if o.host and screens not in ([], ["--web"]):
-        raise _OptionError(f"--host is for --web, and {screens[0]} was named")
+        raise ValueError(f"--host is for --web, and {screens[0]} was named")
     if o.out is not None:
-        try:
-            check_picture(o.out)
-        except OSError as e:
-            raise _OptionError(f"--out: {e}") from None
+        check_picture(o.out)
     return (*screens, "--port", str(o.port), "--size", o.window_size, "--max-fps", f"{o.max_fps:g}", *more)

@@ -75,7 +75,7 @@ def test_it_publishes_in_order_until_a_signal(capture: Callable[..., tuple[str, 
             numbers.append(number_of(frame.numpy()))
         assert numbers == sorted(set(numbers))
 
-    assert capture(watch, "test", width=64, height=48, fps=60) == ("showing\n", ["a test picture, 64 x 48 at 60/s"])
+    assert capture(watch, "test", width=64, height=48, fps=60) == ("", ["a test picture, 64 x 48 at 60/s"])
 
 
 def test_trouble_is_published_over_the_last_picture(capture: Callable[..., tuple[str, list[str]]]) -> None:
@@ -94,9 +94,9 @@ def test_trouble_is_published_over_the_last_picture(capture: Callable[..., tuple
                 first(frames, lambda frame: not frame.meta.get("trouble"))
 
         events, words = capture(watch, f"http://127.0.0.1:{port}/a", patience=PATIENCE)
-    assert events == "showing\n"
+    assert not events
     assert words[0].endswith("by OpenCV (FFmpeg)") and "trying again" in words[1]
-    assert any(line.endswith("it goes on") for line in words)
+    assert "the pictures go on" in words
 
 
 def test_a_recording_ends_with_its_last_picture(capture: Callable[..., tuple[str, list[str]]], tmp_path: Path) -> None:
@@ -105,15 +105,14 @@ def test_a_recording_ends_with_its_last_picture(capture: Callable[..., tuple[str
         assert frame.meta["trouble"].endswith("a.mp4, 320 x 240 at 30/s h264, by PyAV: the end")
         assert number_of(frame.numpy()) == 5
 
-    assert capture(watch, str(video(tmp_path / "a.mp4", 6)), loop=False)[0] == "showing\nended\n"
+    assert capture(watch, str(video(tmp_path / "a.mp4", 6)), loop=False)[0] == "ended\n"
 
 
 def test_what_it_cannot_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a.mp4").write_bytes(b"no video")
-    for source, words in (("nosuch.mp4", "there is no file nosuch.mp4"), (str(tmp_path / "a.mp4"), "is no video")):
-        assert main(json.dumps({"source": source})) == 2
-        told = capsys.readouterr()
-        assert words in told.err and not told.out
+    assert main(json.dumps({"source": str(tmp_path / "a.mp4")})) == 2
+    told = capsys.readouterr()
+    assert "is no video" in told.err and not told.out
 
 
 def test_doctor_finds_what_cameras_need(monkeypatch: pytest.MonkeyPatch) -> None:

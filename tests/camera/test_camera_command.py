@@ -34,7 +34,6 @@ def square(image):
     return {"boxes": [[xs.min(), ys.min(), xs.max() + 1, ys.max() + 1]], "labels": ["square"], "motion": False}
 """
 WAIT = "import signal; signal.pause()"
-OPEN = "print('showing', flush=True)\n"
 ENDED = "print('ended', flush=True)\n"
 KINDS = {"splatview.camera.capture": "capture", "splatview.camera.inference": "infer", "splatview_viewer": "serve"}
 DIE = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
@@ -96,43 +95,43 @@ pytestmark = pytest.mark.programs
 
 
 def test_closing_the_viewer_ends_all(launched: Callable[..., Launched]) -> None:
-    found = launched(capture=[OPEN + WAIT], infer=[WAIT], serve=[""])
+    found = launched(capture=[WAIT], infer=[WAIT], serve=[""])
     assert found.code == 0
     assert sorted(found.started) == ["capture", "infer", "serve"]
-    assert launched(capture=[OPEN + WAIT], serve=["raise SystemExit(3)"]).code == 3
-    assert launched(capture=[OPEN + WAIT], serve=[DIE]).code == 1
+    assert launched(capture=[WAIT], serve=["raise SystemExit(3)"]).code == 3
+    assert launched(capture=[WAIT], serve=[DIE]).code == 1
 
 
 def test_a_signal_ends_all(launched: Callable[..., Launched]) -> None:
-    found = launched("detector: up", capture=[OPEN + WAIT], infer=["print('up', flush=True)\n" + WAIT], serve=[WAIT])
+    found = launched("detector: up", capture=[WAIT], infer=["print('up', flush=True)\n" + WAIT], serve=[WAIT])
     assert found.code == 0 and len(found.started) == 3
 
 
 def test_programs_that_die_are_started_again(launched: Callable[..., Launched]) -> None:
     word = "print('again', flush=True)\n"
-    found = launched("detector: again", capture=[OPEN + WAIT], infer=["raise SystemExit(3)", word + WAIT])
+    found = launched("detector: again", capture=[WAIT], infer=["raise SystemExit(3)", word + WAIT])
     assert found.code == 0
     assert "detector: it ended with code 3; it is started again in 0.01 s" in found.said
-    found = launched("camera: again", capture=[OPEN + DIE, OPEN + word + WAIT], serve=[WAIT])
+    found = launched("camera: again", capture=[DIE, word + WAIT], serve=[WAIT])
     assert "camera: it ended by a signal (Killed); it is started again in 0.01 s" in found.said
     assert len(found.started) == 3, "the viewer stays"
 
 
 def test_pictures_go_on_without_a_detector_that_cannot_run(launched: Callable[..., Launched]) -> None:
     explain = "import sys; print('no such module', file=sys.stderr); sys.exit(2)"
-    found = launched("pictures go on without it", capture=[OPEN + WAIT], infer=[explain])
+    found = launched("pictures go on without it", capture=[WAIT], infer=[explain])
     assert found.code == 0 and "detector: no such module" in found.said
 
 
 def test_a_source_that_cannot_be_read_ends_it(launched: Callable[..., Launched]) -> None:
-    found = launched(capture=["import sys; print('no video', file=sys.stderr); sys.exit(2)"], serve=[])
+    found = launched(capture=["import sys; print('no video', file=sys.stderr); sys.exit(2)"], serve=[WAIT])
     assert (found.code, found.said) == (2, "camera: no video\n")
 
 
 def test_a_file_that_was_played_waits_for_its_picture(launched: Callable[..., Launched], tmp_path: Path) -> None:
-    assert launched(loop=False, capture=[OPEN + ENDED + WAIT]).code == 0, "without a viewer there is none"
+    assert launched(loop=False, capture=[ENDED + WAIT]).code == 0, "without a viewer there is none"
     out, draw = tmp_path / "a.png", "open('a.png', 'w').close()\n"
-    assert launched(loop=False, out=out, capture=[OPEN + ENDED + WAIT], serve=[draw + WAIT]).code == 0
+    assert launched(loop=False, out=out, capture=[ENDED + WAIT], serve=[draw + WAIT]).code == 0
     assert out.exists()
 
 
@@ -141,7 +140,7 @@ def test_a_file_that_was_played_waits_for_its_picture(launched: Callable[..., La
     ("rtsp://me:secret@porch:554/a?token=b", "camera porch"), ("a ! b", "camera pipeline")])
 def test_the_run_is_named_after_its_source(launched: Callable[..., Launched], source: str, name: str) -> None:
     tell = "import os, sys; print(os.environ['SPLATVIEW_NAME'], file=sys.stderr); sys.exit(2)"
-    assert launched(source=source, capture=[tell]).said == f"camera: {name}\n"
+    assert launched(source=source, capture=[tell]).said.endswith(f"camera: {name}\n")
 
 
 def test_capture_detection_and_viewer(programs: Programs, tmp_path: Path, wait_until: Callable[..., Any]) -> None:
