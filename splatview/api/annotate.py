@@ -110,7 +110,7 @@ def annotate(name: str, *, boxes: Any = None, labels: Any = None, scores: Any = 
         raise ValueError(f"run is {run[:70]!r}, not a run's id: up to 64 letters, digits and '._-'; "
                          "`splatview status` lists them")
     meta["version"], meta["time_ns"], over_run = _computed_on(name, version, run)
-    check_frame("overlay", {k: (dtype_name(t), t.shape) for k, t in tensors.items()}, meta)
+    check_frame("overlay", {k: (dtype_name(t), tuple(t.shape)) for k, t in tensors.items()}, meta)
     if version is None and all(v is None for k, v in given.items() if k != "run"):  # take away what is drawn
         publisher = begun()
         meta |= {"version": 0, "time_ns": 0}
