@@ -5,9 +5,8 @@ from __future__ import annotations
 from operator import index
 from typing import Any
 
-from splatview.adapters.metadata import check_tensor
+from splatview.adapters.metadata import check_tensor, check_text
 from splatview_ipc.control.limits import MAX_NAME
-from splatview_ipc.system.terminal import check_text
 
 MAX_STEP = 2**53
 

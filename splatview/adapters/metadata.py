@@ -6,7 +6,6 @@ import re
 from typing import Any
 
 from splatview_ipc.kinds.gaussians import check_degree
-from splatview_ipc.system.terminal import check_text
 
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}")
 _legal: set[str] = set()
@@ -67,3 +66,14 @@ def _converted(key: str, value: Any) -> Any:
         if type(value) in (bool, int, float):
             return value
     raise TypeError(f"{key} is a {type(value).__name__}; metadata can be bool, int, float, str or up to 16 floats")
+
+
+def check_text(text: str, what: str) -> None:
+    """Raise ValueError for a text that UTF-8 cannot hold. `what` begins the message."""
+    if text.isascii():
+        return
+    try:
+        text.encode()
+    except UnicodeEncodeError as e:
+        raise ValueError(f"{what} is {text[:60]!r}, whose character {e.start} is half of a surrogate pair; legal is "
+                         "what UTF-8 can hold: text.encode('utf-8', 'replace').decode() has '?' there") from None

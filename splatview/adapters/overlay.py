@@ -9,13 +9,13 @@ import numpy as np
 import torch
 
 from splatview.adapters import checks
+from splatview.adapters.metadata import check_text
 from splatview.adapters.overlay_parts import Names, boxes, colors, extents, flat, masks
 from splatview.adapters.tensors import shape_text
 from splatview.adapters.values import floats, numbers, shown, texts
 from splatview_ipc.kinds.overlay import OVERLAY_MOST
 from splatview_ipc.shm.segment import round_up
 from splatview_ipc.shm.slot_layout import ALIGN
-from splatview_ipc.system.terminal import check_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from splatview.adapters.metadata import check_text
 from splatview.adapters.tensors import shape_text
 from splatview.adapters.values import array, floats, shown, texts
 from splatview_ipc.kinds.overlay import OVERLAY_MOST
-from splatview_ipc.system.terminal import check_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

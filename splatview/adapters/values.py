@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from splatview.adapters.metadata import check_text
 from splatview.adapters.tensors import as_tensor
 from splatview_ipc.control.limits import MAX_META_TEXT
-from splatview_ipc.system.terminal import check_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import weakref
 
+from splatview.adapters.metadata import check_text
 from splatview.api.follower import Follower, seen
 from splatview.api.frame import Frame, Held
-from splatview_ipc.system.terminal import check_text
 
 __all__ = ["Frame", "Frames", "frames", "newest_seen"]
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from typing import TYPE_CHECKING
 
-TYPE_CHECKING = False  # the command line imports this before anything else
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import IO

@@ -6,10 +6,10 @@ import contextlib
 import os
 import signal
 import sys
+from typing import TYPE_CHECKING
 
 from splatview_ipc.system.child_program import end_with_parent
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from types import FrameType
