@@ -51,8 +51,9 @@ def adapted(given: Mapping[str, Any]) -> tuple[Tensors, Meta]:
             width, height = size
         except (TypeError, ValueError):
             raise TypeError(f"size is {shown(size)}, not (width, height)") from None
-        size = meta["width"], meta["height"] = tuple(
-            checks.whole("a side of size", side, 1, OVERLAY_MOST["side"]) for side in (width, height))
+        most = OVERLAY_MOST["side"]
+        size = checks.whole("width of size", width, 1, most), checks.whole("height of size", height, 1, most)
+        meta["width"], meta["height"] = size
     if get("boxes") is not None:
         found = tensors["boxes"] = boxes(get("boxes"), get("format"))
         # Boxes on a GPU are not looked at. The sum is not finite if one of them is not.
