@@ -106,7 +106,7 @@ def _plan(o: Camera) -> Plan:
     for name, value, least, most in (("fps", o.fps, 0.01, 1000), ("patience", o.patience, 0.1, 3600),
                                      ("max-fps", o.max_fps, 0.01, 1000), ("threshold", o.threshold, 0, 1),
                                      ("nms", o.nms, 0, 1), ("every", o.every, 1, 1_000_000)):
-        if value not in (None, "auto") and not least <= value <= most:
+        if isinstance(value, (int, float)) and not least <= value <= most:
             raise ValueError(f"--{name} is {value:g}, not from {least:g} to {most}")
     if o.once and kind_of(o.source) in ("test", "device"):
         raise ValueError(f"--once is for files, and {o.source} has no end")
