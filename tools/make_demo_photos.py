@@ -1,6 +1,6 @@
 """Make the demo's photographs: a still life, traced from posed cameras around it, as a nerfstudio folder.
 
-    python tools/make_demo_photos.py [--folder FOLDER] [--size 800x600] [--points 12000]
+    python tools/make_demo_photos.py [--folder FOLDER] [--size 800x600] [--points 10000]
 
 The folder gets `00.webp` to `34.webp`, `transforms.json` and `points.ply`, the coloured points of the surfaces with the
 errors of a reconstruction. Every eighth view is one that the demo keeps back. Takes a few minutes.
@@ -28,8 +28,8 @@ from torch.nn import functional
 from splatview.demo.views import View, look_at
 
 PHOTOS = Path(__file__).parent.parent / "splatview" / "demo" / "photos"
-QUALITY = 80
-"""Of the WebP files: about 25 kB each at 800x600."""
+QUALITY = 75
+"""Of the WebP files: about 23 kB each at 800x600, so that the folder stays below 1 MB."""
 
 # ---- the views
 
@@ -61,19 +61,22 @@ class _Hits:
     """(n,) int64, -1 where nothing is hit."""
 
 
-def make(folder: Path = PHOTOS, size: str = "800x600", points: int = 12_000, seed: int = 0) -> None:
+def make(folder: Path = PHOTOS, size: str = "800x600", points: int = 10_000, views: int = 35,
+         seed: int = 0) -> None:
     """Photograph the still life.
 
     Args:
         folder: where the files go.
         size: width and height of the photographs.
         points: number of coloured points, chosen from all that the training views see.
+        views: number of photographs; all 35 are the demo's.
         seed: of that choice, and of the points' errors.
     """
     width, height = map(int, size.split("x"))
     angles = [(e, 360.0 * (i + 0.5 * (ring % 2)) / n) for ring, (e, n) in enumerate(RINGS) for i in range(n)]
     for i, angle in enumerate(HELD_OUT):
         angles.insert(8 * i, angle)
+    angles = angles[:views]
     folder.mkdir(parents=True, exist_ok=True)
     frames, seen_at, seen_rgb = [], [], []
     for i, angle in enumerate(angles):
@@ -88,9 +91,10 @@ def make(folder: Path = PHOTOS, size: str = "800x600", points: int = 12_000, see
             seen_rgb.append(hits.rgb[:, kept].T)
         print(f"{i + 1}/{len(angles)}", flush=True)
     K = view.K
-    transforms = {"fl_x": float(K[0, 0]), "fl_y": float(K[1, 1]), "cx": float(K[0, 2]), "cy": float(K[1, 2]),
-                  "w": width, "h": height, "ply_file_path": "points.ply", "frames": frames}
-    (folder / "transforms.json").write_text(json.dumps(transforms, indent=1) + "\n")
+    shared = {"fl_x": float(K[0, 0]), "fl_y": float(K[1, 1]), "cx": float(K[0, 2]), "cy": float(K[1, 2]),
+              "w": width, "h": height, "ply_file_path": "points.ply"}
+    text = json.dumps({**shared, "frames": frames}).replace('{"file_path"', '\n{"file_path"')  # a line a frame
+    (folder / "transforms.json").write_text(text + "\n")
     at, rgb = torch.cat(seen_at), torch.cat(seen_rgb)
     generator = torch.Generator().manual_seed(seed)
     chosen = torch.randperm(len(at), generator=generator)[:points]

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch.nn import functional
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy as np
 
 Gaussians = Mapping[str, torch.Tensor] | torch.nn.ParameterDict
 """As gsplat's trainer holds them: means (N, 3), scales (N, 3) log, quats (N, 4) wxyz of any length, opacities (N,)
@@ -15,13 +20,27 @@ logit, sh0 (N, 1, 3), shN (N, K-1, 3)."""
 
 
 @dataclass(frozen=True)
+class Photograph:
+    """A picture file and the camera that took it."""
+
+    path: Path
+    viewmat: np.ndarray
+    """(4, 4) world to camera, OpenCV axes."""
+    K: np.ndarray
+    """(3, 3) in pixels of a picture of `size`; the file may have another one."""
+    size: tuple[int, int]
+    distorted: bool
+    """The lens has a distortion that K does not describe."""
+
+
+@dataclass(frozen=True)
 class View:
-    """A pinhole camera with its place in the world, and what it saw."""
+    """A pinhole camera with its place in the world, and its photograph."""
 
     viewmat: torch.Tensor
     """(4, 4) float world to camera, OpenCV axes: x right, y down, z forward."""
     K: torch.Tensor
-    """(3, 3) float in pixels; pixel centres lie at +0.5."""
+    """(3, 3) float in pixels; pixel centres are at +0.5."""
     width: int
     height: int
     image: torch.Tensor | None = None
@@ -36,21 +55,6 @@ class View:
         image = None if self.image is None else self.image.to(device)
         return View(self.viewmat.to(device), self.K.to(device), self.width, self.height, image)
 
-    def resized(self, width: int, height: int) -> View:
-        """The same view at another size, without a picture; the intrinsics follow."""
-        K = self.K * torch.tensor([[width / self.width], [height / self.height], [1.0]])
-        return View(self.viewmat, K, width, height)
-
-    def to_json(self) -> dict[str, object]:
-        """As `splatview shot --camera` reads it."""
-        return {"viewmat": self.viewmat.tolist(), "K": self.K.tolist(), "width": self.width, "height": self.height}
-
-
-def fitted(width: int, height: int, pixels: int) -> tuple[int, int]:
-    """The size of this shape with at most about `pixels` pixels; never larger than it is."""
-    scale = min(1.0, math.sqrt(pixels / (width * height)))
-    return max(1, round(width * scale)), max(1, round(height * scale))
-
 
 @dataclass(frozen=True)
 class Capture:
@@ -63,14 +67,12 @@ class Capture:
     """(N, 3) float32, world."""
     colors: torch.Tensor
     """(N, 3) float32 in [0, 1]."""
-    camera: dict[str, object] | None = None
-    """Where to look from, in the form that `splatview shot --camera` reads; None: the first training view."""
     notes: tuple[str, ...] = ()
     """What the user should know about how this was read."""
 
     @property
     def extent(self) -> float:
-        """The scene's size in world units: how far the cameras are from their common middle, at most."""
+        """The scene's size in world units: the largest distance of a camera from their common middle."""
         centres = torch.stack([view.position for view in self.train])
         return max(float((centres - centres.mean(0)).norm(dim=1).max()), 1e-3)
 
@@ -84,10 +86,3 @@ def look_at(position: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     viewmat[:3, :3] = rotation
     viewmat[:3, 3] = -rotation @ position
     return viewmat
-
-
-def hold_out(views: list[View], every: int = 8) -> tuple[list[View], list[View]]:
-    """(training, held-out) views: every eighth is kept back, as the field does; none when there are too few."""
-    if len(views) < every:
-        return views, []
-    return [v for i, v in enumerate(views) if i % every], views[::every]

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import struct
 
 import numpy as np
@@ -9,8 +10,8 @@ import pytest
 import torch
 from PIL import Image
 
-from splatview.demo import datasets, ply
-from splatview.demo.errors import DemoError
+from splatview.demo import DemoError, datasets
+from splatview.demo.files import read_points
 
 WIDTH, HEIGHT = 40, 30
 N_VIEWS = 9
@@ -155,21 +156,32 @@ def test_transforms_read_their_points_from_a_ply(tmp_path):
         load(tmp_path)
 
 
-def npz(path, **changes):
-    viewmats = np.tile(np.eye(4, dtype=np.float32), (3, 1, 1))
-    viewmats[:, 2, 3] = 4
-    viewmats[:, 0, 3] = (-1, 0, 1)
-    K = np.array([[50, 0, 20], [0, 50, 15], [0, 0, 1]], np.float32)
-    data = {"means3d": POINTS.astype(np.float32) - 2, "colors": COLORS, "viewmats": viewmats,
-            "Ks": np.tile(K, (3, 1, 1)), "width": np.int64(WIDTH), "height": np.int64(HEIGHT), **changes}
-    np.savez(path, **{key: value for key, value in data.items() if value is not None})
-
-
 def test_a_source_of_no_known_kind_is_told_what_is(tmp_path):
-    with pytest.raises(DemoError, match=r"COLMAP folder .* transforms\.json, or an \.npz"):
+    with pytest.raises(DemoError, match=r"COLMAP folder .* transforms\.json"):
         load(tmp_path)
-    with pytest.raises(DemoError, match="no such file or folder"):
-        load(tmp_path / "absent")
+    (tmp_path / "sparse").mkdir()
+    (tmp_path / "sparse/cameras.txt").touch()
+    with pytest.raises(DemoError, match="colmap model_converter"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("change", [{"frames": 3}, {"frames": [7, 8]}, {"fl_x": None}, {"fl_x": -1}, {"fl_x": math.nan},
+                                    {"camera_model": "FISHEYE"}, {"w": 1e999}, {"ply_file_path": "absent.ply"}])
+def test_damaged_transforms_are_named(tmp_path, change):
+    transforms(tmp_path, **change)
+    with pytest.raises(DemoError, match=r"transforms\.json|absent\.ply"):
+        load(tmp_path)
+
+
+def test_what_does_not_fit_the_memory_is_refused_before_it_is_read(tmp_path, monkeypatch):
+    transforms(tmp_path)
+    monkeypatch.setattr("splatview.demo.files.available_bytes", lambda: 20_000)
+    with pytest.raises(DemoError, match="GB are free"):
+        load(tmp_path)
+    (tmp_path / "transforms.json").unlink()
+    os.mkfifo(tmp_path / "transforms.json")
+    with pytest.raises(DemoError, match="not a regular file"):
+        load(tmp_path)
 
 
 @pytest.mark.parametrize("vertices", ["\n \n", "# 1 2 3\n# 4 5 6\n", "1 2 3\n\n", "", "1 2 3\n4 5\n"])
@@ -177,4 +189,4 @@ def test_points_without_their_numbers_are_refused(tmp_path, vertices: str) -> No
     properties = "".join(f"property float {axis}\n" for axis in "xyz")
     (tmp_path / "a.ply").write_text(f"ply\nformat ascii 1.0\nelement vertex 2\n{properties}end_header\n{vertices}")
     with pytest.raises(DemoError, match=r"a\.ply: damaged"):
-        ply.read_points(tmp_path / "a.ply")
+        read_points(tmp_path / "a.ply")
