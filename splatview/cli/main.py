@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False  # nothing is imported before the current folder is out of the path
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
