@@ -17,7 +17,7 @@ soak:  # kills, stops, floods, load, growth, every interleaving, fuzzing: at mos
 	@bash .ci/setup test
 	@timeout --foreground 1200 $(PYTEST) -n $(WORKERS) --dist loadfile -m soak
 
-check:  # lint, the arrows between rooms, and the types of product, examples, benchmarks and tests
+check:  # lint, the arrows between rooms, and the types of product, tools, examples, benchmarks and tests
 	@bash .ci/setup dev
 	@.venv/bin/ruff check .
 	@.venv/bin/lint-imports

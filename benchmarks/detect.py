@@ -26,26 +26,24 @@ def run() -> list[dict[str, str]]:
         import cv2
     except ImportError as e:
         raise Skipped(f"needs OpenCV: pip install 'splatview[camera]' ({e})") from e
-    from splatview.camera.detectors.feed import Feed
-    from splatview.camera.detectors.nms import apart
-    from splatview.camera.detectors.recognise import Network, recognised
+    from splatview.camera.detectors.letterbox import Letterbox
+    from splatview.camera.detectors.yolo import layout_of, without_overlaps
 
     cv2.setNumThreads(1)
     image = np.random.default_rng(1).integers(0, 256, (1080, 1920, 3), dtype=np.uint8)
     output = _output()
-    feed = Feed([SimpleNamespace(name="images", type="tensor(float)", shape=[1, 3, SIDE, SIDE])], {})
-    decoder = recognised(Network(["output0"], [output], (SIDE, SIDE), {}))
-    placement = feed.lay(image, False)
+    letterbox = Letterbox([SimpleNamespace(name="images", type="tensor(float)", shape=[1, 3, SIDE, SIDE])], {})
+    layout = layout_of(["output0"], [output], {}, CLASSES)
+    laid, placement = letterbox.lay(image)
 
     def read() -> np.ndarray:
-        found = decoder.decode([output], THRESHOLD, SIDE, SIDE)
-        return placement.boxes(found.taken(apart(found.boxes, found.scores, found.classes, OVERLAP, 300)).boxes)
+        return placement.boxes(without_overlaps(layout.rows([output], THRESHOLD), OVERLAP, 300)[:, :4])
 
     usual_input, usual_boxes = _lay_as_usual(image, cv2), _read_as_usual(output, cv2)
-    assert np.allclose(feed.array, usual_input, atol=1e-6), "the inputs differ"
+    assert np.allclose(laid, usual_input, atol=1e-6), "the inputs differ"
     assert np.allclose(_sorted(read()), _sorted(usual_boxes), atol=0.01), "the boxes differ"
     rows = []
-    for what, ours, usual in (("lay 1920x1080 into 640x640", lambda: feed.lay(image, False),
+    for what, ours, usual in (("lay 1920x1080 into 640x640", lambda: letterbox.lay(image),
                                lambda: _lay_as_usual(image, cv2)),
                               (f"read {len(usual_boxes)} boxes out of {BOXES} x {4 + CLASSES}", read,
                                lambda: _read_as_usual(output, cv2))):

@@ -19,9 +19,8 @@ import torch
 from benchmarks.gpu import require_gpu, tried
 from splatview_ipc.gl.base import Form
 from splatview_ipc.gl.probe import BRIDGES, probe
-from splatview_ipc.gl.readback import VERTEX, read_source
 from splatview_ipc.gl.shared_texture import SharedTexture
-from splatview_ipc.gl.sources import TextureSource
+from splatview_ipc.gl.sources import VERTEX, TextureSource, read_source
 from splatview_ipc.gl.texture_tensor import WAYS, TextureTensor
 from splatview_viewer.screens.offscreen import create_context
 

@@ -9,14 +9,13 @@ import argparse
 import torch
 
 import splatview
-from splatview.demo.backends import choose
-from splatview.demo.capture import View
+from splatview.demo.rasterizer import choose_device, draw
+from splatview.demo.views import View
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--steps", type=int, default=1000, help="gradient steps")
 steps = parser.parse_args().steps
-backend = choose("auto")
-device = backend.device
+device = choose_device("auto")
 torch.manual_seed(0)
 
 # The picture to learn: rings of colour.
@@ -41,7 +40,7 @@ gaussians = torch.nn.ParameterDict({
 optimizer = torch.optim.Adam(gaussians.values(), lr=0.01)
 
 for step in range(steps):
-    render = backend.draw(gaussians, view, 0).image
+    render = draw(gaussians, view).image
     loss = (render - target).abs().mean()
     optimizer.zero_grad()
     loss.backward()

@@ -1,4 +1,4 @@
-"""Hugging Face Trainer: a callback that shows what a model has learned, at every step; the viewer's pause button works.
+"""Hugging Face Trainer: what a model has learned (its method `look`), at every step; the viewer's pause button works.
 
 Run `splatview serve` in another terminal, before or after this. Needs `pip install transformers accelerate`.
 """
@@ -10,21 +10,9 @@ import tempfile
 import torch
 from torch import nn
 from torch.utils.data import StackDataset
-from transformers import Trainer, TrainerCallback, TrainingArguments
+from transformers import Trainer, TrainingArguments
 
-import splatview
-
-
-class Splatview(TrainerCallback):
-    """Publishes `model.look()` after every step: a dict from streams' names to images or Gaussians."""
-
-    def on_step_end(self, args, state, control, model=None, **kwargs):
-        if state.is_world_process_zero:  # one of several GPUs is enough
-            loss = next((float(logged["loss"]) for logged in reversed(state.log_history) if "loss" in logged), 0.0)
-            with torch.no_grad():
-                for name, value in model.look().items():  # type: ignore[union-attr]
-                    splatview.publish(value, name, step=state.global_step, loss=loss)
-            splatview.wait_while_paused()
+from splatview.integrations.transformers import SplatviewCallback
 
 
 class Painter(nn.Module):
@@ -59,4 +47,4 @@ if __name__ == "__main__":
                                       lr_scheduler_type="constant", logging_steps=10, save_strategy="no",
                                       report_to="none", disable_tqdm=True, dataloader_pin_memory=False)
         Trainer(Painter(), arguments, train_dataset=StackDataset(xy=xy, labels=rings),  # type: ignore[arg-type]
-                callbacks=[Splatview()]).train()
+                callbacks=[SplatviewCallback()]).train()

@@ -1,4 +1,4 @@
-"""PyTorch Lightning: a callback that shows what a module has learned, at every step; the viewer's pause button works.
+"""PyTorch Lightning: what a module has learned (its method `look`), at every step; the viewer's pause button works.
 
 Run `splatview serve` in another terminal, before or after this. Needs `pip install lightning`.
 """
@@ -12,18 +12,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-import splatview
-
-
-class Splatview(lightning.Callback):
-    """Publishes `module.look()` after every training step: a dict from streams' names to images or Gaussians."""
-
-    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
-        if trainer.is_global_zero:  # one of several GPUs is enough
-            with torch.no_grad():
-                for name, value in pl_module.look().items():  # type: ignore[operator]
-                    splatview.publish(value, name, step=trainer.global_step, epoch=trainer.current_epoch)
-            splatview.wait_while_paused()
+from splatview.integrations.lightning import SplatviewCallback
 
 
 class Painter(lightning.LightningModule):
@@ -61,6 +50,6 @@ if __name__ == "__main__":
     radius, angle = xy.norm(dim=1), torch.atan2(xy[:, 1], xy[:, 0])
     rings = torch.stack([0.5 + 0.5 * torch.sin(9 * radius + k + 3 * angle) for k in (0, 2, 4)], -1)
     loader = DataLoader(TensorDataset(xy, rings), batch_size=2000, shuffle=True)
-    trainer = lightning.Trainer(max_steps=steps, max_epochs=-1, callbacks=[Splatview()], logger=False,
+    trainer = lightning.Trainer(max_steps=steps, max_epochs=-1, callbacks=[SplatviewCallback()], logger=False,
                                 enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False)
     trainer.fit(Painter(), loader)

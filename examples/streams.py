@@ -9,13 +9,13 @@ import math
 import torch
 
 import splatview
-from splatview.demo.backends import choose
-from splatview.demo.capture import View, look_at
+from splatview.demo.rasterizer import choose_device, draw
+from splatview.demo.views import View, look_at
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--steps", type=int, default=2000, help="pictures to draw")
 steps = parser.parse_args().steps
-backend = choose("auto")
+device = choose_device("auto")
 
 # A torus knot of small Gaussians, coloured along its length.
 n = 1200
@@ -31,17 +31,17 @@ gaussians = {
     "sh0": ((rgb - 0.5) / 0.28209479)[:, None],  # colour = 0.5 + 0.28209479 * sh0
     "shN": torch.zeros(n, 3, 3),
 }
-gaussians = {name: value.to(backend.device) for name, value in gaussians.items()}
+gaussians = {name: value.to(device) for name, value in gaussians.items()}
 K = torch.tensor([[260.0, 0, 160], [0, 260.0, 120], [0, 0, 1]])
-camera = View(look_at(torch.tensor([0.0, -2.0, -3.5]), torch.zeros(3)), K, 320, 240).to(backend.device)
+camera = View(look_at(torch.tensor([0.0, -2.0, -3.5]), torch.zeros(3)), K, 320, 240).to(device)
 at_rest = gaussians["means"]
 
 for step in range(steps):
     angle = 0.02 * step
     c, s = math.cos(angle), math.sin(angle)
-    turn = torch.tensor([[c, 0, s], [0, 1, 0], [-s, 0, c]], device=backend.device)
+    turn = torch.tensor([[c, 0, s], [0, 1, 0], [-s, 0, c]], device=device)
     gaussians["means"] = at_rest @ turn.T
-    drawn = backend.draw(gaussians, camera, 0)
+    drawn = draw(gaussians, camera)
     depth = drawn.depth / drawn.alpha.clamp_min(1e-6)
     splatview.publish(gaussians, "gaussians", sh_degree=0, step=step)
     splatview.publish(drawn.image.clamp(0, 1), "image", step=step)

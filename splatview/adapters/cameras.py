@@ -1,4 +1,4 @@
-"""The cameras that a scene is trained with, from what callers hold to frames of kind cameras (`ipc.kinds`)."""
+"""The cameras that a scene is trained with, from what callers hold to frames of kind cameras."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from splatview.adapters.images import guessed_layout
 from splatview.adapters.tensors import as_tensor, is_array, shape_text
-from splatview.adapters.values import array, numbers
+from splatview.adapters.values import floats, numbers
+from splatview_ipc import kinds
 from splatview_ipc.control.limits import MAX_META_TEXT
 from splatview_ipc.kinds.cameras import CAMERAS_MOST
+from splatview_ipc.shm.slot_layout import dtype_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,57 +23,36 @@ if TYPE_CHECKING:
 
 _STRAIGHT = 1e-2
 """How far a rotation may be from one: poses are optimised in float32, or written with few digits."""
-_CHANNELS = (1, 3, 4)
 _SMALL_BYTES = 1 << 23
 """Of small photographs that come together."""
 _SMALL_SIDE = 512
 
 
 def poses(viewmats: Any, intrinsics: Any, width: Any, height: Any) -> Tensors:
-    """"viewmats", "Ks" and "sizes" of `ipc.kinds`, on the CPU or wherever the caller's lie. Values on a GPU are not
+    """Return "viewmats", "Ks" and "sizes" of a frame, on the CPU or a GPU as the caller's. Values on a GPU are not
     looked at. Raises TypeError, ValueError."""
-    views = _matrices(viewmats, "viewmats", 4)
+    views, Ks = (floats(value, what, double=True) for value, what in ((viewmats, "viewmats"), (intrinsics, "Ks")))
+    views, Ks = (t[(None,) * max(3 - t.ndim, 0)].clone(memory_format=torch.contiguous_format) for t in (views, Ks))
     count = len(views)
-    most = CAMERAS_MOST["cameras"]
-    if count > most:
-        raise ValueError(f"viewmats are {count} cameras; at most {most}")
-    Ks = _matrices(intrinsics, "Ks", 3)
-    if len(Ks) == 1 and count != 1:
-        Ks = Ks.expand(count, 3, 3)
-    if len(Ks) != count:
-        raise ValueError(f"Ks are {len(Ks)}, not {count}: one for each of the viewmats, or one for all")
-    sizes = torch.stack([_extents(width, "width", count), _extents(height, "height", count)], 1)
+    if len(Ks) == 1:
+        Ks = Ks.expand(count, *Ks.shape[1:]).contiguous()
+    sides = []
+    for what, value in (("width", width), ("height", height)):
+        if value is None:
+            raise ValueError(f"{what} is missing: pixels of the photographs, a number or one for each camera")
+        side = numbers([value] if isinstance(value, int) else value, what, 1, CAMERAS_MOST["side"]).reshape(-1)
+        if side.device.type != "cpu":
+            raise ValueError(f"{what} lies on {side.device}; give a number, or numbers on the CPU")
+        if len(side) not in (1, count):
+            raise ValueError(f"{what} has {len(side)} values, not {count}: one for each camera, or one for all")
+        sides.append(side.expand(count))
+    found = {"viewmats": views, "Ks": Ks, "sizes": torch.stack(sides, 1)}
+    kinds.check_frame("cameras", {name: (dtype_name(t), tuple(t.shape)) for name, t in found.items()}, {})
     if views.device.type == "cpu" and count:
         _check_poses(views.numpy())
     if Ks.device.type == "cpu" and count:
         _check_intrinsics(Ks.numpy())
-    return {"viewmats": views, "Ks": Ks.contiguous(), "sizes": sizes}
-
-
-def _matrices(value: Any, what: str, n: int) -> torch.Tensor:
-    """(N, n, n) float32 or float64; a copy where it lies on the CPU, which the caller may change."""
-    found = array(value, what)
-    if found.ndim not in (2, 3) or found.shape[-2:] != (n, n):
-        raise ValueError(f"{what} have shape {shape_text(found)}, not (N, {n}, {n})")
-    if found.is_complex():
-        raise ValueError(f"{what} are complex; legal are real numbers")
-    dtype = torch.float64 if found.dtype == torch.float64 else torch.float32
-    return found.reshape(-1, n, n).to(dtype, copy=True, memory_format=torch.contiguous_format)
-
-
-def _extents(value: Any, what: str, count: int) -> torch.Tensor:
-    """(N,) int32 on the CPU."""
-    if value is None:
-        raise ValueError(f"{what} is missing: pixels of the photographs, a number or one for each camera")
-    found = numbers([value] if isinstance(value, int) else value, what, 1)
-    if found.device.type != "cpu":
-        raise ValueError(f"{what} lies on {found.device}; give a number, or numbers on the CPU")
-    found = found.reshape(-1)
-    if len(found) not in (1, count):
-        raise ValueError(f"{what} has {len(found)} values, not {count}: one for each camera, or one for all")
-    if count and int(found.max()) > CAMERAS_MOST["side"]:
-        raise ValueError(f"{what} holds {int(found.max())}; legal are 1 to {CAMERAS_MOST['side']} pixels")
-    return found.expand(count).contiguous()
+    return found
 
 
 def _check_poses(views: np.ndarray) -> None:
@@ -183,19 +165,16 @@ def _path(item: Any, i: int) -> str:
 
 
 def _photo(item: Any, i: int) -> torch.Tensor:
+    """Return a photograph as (H, W, 1|3|4)."""
     if not is_array(item):
         raise TypeError(f"images[{i}] is a {type(item).__name__}; legal are a path, a tensor (H, W, 3) and None")
     tensor = as_tensor(item, f"images[{i}]").detach()
-    if tensor.dtype not in (torch.uint8, torch.float16, torch.bfloat16, torch.float32, torch.float64):
-        raise TypeError(f"images[{i}] is {str(tensor.dtype).removeprefix('torch.')}; legal are uint8, and floating "
-                        "point in [0, 1]")
-    if tensor.ndim == 2:
-        tensor = tensor[:, :, None]
-    if tensor.ndim == 3 and tensor.shape[2] not in _CHANNELS and tensor.shape[0] in _CHANNELS:
-        tensor = tensor.permute(1, 2, 0)
-    if tensor.ndim != 3 or tensor.shape[2] not in _CHANNELS or not tensor.numel():
-        raise ValueError(f"images[{i}] has shape {shape_text(tensor)}; legal are (H, W), (H, W, 1|3|4) and "
-                         "(1|3|4, H, W)")
+    layout, dtype = guessed_layout(tensor), dtype_name(tensor).replace("float64", "float32")
+    try:
+        kinds.check_frame("image", {"image": (dtype, tuple(tensor.shape))}, {"layout": layout})
+    except ValueError as e:
+        raise ValueError(f"images[{i}]: {e}") from None
+    tensor = tensor[:, :, None] if layout == "HW" else tensor.permute(1, 2, 0) if layout == "CHW" else tensor
     height, width = tensor.shape[:2]
     if max(height, width) > CAMERAS_MOST["side"] or height * width * 3 > CAMERAS_MOST["photo_bytes"]:
         raise ValueError(f"images[{i}] is {width}x{height}; at most {CAMERAS_MOST['side']} pixels along a side and "

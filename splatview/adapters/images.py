@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import ctypes
-from operator import index
+import math
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 
-from splatview.adapters.tensors import as_tensor, holds_values, is_array, shape_text
-from splatview_ipc.kinds.image import IMAGE_CHANNELS, IMAGE_LAYOUTS, axes_of
+from splatview.adapters import checks
+from splatview.adapters.tensors import as_tensor, holds_values, is_array
+from splatview_ipc.kinds import image
+from splatview_ipc.kinds.image import IMAGE_CHANNELS
 from splatview_ipc.shm.slot_layout import dtype_name
 
-_DTYPES = (torch.uint8, torch.float16, torch.bfloat16, torch.float32)
-_LEGAL_SHAPES = "(H, W), (H, W, 1|3|4) or (1|3|4, H, W)"
 _MAX_SIDE = 16384
 _RANGE_START, _RANGE_SIZE = 11, 12
 """Of CUpointer_attribute."""
-_LEGAL_DTYPES = "uint8 (0 to 255), float16, bfloat16, float32 (0 to 1)"
 
 
 class ImageLayout:
@@ -59,47 +58,27 @@ def recognise_image(value: Any, options: dict[str, Any]) -> ImageLayout:
     """Return the layout of an image. `options["layout"]`, "HW", "HWC", "CHW" or "BGR", decides where the shape leaves a
     doubt; without it (3, H, 3) is taken as HWC. Raises TypeError or ValueError."""
     tensor = as_tensor(value, "image")
-    shape = shape_text(tensor)
-    if tensor.dtype not in _DTYPES:
-        mend = {torch.float64: ": use .float()", torch.bool: ": use .byte() * 255"}.get(tensor.dtype, "")
-        raise ValueError(f"image of dtype {dtype_name(tensor)}; legal are {_LEGAL_DTYPES}{mend}")
-    if tensor.ndim not in (2, 3):
-        mend = ": publish one of the batch, image[0]" if tensor.ndim == 4 else ""
-        raise ValueError(f"image of shape {shape}; legal are {_LEGAL_SHAPES}{mend}")
-    if tensor.numel() == 0:
-        raise ValueError(f"image of shape {shape} has no pixels; every side must be at least 1")
-    layout = options.get("layout")
-    if layout is None:
-        layout = ("HW" if tensor.ndim == 2 else "HWC" if tensor.shape[2] in IMAGE_CHANNELS else
-                  "CHW" if tensor.shape[0] in IMAGE_CHANNELS else None)
-        if layout is None:
-            raise ValueError(f"image of shape {shape}; legal are {_LEGAL_SHAPES}")
-    elif layout not in IMAGE_LAYOUTS:
-        raise ValueError(f"layout is {layout!r}, not one of {', '.join(map(repr, IMAGE_LAYOUTS))}")
-    elif len(axes := axes_of(layout)) != tensor.ndim or (
-            tensor.ndim == 3 and tensor.shape[axes.index("C")] not in IMAGE_CHANNELS):
-        raise ValueError(f"image of shape {shape} is not {layout} with 1, 3 or 4 channels")
+    layout = options.get("layout") or guessed_layout(tensor)
+    image.check({"image": (dtype_name(tensor), tuple(tensor.shape))}, {"layout": layout})
     return ImageLayout(tensor, layout)
 
 
-def picture_at(address: Any, width: Any, height: Any, channels: Any = None) -> torch.Tensor:
+def guessed_layout(tensor: torch.Tensor) -> str:
+    """Return "HW", "HWC" or "CHW"; "HWC" for a shape that is none."""
+    if tensor.ndim == 3 and tensor.shape[2] not in IMAGE_CHANNELS and tensor.shape[0] in IMAGE_CHANNELS:
+        return "CHW"
+    return "HW" if tensor.ndim == 2 else "HWC"
+
+
+def picture_at(address: Any, width: Any, height: Any, channels: Any = 4) -> torch.Tensor:
     """Return a copy of the (height, width, channels) float32 picture at an address of the CPU's memory or a GPU's.
 
-    channels: 3 or 4, the default. The address has to be right: reading memory that is not there ends the process.
-    Raises TypeError, ValueError.
+    The address has to be right: reading memory that is not there ends the process. Raises TypeError, ValueError.
     """
-    channels = 4 if channels is None else channels
-    for name, value, most in (("data_ptr", address, 2**64 - 1), ("width", width, _MAX_SIDE),
-                              ("height", height, _MAX_SIDE), ("channels", channels, 4)):
-        try:
-            if isinstance(value, bool):
-                raise TypeError
-            index(value)
-        except TypeError:
-            raise TypeError(f"{name} is a {type(value).__name__}, not a whole number") from None
-        if not (3 if name == "channels" else 1) <= value <= most:
-            raise ValueError(f"{name} is {value}; legal are {3 if name == 'channels' else 1} to {most}")
-    shape, size = (height, width, channels), height * width * channels * 4
+    address = checks.whole("data_ptr", address, 1, 2**64 - 1)
+    shape = (checks.whole("height", height, 1, _MAX_SIDE), checks.whole("width", width, 1, _MAX_SIDE),
+             checks.whole("channels", channels, 3, 4))
+    size = math.prod(shape) * 4
     if torch.cuda.is_initialized():
         from splatview_ipc.cuda import driver
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from splatview_ipc.system.terminal import check_text
+from splatview_ipc.kinds.gaussians import check_degree
 
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}")
 _legal: set[str] = set()
@@ -29,8 +29,8 @@ def checked(meta: dict[str, Any]) -> dict[str, Any]:
             check_text(value, key)
             continue
         meta = {**meta, key: _converted(key, value)}
-    if "sh_degree" in meta and meta["sh_degree"] not in (0, 1, 2, 3, 4):
-        raise ValueError(f"sh_degree is {meta['sh_degree']!r}, not 0, 1, 2, 3 or 4")
+    if "sh_degree" in meta:
+        check_degree(meta["sh_degree"])
     if len(meta) > 24 or "color" in meta:
         raise ValueError(f"metadata {', '.join(meta)}: at most 24 entries, none named color")
     return meta
@@ -66,3 +66,14 @@ def _converted(key: str, value: Any) -> Any:
         if type(value) in (bool, int, float):
             return value
     raise TypeError(f"{key} is a {type(value).__name__}; metadata can be bool, int, float, str or up to 16 floats")
+
+
+def check_text(text: str, what: str) -> None:
+    """Raise ValueError for a text that UTF-8 cannot hold. `what` begins the message."""
+    if text.isascii():
+        return
+    try:
+        text.encode()
+    except UnicodeEncodeError as e:
+        raise ValueError(f"{what} is {text[:60]!r}, whose character {e.start} is half of a surrogate pair; legal is "
+                         "what UTF-8 can hold: text.encode('utf-8', 'replace').decode() has '?' there") from None

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from math import isfinite
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from splatview.adapters.overlay_parts import Names, boxes, colors, extents, masks, per_box
+from splatview.adapters import checks
+from splatview.adapters.metadata import check_text
+from splatview.adapters.overlay_parts import Names, boxes, colors, extents, flat, masks
 from splatview.adapters.tensors import shape_text
 from splatview.adapters.values import floats, numbers, shown, texts
 from splatview_ipc.kinds.overlay import OVERLAY_MOST
 from splatview_ipc.shm.segment import round_up
 from splatview_ipc.shm.slot_layout import ALIGN
-from splatview_ipc.system.terminal import check_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,8 +45,14 @@ def adapted(given: Mapping[str, Any]) -> tuple[Tensors, Meta]:
     get = given.get
     tensors: Tensors = {}
     meta: Meta = {"width": 0, "height": 0, "motion": False}
-    size = _size(get("size"))
+    size = get("size")
     if size is not None:
+        try:
+            width, height = size
+        except (TypeError, ValueError):
+            raise TypeError(f"size is {shown(size)}, not (width, height)") from None
+        most = OVERLAY_MOST["side"]
+        size = checks.whole("width of size", width, 1, most), checks.whole("height of size", height, 1, most)
         meta["width"], meta["height"] = size
     if get("boxes") is not None:
         found = tensors["boxes"] = boxes(get("boxes"), get("format"))
@@ -63,9 +70,7 @@ def adapted(given: Mapping[str, Any]) -> tuple[Tensors, Meta]:
                 factors = torch.tensor((wide / found.shape[2], high / found.shape[1]) * 2, dtype=torch.float32)
                 around *= factors if around.device.type == "cpu" else factors.pin_memory().to(around.device,
                                                                                               non_blocking=True)
-        if len(tensors["boxes"]) != len(found):
-            raise ValueError(f"masks are {len(found)}, not {len(tensors['boxes'])}: one for each of the boxes")
-        if len(found):
+        if len(found) or len(tensors["boxes"]):
             tensors["masks"] = found
     _describe_boxes(tensors, get)
     _add_points(tensors, get)
@@ -98,8 +103,6 @@ def _describe_boxes(tensors: Tensors, get: Any) -> None:
         tensors["boxes"] = torch.empty(0, 4)
         return
     count = len(tensors["boxes"])
-    if count > OVERLAY_MOST["boxes"]:
-        raise ValueError(f"an overlay of {count} boxes; at most {OVERLAY_MOST['boxes']}")
     labels, classes, what = get("labels"), get("classes"), "classes"
     if isinstance(labels, str):
         labels = [labels] * count
@@ -109,7 +112,7 @@ def _describe_boxes(tensors: Tensors, get: Any) -> None:
             raise ValueError("labels are class numbers, and classes as well; give texts as labels, or no classes")
         labels, classes, what = None, labels, "labels"
     if classes is not None:
-        tensors["classes"] = per_box(numbers(classes, what), count, what)
+        tensors["classes"] = flat(numbers(classes, what))
     if labels is not None:
         labels = ["" if t is None else t for t in labels]
         if len(labels) != count:
@@ -118,11 +121,12 @@ def _describe_boxes(tensors: Tensors, get: Any) -> None:
         if classes is None:
             tensors["classes"] = torch.tensor([names.number(t) for t in labels], dtype=torch.int32)
     elif classes is not None and tensors["classes"].device.type == "cpu":
-        tensors["labels"] = texts([names.text(c) for c in tensors["classes"].tolist()], "labels")
+        if tensors["classes"].ndim == 1:
+            tensors["labels"] = texts([names.text(c) for c in tensors["classes"].tolist()], "labels")
     elif classes is not None and names.by_number:
         tensors["names"] = names.packed()
     if get("scores") is not None:
-        tensors["scores"] = per_box(floats(get("scores"), "scores"), count, "scores")
+        tensors["scores"] = flat(floats(get("scores"), "scores"))
     if get("colors") is not None:
         found = colors(get("colors"), count, tensors.get("classes"), names)
         if found is not None:
@@ -140,31 +144,25 @@ def _add_points(tensors: Tensors, get: Any) -> None:
         found = found[None]
     if found.ndim == 1 and not found.numel():
         found = found.reshape(0, 0, 3)
-    if found.ndim != 3 or found.shape[2] not in (2, 3):
+    if found.ndim == 3 and found.shape[2] == 2:
+        found = torch.nn.functional.pad(found, (0, 1), value=1.0)
+    if found.ndim != 3 or found.shape[2] != 3:
         raise ValueError(f"points have shape {shape_text(found)}; legal are (K, 2|3) and (M, K, 2|3): x, y and, if you "
                          "like, a confidence or visibility, over 0: seen")
-    if found.shape[2] == 2:
-        found = torch.nn.functional.pad(found, (0, 1), value=1.0)
     tensors["points"] = found
     groups, each = found.shape[:2]
     if skeleton is not None and groups:
         if isinstance(skeleton, str):
-            if skeleton != "coco":
-                raise ValueError(f"skeleton is {shown(skeleton)}; legal are 'coco' and pairs of point numbers")
-            if each != 17:
-                raise ValueError(f"skeleton 'coco' joins 17 points, and there are {each} in a group")
+            if skeleton != "coco" or each != 17:
+                raise ValueError(f"skeleton is {shown(skeleton)}, for groups of {each} points; legal are 'coco', for "
+                                 "17, and pairs of point numbers")
             skeleton = COCO_SKELETON
         pairs = numbers(skeleton, "skeleton", 0)
-        if not pairs.numel():
-            pairs = pairs.reshape(0, 2)
-        if pairs.ndim != 2 or pairs.shape[1] != 2:
-            raise ValueError(f"skeleton has shape {shape_text(pairs)}, not (E, 2): pairs of point numbers")
         if pairs.device.type == "cpu" and pairs.numel() and int(pairs.max()) >= each:
             raise ValueError(f"skeleton names point {int(pairs.max())}; legal are 0 to {each - 1}")
-        tensors["skeleton"] = pairs
+        tensors["skeleton"] = pairs if pairs.numel() else pairs.reshape(0, 2)
     if classes is not None:
-        tensors["point_classes"] = per_box(numbers(classes, "point_classes"), groups, "point_classes",
-                                           "groups of points")
+        tensors["point_classes"] = flat(numbers(classes, "point_classes"))
     elif groups and "classes" in tensors and groups == len(tensors["boxes"]):
         tensors["point_classes"] = tensors["classes"].clone()
 
@@ -179,23 +177,20 @@ def _add_lines(tensors: Tensors, get: Any) -> None:
     if first is None or (isinstance(first, (list, tuple)) and first and not hasattr(first[0], "__len__")):
         whole = floats(value, "lines")  # an array, or one line as a list of points
         whole = whole.reshape(0, 0, 2) if not whole.numel() else whole[None] if whole.ndim == 2 else whole
-        if whole.ndim != 3 or whole.shape[2] != 2:
+        if whole.ndim != 3:
             raise ValueError(f"lines have shape {shape_text(whole)}; legal are (V, 2), (L, V, 2) and lists of (V, 2)")
-        count, each = whole.shape[:2]
-        tensors["lines"] = whole.reshape(-1, 2)
-        tensors["line_ends"] = torch.arange(1, count + 1, dtype=torch.int32) * each
+        found = list(whole)
     else:
         found = [floats(line, f"lines[{n}]") for n, line in enumerate(value)]
-        for n, line in enumerate(found):
-            if line.ndim != 2 or line.shape[1] != 2:
-                raise ValueError(f"lines[{n}] has shape {shape_text(line)}, not (V, 2)")
-        if len({line.device for line in found}) > 1:
-            raise ValueError(f"lines lie on {', '.join(sorted({str(t.device) for t in found}))}; put all on one")
-        count = len(found)
-        tensors["lines"] = torch.cat(found)
-        tensors["line_ends"] = torch.tensor(np.cumsum([len(line) for line in found]), dtype=torch.int32)
+    for n, line in enumerate(found):
+        if line.ndim != 2 or line.shape[1] != 2:
+            raise ValueError(f"lines[{n}] has shape {shape_text(line)}, not (V, 2)")
+        if line.device != found[0].device:
+            raise ValueError(f"lines lie on {found[0].device} and {line.device}; put all on one")
+    tensors["lines"] = torch.cat(found) if found else torch.empty(0, 2)
+    tensors["line_ends"] = torch.tensor(np.cumsum([len(line) for line in found]), dtype=torch.int32)
     if classes is not None:
-        tensors["line_classes"] = per_box(numbers(classes, "line_classes"), count, "line_classes", "lines")
+        tensors["line_classes"] = flat(numbers(classes, "line_classes"))
 
 
 def _add_notes(tensors: Tensors, get: Any) -> None:
@@ -233,44 +228,24 @@ def _add_words(meta: Meta, get: Any) -> None:
             raise TypeError(f"{what} is a {type(text).__name__}, not a text")
         check_text(text, what)
         meta[what] = text if len(text) <= most else text[: most - 3] + "..."
-    for what in ("rate_hz", "work_ms", "skipped"):
-        value = get(what)
-        if value is None:
-            continue
-        try:
-            number = float(value)
-        except (TypeError, ValueError, OverflowError):
-            raise TypeError(f"{what} is a {type(value).__name__}, not a number") from None
-        if not 0 <= number < 2**53:
-            raise ValueError(f"{what} is {number}; legal are numbers from 0 on")
-        meta[what] = int(number) if what == "skipped" else number
-
-
-def _size(value: Any) -> tuple[int, int] | None:
-    if value is None:
-        return None
-    most = OVERLAY_MOST["side"]
-    try:
-        width, height = (int(side) for side in value)
-    except (TypeError, ValueError):
-        raise TypeError(f"size is {shown(value)}, not (width, height)") from None
-    if not (1 <= width <= most and 1 <= height <= most):
-        raise ValueError(f"size is {(width, height)}; legal are 1 to {most}, and (1, 1) for coordinates from 0 to 1")
-    return width, height
+    for what in ("rate_hz", "work_ms"):
+        if get(what) is not None:
+            meta[what] = checks.number(what, get(what), 0, 2**53)
+    if get("skipped") is not None:
+        meta["skipped"] = int(checks.number("skipped", get("skipped"), 0, 2**53))
 
 
 def together(tensors: Tensors, device: torch.device) -> Tensors:
-    """All on one GPU, without waiting for it: what lies on the CPU goes there in one piece. Raises ValueError."""
+    """Return all on one GPU without waiting for it: what is on the CPU is copied in one piece. Raises ValueError."""
     here = {name: t for name, t in tensors.items() if t.device.type == "cpu"}
-    for name, t in tensors.items():
-        if name not in here and t.device != device:
-            _refuse_devices(tensors)
+    if any(t.device != device for name, t in tensors.items() if name not in here):
+        places = "; ".join(f"{name} on {t.device}" for name, t in tensors.items())
+        raise ValueError(f"what is drawn over one picture lies on several GPUs ({places}): put all on one, or on the "
+                         "CPU")
     offsets, end = [], 0
     for t in here.values():
         offsets.append(end)
         end = round_up(end + t.nbytes, ALIGN)
-    if not end:
-        return {name: t.to(device) for name, t in tensors.items()}
     buffer = torch.empty(end, dtype=torch.uint8, pin_memory=True)
     for offset, t in zip(offsets, here.values(), strict=True):
         buffer[offset : offset + t.nbytes].copy_(t.contiguous().view(-1).view(torch.uint8))
@@ -279,11 +254,6 @@ def together(tensors: Tensors, device: torch.device) -> Tensors:
                       for offset, (name, t) in zip(offsets, here.items(), strict=True)}
 
 
-def _refuse_devices(tensors: Tensors) -> NoReturn:
-    places = "; ".join(f"{name} on {t.device}" for name, t in tensors.items())
-    raise ValueError(f"what is drawn over one picture lies on several GPUs ({places}): put all on one, or on the CPU")
-
-
 def device_of(tensors: Tensors) -> torch.device | None:
-    """The GPU that some of them lie on; None: all on the CPU."""
+    """Return the GPU of some of them; None: all are on the CPU."""
     return next((t.device for t in tensors.values() if t.device.type != "cpu"), None)

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from splatview.adapters.metadata import check_text
 from splatview.adapters.tensors import shape_text
 from splatview.adapters.values import array, floats, shown, texts
 from splatview_ipc.kinds.overlay import OVERLAY_MOST
-from splatview_ipc.system.terminal import check_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,15 +49,9 @@ def boxes(value: Any, form: str | None) -> torch.Tensor:
     return torch.cat((first, first + extent), 1)
 
 
-def per_box(found: torch.Tensor, count: int, what: str, owner: str = "boxes") -> torch.Tensor:
-    """Return one number of each."""
-    if found.ndim == 2 and found.shape[1] == 1:
-        found = found[:, 0]
-    elif found.ndim == 0 and count == 1:
-        found = found.reshape(1)
-    if found.shape != (count,):
-        raise ValueError(f"{what} have shape {shape_text(found)}, not ({count},): one for each of the {owner}")
-    return found
+def flat(found: torch.Tensor) -> torch.Tensor:
+    """Return one number of each, which detectors also give as (N, 1), and for a single one as a number."""
+    return found[:, 0] if found.ndim == 2 and found.shape[1] == 1 else found.reshape(1) if found.ndim == 0 else found
 
 
 # ---- masks
@@ -230,11 +224,7 @@ def colors(value: Any, count: int, classes: torch.Tensor | None, names: Names) -
     None if there are no boxes."""
     if not isinstance(value, Mapping):
         found = _rgba(value)
-        if found.ndim == 1:
-            found = found.expand(count, 4)
-        if found.shape != (count, 4):
-            raise ValueError(f"colors have shape {shape_text(found)}, not ({count}, 3|4): one for each of the boxes")
-        return found.contiguous()
+        return (found.expand(count, 4) if found.ndim == 1 else found).contiguous()
     if classes is None:
         if count:
             raise ValueError("colors is a mapping from classes, and the boxes have none: give labels or classes")

@@ -76,8 +76,8 @@ def as_tensor(value: Any, what: str) -> torch.Tensor:
 def _converted(value: Any) -> torch.Tensor:
     if isinstance(value, np.ndarray) or not (
             hasattr(value, "__dlpack__") or hasattr(value, "__cuda_array_interface__")):
-        if _is_pil(value) and value.mode not in _PIL_MODES:
-            raise TypeError(f'its mode is {value.mode!r}; legal are {", ".join(_PIL_MODES)}: use .convert("RGB")')
+        if _is_pil(value) and (mode := getattr(value, "mode", None)) not in _PIL_MODES:
+            raise TypeError(f'its mode is {mode!r}; legal are {", ".join(_PIL_MODES)}: use .convert("RGB")')
         return _from_numpy(np.asarray(value))
     strides = getattr(value, "strides", None)
     if isinstance(strides, tuple) and min(strides, default=0) < 0:  # over which torch ends the process

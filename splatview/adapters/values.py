@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from splatview.adapters.metadata import check_text
 from splatview.adapters.tensors import as_tensor
 from splatview_ipc.control.limits import MAX_META_TEXT
-from splatview_ipc.system.terminal import check_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,18 +42,19 @@ def array(value: Any, what: str) -> torch.Tensor:
     return torch.from_numpy(made)
 
 
-def floats(value: Any, what: str) -> torch.Tensor:
-    """Return float32, the caller's own memory only on a GPU."""
+def floats(value: Any, what: str, double: bool = False) -> torch.Tensor:
+    """Return float32, or float64 as it is if `double`; the caller's own memory only on a GPU."""
     tensor = array(value, what)
     if tensor.is_complex():
         raise ValueError(f"{what} is complex; legal are real numbers")
+    dtype = torch.float64 if double and tensor.dtype == torch.float64 else torch.float32
     if tensor.device.type == "cpu":
-        return tensor.to(torch.float32, copy=True, memory_format=torch.contiguous_format)
-    return tensor.to(torch.float32)
+        return tensor.to(dtype, copy=True, memory_format=torch.contiguous_format)
+    return tensor.to(dtype)
 
 
-def numbers(value: Any, what: str, least: int = -1) -> torch.Tensor:
-    """Return int32 of whole numbers, on the CPU no less than `least`. Raises TypeError, ValueError."""
+def numbers(value: Any, what: str, least: int = -1, most: int = _MAX_INT32) -> torch.Tensor:
+    """Return int32 of whole numbers, on the CPU from `least` to `most`. Raises TypeError, ValueError."""
     tensor = array(value, what)
     if not tensor.numel():
         tensor = tensor.to(torch.int64)
@@ -63,8 +64,8 @@ def numbers(value: Any, what: str, least: int = -1) -> torch.Tensor:
         return tensor.to(torch.int32)
     if tensor.numel():
         low, high = int(tensor.min()), int(tensor.max())
-        if low < least or high > _MAX_INT32:
-            raise ValueError(f"{what} holds {low if low < least else high}; legal are {least} to {_MAX_INT32}")
+        if low < least or high > most:
+            raise ValueError(f"{what} holds {low if low < least else high}; legal are {least} to {most}")
     return tensor.to(torch.int32, copy=True, memory_format=torch.contiguous_format)
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import itertools
 import re
 import sys
-from operator import index
 from typing import TYPE_CHECKING, Any
 
-from splatview.api import checks
+from splatview.adapters import checks
 from splatview.api.session import begun, capturing, disabled, public, session
 
 if TYPE_CHECKING:
@@ -110,14 +109,15 @@ def annotate(name: str, *, boxes: Any = None, labels: Any = None, scores: Any = 
         raise ValueError(f"run is {run[:70]!r}, not a run's id: up to 64 letters, digits and '._-'; "
                          "`splatview status` lists them")
     meta["version"], meta["time_ns"], over_run = _computed_on(name, version, run)
-    check_frame("overlay", {k: (dtype_name(t), t.shape) for k, t in tensors.items()}, meta)
+    check_frame("overlay", {k: (dtype_name(t), tuple(t.shape)) for k, t in tensors.items()}, meta)
     if version is None and all(v is None for k, v in given.items() if k != "run"):  # take away what is drawn
         publisher = begun()
         meta |= {"version": 0, "time_ns": 0}
-        for stream in [] if publisher is None else list(publisher.streams.values()):
-            if stream.kind == "overlay" and stream.over[0] == name and (
-                    run is None or (stream.over[1] or publisher.run_id) == run):
-                _publish(stream, tensors, meta)
+        if publisher is not None:
+            for stream in list(publisher.streams.values()):
+                if stream.kind == "overlay" and stream.over[0] == name and run in (
+                        None, stream.over[1] or publisher.run_id):
+                    _publish(stream, tensors, meta)
         return
     publisher = session().run()
     if publisher is not None:
@@ -148,15 +148,10 @@ def _computed_on(name: str, version: Any, run: str | None) -> tuple[int, int, st
             number = own.version
     elif version is None:
         number, time_ns = seen[:2] if seen is not None and seen[2] == run else (0, 0)
-    try:
-        if isinstance(number, bool):
-            raise TypeError
-        number = index(number)
-    except TypeError:
-        raise TypeError(f"version is a {type(version).__name__}, not a number or a frame of splatview.frames") from None
-    if not 0 <= number < 2**63:
-        raise ValueError(f"version is {number}; legal are 0 (not known) to {2**63 - 1}")
-    return number, time_ns, run
+    if not hasattr(number, "__index__"):
+        raise TypeError(f"version is a {type(version).__name__}, not a number or a frame of splatview.frames")
+    number = checks.whole("version", number, 0, 2**63 - 1)
+    return number, time_ns, run or ""
 
 
 def _overlay(publisher: Publisher, name: str, run: str) -> Stream:
@@ -173,12 +168,9 @@ def _overlay(publisher: Publisher, name: str, run: str) -> Stream:
             {"", publisher.run_id} if name in publisher.streams else set())
         stream = next((s for s in overlays if s.over[1] not in alive), None)
     if stream is None:
-        for number in itertools.count(1):
-            end = "" if number == 1 else f" {number}"
-            called = f"{name} overlay"[: MAX_NAME - len(end)] + end
-            if called not in publisher.streams:
-                break
-        stream = publisher.stream(called, "overlay")
+        ends = itertools.chain([""], (f" {number}" for number in itertools.count(2)))
+        names = (f"{name} overlay"[: MAX_NAME - len(end)] + end for end in ends)
+        stream = publisher.stream(next(n for n in names if n not in publisher.streams), "overlay")
     stream.over = name, run
     if stream.info is not None:
         publisher.wake()

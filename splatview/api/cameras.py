@@ -6,8 +6,7 @@ import math
 from collections import deque
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
-from splatview.adapters import named_tensors
-from splatview.api import checks
+from splatview.adapters import checks, named_tensors
 from splatview.api.session import capturing, public, session
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from collections import OrderedDict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from splatview.api import checks
+from splatview.adapters import checks
 from splatview.api.frame import Frame
 from splatview_ipc import IpcError, Subscriber
 from splatview_ipc.control.frame import RemoteTensor

@@ -8,8 +8,8 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from splatview.adapters import checks
 from splatview.adapters.metadata import check_tensor
-from splatview.api import checks
 from splatview.api.session import begun, public, session
 
 if TYPE_CHECKING:

@@ -9,14 +9,14 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from splatview.adapters import checks
 from splatview.adapters.metadata import check_tensor
-from splatview.api import checks
 from splatview.api.session import public, session
 
 if TYPE_CHECKING:
     import torch
 
-    from splatview.adapters.gpu_scalars import Pinned
+    from splatview.adapters.series import Pinned
     from splatview_ipc import Stream
 
 __all__ = ["log"]
@@ -74,7 +74,7 @@ class Logger:
     """What a run logs: the calls that wait for the worker thread, and the table that they become."""
 
     def __init__(self, stream: Stream) -> None:
-        from splatview.adapters.scalars import LAYOUT, Table
+        from splatview.adapters.series import SCALARS, Table
 
         self.known: set[str] = set()
         """The names so far."""
@@ -83,7 +83,7 @@ class Logger:
         self._waiting: deque[tuple[float, float, dict[str, Any]]] = deque()
         """Step, time, values: floats, and `Later` for what is on its way from a GPU."""
         self._stream, self._table = stream, Table()
-        stream.describe(LAYOUT)
+        stream.describe(SCALARS)
         self._pinned: Pinned | None = None
         self._lost = 0
         self._pending = False
@@ -107,7 +107,7 @@ class Logger:
 
     def queued(self, scalars: dict[str, Any]) -> dict[str, Any]:
         """Queue a copy of each CUDA tensor; those of which none can be queued are lost."""
-        from splatview.adapters.gpu_scalars import Pinned, record
+        from splatview.adapters.series import Pinned, record
 
         if self._pinned is None:
             self._pinned = Pinned()

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import math
 import os
 import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from splatview.api import checks
+from splatview.adapters import checks
 from splatview.api.session import public, session
+from splatview_ipc.cuda.driver import torch_with_cuda
 
 if TYPE_CHECKING:
     import torch
@@ -23,8 +23,6 @@ __all__ = ["publish_memory"]
 
 _log = logging.getLogger("splatview")
 
-PATIENCE_S = 1.0
-"""Time that a request for a full snapshot waits for the trainer's next call."""
 _REST_S = 2.0
 """Least time between two full snapshots that viewers ask for."""
 HOST = -1
@@ -49,9 +47,9 @@ def publish_memory(name: str = "memory", *, device: torch.device | str | int | N
         have no history.
     max_entries: how many of the newest allocations and frees are kept for each GPU.
 
-    A full snapshot is taken when a viewer asks for one, at the next call (or by the thread, if none comes within a
-    second), and when an allocation fails; it stops the training for about 0.3 seconds for 100,000 entries. They lie in
-    ~/.cache/splatview/snapshots/taken, the last 8 are kept, and `splatview memory FILE` shows them.
+    A full snapshot is taken when a viewer asks for one, and when an allocation fails; it stops the training for about
+    0.3 seconds for 100,000 entries. The last 8 are kept in ~/.cache/splatview/snapshots/taken, and `splatview memory
+    FILE` shows them.
 
     Raises TypeError or ValueError for arguments that are wrong. Faults of the surroundings never reach the caller,
     unless SPLATVIEW_STRICT=1. SPLATVIEW_DISABLE=1 makes the call do nothing.
@@ -96,32 +94,26 @@ class Meter:
 
     def __init__(self, stream: Stream, recording: Recording, device: int | None, hz: float) -> None:
         """`device`: the ordinal, HOST, or None for the one in use."""
-        from splatview.adapters.memory import LAYOUT, Samples
+        from splatview.adapters.series import MEMORY, Samples
 
         self._stream = stream
         self._recording = recording
         self._device = device
         self._stats: Any = None
-        """PyTorch's statistics by device; None: only the host is shown."""
-        self._unsettled = device != HOST
-        """True while CUDA is not in use."""
-        self._wanted_at, self._taken_at = math.inf, -math.inf
-        """When a viewer asked for a full snapshot, inf: none is wanted; when the last was taken (time.monotonic)."""
-        self._taken: list[dict[str, Any]] = []
-        """Snapshots to be written."""
-        self._period, self._due = 1 / hz, 0.0
+        """PyTorch's statistics by device; None while only the host is shown."""
+        self._asked = False
+        """True if a viewer asked for a full snapshot."""
+        self._period, self._due, self._rest_until = 1 / hz, 0.0, 0.0
         self._calls, self._step = 0, -1.0
         self._peaks = 0, 0
-        self.samples = Samples()
         self._trouble = ""
         self._about: dict[str, Any] = {"device": "cpu", "gpu": "", "total": 0, "hz": hz}
+        self.samples = Samples()
         self._lock = threading.RLock()
-        stream.describe(LAYOUT)
-
-    # The trainer's thread.
+        stream.describe(MEMORY)
 
     def mark(self, step: Any) -> None:
-        """Mark the beginning of a step."""
+        """Mark the beginning of a step. The trainer's thread."""
         if step is None:
             step = self._calls
         elif type(step) is not int or not -checks.MAX_STEP <= step <= checks.MAX_STEP:
@@ -129,69 +121,50 @@ class Meter:
         self._calls += 1
         self._step = step
         self._recording.steps.append((time.time_ns(), step))
-        if self._unsettled:
-            self._settle(by_trainer=True)
-        if self.wanted:
-            self._take()
-
-    @property
-    def wanted(self) -> bool:
-        """True if a viewer asked for a full snapshot."""
-        return self._wanted_at != math.inf
-
-    # Any thread.
+        if self._device is None and (torch := torch_with_cuda()) is not None:
+            self._device = torch.cuda.current_device()
 
     def ask(self) -> None:
-        """A viewer asks for a full snapshot."""
-        now = time.monotonic()
-        if not self.wanted and now >= self._taken_at + _REST_S:
-            self._wanted_at = now
-            session().wake()
+        """A viewer asks for a full snapshot. The publisher's helper thread."""
+        self._asked = True
+        session().wake()
 
-    def _settle(self, by_trainer: bool) -> None:
+    def turn(self, now: float) -> float:
+        if self._stats is None and self._device != HOST:
+            self._settle()
+        if self._asked and now >= self._rest_until:
+            self._asked, self._rest_until, self._due = False, now + _REST_S, now
+            snapshot = self._recording.take()
+            if snapshot is not None and (path := self._recording.write(snapshot, "asked")) is not None:
+                _log.info("splatview: a snapshot of the memory: splatview memory %s", path)
+        if now >= self._due:
+            self._due = max(self._due + self._period, now)
+            self.sample()
+        return min(self._due, self._rest_until) if self._asked else self._due
+
+    def _settle(self) -> None:
         """Show a GPU as soon as CUDA is in use."""
-        import torch
-
-        if not torch.cuda.is_initialized():
+        if (torch := torch_with_cuda()) is None:
             return
         self._recording.attach()
         index, count = self._device, torch.cuda.device_count()
-        if index is None and by_trainer:
-            index = torch.cuda.current_device()
-        elif index is None:  # the current device of the worker thread says nothing about the trainer's
+        if index is None:  # no call of the trainer's has told which
             used = (i for i in range(count) if torch._C._cuda_memoryStats(i)["allocated_bytes"]["all"]["allocated"])
             if (index := next(used, None)) is None:
                 return
+        try:
+            if index >= count:
+                raise ValueError(f"device is {index}, and there are {count} GPUs")
+            properties = torch.cuda.get_device_properties(index)
+        except Exception as e:
+            self._device, self._trouble = HOST, f"the GPU's memory is not shown: {type(e).__name__}: {e}"
+            raise
         with self._lock:
-            if not self._unsettled:
-                return
-            self._unsettled = False
-            try:
-                if index >= count:
-                    raise ValueError(f"device is {index}, and there are {count} GPUs")
-                properties = torch.cuda.get_device_properties(index)
-                self._device, self._stats = index, torch._C._cuda_memoryStats
-                self._about |= {"device": f"cuda:{index}", "gpu": str(properties.name),
-                                "total": properties.total_memory}
-            except Exception as e:
-                self._trouble = f"the GPU's memory is not shown: {type(e).__name__}: {e}"
-                raise
-
-    def _take(self) -> None:
-        """Take the full snapshot that was asked for. The worker thread writes its file."""
-        with self._lock:
-            if not self.wanted:
-                return
-            self._wanted_at, self._taken_at = math.inf, time.monotonic()
-        if (snapshot := self._recording.take()) is not None:
-            self._taken.append(snapshot)
-        self._due = 0.0
-        session().wake()
+            self._about |= {"device": f"cuda:{index}", "gpu": str(properties.name), "total": properties.total_memory}
+            self._device, self._stats = index, torch._C._cuda_memoryStats
 
     def sample(self) -> None:
-        """Take a sample, and let viewers see it."""
-        import torch
-
+        """Take a sample, and let viewers see it. Any thread."""
         from splatview_ipc.control.limits import MAX_META_TEXT
 
         with self._lock:
@@ -199,7 +172,7 @@ class Meter:
             recording = self._recording
             meta = {**self._about, "snapshot": recording.newest, "snapshots": recording.count,
                     "trouble": (self._trouble or recording.trouble)[:MAX_META_TEXT]}
-            self._stream.publish(((torch.from_numpy(self.samples.rows),), meta))
+            self._stream.publish((self.samples.tensors(), meta))
 
     def _row(self) -> list[float]:
         """Return a row of MEMORY_COLUMNS."""
@@ -220,27 +193,7 @@ class Meter:
                 stats["inactive_split_bytes"]["all"]["current"], host, stats["allocation"]["all"]["allocated"],
                 stats["num_alloc_retries"], stats["num_ooms"]]
 
-    # The worker thread.
-
-    def turn(self, now: float) -> float:
-        if self._unsettled:
-            self._settle(by_trainer=False)
-        if now >= self._wanted_at + PATIENCE_S:
-            self._take()
-        self._write()
-        if now >= self._due:
-            self._due = max(self._due + self._period, now)
-            self.sample()
-        return min(self._due, self._wanted_at + PATIENCE_S)
-
-    def _write(self) -> None:
-        while self._taken:
-            path = self._recording.write(self._taken.pop(), "asked")
-            if path is not None:
-                _log.info("splatview: a snapshot of the memory: splatview memory %s", path)
-
     def close(self) -> None:
-        self._write()
         self.sample()  # how it ended
 
 

@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import re
-import subprocess
 import sys
-import tempfile
-import threading
 import time
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from splatview_ipc.system import programs
-from splatview_ipc.system.terminal import check_text
+from splatview.adapters import checks
+from splatview.api.session import public, session
 
 if TYPE_CHECKING:
-    from typing import IO
-
     from splatview_ipc.control.registry import ViewerInfo
 
 __all__ = ["Page", "show"]
 
 _LENGTH = re.compile(r"(?:[0-9]{1,5}|[0-9]{0,5}\.[0-9]{1,4})(?:px|%|em|rem|ch|vw|vh|vmin|vmax|cm|mm|in|pt)")
-_LOOK = 0.05
-"""Seconds between two looks for a viewer that is starting."""
-_LAST_WORDS = 2000
-_lock = threading.Lock()
-_started: list[tuple[subprocess.Popen[bytes], IO[bytes]]] = []
-"""Viewers that this process started, and what they say."""
+_LOOK_S = 0.05
+"""Time between two looks for a viewer that is starting."""
 
 
 class Page:
@@ -59,6 +49,7 @@ class Page:
         return {"text/html": self._repr_html_(), "text/plain": repr(self)}
 
 
+@public(answers=True)
 def show(width: int | str = "100%", height: int | str = 600, *, run: str | int | None = None, port: int = 7007,
          timeout: float = 30.0) -> Page:
     """Show the viewer in this notebook: as the last line of a cell, before, while or after something is published.
@@ -82,23 +73,16 @@ def show(width: int | str = "100%", height: int | str = 600, *, run: str | int |
     could be started.
     """
     lengths = _length("width", width), _length("height", height)
-    if run is not None and (isinstance(run, bool) or not isinstance(run, (str, int)) or not str(run)):
-        raise ValueError(f"run {run!r} is not a run's id, name or process id; `splatview status` lists them")
-    check_text(str(run), "run")
-    if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= 65535:
-        raise ValueError(f"port {port!r} is not a whole number from 1 to 65535, or 0 for any that is free")
-    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout <= 3600:
-        raise ValueError(f"timeout {timeout!r} is not a number of seconds over 0 up to 3600")
-    wanted = None if run is None else str(run)
-    with _lock:
-        page = Page(_running(wanted) or _start(wanted, port, timeout), *lengths)
+    run, port = checks.run(run), checks.whole("port", port, 0, 65535)
+    timeout = checks.number("timeout", timeout, 0.001, 3600)
+    page = Page(_running(run) or _start(run, port, timeout), *lengths)
     if not hasattr(sys, "ps1"):  # a prompt, Python's or a notebook's, shows what a call returns
         print(page, flush=True)
     return page
 
 
 def _length(name: str, value: Any) -> str:
-    """A CSS length."""
+    """Return a CSS length."""
     if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 99999:
         return f"{value}px"
     if isinstance(value, str) and _LENGTH.fullmatch(value):
@@ -115,62 +99,29 @@ def _running(run: str | None, pid: int | None = None) -> ViewerInfo | None:
 
 def _start(run: str | None, port: int, timeout: float) -> ViewerInfo:
     from splatview_ipc.control.errors import NoViewerError
+    from splatview_ipc.system.child_program import ChildProgram
 
     end = time.monotonic() + timeout
-    said = tempfile.TemporaryFile(prefix="splatview-")  # a pipe would have to be read as long as the viewer runs
-    arguments = ["splatview_viewer", "serve", "--web", "--port", str(port)]
-    process = programs.start(*arguments, *([] if run is None else ["--run", run]), stdin=subprocess.DEVNULL,
-                             stdout=said, stderr=said)
+    program = ChildProgram("splatview_viewer", "serve", "--web", "--port", str(port),
+                           *([] if run is None else ["--run", run]))
     try:
-        while (viewer := _running(run, process.pid)) is None:
-            code = process.poll()
-            if code is not None:
-                raise NoViewerError(f"the viewer ended with code {code}: {_last_words(said)}")
+        while (viewer := _running(run, program.pid)) is None:
+            if not program.running():
+                raise NoViewerError(f"the viewer ended with code {program.exit_code}: {program.last_words()}")
             if time.monotonic() > end:
-                raise NoViewerError(f"the viewer did not serve within timeout={timeout:g} s: {_last_words(said)}")
-            time.sleep(_LOOK)
+                raise NoViewerError(f"the viewer did not serve within timeout={timeout:g} s: {program.last_words()}")
+            time.sleep(_LOOK_S)
     except BaseException:
-        programs.end(process, 2.0)
-        said.close()
+        program.end(2.0)
         raise
-    for gone in [s for s in _started if s[0].poll() is not None]:
-        gone[1].close()
-        _started.remove(gone)
-    _started.append((process, said))
+    session().programs.append(program)
     return viewer
 
 
-def _last_words(said: IO[bytes]) -> str:
-    fd = said.fileno()  # the viewer writes at the same position, which must not be moved
-    words = os.pread(fd, _LAST_WORDS, max(0, os.fstat(fd).st_size - _LAST_WORDS))
-    return words.decode(errors="replace").strip() or "it said nothing"
-
-
 def _tunnel(url: str) -> str:
-    """What to type on the machine of the browser, when this one was reached over ssh."""
+    """Return what to type on the machine of the browser, when this one was reached over ssh."""
     from splatview_ipc.control.registry import ssh_line
 
     host, _, port = url.split("/")[2].rpartition(":")
     line = ssh_line(host, int(port), os.environ)
     return line and f" (on your own machine: {line})"
-
-
-@atexit.register
-def _end_viewers() -> None:
-    while _started:
-        process, said = _started.pop()
-        programs.end(process, 3.0)
-        said.close()
-
-
-def _after_fork_in_child() -> None:
-    """The viewers are the parent's."""
-    global _lock
-    _lock = threading.Lock()
-    _forgotten.extend(_started)
-    _started.clear()
-
-
-_forgotten: list[Any] = []
-"""In a forked child: the parent's viewers. Letting go of them would complain that they still run."""
-os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from splatview.adapters import checks
 from splatview.adapters.metadata import checked
-from splatview.api import checks
 from splatview.api.session import public, session
 
 if TYPE_CHECKING:

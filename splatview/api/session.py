@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from splatview_ipc import Publisher
+    from splatview_ipc.system.child_program import ChildProgram
 
     Turn = Callable[[float], float]
     """Does what is due at a time (time.monotonic); returns when it is due again, math.inf: after the next wake."""
@@ -54,6 +55,8 @@ class Session:
         self.published: dict[str, Any] = {}
         """What `publish` knows of each stream, by name."""
         self.features: dict[str, Feature] = {}
+        self.programs: list[ChildProgram] = []
+        """Viewers that go on when the run ends, and end with this process."""
         self.lock = threading.RLock()
         """Held while streams and features are made."""
         self.exiting = False

@@ -2,49 +2,49 @@
 
 from __future__ import annotations
 
-import atexit
+import contextlib
 import logging
 import os
-import subprocess
-import threading
-import time
+import re
+import socket
+import sys
 import weakref
-from operator import index
 from typing import TYPE_CHECKING, Any
 
+from splatview.adapters import checks
 from splatview.adapters.metadata import check_tensor
-from splatview.api import session as publishing
-from splatview.api import windows
+from splatview.api.publish import publish
+from splatview.api.session import begun, disabled, public, session
 from splatview_ipc.control import limits
-from splatview_ipc.system import programs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from types import TracebackType
 
-    from splatview_ipc.shm.window_page import WindowPage
+    from splatview_ipc.control.render_requests import WindowState
+    from splatview_ipc.system.child_program import ChildProgram
 
 __all__ = ["Window"]
 
 _log = logging.getLogger("splatview")
 _NEW_EACH_TIME = 3
-"""Images in a row, each in other memory than the one before, that tell that the next will be as well."""
-_SOON = 0.25
-"""Seconds within which the next of such images comes."""
+"""Images in a row in GPU memory other than that of the one before, after which images are copied there."""
+_PATIENCE_S = 5.0
+_publish = publish.__wrapped__  # type: ignore[attr-defined]  # within calls that are public themselves
 
 
 class Window:
     """A window on the desktop, drawn by another process. The methods of async_torchwindow's class, and on the CPU too.
 
-    Nothing here waits for the window, neither for its process to start nor for a picture to be drawn, unless asked
-    to (`start(blocking=True)`, `destroy()`); drawing neither takes the GIL nor a thread of this process. What is set is
-    published as two streams of this run, so that other viewers, `splatview shot` and `splatview.annotate` reach it as
-    well: an image under the window's title ("window" by default), a scene under the same with " scene".
+    No call waits for the window, neither for its process to start nor for a picture to be drawn, but
+    `start(blocking=True)` and `destroy()`; drawing takes neither the GIL nor a thread of this process. Values that are
+    set are published as two streams of this run, so that other viewers, `splatview shot` and `splatview.annotate` reach
+    them as well: an image under the window's title ("window" by default), a scene under the same with " scene".
 
     A window may be started before or after something is set. When its user closes it, or after `destroy()`,
-    `is_running()` is False and all other methods go on working without effect; tensors are let go of then. `start()`
+    `is_running()` is False and all other methods go on working without effect; tensors are released then. `start()`
     opens it again, for what is set from then on. In the window: H shows the panel, F fits, the mouse moves and zooms.
-    Use one from one thread at a time. A forked child has no window: for it all of them are closed.
+    Without a display it is a page for a browser, whose address is printed; `is_running()` is True until `destroy()`.
+    Use one from one thread at a time. In a forked child all windows are closed.
     """
 
     def __init__(self, width: int, height: int, title: str = "splatview") -> None:
@@ -53,122 +53,120 @@ class Window:
 
         Opens nothing yet: see `start`. Raises TypeError, ValueError.
         """
-        from splatview_ipc.shm.window_page import MAX_SIDE, MIN_SIDE
+        from splatview_ipc.control.render_requests import MAX_SIDE, MIN_SIDE
 
-        sides = []
-        for name, value in (("width", width), ("height", height)):
-            try:
-                if isinstance(value, bool):
-                    raise TypeError
-                sides.append(index(value))
-            except TypeError:
-                raise TypeError(f"{name} is a {type(value).__name__}, not a whole number of points") from None
-            if not MIN_SIDE <= sides[-1] <= MAX_SIDE:
-                raise ValueError(f"{name} is {value}; legal are {MIN_SIDE} to {MAX_SIDE}")
+        self._asked_size = (checks.whole("width", width, MIN_SIDE, MAX_SIDE),
+                            checks.whole("height", height, MIN_SIDE, MAX_SIDE))
         if not isinstance(title, str):
             raise TypeError(f"title is a {type(title).__name__}, not a str")
         if len(title) > limits.MAX_NAME or not (title.isprintable() or not title):
-            raise ValueError(f"title {title[:40]!r}: legal are up to {limits.MAX_NAME} printable characters")
-        windows.tidy()
-        _all.add(self)
-        self._asked_size = sides[0], sides[1]
+            raise ValueError(f"title is {title[:40]!r}; legal are up to {limits.MAX_NAME} printable characters")
         self._title = title
+        self._owner: Any = None
+        """The session that publishes for it."""
         self._streams: tuple[str, str] | None = None
         """The names of its image's and its scene's stream."""
-        self._shown = 0
-        self._run = ""
-        self._process: subprocess.Popen[Any] | None = None
-        self._page: WindowPage | None = None
-        self._abandoned: list[weakref.finalize[..., Any]] = []
-        """What happens when nobody holds it any more."""
-        self._over = False
-        """Whether it was closed since it was last started."""
-        self._pid = os.getpid()
-        self._lock = threading.RLock()
-        self._last: tuple[Any, ...] = ()
+        self._shown: tuple[str, str] | None = None
+        """The stream shown, and its run."""
+        self._program: ChildProgram | None = None
+        self._read, self._unsent = b"", b""
+        """The beginning of a line of the program; a line that its pipe had no room for."""
+        self._state: WindowState | None = None
+        self._closed = False
+        """True if it was closed since it was last started."""
+        self._last_place: tuple[Any, ...] | None = None
         self._moves = 0
-        self._image: Any = None
-        """An image that is not followed where it lies, though it may be the last for long; and when it came."""
-        self._image_at = 0.0
-        self._background: tuple[Any, Any] | None = None
+        """Images in a row that were elsewhere than the one before."""
 
-    # -- as in async_torchwindow -----------------------------------------------------------------------------
+    # -- as in async_torchwindow
 
+    @public(answers=True)
     def start(self, blocking: bool = False) -> None:
         """Open the window, and return at once; with `blocking`, when it was closed.
 
-        Raises RuntimeError when it is open already, where there is no display, and, if blocking, when it could not be
-        opened. Not blocking, that is logged, and `is_running()` is False. Does nothing with SPLATVIEW_DISABLE=1.
+        Raises RuntimeError when it is open already and, if blocking, when it could not be opened. Not blocking, that is
+        logged, and `is_running()` is False. Does nothing with SPLATVIEW_DISABLE=1.
         """
-        with self._lock:
-            if self._open():
-                raise RuntimeError("the window is already started; destroy() closes it")
-            if publishing.disabled():
-                return
-            windows.check_display()
-            if publishing.session().run() is None:
-                raise RuntimeError("no window can be opened: this process could not begin to publish, and a warning "
-                                   "says why; splatview doctor says more")
-            self._launch()
-            process = self._process
+        from splatview_ipc.control.render_requests import WindowSettings, encode
+        from splatview_ipc.system.child_program import ChildProgram
+
+        if self._is_open():
+            raise RuntimeError("the window is already started; destroy() closes it")
+        if disabled():
+            return
+        if session().run() is None:
+            raise RuntimeError("no window can be opened: this process could not begin to publish, and a warning "
+                               "says why; splatview doctor says more")
+        self._take_over()
+        if _has_display():
+            settings = encode(WindowSettings(*self._asked_size, self._title, os.getpid())).decode()
+            program = ChildProgram("splatview_viewer", "window", settings, pipes=True)
+            for pipe in (program.stdin, program.stdout):
+                os.set_blocking(pipe.fileno(), False)  # type: ignore[union-attr]
+        else:
+            program = ChildProgram("splatview_viewer", "serve", "--web", "--run", str(os.getpid()),
+                                   on_error=lambda line: print(line, file=sys.stderr, flush=True))
+        self._program, self._state, self._closed, self._read = program, None, False, b""
+        if self._shown is not None:
+            self._show(self._shown)
         if blocking:
-            assert process is not None
-            process.wait()
-            with self._lock:
-                if self._process is process and (reason := self._let_go()):
-                    raise RuntimeError(reason)
+            program.wait()
+            if self._program is program and (reason := self._let_go()):
+                raise RuntimeError(reason)
 
+    @public()
     def is_running(self) -> bool:
-        """Whether the window is open, or about to be. Costs a system call."""
-        with self._lock:
-            if not self._open():
-                return False
-            if self._image is not None and time.monotonic() - self._image_at > _SOON:
-                self._publish_image(self._image, live=True)  # no new one came: this one may change where it lies
-            return True
+        """Return True while the window is open, or about to be. Costs some system calls."""
+        return self._is_open()
 
+    @public()
     def size(self) -> tuple[int, int]:
-        """(width, height) of the window's picture in pixels; before it is open, what was asked for."""
-        with self._lock:
-            size = self._page.size if self._page is not None else (0, 0)
-        return size if all(size) else self._asked_size
+        """Return (width, height) of the window's picture in pixels; before it is open, what was asked for."""
+        state = self._state if self._is_open() else None
+        return self._asked_size if state is None else (state.width, state.height)
 
+    @public()
     def fps(self) -> float:
-        """Pictures that the window drew in the last second: none while nothing changes; 0.0 when it is closed."""
-        with self._lock:
-            return self._page.fps if self._page is not None and self._open() else 0.0
+        """Return the pictures that the window drew in the last second; 0.0 while nothing changes, or when closed."""
+        return self._state.fps if self._is_open() and self._state is not None else 0.0
 
+    @public()
     def set_image(self, image: Any, height: int | None = None, data_ptr: int | None = None, *,
-                  channels: int | None = None) -> None:
-        """Show an image, and go on showing it as it changes in place; `set_image(tensor)`, or, as in older versions,
+                  channels: int = 4) -> None:
+        """Show an image, and go on showing it as it changes in place: `set_image(tensor)`, or, as in older versions,
         `set_image(width, height, data_ptr)`.
 
-        image: (H, W, 3|4) or (1, H, W, 3|4), or whatever else `splatview.publish` takes as an image: (H, W),
-            (1|3|4, H, W), uint8 in 0..255 or float16, bfloat16, float32 in [0, 1], on a GPU or the CPU. The upper row
-            is the first.
-        width, height, data_ptr: (height, width, 4) float32 pixels at an address of a GPU or of this process's memory,
-            copied at the call: call it again when they change. The address has to be right.
+        image: (H, W, 3|4) or whatever else `splatview.publish` takes as an image: (H, W), (1|3|4, H, W), uint8 in
+            0..255 or float16, bfloat16, float32 in [0, 1], on a GPU or the CPU; also (1, H, W, 3|4). The upper row is
+            the first.
+        width, height, data_ptr: (height, width, channels) float32 pixels at an address of a GPU or of this process's
+            memory, copied at the call: call it again when they change. The address has to be right.
         channels: 3 or 4, of pixels at an address.
 
         Raises TypeError or ValueError for what is no image.
         """
-        old = height is not None or data_ptr is not None
-        if old and (height is None or data_ptr is None):
+        import torch
+
+        if not self._takes():
+            return
+        if height is not None and data_ptr is not None:
+            from splatview.adapters.images import picture_at
+
+            image = picture_at(data_ptr, image, height, channels)
+        elif height is not None or data_ptr is not None:
             raise TypeError("set_image takes an image, or width, height and data_ptr")
-        if channels is not None and not old:
-            raise TypeError("channels is for pixels at an address: a tensor's shape tells")
-        with self._lock:
-            if self._is_over():
-                return
-            if old:
-                from splatview.adapters.images import picture_at
+        check_tensor(image, "image")
+        if getattr(image, "ndim", 0) == 4 and len(image) == 1:
+            image = image[0]
+        place = None
+        if isinstance(image, torch.Tensor) and image.is_cuda:
+            place = image.data_ptr(), image.shape, image.dtype
+        moved = place is not None and self._last_place not in (None, place)
+        self._moves, self._last_place = self._moves + 1 if moved else 0, place
+        # To share memory that is another each time costs more than to copy it on the GPU.
+        self._set(0, image, "image", live=self._moves < _NEW_EACH_TIME)
 
-                image = picture_at(data_ptr, image, height, channels)
-            elif getattr(image, "ndim", 0) == 4 and image.shape[0] == 1:
-                image = image[0]
-            live = self._stays(image)
-            self._publish_image(image, live)
-
+    @public()
     def set_gaussian_splatting_scene(self, background: Any, means3d: Any, shs: Any, opacity: Any, scales: Any,
                                      rotations: Any) -> None:
         """Show a scene of P Gaussians, and go on showing it as it changes in place.
@@ -183,21 +181,23 @@ class Window:
         All float16, bfloat16, float32 or float64, on one GPU or the CPU. Raises TypeError or ValueError that names
         what is wrong.
         """
-        with self._lock:
-            if self._is_over():
-                return
-            background = self._beside(background, means3d)
-            self._image, self._moves, self._last = None, 0, ()
-            self._publish(1, (background, means3d, shs, opacity, scales, rotations), "gaussians", live=True)
+        import torch
 
+        if not self._takes():
+            return
+        if isinstance(background, (tuple, list)):
+            background = torch.tensor(background, dtype=torch.float32)
+        if isinstance(background, torch.Tensor) and isinstance(means3d, torch.Tensor):
+            background = background.to(means3d.device)
+        self._last_place = None
+        self._set(1, (background, means3d, shs, opacity, scales, rotations), "gaussians", live=True)
+
+    @public()
     def destroy(self) -> None:
-        """Close the window, and wait until it is gone; let go of what it showed. Idempotent."""
-        with self._lock:
-            if self._process is not None and self._page is not None and self._pid == os.getpid():
-                programs.end(self._process, windows.PATIENCE)
-                self._page.close()
-            self._forget()
-            self._over = True
+        """Close the window, and wait until it is gone; release what it showed. Idempotent."""
+        if self._program is not None and self._owner is session():
+            self._program.end(_PATIENCE_S)
+        self._let_go()
 
     def __enter__(self) -> Window:
         return self
@@ -206,139 +206,124 @@ class Window:
                  trace: TracebackType | None) -> None:
         self.destroy()
 
-    # -- the other process -----------------------------------------------------------------------------------
+    # -- the program
 
-    def _launch(self) -> None:
-        import msgspec
-
-        from splatview_ipc.shm.window_page import WindowPage, WindowSettings
-
-        if self._pid != os.getpid():  # a forked child: what there was is its parent's
-            windows.disown(self._process)
-            self._pid, self._streams, self._shown = os.getpid(), None, 0
-            self._abandoned.clear()
-        self._over = False
-        image, scene = self._streams or self._take_names()
-        page = WindowPage()
-        try:
-            settings = WindowSettings(*self._asked_size, self._title, self._pid, image, scene, page.fd)
-            # Its words, where there are any, belong to this process's own.
-            process = programs.start("splatview_viewer", "window", msgspec.json.encode(settings).decode(),
-                                     stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=[page.fd])
-        except BaseException:
-            page.close()
-            raise
-        self._page, self._process = page, process
-        self._when_abandoned(windows.abandon, process, page, self._pid)
-        if self._shown:
-            page.show(self._shown, self._run)
-
-    def _when_abandoned(self, call: Callable[..., Any], *arguments: Any) -> None:
-        one = weakref.finalize(self, call, *arguments)
-        one.atexit = False  # then it is destroyed
-        self._abandoned.append(one)
-
-    def _open(self) -> bool:
-        """Whether there is a window; takes in that it was closed."""
-        process, page = self._process, self._page
-        if process is None or page is None or self._pid != os.getpid():
+    def _is_open(self) -> bool:
+        """Take in what the program wrote; False, and all is released, if it has ended."""
+        program = self._program
+        if program is None or self._owner is not session():
             return False
-        from splatview_ipc.shm.window_page import CLOSED, FAILED
-
-        if page.state not in (CLOSED, FAILED) and process.poll() is None:
+        self._receive(program)
+        self._send(self._unsent)
+        if program.running() and not (self._state is not None and self._state.closed):
             return True
         if reason := self._let_go():
             _log.warning("%s", reason)
         return False
 
+    def _receive(self, program: ChildProgram) -> None:
+        from splatview_ipc.control.render_requests import decode_state
+
+        if program.stdout is None or program.stdout.closed:
+            return
+        with contextlib.suppress(BlockingIOError):
+            while part := os.read(program.stdout.fileno(), 1 << 16):
+                self._read += part
+        *lines, self._read = self._read.split(b"\n")
+        if lines:
+            self._state = decode_state(lines[-1])
+
+    def _send(self, line: bytes) -> None:
+        """Write a line, which a pipe takes whole or not at all; of lines it has no room for the newest is kept."""
+        self._unsent = line
+        program = self._program
+        if not line or program is None or program.stdin is None:
+            return
+        with contextlib.suppress(BlockingIOError):
+            with contextlib.suppress(BrokenPipeError, ValueError):  # it has ended
+                os.write(program.stdin.fileno(), line)
+            self._unsent = b""
+
+    def _show(self, shown: tuple[str, str]) -> None:
+        from splatview_ipc.control.render_requests import Show, encode
+
+        self._shown = shown
+        self._send(encode(Show(*shown)) + b"\n")
+
     def _let_go(self) -> str:
-        """The window is gone: give back what belongs to it. Why it is gone, as `windows.failure`."""
-        assert self._process is not None and self._page is not None
-        reason = windows.failure(self._process, self._page)
-        if self._process.poll() is None:
-            self._process.kill()  # it has closed all and only has to end, for which nobody here shall wait
-        self._process.wait()
-        self._page.close()
-        self._forget()
-        self._over = True
+        """Release what belongs to the window. Return why it is gone, "" if its user or the script closed it."""
+        program, reason = self._program, ""
+        if self._owner is session():
+            if program is not None:
+                self._receive(program)
+                code = program.exit_code
+                reason = self._state.reason if self._state is not None else ""
+                if not reason and code not in (None, 0) and not (self._state is not None and self._state.closed):
+                    reason = f"the window's process ended by itself, with code {code}"
+                program.end(0)  # of a window that is closed already
+            for name in self._streams or ():
+                session().forget(name)
+        self._program = self._streams = self._shown = self._last_place = None
+        self._unsent, self._closed = b"", True
         return reason
 
-    def _is_over(self) -> bool:
-        """Whether what is set goes nowhere."""
-        return self._pid != os.getpid() or (self._process is not None and not self._open()) or self._over
+    # -- the streams
 
-    def _forget(self) -> None:
-        """Let go of all that it showed."""
-        self._last, self._image, self._background, self._moves = (), None, None, 0
-        if self._pid != os.getpid():
-            return
-        self._process = self._page = None
-        self._shown = 0
-        for one in self._abandoned:
-            one.detach()
-        self._abandoned.clear()
-        if self._streams is not None:
-            windows.give_back(self._streams)
-        self._streams = None
+    def _takes(self) -> bool:
+        """False if what is set has no effect: the window was closed, or is the parent's of a forked child."""
+        if self._closed or self._owner not in (None, session()):
+            return False
+        return self._program is None or self._is_open()
 
-    # -- what it shows ---------------------------------------------------------------------------------------
+    def _take_over(self) -> None:
+        """Begin to publish in this session; in a forked child, anew."""
+        if self._owner is not session():
+            self._owner, self._program, self._streams, self._shown = session(), None, None, None
 
-    def _take_names(self) -> tuple[str, str]:
-        names = self._streams = windows.take_names(self._title)
-        self._when_abandoned(windows.unnamed.append, (self._pid, names))
-        return names
+    def _set(self, which: int, value: Any, kind: str, live: bool) -> None:
+        self._take_over()
+        if self._streams is None:
+            self._streams = _take_names(self, self._title)
+        name = self._streams[which]
+        _publish(value, name, kind=kind, live=live)
+        publisher = begun()
+        if publisher is not None and (shown := (name, publisher.run_id)) != self._shown:
+            self._show(shown)
 
-    def _publish(self, which: int, value: Any, kind: str, live: bool) -> None:
-        from splatview_ipc.shm.window_page import IMAGE, SCENE
 
-        names = self._streams or self._take_names()
-        publishing.publish(value, names[which], kind=kind, live=live)
-        publisher, shown = publishing.session().run(), (IMAGE, SCENE)[which]
-        run = publisher.run_id if publisher is not None else ""
-        if (shown, run) != (self._shown, self._run):
-            self._shown, self._run = shown, run
-            if self._page is not None:
-                self._page.show(shown, run)
+_named: dict[tuple[str, str], weakref.ref[Window]] = {}
+"""The names of windows' streams, and the windows that took them last."""
 
-    def _publish_image(self, image: Any, live: bool) -> None:
-        self._image, self._image_at = None if live else image, time.monotonic()
-        self._publish(0, image, "image", live)
 
-    def _stays(self, image: Any) -> bool:
-        """Whether to follow an image where it lies. Those of a GPU that are new at every call are better copied there,
-        as `publish` does: to say each time where they lie costs more."""
-        import torch
+def _take_names(window: Window, title: str) -> tuple[str, str]:
+    """Return names for a window's image and scene that no other stream of this process has."""
+    streams = publisher.streams if (publisher := begun()) is not None else {}
+    base = " ".join("".join(c for c in title if c.isprintable() and c != "/").split())
+    base = "window" if base in ("", "splatview") else base[: limits.MAX_NAME - 20]
+    number = 1
+    while True:
+        name = base if number == 1 else f"{base} {number}"
+        names = name, f"{name} scene"
+        before = _named[names]() if names in _named else None
+        if names in _named and (before is None or before._streams != names or before._owner is not session()):
+            for name in names if before is None else ():  # what it showed when it was garbage collected
+                session().forget(name)
+            break
+        if names not in _named and not any(name in streams for name in names):
+            break
+        number += 1
+    _named[names] = weakref.ref(window)
+    return names
 
-        check_tensor(image, "image")
-        now = time.monotonic()
-        if not isinstance(image, torch.Tensor) or not image.is_cuda:
-            self._last, self._moves = (), 0
+
+def _has_display() -> bool:
+    if os.environ.get("WAYLAND_DISPLAY"):
+        return True
+    x11 = os.environ.get("DISPLAY", "")
+    local = re.fullmatch(r"(?:unix)?:(\d+)(?:\.\d+)?", x11)
+    for address in (f"\0/tmp/.X11-unix/X{local[1]}", f"/tmp/.X11-unix/X{local[1]}") if local else ():
+        with contextlib.closing(socket.socket(socket.AF_UNIX)) as knock, contextlib.suppress(OSError):
+            knock.settimeout(1.0)
+            knock.connect(address)
             return True
-        place = image.data_ptr(), image.shape, image.dtype
-        moved = place != self._last[:3] and self._last and now - self._last[3] < _SOON
-        self._last = *place, now
-        self._moves = self._moves + 1 if moved else 0
-        return self._moves < _NEW_EACH_TIME
-
-    def _beside(self, background: Any, means: Any) -> Any:
-        """A background on the device of the Gaussians."""
-        import torch
-
-        if isinstance(background, (tuple, list)):
-            background = torch.tensor(background, dtype=torch.float32)
-        if not (isinstance(background, torch.Tensor) and isinstance(means, torch.Tensor)
-                and background.device != means.device):
-            return background
-        key = id(background), background._version, means.device
-        if self._background is None or self._background[0][:3] != key:
-            self._background = (*key, background), background.to(means.device)
-        return self._background[1]
-
-
-_all: weakref.WeakSet[Window] = weakref.WeakSet()
-
-
-@atexit.register
-def _destroy_all() -> None:
-    for window in list(_all):
-        window.destroy()
+    return bool(x11) and local is None

@@ -1,7 +1,7 @@
-"""The process that captures: `python -m splatview.camera capture SETTINGS`.
+"""The capturing process of `splatview camera`: reads a source at its pace and publishes its pictures.
 
-One thread reads the source and keeps the newest picture; the main thread publishes it. So reading never waits for
-publishing, and what a source does, or fails to do, is told whether or not it comes back from it.
+A worker thread does both. The main thread waits for signals, so that the process ends at once although a library may
+take seconds to return from a camera that is lost.
 """
 
 from __future__ import annotations
@@ -9,165 +9,215 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import threading
 import time
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 import splatview
-from splatview.camera.reading import Reading
-from splatview.camera.sources import HopelessError, SourceSettings, source_for
+from splatview.camera.sources import CameraError, CaptureSettings, HopelessError, source_for
+from splatview_ipc.subscriber.rate import Rate
 from splatview_ipc.system import entry
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy as np
     from numpy.typing import NDArray
 
-HUNG = 75
-"""The exit status of a process whose source never came back from a call: another process may have more luck."""
-_HANGS_AFTER = 60.0
-"""Seconds beyond a source's patience; looking up a name in the network may well take half of it."""
-_PARTING = 1.0
-"""Seconds that the reading thread is given to end; it may be waiting for a picture."""
-_LOOK = 0.25
-_MOST_TEXT = 400
+    from splatview.camera.sources import Source
+
+RETRY_S = 1.0
+"""Pause before a source is opened again after a fault."""
+PARTING_S = 1.0
+"""Patience with a worker that waits for a source when the process ends."""
+_LOOK_S = 0.05
+_MOST_DAMAGED = 30
+"""Maximum number of pictures in a row that cannot be decoded; a webcam has one now and then."""
+_ROUND_S = 1.0
+"""Minimum duration of a recording before it is played again: that of a file with one picture."""
+_LONGEST_S = 60.0
+"""Maximum time for which one picture of a recording is shown."""
+_BEHIND_S = 0.5
+"""Lag of a recording after which it is no longer caught up."""
+_LONGEST_TEXT = 400
 
 
-class CaptureSettings(SourceSettings, frozen=True, kw_only=True):
-    """What to capture, and under which name to publish it."""
+def main(settings_json: str) -> int:
+    """Capture until a signal. Return the exit status: 2 for a source that can never be read, with the cause on stderr.
 
-    stream: str = "camera"
-    loop: bool = True
-    """Whether a recording begins again at its end."""
-
-
-class Said(msgspec.Struct, frozen=True):
-    """What the capturing process tells its parent: one line of JSON on standard output."""
-
-    event: Literal["open", "trouble", "ended"]
-    text: str
-
-
-def say(event: Literal["open", "trouble", "ended"], text: str) -> None:
-    sys.stdout.write(msgspec.json.encode(Said(event, text)).decode() + "\n")
-    sys.stdout.flush()
-
-
-def main(settings: str) -> int:
-    """Capture until told to end. The exit status: 2 for what can never be read, and stderr says why."""
-    decoded = msgspec.json.decode(settings, type=CaptureSettings)
-    try:
-        reading = Reading(source_for(decoded), decoded)
-    except HopelessError as e:
-        print(e, file=sys.stderr)
-        return 2
-    with entry.ending(lambda *_: reading.stop()):
-        return _publish(reading, decoded)
+    A line "ended" on standard output tells the parent of the end of a recording that is not played again.
+    """
+    settings = msgspec.json.decode(settings_json, type=CaptureSettings)
+    output, stop, signals = Output(settings), threading.Event(), list[int]()
+    worker = threading.Thread(target=Reading(source_for(settings), settings, output, stop).run, daemon=True)
+    with entry.ending(lambda number, _: signals.append(number)):
+        worker.start()
+        while worker.is_alive() and not signals:
+            worker.join(_LOOK_S)
+        stop.set()
+        worker.join(PARTING_S)
+        if worker.is_alive():  # inside a library, which must not meet the end of the interpreter
+            splatview.close()
+            for stream in (sys.stdout, sys.stderr):
+                with contextlib.suppress(OSError):
+                    stream.flush()
+            os._exit(0)
+    return output.code
 
 
-def _publish(reading: Reading, decoded: CaptureSettings) -> int:
-    reading.start()
-    try:
-        code = _Capture(reading, decoded).run()
-    except BrokenPipeError:  # the parent is gone
-        code = 1
-    reading.stop()
-    if not reading.ends_within(_PARTING):
-        _leave(code)
-    return code
+class Output:
+    """Publishes pictures, and troubles over the last picture, and prints the troubles."""
 
-
-def _leave(code: int) -> NoReturn:
-    """End although a thread is inside a library: an interpreter that ends beside it would break it."""
-    if (api := sys.modules.get("splatview.api.session")) is not None:
-        api.session().close()
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError):  # the parent is gone
-            stream.flush()
-    os._exit(code)
-
-
-class _Capture:
-    """Publishes what is read, and says what goes wrong."""
-
-    def __init__(self, reading: Reading, settings: CaptureSettings):
-        self._reading = reading
+    def __init__(self, settings: CaptureSettings) -> None:
+        self.code = 1
+        """Exit status of the process, until the reading ends as it should."""
         self._settings = settings
         self._last: NDArray[np.uint8] | None = None
-        self._told = ""
-        """The trouble that was said last; "" while there is none."""
-        self._said_open = False
-        self._on_picture = ""
-        """The trouble that was published last."""
-        self._came = time.monotonic()
+        self._trouble = ""
+        self._rate = Rate()
+        self._pictures = 0
 
-    def run(self) -> int:
-        reading = self._reading
-        while not (reading.opened or reading.trouble or reading.hopeless or reading.stopped):
-            reading.wait(_LOOK)
-            if self._hung():
-                self._give_up()
-        if not (reading.hopeless or reading.stopped):
-            self._tell()
-            import torch  # noqa: F401 - what publishing needs, loaded while the parent starts the others
+    def held(self) -> bool:
+        """Return whether a viewer has paused the pictures."""
+        return self._last is not None and splatview.paused()
 
-            reading.forget_dropped()
-            self._came = time.monotonic()
-        while not reading.stopped:
-            if reading.hopeless:
-                print(reading.hopeless, file=sys.stderr)
-                return 2
-            image = reading.take(_LOOK)
-            now = time.monotonic()
-            reading.paused = self._last is not None and splatview.paused()
-            if reading.paused:  # by a viewer's button: what comes meanwhile is let go
-                self._came = now
-            elif image is not None:
-                self._last, self._came = image, now
-                if self._told and not reading.trouble:
-                    self._told, self._said_open = "", True
-                    say("open", f"{reading.source.words}: it goes on")
-                self._publish(image)
-            else:
-                self._tell()
-                if self._told != self._on_picture:
-                    self._publish(self._shown())
-            if self._hung():
-                self._give_up()
-        return 0
+    def tell(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
 
-    def _tell(self) -> None:
-        """Say what is new: that the source is open, or what trouble there is."""
-        reading, patience = self._reading, self._settings.patience
-        trouble = reading.trouble
-        if not trouble and not reading.ended and time.monotonic() - self._came > patience:
-            trouble = f"{reading.source.words}: no picture for {patience:g} s"
-        if reading.opened and not (reading.trouble or self._said_open):
-            self._said_open = True
-            say("open", reading.source.words)
-        if trouble and trouble != self._told:
-            self._told = trouble
-            say("ended" if reading.ended else "trouble", trouble)
+    def show(self, image: NDArray[np.uint8], dropped: int, now: float) -> None:
+        if self._trouble:
+            self._trouble = ""
+            self.tell("the pictures go on")
+        self._last, self._pictures = image, self._pictures + 1
+        self._rate.look(now, self._pictures)
+        self._publish(camera_hz=round(self._rate.hz, 1), dropped=dropped)
 
-    def _publish(self, image: NDArray[np.uint8]) -> None:
-        rate = 0.0 if self._told else self._reading.rate_hz
-        meta: dict[str, Any] = {"camera_hz": rate, "dropped": self._reading.dropped}
-        self._on_picture = self._told
-        if self._told:
-            meta["trouble"] = self._told[:_MOST_TEXT]
-        splatview.publish(image, self._settings.stream, kind="image", layout="HWC", **meta)
-
-    def _shown(self) -> NDArray[np.uint8]:
-        """What trouble is said over: the last picture, or a dark one if there was none yet."""
+    def show_trouble(self, text: str, dropped: int) -> None:
+        """Publish a trouble over the last picture, or over a dark one before there was any."""
+        if text == self._trouble:
+            return
+        self._trouble = text
+        self.tell(text)
         if self._last is None:
             import numpy as np
 
             self._last = np.full((self._settings.height or 720, self._settings.width or 1280, 3), 24, np.uint8)
-        return self._last
+        self._publish(camera_hz=0.0, dropped=dropped, trouble=text[:_LONGEST_TEXT])
 
-    def _hung(self) -> bool:
-        return self._reading.stuck_for > self._settings.patience + _HANGS_AFTER
+    def _publish(self, **meta: Any) -> None:
+        splatview.publish(self._last, self._settings.stream, kind="image", layout="HWC", **meta)
 
-    def _give_up(self) -> NoReturn:
-        print(f"{self._reading.source.words}: it does not come back from a call", file=sys.stderr)
-        _leave(HUNG)
+
+class Pace:
+    """Due times of pictures, by their times in a recording."""
+
+    def __init__(self) -> None:
+        self._offset: float | None = None
+        self._begun = self._due = 0.0
+        self._skipped = False
+        self._last_index = -1
+
+    def again(self, rate: float) -> None:
+        """Note that the recording begins again: its first picture follows the last in its own time."""
+        self._due = max(self._due + (1 / rate if rate else 0), self._begun + _ROUND_S)
+        self._offset = None
+
+    def exceeds(self, fps: float, at: float, rate: float) -> bool:
+        """Return whether the picture at time `at` of a source with this rate is one too many for `fps`, 0 for any."""
+        if not fps or (rate and rate <= fps * 1.05):
+            return False
+        index = int(at * fps + 0.01)
+        exceeds, self._last_index = index == self._last_index, index
+        return exceeds
+
+    def delay(self, at: float, rate: float, now: float) -> float | None:
+        """Return the seconds until the picture at time `at` is due; None to leave it out, as it is late."""
+        if self._offset is None:
+            self._begun = max(now, self._due)
+            self._offset = self._begun - at
+        late = now - self._offset - at
+        if late > _BEHIND_S or late < -_LONGEST_S:
+            self._offset, late = self._offset + late, 0.0
+        self._skipped = bool(rate) and late > 1 / rate and not self._skipped  # never two in a row
+        self._due = self._offset + at
+        return None if self._skipped else max(0.0, -late)
+
+
+class Reading:
+    """Reads a source until `stop`; opens it again after faults."""
+
+    def __init__(self, source: Source, settings: CaptureSettings, output: Output, stop: threading.Event,
+                 now: Callable[[], float] = time.monotonic) -> None:
+        self._source = source
+        self._settings = settings
+        self._output = output
+        self._stop = stop
+        self._now = now
+        self._dropped = 0
+        """Pictures that were not published: damaged, or left out as they were late."""
+
+    def run(self) -> None:
+        source, output, opened = self._source, self._output, False
+        while not self._stop.is_set():
+            try:
+                source.open()
+                if not opened:
+                    opened = True
+                    output.tell(source.words)
+                self._play()
+            except Exception as e:  # libraries have their own
+                if isinstance(e, HopelessError) and not opened:
+                    output.tell(str(e))
+                    output.code = 2
+                    return
+                why = str(e) if isinstance(e, CameraError) else f"{source.words}: {type(e).__name__}: {e}"
+                output.show_trouble(f"{why}; trying again", self._dropped)
+                self._stop.wait(RETRY_S)
+            finally:
+                source.close()
+        output.code = 0
+
+    def _play(self) -> None:
+        """Publish pictures until `stop`, or until a fault."""
+        source, output, pace, came, damaged = self._source, self._output, Pace(), 0, 0
+        while not self._stop.is_set():
+            at = source.grab()
+            if at is None:
+                if not came:
+                    raise CameraError(f"{source.words}: there is no picture in it")
+                if not self._settings.loop:
+                    output.show_trouble(f"{source.words}: the end", self._dropped)
+                    print("ended", flush=True)
+                    self._stop.wait()
+                    return
+                source.open()
+                pace.again(source.rate)
+                came = 0
+                continue
+            came += 1
+            if pace.exceeds(self._settings.fps, at if source.recorded else self._now(), source.rate):
+                continue
+            if source.recorded:
+                while output.held() and not self._stop.wait(_LOOK_S):
+                    pass
+                delay = pace.delay(at, source.rate, self._now())
+                if delay is None:
+                    self._dropped += 1
+                    continue
+                self._stop.wait(delay)
+            elif output.held():
+                continue
+            image = source.retrieve()
+            damaged = damaged + 1 if image is None else 0
+            if damaged > _MOST_DAMAGED:
+                raise CameraError(f"{source.words}: its pictures cannot be decoded")
+            if image is None:
+                self._dropped += 1
+            else:
+                output.show(image, self._dropped, self._now())
+
+
+if __name__ == "__main__":
+    sys.exit(entry.run(lambda: main(sys.argv[1])))

@@ -1,187 +1,162 @@
-"""The inference process of `splatview camera`: looks for things in the newest picture of a stream, again and again.
+"""The inference process of `splatview camera`: detects things in the newest picture of a stream, again and again.
 
-It is no part of the picture's way to the screen: however long a result takes, pictures go on, and the result is drawn
-over them once it is there, with the version that it was found in.
+It is no part of the path of pictures to the screen: however long a result takes, pictures go on, and the result is
+drawn over them once it is there, with the version in which it was found.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import sys
 import time
 import traceback
-from collections import deque
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
-from splatview.camera.detectors.base import DetectorError, printable
-from splatview.camera.detectors.choice import DetectorSettings, open_detector
+from splatview.camera.detectors import DetectorError, DetectorSettings, open_detector
+from splatview_ipc.subscriber.rate import Rate
 from splatview_ipc.system import entry
+from splatview_ipc.system.terminal import printable
 
 if TYPE_CHECKING:
-    from types import FrameType
+    from collections.abc import Callable
 
     import numpy as np
 
     from splatview.api.frames import Frame
-    from splatview.camera.detectors.base import Detector
+    from splatview.camera.detectors import Detector
 
 _NICENESS = 5
-"""What captures and what shows comes first where processors are scarce."""
-_RATE_WINDOW = 2.0
-"""Seconds over which results are counted, and three of them at least."""
-_MOST_SAID = 20
+"""Capture and viewer come first where processors are scarce."""
+_LOOK_S = 0.25
+"""Period of looking for a signal while no picture comes, seconds."""
+_MOST_TOLD = 20
+"""Maximum number of different errors that are printed."""
 _LONGEST_TROUBLE = 400
 
 
 class InferenceSettings(DetectorSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What `python -m splatview.camera infer` is told."""
+    """Settings of `python -m splatview.camera infer`."""
 
     stream: str = "camera"
-    """The stream of pictures that is looked at."""
+    """The stream of pictures."""
     run: str | None = None
     """The run that publishes it: its id, the beginning of that, its name or process id; None: any."""
     every: Annotated[int, msgspec.Meta(ge=1)] | Literal["auto"] = "auto"
-    """Look at every N-th picture, or "auto": at the newest as soon as the last result is out."""
+    """Look at every N-th picture, or "auto": at the newest as soon as the last result is published."""
     motion: bool = False
-    """Whether viewers may move boxes between two results."""
+    """Viewers may move boxes between two results."""
 
 
 def main(settings_json: str) -> int:
-    """Look until SIGTERM or SIGINT. The exit status: 0; 2 for what cannot be done, and stderr says why."""
-    try:
-        with entry.ending(_end):
-            return _main(settings_json)
-    except SystemExit:
-        return 0
-
-
-def _main(settings_json: str) -> int:
+    """Detect until a signal. Return the exit status: 2 for a request that cannot be met, with the cause on stderr."""
     try:
         settings = msgspec.json.decode(settings_json, type=InferenceSettings)
-    except (msgspec.MsgspecError, UnicodeError) as e:
-        print(f"the settings are not to be used: {e}", file=sys.stderr)
-        return 2
-    with contextlib.suppress(OSError):
-        os.nice(_NICENESS)
-    try:
+        with contextlib.suppress(OSError):
+            os.nice(_NICENESS)
         detector = open_detector(settings)
-    except DetectorError as e:
+    except (msgspec.MsgspecError, UnicodeError, DetectorError) as e:
         print(e, file=sys.stderr)
         return 2
     print(detector.by, file=sys.stderr, flush=True)
     import splatview
 
-    try:
-        Inference(settings, detector).run()
-    finally:
-        for number in entry.SIGNALS:  # nothing interrupts the cleaning up
-            signal.signal(number, signal.SIG_IGN)
-        splatview.close()
-        detector.close()
+    signals: list[int] = []
+    with entry.ending(lambda number, _: signals.append(number)):
+        try:
+            Inference(settings, detector).run(lambda: bool(signals))
+        finally:
+            splatview.close()
     return 0
 
 
+class Selection:
+    """The versions to look at: each, or every N-th."""
+
+    def __init__(self, every: int | Literal["auto"]) -> None:
+        self.skipped = 0
+        """Versions passed over between two that were selected."""
+        self._every = 1 if every == "auto" else every
+        self._last = 0, ""
+
+    def due(self, version: int, run: str) -> bool:
+        """Return whether to look at this version of this run of the publisher."""
+        before, last_run = self._last
+        if run != last_run or version < before:  # the publisher started again
+            before, wanted = version - 1, True
+        else:  # a multiple of N or the first version behind it: that one itself may have been passed over
+            wanted = version // self._every > before // self._every
+        if wanted:
+            self.skipped += max(0, version - before - 1)
+            self._last = version, run
+        return wanted
+
+
 class Inference:
-    """The newest picture of a stream, what is found in it, and then the next."""
+    """The newest picture of a stream, detection in it, and then the next."""
 
     def __init__(self, settings: InferenceSettings, detector: Detector) -> None:
         self._settings = settings
         self._detector = detector
-        self._results: deque[float] = deque()
-        """When the results of the last seconds were there (time.monotonic)."""
-        self._version = 0
-        """Of the picture that was looked at last, in this run of the publisher's."""
-        self._run = ""
-        self._skipped = 0
-        self._said: set[str] = set()
+        self._selection = Selection(settings.every)
+        self._rate = Rate()
+        self._results = 0
+        self._told: set[str] = set()
 
-    def run(self) -> None:
-        """Look for ever."""
+    def run(self, ended: Callable[[], bool]) -> None:
+        """Look at pictures until `ended()`."""
         import splatview
 
-        with splatview.frames(self._settings.stream, run=self._settings.run) as frames:
-            for frame in frames:
-                if self._due(frame, frames.run):
+        with splatview.frames(self._settings.stream, run=self._settings.run, timeout=_LOOK_S) as frames:
+            while not ended():
+                try:
+                    frame = next(frames)
+                except TimeoutError:
+                    continue
+                if self._selection.due(frame.version, frames.run):
                     self._look(frame)
 
-    def _due(self, frame: Frame, run: str) -> bool:
-        """Whether this picture is to be looked at; those that are not are counted."""
-        if run != self._run or frame.version < self._version:  # the publisher started anew
-            self._run, self._version = run, frame.version - 1
-            passed = True
-        else:
-            every = 1 if self._settings.every == "auto" else self._settings.every
-            # A multiple of N, or the first one behind it: that one itself may have come and gone during the last look.
-            passed = frame.version // every > self._version // every
-        if passed:
-            self._skipped += max(0, frame.version - self._version - 1)
-            self._version = frame.version
-        return passed
-
     def _look(self, frame: Frame) -> None:
-        begun = time.perf_counter()
-        found: dict[str, Any] = {}
-        trouble = ""
-        try:
-            found = self._detector.detect(picture(frame)).keywords()
-        except (Exception, SystemExit) as e:  # the user's function, a GPU without memory
-            trouble = self._told(e)
-        about = {"by": self._detector.by, "work_ms": (time.perf_counter() - begun) * 1e3, "rate_hz": self._rate(),
-                 "skipped": self._skipped, "motion": self._settings.motion}
-        if not trouble:
-            try:
-                self._say(frame, {**about, **found})
-            except (TypeError, ValueError) as e:  # what a function returned cannot be drawn
-                trouble = self._told(e)
-        if trouble:
-            self._say(frame, {**about, "trouble": trouble})
-
-    def _say(self, frame: Frame, keywords: dict[str, Any]) -> None:
         import splatview
 
-        splatview.annotate(self._settings.stream, version=frame, **keywords)
+        begun = time.perf_counter()
+        found: dict[str, Any] = {}
+        try:
+            found = self._detector.detect(picture(frame))
+        except (Exception, SystemExit) as e:  # of the user's function, or of a GPU without memory
+            found = {"trouble": self._trouble(e)}
+        now, self._results = time.perf_counter(), self._results + 1
+        self._rate.look(now, self._results)
+        about = {"by": self._detector.by, "work_ms": (now - begun) * 1e3, "rate_hz": self._rate.hz,
+                 "skipped": self._selection.skipped, "motion": self._settings.motion}
+        try:
+            splatview.annotate(self._settings.stream, version=frame, **{**about, **found})
+        except (TypeError, ValueError) as e:  # a function returned what cannot be drawn
+            splatview.annotate(self._settings.stream, version=frame, **about, trouble=self._trouble(e))
 
-    def _rate(self) -> float:
-        """Results a second, this one included."""
-        now = time.monotonic()
-        results = self._results
-        results.append(now)
-        while len(results) > 3 and results[0] < now - _RATE_WINDOW:
-            results.popleft()
-        return (len(results) - 1) / (now - results[0]) if len(results) > 1 and now > results[0] else 0.0
-
-    def _told(self, error: BaseException) -> str:
-        """What went wrong, for people: over the picture as long as it does, and once on stderr."""
-        what = traceback.format_exception_only(type(error), error)[-1]  # minds errors that cannot be made text
-        text = printable(f"{self._detector.by}: {what}", _LONGEST_TROUBLE)
-        if text not in self._said and len(self._said) < _MOST_SAID:
-            self._said.add(text)
-            place = _place(error)
-            print(f"{text}{f' ({place})' if place else ''}", file=sys.stderr, flush=True)
+    def _trouble(self, error: BaseException) -> str:
+        """Return the text of an error; print it, once, with its place."""
+        what = traceback.format_exception_only(type(error), error)[-1]  # safe for errors without a text
+        text = printable(" ".join(f"{self._detector.by}: {what}".split()))[:_LONGEST_TROUBLE]
+        if text not in self._told and len(self._told) < _MOST_TOLD:
+            self._told.add(text)
+            place = traceback.extract_tb(error.__traceback__)[-1:]
+            print(text, *(f"({line.filename}:{line.lineno})" for line in place), file=sys.stderr, flush=True)
         return text
 
 
 def picture(frame: Frame) -> np.ndarray:
-    """A frame of kind image as (H, W, 3), uint8, RGB: without a copy where it is that, on the CPU. Read-only then.
-
-    Raises ValueError for other kinds.
-    """
+    """Return a frame of kind image as (H, W, 3), uint8, RGB, read-only. Raises ValueError for other kinds."""
     import numpy as np
 
     if frame.kind != "image":
-        raise ValueError(f"the stream shows {frame.kind}; things are looked for in images")
-    layout = frame.meta.get("layout", "HWC")
-    tensor = frame.tensor
-    if str(tensor.dtype) == "torch.uint8" and tensor.device.type == "cpu":
-        pixels = frame.numpy()
-    else:
-        if str(tensor.dtype) != "torch.uint8":
-            tensor = (tensor.float().nan_to_num(0.0, 1.0, 0.0).clamp(0, 1) * 255).round().byte()
-        pixels = tensor.cpu().numpy()
+        raise ValueError(f"the stream shows {frame.kind}; detectors look at images")
+    layout, tensor = frame.meta.get("layout", "HWC"), frame.tensor
+    if str(tensor.dtype) != "torch.uint8":
+        tensor = (tensor.float().nan_to_num(0.0, 1.0, 0.0).clamp(0, 1) * 255).round().byte()
+    pixels = tensor.cpu().numpy()
     if layout == "CHW":
         pixels = pixels.transpose(1, 2, 0)
     elif layout == "HW":
@@ -193,13 +168,5 @@ def picture(frame: Frame) -> np.ndarray:
     return pixels
 
 
-def _place(error: BaseException) -> str:
-    """File and line where an error was raised."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return "" if trace is None else f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
-
-
-def _end(number: int, frame: FrameType | None) -> NoReturn:
-    raise SystemExit(128 + number)
+if __name__ == "__main__":
+    sys.exit(entry.run(lambda: main(sys.argv[1])))

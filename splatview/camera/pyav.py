@@ -1,12 +1,11 @@
-"""Pictures by way of PyAV: files and network streams, each at the times that stand in them."""
+"""Pictures of video files through PyAV, with the times stored in them."""
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
+import contextlib
 from typing import TYPE_CHECKING, Any
 
-from splatview.camera.sources import CameraError, HopelessError, fitted, kind_of, shown
+from splatview.camera.sources import CameraError, HopelessError, fitted, shown
 from splatview_ipc.system.optional_packages import needed
 
 if TYPE_CHECKING:
@@ -17,96 +16,57 @@ if TYPE_CHECKING:
     from av.video.frame import VideoFrame
     from numpy.typing import NDArray
 
-    from splatview.camera.sources import Buffers, SourceSettings
-
-_STEPWISE = ("hls", "dash")
-"""Formats that come in pieces of some seconds: live, but each piece at once."""
-_OPTIONS = {"rtsp_transport": "tcp"}
-"""Of network streams: over UDP, pictures of RTSP arrive with holes in them."""
-_ODD_PACKETS = 100
-"""Packets in a row that may be beyond decoding, as those before the first whole picture of a stream are."""
+    from splatview.camera.sources import CaptureSettings
 
 
 class PyAVSource:
-    """What FFmpeg reads, by PyAV."""
+    """Reads a file with FFmpeg, by PyAV."""
 
-    def __init__(self, settings: SourceSettings):
+    recorded = True
+
+    def __init__(self, settings: CaptureSettings):
         self._settings = settings
-        self._network = kind_of(settings.source) == "network"
         self._container: InputContainer | None = None
         self._frames: Iterator[VideoFrame] = iter(())
         self._frame: VideoFrame | None = None
-        self._base: float | None = None
-        self._after = 0.0
-        self.recorded = not self._network
+        self._time = 0.0
+        """Time of the last picture in the recording, seconds."""
         self.rate = 0.0
         self.words = f"{shown(settings.source)} by PyAV"
 
     def open(self) -> None:
-        with needed(f"{shown(self._settings.source)}: reading it needs", "av", error=HopelessError):
+        source = self._settings.source
+        with needed(f"{source}: reading a video needs", "av", error=HopelessError):
             import av
             import av.logging
             from av.error import FFmpegError
 
         self.close()
-        av.logging.set_level(None)  # what goes wrong is told by our own errors, once
-        source = self._settings.source.removeprefix("file://")
+        av.logging.set_level(None)  # errors here are CameraErrors
         try:
-            container = av.open(source, timeout=self._settings.patience if self._network else None,
-                                options=_OPTIONS if self._network else {})
+            container = self._container = av.open(source.removeprefix("file://"))
         except (FFmpegError, OSError, ValueError) as e:
-            raise self._why_not(e) from None
-        self._container = container
+            raise HopelessError(f"{source} is no video that FFmpeg reads: {getattr(e, 'strerror', '') or e}") from None
         if not container.streams.video:
-            raise HopelessError(f"{shown(source)} has no pictures in it")
+            raise HopelessError(f"{source} has no pictures in it")
         stream = container.streams.video[0]
-        stream.thread_type = "AUTO" if not self._network else "SLICE"  # threads of frames hold some pictures back
-        name = container.format.name
-        self.recorded = not self._network or container.duration is not None or name in _STEPWISE
-        rate = stream.average_rate if self.recorded else None  # of what is live, FFmpeg only guesses
+        stream.thread_type = "AUTO"
+        rate = stream.average_rate
         self.rate = float(rate) if rate and 0 < rate < 1000 else 0.0
         self._frames = self._decoded(container, stream)
-        self._base, self._after = None, 0.0
+        self._time = 0.0
         context = stream.codec_context
         size = f", {context.width} x {context.height}" if context.width else ""
-        rate = f" at {self.rate:.4g}/s" if self.rate else ""
-        self.words = f"{shown(source)}{size}{rate} {context.name}, by PyAV"
-
-    def _why_not(self, error: Exception) -> CameraError:
-        from av.error import LookupError as AbsentError
-
-        source, why = shown(self._settings.source), self._words_of(error)
-        if isinstance(error, AbsentError):  # a protocol or a codec that this FFmpeg has not
-            return HopelessError(f"{source} cannot be read by this PyAV: {why}")
-        if self._network:
-            return CameraError(f"{source} cannot be opened: {why}")
-        if not Path(source.removeprefix("file://")).exists():
-            return CameraError(f"there is no file {source} any more")
-        return HopelessError(f"{source} is no video that FFmpeg reads: {why}")
-
-    def _words_of(self, error: Exception) -> str:
-        from av.error import ExitError
-
-        if isinstance(error, ExitError):  # how PyAV's own timeout looks
-            return f"nothing came within {self._settings.patience:g} s"
-        return getattr(error, "strerror", None) or str(error)
+        self.words = f"{source}{size}{f' at {self.rate:.4g}/s' if self.rate else ''} {context.name}, by PyAV"
 
     @staticmethod
     def _decoded(container: InputContainer, stream: Any) -> Iterator[VideoFrame]:
-        """All pictures of a stream; packets that are damaged, or of which the beginning is missing, are left out."""
+        """Yield all pictures of a stream; leave out packets that are damaged or lack their beginning."""
         from av.error import InvalidDataError
 
-        odd = 0
         for packet in container.demux(stream):
-            try:
-                frames = packet.decode()
-            except InvalidDataError:
-                odd += 1
-                if odd > _ODD_PACKETS:
-                    raise
-                continue
-            odd = 0 if frames else odd
-            yield from frames
+            with contextlib.suppress(InvalidDataError):
+                yield from packet.decode()
 
     def grab(self) -> float | None:
         from av.error import FFmpegError
@@ -116,36 +76,22 @@ class PyAVSource:
         try:
             frame = self._frame = next(self._frames, None)
         except (FFmpegError, OSError) as e:
-            raise CameraError(f"{self.words}: {self._words_of(e)}") from None
+            raise CameraError(f"{self.words}: {e.strerror or e}") from None
         if frame is None:
             return None
-        if not self.recorded:
-            return time.monotonic()
-        at = frame.time
-        if at is None:
-            at = self._after
-        if self._base is None:
-            self._base = at
-        self._after = at + (1 / self.rate if self.rate else 0.04)
-        return at - self._base
+        self._time = self._time + 1 / (self.rate or 25) if frame.time is None else frame.time
+        return self._time
 
-    def retrieve(self, buffers: Buffers) -> NDArray[np.uint8]:
+    def retrieve(self) -> NDArray[np.uint8]:
         import numpy as np
 
         frame, self._frame = self._frame, None
         if frame is None:
             raise CameraError(f"{self.words}: no picture was grabbed")
         width, height = fitted(frame.width, frame.height, self._settings)
-        converted = frame.reformat(width=width, height=height, format="rgb24")
-        plane = converted.planes[0]
-        rows = np.frombuffer(memoryview(plane), np.uint8).reshape(plane.height, plane.line_size)
-        image = rows[:height, : width * 3].reshape(height, width, 3)
+        image = frame.to_ndarray(format="rgb24", width=width, height=height)
         turns = round(getattr(frame, "rotation", 0) / 90) % 4
-        if turns:
-            image = np.rot90(image, turns)
-        result = buffers.take(*image.shape[:2])
-        np.copyto(result, image)
-        return result
+        return np.ascontiguousarray(np.rot90(image, turns)) if turns else image
 
     def close(self) -> None:
         container, self._container = self._container, None

@@ -1,199 +1,180 @@
-"""Where pictures come from: one small protocol, and which of its implementations reads what.
+"""Sources of pictures: one small protocol, and the implementation that reads a given source.
 
-`splatview.camera.opencv` and `splatview.camera.pyav` read what those libraries read, `splatview.camera.pattern` draws.
+`splatview.camera.opencv` reads devices and network addresses, `splatview.camera.pyav` files;
+`splatview.camera.pattern` draws.
 """
 
 from __future__ import annotations
 
+import fcntl
+import os
 import re
-import sys
+import struct
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 
-from splatview_ipc.system.optional_packages import require_one
+from splatview_ipc.system.optional_packages import require
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-Reader = Literal["auto", "opencv", "pyav"]
-_PACKAGES = {"opencv": "cv2", "pyav": "av"}
-_POOL = 6
-"""Buffers that are kept: the picture on show, one on its way there, one being read, and a few more."""
-_POOL_BYTES = 1 << 28
-"""Bytes of them, beyond those of two pictures."""
+_LEGAL = "legal are a camera's number, /dev/videoN, a file, rtsp://, http://, a GStreamer pipeline, or test"
+_QUERYCAP = 0x80685600
+"""VIDIOC_QUERYCAP, which fills a struct v4l2_capability."""
+_CAPABILITY = struct.Struct("16s32s32s3I12x")
+"""driver, card, bus, version, capabilities, capabilities of this node."""
+_CAPTURES = 0x1 | 0x1000
+"""V4L2_CAP_VIDEO_CAPTURE, also multi-planar."""
+_PER_NODE = 0x80000000
+_NETWORK = ("rtsp", "rtsps", "rtmp", "rtmps", "http", "https", "udp", "tcp", "srt", "rtp")
 
 
 class CameraError(Exception):
-    """A source cannot be read now. The message is for people; later it may well be readable."""
+    """A source cannot be read now, and may be later. The message is for users."""
 
 
 class HopelessError(CameraError):
-    """What was asked for cannot be read, however often it is tried: no such file, no such library."""
+    """A source cannot be read, however often it is tried: no such file, no such library."""
 
 
-class DamagedError(CameraError):
-    """One picture cannot be decoded; the next may be."""
-
-
-class SourceSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What to read, and how."""
+class CaptureSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """A source, and what to make of it. Settings of `python -m splatview.camera.capture`."""
 
     source: str
     """"test", a number or /dev/videoN, a file, rtsp://, http(s)://, or a GStreamer pipeline."""
-    reader: Reader = "auto"
-    """Which library reads it."""
     width: int = 0
     height: int = 0
-    """The size to ask for; of what comes in a size of its own, the most, in its own proportions. 0: whatever comes."""
+    """Size to request from cameras; maximum size of other pictures, which keep their proportions. 0: any."""
     fps: float = 0.0
-    """Pictures a second to ask for; of what comes at a rate of its own, the most. 0: whatever comes."""
+    """Pictures a second to request from cameras; maximum rate of others. 0: any."""
     patience: float = 5.0
-    """Seconds without a picture after which a source is taken for lost."""
+    """Seconds without a picture after which a source is lost."""
+    stream: str = "camera"
+    loop: bool = True
+    """Play a recording again at its end."""
 
 
 class Source(Protocol):
-    """Something that gives pictures. One thread uses it."""
+    """A source of pictures, used by one thread."""
 
     words: str
-    """What is being read, for people. Says more once it is open."""
+    """Description of the source for users; with size and rate while it is open."""
     rate: float
-    """Pictures a second, as far as it is known; else 0."""
+    """Pictures a second; 0 for unknown."""
     recorded: bool
-    """Whether it is read faster than it is to be shown and may be read again. Known once it is open."""
+    """The source can be read faster than it is to be shown, and again from its beginning. Known once it is open."""
 
     def open(self) -> None:
-        """Begin. Raises CameraError; HopelessError where it is of no use to try again."""
+        """Open the source, again if it was closed. Raises CameraError; HopelessError if another try is useless."""
         ...
 
     def grab(self) -> float | None:
-        """Wait for the next picture. Seconds on the source's own clock; None at its end. Raises CameraError."""
+        """Wait for the next picture. Return its time in a recording, seconds, else 0; None at the end.
+
+        Raises CameraError.
+        """
         ...
 
-    def retrieve(self, buffers: Buffers) -> NDArray[np.uint8]:
-        """The picture that was grabbed, (H, W, 3) RGB, in memory that is the caller's. Raises CameraError;
-        DamagedError where the next one may be whole."""
+    def retrieve(self) -> NDArray[np.uint8] | None:
+        """Return the picture that was grabbed, (H, W, 3) RGB, the caller's own; None for a damaged one."""
         ...
 
     def close(self) -> None:
-        """Give everything back. Idempotent; `open` may follow."""
+        """Release everything. Idempotent."""
         ...
 
 
-class Buffers:
-    """Memory for pictures that is used again once nobody holds it: fresh memory of this size costs more than filling
-    it. Bounded."""
-
-    def __init__(self) -> None:
-        self._all: list[NDArray[np.uint8]] = []
-        self._free = 0
-
-    def take(self, height: int, width: int) -> NDArray[np.uint8]:
-        """An array (height, width, 3) of uint8 that nobody else holds, with anything in it."""
-        import numpy as np
-
-        shape = (height, width, 3)
-        if not self._all or self._all[0].shape != shape:
-            self._all = [np.empty(shape, np.uint8)]
-            self._free = self._holders(0)  # it is free now: so many references has one that nobody holds
-        for i in range(len(self._all)):
-            if self._holders(i) <= self._free:
-                return self._all[i]
-        fresh = np.empty(shape, np.uint8)
-        if len(self._all) < max(2, min(_POOL, _POOL_BYTES // fresh.nbytes)):
-            self._all.append(fresh)
-        return fresh
-
-    def _holders(self, index: int) -> int:
-        return sys.getrefcount(self._all[index])
-
-
 def kind_of(source: str) -> Literal["test", "device", "pipeline", "network", "file"]:
-    """What a SOURCE names."""
+    """Return the kind of a SOURCE."""
     if source == "test":
         return "test"
     if source.isdecimal() or source.startswith("/dev/") or Path(source).is_char_device():
         return "device"
     if "!" in source and not Path(source).exists():
         return "pipeline"
-    if "://" in source and not source.startswith("file://"):
-        return "network"
-    return "file"
+    return "network" if "://" in source and not source.startswith("file://") else "file"
 
 
 def shown(source: str) -> str:
-    """A SOURCE as people may see it: without the password that stands in an address."""
-    return re.sub(r"(://[^/@:\s]*):[^/@\s]*@", r"\1:...@", source)
+    """Return a SOURCE for messages: without the password in an address, and with the node of a camera's number."""
+    return f"/dev/video{int(source)}" if source.isdecimal() else re.sub(r"(://[^/@:\s]*):[^/@\s]*@", r"\1:...@", source)
 
 
-def device_path(source: str) -> str:
-    """The V4L2 node that a number or path names."""
-    return f"/dev/video{int(source)}" if source.isdecimal() else source
+def cameras() -> list[str]:
+    """Return the V4L2 nodes of this machine with the names of their cameras, for users."""
+    folder, nodes = Path("/sys/class/video4linux"), []
+    for node in sorted(folder.iterdir(), key=lambda n: (len(n.name), n.name)) if folder.is_dir() else ():
+        try:
+            nodes.append(f"/dev/{node.name} ({(node / 'name').read_text().strip()})")
+        except OSError:
+            nodes.append(f"/dev/{node.name}")
+    return nodes
 
 
-def check(settings: SourceSettings) -> None:
-    """Find what can never be read, before anything is started. Loads no library. Raises HopelessError."""
+def check_device(path: str) -> str:
+    """Return the name of the camera behind a V4L2 node. Raises HopelessError."""
+    others = f"there are {', '.join(cameras())}" if cameras() else "this machine has none; try splatview camera test"
+    answer = bytearray(_CAPABILITY.size)
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            fcntl.ioctl(descriptor, _QUERYCAP, answer)
+        finally:
+            os.close(descriptor)
+    except PermissionError:
+        raise HopelessError(f"{path} may not be opened by you: sudo usermod -aG video $USER, and log in "
+                            "again") from None
+    except OSError as e:
+        raise HopelessError(f"{path} is no camera: {e.strerror}; {others}") from None
+    _, card, _, _, all_nodes, this_node = _CAPABILITY.unpack(answer)
+    if not (this_node if all_nodes & _PER_NODE else all_nodes) & _CAPTURES:
+        raise HopelessError(f"{path} gives no pictures (another node of the same camera may); {others}")
+    return card.rstrip(b"\0").decode(errors="replace")
+
+
+def check(settings: CaptureSettings) -> None:
+    """Raise HopelessError for a source that can never be read. Loads no library."""
     source, kind = settings.source, kind_of(settings.source)
     if not source.strip():
-        raise HopelessError("SOURCE is empty; legal are a camera's number, /dev/videoN, a file, rtsp://, http://, "
-                            "a GStreamer pipeline, or test")
+        raise HopelessError(f"SOURCE is empty; {_LEGAL}")
     if kind == "device":
-        from splatview.camera.v4l2 import check_device
-
-        check_device(device_path(source))
+        check_device(shown(source))
     elif kind == "file":
         path = Path(source.removeprefix("file://"))
         if path.is_dir():
             raise HopelessError(f"{source} is a folder; name a video file")
         if not path.exists():
-            raise HopelessError(f"there is no file {source}; legal are a camera's number, /dev/videoN, a file, "
-                                "rtsp://, http://, a GStreamer pipeline, or test")
-    elif kind == "network" and source.partition("://")[0].lower() not in NETWORK:
-        raise HopelessError(f"{shown(source)}: {source.partition('://')[0]!r} is no protocol that can be read; legal "
-                            f"are {', '.join(NETWORK)}")
+            raise HopelessError(f"there is no file {source}; {_LEGAL}")
+    elif kind == "network" and (scheme := source.partition("://")[0]).lower() not in _NETWORK:
+        raise HopelessError(f"{shown(source)}: {scheme!r} is no protocol that can be read; legal are "
+                            f"{', '.join(_NETWORK)}")
     if kind != "test":
-        _reader(settings, kind)
+        things = {"file": "a video", "pipeline": "a GStreamer pipeline", "network": "a network stream"}
+        require(f"{shown(source)}: reading {things.get(kind, 'a camera')} needs", "av" if kind == "file" else "cv2",
+                error=HopelessError)
 
 
-NETWORK = ("rtsp", "rtsps", "rtmp", "rtmps", "http", "https", "udp", "tcp", "srt", "rtp")
-
-
-def _reader(settings: SourceSettings, kind: str) -> str:
-    """"opencv" or "pyav": the first that is there of those that read this. Raises HopelessError."""
-    able = ["opencv"] if kind in ("device", "pipeline") else ["pyav", "opencv"]
-    if settings.reader != "auto":
-        if settings.reader not in able:
-            raise HopelessError(f"{shown(settings.source)}: only OpenCV reads {_THINGS[kind]}; leave --reader out")
-        able = [settings.reader]
-    modules = {_PACKAGES[name]: name for name in able}
-    return modules[require_one(f"{shown(settings.source)}: reading {_THINGS[kind]} needs", *modules,
-                               error=HopelessError)]
-
-
-_THINGS = {"device": "a camera", "pipeline": "a GStreamer pipeline", "network": "a network stream", "file": "a video"}
-
-
-def source_for(settings: SourceSettings) -> Source:
-    """What reads these settings' source. Raises HopelessError; nothing is opened yet."""
-    check(settings)
+def source_for(settings: CaptureSettings) -> Source:
+    """Return the source of these settings, not yet open."""
     kind = kind_of(settings.source)
     if kind == "test":
         from splatview.camera.pattern import PatternSource
 
         return PatternSource(settings)
-    if _reader(settings, kind) == "opencv":
-        from splatview.camera.opencv import OpenCVSource
+    if kind == "file":
+        from splatview.camera.pyav import PyAVSource
 
-        return OpenCVSource(settings)
-    from splatview.camera.pyav import PyAVSource
+        return PyAVSource(settings)
+    from splatview.camera.opencv import OpenCVSource
 
-    return PyAVSource(settings)
+    return OpenCVSource(settings)
 
 
-def fitted(width: int, height: int, settings: SourceSettings) -> tuple[int, int]:
-    """The size that a picture of this size is given: its own, or smaller where the settings allow no more."""
+def fitted(width: int, height: int, settings: CaptureSettings) -> tuple[int, int]:
+    """Return the size to show a picture of this size in: its own, or smaller to fit into that of the settings."""
     most = [most / own for most, own in ((settings.width, width), (settings.height, height)) if most]
     scale = min([1.0, *most])
     return max(1, round(width * scale)), max(1, round(height * scale))

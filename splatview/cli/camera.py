@@ -1,26 +1,20 @@
-"""`splatview camera`: the options. What they start is `splatview.camera.launcher`'s."""
+"""`splatview camera`: the options. `splatview.camera.launcher` starts the programs."""
 
 from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import tyro
 
-from splatview.camera.launcher import Plan, ViewerOptions, launch
-from splatview.camera.sources import CameraError, SourceSettings, check, kind_of
+from splatview.camera.detectors import LEGAL
+from splatview.camera.launcher import Plan, launch
+from splatview.camera.sources import CameraError, CaptureSettings, check, kind_of
 from splatview_ipc.system import entry
 from splatview_ipc.system.files import check_picture
 from splatview_ipc.system.optional_packages import require
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-
-class _OptionError(Exception):
-    """An option cannot be used; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -45,24 +39,19 @@ class Camera:
     """A camera's number or /dev/videoN (V4L2), a video file, rtsp://, http:// or https://, a GStreamer pipeline (with
     an OpenCV that has GStreamer), or test: a moving test picture."""
     detect: Annotated[str | None, tyro.conf.arg(metavar="MODEL")] = None
-    """What looks at the pictures: a model for onnxruntime (MODEL.onnx), people (OpenCV's own detector, needs no
-    model), or a Python function (module:function)."""
-    every: Annotated[str, tyro.conf.arg(metavar="N")] = "auto"
+    """What looks at the pictures: a model that Ultralytics exported (MODEL.onnx), people (OpenCV's own detector, needs
+    no model), or a Python function (module:function)."""
+    every: Annotated[int | Literal["auto"], tyro.conf.arg(metavar="N")] = "auto"
     """Look at every N-th picture, or, with auto, always at the newest, as fast as the detector goes."""
     labels: Annotated[str | None, tyro.conf.arg(metavar="FILE")] = None
     """The names of the classes, one a line, or coco. Default: those in the model."""
     threshold: Annotated[float | None, tyro.conf.arg(metavar="SCORE")] = None
     """Leave out what scores less, 0 to 1. Default: the detector's own."""
     nms: Annotated[float | None, tyro.conf.arg(metavar="IOU")] = None
-    """Of two boxes of a class that overlap by more than this, 0 to 1, keep the better one. Default: the detector's
-    own."""
-    provider: Literal["tensorrt", "cuda", "cpu"] | None = None
-    """Where onnxruntime runs a model. Default: the fastest that works."""
-    decode: Annotated[str | None, tyro.conf.arg(metavar="KIND")] = None
-    """Of which kind a model's answers are, where they do not say it: yolov5, yolov8, yolov10, yolov7-end2end, ssd,
-    ssd-tensorflow or torchvision."""
-    normalize: Annotated[str | None, tyro.conf.arg(metavar="HOW")] = None
-    """How a model wants colours, where it does not say it: 0..1, -1..1, 0..255 or imagenet."""
+    """Of two boxes of a class that overlap by more than this, 0 to 1, keep the better one: of models. Default:
+    0.45."""
+    provider: Literal["cuda", "cpu"] | None = None
+    """Where onnxruntime runs a model. Default: on CUDA where it works."""
     motion: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Move boxes along between two results."""
     size: Annotated[str | None, tyro.conf.arg(metavar="WxH")] = None
@@ -73,8 +62,6 @@ class Camera:
     """Play a file once. Without it, it begins again at its end."""
     name: Annotated[str, tyro.conf.arg(metavar="NAME")] = "camera"
     """What the stream of pictures is called."""
-    reader: Literal["auto", "opencv", "pyav"] = "auto"
-    """The library that reads the source, where two can."""
     patience: Annotated[float, tyro.conf.arg(metavar="SECONDS")] = 5.0
     """After so many seconds without a picture, that is said, and the source is opened again."""
     viewer: bool = True
@@ -98,98 +85,76 @@ class Camera:
 
 
 def main(args: list[str]) -> int:
-    """The exit status; 2 for what cannot be done, and stderr says why."""
+    """Return the exit status: 2 for a request that cannot be met, with the cause on stderr."""
     options: Camera = entry.options(Camera, "splatview camera", args)
     try:
         plan = _plan(options)
-        check(plan.source)
-    except (_OptionError, CameraError) as e:
+        check(plan.capture)
+    except (ValueError, OSError, CameraError) as e:
         print(f"splatview camera: {e}", file=sys.stderr)
         return 2
     return launch(plan)
 
 
-def _plan(options: Camera) -> Plan:
-    """What to start. Raises _OptionError."""
-    from splatview.api import checks
+def _plan(o: Camera) -> Plan:
+    """Return what to start. Raises ValueError, and OSError for a file that cannot be written."""
+    from splatview.adapters.checks import stream_name
 
-    o = options
-    try:
-        checks.stream_name(o.name)
-    except ValueError as e:
-        raise _OptionError(f"--name: {e}") from None
+    stream_name(o.name)
     width, height = _size("--size", o.size) if o.size else (0, 0)
     _size("--window-size", o.window_size)
-    if o.fps is not None and not 0 < o.fps <= 1000:
-        raise _OptionError(f"--fps is {o.fps:g}, not a number over 0 up to 1000")
-    if not 0.1 <= o.patience <= 3600:
-        raise _OptionError(f"--patience is {o.patience:g}, not from 0.1 to 3600 seconds")
-    if not 0 < o.max_fps <= 1000:
-        raise _OptionError(f"--max-fps is {o.max_fps:g}, not a number over 0 up to 1000")
+    for name, value, least, most in (("fps", o.fps, 0.01, 1000), ("patience", o.patience, 0.1, 3600),
+                                     ("max-fps", o.max_fps, 0.01, 1000), ("threshold", o.threshold, 0, 1),
+                                     ("nms", o.nms, 0, 1), ("every", o.every, 1, 1_000_000)):
+        if isinstance(value, (int, float)) and not least <= value <= most:
+            raise ValueError(f"--{name} is {value:g}, not from {least:g} to {most}")
     if o.once and kind_of(o.source) in ("test", "device"):
-        raise _OptionError(f"--once is for files, and {o.source} has no end")
-    source = SourceSettings(source=o.source, reader=o.reader, width=width, height=height, fps=o.fps or 0.0,
-                            patience=o.patience)
-    return Plan(source, o.name, not o.once, _detector(o), _viewer(o))
+        raise ValueError(f"--once is for files, and {o.source} has no end")
+    capture = CaptureSettings(source=o.source, width=width, height=height, fps=o.fps or 0.0, patience=o.patience,
+                              stream=o.name, loop=not o.once)
+    return Plan(capture, _detector(o), _viewer(o), offscreen=o.offscreen, out=o.out)
 
 
 def _size(name: str, text: str) -> tuple[int, int]:
     width, mark, height = text.lower().partition("x")
-    if not (mark and width.isdecimal() and height.isdecimal() and 1 <= int(width) <= 16384
-            and 1 <= int(height) <= 16384):
-        raise _OptionError(f"{name} is {text!r}, not a width and a height from 1 to 16384, such as 1280x720")
+    if not (mark and all(n.isdecimal() and 1 <= int(n) <= 16384 for n in (width, height))):
+        raise ValueError(f"{name} is {text!r}, not a width and a height from 1 to 16384, such as 1280x720")
     return int(width), int(height)
 
 
-_OF_DETECTOR = ("labels", "threshold", "nms", "provider", "decode", "normalize")
-"""Options that are for --detect, and are called the same in the inference process's settings."""
-
-
 def _detector(o: Camera) -> dict[str, object] | None:
-    """The settings of the inference process, less the run that it follows; None where nothing is to be detected."""
+    """Return the settings of the inference process, less the run that it follows; None where there is none."""
+    given = {name: value for name in ("labels", "threshold", "nms", "provider", "every", "motion")
+             if (value := getattr(o, name)) is not None and value is not False and value != "auto"}
     if o.detect is None:
-        given = [f"--{name}" for name in _OF_DETECTOR if getattr(o, name) is not None]
-        given += [f"--{name}" for name, is_given in (("every", o.every != "auto"), ("motion", o.motion)) if is_given]
         if given:
-            raise _OptionError(f"{given[0]} is for --detect, which was not given")
+            raise ValueError(f"--{next(iter(given))} is for --detect, which was not given")
         return None
-    for name, value in (("threshold", o.threshold), ("nms", o.nms)):
-        if value is not None and not 0 <= value <= 1:
-            raise _OptionError(f"--{name} is {value:g}, not from 0 to 1")
-    if o.every != "auto" and not (o.every.isdecimal() and 1 <= int(o.every) <= 1_000_000):
-        raise _OptionError(f"--every is {o.every!r}, not auto or a number from 1")
     if o.labels not in (None, "coco") and not Path(o.labels).is_file():
-        raise _OptionError(f"--labels: there is no file {o.labels}")
-    if o.detect.endswith(".onnx") and not Path(o.detect).is_file():
-        raise _OptionError(f"--detect: there is no file {o.detect}")
-    if not (o.detect == "people" or o.detect.endswith(".onnx") or ":" in o.detect):
-        raise _OptionError(f"--detect is {o.detect!r}; legal are a file MODEL.onnx, people, or module:function")
-    if o.detect == "people":
-        require("--detect people needs", "cv2", error=_OptionError)
-    elif o.detect.endswith(".onnx"):
-        require(f"--detect {o.detect} needs", "onnxruntime", "cv2", error=_OptionError)
-    settings: dict[str, object] = {"stream": o.name, "detect": o.detect, "motion": o.motion,
-                                   "every": "auto" if o.every == "auto" else int(o.every)}
-    return settings | {name: value for name in _OF_DETECTOR if (value := getattr(o, name)) is not None}
+        raise ValueError(f"--labels: there is no file {o.labels}")
+    if o.detect.endswith(".onnx"):
+        if not Path(o.detect).is_file():
+            raise ValueError(f"--detect: there is no file {o.detect}")
+        require(f"--detect {o.detect} needs", "onnxruntime", "cv2", error=ValueError)
+    elif o.detect == "people":
+        require("--detect people needs", "cv2", error=ValueError)
+    elif ":" not in o.detect:
+        raise ValueError(f"--detect is {o.detect!r}; legal are {LEGAL}")
+    return {**given, "stream": o.name, "detect": o.detect}
 
 
-def _viewer(o: Camera) -> ViewerOptions | None:
-    screens: Sequence[str] = [f"--{name}" for name in ("window", "web", "offscreen") if getattr(o, name)]
+def _viewer(o: Camera) -> tuple[str, ...] | None:
+    """Return the arguments of the viewer; None for no viewer. Raises ValueError."""
+    screens = [f"--{name}" for name in ("window", "web", "offscreen") if getattr(o, name)]
+    more = [*(["--host", o.host] if o.host else []), *(["--out", str(o.out)] if o.out else [])]
     if len(screens) > 1:
-        raise _OptionError(f"{' and '.join(screens)} exclude each other; name one")
+        raise ValueError(f"{' and '.join(screens)} exclude each other; name one")
     if not o.viewer:
-        wanted = [*screens, *(["--out"] if o.out else []), *(["--host"] if o.host else [])]
-        if wanted:
-            raise _OptionError(f"--no-viewer and {wanted[0]} exclude each other; name one")
+        if screens or more:
+            raise ValueError(f"--no-viewer and {[*screens, *more][0]} exclude each other; name one")
         return None
-    if o.host is not None and screens and screens != ["--web"]:
-        raise _OptionError(f"--host is for --web, and {screens[0]} was named")
+    if o.host and screens not in ([], ["--web"]):
+        raise ValueError(f"--host is for --web, and {screens[0]} was named")
     if o.out is not None:
-        try:
-            check_picture(o.out)
-        except OSError as e:
-            raise _OptionError(f"--out: {e}") from None
-    arguments = [*screens, "--port", str(o.port), "--size", o.window_size, "--max-fps", f"{o.max_fps:g}"]
-    arguments += [] if o.host is None else ["--host", o.host]
-    arguments += [] if o.out is None else ["--out", str(o.out)]
-    return ViewerOptions(tuple(arguments), offscreen=o.offscreen, out=o.out)
+        check_picture(o.out)
+    return (*screens, "--port", str(o.port), "--size", o.window_size, "--max-fps", f"{o.max_fps:g}", *more)

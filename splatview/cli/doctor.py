@@ -6,13 +6,16 @@ import json
 import os
 import platform
 import shutil
-import subprocess
 import sys
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Literal
 
-from splatview_ipc.system import child_program, entry
+from splatview_ipc.system import entry
+from splatview_ipc.system.child_program import ChildProgram
+from splatview_ipc.system.optional_packages import EXTRAS, NAMES, install_line, installed
 from splatview_ipc.system.terminal import printable
 
 if TYPE_CHECKING:
@@ -25,9 +28,8 @@ _MARKS = {"ok": ("ok", "32"), "absent": ("--", "33"), "broken": ("BROKEN", "31")
 
 @dataclass(frozen=True)
 class Finding:
-    """What one check found. absent: splatview works without it; broken: something that it needs does not work."""
+    """Result of one check. absent: splatview works without it; broken: something that it needs does not work."""
 
-    name: str
     state: State
     detail: str
     mend: str = ""
@@ -46,181 +48,112 @@ class Doctor:
 
 def main(args: list[str]) -> int:
     options: Doctor = entry.options(Doctor, "splatview doctor", args)
-    findings = []
+    findings = {}
     color = sys.stdout.isatty()
-    for check in CHECKS:
-        finding = _safely(check)
-        findings.append(finding)
+    for name, check in CHECKS.items():
+        try:
+            finding = check()
+        except Exception as e:  # a check that fails is a finding, not the end of the examination
+            finding = Finding("broken", f"{type(e).__name__}: {e}")
+        findings[name] = finding
         if not options.json:
             mark, code = _MARKS[finding.state]
             mark = f"\x1b[{code}m{mark:<6}\x1b[0m" if color else f"{mark:<6}"
             mend = f" -> {finding.mend}" if finding.mend else ""
-            print(f"{mark} {finding.name:<15} {printable(finding.detail + mend)}", flush=True)
+            print(f"{mark} {name:<15} {printable(finding.detail + mend)}", flush=True)
     if options.json:
-        print(json.dumps([vars(f) for f in findings], indent=2))
-    return int(any(f.state == "broken" for f in findings))
+        print(json.dumps([{"name": name, **vars(f)} for name, f in findings.items()], indent=2))
+    return int(any(f.state == "broken" for f in findings.values()))
 
 
 def check_python() -> Finding:
     version = platform.python_version()
     if sys.platform != "linux":
-        return Finding("python", "broken", f"{version} on {sys.platform}", "sharing needs Linux (memfd, /proc)")
-    return Finding("python", "ok", f"{version} on {platform.platform(terse=True)}")
+        return Finding("broken", f"{version} on {sys.platform}", "sharing needs Linux (memfd, /proc)")
+    return Finding("ok", f"{version} on {platform.platform(terse=True)}")
 
 
 def check_torch() -> Finding:
     try:
         import torch
     except Exception as e:
-        return Finding("torch", "broken", str(e).splitlines()[0], "pip install torch")
+        return Finding("broken", str(e).splitlines()[0], "pip install torch")
     build = f"CUDA {torch.version.cuda}" if torch.version.cuda else "CPU build"
-    return Finding("torch", "ok", f"{torch.__version__}, {build}")
+    return Finding("ok", f"{torch.__version__}, {build}")
 
 
 def check_cuda() -> Finding:
     import torch
 
-    if torch.version.cuda is None:
-        return Finding("cuda", "absent", "this torch has no CUDA; the CPU is used",
-                       "on a machine with an NVIDIA GPU: pip install torch, from pytorch.org")
-    if not torch.cuda.is_available():
-        return Finding("cuda", "absent", "no GPU that torch can use", "check nvidia-smi and CUDA_VISIBLE_DEVICES")
-    names = [f"{torch.cuda.get_device_name(i)} ({_uuid(i)})" for i in range(torch.cuda.device_count())]
-    total = float(torch.ones(1000, device="cuda").sum())
-    if total != 1000:
-        return Finding("cuda", "broken", f"{names[0]} computes 1000 ones to {total}", "check the driver")
-    return Finding("cuda", "ok", ", ".join(names))
-
-
-def _uuid(index: int) -> str:
     from splatview_ipc.control.errors import SharingError
     from splatview_ipc.cuda.driver import gpu_uuid
 
-    try:
-        return gpu_uuid(index)
-    except SharingError as e:
-        return str(e)
+    if torch.version.cuda is None:
+        return Finding("absent", "this torch has no CUDA; the CPU is used",
+                       "on a machine with an NVIDIA GPU: pip install torch, from pytorch.org")
+    if not torch.cuda.is_available():
+        return Finding("absent", "no GPU that torch can use", "check nvidia-smi and CUDA_VISIBLE_DEVICES")
+    names = []
+    for i in range(torch.cuda.device_count()):
+        try:
+            uuid = gpu_uuid(i)
+        except SharingError as e:
+            uuid = str(e)
+        names.append(f"{torch.cuda.get_device_name(i)} ({uuid})")
+    total = float(torch.ones(1000, device="cuda").sum())
+    if total != 1000:
+        return Finding("broken", f"{names[0]} computes 1000 ones to {total}", "check the driver")
+    return Finding("ok", ", ".join(names))
 
 
-def check_ipc() -> Finding:
-    """A segment written here and read in another process, as a viewer would."""
-    from splatview_ipc.shm.segment import Segment
-
-    segment = Segment(4, "d")
-    try:
-        segment.map[:4] = b"pong"
-        program = ("import mmap, sys; from splatview_ipc.control.messages import SegmentRef; "
-                   "from splatview_ipc.shm.segment import open_segment; token, size, fd = sys.argv[1:]; "
-                   "print(open_segment(SegmentRef(token, int(size)), {token: [int(fd)]}, mmap.PROT_READ)[:4].decode())")
-        done = subprocess.run(
-            child_program.code_command(program, segment.token, str(segment.size), str(segment.fd)),
-            pass_fds=[segment.fd], env=child_program.environment(), capture_output=True, text=True, timeout=60,
-            check=False)
-    finally:
-        segment.close()
-    if done.stdout.strip() != "pong":
-        return Finding("shared memory", "broken", (done.stderr.strip().splitlines() or ["no answer"])[-1],
-                       "allow memfd_create and mmap of shared memory (container options, seccomp)")
-    return Finding("shared memory", "ok", "a segment written here was read in another process")
+def check_shared_memory() -> Finding:
+    (why,) = _share(("ring", "cpu", ""))
+    if why:
+        return Finding("broken", why, "allow /proc/PID/fd between processes of one user (container options, hidepid)")
+    return Finding("ok", "a segment written by one process was read in another")
 
 
-_PUBLISH = """
-import sys, time, torch, splatview
-image = torch.arange(64 * 64 * 4, device="cuda").remainder(251).to(torch.uint8).view(64, 64, 4)
-end = time.monotonic() + 100
-while time.monotonic() < end:
-    splatview.publish(image, "probe", copy=sys.argv[1] == "device-ring")
-    time.sleep(0.02)
-"""
-_READ = """
-import sys, time, torch
-from splatview_ipc import Subscriber
-end = time.monotonic() + 50
-expected = torch.arange(64 * 64 * 4).remainder(251).to(torch.uint8).view(64, 64, 4)
-with Subscriber(client="doctor", transports=[sys.argv[1]]) as subscriber:
-    while time.monotonic() < end:
-        subscriber.poll()
-        for stream in subscriber.streams:
-            stream.open()
-            if stream.fault:
-                raise SystemExit(stream.fault)
-            frame = stream.read()
-            if frame is None:
-                continue
-            with frame:
-                tensor = frame.tensors["image"].torch()
-                frame.wait(torch.cuda.current_stream(tensor.device).cuda_stream)
-                same = torch.equal(tensor.cpu(), expected)
-                if frame.intact():
-                    raise SystemExit(0 if same else "other bytes arrived than were published")
-        time.sleep(0.01)
-raise SystemExit("nothing arrived within 50 s")
-"""
-_SHARED = {
-    "cudaMalloc memory in place": ("in-place", "expandable_segments:False"),
-    "expandable segments in place": ("in-place", "expandable_segments:True"),
-    "ring in GPU memory": ("device-ring", ""),
+_ON_GPU = {
+    "cudaMalloc memory in place": ("in-place", "cuda", "expandable_segments:False"),
+    "expandable segments in place": ("in-place", "cuda", "expandable_segments:True"),
+    "ring in GPU memory": ("device-ring", "cuda", ""),
 }
-"""What is shared between two processes: the way, and how torch's allocator is set."""
 
 
-def check_cuda_ipc() -> Finding:
-    """GPU memory published by one process and opened in another, as a viewer would, in each way that there is."""
-    import tempfile
-
+def check_cuda_sharing() -> Finding:
     import torch
 
     if not torch.cuda.is_available():
-        return Finding("cuda sharing", "absent", "no CUDA; tensors are shared through host memory")
-    with tempfile.TemporaryDirectory(prefix="sv-doctor-") as folder:
-        results = _share(folder)
-    works = [name for name, why in results.items() if not why]
+        return Finding("absent", "no CUDA; tensors are shared through host memory")
+    reasons = dict(zip(_ON_GPU, _share(*_ON_GPU.values()), strict=True))
+    works = [name for name, why in reasons.items() if not why]
     words = [f"another process opened: {', '.join(works)}"] if works else []
-    words += [f"{name} not: {why}" for name, why in results.items() if why]
-    if len(works) == len(results):
-        return Finding("cuda sharing", "ok", "; ".join(words))
-    return Finding("cuda sharing", "absent", "; ".join(words) + "; such tensors go through pinned host memory",
+    words += [f"{name} not: {why}" for name, why in reasons.items() if why]
+    if len(works) == len(reasons):
+        return Finding("ok", "; ".join(words))
+    return Finding("absent", "; ".join(words) + "; such tensors go through pinned host memory",
                    "in containers, start both with --ipc=host --pid=host; MIG and WSL2 cannot share GPU memory")
 
 
-def _share(folder: str) -> dict[str, str]:
-    """Why each of _SHARED does not work; "" where it does. All at a time: each loads torch and CUDA twice."""
-    pairs: dict[str, tuple[subprocess.Popen[str], subprocess.Popen[str]]] = {}
-    results = {}
-    try:
-        for i, (name, (way, allocator)) in enumerate(_SHARED.items()):
-            env = {**os.environ, "SPLATVIEW_RUNTIME_DIR": os.path.join(folder, str(i)), "SPLATVIEW_STRICT": "1"}
-            env.pop("SPLATVIEW_DISABLE", None)
-            if allocator:
-                env["PYTORCH_CUDA_ALLOC_CONF"] = allocator
-            pairs[name] = (_start(_PUBLISH, way, env), _start(_READ, way, env))
-        for name, (writer, reader) in pairs.items():
-            try:
-                _, err = reader.communicate(timeout=100)
-            except subprocess.TimeoutExpired:
-                err = "no answer within 100 s"
-            if reader.returncode == 0:
-                results[name] = ""
-            elif writer.poll() is not None and writer.stderr is not None:
-                results[name] = _last(writer.stderr.read(), writer)
-            else:
-                results[name] = _last(err, reader)
-    finally:
-        for process in (p for pair in pairs.values() for p in pair):
-            process.kill()
-            process.wait()
-            if process.stderr is not None:
-                process.stderr.close()
-    return results
+def _share(*cases: tuple[str, str, str]) -> list[str]:
+    """Publish in one process and read in another, as a viewer would, for each (transport, device, settings of torch's
+    allocator), all at once: each loads torch twice. Return the reasons why that fails, "" where it works."""
+    import tempfile
 
-
-def _start(program: str, way: str, env: dict[str, str]) -> subprocess.Popen[str]:
-    return subprocess.Popen(child_program.code_command(program, way), stdout=subprocess.DEVNULL,
-                            stderr=subprocess.PIPE, text=True, env=child_program.environment(env))
-
-
-def _last(err: str, process: subprocess.Popen[str]) -> str:
-    return (err.strip().splitlines() or [f"exit code {process.returncode}"])[-1]
+    pairs, reasons = [], []
+    with tempfile.TemporaryDirectory(prefix="sv-doctor-") as folder, ExitStack() as started:
+        for i, (transport, device, allocator) in enumerate(cases):
+            env = {**os.environ, "SPLATVIEW_RUNTIME_DIR": os.path.join(folder, str(i)), "SPLATVIEW_DISABLE": "0",
+                   **({"PYTORCH_CUDA_ALLOC_CONF": allocator} if allocator else {})}
+            pairs.append([ChildProgram(f"{__package__}.selftest", *words, env=env)
+                          for words in (("publish", transport, device), ("read", transport))])
+            for program in pairs[-1]:
+                started.callback(program.end)
+        for writer, reader in pairs:
+            code = reader.wait(100)
+            failed = reader if writer.running() else writer
+            reasons.append("" if code == 0 else failed.last_words().splitlines()[-1])
+    return reasons
 
 
 def check_gsplat() -> Finding:
@@ -229,117 +162,85 @@ def check_gsplat() -> Finding:
     try:
         found = version("gsplat")
     except PackageNotFoundError:
-        return Finding("gsplat", "absent", "not installed; the OpenGL renderer is used", "pip install gsplat")
+        return Finding("absent", "not installed; the OpenGL renderer is used", "pip install gsplat")
     import torch
 
     if not torch.cuda.is_available():
-        return Finding("gsplat", "absent", f"{found}, which needs CUDA; the OpenGL renderer is used")
-    program = ("import torch; from gsplat import rasterization as r; o = torch.ones(1, 3, device='cuda'); "
-               "m = torch.tensor([[0., 0, 2]], device='cuda'); q = torch.tensor([[1., 0, 0, 0]], device='cuda'); "
-               "K = torch.tensor([[[9., 0, 4], [0, 9, 4], [0, 0, 1]]], device='cuda'); "
-               "print(float(r(m, q, o * 0.3, o[:, 0] * 0.9, o, torch.eye(4, device='cuda')[None], K, 8, 8)[1].max()))")
-    done = subprocess.run(child_program.code_command(program), env=child_program.environment(), capture_output=True,
-                          text=True, timeout=600, check=False)
-    lines = done.stdout.split()
-    if done.returncode or not lines or not 0.5 < float(lines[-1]) < 1:
-        why = (done.stderr.strip().splitlines() or ["it draws nothing"])[-1]
+        return Finding("absent", f"{found}, which needs CUDA; the OpenGL renderer is used")
+    _, why = _run(f"{__package__}.selftest", "gsplat", timeout_s=600)
+    if why:
         mend = "" if shutil.which("nvcc") else "install the CUDA toolkit (nvcc), which builds its kernels at first use"
-        return Finding("gsplat", "absent", f"{found} does not draw: {why}; the OpenGL renderer is used", mend)
-    return Finding("gsplat", "ok", f"{found} draws")
+        return Finding("absent", f"{found} does not draw: {why}; the OpenGL renderer is used", mend)
+    return Finding("ok", f"{found} draws")
 
 
-def check_gl() -> Finding:
-    ok, detail, mend = _probe("egl")
-    return Finding("opengl", "ok" if ok else "broken", detail, mend)
-
-
-def check_interop() -> Finding:
+def check_cuda_to_opengl() -> Finding:
     import torch
 
     if not torch.cuda.is_available():
-        return Finding("cuda to opengl", "absent", "no CUDA; pictures are uploaded from shared memory")
-    ok, detail, mend = _probe("interop")
-    return Finding("cuda to opengl", "ok" if ok else "absent", detail, mend)
-
-
-def check_display() -> Finding:
-    ok, detail, mend = _probe("window")
-    return Finding("display", "ok" if ok else "absent", detail, mend)
-
-
-def check_browser() -> Finding:
-    ok, detail, mend = _probe("web")
-    return Finding("browser", "ok" if ok else "broken", detail, mend)
+        return Finding("absent", "no CUDA; pictures are uploaded from shared memory")
+    return _probe("interop", "absent")
 
 
 def check_memory() -> Finding:
-    from splatview_ipc.system.optional_packages import install_line, installed, missing
-
     if not installed("numba"):
-        return Finding("memory", "absent", "not installed", install_line("memory"))
-    ok, detail, mend = _probe("memory")
-    if ok and missing("memory"):
-        return Finding("memory", "absent", f"{detail}; SQL needs {' and '.join(missing('memory'))}",
-                       install_line("memory"))
-    return Finding("memory", "ok" if ok else "broken", detail, mend)
+        return Finding("absent", "not installed", install_line("memory"))
+    found = _probe("memory", "broken")
+    if found.state == "ok" and not installed("duckdb"):
+        return Finding("absent", f"{found.detail}; SQL needs duckdb", install_line("memory"))
+    return found
 
 
 def check_video() -> Finding:
-    from splatview_ipc.system.optional_packages import install_line, missing
-
-    if missing("video"):
-        return Finding("video", "absent", "not installed; films are written as PNGs", install_line("video"))
-    ok, detail, mend = _probe("video")
-    return Finding("video", "ok" if ok else "broken", detail, mend)
+    if not installed("av"):
+        return Finding("absent", "not installed; films are written as PNGs", install_line("video"))
+    return _probe("video", "broken")
 
 
 def check_camera() -> Finding:
     """What `splatview camera` needs beyond the rest: libraries that read pictures, and one that runs networks."""
     from splatview.camera.opencv import has_gstreamer
-    from splatview.camera.v4l2 import cameras
-    from splatview_ipc.system.optional_packages import EXTRAS, install_line, installed, name_of
+    from splatview.camera.sources import cameras
 
     modules = (*EXTRAS["camera"], *EXTRAS["video"])
     if not any(map(installed, modules)):
-        return Finding("camera", "absent", "not installed", install_line("camera"))
+        return Finding("absent", "not installed", install_line("camera"))
     words, missing = [], []
     for module in modules:
-        name = name_of(module)
         try:
-            words.append(f"{name} {import_module(module).__version__}")
+            words.append(f"{NAMES[module]} {import_module(module).__version__}")
             if module == "cv2":
                 words[-1] += " with GStreamer" if has_gstreamer() else " without GStreamer"
         except ImportError as e:
-            missing.append(f"no {name} ({e})")
+            missing.append(f"no {NAMES[module]} ({e})")
     words.append(", ".join(cameras()) or "no camera")
     if missing:
-        return Finding("camera", "absent", "; ".join([*missing, *words]), install_line("camera"))
-    return Finding("camera", "ok", "; ".join(words))
+        return Finding("absent", "; ".join([*missing, *words]), install_line("camera"))
+    return Finding("ok", "; ".join(words))
 
 
 def check_port() -> Finding:
-    """Whether the port at which viewers serve browsers is free."""
+    """The port at which viewers serve browsers."""
     import socket
 
     from splatview_ipc.control.errors import IpcError
     from splatview_ipc.control.registry import viewers
 
-    name = f"port {_PORT}"
     with socket.socket() as s:
         s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the viewer does
         try:
             s.bind(("127.0.0.1", _PORT))
-            return Finding(name, "ok", "free")
+            return Finding("ok", "free")
         except OSError as e:
             why = e.strerror
     try:
         own = [v for v in viewers() if v.port == _PORT]
     except IpcError:
-        own = []  # said by another check
+        own = []  # another check reports it
     if own:
         address = own[0].url.partition("/?")[0]  # without the token: this is copied into bug reports
-        return Finding(name, "ok", f"your viewer serves there, process {own[0].pid}: {address}")
-    return Finding(name, "absent", f"{why}, not by a viewer of yours; splatview serve --web takes the next free one",
+        return Finding("ok", f"your viewer serves there, process {own[0].pid}: {address}")
+    return Finding("absent", f"{why}, not by a viewer of yours; splatview serve --web takes the next free one",
                    "choose another with --port")
 
 
@@ -352,36 +253,41 @@ def check_runtime_folder() -> Finding:
     try:
         folder = runtime_folder()
     except RuntimeFolderError as e:
-        return Finding("runtime folder", "broken", str(e))
+        return Finding("broken", str(e))
     try:
         with tempfile.TemporaryFile(dir=folder) as f:  # a run needs small files there, which a full disk refuses
             f.write(bytes(4096))
     except OSError as e:
-        return Finding("runtime folder", "broken", f"{folder}: no run can begin there: {e.strerror}",
+        return Finding("broken", f"{folder}: no run can begin there: {e.strerror}",
                        "make room there, or set SPLATVIEW_RUNTIME_DIR to another folder")
     remove_stale(folder)
     n = len(list_runs(folder))
-    return Finding("runtime folder", "ok", f"{folder}, {n} run{'s' * (n != 1)}")
+    return Finding("ok", f"{folder}, {n} run{'s' * (n != 1)}")
 
 
-CHECKS: tuple[Callable[[], Finding], ...] = (
-    check_python, check_torch, check_cuda, check_ipc, check_cuda_ipc, check_gsplat, check_gl, check_interop,
-    check_display, check_browser, check_memory, check_video, check_camera, check_port, check_runtime_folder)
+def _probe(what: str, otherwise: State) -> Finding:
+    """Try something in the viewer's program; it is `otherwise` where that does not work."""
+    line, why = _run("splatview_viewer.probe", what)
+    if why:
+        return Finding(otherwise, why)
+    found = json.loads(line)
+    return Finding("ok" if found["ok"] else otherwise, found["detail"], found["mend"])
 
 
-def _safely(check: Callable[[], Finding]) -> Finding:
-    try:
-        return check()
-    except Exception as e:  # a check that fails is a finding, not the end of the examination
-        return Finding(check.__name__.removeprefix("check_").replace("_", " "), "broken", f"{type(e).__name__}: {e}")
+def _run(module: str, *arguments: str, timeout_s: float = 120.0) -> tuple[str, str]:
+    """Run a module in a process of its own; return the last line of its output, and the reason if it failed."""
+    lines = [""]
+    program = ChildProgram(module, *arguments, on_output=lines.append)
+    code = program.wait(timeout_s)
+    program.end()
+    why = "" if code == 0 else f"no answer within {timeout_s:g} s" if code is None else (
+        f"{program.last_words().splitlines()[-1]} (code {code})")
+    return lines[-1], why
 
 
-def _probe(what: str) -> tuple[bool, str, str]:
-    """Ask the viewer program, in a process of its own."""
-    done = subprocess.run(child_program.command("splatview_viewer.probe", what), env=child_program.environment(),
-                          capture_output=True, text=True, timeout=120, check=False)
-    try:
-        d = json.loads(done.stdout.strip().splitlines()[-1])
-        return bool(d["ok"]), str(d["detail"]), str(d["mend"])
-    except (IndexError, ValueError, KeyError):
-        return False, (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1], ""
+CHECKS: dict[str, Callable[[], Finding]] = {
+    "python": check_python, "torch": check_torch, "cuda": check_cuda, "shared memory": check_shared_memory,
+    "cuda sharing": check_cuda_sharing, "gsplat": check_gsplat, "opengl": partial(_probe, "egl", "broken"),
+    "cuda to opengl": check_cuda_to_opengl, "display": partial(_probe, "window", "absent"),
+    "browser": partial(_probe, "web", "broken"), "memory": check_memory, "video": check_video,
+    "camera": check_camera, f"port {_PORT}": check_port, "runtime folder": check_runtime_folder}

@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 import sys
 
-TYPE_CHECKING = False  # typing takes milliseconds, in which Ctrl-C would be told of by Python
+TYPE_CHECKING = False  # nothing is imported before the current folder is out of the path
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
 _VIEWER = {
     "serve": "show running trainings, or files, in a window or in browsers",
@@ -91,24 +91,14 @@ def _main(args: list[str]) -> int:
     if command not in _OWN:
         print(f"splatview: {command!r} is not a command; legal are {', '.join([*_VIEWER, *_OWN])}", file=sys.stderr)
         return 2
+    from importlib import import_module
+
     from splatview_ipc.control.errors import IpcError
 
     try:
-        return _run(command)(rest)
+        return import_module(f"splatview.cli.{command}").main(rest)
     except IpcError as e:
         from splatview_ipc.system.terminal import printable_lines
 
         print(f"splatview {command}: {printable_lines(e)}", file=sys.stderr)
         return 2
-
-
-def _run(command: str) -> Callable[[list[str]], int]:
-    if command == "status":
-        from splatview.cli.status import main
-    elif command == "doctor":
-        from splatview.cli.doctor import main
-    elif command == "camera":
-        from splatview.cli.camera import main
-    else:
-        from splatview.cli.demo import main
-    return main

@@ -14,10 +14,10 @@ from splatview_ipc.system.terminal import printable
 
 if TYPE_CHECKING:
     from splatview_ipc import RemoteRun, RemoteStream
-    from splatview_ipc.control.registry import ViewerInfo
 
 _RATE_WINDOW = 1.0
 """Seconds over which publishes are counted: from one of them to another that comes half a second later, or more."""
+_PAGE = ("pid", "url", "host", "port", "run", "started")
 _SILENT = "does not answer: its process is stopped, very busy or out of open files"
 
 
@@ -37,7 +37,6 @@ class Status:
 
 
 def main(args: list[str]) -> int:
-    import splatview_ipc.subscriber.subscriber  # noqa: F401 - what takes longest, before anything is opened
     from splatview_ipc.control.registry import viewers
 
     options: Status = entry.options(Status, "splatview status", args)
@@ -45,10 +44,11 @@ def main(args: list[str]) -> int:
     runs = collect(options.run)
     pages = viewers()
     if options.json:
-        print(json.dumps({"runs": runs, "viewers": [_page(v) for v in pages]}, indent=2))
+        shown = [{name: getattr(v, name) for name in _PAGE} for v in pages]
+        print(json.dumps({"runs": runs, "viewers": shown}, indent=2))
         return 2 if options.run and not runs else 0
     if runs:
-        print("\n".join(line for run in runs for line in _lines(_tame(run))))
+        print("\n".join(line for run in runs for line in _lines(run)))
     else:
         print(f"No run that {options.run!r} names in {printable(folder)}; {other_runs(folder, options.run)}"
               if options.run else f"No run in {printable(folder)}.\n"
@@ -59,7 +59,7 @@ def main(args: list[str]) -> int:
 
 
 def collect(run: str | None = None, timeout: float = 3.0) -> list[dict[str, Any]]:
-    """The live runs as `--json` prints them, after watching them for a moment. Runs that do not answer within
+    """Return the live runs as `--json` prints them, after watching them for a moment. Runs that do not answer within
     `timeout` seconds appear without streams and with a "note"."""
     from splatview_ipc import Subscriber
 
@@ -70,10 +70,6 @@ def collect(run: str | None = None, timeout: float = 3.0) -> list[dict[str, Any]
             subscriber.poll()
             time.sleep(0.02)
         return [_run(r) for r in subscriber.runs if r.alive]
-
-
-def _page(viewer: ViewerInfo) -> dict[str, Any]:
-    return {name: getattr(viewer, name) for name in ("pid", "url", "host", "port", "run", "started")}
 
 
 def _run(run: RemoteRun) -> dict[str, Any]:
@@ -98,35 +94,24 @@ def _stream(stream: RemoteStream) -> dict[str, Any]:
             **({"over": stream.info.over, "over_run": stream.info.over_run} if stream.kind == "overlay" else {})}
 
 
-def _tame(value: Any) -> Any:
-    """Replace every text in a tree, keys included, by what can be printed of it."""
-    if isinstance(value, dict):
-        return {_tame(k): _tame(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_tame(v) for v in value]
-    return printable(value) if isinstance(value, str) else value
-
-
 def _lines(run: dict[str, Any]) -> list[str]:
+    """Return a run as lines for people. Names are other processes', so that a terminal must not obey them."""
     bold, dim, end = ("\x1b[1m", "\x1b[2m", "\x1b[0m") if sys.stdout.isatty() else ("", "", "")
-    viewers = ", ".join(f"{v['client']} ({v['pid']})" for v in run["viewers"]) or "none"
-    lines = [f"{bold}{run['name']}{end}  pid {run['pid']}  {dim}{run['run']}{end}  viewers: {viewers}"]
+    viewers = ", ".join(f"{printable(v['client'])} ({v['pid']})" for v in run["viewers"]) or "none"
+    lines = [f"{bold}{printable(run['name'])}{end}  pid {run['pid']}  {dim}{run['run']}{end}  viewers: {viewers}"]
     for s in run["streams"]:
         what = f"{'x'.join(map(str, s['shape']))} {s['dtype']}"
         if "shard" in s:
             what = f"rank {s['shard'][0]} of {s['shard'][1]} ({s['group'][:6]}), {what}"
         if "over" in s:
             what = f"over {s['over']}{' of run ' if s['over_run'] else ''}{s['over_run']},"
-        lines.append(f"  {s['name']:<20} {s['kind']:<10} version {s['version']:<8} {s['rate_hz']:>8.1f} Hz  "
-                     f"{what} on {s['device']}, shared by {s['sharing']}")
+        lines.append(printable(f"  {s['name']:<20} {s['kind']:<10} version {s['version']:<8} {s['rate_hz']:>8.1f} Hz  "
+                               f"{what} on {s['device']}, shared by {s['sharing']}"))
         if s["why"]:
-            lines.append(f"    {dim}not by {s['why']}{end}")
-    faults = {k: v for k, v in run["counters"].items() if v and k != "copies"}
-    if faults:
-        lines.append("  " + ", ".join(f"{v} {k.replace('_', ' ')}" for k, v in faults.items()))
+            lines.append(f"    {dim}not by {printable(s['why'])}{end}")
+    faults = [f"{v} {k.replace('_', ' ')}" for k, v in run["counters"].items() if v and k != "copies"]
+    notes = [", ".join(faults)] if faults else []
     if run["paused"]:
-        lines.append("  paused" if run["waits"] else "  paused, but its script goes on: it waits where it calls "
-                     "splatview.wait_while_paused()")
-    if "note" in run:
-        lines.append(f"  {run['note']}")
-    return lines
+        notes.append("paused" if run["waits"] else
+                     "paused, but its script goes on: it waits where it calls splatview.wait_while_paused()")
+    return lines + [f"  {printable(note)}" for note in (*notes, *filter(None, [run.get("note")]))]

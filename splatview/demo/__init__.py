@@ -1,6 +1,14 @@
-"""Training 3-D Gaussians from posed views, small enough to read and quick enough for a CPU: `splatview demo`.
+"""Training 3-D Gaussians from posed photographs, small enough to read and quick enough for a CPU: `splatview demo`.
 
-`trainer` is the process that trains and publishes, `command` starts it beside the viewer. Everything between is plain
-torch: `rasterizer` and `compositing` draw Gaussians differentiably, `scene` makes the views that they are trained from,
-`datasets` reads other people's, `density` adds and removes Gaussians.
+`command` starts `trainer`, the process that trains and publishes, and the viewer beside it. `datasets` reads the
+photographs, the packaged ones too, from COLMAP (`colmap`) and nerfstudio folders within the bounds of `files`; `views`
+are what they become. `training` optimises; `rasterizer` and `compositing` draw with gradients.
 """
+
+
+class DemoError(Exception):
+    """An option or a data set cannot be used. The message tells what to do next; no traceback is needed."""
+
+    def __init__(self, text: str) -> None:
+        clipped = text if len(text) <= 3000 else f"{text[:3000]} ..."  # it may repeat what a damaged file holds
+        super().__init__(clipped.encode("utf-8", "replace").decode())

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from torch.nn import functional
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,11 +34,13 @@ BLOCK_ELEMENTS = 1 << 17
 
 @dataclass(frozen=True)
 class Tiling:
-    """Which Gaussians touch which tile."""
+    """The Gaussians that touch each tile."""
 
     width: int
     height: int
     """The picture's size in pixels."""
+    columns: int
+    rows: int
     gaussians: torch.Tensor
     """(P,) int64, the Gaussian of each (tile, Gaussian) pair; by tile, nearest first."""
     tiles: torch.Tensor
@@ -45,44 +48,44 @@ class Tiling:
     counts: np.ndarray
     """(T,) int64, pairs per tile."""
 
-    @property
-    def columns(self) -> int:
-        return -(-self.width // TILE)
-
-    @property
-    def rows(self) -> int:
-        return -(-self.height // TILE)
-
-    def blocks(self) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
-        """(tiles (t,), pair (t, K), valid (t, K)) per block: tiles of similar list length, padded to the longest."""
+    def blocks(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """(tiles (t,), pairs (t, K)) per block: tiles of similar list length, padded with P to the longest."""
         starts = np.concatenate([[0], np.cumsum(self.counts)])
-        order = np.argsort(-self.counts, kind="stable")
-        order = order[: int(np.count_nonzero(self.counts))]
-        first = 0
-        while first < len(order):
-            longest = int(self.counts[order[first]])
-            t = max(1, BLOCK_ELEMENTS // (longest * TILE * TILE))
-            tiles = order[first : first + t]
+        order = np.argsort(-self.counts, kind="stable")[:np.count_nonzero(self.counts)]
+        while len(order):
+            longest = int(self.counts[order[0]])
+            tiles, order = np.split(order, [max(1, BLOCK_ELEMENTS // (longest * TILE * TILE))])
             rank = np.arange(longest)
-            valid = rank < self.counts[tiles, None]
-            pair = np.where(valid, starts[tiles, None] + rank, 0)
-            yield torch.from_numpy(tiles), torch.from_numpy(pair), torch.from_numpy(valid)
-            first += t
+            pairs = np.where(rank < self.counts[tiles, None], starts[tiles, None] + rank, starts[-1])
+            yield torch.from_numpy(tiles), torch.from_numpy(pairs)
+
+    def to_picture(self, blocks: torch.Tensor) -> torch.Tensor:
+        """(T, pixels, C) -> (H, W, C)."""
+        grid = blocks.reshape(self.rows, self.columns, TILE, TILE, -1).transpose(1, 2)
+        return grid.reshape(self.rows * TILE, self.columns * TILE, -1)[: self.height, : self.width].contiguous()
+
+    def to_tiles(self, picture: torch.Tensor) -> torch.Tensor:
+        """(H, W, C) -> (T, pixels, C), zero outside the picture."""
+        padding = (0, 0, 0, self.columns * TILE - self.width, 0, self.rows * TILE - self.height)
+        grid = functional.pad(picture, padding).reshape(self.rows, TILE, self.columns, TILE, -1)
+        return grid.transpose(1, 2).reshape(self.rows * self.columns, TILE * TILE, -1)
 
 
 def tile(means2d: torch.Tensor, extents: torch.Tensor, depths: torch.Tensor, width: int, height: int) -> Tiling:
     """Sort Gaussians into tiles.
 
-    means2d: (N, 2) centres in pixels. extents: (N, 2) half the width and height of the box outside which a Gaussian's
-    alpha is below 1/255; zero or less: not drawn. depths: (N,) camera z.
+    Args:
+        means2d: (N, 2) centres in pixels.
+        extents: (N, 2) half the width and height of the box outside which a Gaussian's alpha is below 1/255; zero or
+            less: not drawn.
+        depths: (N,) camera z.
     """
     columns, rows = -(-width // TILE), -(-height // TILE)
     centre, half = means2d.detach().double().numpy(), extents.detach().double().numpy()
     # A pixel belongs to the box when its centre does; without any, the Gaussian touches nothing.
-    low = np.ceil(centre - half - 0.5)
-    high = np.floor(centre + half - 0.5)
+    low, high = np.ceil(centre - half - 0.5), np.floor(centre + half - 0.5)
     drawn = (half > 0).all(1) & (high >= low).all(1)
-    drawn &= (high >= 0).all(1) & (low[:, 0] < width) & (low[:, 1] < height) & np.isfinite(centre).all(1)
+    drawn &= (high >= 0).all(1) & (low < [width, height]).all(1) & np.isfinite(centre).all(1)
     index = np.flatnonzero(drawn)
     index = index[np.argsort(depths.detach().numpy()[index], kind="stable")]
     low = np.maximum(low[index], 0).astype(np.int64) // TILE
@@ -95,7 +98,7 @@ def tile(means2d: torch.Tensor, extents: torch.Tensor, depths: torch.Tensor, wid
     # A stable sort by tile keeps the order by depth within each; 16-bit keys take numpy's radix sort.
     order = np.argsort(tiles.astype(np.uint16) if columns * rows <= 1 << 16 else tiles, kind="stable")
     tiles = tiles[order]
-    return Tiling(width, height, torch.from_numpy(index[which[order]]), torch.from_numpy(tiles),
+    return Tiling(width, height, columns, rows, torch.from_numpy(index[which[order]]), torch.from_numpy(tiles),
                   np.bincount(tiles, minlength=columns * rows))
 
 
@@ -103,65 +106,42 @@ def composite(means2d: torch.Tensor, conics: torch.Tensor, opacities: torch.Tens
               tiling: Tiling) -> tuple[torch.Tensor, torch.Tensor]:
     """Composite features front to back: ((H, W, C) features, premultiplied; (H, W) alpha).
 
-    means2d: (N, 2) pixels. conics: (N, 3) upper triangle of the inverse 2-D covariance. opacities: (N,) in [0, 1].
-    features: (N, C), colours or anything else to be blended. Gradients flow to all four, in their own float dtype.
+    Gradients flow to all four tensors, in their own float dtype.
+
+    Args:
+        means2d: (N, 2) pixels.
+        conics: (N, 3) upper triangle of the inverse 2-D covariance.
+        opacities: (N,) in [0, 1].
+        features: (N, C), colours or anything else to be blended.
     """
     image, alpha = _Composite.apply(means2d, conics, opacities, features, tiling)  # type: ignore[misc]
     return image, alpha
-
-
-def _basis(dtype: torch.dtype) -> torch.Tensor:
-    """(pixels of a tile, 6): 1, x, y, x^2, xy, y^2 from the tile's centre, where rounding harms least."""
-    at = torch.arange(TILE, dtype=dtype) + 0.5 - TILE / 2
-    y, x = (v.reshape(-1) for v in torch.meshgrid(at, at, indexing="ij"))
-    return torch.stack([torch.ones_like(x), x, y, x * x, x * y, y * y], 1)
-
-
-def _to_picture(blocks: torch.Tensor, tiling: Tiling) -> torch.Tensor:
-    """(T, pixels, C) -> (H, W, C)."""
-    c = blocks.shape[-1]
-    grid = blocks.reshape(tiling.rows, tiling.columns, TILE, TILE, c).transpose(1, 2)
-    return grid.reshape(tiling.rows * TILE, tiling.columns * TILE, c)[: tiling.height, : tiling.width].contiguous()
-
-
-def _to_tiles(picture: torch.Tensor, tiling: Tiling) -> torch.Tensor:
-    """(H, W, C) -> (T, pixels, C), zero outside the picture."""
-    c = picture.shape[-1]
-    padding = (0, 0, 0, tiling.columns * TILE - tiling.width, 0, tiling.rows * TILE - tiling.height)
-    grid = torch.nn.functional.pad(picture, padding).reshape(tiling.rows, TILE, tiling.columns, TILE, c)
-    return grid.transpose(1, 2).reshape(tiling.rows * tiling.columns, TILE * TILE, c)
-
-
-def _pair_values(means2d: torch.Tensor, conics: torch.Tensor, opacities: torch.Tensor, tiling: Tiling
-                 ) -> tuple[torch.Tensor, ...]:
-    """Per pair: the centre (u, v) from the tile's centre, the conic (a, b, c), log opacity; each (P,)."""
-    g = tiling.gaussians
-    u = means2d[g, 0] - (tiling.tiles % tiling.columns * TILE + TILE / 2)
-    v = means2d[g, 1] - (tiling.tiles // tiling.columns * TILE + TILE / 2)
-    a, b, c = conics[g].unbind(1)
-    return u, v, a, b, c, opacities.log()[g]
 
 
 class _Composite(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, means2d: torch.Tensor, conics: torch.Tensor, opacities: torch.Tensor,
                 features: torch.Tensor, tiling: Tiling) -> tuple[torch.Tensor, torch.Tensor]:
-        n_tiles, channels = tiling.rows * tiling.columns, features.shape[1]
-        out = means2d.new_zeros(n_tiles, TILE * TILE, channels + 1)
-        basis = _basis(means2d.dtype)
-        u, v, a, b, c, log_opacity = _pair_values(means2d, conics, opacities, tiling)
+        g, channels = tiling.gaussians, features.shape[1]
+        at = torch.arange(TILE, dtype=means2d.dtype) + 0.5 - TILE / 2  # from the tile's centre: rounding harms least
+        y, x = (v.reshape(-1) for v in torch.meshgrid(at, at, indexing="ij"))
+        basis = torch.stack([torch.ones_like(x), x, y, x * x, x * y, y * y], 1)
+        u = means2d[g, 0] - (tiling.tiles % tiling.columns * TILE + TILE / 2)
+        v = means2d[g, 1] - (tiling.tiles // tiling.columns * TILE + TILE / 2)
+        a, b, c = conics[g].unbind(1)
         # log alpha = log opacity - a/2 (x-u)^2 - b (x-u)(y-v) - c/2 (y-v)^2, expanded in powers of x and y.
-        polynomial = torch.stack([log_opacity - 0.5 * (a * u * u + c * v * v) - b * u * v,
+        polynomial = torch.stack([opacities.log()[g] - 0.5 * (a * u * u + c * v * v) - b * u * v,
                                   a * u + b * v, b * u + c * v, -0.5 * a, -b, -0.5 * c], 1)
+        polynomial = functional.pad(polynomial, (0, 0, 0, 1))
+        polynomial[-1, 0] = -1e4  # the padding of blocks has an alpha of 0
         # One more column of ones: what it blends to is the picture's alpha.
-        weighted = torch.cat([features, features.new_ones(len(features), 1)], 1)[tiling.gaussians]
+        weighted = functional.pad(functional.pad(features[g], (0, 1), value=1.0), (0, 0, 0, 1))
         may_clamp = bool((opacities > ALPHA_MAX).any())
         below = float(np.nextafter(np.float32(ALPHA_MIN), np.float32(0)))
+        out = means2d.new_zeros(tiling.rows * tiling.columns, TILE * TILE, channels + 1)
         saved = []
-        for tiles, pair, valid in tiling.blocks() if len(polynomial) else ():
-            coefficients = polynomial[pair]
-            coefficients[..., 0].masked_fill_(~valid, -1e4)
-            alpha = torch.matmul(basis, coefficients.transpose(1, 2)).exp_()  # (t, pixels, K)
+        for tiles, pairs in tiling.blocks():
+            alpha = torch.matmul(basis, polynomial[pairs].transpose(1, 2)).exp_()  # (t, pixels, K)
             clamped = alpha > ALPHA_MAX if may_clamp else None
             # torch's threshold keeps what is greater; the bound is one step lower so that 1/255 itself is kept.
             torch.threshold_(alpha.clamp_(max=ALPHA_MAX), below, 0.0)
@@ -169,39 +149,34 @@ class _Composite(torch.autograd.Function):
             weight = torch.threshold_(torch.cumprod(keep, -1), TRANSMITTANCE_MIN, 0.0)
             odds = alpha.div_(keep)
             weight.mul_(odds)  # alpha times the transmittance before it
-            block_features = weighted[pair]
+            block_features = weighted[pairs]
             out[tiles] = torch.bmm(weight, block_features)
             if any(ctx.needs_input_grad):
-                saved.append((tiles, pair, valid, odds, weight, clamped, block_features))
-        ctx.save_for_backward(means2d, conics, opacities, features, out)
+                saved.append((tiles, pairs, odds, weight, clamped, block_features))
+        ctx.save_for_backward(opacities, out, basis, u, v, a, b, c)
         ctx.blocks, ctx.tiling = saved, tiling
-        picture = _to_picture(out, tiling)
+        picture = tiling.to_picture(out)
         return picture[..., :channels], picture[..., channels]
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         """With w_k = alpha_k T_k and g_k = <grad of the pixel, features of k>, the gradient by the log of alpha_k is
         w_k g_k - alpha_k / (1 - alpha_k) * sum over j > k of w_j g_j: what k adds less what it hides."""
-        means2d, conics, opacities, features, out = ctx.saved_tensors
-        tiling, channels = ctx.tiling, features.shape[1]
-        basis = _basis(means2d.dtype)
-        by_pixel = _to_tiles(torch.cat([grads[0], grads[1][..., None]], -1), tiling)
+        opacities, out, basis, u, v, a, b, c = ctx.saved_tensors
+        tiling, channels = ctx.tiling, out.shape[2] - 1
+        by_pixel = tiling.to_tiles(torch.cat([grads[0], grads[1][..., None]], -1))
         total = (by_pixel * out).sum(-1, keepdim=True)  # sum over all j of w_j g_j
-        pairs = len(tiling.gaussians)
-        moments = means2d.new_zeros(pairs, 6)
-        by_feature = means2d.new_zeros(pairs, channels)
-        for tiles, pair, valid, odds, weight, clamped, block_features in ctx.blocks:
+        moments, by_feature = out.new_zeros(len(u) + 1, 6), out.new_zeros(len(u) + 1, channels)  # and the padding's
+        for tiles, pairs, odds, weight, clamped, block_features in ctx.blocks:
             g = by_pixel[tiles]
-            where = pair[valid]
-            by_feature[where] = torch.bmm(weight.transpose(1, 2), g[..., :channels])[valid]
+            by_feature[pairs] = torch.bmm(weight.transpose(1, 2), g[..., :channels])
             contribution = torch.bmm(g, block_features.transpose(1, 2)).mul_(weight)
             unhidden = torch.cumsum(contribution, -1).sub_(total[tiles])
             by_log_alpha = contribution.addcmul_(odds, unhidden)
             if clamped is not None:
                 by_log_alpha.masked_fill_(clamped, 0)
-            moments[where] = torch.matmul(by_log_alpha.transpose(1, 2), basis)[valid]
-        u, v, a, b, c, _ = _pair_values(means2d, conics, opacities, tiling)
-        m, mx, my, mxx, mxy, myy = moments.unbind(1)
+            moments[pairs] = torch.matmul(by_log_alpha.transpose(1, 2), basis)
+        m, mx, my, mxx, mxy, myy = moments[:-1].unbind(1)
         dx, dy = mx - u * m, my - v * m  # first moments about the Gaussian's centre
         by_pair = torch.cat([torch.stack([
             a * dx + b * dy,
@@ -210,6 +185,6 @@ class _Composite(torch.autograd.Function):
             -(mxy - u * my - v * dx),
             -0.5 * (myy - v * (my + dy)),
             m / opacities[tiling.gaussians],
-        ], 1), by_feature], 1)
-        by_gaussian = means2d.new_zeros(len(means2d), 6 + channels).index_add_(0, tiling.gaussians, by_pair)
+        ], 1), by_feature[:-1]], 1)
+        by_gaussian = out.new_zeros(len(opacities), 6 + channels).index_add_(0, tiling.gaussians, by_pair)
         return by_gaussian[:, :2], by_gaussian[:, 2:5], by_gaussian[:, 5], by_gaussian[:, 6:], None

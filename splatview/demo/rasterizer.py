@@ -1,21 +1,22 @@
-"""Differentiable drawing of 3-D Gaussians with plain torch on the CPU.
+"""Differentiable drawing of 3-D Gaussians: gsplat's kernels on CUDA, plain torch on the CPU.
 
-Projection as in "EWA splatting" (Zwicker et al. 2001) and with the constants of gsplat 1.5.3, so that a scene trained
-here looks the same in any renderer of that family. `compositing` does the part that costs.
+On the CPU, projection as in "EWA splatting" (Zwicker et al. 2001) and with the constants of gsplat 1.5.3, so that a
+scene trained here looks the same in any renderer of that family. `compositing` does the part that costs.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch.nn import functional
 
+from splatview.demo import DemoError
 from splatview.demo.compositing import ALPHA_MIN, composite, tile
 
 if TYPE_CHECKING:
-    from splatview.demo.capture import Gaussians, View
+    from splatview.demo.views import Gaussians, View
 
 SH_C0 = 0.28209479177387814
 SH_C1 = 0.4886025119029199
@@ -29,7 +30,7 @@ class Drawn:
     """A picture of Gaussians, and what density control wants to know of it."""
 
     image: torch.Tensor
-    """(H, W, 3), over the background."""
+    """(H, W, 3), over black."""
     alpha: torch.Tensor
     """(H, W)."""
     depth: torch.Tensor
@@ -42,8 +43,6 @@ class Drawn:
 
 def colors(gaussians: Gaussians, viewmat: torch.Tensor, sh_degree: int) -> torch.Tensor:
     """(N, 3) RGB >= 0 as seen from the camera, from spherical harmonics of degree 0 or 1."""
-    if sh_degree not in (0, 1):
-        raise ValueError(f"sh_degree: {sh_degree} is not 0 or 1, the degrees that the CPU rasteriser knows")
     rgb = 0.5 + SH_C0 * gaussians["sh0"][:, 0]
     if sh_degree == 1:
         position = -viewmat[:3, :3].T @ viewmat[:3, 3]
@@ -80,12 +79,13 @@ def project(gaussians: Gaussians, view: View) -> tuple[torch.Tensor, ...]:
     return means2d, conics, z, torch.stack([xx, yy], 1), valid
 
 
-def draw(gaussians: Gaussians, view: View, sh_degree: int = 0,
-         background: torch.Tensor | None = None) -> Drawn:
-    """Draw Gaussians as a trainer holds them (CPU, float32 or float64), with gradients to every parameter.
+def draw(gaussians: Gaussians, view: View, sh_degree: int = 0) -> Drawn:
+    """Draw Gaussians as a trainer holds them, with gradients to every parameter.
 
-    For sh_degree 1 shN has at least three rows. background: (3,) RGB, black if None.
+    All tensors are on one device: a CUDA device, or the CPU, where sh_degree is at most 1.
     """
+    if gaussians["means"].is_cuda:
+        return _draw_gsplat(gaussians, view, sh_degree)
     means2d, conics, depths, variances, valid = project(gaussians, view)
     opacities = torch.sigmoid(gaussians["opacities"])
     if means2d.requires_grad:
@@ -96,9 +96,28 @@ def draw(gaussians: Gaussians, view: View, sh_degree: int = 0,
     tiling = tile(means2d, extents, depths, view.width, view.height)
     features = torch.cat([colors(gaussians, view.viewmat, sh_degree), depths[:, None]], 1)
     blended, alpha = composite(means2d, conics, opacities, features, tiling)
-    image = blended[..., :3]
-    if background is not None:
-        image = image + (1 - alpha)[..., None] * background
     visible = torch.zeros(len(means2d), dtype=torch.bool)
     visible[tiling.gaussians] = True
-    return Drawn(image, alpha, blended[..., 3], means2d, visible)
+    return Drawn(blended[..., :3], alpha, blended[..., 3], means2d, visible)
+
+
+def _draw_gsplat(gaussians: Gaussians, view: View, sh_degree: int) -> Drawn:
+    from gsplat import rasterization
+
+    blended, alpha, meta = rasterization(
+        gaussians["means"], functional.normalize(gaussians["quats"], dim=1), gaussians["scales"].exp(),
+        torch.sigmoid(gaussians["opacities"]), torch.cat([gaussians["sh0"], gaussians["shN"]], 1),
+        view.viewmat[None], view.K[None], view.width, view.height,
+        sh_degree=sh_degree, packed=False, render_mode="RGB+D")
+    means2d = meta["means2d"]
+    if means2d.requires_grad:
+        means2d.retain_grad()
+    visible = (meta["radii"][0] > 0).all(-1)
+    return Drawn(blended[0, ..., :3], alpha[0, ..., 0], blended[0, ..., 3], means2d, visible)
+
+
+def choose_device(wanted: Literal["auto", "cpu", "cuda"]) -> torch.device:
+    """The device to draw on. Raises DemoError when there is no CUDA device and one is wanted."""
+    if wanted == "cuda" and not torch.cuda.is_available():
+        raise DemoError("--device cuda: torch finds no CUDA device here; use --device cpu")
+    return torch.device("cuda" if wanted != "cpu" and torch.cuda.is_available() else "cpu")

@@ -3,107 +3,92 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import torch
 
-from splatview.demo.density import DensityControl, DensityOptions
-from splatview.demo.rasterizer import SH_C0
+from splatview.demo.rasterizer import SH_C0, Drawn, draw
 
 if TYPE_CHECKING:
-    from splatview.demo.backends import Backend
-    from splatview.demo.capture import Capture, View
-    from splatview.demo.rasterizer import Drawn
+    from splatview.demo.views import Capture, View
 
-
-@dataclass(frozen=True)
-class TrainingOptions:
-    """Learning rates are those of gsplat's examples/simple_trainer.py, raised for a run of a thousand steps instead of
-    thirty thousand."""
-
-    steps: int = 1_500
-    seed: int = 0
-    density: DensityOptions = field(default_factory=DensityOptions)
-    ssim: float = 0.2
-    """Weight of the structural part of the loss; the rest is the mean absolute difference."""
-    sh_from: float = 0.4
-    """Share of the run after which colours may depend on the direction (SH degree 1)."""
-    means: float = 1.2e-3
-    """Learning rate of places, times the scene's extent; falls to a fiftieth."""
-    scales: float = 1e-2
-    quats: float = 4e-3
-    opacities: float = 5e-2
-    sh0: float = 1e-2
-    sh_rest: float = 1e-3
-
-
-@dataclass(frozen=True)
-class Report:
-    """What one step did."""
-
-    step: int
-    """Counts from 1."""
-    loss: float
-    psnr: float
-    """Of the view that was trained on, dB."""
-    count: int
-    """Gaussians after the step."""
-    view: int
-    """Which of the views was trained on."""
+_RATES = {"means": 1.2e-3, "scales": 1e-2, "quats": 4e-3, "opacities": 5e-2, "sh0": 1e-2, "shN": 1e-3}
+"""Learning rates of gsplat's examples/simple_trainer.py, raised for a run of a thousand steps instead of thirty
+thousand. That of the means is a multiple of the scene's extent, and falls to a fiftieth."""
+_SSIM = 0.2
+"""Weight of the structural part of the loss; the rest is the mean absolute difference."""
+_SH_FROM = 0.4
+"""Share of the run after which colours may depend on the direction (SH degree 1)."""
+_REFINE_UNTIL = 0.7
+"""Share of the run after which their number stays."""
+_GROWTH = 0.25
+"""Most Gaussians added at once, as a share of those there: each one disturbs the picture for some steps."""
+_PULL = 2e-4
+"""Mean length of the gradient by a Gaussian's place in the picture (of width and height 2) that asks for more."""
+_SMALL = 0.01
+"""Gaussians up to this share of the scene's extent are cloned, larger ones split."""
+_FAINT = 0.01
+"""Opacity below which a Gaussian is removed."""
+_EXACT_POINTS = 16_384
 
 
 class Training:
     """Trains Gaussians from a capture. `gaussians` is what a trainer would publish: a dictionary of parameters in the
-    names, shapes and activations of gsplat's examples."""
+    names, shapes and activations of gsplat's examples. torch's seed determines the result.
 
-    def __init__(self, capture: Capture, backend: Backend, options: TrainingOptions):
-        self.options, self.backend = options, backend
-        device = backend.device
+    Args:
+        steps: gradient steps of the whole run.
+        limit: most Gaussians.
+        refine_every: steps between refinements, which add and remove Gaussians.
+    """
+
+    def __init__(self, capture: Capture, device: torch.device, steps: int, limit: int,
+                 refine_every: int = 100) -> None:
+        self.extent = capture.extent
+        self.steps, self.limit, self.refine_every = steps, limit, refine_every
         self.views = [view.to(device) for view in capture.train]
         self.held_out = [view.to(device) for view in capture.held_out]
         self.gaussians = initial_gaussians(capture.points, capture.colors).to(device)
-        extent = capture.extent
-        rates = {"means": options.means * extent, "scales": options.scales, "quats": options.quats,
-                 "opacities": options.opacities, "sh0": options.sh0, "shN": options.sh_rest}
-        self.optimizer = torch.optim.Adam(
-            [{"params": [p], "lr": rates[name], "name": name} for name, p in self.gaussians.items()], eps=1e-15)
-        self.density = DensityControl(options.density, extent, options.seed)
+        self.optimizers = {name: torch.optim.Adam([p], lr=_RATES[name], eps=1e-15)
+                           for name, p in self.gaussians.items()}
         self.step_number = 0
         self._order: list[int] = []
-        self._generator = torch.Generator().manual_seed(options.seed)
-        self._means_rate = rates["means"]
+        self._pull = self._seen = torch.zeros(0)
 
     @property
     def sh_degree(self) -> int:
         """The degree in use: colours become directional once the shapes are there."""
-        return int(self.step_number >= self.options.sh_from * self.options.steps)
+        return int(self.step_number >= _SH_FROM * self.steps)
 
-    def step(self) -> Report:
-        """One view, one gradient step, and a refinement when one is due."""
-        if not self._order:
-            self._order = torch.randperm(len(self.views), generator=self._generator).tolist()
+    def step(self) -> tuple[float, float, int]:
+        """One view, one gradient step, and a refinement when one is due: (loss, PSNR, index of the view)."""
+        self._order = self._order or torch.randperm(len(self.views)).tolist()
         number = self._order.pop()
         view = self.views[number]
         assert view.image is not None
         self.step_number += 1
-        progress = self.step_number / self.options.steps
-        for group in self.optimizer.param_groups:
-            if group["name"] == "means":
-                group["lr"] = self._means_rate * 0.02 ** min(progress, 1.0)
+        progress = min(self.step_number / self.steps, 1.0)
+        self.optimizers["means"].param_groups[0]["lr"] = _RATES["means"] * self.extent * 0.02 ** progress
         drawn = self.draw(view)
         difference = (drawn.image - view.image).abs().mean()
-        loss = (1 - self.options.ssim) * difference + self.options.ssim * (1 - ssim(drawn.image, view.image))
+        loss = (1 - _SSIM) * difference + _SSIM * (1 - ssim(drawn.image, view.image))
         loss.backward()
-        self.density.observe(drawn, view)
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
-        self.density.refine(self.gaussians, self.optimizer, self.step_number)
-        return Report(self.step_number, float(loss.detach()), psnr(drawn.image.detach(), view.image),
-                      len(self.gaussians["means"]), number)
+        refines = self.step_number <= _REFINE_UNTIL * self.steps
+        if refines and drawn.means2d.grad is not None:  # add up how far the picture pulls at each Gaussian
+            if len(self._pull) != len(drawn.visible):
+                self._pull, self._seen = drawn.means2d.new_zeros(2, len(drawn.visible))
+            pull = drawn.means2d.grad.reshape(-1, 2) * self._pull.new_tensor([view.width / 2, view.height / 2])
+            self._pull += torch.where(drawn.visible, pull.norm(dim=1), 0)
+            self._seen += drawn.visible
+        for optimizer in self.optimizers.values():
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+        if refines and self.step_number % self.refine_every == 0:
+            self._refine()
+        return float(loss.detach()), psnr(drawn.image.detach(), view.image), number
 
     def draw(self, view: View) -> Drawn:
-        return self.backend.draw(self.gaussians, view, self.sh_degree)
+        return draw(self.gaussians, view, self.sh_degree)
 
     @torch.no_grad()
     def evaluate(self) -> float | None:
@@ -111,14 +96,40 @@ class Training:
         found = [psnr(self.draw(view).image, view.image) for view in self.held_out if view.image is not None]
         return sum(found) / len(found) if found else None
 
+    @torch.no_grad()
+    def _refine(self) -> None:
+        """Add Gaussians where the picture still pulls, and remove those that do not show.
+
+        The scheme of "3D Gaussian Splatting" (Kerbl et al. 2023, section 5.2) with the opacity correction of "Revising
+        Densification in Gaussian Splatting" (Rota Bulo et al. 2024). A refinement replaces every parameter by one of
+        another length and keeps Adam's moments of those that stay.
+        """
+        from gsplat.strategy import ops
+
+        g = self.gaussians
+        faint = torch.sigmoid(g["opacities"]) < _FAINT
+        pull = (self._pull / self._seen.clamp_min(1))[~faint]
+        self._pull = self._pull[:0]
+        ops.remove(g, self.optimizers, {}, faint)
+        n = len(pull)
+        strongest = torch.argsort(pull, descending=True, stable=True)
+        strongest = strongest[:max(min(self.limit - n, int(_GROWTH * n)), 0)]
+        wanted = torch.zeros(n, dtype=torch.bool, device=pull.device)
+        wanted[strongest[pull[strongest] > _PULL]] = True
+        # Two of this opacity, one behind the other, hide as much as the one did.
+        g["opacities"][wanted] = torch.logit(1 - torch.sqrt(1 - torch.sigmoid(g["opacities"][wanted])), eps=1e-6)
+        large = g["scales"].exp().amax(1) > _SMALL * self.extent
+        ops.duplicate(g, self.optimizers, {}, wanted & ~large)
+        added = large.new_zeros(len(g["means"]) - n)
+        ops.split(g, self.optimizers, {}, torch.cat([wanted & large, added]))
+
 
 def initial_gaussians(points: torch.Tensor, colors: torch.Tensor) -> torch.nn.ParameterDict:
-    """One Gaussian per point (N, 3): round, as large as its distance to the nearest others, a tenth opaque."""
+    """One Gaussian per point (N, 3): round, as large as its distance to the nearest others, a third opaque."""
     n = len(points)
-    distances = nearest_distances(points).clamp(1e-5)
     values = {
         "means": points.float().clone(),
-        "scales": torch.log(distances * 0.7)[:, None].repeat(1, 3),
+        "scales": torch.log(nearest_distances(points.float()).clamp(1e-5) * 0.7)[:, None].repeat(1, 3),
         "quats": torch.tensor([1.0, 0.0, 0.0, 0.0]).repeat(n, 1),
         "opacities": torch.full((n,), math.log(0.3 / 0.7)),
         "sh0": ((colors.float() - 0.5) / SH_C0)[:, None, :],
@@ -127,27 +138,20 @@ def initial_gaussians(points: torch.Tensor, colors: torch.Tensor) -> torch.nn.Pa
     return torch.nn.ParameterDict({name: torch.nn.Parameter(v.contiguous()) for name, v in values.items()})
 
 
-def nearest_distances(points: torch.Tensor, k: int = 3, exact_up_to: int = 16_384) -> torch.Tensor:
+def nearest_distances(points: torch.Tensor, k: int = 3) -> torch.Tensor:
     """(N,) root mean square distance from each point to its k nearest others.
 
-    Beyond `exact_up_to` points the others are a random choice of so many, and the distance is scaled to the density
-    of all: on surfaces it falls with the square root of the number.
+    Of many points the others are a random choice, and the distance is scaled to the density of all: on surfaces it
+    falls with the square root of the number.
     """
-    n = len(points)
-    if n < 2:
-        return torch.full((n,), 0.1)
-    points = points.float()
-    others, scale = points, 1.0
-    if n > exact_up_to:
-        others = points[torch.randperm(n, generator=torch.Generator().manual_seed(0))[:exact_up_to]]
-        scale = math.sqrt(exact_up_to / n)
-    k = min(k, n - 1)
+    others = points[torch.randperm(len(points))[:_EXACT_POINTS]]
+    k = min(k, len(others) - 1)
     parts = []
     for part in points.split(max(1, (1 << 24) // len(others))):
-        near = torch.cdist(part, others).topk(k + 1, largest=False).values
-        itself = near[:, :1] < 1e-6 if n > exact_up_to else torch.ones_like(near[:, :1], dtype=torch.bool)
-        parts.append(torch.where(itself, near[:, 1:], near[:, :-1]).square().mean(1).sqrt())
-    return torch.cat(parts) * scale
+        distances = torch.cdist(part, others, compute_mode="donot_use_mm_for_euclid_dist")
+        near = distances.topk(k + 1, largest=False).values  # the first is the point itself, if it was chosen
+        parts.append(torch.where(near[:, :1] < 1e-6, near[:, 1:], near[:, :-1]).square().mean(1).sqrt())
+    return torch.cat(parts) * math.sqrt(len(others) / len(points))
 
 
 def psnr(image: torch.Tensor, target: torch.Tensor) -> float:

@@ -12,7 +12,6 @@ from PIL import Image
 from support.cameras_stream import poses
 
 import splatview
-from splatview.adapters.images import picture_at
 from splatview.api import session as publishing
 from splatview_ipc.kinds.cameras import CAMERAS_MOST
 
@@ -44,10 +43,14 @@ def log(name: str, value: Any, step: Any = 0) -> None:
     splatview.log(step, **{name: value})
 
 
+def set_image(**given: Any) -> None:
+    splatview.Window(64, 64).set_image(**given)
+
+
 MISTAKES: dict[Any, list[tuple[dict[str, Any], str]]] = {
     publish: [
         ({"value": torch.zeros(5, 5, 2)}, "(5, 5, 2)"),
-        ({"value": torch.zeros(0, 4, 3)}, "no pixels"),
+        ({"value": torch.zeros(0, 4, 3)}, "no side 0"),
         ({"value": torch.zeros(4, 4, dtype=torch.int64)}, "int64"),
         ({"value": torch.zeros(4, 4, device="meta")}, "cpu, cuda"),
         ({"value": torch.zeros(4, 4).to_sparse()}, "to_dense"),
@@ -66,20 +69,20 @@ MISTAKES: dict[Any, list[tuple[dict[str, Any], str]]] = {
         ({"value": torch.zeros(4, 4), "kind": "picture"}, "'picture'"),
         ({"value": torch.zeros(4, 4), "copy": False}, "copy=False"),
         ({"value": torch.zeros(4, 4, 3), "layout": "XY"}, "'XY'"),
-        ({"value": torch.zeros(5, 5, 3), "layout": "CHW"}, "not CHW"),
-        ({"value": torch.zeros(3, 5, 5), "layout": "BGR"}, "not BGR"),
+        ({"value": torch.zeros(5, 5, 3), "layout": "CHW"}, "layout CHW"),
+        ({"value": torch.zeros(3, 5, 5), "layout": "BGR"}, "layout BGR"),
         ({"value": torch.zeros(4, 4), "step": 2**64}, "64 bits"),
         ({"value": torch.zeros(4, 4), "note": "x" * 2000}, "1024"),
         ({"value": torch.zeros(4, 4), "name": "a/b"}, "'/'"),
         ({"value": torch.zeros(4, 4), "name": "x" * 10_000}, "10000 characters"),
     ],
     cameras: [
-        ({"viewmats": torch.eye(3)}, "viewmats have shape (3, 3)"),
+        ({"viewmats": torch.eye(3)}, "viewmats is float32 of shape (1, 3, 3)"),
         ({"viewmats": torch.full((3, 4, 4), torch.nan)}, "viewmats[0] is not finite"),
         ({"viewmats": EYES * torch.tensor([1.0, 1, -1, 1])}, "no rotation"),
         ({"viewmats": VIEWS.transpose(1, 2)}, "transposed"),
         ({"viewmats": None}, "Ks without viewmats"),
-        ({"Ks": KS[:2]}, "Ks are 2, not 3"),
+        ({"Ks": KS[:2]}, "Ks is float32 of shape (2, 3, 3)"),
         ({"width": CAMERAS_MOST["side"] + 1}, "legal are 1 to"),
         ({"images": torch.zeros(3, 4, 3)}, "images have shape (3, 4, 3)"),
         ({"images": ["a\0b", None, None]}, "printable"),
@@ -104,11 +107,11 @@ MISTAKES: dict[Any, list[tuple[dict[str, Any], str]]] = {
         ({"points": np.zeros((2, 3, 2)), "skeleton": [(0, 3)]}, "skeleton names point 3"),
         ({"lines": np.zeros((3, 100_000, 2))}, "300000 vertices"),
         ({"boxes": np.zeros((1500, 4)), "labels": "x" * 1000}, "1501500 bytes of labels"),
-        ({"size": (0, 5)}, "size is (0, 5)"),
-        ({"version": 2**63}, "legal are 0"),
+        ({"size": (0, 5)}, "width of size is 0"),
+        ({"version": 2**63}, "legal are 0 to"),
         ({"run": "../x"}, "not a run's id"),
         ({"color": "red"}, "'color'"),
-        ({"boxes": BOXES, "masks": np.zeros((5, 4, 4))}, "masks are 5, not 2"),
+        ({"boxes": BOXES, "masks": np.zeros((5, 4, 4))}, "masks is uint8 of shape (5, 4, 4)"),
         ({"boxes": BOXES, "masks": torch.zeros(1).expand(2, 20_000, 20_000)}, "800000000 bytes of masks"),
         ({"boxes": BOXES, "masks": [[10, 6]] * 2}, "size=(width, height)"),
         ({"boxes": BOXES[:1], "masks": RUNS | {"counts": [10, 5]}}, "sum up to 15"),
@@ -152,8 +155,8 @@ MISTAKES: dict[Any, list[tuple[dict[str, Any], str]]] = {
         ({"height": "600"}, "80vh"),
         ({"height": "1px; position: fixed"}, "height"),
         ({"run": ""}, "splatview status"),
-        ({"port": -1}, "port -1"),
-        ({"timeout": math.nan}, "timeout nan"),
+        ({"port": -1}, "port is -1"),
+        ({"timeout": math.nan}, "timeout is nan"),
     ],
     splatview.Window: [
         ({"width": "500", "height": 400}, "width is a str"),
@@ -161,11 +164,12 @@ MISTAKES: dict[Any, list[tuple[dict[str, Any], str]]] = {
         ({"width": 0, "height": 400}, "legal are 16 to 16384"),
         ({"width": 500, "height": 400, "title": "a\nb"}, "printable"),
     ],
-    picture_at: [
-        ({"address": 1.0, "width": 3, "height": 3}, "data_ptr is a float"),
-        ({"address": 64, "width": 0, "height": 3}, "width is 0"),
-        ({"address": 64, "width": 3, "height": 10**9}, "height is 1000000000"),
-        ({"address": 64, "width": 3, "height": 3, "channels": 2}, "channels is 2"),
+    set_image: [
+        ({"image": 3, "height": 3, "data_ptr": 1.0}, "data_ptr is a float"),
+        ({"image": 0, "height": 3, "data_ptr": 64}, "width is 0"),
+        ({"image": 3, "height": 10**9, "data_ptr": 64}, "height is 1000000000"),
+        ({"image": 3, "height": 3, "data_ptr": 64, "channels": 2}, "channels is 2"),
+        ({"image": 3, "height": 3}, "width, height and data_ptr"),
     ],
 }
 

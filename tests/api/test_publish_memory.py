@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from support.memory_cases import PLACE, Reader, meter, newest, rows
+from support.memory_cases import PLACE, Reader, newest, rows
 from support.memory_on_cpu import GIB, Allocator
 from support.wait import PATIENCE
 
 import splatview
-from splatview.api import memory, recording
+from splatview.adapters.series import Samples
+from splatview.api import recording
 from splatview_ipc.control import memory_snapshots
+from splatview_ipc.kinds.memory import MEMORY_COLUMNS, MEMORY_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,16 +101,13 @@ def test_recording_is_switched_on_and_off_again(allocator: Allocator) -> None:
 
 
 def test_a_snapshot_that_a_viewer_asks_for(allocator: Allocator, reader: Reader, cache: Path,
-                                           wait_until: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "PATIENCE_S", PATIENCE)  # until the call below
+                                           wait_until: Callable[..., Any]) -> None:
     for step in range(3):
         splatview.publish_memory(hz=50, step=step)
     wait_until(lambda: len(reader.look().samples))
     reader.stream.request_snapshot()
-    wait_until(lambda: meter().wanted)
-    splatview.publish_memory(step=3)  # taken at this call
-    assert allocator.snapshots == 1
     wait_until(lambda: reader.look().meta["snapshots"] == 1)
+    assert allocator.snapshots == 1
     path = memory_snapshots.find(reader.meta["snapshot"])
     assert path is not None
     assert path.parent == cache
@@ -118,8 +117,8 @@ def test_a_snapshot_that_a_viewer_asks_for(allocator: Allocator, reader: Reader,
     written = pickle.loads(path.read_bytes())
     assert written["segments"] == allocator.snapshot()["segments"]
     names = [a["name"] for a in written["external_annotations"]]
-    assert names == [f"step {i}" for i in range(4) for _ in range(2)]
-    assert [a["stage"] for a in written["external_annotations"]] == ["START", "END"] * 4
+    assert names == [f"step {i}" for i in range(3) for _ in range(2)]
+    assert [a["stage"] for a in written["external_annotations"]] == ["START", "END"] * 3
 
 
 def test_memory_that_runs_out_is_written_down_at_once(allocator: Allocator, reader: Reader, cache: Path,
@@ -187,3 +186,16 @@ def test_the_last_few_snapshots_are_kept_and_half_written_ones_go() -> None:
             os.utime(folder / name, (1000 + i, 1000 + i))
     memory_snapshots.tidy()
     assert {p.name for p in folder.iterdir()} == {"mine.txt", new, *names[4:]}
+
+
+def test_old_samples_share_rows_and_no_peak_is_lost() -> None:
+    samples = Samples()
+    for i in range(3 * MEMORY_ROWS):
+        row = dict.fromkeys(MEMORY_COLUMNS, 5.0) | {"time": i, "step": i, "peak": 9.0 if i == 77 else 5.0,
+                                                    "low": 1.0 if i == 88 else 5.0}
+        samples.add([*row.values()])
+    rows = samples.rows
+    assert len(rows) <= MEMORY_ROWS
+    assert rows[:, PLACE["peak"]].max() == 9 and rows[:, PLACE["low"]].min() == 1
+    spans = np.diff(rows[:, PLACE["time"]])
+    assert rows[-1, PLACE["time"]] == 3 * MEMORY_ROWS - 1 and spans.max() <= 16 and (spans[-1000:] == 1).all()

@@ -16,8 +16,8 @@ from support.window_cases import SIZE, Seen, image, red_ball, scene
 
 import splatview
 from splatview import Window
-from splatview.adapters.images import picture_at
 from splatview.api import session as publishing
+from splatview_ipc.control.registry import viewers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,8 +85,6 @@ def test_window_shows_images_addresses_and_scenes(windows: Callable[..., Window]
     placed[..., 3] = 1
     window.set_image(W, H, placed.data_ptr())
     seen.grey("shown", 0.5)
-    window.set_image(torch.full((1, H, W, 4), 0.75))
-    seen.grey("shown", 0.75)
 
     names = "background", "means3d", "shs", "opacity", "scales", "rotations"
     arguments = dict(zip(names, scene(), strict=True))
@@ -157,12 +155,29 @@ def test_window_is_killed_opened_again_and_closed(windows: Callable[..., Window]
 # ---- without one
 
 
-def test_without_a_display_the_way_out_is_told(no_display: None) -> None:
+@pytest.mark.programs
+def test_without_a_display_a_page_shows_it(no_display: None, wait_until: Callable[..., Any],
+                                           capfd: pytest.CaptureFixture[str]) -> None:
     window = Window(64, 64)
-    for _ in range(2):
-        with pytest.raises(RuntimeError, match=r"no display.*splatview serve --web.*Xvfb"):
-            window.start()
-        assert not window.is_running()
+    window.set_image(image(0.5))
+    window.start()
+    said: list[str] = []
+    wait_until(lambda: said.append(capfd.readouterr().err) or "http://127.0.0.1" in "".join(said))
+    assert window.is_running()
+    assert window.size() == (64, 64)
+    (viewer,) = viewers()
+    assert viewer.run == str(os.getpid())
+    window.destroy()
+    assert not window.is_running()
+
+
+def test_a_picture_at_an_address(arrived: Callable[[str], dict[str, np.ndarray]]) -> None:
+    array = np.random.default_rng(0).random((20, 30, 4), np.float32)
+    window = Window(64, 64)
+    window.set_image(30, 20, array.ctypes.data)
+    np.testing.assert_array_equal(arrived("window")["image"], array)
+    window.set_image(torch.from_numpy(array)[None])
+    np.testing.assert_array_equal(arrived("window")["image"], array)
 
 
 def test_what_is_set_before_is_published_under_its_title() -> None:
@@ -187,15 +202,3 @@ def test_what_is_set_before_is_published_under_its_title() -> None:
 def _scene(n: int) -> tuple[Any, ...]:
     return (torch.zeros(3), torch.zeros(n, 3), torch.zeros(n, 16, 3), torch.zeros(n, 1), torch.ones(n, 3),
             torch.ones(n, 4))
-
-
-# ---- pictures by address
-
-
-@pytest.mark.parametrize("channels", [3, 4])
-def test_a_picture_is_copied_from_its_address(channels: int) -> None:
-    array = np.random.default_rng(0).random((20, 30, channels), np.float32)
-    picture = picture_at(array.ctypes.data, 30, 20, None if channels == 4 else channels)
-    np.testing.assert_array_equal(picture.numpy(), array)
-    array[:] = 0
-    assert picture.any(), "its memory may be gone tomorrow"

@@ -50,10 +50,11 @@ def notebook(html: str) -> Iterator[str]:
 @pytest.fixture
 def shown() -> Iterator[Callable[..., Shown]]:
     """`splatview.show`, whose viewers end with the test."""
-    from splatview.api import notebook as home
+    from splatview.api.session import session
 
     yield lambda **options: splatview.show(**{"port": 0, "timeout": PATIENCE, **options})
-    home._end_viewers()
+    while programs := session().programs:
+        programs.pop().end()
 
 
 def published() -> None:
@@ -94,10 +95,11 @@ def test_the_viewer_shows_in_a_notebooks_frame(shown: Callable[..., Shown], open
 
 @pytest.mark.soak
 def test_a_viewer_that_ended_is_started_anew(shown: Callable[..., Shown]) -> None:
-    from splatview.api import notebook as home
+    from splatview.api.session import session
 
     first = shown()
-    home._end_viewers()
+    while programs := session().programs:
+        programs.pop().end()
     assert viewers() == []
     second = shown(run=os.getpid())
     assert second.pid != first.pid

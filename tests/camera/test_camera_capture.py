@@ -11,28 +11,30 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from support.stream_servers import H, StreamServer, W, mjpeg, pattern
+from support.stream_servers import H, StreamServer, W, mjpeg, pattern, video
 from support.wait import PATIENCE
 
 import splatview
-from splatview.camera.__main__ import main
+from splatview.camera.capture import main
 from splatview.camera.pattern import number_of
 from splatview.cli import doctor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from splatview.api.frame import Frame
     from splatview.api.frames import Frames
 
 
 @pytest.fixture
-def capture(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., list[Any]]:
-    """Capture while a function of the pictures runs in a thread. The events that were told."""
-    monkeypatch.setattr("splatview.camera.capture._PARTING", PATIENCE)
-    monkeypatch.setattr("splatview.camera.reading._PAUSES", (0.01,))
+def capture(monkeypatch: pytest.MonkeyPatch,
+            capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[str, list[str]]]:
+    """Capture while a function of the pictures runs in a thread. Its output and errors."""
+    monkeypatch.setattr("splatview.camera.capture.PARTING_S", PATIENCE)
+    monkeypatch.setattr("splatview.camera.capture.RETRY_S", 0.01)
 
-    def run(watch: Callable[[Frames], None], source: str, **settings: Any) -> list[Any]:
+    def run(watch: Callable[[Frames], None], source: str, **settings: Any) -> tuple[str, list[str]]:
         failed: list[BaseException] = []
 
         def watching() -> None:
@@ -48,13 +50,14 @@ def capture(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
         thread = threading.Thread(target=watching)
         thread.start()
         try:
-            assert main(["capture", json.dumps({"source": source, **settings})]) == 0
+            assert main(json.dumps({"source": source, **settings})) == 0
         finally:
             thread.join()
             signal.signal(signal.SIGTERM, before)
         if failed:
             raise failed[0]
-        return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        told = capsys.readouterr()
+        return told.out, told.err.splitlines()
 
     return run
 
@@ -63,7 +66,7 @@ def first(frames: Frames, wanted: Callable[[Frame], Any]) -> Frame:
     return next(frame for frame in frames if wanted(frame))
 
 
-def test_it_publishes_in_order_until_a_signal(capture: Callable[..., list[Any]]) -> None:
+def test_it_publishes_in_order_until_a_signal(capture: Callable[..., tuple[str, list[str]]]) -> None:
     def watch(frames: Frames) -> None:
         numbers = []
         for _ in range(5):
@@ -72,11 +75,10 @@ def test_it_publishes_in_order_until_a_signal(capture: Callable[..., list[Any]])
             numbers.append(number_of(frame.numpy()))
         assert numbers == sorted(set(numbers))
 
-    assert capture(watch, "test", width=64, height=48, fps=60) == [
-        {"event": "open", "text": "a test picture, 64 x 48 at 60/s"}]
+    assert capture(watch, "test", width=64, height=48, fps=60) == ("", ["a test picture, 64 x 48 at 60/s"])
 
 
-def test_trouble_is_published_over_the_last_picture(capture: Callable[..., list[Any]]) -> None:
+def test_trouble_is_published_over_the_last_picture(capture: Callable[..., tuple[str, list[str]]]) -> None:
     with StreamServer(mjpeg(100)) as server:
         port = server.port
 
@@ -91,15 +93,26 @@ def test_trouble_is_published_over_the_last_picture(capture: Callable[..., list[
             with StreamServer(mjpeg(100), port):
                 first(frames, lambda frame: not frame.meta.get("trouble"))
 
-        events = capture(watch, f"http://127.0.0.1:{port}/a", patience=PATIENCE)
-    assert [event["event"] for event in events[:2]] == ["open", "trouble"]
-    assert any(event["event"] == "open" and event["text"].endswith("it goes on") for event in events[2:])
+        events, words = capture(watch, f"http://127.0.0.1:{port}/a", patience=PATIENCE)
+    assert not events
+    assert words[0].endswith("by OpenCV (FFmpeg)") and "trying again" in words[1]
+    assert "the pictures go on" in words
 
 
-def test_what_it_cannot_use(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["capture", json.dumps({"source": "nosuch.mp4"})]) == 2
-    assert "there is no file nosuch.mp4" in capsys.readouterr().err
-    assert main(["dream"]) == 2
+def test_a_recording_ends_with_its_last_picture(capture: Callable[..., tuple[str, list[str]]], tmp_path: Path) -> None:
+    def watch(frames: Frames) -> None:
+        frame = first(frames, lambda frame: frame.meta.get("trouble"))
+        assert frame.meta["trouble"].endswith("a.mp4, 320 x 240 at 30/s h264, by PyAV: the end")
+        assert number_of(frame.numpy()) == 5
+
+    assert capture(watch, str(video(tmp_path / "a.mp4", 6)), loop=False)[0] == "ended\n"
+
+
+def test_what_it_cannot_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.mp4").write_bytes(b"no video")
+    assert main(json.dumps({"source": str(tmp_path / "a.mp4")})) == 2
+    told = capsys.readouterr()
+    assert "is no video" in told.err and not told.out
 
 
 def test_doctor_finds_what_cameras_need(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import io
 import os
 import signal
-import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,9 +16,9 @@ from support.programs import children
 from support.wait import PATIENCE
 
 import splatview
-from splatview.camera.launcher import Plan, ViewerOptions, launch
+from splatview.camera.launcher import Plan, launch
 from splatview.camera.pattern import number_of, square
-from splatview.camera.sources import SourceSettings
+from splatview.camera.sources import CaptureSettings
 from splatview_ipc.control.run_folder import list_runs, runtime_folder
 
 if TYPE_CHECKING:
@@ -35,8 +34,8 @@ def square(image):
     return {"boxes": [[xs.min(), ys.min(), xs.max() + 1, ys.max() + 1]], "labels": ["square"], "motion": False}
 """
 WAIT = "import signal; signal.pause()"
-OPEN = """print('{"event": "open", "text": "a lens"}', flush=True)\n"""
-ENDED = """print('{"event": "ended", "text": "a lens: the end"}', flush=True)\n"""
+ENDED = "print('ended', flush=True)\n"
+KINDS = {"splatview.camera.capture": "capture", "splatview.camera.inference": "infer", "splatview_viewer": "serve"}
 DIE = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
 
 
@@ -59,38 +58,35 @@ class Said(io.StringIO):
 class Launched:
     code: int
     said: str
-    started: list[subprocess.Popen[str]] = field(default_factory=list)
-    environments: list[dict[str, str]] = field(default_factory=list)
+    started: list[str]
+    """The programs, in the order of their starts."""
 
 
 @pytest.fixture
 def launched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Launched]:
     """Launch a camera whose programs are scripts: each start takes the next of `capture`, `infer` or `serve`. SIGTERM
     comes as soon as `until` has been said."""
-    monkeypatch.setattr("splatview.camera.launcher._PAUSES", (0.01,))
+    monkeypatch.setattr("splatview.camera.launcher.RESTART_S", 0.01)
+    monkeypatch.chdir(tmp_path)
 
     def run(until: str = "", *, source: str = "test", loop: bool = True, out: Path | None = None,
             **scripts: list[str]) -> Launched:
-        found = Launched(0, "")
+        started = []
 
-        def start(module: str, kind: str, *arguments: str, **options: Any) -> subprocess.Popen[str]:
-            found.environments.append(options["env"])
-            program = subprocess.Popen([sys.executable, "-I", "-S", "-c", scripts[kind].pop(0)], cwd=tmp_path,
-                                       start_new_session=True, **options)
-            found.started.append(program)
-            return program
+        def command(module: str, *arguments: str) -> list[str]:
+            started.append(KINDS[module])
+            return [sys.executable, "-I", "-S", "-c", scripts[KINDS[module]].pop(0)]
 
         said = Said(until)
-        viewer = ViewerOptions((), offscreen=True, out=out) if "serve" in scripts else None
+        viewer = () if "serve" in scripts else None
         detector: dict[str, object] | None = {"detect": "people"} if "infer" in scripts else None
         with monkeypatch.context() as patch:
-            patch.setattr("splatview_ipc.system.programs.start", start)
+            patch.setattr("splatview_ipc.system.child_program.command", command)
             patch.setattr(sys, "stderr", said)
-            found.code = launch(Plan(SourceSettings(source=source), "camera", loop, detector, viewer))
-        found.said = said.getvalue()
-        assert all(program.poll() is not None for program in found.started)
+            code = launch(Plan(CaptureSettings(source=source, loop=loop), detector, viewer, offscreen=True, out=out))
+        assert not children(os.getpid()), "all have ended"
         assert not any(scripts.values()), "all were started"
-        return found
+        return Launched(code, said.getvalue(), started)
 
     return run
 
@@ -99,56 +95,52 @@ pytestmark = pytest.mark.programs
 
 
 def test_closing_the_viewer_ends_all(launched: Callable[..., Launched]) -> None:
-    found = launched(capture=[OPEN + WAIT], infer=[WAIT], serve=[""])
+    found = launched(capture=[WAIT], infer=[WAIT], serve=[""])
     assert found.code == 0
-    assert [program.returncode for program in found.started] == [-signal.SIGTERM, 0, -signal.SIGTERM]
-    assert launched(capture=[OPEN + WAIT], serve=["raise SystemExit(3)"]).code == 3
-    assert launched(capture=[OPEN + WAIT], serve=[DIE]).code == 1
+    assert sorted(found.started) == ["capture", "infer", "serve"]
+    assert launched(capture=[WAIT], serve=["raise SystemExit(3)"]).code == 3
+    assert launched(capture=[WAIT], serve=[DIE]).code == 1
 
 
 def test_a_signal_ends_all(launched: Callable[..., Launched]) -> None:
-    found = launched("detector: up", capture=[OPEN + WAIT], infer=["print('up', flush=True)\n" + WAIT], serve=[WAIT])
+    found = launched("detector: up", capture=[WAIT], infer=["print('up', flush=True)\n" + WAIT], serve=[WAIT])
     assert found.code == 0 and len(found.started) == 3
 
 
 def test_programs_that_die_are_started_again(launched: Callable[..., Launched]) -> None:
     word = "print('again', flush=True)\n"
-    found = launched("detector: again", capture=[OPEN + WAIT], infer=["raise SystemExit(3)", word + WAIT])
+    found = launched("detector: again", capture=[WAIT], infer=["raise SystemExit(3)", word + WAIT])
     assert found.code == 0
     assert "detector: it ended with code 3; it is started again in 0.01 s" in found.said
-    found = launched("camera: again", capture=[OPEN + DIE, OPEN + word + WAIT], serve=[WAIT])
-    assert "camera: capturing ended by SIGKILL; it is started again in 0.01 s" in found.said
+    found = launched("camera: again", capture=[DIE, word + WAIT], serve=[WAIT])
+    assert "camera: it ended by a signal (Killed); it is started again in 0.01 s" in found.said
     assert len(found.started) == 3, "the viewer stays"
 
 
 def test_pictures_go_on_without_a_detector_that_cannot_run(launched: Callable[..., Launched]) -> None:
     explain = "import sys; print('no such module', file=sys.stderr); sys.exit(2)"
-    found = launched("pictures go on without it", capture=[OPEN + WAIT], infer=[explain])
+    found = launched("pictures go on without it", capture=[WAIT], infer=[explain])
     assert found.code == 0 and "detector: no such module" in found.said
 
 
 def test_a_source_that_cannot_be_read_ends_it(launched: Callable[..., Launched]) -> None:
-    found = launched(capture=["import sys; print('no video', file=sys.stderr); sys.exit(2)"], serve=[])
+    found = launched(capture=["import sys; print('no video', file=sys.stderr); sys.exit(2)"], serve=[WAIT])
     assert (found.code, found.said) == (2, "camera: no video\n")
 
 
-def test_a_file_that_was_played_waits_for_its_picture_and_not_for_ever(launched: Callable[..., Launched],
-                                                                       monkeypatch: pytest.MonkeyPatch,
-                                                                       tmp_path: Path) -> None:
-    assert launched(loop=False, capture=[OPEN + ENDED + WAIT]).code == 0, "without a viewer there is none"
+def test_a_file_that_was_played_waits_for_its_picture(launched: Callable[..., Launched], tmp_path: Path) -> None:
+    assert launched(loop=False, capture=[ENDED + WAIT]).code == 0, "without a viewer there is none"
     out, draw = tmp_path / "a.png", "open('a.png', 'w').close()\n"
-    assert launched(loop=False, out=out, capture=[OPEN + ENDED + WAIT], serve=[draw + WAIT]).code == 0
+    assert launched(loop=False, out=out, capture=[ENDED + WAIT], serve=[draw + WAIT]).code == 0
     assert out.exists()
-    monkeypatch.setattr("splatview.camera.launcher._PICTURE_PATIENCE", -1.0)
-    assert launched(loop=False, out=tmp_path / "b.png", capture=[OPEN + ENDED + WAIT], serve=[WAIT]).code == 0
 
 
 @pytest.mark.parametrize(("source", "name"), [
     ("0", "camera /dev/video0"), ("/a/street.mp4", "camera street.mp4"), ("test", "camera test"),
     ("rtsp://me:secret@porch:554/a?token=b", "camera porch"), ("a ! b", "camera pipeline")])
 def test_the_run_is_named_after_its_source(launched: Callable[..., Launched], source: str, name: str) -> None:
-    (environment,) = launched(source=source, capture=["raise SystemExit(2)"]).environments
-    assert environment["SPLATVIEW_NAME"] == name
+    tell = "import os, sys; print(os.environ['SPLATVIEW_NAME'], file=sys.stderr); sys.exit(2)"
+    assert launched(source=source, capture=[tell]).said.endswith(f"camera: {name}\n")
 
 
 def test_capture_detection_and_viewer(programs: Programs, tmp_path: Path, wait_until: Callable[..., Any]) -> None:

@@ -12,14 +12,13 @@ import torch
 from support.detect_models import bright
 
 import splatview
-from splatview.camera.detectors.base import Detections, DetectorError
-from splatview.camera.detectors.choice import DetectorSettings, open_detector
+from splatview.camera.detectors import DetectorError, DetectorSettings, open_detector
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from splatview.camera.detectors.base import Detector
+    from splatview.camera.detectors import Detector
 
     Make = Callable[[], Detector]
 
@@ -70,20 +69,18 @@ def test_finds_and_says_where(make: Make) -> None:
     image = people(640, 480)
     image.flags.writeable = False
     found = detector.detect(image)
-    assert isinstance(found, Detections)
-    boxes = np.asarray(found.boxes)
+    boxes = np.asarray(found["boxes"])
     assert boxes.ndim == 2 and boxes.shape[1] == 4 and len(boxes) >= 1
     assert np.isfinite(boxes).all() and (boxes[:, 2:] > boxes[:, :2]).all()
     assert (boxes >= 0).all() and (boxes <= [640, 480, 640, 480]).all()
     x0, y0, x1, y1 = boxes[boxes[:, 0].argmin()]  # the bright one, from 150 to 250 and 60 to 425
     assert 110 < x0 < x1 < 310 and 10 < y0 < y1 < 470
     assert x0 < 185 and x1 > 215 and y0 < 120 and y1 > 350
-    assert len(found.scores) == len(boxes) and (np.asarray(found.scores) > 0.25).all()
-    assert len(found.classes) == len(boxes)
-    assert np.asarray(found.classes).dtype == np.int32
+    assert len(found["scores"]) == len(boxes) and (np.asarray(found["scores"]) > 0.25).all()
+    assert len(found["classes"]) == len(boxes)
+    assert np.asarray(found["classes"]).dtype == np.int32
     again = detector.detect(image)
-    np.testing.assert_array_equal(boxes, again.boxes)
-    detector.close()
+    np.testing.assert_array_equal(boxes, again["boxes"])
 
 
 def test_the_same_place_in_any_size(make: Make) -> None:
@@ -91,19 +88,18 @@ def test_the_same_place_in_any_size(make: Make) -> None:
     detector = make()
     for width, height in ((640, 480), (1280, 960), (960, 720)):
         found = detector.detect(people(width, height))
-        boxes = np.asarray(found.boxes)
+        boxes = np.asarray(found["boxes"])
         middle = boxes[boxes[:, 0].argmin()].reshape(2, 2).mean(axis=0) / (width, height)
         np.testing.assert_allclose(middle, [200 / 640, 240 / 480], atol=0.08)
-    detector.close()
 
 
 def test_nothing_in_odd_pictures(make: Make) -> None:
     detector = make()
+    splatview.publish(torch.zeros(8, 8, 3, dtype=torch.uint8), "picture")
     for width, height in ((1, 1), (63, 200), (3000, 2), (2, 3000), (64, 128)):
         found = detector.detect(np.full((height, width, 3), 60, np.uint8))
-        assert np.asarray(found.boxes).shape == (0, 4)
-    detector.close()
-    detector.close()  # idempotent
+        assert np.asarray(found["boxes"]).shape == (0, 4)
+        splatview.annotate("picture", **found)
 
 
 def test_functions_that_cannot_be_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,10 +139,10 @@ def test_what_functions_return(returning: Callable[[str], Detector]) -> None:
             ("torch.tensor([[1, 2, 3, 4, 0.5, 7]])", [[1, 2, 3, 4]], [0.5], [7]),
             ("([[1, 2, 3, 4]], ['cat'], [0.5])", [[1, 2, 3, 4]], [0.5], None)):
         found = returning(expression).detect(np.zeros((8, 8, 3), np.uint8))
-        assert boxes == (None if found.boxes is None else np.asarray(found.boxes).reshape(-1, 4).tolist()), expression
-        assert scores == (None if found.scores is None else np.asarray(found.scores).tolist()), expression
-        assert classes == (None if found.classes is None else np.asarray(found.classes).tolist()), expression
-        splatview.annotate("picture", **found.keywords())
+        for name, expected in (("boxes", boxes), ("scores", scores), ("classes", classes)):
+            value = found.get(name)
+            assert expected == (None if value is None else np.asarray(value).tolist()), expression
+        splatview.annotate("picture", **found)
 
 
 def test_what_functions_may_not_return(returning: Callable[[str], Detector]) -> None:

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import os
 import sys
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import numpy as np
 import pytest
 import torch
@@ -19,14 +17,14 @@ from support.wait import PATIENCE
 
 import splatview
 from splatview.camera import inference
-from splatview.camera.detectors.choice import DetectorSettings, open_detector
-from splatview.camera.inference import Inference, InferenceSettings, picture
+from splatview.camera.detectors import DetectorSettings, open_detector
+from splatview.camera.inference import Inference, InferenceSettings, Selection, picture
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from splatview.camera.detectors.base import Detections, Detector
+    from splatview.camera.detectors import Detector
 
 FUNCTIONS = r"""
 calls = 0
@@ -59,40 +57,34 @@ def wordy(image):
 """
 
 
-class EnoughError(BaseException):
-    """Ends the loop."""
-
-
 class InTurn:
     """Runs a detector, and publishes the next picture while it looks at one: a bright square that moves."""
 
     def __init__(self, detector: Detector, count: int):
         self.detector, self.count = detector, count
         self.by = detector.by
+        self.looked = 0
         self.results: list[tuple[dict[str, np.ndarray], dict[str, Any]]] = []
 
     def publish(self) -> None:
         image = np.zeros((96, 128, 3), np.uint8)
-        x = 4 * len(self.results)
+        x = 4 * self.looked
         image[40:56, x:x + 16] = 255
         splatview.publish(image, "camera")
 
-    def detect(self, image: np.ndarray) -> Detections:
-        if self.results or self.count == 0:
-            self.keep()
-        if len(self.results) == self.count:
-            raise EnoughError
-        self.results.append(({}, {}))
+    def detect(self, image: np.ndarray) -> dict[str, Any]:
+        self.looked += 1
         self.publish()
         return self.detector.detect(image)
 
-    def keep(self) -> None:
-        with splatview.frames("camera overlay", timeout=PATIENCE) as overlays:
-            overlay = overlays.latest()
-            self.results[-1] = {k: t.numpy().copy() for k, t in overlay.tensors.items()}, dict(overlay.meta)
-
-    def close(self) -> None:
-        self.detector.close()
+    def enough(self) -> bool:
+        """Keep the result of the picture before; return whether there are enough."""
+        if self.looked:
+            with splatview.frames("camera overlay", timeout=PATIENCE) as overlays:
+                overlay = overlays.latest()
+                if len(self.results) < self.looked:
+                    self.results.append(({k: t.numpy().copy() for k, t in overlay.tensors.items()}, dict(overlay.meta)))
+        return len(self.results) == self.count
 
 
 @pytest.fixture
@@ -105,9 +97,7 @@ def infer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list
     def run(detect: str, count: int, **settings: Any) -> list[Any]:
         detector = InTurn(open_detector(DetectorSettings(detect=detect, provider="cpu")), count)
         detector.publish()
-        with pytest.raises(EnoughError):
-            Inference(InferenceSettings(detect=detect, **settings), detector).run()
-        detector.close()
+        Inference(InferenceSettings(detect=detect, **settings), detector).run(detector.enough)
         return detector.results
 
     return run
@@ -161,11 +151,9 @@ def test_what_cannot_be_done_is_an_error(settings: str, capsys: pytest.CaptureFi
 
 def looked_at(every: Any, *versions: int | tuple[int, str]) -> tuple[list[int], int]:
     """Which of these versions are looked at, and how many were passed over."""
-    settings = msgspec.convert({"detect": "people", "every": every}, InferenceSettings)
-    looking = Inference(settings, None)  # type: ignore[arg-type]
+    selection = Selection(every)
     each: list[Any] = [v if isinstance(v, tuple) else (v, "run") for v in versions]
-    looked = [v for v, run in each if looking._due(SimpleNamespace(version=v), run)]  # type: ignore[arg-type]
-    return looked, looking._skipped
+    return [version for version, run in each if selection.due(version, run)], selection.skipped
 
 
 def test_which_pictures_are_looked_at() -> None:

@@ -110,9 +110,11 @@ def test_viewer_ignores_modules_in_the_current_folder(planted: Path, tmp_path: P
 
 
 SCRIPT = """
-from splatview_ipc.system import programs
-program = programs.start("splatview_viewer", "shot", "out.png", "missing.ply")
+from splatview_ipc.system.child_program import ChildProgram
+program = ChildProgram("splatview_viewer", "shot", "out.png", "missing.ply")
 assert program.wait() == 2
+print(program.last_words())
+program.end()
 """
 
 

@@ -61,7 +61,7 @@ OBEYED = [c for c in EVIL if not c.isprintable()]
 def test_status_prints_nothing_that_a_terminal_obeys(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run, a stream of it and a viewer have hostile names, and the terminal knows ASCII alone."""
     monkeypatch.setenv("SPLATVIEW_NAME", EVIL)
-    monkeypatch.setattr("splatview.api.checks.stream_name", lambda name: None)  # as a trainer that is not ours
+    monkeypatch.setattr("splatview.adapters.checks.stream_name", lambda name: None)  # as a trainer that is not ours
     splatview.publish(torch.zeros(4, 4), EVIL)
     with announce("http://127.0.0.1:7013/", host="127.0.0.1", port=7013, run=EVIL):
         done = ended("status", env=environment(LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0"))

@@ -10,6 +10,8 @@ import torch
 from support.browser_rig import BLUE, GREEN, RED, Rig, decoded, draw, poll, restful, settle, spend, until_ready
 from support.gpu_memory import used
 
+from splatview_ipc import SharingError
+from splatview_viewer.screens import _target
 from splatview_viewer.screens._readback import BufferReader, CudaReader
 from splatview_viewer.web import encoders, pacing
 
@@ -107,3 +109,17 @@ def test_two_pages_share_an_encoder(rig: Rig, encoder: str) -> None:
         np.testing.assert_array_equal(decoded(restful(s, rig.pages[s])), expected)
         s.close()
     shared.close()
+
+
+def test_a_registered_texture_is_read_where_none_can_be_shared(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise SharingError("no Vulkan")
+
+    monkeypatch.setattr(_target, "SharedTexture", type("NoVulkan", (), {"__init__": fail}))
+    target = _target.Target(rig.ctx, (61, 33), shared=True)
+    for level in range(0, 256, 15):
+        target.framebuffer.clear(level / 255, 1.0, 0.0, 1.0)
+        wanted = torch.tensor([level, 255, 0, 255], dtype=torch.uint8, device="cuda")
+        assert (target.tensor() == wanted).all(), level
+    target.release()
+    assert rig.ctx.error == "GL_NO_ERROR"

@@ -19,7 +19,7 @@ from splatview_ipc import SharingError
 from splatview_ipc.control.frame import DeviceTensor
 from splatview_ipc.gl.direct import DirectBridge
 from splatview_ipc.gl.probe import AutoBridge
-from splatview_ipc.gl.readback import read_source
+from splatview_ipc.gl.sources import read_source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -212,7 +212,7 @@ import msgspec
 from splatview_ipc.cuda.memory import open_memory
 from splatview_ipc.control.frame import DeviceTensor
 from splatview_ipc.gl.probe import AutoBridge
-from splatview_ipc.gl.readback import read_source
+from splatview_ipc.gl.sources import read_source
 from splatview_ipc.control.messages import MemoryRef, TensorRef
 from splatview_viewer.screens.offscreen import create_context
 s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)

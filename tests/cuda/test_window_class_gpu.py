@@ -1,4 +1,4 @@
-"""`splatview.Window` with tensors on a GPU: followed where they lie, read at their addresses, copied where they are
+"""`splatview.Window` with tensors on a GPU: followed where they lie, shown by their addresses, copied where they are
 new at every call. Without a display what would be the window draws offscreen."""
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from support.desktop import Desktop
 from support.wait import PATIENCE, turns
 
 from splatview.adapters.images import picture_at
+from splatview_ipc.control.render_requests import Show, WindowSettings, WindowState
 from splatview_ipc.control.run_folder import list_runs, runtime_folder
 from splatview_ipc.cuda import driver
-from splatview_ipc.shm.window_page import IMAGE, SCENE, WindowPage, WindowSettings
 from splatview_viewer.screens.offscreen import OffscreenScreen
+from splatview_viewer.window_program import Caller as Pipes
 from splatview_viewer.window_program import _OneWindow
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ pytestmark = pytest.mark.cuda
 W, H = 64, 48
 
 _TRAINER = """
-import sys, time, torch
+import sys, torch
 from splatview import Window
 
 W, H, n = 64, 48, 400
@@ -56,12 +57,6 @@ for line in sys.stdin:
         image = torch.full((H, W, 4), values[0], device="cuda")
         image[:, :, 3] = 1.0
         window.set_image(image)
-    elif word == "rest":  # and then it changes where it lies
-        image[:, :, :3] = values[0]
-        end = time.monotonic() + 0.5
-        while time.monotonic() < end:
-            assert window.is_running()
-            time.sleep(0.01)
     elif word == "address":
         window.set_image(W, H, image.data_ptr())
     elif word == "scene":
@@ -105,26 +100,39 @@ class Shown(_OneWindow):
                 return
 
 
-@pytest.fixture
-def show(caller: Caller) -> Iterator[Callable[[int], Shown]]:
-    """`show(IMAGE | SCENE)`, when the caller has set one."""
-    made: list[tuple[Shown, WindowPage]] = []
+class Wanted(Pipes):
+    """In place of the pipes between a caller and its window."""
 
-    def switch(what: int) -> Shown:
+    def __init__(self) -> None:
+        self.show: Show | None = None
+
+    def newest(self) -> Show | None:
+        show, self.show = self.show, None
+        return show
+
+    def tell(self, state: WindowState) -> None:
+        pass
+
+
+@pytest.fixture
+def show(caller: Caller) -> Iterator[Callable[[str], Shown]]:
+    """`show(name)`: the window that shows this stream, when the caller has published it."""
+    made: list[tuple[Shown, Wanted]] = []
+
+    def switch(name: str) -> Shown:
         pid = caller.process.pid
         run = next(r.description.id for r in list_runs(runtime_folder()) if r.description.pid == pid)
         if not made:
-            page = WindowPage()
-            settings = WindowSettings(W, H, "", pid, "window", "window scene", page.fd)
-            made.append((Shown(OffscreenScreen(W, H), settings, page), page))  # type: ignore[arg-type]
-        made[0][1].show(what, run)
+            wanted = Wanted()
+            settings = WindowSettings(W, H, "", pid)
+            made.append((Shown(OffscreenScreen(W, H), settings, wanted), wanted))  # type: ignore[arg-type]
+        made[0][1].show = Show(name, run)
         return made[0][0]
 
     yield switch
-    for app, page in made:
+    for app, _ in made:
         error = app.screen.ctx.error
         app.close()
-        page.close()
         assert error == "GL_NO_ERROR"
 
 
@@ -143,9 +151,9 @@ def ball(color: str) -> Callable[[np.ndarray], bool]:
     return fits
 
 
-def test_images_and_scenes_are_followed_where_they_lie(caller: Caller, show: Callable[[int], Shown]) -> None:
+def test_images_and_scenes_are_followed_where_they_lie(caller: Caller, show: Callable[[str], Shown]) -> None:
     caller("image")
-    shown = show(IMAGE)
+    shown = show("window")
     shown.until(grey(0.25))
     for value in (0.5, 1.0, 0.0):
         caller(f"fill {value}")
@@ -153,11 +161,11 @@ def test_images_and_scenes_are_followed_where_they_lie(caller: Caller, show: Cal
     assert shown.seat.shown is not None
     print(shown.seat.shown.source.path, shown.seat.shown.source.notes)
     caller("scene")  # its background lies on the CPU
-    show(SCENE).until(ball("r"))
+    show("window scene").until(ball("r"))
     caller("color -1.77 1.77 -1.77")
     shown.until(ball("g"))
     caller("image")
-    show(IMAGE).until(grey(0.0))
+    show("window").until(grey(0.0))
     caller("fill 0.75")
     shown.until(grey(0.75))
 
@@ -197,7 +205,8 @@ def test_a_window_on_a_display(caller: Caller, display: str, wait_until: Callabl
     seen(ball("g"))
     caller("anew 0.75")
     seen(grey(0.75))
-    caller("rest 0.375")
+    caller("fill 0.375")
+    caller("address")
     seen(grey(0.375))
     caller("destroy")
     wait_until(lambda: not desktop.shows("splatview"))

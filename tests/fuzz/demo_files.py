@@ -16,8 +16,7 @@ from support import scene_files as w
 
 from fuzz import target
 from fuzz.files import folder
-from splatview.demo import datasets
-from splatview.demo.errors import DemoError
+from splatview.demo import DemoError, datasets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

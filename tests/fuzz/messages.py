@@ -16,13 +16,15 @@ from splatview_ipc.control.render_requests import (
     RenderError,
     RenderRequest,
     RenderResult,
+    Show,
+    WindowSettings,
+    WindowState,
     decode_answer,
     decode_request,
     encode,
 )
 from splatview_ipc.control.run_folder import Description
 from splatview_ipc.kinds import check_frame
-from splatview_ipc.shm.window_page import WindowSettings
 from splatview_ipc.transports.zero_copy_reader import check_tensors
 
 if TYPE_CHECKING:
@@ -106,5 +108,5 @@ _decoder("answer", decode_answer, *map(encode, (
     Ready("run-1"), RenderResult(1, "host", 2), RenderError(1, "value", "no"))))
 for _value in (Description(limits.PROTOCOL, "run-1-ab12", "run", 1, 1.7e9),
                ViewerInfo(7, "http://127.0.0.1:8080/?token=abc", "127.0.0.1", 8080),
-               WindowSettings(640, 480, "title", 7, "image", "scene", 5)):
+               WindowSettings(640, 480, "title", 7), Show("image", "run-1"), WindowState(640, 480, 60.0)):
     _decoder(type(_value).__name__, msgspec.json.Decoder(type(_value)).decode, msgspec.json.encode(_value))

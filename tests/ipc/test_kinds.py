@@ -40,9 +40,9 @@ def test_whole_frames_are_taken() -> None:
 def test_images_that_do_not_fit_are_refused() -> None:
     refused("image", {**IMAGE, "mask": ("uint8", (4, 5))}, {"layout": "HWC"}, "'image' alone")
     refused("image", IMAGE, {"layout": "WH"}, "layout is 'WH'")
-    refused("image", {"image": ("int64", (4, 5, 3))}, {"layout": "HWC"}, "an image of int64")
-    refused("image", IMAGE, {"layout": "HW"}, "in layout HW")
-    refused("image", {"image": ("uint8", (4, 5, 2))}, {"layout": "HWC"}, "channels must be 1, 3 or 4")
+    refused("image", {"image": ("int64", (4, 5, 3))}, {"layout": "HWC"}, "image of dtype int64")
+    refused("image", IMAGE, {"layout": "HW"}, "layout HW; legal")
+    refused("image", {"image": ("uint8", (4, 5, 2))}, {"layout": "HWC"}, "1|3|4")
 
 
 def test_gaussians_that_do_not_fit_are_refused() -> None:

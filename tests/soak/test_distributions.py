@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 SCRIPT = """
 import subprocess, sys, torch, splatview
+from splatview.demo.datasets import PHOTOS
+assert {"34.webp", "points.ply", "transforms.json"} <= {path.name for path in PHOTOS.iterdir()}
 picture = torch.zeros(40, 60, 3, dtype=torch.uint8)
 picture[:, :30, 0] = 200
 picture[:, 30:, 2] = 100

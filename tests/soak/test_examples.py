@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
     from support.programs import Programs
 
-IN_OTHERS = {"lightning_callback": "lightning", "hf_trainer_callback": "transformers"}
-"""Examples within other people's trainers, and what those need; test_interop_hooks.py has more of them."""
+IN_OTHERS = {"lightning_callback": "lightning", "hf_trainer_callback": "transformers", "camera_detector": "torchvision"}
+"""Examples with other people's trainers and models, and what those need; test_interop_hooks.py has more of them."""
 MORE = {"sharded": ("--ranks", "2")}
 """Further options: each rank is a process that loads torch."""
 EXAMPLES = sorted(p for p in (ROOT / "examples").glob("*.py")
-                  if p.stem != "nerfstudio_hook"  # nerfstudio's program
-                  and not p.stem.startswith("window_"))  # they need a display: tests/api/test_window_class.py
-STREAMS = {"image": {"image"}, "gaussian_training": {"gaussians", "render"}, "hf_trainer_callback": {"learned"},
+                  if not p.stem.startswith("window_"))  # they need a display: tests/api/test_window_class.py
+STREAMS = {"camera_detector": {"camera"}, "image": {"image"}, "gaussian_training": {"gaussians", "render"},
+           "hf_trainer_callback": {"learned"},
            "lightning_callback": {"learned"}, "memory": {"learned", "memory"}, "notebook": {"waves"},
            "scalars": {"learned", "scalars"}, "second_process": {"edges"}, "sharded": {"gaussians", "scalars"},
            "streams": {"gaussians", "image", "depth"}, "training_cameras": {"ball", "cameras"}}

@@ -1,4 +1,4 @@
-"""The hooks for other people's trainers, in examples/: each runs in the real library, where it is installed."""
+"""The callbacks for other people's trainers, and examples/ with them, where the libraries are installed."""
 
 from __future__ import annotations
 
@@ -114,10 +114,9 @@ import torch
 from nerfstudio.engine.callbacks import TrainingCallbackLocation
 from nerfstudio.engine.trainer import Trainer
 from nerfstudio.models.splatfacto import SplatfactoModelConfig
-sys.path.insert(0, sys.argv[1])
-from nerfstudio_hook import show
+from splatview.integrations.nerfstudio import show
 
-degree, n = int(sys.argv[2]), 50
+degree, n = int(sys.argv[1]), 50
 model = torch.nn.Module()
 model.config = SplatfactoModelConfig(sh_degree=degree, rasterize_mode="antialiased")
 model.gauss_params = torch.nn.ParameterDict({
@@ -140,7 +139,7 @@ sys.stdin.readline()
 @needs("nerfstudio")
 @pytest.mark.parametrize("degree", [3])
 def test_nerfstudio_calls_the_hook(degree: int, programs: Programs) -> None:
-    process = programs.code(NERFSTUDIO, str(EXAMPLES), str(degree), SPLATVIEW_STRICT="1")
+    process = programs.code(NERFSTUDIO, str(degree), SPLATVIEW_STRICT="1")
     assert "done" in iter(lambda: next_line(process), ""), process.end()[1]
     with Subscriber() as subscriber:
         _, meta, tensors = newest(subscriber, "gaussians", 2000)

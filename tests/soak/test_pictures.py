@@ -17,7 +17,7 @@ from support.memory_data import pickled
 from support.picture_cases import FOLDER, MADE_WITH, VARIABLE, Stage, stage
 
 import splatview
-from splatview.adapters.scalars import LAYOUT
+from splatview.adapters.series import SCALARS
 from splatview.api import session as publishing
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def _scalars(stage: Stage) -> None:
     rows = scalar_rows()
     names = torch.tensor([*"".join(f"{name}\0" for name in rows).encode()], dtype=torch.uint8)
     ends = torch.tensor([len(r) for r in rows.values()]).cumsum(0).to(torch.int32)
-    publish_as("scalars", LAYOUT, (torch.cat([*rows.values()]), ends, names), {"step": 399.0})
+    publish_as("scalars", SCALARS, (torch.cat([*rows.values()]), ends, names), {"step": 399.0})
     stage.select("scalars")
     stage.parts("View")
 

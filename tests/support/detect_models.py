@@ -72,12 +72,10 @@ def bright(path: Path, across: int = 96, down: int = 64, metadata: Mapping[str, 
     return save(path, nodes, (1, 3, down, across), [output], names, constants=constants)
 
 
-def yolo(boxes: np.ndarray, scores: np.ndarray, count: int, *, objectness: bool, columns: bool,
-         rest: np.ndarray | None = None) -> np.ndarray:
+def yolo(boxes: np.ndarray, scores: np.ndarray, count: int, *, rest: np.ndarray | None = None) -> np.ndarray:
     """A YOLO's table of `count` boxes, most of them empty: `boxes` (N, 4) middle and extent, `scores` (N, C), and what
-    follows them in each row (N, R). The full ones lie evenly among the empty ones."""
-    parts = [boxes, *([np.ones((len(boxes), 1))] if objectness else []), scores, *([] if rest is None else [rest])]
-    rows = np.concatenate(parts, axis=1)
+    follows them for each box (N, R). The full ones lie evenly among the empty ones."""
+    rows = np.concatenate([boxes, scores, *([] if rest is None else [rest])], axis=1)
     table = np.zeros((count, rows.shape[1]), np.float32)
     table[np.linspace(0, count - 1, len(rows)).astype(int)] = rows
-    return np.ascontiguousarray(table.T if columns else table)[None]
+    return np.ascontiguousarray(table.T)[None]

@@ -92,11 +92,10 @@ demo --port 65536
 demo --out absent/a.png
 demo --out a.gif
 demo --picture-every 0
-demo.trainer --data absent
-demo.trainer --steps 0
-demo.trainer --save absent/a.ply
+demo --data absent
+demo --save absent/a.ply
 """
-"""One a line, with what is set in the environment before it. `demo.trainer` is the program that the demo starts."""
+"""One a line, with what is set in the environment before it."""
 
 
 def fill(folder: Path) -> None:
@@ -127,10 +126,6 @@ def run(args: list[str]) -> tuple[int, str]:
         try:
             if args[0] in ("serve", "shot", "video", "memory"):
                 from splatview_viewer.__main__ import main
-            elif args[0] == "demo.trainer":
-                from splatview.demo.trainer import main
-
-                args = args[1:]
             else:
                 from splatview.cli.main import main
             code = main(args)

@@ -85,7 +85,7 @@ def _mp4(path: Path) -> None:
 def _trained(path: Path) -> None:
     import torch
 
-    from splatview.demo.ply import write_gaussians
+    from splatview.demo.files import write_gaussians
 
     n = 5
     write_gaussians(path, {"means": torch.zeros(n, 3), "sh0": torch.zeros(n, 1, 3), "shN": torch.zeros(n, 3, 3),
@@ -182,12 +182,6 @@ def _camera(*args: object) -> int:
     return main([str(a) for a in args])
 
 
-def _trainer(*args: object) -> int:
-    from splatview.demo.trainer import main
-
-    return main([str(a) for a in args])
-
-
 COMMANDS: dict[str, Callable[[Path], int]] = {
     "shot OUT": lambda path: _viewer("shot", path, "missing.ply"),
     "video OUT.mp4": lambda path: _viewer("video", path, "missing.ply"),
@@ -197,6 +191,5 @@ COMMANDS: dict[str, Callable[[Path], int]] = {
     "camera --out": lambda path: _camera("test", "--offscreen", "--out", path),
     "demo --out": lambda path: _demo("--offscreen", "--out", path),
     "demo --save": lambda path: _demo("--offscreen", "--save", path),
-    "trainer --save": lambda path: _trainer("--save", path),
 }
 """Each with a path to write and with input that is missing, so that only what is refused before work shows."""

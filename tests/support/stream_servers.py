@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 from PIL import Image
 
-from splatview.camera.pattern import PatternSource
-from splatview.camera.sources import Buffers, SourceSettings
+from splatview.camera.pattern import draw
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,10 +29,7 @@ W, H = 320, 240
 
 def pattern(number: int, width: int = W, height: int = H) -> NDArray[np.uint8]:
     """The test picture of this number, (height, width, 3) RGB, its right third red: so that colours are told apart."""
-    source = PatternSource(SourceSettings(source="test", width=width, height=height))
-    source.open()
-    source._number = number
-    image = source.retrieve(Buffers())
+    image = draw(number, width, height)
     image[height // 8 :, 2 * width // 3 :] = 200, 30, 40
     return image
 

@@ -21,8 +21,7 @@ def main(args: list[str] | None = None) -> int:
         return run(_program)
     import logging
 
-    from splatview_ipc.system.terminal import PrintableFormatter
-    from splatview_viewer.errors import ViewerError, of_opengl, words_of
+    from splatview_viewer.errors import PrintableFormatter, ViewerError, of_opengl, words_of
 
     assert logging.lastResort is not None
     logging.lastResort.setFormatter(PrintableFormatter())  # streams and pages are named by others

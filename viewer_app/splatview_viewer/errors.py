@@ -12,6 +12,7 @@ ViewerError
 
 from __future__ import annotations
 
+import logging
 import sys
 
 from splatview_ipc.system.terminal import printable_lines
@@ -26,6 +27,13 @@ class ViewerError(Exception):
 
     def __init__(self, *args: object) -> None:
         super().__init__(*(_showable(a) if isinstance(a, str) else a for a in args))
+
+
+class PrintableFormatter(logging.Formatter):
+    """Lines of a log with nothing that a terminal obeys."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable_lines(super().format(record))
 
 
 def _showable(text: str) -> str:

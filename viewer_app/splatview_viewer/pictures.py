@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from splatview_ipc.system.files import PICTURES, OutputError, check_output, output_file, safe_name
+from splatview_ipc.system.files import PICTURES, OutputError, check_output, output_file
 from splatview_viewer.errors import FileError
 
 if TYPE_CHECKING:
@@ -48,3 +48,12 @@ def output_path(name: str, suffix: str = ".png", folder: Path | None = None) -> 
     except OSError:  # the working folder was removed, which writing reports
         folder = Path()
     return folder / f"{safe_name(name)}{suffix}"
+
+
+def safe_name(text: str, default: str = "splatview") -> str:
+    """Return `text` as the stem of a file name of at most 200 bytes: letters, digits, and "-_. " within.
+
+    Streams and runs are named by other processes: a name never leads to another folder or begins an option.
+    """
+    clean = "".join(c if c.isalnum() or c in "-_. " else "-" for c in text).encode()[:200].decode(errors="ignore")
+    return clean.strip(" .").lstrip("-. ") or default

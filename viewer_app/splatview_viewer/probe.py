@@ -190,7 +190,7 @@ def _draw_anothers_memory(ctx: moderngl.Context) -> str:
     from splatview_ipc.cuda.memory import open_memory
     from splatview_ipc.gl.direct import DirectBridge
     from splatview_ipc.gl.glapi import gl_device_uuid
-    from splatview_ipc.gl.readback import read_source
+    from splatview_ipc.gl.sources import read_source
     from splatview_ipc.system import child_program
 
     uuid = gl_device_uuid(ctx) or ""

@@ -1,20 +1,28 @@
-"""The window of a `splatview.Window`: shows one of two streams of the process that opened it, as that says.
+"""The program of a `splatview.Window`: a window that shows the stream that the caller names.
 
-Nobody types this command. What is to be seen, and how the window is, stands on a page that both share
-(`splatview_ipc.shm.window_page`).
+The caller alone starts it. It reads messages on its standard input and writes its state to its standard output
+(`splatview_ipc.control.render_requests`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
 import time
 from collections import deque
 from typing import TYPE_CHECKING, ClassVar
 
-import msgspec
-
 from splatview_ipc.control.errors import IpcError
-from splatview_ipc.shm.window_page import CLOSED, FAILED, IMAGE, OPEN, SCENE, WindowPage, WindowSettings
+from splatview_ipc.control.render_requests import (
+    DecodeError,
+    Show,
+    WindowSettings,
+    WindowState,
+    decode_settings,
+    decode_show,
+    encode,
+)
 from splatview_viewer.app import App, AppOptions
 from splatview_viewer.catalogue import Catalogue, Slot
 from splatview_viewer.errors import ViewerError
@@ -36,29 +44,54 @@ _LIVELY = 1.0
 """Seconds for which the loop looks often after something else was wanted."""
 
 
+class Caller:
+    """The pipes from and to the process that has the window. Neither side ever waits for the other."""
+
+    def __init__(self, read_fd: int, write_fd: int) -> None:
+        self._read_fd, self._write_fd = read_fd, write_fd
+        os.set_blocking(read_fd, False)
+        os.set_blocking(write_fd, False)
+        self._read = b""
+        self._told: WindowState | None = None
+
+    def newest(self) -> Show | None:
+        """Return the newest message since the last call."""
+        with contextlib.suppress(BlockingIOError):
+            while part := os.read(self._read_fd, 1 << 16):
+                self._read += part
+        *lines, self._read = self._read.split(b"\n")
+        return decode_show(lines[-1]) if lines else None
+
+    def tell(self, state: WindowState) -> None:
+        """Write a state that changed; if the pipe has no room, the next call tries again."""
+        if state != self._told:
+            with contextlib.suppress(BlockingIOError, BrokenPipeError):
+                os.write(self._write_fd, encode(state) + b"\n")
+                self._told = state
+
+
 def main(args: list[str]) -> int:
-    """`args`: WindowSettings as JSON. The exit status: 0, 2 when the page says why not."""
+    """`args`: WindowSettings as JSON. The exit status: 0, 2 after a fault, of which the caller has the reason."""
     try:
         (text,) = args
-        settings = msgspec.json.decode(text, type=WindowSettings)
-        page = WindowPage(settings.page)
-    except (ValueError, msgspec.DecodeError, IpcError) as e:
+        settings = decode_settings(text)
+    except (ValueError, DecodeError) as e:
         raise ViewerError(f"window: {e}; it is opened by splatview.Window") from None
-    state, reason = CLOSED, ""
-    on_display_lost(lambda why: page.end(FAILED, why))
+    caller = Caller(0, os.dup(1))
+    os.dup2(2, 1)  # what libraries print must not be taken for a message
+    reason = ""
+    on_display_lost(lambda why: caller.tell(WindowState(closed=True, reason=why)))
     try:
-        app = _OneWindow(_Titled(settings.width, settings.height, title=settings.title), settings, page)
+        app = _OneWindow(_Titled(settings.width, settings.height, title=settings.title), settings, caller)
         app.serve()
     except (ViewerError, IpcError) as e:
-        state, reason = FAILED, str(e)
-        return 2
+        reason = str(e)
     except Exception as e:
         log.exception("the window ends")
-        state, reason = FAILED, f"{type(e).__name__}: {e}"
-        return 2
+        reason = f"{type(e).__name__}: {e}"
     finally:
-        page.end(state, reason)
-    return 0
+        caller.tell(WindowState(closed=True, reason=reason[:1000]))
+    return 2 if reason else 0
 
 
 class _Titled(WindowScreen):
@@ -110,15 +143,14 @@ class _Two(Catalogue):
 
 
 class _OneWindow(App):
-    """Follows the page in each turn of the loop."""
+    """Shows what the caller wants, which each turn of the loop asks for."""
 
     catalogue_type: ClassVar = _Two
     catalogue: _Two
 
-    def __init__(self, screen: WindowScreen, settings: WindowSettings, page: WindowPage) -> None:
-        self._settings = settings
-        self._page = page
-        self._switches = -1
+    def __init__(self, screen: WindowScreen, settings: WindowSettings, caller: Caller) -> None:
+        self._caller = caller
+        self._show: Show | None = None
         self._drawn_at: deque[float] = deque(maxlen=1000)
         subscriber = make_subscriber(screen.ctx, str(settings.pid), client="window")
         super().__init__(screen, AppOptions(), subscriber=subscriber)
@@ -127,20 +159,17 @@ class _OneWindow(App):
         self.state.hint = ""
 
     def _wanted(self, slot: Slot) -> bool:
-        what, run = self._page.shown
-        if not isinstance(slot.source, StreamSource) or slot.source.stream.run.id != run:
-            return False
-        return (slot.entry.name, slot.entry.kind) == {
-            IMAGE: (self._settings.image, "image"), SCENE: (self._settings.scene, "gaussians")}.get(what)
+        return (self._show is not None and isinstance(slot.source, StreamSource)
+                and (slot.entry.name, slot.source.stream.run.id) == (self._show.stream, self._show.run))
 
     def turn(self) -> bool:
-        if self._page.switches != self._switches:
-            self._switches, self.seat.panes.active.by_itself = self._page.switches, True
+        if (show := self._caller.newest()) is not None:
+            self._show, self.seat.panes.active.by_itself = show, True
             self._active_until = self._news_until = time.monotonic() + _LIVELY
         drew = super().turn()
         now = time.monotonic()
         if drew:
             self._drawn_at.append(now)
         if not self.screen.closed:
-            self._page.tell(OPEN, self.screen.size, sum(at > now - 1 for at in self._drawn_at))
+            self._caller.tell(WindowState(*self.screen.size, sum(at > now - 1 for at in self._drawn_at)))
         return drew

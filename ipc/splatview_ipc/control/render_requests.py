@@ -1,7 +1,9 @@
-"""Messages between `splatview.grab` and the program that draws for it: typed JSON, one message a line.
+"""Messages between `splatview.grab` or `splatview.Window` and the programs that draw for them.
 
-The picture itself comes back as a stream of the program's own hidden run (`Publisher(hidden=True)`): uint8 (H, W, 3 or
-4), whose fourth channel has no meaning.
+They are typed JSON, one message a line of the program's standard input or output.
+
+The picture for `grab` comes back as a stream of the program's own hidden run (`Publisher(hidden=True)`): uint8 (H, W, 3
+or 4), whose fourth channel has no meaning.
 """
 
 from __future__ import annotations
@@ -20,6 +22,10 @@ MAX_LINE = 8 << 20
 HOST, GPU = "host", "gpu"
 """The streams in which pictures come back."""
 
+MIN_SIDE, MAX_SIDE = 16, 16384
+"""Points of a window's side."""
+
+_Side = Annotated[int, Meta(ge=MIN_SIDE, le=MAX_SIDE)]
 _Number = Annotated[int, Meta(ge=1, le=2**63 - 1)]
 _Pixels = Annotated[int, Meta(ge=1, le=2**31)]
 
@@ -73,7 +79,41 @@ class RenderError(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="
 
 Answer = Ready | RenderResult | RenderError
 
+
+class WindowSettings(msgspec.Struct, frozen=True):
+    """What the program of a window is started with: its argument."""
+
+    width: _Side
+    height: _Side
+    title: Annotated[str, Meta(max_length=limits.MAX_NAME)]
+    pid: Annotated[int, Meta(ge=1, lt=2**31)]
+    """The caller's."""
+
+
+class Show(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Show a stream in the window."""
+
+    stream: messages.Name
+    run: Annotated[str, Meta(max_length=64)]
+
+
+class WindowState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The state of a window, written whenever it changed."""
+
+    width: Annotated[int, Meta(ge=0)] = 0
+    height: Annotated[int, Meta(ge=0)] = 0
+    """Pixels."""
+    fps: float = 0.0
+    """Pictures drawn in the last second."""
+    closed: bool = False
+    reason: str = ""
+    """Why it could not be opened, or was closed by a fault."""
+
+
 DecodeError = messages.DecodeError
 encode = msgspec.json.Encoder().encode
 decode_request = msgspec.json.Decoder(RenderRequest).decode
 decode_answer = msgspec.json.Decoder(Answer).decode
+decode_settings = msgspec.json.Decoder(WindowSettings).decode
+decode_show = msgspec.json.Decoder(Show).decode
+decode_state = msgspec.json.Decoder(WindowState).decode

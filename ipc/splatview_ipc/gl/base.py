@@ -1,7 +1,7 @@
 """The terms of everything between CUDA and OpenGL: pictures, pixel sources, bridges.
 
 A *bridge* makes one stream's pictures readable by a fragment shader. There are three, in the order in which they are
-tried; `tests/interop/test_interop.py` runs one conformance suite over all of them.
+tried; `tests/gl/test_bridges.py` runs one conformance suite over all of them.
 
 | bridge | for tensors in               | copies | how |
 |--------|------------------------------|--------|-----|
@@ -103,7 +103,7 @@ class PixelSource:
 
     def __init__(self, form: Form, *defines: str, stride: int = 1) -> None:
         self.size = form.width, form.height
-        self.channels, self.dtype, self.layout = form.channels, form.dtype, form.layout
+        self.channels, self.dtype = form.channels, form.dtype
         self.stride = stride
         """The step between its rows and columns in the original: more than 1 where textures are limited."""
         self.defines: tuple[str, ...] = (DTYPES[form.dtype].define, f"CHANNELS {form.channels}", *defines)
@@ -154,7 +154,7 @@ class Canvas(Bridge, Protocol):
         """
         ...
 
-    def show(self, layout: str = "HWC", *, finished: bool = False) -> PixelSource:
+    def show(self, *, finished: bool = False) -> PixelSource:
         """The picture that `begin` returned, valid until the next `show` but one. It is read once the current stream
         has come this far; nothing is awaited before it is bound. Raises SharingError without a new `begin`.
 

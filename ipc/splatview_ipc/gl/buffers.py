@@ -39,24 +39,17 @@ _FORMATS = {  # by dtype and values in a texel
 }
 
 
-@dataclass(frozen=True)
-class Limits:
-    """The limits of an OpenGL's buffer textures."""
+_ALIGNMENT = 256
+"""Bytes: no OpenGL asks more of the start of a buffer texture within its buffer."""
 
-    texels: int
-    """Of one buffer texture."""
-    alignment: int
-    """Bytes: a buffer texture starts at a multiple of this within its buffer."""
 
-    @classmethod
-    def of(cls, ctx: moderngl.Context) -> Limits:
-        """Raises SharingError for an OpenGL whose buffer textures are always whole buffers, or have no RGB."""
-        known = ctx.extensions
-        if not ((ctx.version_code >= 430 or "GL_ARB_texture_buffer_range" in known)
-                and (ctx.version_code >= 400 or "GL_ARB_texture_buffer_object_rgb32" in known)):
-            raise SharingError(f"OpenGL ({ctx.info['GL_RENDERER']}) lacks ranges or RGB of buffer textures")
-        gl = GL.current()
-        return cls(gl.integer(glapi.MAX_TEXTURE_BUFFER_SIZE), gl.integer(glapi.TEXTURE_BUFFER_OFFSET_ALIGNMENT))
+def texel_limit(ctx: moderngl.Context) -> int:
+    """Texels that a buffer texture can have. Raises SharingError where it is always a whole buffer, or has no RGB."""
+    known = ctx.extensions
+    if not ((ctx.version_code >= 430 or "GL_ARB_texture_buffer_range" in known)
+            and (ctx.version_code >= 400 or "GL_ARB_texture_buffer_object_rgb32" in known)):
+        raise SharingError(f"OpenGL ({ctx.info['GL_RENDERER']}) lacks ranges or RGB of buffer textures")
+    return GL.current().integer(glapi.MAX_TEXTURE_BUFFER_SIZE)
 
 
 @dataclass(frozen=True)
@@ -82,11 +75,11 @@ class Access:
     """The texel at which each piece starts."""
 
 
-def plan_access(form: Form, strides: tuple[int, ...], offset: int, sizes: Sequence[int], limits: Limits) -> Access:
+def plan_access(form: Form, strides: tuple[int, ...], offset: int, sizes: Sequence[int], most: int) -> Access:
     """The way to read a picture with the fewest fetches per pixel.
 
-    `strides` in elements, `offset` in bytes from the start of the memory, whose pieces have `sizes` bytes. Raises
-    SharingError when the picture is not within the memory, or OpenGL cannot address it.
+    `strides` in elements, `offset` in bytes from the start of the memory, whose pieces have `sizes` bytes; `most`: the
+    texel limit. Raises SharingError when the picture is not within the memory, or OpenGL cannot address it.
     """
     item = DTYPES[form.dtype].item
     row, column = strides[form.layout.index("H")], strides[form.layout.index("W")]
@@ -104,29 +97,28 @@ def plan_access(form: Form, strides: tuple[int, ...], offset: int, sizes: Sequen
     whole = (1, 2, 3, 4) if form.channels == 1 or plane == 1 else ()  # values of texels that may hold whole pixels
     for values in (*(n for n in whole if n >= form.channels and (form.dtype, n) in _FORMATS), 0):
         texel = (values or 1) * item
-        window = _window(offset, end, inside, texel, limits)
+        window = _window(offset, end, inside, texel, most)
         if window is None or row * item % texel or column * item % texel:
             continue
         return Access("FETCH_TEXEL" if values else "FETCH_ELEMENT", _FORMATS[form.dtype, values or 1], pieces, *window,
                       (offset - window[0]) // texel, row * item // texel, column * item // texel,
                       0 if values else plane, tuple((starts[k] - starts[first]) // texel for k in pieces))
-    raise SharingError(f"the picture spans {end - offset} bytes; this OpenGL's buffer textures have {limits.texels} "
-                       "texels")
+    raise SharingError(f"the picture spans {end - offset} bytes; this OpenGL's buffer textures have {most} texels")
 
 
-def _window(offset: int, end: int, sizes: Sequence[int], texel: int, limits: Limits) -> tuple[int, int] | None:
+def _window(offset: int, end: int, sizes: Sequence[int], texel: int, most: int) -> tuple[int, int] | None:
     """(start, size) in bytes of the part of the first piece that a texture of `texel`-byte texels covers.
 
     It starts at the first pixel if possible: every instruction per pixel counts on a GPU that is mostly made for
     compute, and adding the first pixel's place is one. None where nothing suits.
     """
     if len(sizes) > 1:
-        fits = all(size // texel <= limits.texels for size in sizes)
+        fits = all(size // texel <= most for size in sizes)
         return (0, sizes[0]) if fits and offset % texel == 0 and not any(s % texel for s in sizes[:-1]) else None
-    step = lcm(limits.alignment, texel)
-    start = offset if offset % limits.alignment == 0 else offset // step * step
+    step = lcm(_ALIGNMENT, texel)
+    start = offset if offset % _ALIGNMENT == 0 else offset // step * step
     covered = -(-(end - start) // texel) * texel
-    fits = start + covered <= sizes[0] and covered // texel <= limits.texels and (offset - start) % texel == 0
+    fits = start + covered <= sizes[0] and covered // texel <= most and (offset - start) % texel == 0
     return (start, covered) if fits else None
 
 
@@ -176,14 +168,14 @@ class GlMemory:
 class BufferSource(PixelSource):
     """A picture in OpenGL buffers. It owns its buffer textures."""
 
-    def __init__(self, memory: GlMemory, form: Form, strides: tuple[int, ...], offset: int, limits: Limits,
+    def __init__(self, memory: GlMemory, form: Form, strides: tuple[int, ...], offset: int, most: int,
                  ready: Callable[[], None] | None = None) -> None:
         """As `plan_access`. `ready` is called before each drawing, to wait for the data.
 
         Raises SharingError when OpenGL cannot read it there; the memory's pieces are imported now, if not before.
         """
         self.memory = memory
-        self.access = access = plan_access(form, strides, offset, memory.sizes, limits)
+        self.access = access = plan_access(form, strides, offset, memory.sizes, most)
         super().__init__(form, "SOURCE_BUFFER", access.fetch, f"PIECES {len(access.pieces)}",
                          *((f"STEP {access.column}",) if access.column <= _SHORT_STEP else ()),
                          *(("AT_START",) if access.base == 0 else ()))

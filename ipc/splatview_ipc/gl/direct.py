@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.gl.base import Form
-from splatview_ipc.gl.buffers import BufferSource, GlMemory, Limits
+from splatview_ipc.gl.buffers import BufferSource, GlMemory, texel_limit
 from splatview_ipc.gl.glapi import gl_device_uuid
 
 if TYPE_CHECKING:
@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 _NEEDED = ("GL_EXT_memory_object", "GL_EXT_memory_object_fd")
 
 
-def require_import(ctx: moderngl.Context) -> str:
-    """The UUID of the GPU on which this OpenGL draws and imports memory. Raises SharingError when it cannot."""
-    missing = [e for e in _NEEDED if e not in ctx.extensions]
+def require_import(ctx: moderngl.Context, *more: str) -> str:
+    """The UUID of the GPU on which this OpenGL draws and imports memory. Raises SharingError when it cannot, or lacks
+    `more` extensions."""
+    missing = [e for e in (*_NEEDED, *more) if e not in ctx.extensions]
     if missing:
         raise SharingError(f"OpenGL ({ctx.info['GL_RENDERER']}) has no {' and no '.join(missing)}")
     uuid = gl_device_uuid(ctx)
@@ -41,7 +42,7 @@ class DirectBridge:
     def __init__(self, ctx: moderngl.Context) -> None:
         """Raises SharingError when this OpenGL cannot import memory."""
         self._uuid = require_import(ctx)
-        self._limits = Limits.of(ctx)
+        self._most = texel_limit(ctx)
         self._memories: list[tuple[weakref.ref[DeviceMemory], GlMemory]] = []
         self._sources: list[BufferSource] = []
         """The last two."""
@@ -61,7 +62,7 @@ class DirectBridge:
         strides, offset = tuple(tensor.strides), tensor.offset  # type: ignore[union-attr]
         if len(self._sources) == 2:
             self._sources.pop(0).release()
-        self._sources.append(BufferSource(imported, form, strides, offset, self._limits))
+        self._sources.append(BufferSource(imported, form, strides, offset, self._most))
         for entry in self._memories[:]:
             if entry[0]() is None and not any(source.memory is entry[1] for source in self._sources):
                 entry[1].release()  # so that the process that made it gets it back

@@ -81,13 +81,11 @@ class HostBridge:
         self._begun = True
         return self._drawn
 
-    def show(self, layout: str = "HWC", *, finished: bool = False) -> TextureSource:
+    def show(self, *, finished: bool = False) -> TextureSource:
         if self._drawn is None or not self._begun:
             raise SharingError("show() without begin()")
         self._begun = False
-        source = self.put(self._drawn, "HWC")
-        source.layout = layout
-        return source
+        return self.put(self._drawn, "HWC")
 
     def undo(self) -> None:
         self._front, self._back = self._back, self._front

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.cuda import driver
 from splatview_ipc.gl.base import DTYPES, Form, dtype_name, local_tensor
-from splatview_ipc.gl.buffers import BufferSource, GlMemory, Limits
+from splatview_ipc.gl.buffers import BufferSource, GlMemory, texel_limit
 from splatview_ipc.gl.direct import require_import
 from splatview_ipc.gl.glapi import GL
 
@@ -42,8 +42,7 @@ class _Slot:
         self._fence: int | None = None
         self._bound = False
         """True once OpenGL read it since the last fence."""
-        self.tensors: dict[Form, torch.Tensor] = {}
-        self.sources: dict[Form, BufferSource] = {}
+        self.views: dict[Form, tuple[torch.Tensor, BufferSource]] = {}
 
     def written(self, *, finished: bool) -> None:
         """CUDA got its work, on torch's current stream. Never waits."""
@@ -81,9 +80,9 @@ class _Slot:
 
     def close(self) -> None:
         self._drop_fence()
-        self.tensors.clear()
-        for source in self.sources.values():
+        for _, source in self.views.values():
             source.release()
+        self.views.clear()
         with driver.context(self._device):
             driver.release("cuEventDestroy", self._event)
 
@@ -130,7 +129,7 @@ class ImportBridge:
         if gpu_uuid not in (None, uuid):
             raise SharingError(f"CUDA would draw on GPU {gpu_uuid}, OpenGL draws on {uuid}")
         self._device = driver.here(uuid)
-        self._limits = Limits.of(ctx)
+        self._most = texel_limit(ctx)
         self._memories: dict[int, _Memory] = {}
         """By the size of their slots: those with the last two pictures, and the one that is drawn into."""
         self._front: _Slot | None = None
@@ -150,11 +149,12 @@ class ImportBridge:
             target = self.begin(form.height, form.width, form.channels, form.dtype)
             target.copy_(values.unsqueeze(-1) if layout == "HW" else
                          values.movedim(0, -1) if layout == "CHW" else values)
-            return self.show(layout)
+            return self.show()
 
     def begin(self, height: int, width: int, channels: int = 4, dtype: str = "float16") -> torch.Tensor:
         form = Form.of((height, width, channels), dtype, "HWC")
-        room = _room(form)
+        # Pixels that a shader reads with one fetch; the fourth value is left as it is.
+        room = 4 if channels == 3 and dtype != "float32" else channels
         size = -(-height * width * room * DTYPES[dtype].item // _PAGE) * _PAGE
         if size not in self._memories:
             self._memories[size] = _Memory(size, self._device)
@@ -163,29 +163,25 @@ class ImportBridge:
         slot = next(s for s in self._memories[size].slots if s is not self._front and s is not self._before)
         slot.await_gl()
         self._begun = slot, form
-        if form not in slot.tensors:
+        if form not in slot.views:
             whole = slot.memory.allocation.tensor(dtype, (height, width, room), slot.offset)
-            slot.tensors[form] = whole[..., :channels]
-        return slot.tensors[form]
+            source = BufferSource(slot.memory.gl, form, (width * room, room, 1), slot.offset, self._most,
+                                  slot.await_cuda)
+            slot.views[form] = whole[..., :channels], source
+        return slot.views[form][0]
 
-    def show(self, layout: str = "HWC", *, finished: bool = False) -> BufferSource:
+    def show(self, *, finished: bool = False) -> BufferSource:
         if self._begun is None:
             raise SharingError("show() without begin()")
         (slot, form), self._begun = self._begun, None
         slot.written(finished=finished)
-        if form not in slot.sources:
-            room = _room(form)
-            slot.sources[form] = BufferSource(slot.memory.gl, form, (form.width * room, room, 1), slot.offset,
-                                              self._limits, slot.await_cuda)
-        source = slot.sources[form]
-        source.layout = layout
         self._front, self._before = slot, self._front
         shown = [slot.memory for slot in (self._front, self._before) if slot is not None]
         for size, memory in list(self._memories.items()):  # pictures of two sizes may take turns
             if memory not in shown:
                 memory.release()
                 del self._memories[size]
-        return source
+        return slot.views[form][1]
 
     def undo(self) -> None:
         self._front, self._before = self._before, None
@@ -195,8 +191,3 @@ class ImportBridge:
             memory.release()
         self._memories.clear()
         self._front = self._before = self._begun = None
-
-
-def _room(form: Form) -> int:
-    """Values per pixel at which a shader reads a pixel with one fetch; the unused ones are left as they are."""
-    return 4 if form.channels == 3 and form.dtype != "float32" else form.channels

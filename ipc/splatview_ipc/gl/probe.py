@@ -14,7 +14,7 @@ from splatview_ipc.gl.direct import DirectBridge, require_import
 from splatview_ipc.gl.glapi import GL
 from splatview_ipc.gl.host import HostBridge
 from splatview_ipc.gl.imported import ImportBridge
-from splatview_ipc.gl.readback import read_source
+from splatview_ipc.gl.sources import read_source
 
 if TYPE_CHECKING:
     import moderngl

@@ -110,14 +110,13 @@ class SharedTexture:
         if self._image is None:
             raise SharingError("the texture is closed")
         image = self._image
-        if self.explicit:
-            yield image
-            return
-        image.from_gl()
+        if not self.explicit:
+            image.from_gl()
         try:
             yield image
         finally:
-            image.to_gl()
+            if not self.explicit:
+                image.to_gl()
 
     def acquire(self) -> moderngl.Texture:
         """OpenGL gets an explicit texture, after all that CUDA was told to do with it. No effect if it has it."""
@@ -166,20 +165,14 @@ class _Semaphore:
         self._name = name = gl.generate("glGenSemaphoresEXT")
         free.append(lambda: gl.delete("glDeleteSemaphoresEXT", [name]))
 
-        def import_into_gl(fd: int) -> None:
+        with shared.fd() as fd:
             gl.glImportSemaphoreFdEXT(name, glapi.HANDLE_TYPE_OPAQUE_FD, fd)
             gl.check("glImportSemaphoreFdEXT")
-
         description = cu.CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC()
         description.type = cu.CUexternalSemaphoreHandleType.CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD
-
-        def import_into_cuda(fd: int) -> Any:
+        with driver.context(device), shared.fd() as fd:
             description.handle.fd = fd
-            return driver.handle("cuImportExternalSemaphore", description)
-
-        shared.import_by(import_into_gl)
-        with driver.context(device):
-            imported = shared.import_by(import_into_cuda)
+            imported = driver.handle("cuImportExternalSemaphore", description)
         free.append(lambda: driver.release("cuDestroyExternalSemaphore", imported))
         self._handles = [imported]
         self._signal_params = [cu.CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS()]
@@ -211,10 +204,7 @@ class _Image:
 
     def __init__(self, ctx: moderngl.Context, size: tuple[int, int], components: int, dtype: str) -> None:
         """Raises SharingError when one of OpenGL, CUDA and Vulkan cannot."""
-        missing = {"GL_EXT_memory_object_fd", "GL_EXT_semaphore_fd"} - ctx.extensions
-        if missing:
-            raise SharingError(f"OpenGL ({ctx.info['GL_RENDERER']}) has no {' and no '.join(sorted(missing))}")
-        uuid = require_import(ctx)
+        uuid = require_import(ctx, "GL_EXT_semaphore", "GL_EXT_semaphore_fd")
         self._device = driver.here(uuid)
         import torch
 
@@ -254,11 +244,6 @@ class _Image:
         memory = cu.CUDA_EXTERNAL_MEMORY_HANDLE_DESC()
         memory.type = cu.CUexternalMemoryHandleType.CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD
         memory.size, memory.flags = image.size, 1  # CUDA_EXTERNAL_MEMORY_DEDICATED
-
-        def import_memory(fd: int) -> Any:
-            memory.handle.fd = fd
-            return driver.handle("cuImportExternalMemory", memory)
-
         formats = cu.CUarray_format
         levels = cu.CUDA_EXTERNAL_MEMORY_MIPMAPPED_ARRAY_DESC()
         levels.offset, levels.numLevels = 0, 1
@@ -270,7 +255,9 @@ class _Image:
         with driver.context(self._device):
             self._event = driver.handle("cuEventCreate", int(cu.CUevent_flags.CU_EVENT_DISABLE_TIMING))
             self._free.append(lambda: driver.release("cuEventDestroy", self._event))
-            external = image.import_by(import_memory)
+            with image.fd() as fd:
+                memory.handle.fd = fd
+                external = driver.handle("cuImportExternalMemory", memory)
             self._free.append(lambda: driver.release("cuDestroyExternalMemory", external))
             mipmap = driver.handle("cuExternalMemoryGetMappedMipmappedArray", external, levels)
             self._free.append(lambda: driver.release("cuMipmappedArrayDestroy", mipmap))
@@ -284,12 +271,9 @@ class _Image:
         self._free.append(lambda: gl.delete("glDeleteMemoryObjectsEXT", [memory]))
         dedicated = ctypes.c_int(1)
         gl.glMemoryObjectParameterivEXT(memory, glapi.DEDICATED_MEMORY_OBJECT, ctypes.byref(dedicated))
-
-        def import_memory(fd: int) -> None:
+        with image.fd() as fd:
             gl.glImportMemoryFdEXT(memory, image.size, glapi.HANDLE_TYPE_OPAQUE_FD, fd)
             gl.check(f"glImportMemoryFdEXT of {image.size} bytes")
-
-        image.import_by(import_memory)
         name = gl.generate("glGenTextures")
         self._free.append(lambda: gl.delete("glDeleteTextures", [name]))
         before = gl.integer(glapi.TEXTURE_BINDING_2D)

@@ -1,16 +1,29 @@
-"""Pixel sources in textures, and what all sources set in a program."""
+"""Pixel sources in textures, what all sources set in a program, and reading a source back."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 import moderngl
+import numpy as np
 
-from splatview_ipc.gl.base import DTYPES, PixelSource
+from splatview_ipc.gl.base import DTYPES, PixelSource, fragment_head
 from splatview_ipc.gl.glapi import GL
 
 if TYPE_CHECKING:
     from splatview_ipc.gl.base import Form
+
+
+VERTEX = """#version 330
+void main() {  // one triangle over everything
+    gl_Position = vec4(gl_VertexID == 1 ? 3.0 : -1.0, gl_VertexID == 2 ? 3.0 : -1.0, 0.0, 1.0);
+}
+"""
+_BODY = """
+uniform ivec2 u_first;
+out uvec4 f_bits;
+void main() { f_bits = floatBitsToUint(stored(u_first + ivec2(gl_FragCoord.xy))); }
+"""
 
 
 def set_uniform(program: moderngl.Program, name: str, value: Any) -> None:
@@ -55,3 +68,28 @@ def picture_texture(ctx: moderngl.Context, form: Form, *, planar: bool) -> moder
     texture.filter = moderngl.NEAREST, moderngl.NEAREST  # there are no mipmaps, and integers cannot be filtered
     texture.repeat_x = texture.repeat_y = False
     return texture
+
+
+def read_source(ctx: moderngl.Context, source: PixelSource,
+                part: tuple[int, int, int, int] | None = None) -> np.ndarray:
+    """(H, W, 4) float32, bit for bit what `stored` returns, top row first; waits for it.
+
+    `part`: (column, row, width, height), by default everything.
+    """
+    x, y, w, h = part or (0, 0, *source.size)
+    known = vars(ctx).setdefault("_splatview_programs", {})  # they hold the context: anywhere else would keep it
+    if source.defines not in known:
+        program = ctx.program(vertex_shader=VERTEX, fragment_shader=fragment_head(source.defines) + _BODY)
+        known[source.defines] = ctx.vertex_array(program, [])
+    array = known[source.defines]
+    target = ctx.texture((w, h), 4, dtype="u4", alignment=1)
+    framebuffer = ctx.framebuffer([target])
+    try:
+        array.program["u_first"] = x, y
+        with ctx.scope(framebuffer, moderngl.NOTHING):
+            source.bind(array.program)
+            array.render(moderngl.TRIANGLES, vertices=3)
+            return np.frombuffer(target.read(alignment=1), np.float32).reshape(h, w, 4)
+    finally:
+        framebuffer.release()
+        target.release()

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import ctypes
 import os
+from contextlib import contextmanager
 from ctypes import Structure, byref, c_char_p, c_int, c_uint8, c_uint32, c_uint64, c_void_p
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from splatview_ipc.control.errors import SharingError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 _OPAQUE_FD = 1
 _API_1_1 = 1 << 22 | 1 << 12
@@ -91,7 +93,7 @@ class VulkanDevice:
         self._library.vkGetInstanceProcAddr.restype = c_void_p
         self._functions: dict[str, Any] = {}
         self._instance: c_void_p = c_void_p()
-        self._device: c_void_p = c_void_p()
+        self.handle: c_void_p = c_void_p()
         application = _ApplicationInfo(sType=0, apiVersion=_API_1_1)
         info = _InstanceCreateInfo(sType=1, application=_address(application))
         self.call("vkCreateInstance", byref(info), None, byref(self._instance))
@@ -101,7 +103,7 @@ class VulkanDevice:
             queue = _QueueCreateInfo(sType=2, family=0, count=1, priorities=_address(priority))
             info = _DeviceCreateInfo(sType=3, queueCount=1, queues=_address(queue), extensionCount=len(_EXTENSIONS),
                                      extensions=_address(_EXTENSIONS))
-            self.call("vkCreateDevice", self._physical, byref(info), None, byref(self._device))
+            self.call("vkCreateDevice", self._physical, byref(info), None, byref(self.handle))
         except BaseException:
             self.call("vkDestroyInstance", self._instance, None)
             raise
@@ -140,10 +142,10 @@ class VulkanDevice:
                                 height=height, depth=1, mipLevels=1, arrayLayers=1, samples=1,
                                 usage=_TRANSFER | _SAMPLED | _STORAGE | _COLOR_ATTACHMENT)
         image, memory = c_uint64(0), c_uint64(0)
-        self.call("vkCreateImage", self._device, byref(info), None, byref(image))
+        self.call("vkCreateImage", self.handle, byref(info), None, byref(image))
         try:
             needs = _MemoryRequirements()
-            self.call("vkGetImageMemoryRequirements", self._device, image, byref(needs))
+            self.call("vkGetImageMemoryRequirements", self.handle, image, byref(needs))
             known = _MemoryProperties()
             self.call("vkGetPhysicalDeviceMemoryProperties", self._physical, byref(known))
             fitting = [k for k in range(known.typeCount) if needs.types >> k & 1]
@@ -153,55 +155,52 @@ class VulkanDevice:
             dedicated = _DedicatedInfo(sType=1000127001, image=image.value)
             export = _ExportInfo(sType=1000072002, pNext=_address(dedicated), handleTypes=_OPAQUE_FD)
             allocate = _AllocateInfo(sType=5, pNext=_address(export), size=needs.size, memoryType=(local or fitting)[0])
-            self.call("vkAllocateMemory", self._device, byref(allocate), None, byref(memory))
-            self.call("vkBindImageMemory", self._device, image, memory, c_uint64(0))
+            self.call("vkAllocateMemory", self.handle, byref(allocate), None, byref(memory))
+            self.call("vkBindImageMemory", self.handle, image, memory, c_uint64(0))
         except BaseException:
-            self.call("vkDestroyImage", self._device, image, None)
+            self.call("vkDestroyImage", self.handle, image, None)
             if memory.value:
-                self.call("vkFreeMemory", self._device, memory, None)
+                self.call("vkFreeMemory", self.handle, memory, None)
             raise
 
         def release() -> None:
-            self.call("vkDestroyImage", self._device, image, None)
-            self.call("vkFreeMemory", self._device, memory, None)
+            self.call("vkDestroyImage", self.handle, image, None)
+            self.call("vkFreeMemory", self.handle, memory, None)
 
         wanted = _GetFdInfo(sType=1000074002, object=memory.value, handleType=_OPAQUE_FD)
-        return Exported(lambda: self._fd("vkGetMemoryFdKHR", wanted), release, needs.size)
+        return Exported(self, "vkGetMemoryFdKHR", wanted, release, needs.size)
 
     def semaphore(self) -> Exported:
         """A binary semaphore. Raises SharingError."""
         export = _ExportInfo(sType=1000077000, handleTypes=_OPAQUE_FD)
         info = _SemaphoreInfo(sType=9, pNext=_address(export))
         made = c_uint64(0)
-        self.call("vkCreateSemaphore", self._device, byref(info), None, byref(made))
+        self.call("vkCreateSemaphore", self.handle, byref(info), None, byref(made))
         wanted = _GetFdInfo(sType=1000079001, object=made.value, handleType=_OPAQUE_FD)
-        return Exported(lambda: self._fd("vkGetSemaphoreFdKHR", wanted),
-                        lambda: self.call("vkDestroySemaphore", self._device, made, None))
-
-    def _fd(self, function: str, info: Structure) -> int:
-        fd = c_int(-1)
-        self.call(function, self._device, byref(info), byref(fd))
-        return fd.value
+        return Exported(self, "vkGetSemaphoreFdKHR", wanted,
+                        lambda: self.call("vkDestroySemaphore", self.handle, made, None))
 
 
 class Exported:
     """An object of Vulkan's that others import by descriptor. What they imported stays when this is released."""
 
-    def __init__(self, fd: Callable[[], int], release: Callable[[], None], size: int = 0) -> None:
-        """`fd` makes a new descriptor, the caller's."""
-        self._fd = fd
+    def __init__(self, device: VulkanDevice, function: str, wanted: Structure, release: Callable[[], None],
+                 size: int = 0) -> None:
+        self._call = partial(device.call, function, device.handle, byref(wanted))
         self.release = release
         """To be called once."""
         self.size = size
         """Bytes of an image's memory."""
 
-    def import_by(self, importer: Callable[[int], Any]) -> Any:
-        """`importer(fd)`, which takes a new descriptor over if it succeeds; it is closed if it raises."""
-        fd = self._fd()
+    @contextmanager
+    def fd(self) -> Iterator[int]:
+        """A new descriptor for an importer, which owns it after the block; closed if the block raises."""
+        fd = c_int(-1)
+        self._call(byref(fd))
         try:
-            return importer(fd)
+            yield fd.value
         except BaseException:
-            os.close(fd)
+            os.close(fd.value)
             raise
 
 

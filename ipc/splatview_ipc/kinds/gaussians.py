@@ -21,6 +21,12 @@ COLOR_SPACES = ("sh", "rgb", "rgb_logit")
 FLOAT_DTYPES = ("float16", "bfloat16", "float32", "float64")
 
 
+def check_degree(degree: Any) -> None:
+    """Raise ValueError unless this is a degree of spherical harmonics."""
+    if type(degree) is not int or not 0 <= degree < len(SH_REST):
+        raise ValueError(f"sh_degree is {degree!r}, not 0, 1, 2, 3 or 4")
+
+
 def check(tensors: Mapping[str, Spec], meta: Mapping[str, Any]) -> None:
     known = {"means", "quats", "scales", "opacities", "sh0", "shN", "rgb", "background"}
     if unknown := set(tensors) - known:
@@ -44,6 +50,4 @@ def check(tensors: Mapping[str, Spec], meta: Mapping[str, Any]) -> None:
             raise ValueError(f"{name} has shape {shape}, not {wanted[name]}")
     if not isinstance(meta.get("activated"), bool):
         raise ValueError("'activated' must be true or false")
-    degree = meta.get("sh_degree", 0)
-    if type(degree) is not int or not 0 <= degree < len(SH_REST):
-        raise ValueError(f"sh_degree is {degree!r}, not 0, 1, 2, 3 or 4")
+    check_degree(meta.get("sh_degree", 0))

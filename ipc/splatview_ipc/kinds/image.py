@@ -29,10 +29,13 @@ def check(tensors: Mapping[str, Spec], meta: Mapping[str, Any]) -> None:
     dtype, shape = tensors["image"]
     layout = meta.get("layout")
     if layout not in IMAGE_LAYOUTS:
-        raise ValueError(f"layout is {layout!r}, not one of {', '.join(IMAGE_LAYOUTS)}")
+        raise ValueError(f"layout is {layout!r}, not one of {', '.join(map(repr, IMAGE_LAYOUTS))}")
     if dtype not in IMAGE_DTYPES:
-        raise ValueError(f"an image of {dtype}; legal are {', '.join(IMAGE_DTYPES)}")
-    if len(shape) != len(layout) or min(shape) < 1:
-        raise ValueError(f"an image of shape {shape} in layout {layout}")
-    if layout != "HW" and shape[axes_of(layout).index("C")] not in IMAGE_CHANNELS:
-        raise ValueError(f"an image of shape {shape} in layout {layout}: channels must be 1, 3 or 4")
+        mend = {"float64": ": use .float()", "bool": ": use .byte() * 255"}.get(dtype, "")
+        raise ValueError(f"image of dtype {dtype}; legal are uint8 (0 to 255), float16, bfloat16, float32 (0 to 1)"
+                         f"{mend}")
+    axes = axes_of(layout)
+    if len(shape) != len(axes) or min(shape) < 1 or (len(axes) == 3 and shape[axes.index("C")] not in IMAGE_CHANNELS):
+        mend = ": publish one of the batch, image[0]" if len(shape) == 4 else ""
+        raise ValueError(f"image of shape {shape}, layout {layout}; legal are (H, W), (H, W, 1|3|4) or (1|3|4, H, W), "
+                         f"no side 0{mend}")

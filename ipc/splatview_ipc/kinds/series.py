@@ -1,33 +1,38 @@
-"""One number over the course of a training, in a bounded number of rows however long it lasts.
+"""Numbers over the course of a training, in a bounded number of rows however long it lasts.
 
-The newest samples keep a row each. Older ones share rows, each for so many samples as a power of two says, the same for
-all of them, so that the whole course stays in sight at an even resolution. A row knows the extremes of its samples: no
-peak is lost.
+The newest samples have a row each. Older ones share rows, each for a number of samples that is a power of two, the same
+for all of them, so that the whole course stays in sight at an even resolution.
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from splatview_ipc.kinds.scalars import SCALAR_COLUMNS
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Merge = Callable[[np.ndarray, np.ndarray], np.ndarray]
+    """Of rows and where groups of them begin (the first at 0), one row for each group."""
+
 _VALUE, _LOW, _HIGH, _COUNT, _BROKEN = range(2, 7)
 
 
 class Series:
-    """Rows of SCALAR_COLUMNS, the oldest first."""
+    """Rows of float64, the oldest first, of which one column counts samples. Rows that were given out never change."""
 
-    def __init__(self, most: int) -> None:
-        """most: rows, 8 or more."""
-        self.samples = 0
-        """How many there were in all."""
-        self._most = most
-        self._rows = np.empty((min(most, 256), len(SCALAR_COLUMNS)))
+    def __init__(self, most: int, columns: int, count: int, merge: Merge) -> None:
+        """most: rows, 8 or more; count: the column that counts, which `merge` sums."""
+        self._most, self._count, self._merge = most, count, merge
+        self._rows = np.empty((min(most, 256), columns))
         self._n = 0
 
     @property
     def rows(self) -> np.ndarray:
-        """(N, len(SCALAR_COLUMNS)) float64, a view that the next `extend` may change."""
+        """(N, columns) float64, a view."""
         return self._rows[: self._n]
 
     def limit(self, most: int) -> None:
@@ -37,48 +42,48 @@ class Series:
             self._thin()
 
     def extend(self, samples: np.ndarray) -> None:
-        """Add samples, the oldest first: (K, 3) float64, of each step, time, value."""
-        begin = 0
-        while begin < len(samples):
+        """Add samples, the oldest first: (K, columns) float64."""
+        while len(samples):
             if self._n >= self._most:
                 self._thin()
-            new = samples[begin: begin + self._most - self._n]
-            self._grow(self._n + len(new))
-            rows = self._rows[self._n: self._n + len(new)]
-            finite = np.isfinite(new[:, 2])
-            rows[:, :3] = new
-            rows[:, _LOW] = rows[:, _HIGH] = np.where(finite, new[:, 2], np.nan)
-            rows[:, _COUNT], rows[:, _BROKEN] = 1, ~finite
-            self._n += len(new)
-            self.samples += len(new)
-            begin += len(new)
-
-    def _grow(self, needed: int) -> None:
-        if needed > len(self._rows):
-            rows = np.empty((min(max(2 * len(self._rows), needed), self._most), len(SCALAR_COLUMNS)))
-            rows[: self._n] = self.rows
-            self._rows = rows
+            new, samples = np.split(samples, [self._most - self._n])
+            needed = self._n + len(new)
+            if needed > len(self._rows):
+                rows = np.empty((min(max(2 * len(self._rows), needed), self._most), self._rows.shape[1]))
+                rows[: self._n] = self.rows
+                self._rows = rows
+            self._rows[self._n: needed] = new
+            self._n = needed
 
     def _thin(self) -> None:
         """Keep the newest half, and a quarter of rows for all that is older."""
         fine = self._most // 2
         old, new = self.rows[: self._n - fine], self.rows[self._n - fine:]
-        first = np.cumsum(old[:, _COUNT]) - old[:, _COUNT]  # the number of each row's first sample
+        first = np.cumsum(old[:, self._count]) - old[:, self._count]  # the number of each row's first sample
         span = 1
-        while (first[-1] + old[-1, _COUNT]) / span > self._most // 4:
+        while (first[-1] + old[-1, self._count]) / span > self._most // 4:
             span *= 2
-        merged = merge(old, np.flatnonzero(np.diff(first // span, prepend=-1)))
-        rows = np.empty((self._most, len(SCALAR_COLUMNS)))
+        merged = self._merge(old, np.flatnonzero(np.diff(first // span, prepend=-1)))
+        rows = np.empty((self._most, self._rows.shape[1]))
         self._n = len(merged) + len(new)
         rows[: len(merged)], rows[len(merged): self._n] = merged, new
         self._rows = rows
 
 
-def merge(rows: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """One row for each group of rows of SCALAR_COLUMNS, which begin at `starts` (the first is 0) and end before the
-    next. (len(starts), 7) float64."""
-    ends = np.append(starts[1:], len(rows)) - 1
-    out = rows[ends]
+def scalar_series(most: int) -> Series:
+    """Return a series of SCALAR_COLUMNS. A row knows the extremes of its samples: no peak is lost."""
+    return Series(most, len(SCALAR_COLUMNS), _COUNT, _merge_scalars)
+
+
+def scalar_rows(samples: np.ndarray) -> np.ndarray:
+    """Return the rows of samples: (K, 3) float64, of each step, time, value."""
+    finite = np.isfinite(samples[:, 2])
+    extreme = np.where(finite, samples[:, 2], np.nan)
+    return np.column_stack((samples, extreme, extreme, np.ones(len(samples)), ~finite))
+
+
+def _merge_scalars(rows: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    out = rows[np.append(starts[1:], len(rows)) - 1]
     good = rows[:, _COUNT] - rows[:, _BROKEN]
     n = np.add.reduceat(good, starts)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
@@ -86,6 +91,5 @@ def merge(rows: np.ndarray, starts: np.ndarray) -> np.ndarray:
         out[:, _VALUE] = np.where(n > 0, total / n, out[:, _VALUE])
     out[:, _LOW] = np.fmin.reduceat(rows[:, _LOW], starts)
     out[:, _HIGH] = np.fmax.reduceat(rows[:, _HIGH], starts)
-    out[:, _COUNT] = np.add.reduceat(rows[:, _COUNT], starts)
-    out[:, _BROKEN] = np.add.reduceat(rows[:, _BROKEN], starts)
+    out[:, _COUNT:] = np.add.reduceat(rows[:, _COUNT:], starts)
     return out

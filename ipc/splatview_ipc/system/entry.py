@@ -6,10 +6,10 @@ import contextlib
 import os
 import signal
 import sys
+from typing import TYPE_CHECKING
 
 from splatview_ipc.system.child_program import end_with_parent
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from types import FrameType
@@ -48,7 +48,7 @@ def run(program: Callable[[], int | None]) -> int:
 
 @contextlib.contextmanager
 def ending(handler: Callable[[int, FrameType | None], Any]) -> Iterator[None]:
-    """Call `handler` for each signal that asks to end. A SIGHUP that is ignored, as after nohup, stays so."""
+    """Call `handler` for each signal that asks to end, in the `with` alone."""
     before = handle(handler)
     try:
         yield
@@ -64,7 +64,7 @@ def ignore() -> None:
 
 def handle(handler: Callable[[int, FrameType | None], Any],
            numbers: Sequence[signal.Signals] = SIGNALS) -> dict[signal.Signals, Any]:
-    """Install a handler, except for an ignored SIGHUP; return what was there before."""
+    """Install a handler; return what was there before. A SIGHUP that is ignored, as after nohup, stays so."""
     return {n: signal.signal(n, handler) for n in numbers
             if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN}
 

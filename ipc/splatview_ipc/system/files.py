@@ -17,8 +17,8 @@ import stat
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any, BinaryIO
@@ -47,9 +47,7 @@ def output_error(path: str | os.PathLike[str], error: OSError) -> OutputError:
         return error
     reason = error.strerror or str(error)
     if error.errno == errno.ENOENT:
-        folder = os.path.dirname(path) or "."
-        with contextlib.suppress(OSError):  # the working folder was removed
-            folder = os.path.dirname(os.path.realpath(path))
+        folder = os.path.dirname(os.path.realpath(path) if os.path.isabs(path) or os.path.exists(".") else path)
         reason = f"there is no folder {folder!r}; make it first"
     return OutputError(path, reason, error.errno or errno.EIO)
 
@@ -74,8 +72,6 @@ def make_output_folder(path: str | os.PathLike[str]) -> list[Path]:
     made = [p for p in (folder, *folder.parents) if not p.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
-    except FileExistsError as e:
-        raise OutputError(path, "it is no folder; expected a folder or a new name", errno.ENOTDIR) from e
     except OSError as e:
         raise output_error(path, e) from e
     return made
@@ -92,15 +88,6 @@ def make_private(path: Path) -> None:
     if not path.parent.is_dir():
         make_private(path.parent)
     path.mkdir(mode=0o700, exist_ok=True)
-
-
-def safe_name(text: str, default: str = "splatview") -> str:
-    """Return `text` as the stem of a file name of at most 200 bytes: letters, digits, and "-_. " within.
-
-    Streams and runs are named by other processes: a name never leads to another folder or begins an option.
-    """
-    clean = "".join(c if c.isalnum() or c in "-_. " else "-" for c in text).encode()[:200].decode(errors="ignore")
-    return clean.strip(" .").lstrip("-. ") or default
 
 
 @dataclass

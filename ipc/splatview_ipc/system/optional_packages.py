@@ -1,10 +1,6 @@
-"""The extras of the distribution: packages that only some commands need, and the error for one that is missing.
+"""Extras of the distribution: packages that only some commands need, and the error for one that is missing.
 
-    require("detecting people needs", "cv2", error=DetectorError)              # before anything is opened
-    with needed("films need", "av", error=FileError):                          # where it is imported
-        import av
-
-Nothing is imported to look for a package. `viewer_app` and `splatview` raise errors of their own kinds with this text.
+Nothing is imported to look for a package. Callers raise errors of their own kinds with this text.
 """
 
 from __future__ import annotations
@@ -18,13 +14,8 @@ if TYPE_CHECKING:
 
 EXTRAS: dict[str, tuple[str, ...]] = {"memory": ("numba", "duckdb"), "video": ("av",), "camera": ("cv2", "onnxruntime")}
 """Modules that an extra installs, by its name. `camera-gpu` installs the modules of `camera`."""
-_NAMES = {"av": "PyAV", "cv2": "OpenCV"}
-"""Names of modules that users know by another name."""
-
-
-def name_of(module: str) -> str:
-    """Return the name by which users know a module."""
-    return _NAMES.get(module) or module
+NAMES = {module: module for modules in EXTRAS.values() for module in modules} | {"av": "PyAV", "cv2": "OpenCV"}
+"""Names by which users know the modules."""
 
 
 def install_line(extra: str) -> str:
@@ -37,29 +28,18 @@ def installed(module: str) -> bool:
     return find_spec(module) is not None
 
 
-def missing(extra: str) -> list[str]:
-    """Return the names of an extra's packages that are not installed."""
-    return [name_of(module) for module in EXTRAS[extra] if not installed(module)]
-
-
-def require(subject: str, *modules: str, error: type[Exception], also: tuple[str, ...] = ()) -> None:
-    """Raise `error` unless all of some modules of one extra are installed.
+def require(subject: str, *modules: str, error: type[Exception], one: bool = False) -> str:
+    """Raise `error` unless all of some modules are installed, or one of them; return the first that is.
 
     Args:
         subject: what needs them, and the verb: "memory snapshots need".
-        also: modules of the same extra that the error names too if they are missing.
+        modules: the extra of the last one is the one to install.
     """
-    if not all(map(installed, modules)):
-        names = [name_of(m) for m in (*modules, *also) if not installed(m)]
-        raise error(f"{subject} {' and '.join(names)}: {install_line(_extra_of(modules[0]))}")
-
-
-def require_one(subject: str, *modules: str, error: type[Exception]) -> str:
-    """Return the first of some modules that is installed; raise `error`, as `require`, if none is."""
-    for module in modules:
-        if installed(module):
-            return module
-    raise error(f"{subject} {' or '.join(map(name_of, modules))}: {install_line(_extra_of(modules[-1]))}")
+    found = [module for module in modules if installed(module)]
+    if len(found) < (1 if one else len(modules)):
+        names = [NAMES[module] for module in modules if module not in found]
+        raise error(f"{subject} {(' or ' if one else ' and ').join(names)}: {_install(modules[-1])}")
+    return found[0]
 
 
 @contextmanager
@@ -69,9 +49,8 @@ def needed(subject: str, module: str, *, error: type[Exception]) -> Iterator[Non
     try:
         yield
     except ImportError as e:  # installed, but not for this Python or numpy
-        raise error(f"{subject} {name_of(module)}, which cannot be imported ({e}): "
-                    f"{install_line(_extra_of(module))}") from e
+        raise error(f"{subject} {NAMES[module]}, which cannot be imported ({e}): {_install(module)}") from e
 
 
-def _extra_of(module: str) -> str:
-    return next(extra for extra, modules in EXTRAS.items() if module in modules)
+def _install(module: str) -> str:
+    return install_line(next(extra for extra, modules in EXTRAS.items() if module in modules))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import unicodedata
 
 
@@ -24,24 +23,6 @@ def printable_lines(text: object) -> str:
     return printable(text, "\n\r\t")
 
 
-class PrintableFormatter(logging.Formatter):
-    """Lines of a log with nothing that a terminal obeys."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        return printable_lines(super().format(record))
-
-
 def without_surrogates(text: str) -> str:
     """Return `text` with U+FFFD in place of each lone surrogate, as bytes that are not UTF-8 appear in `os.environ`."""
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-def check_text(text: str, what: str) -> None:
-    """Raise ValueError for a text that UTF-8 cannot hold. `what` begins the message."""
-    if text.isascii():
-        return
-    try:
-        text.encode()
-    except UnicodeEncodeError as e:
-        raise ValueError(f"{what} is {text[:60]!r}, whose character {e.start} is half of a surrogate pair; legal is "
-                         "what UTF-8 can hold: text.encode('utf-8', 'replace').decode() has '?' there") from None

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from splatview.camera.detectors.base import Detections, DetectorError
-from splatview_ipc.system.child_program import restore_user_environment
+from splatview.camera.detectors import DetectorError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,12 +20,11 @@ _LEGAL = ("a dict of splatview.annotate's keywords, (boxes, labels, scores), an 
 
 
 class FunctionDetector:
-    """`module:function`, called with the picture, (H, W, 3), uint8, RGB, its own to write in and to keep.
+    """`module:function`, called with a picture, (H, W, 3), uint8, RGB, its own to write to and to keep.
 
     It returns a dict of `splatview.annotate`'s keywords; or (boxes, labels, scores); or an array or tensor (N, 4 | 5 |
-    6), x0 y0 x1 y1, score, class; or None for nothing. If it is a class, it is made once, without arguments, and the
-    object is called. The module is also looked for in the current folder, after all installed ones; no other module of
-    splatview's programs is.
+    6), x0 y0 x1 y1, score, class; or None for nothing. If it is a class, one object is made, without arguments, and
+    called. The module is searched for in the current folder too, after all installed ones.
     """
 
     def __init__(self, spec: str) -> None:
@@ -38,60 +36,44 @@ class FunctionDetector:
         with contextlib.suppress(FileNotFoundError):  # the current folder was deleted
             if os.getcwd() not in sys.path:  # last: a folder that others write to must not replace installed modules
                 sys.path.append(os.getcwd())
-        restore_user_environment()
         try:
             found: Any = importlib.import_module(module)
-        except (Exception, SystemExit) as e:  # whatever the user's module does
-            raise DetectorError(f"{spec}: module {module} cannot be imported: {type(e).__name__}: {e}") from e
-        for part in name.split("."):
-            found = getattr(found, part, None)
-        if not callable(found):
-            raise DetectorError(f"{spec}: module {module} has no function {name!r}; legal is {legal}")
-        if isinstance(found, type):
-            try:
+            for part in name.split("."):
+                found = getattr(found, part, None)
+            if isinstance(found, type):
                 found = found()
-            except (Exception, SystemExit) as e:
-                raise DetectorError(f"{spec}: {type(e).__name__}: {e}") from e
-            if not callable(found):
-                raise DetectorError(f"{spec}: a {type(found).__name__} cannot be called; give it __call__(image)")
-        self._call: Callable[[np.ndarray], Any] | None = found
+        except (Exception, SystemExit) as e:  # of the user's code
+            raise DetectorError(f"{spec}: module {module} cannot be used: {type(e).__name__}: {e}") from e
+        if not callable(found):
+            raise DetectorError(f"{spec}: no function, but a {type(found).__name__}; legal is {legal}")
+        self._call: Callable[[np.ndarray], Any] = found
         self.by = spec[:100]
 
-    def detect(self, image: np.ndarray) -> Detections:
-        """Raises whatever the function raises, and TypeError or ValueError for what it may not return."""
-        if self._call is None:
-            raise ValueError("the detector is closed")
-        return _detections(self._call(np.array(image)))
-
-    def close(self) -> None:
-        self._call = None
-
-
-def _detections(value: Any) -> Detections:
-    if value is None:
-        return Detections()
-    if isinstance(value, Detections):
-        return value
-    if isinstance(value, dict):
-        return Detections(more=value)
-    if isinstance(value, tuple):
-        if len(value) != 3:
-            raise ValueError(f"the detector returned {len(value)} things; legal are {_LEGAL}")
-        boxes, labels, scores = value
-        return Detections(boxes=boxes, scores=scores, more={} if labels is None else {"labels": labels})
-    if isinstance(value, list):
-        value = np.asarray(value, np.float32) if value else np.empty((0, 4), np.float32)
-    shape = getattr(value, "shape", None)
-    if shape is None:
-        raise TypeError(f"the detector returned a {type(value).__name__}; legal are {_LEGAL}")
-    if len(shape) != 2 or shape[1] not in (4, 5, 6):
-        if len(shape) and shape[0] == 0:  # nothing, however it is written
-            return Detections()
+    def detect(self, image: np.ndarray) -> dict[str, Any]:
+        """Raises the function's exceptions, and TypeError or ValueError for a result of another kind."""
+        value = self._call(np.array(image))
+        if value is None:
+            return {}
+        if isinstance(value, dict):
+            return value
+        if isinstance(value, tuple):
+            if len(value) != 3:
+                raise ValueError(f"the detector returned {len(value)} things; legal are {_LEGAL}")
+            boxes, labels, scores = value
+            return {"boxes": boxes, "labels": labels, "scores": scores}
+        if isinstance(value, list):
+            value = np.asarray(value, np.float32) if value else np.empty((0, 4), np.float32)
+        shape = getattr(value, "shape", None)
+        if shape is None:
+            raise TypeError(f"the detector returned a {type(value).__name__}; legal are {_LEGAL}")
+        if len(shape) == 2 and shape[1] in (4, 5, 6):
+            found: dict[str, Any] = {"boxes": value[:, :4]}
+            if shape[1] > 4:
+                found["scores"] = value[:, 4]
+            if shape[1] > 5:
+                classes = value[:, 5]
+                found["classes"] = classes.int() if hasattr(classes, "detach") else classes.astype(np.int32)
+            return found
+        if len(shape) and shape[0] == 0:  # nothing, in any form
+            return {}
         raise ValueError(f"the detector returned an array of shape {tuple(shape)}; legal are {_LEGAL}")
-    found = Detections(boxes=value[:, :4])
-    if shape[1] > 4:
-        found.scores = value[:, 4]
-    if shape[1] > 5:
-        classes = value[:, 5]
-        found.classes = classes.int() if hasattr(classes, "detach") else classes.astype(np.int32)
-    return found

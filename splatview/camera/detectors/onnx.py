@@ -1,125 +1,170 @@
-"""A network in an ONNX file, run by onnxruntime: on a GPU where it can, and which one runs it is said."""
+"""A network in an ONNX file, as Ultralytics exports them, run by onnxruntime on CUDA or the CPU."""
 
 from __future__ import annotations
 
+import ast
+import contextlib
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from splatview.camera.detectors import labels as names_of
-from splatview.camera.detectors.base import MOST_FOUND, Detections, DetectorError, printable
-from splatview.camera.detectors.feed import Feed
-from splatview.camera.detectors.nms import apart, surest
-from splatview.camera.detectors.providers import session
-from splatview.camera.detectors.recognise import Network, recognised
-from splatview_ipc.system.optional_packages import require
+from splatview.camera.detectors import LEGAL, MOST_FOUND, DetectorError
+from splatview_ipc.system.optional_packages import install_line, needed, require
+from splatview_ipc.system.terminal import printable
 
 if TYPE_CHECKING:
-    from splatview.camera.detectors.choice import DetectorSettings
-    from splatview.camera.detectors.found import Found
-    from splatview.camera.detectors.placement import Placement
+    from splatview.camera.detectors import DetectorSettings
 
-THRESHOLD = 0.25
+_THRESHOLD = 0.25
 _MOST_NUMBERS = 1 << 26
-"""The most numbers in one output: 20 times what the largest networks give."""
+"""Maximum size of one output: 20 times that of the largest networks."""
 _MOST_MASKS = 100
+_MOST_BYTES = 1 << 20
+"""Maximum size of a file or an entry with names."""
+_LONGEST_NAME = 100
+_PROVIDERS = {"cuda": "CUDAExecutionProvider", "cpu": "CPUExecutionProvider"}
+"""onnxruntime's names, the fastest first."""
+_COCO = [name.replace("_", " ") for name in """
+person bicycle car motorcycle airplane bus train truck boat traffic_light fire_hydrant stop_sign parking_meter bench
+bird cat dog horse sheep cow elephant bear zebra giraffe backpack umbrella handbag tie suitcase frisbee skis
+snowboard sports_ball kite baseball_bat baseball_glove skateboard surfboard tennis_racket bottle wine_glass cup fork
+knife spoon bowl banana apple sandwich orange broccoli carrot hot_dog pizza donut cake chair couch potted_plant bed
+dining_table toilet tv laptop mouse remote keyboard cell_phone microwave oven toaster sink refrigerator book clock
+vase scissors teddy_bear hair_drier toothbrush""".split()]
 
 
 class OnnxDetector:
-    """Finds what a network was trained to find."""
+    """Finds what a network was trained to find: boxes, with keypoints or masks where it has them."""
 
     def __init__(self, settings: DetectorSettings) -> None:
-        """Raises DetectorError for a file that cannot be run or read."""
+        """Raises DetectorError for a file that cannot be run or is no such network."""
         path = Path(settings.detect).expanduser()
         if not path.is_file():
-            raise DetectorError(f"no file {str(path)!r}; give a model.onnx, people, or module:function")
+            raise DetectorError(f"no file {str(path)!r}; give {LEGAL}")
         require(f"detecting with {printable(path.name)} needs", "onnxruntime", "cv2", error=DetectorError)
-        self._threshold = THRESHOLD if settings.threshold is None else settings.threshold
+        from splatview.camera.detectors.letterbox import Letterbox
+        from splatview.camera.detectors.yolo import layout_of
+
+        self._threshold = _THRESHOLD if settings.threshold is None else settings.threshold
         self._overlap = settings.nms
-        self._session, provider = session(path, settings.provider)
-        self.by = f"{printable(path.stem, 80)} on {provider}"
+        self._session, provider = _session(path, settings.provider)
+        self.by = f"{printable(path.stem)[:_LONGEST_NAME]} on {provider.upper()}"
         self._outputs = [output.name for output in self._session.get_outputs()]
         for output in self._session.get_outputs():
             _check_size(output.name, [n if isinstance(n, int) else 1 for n in output.shape])
         metadata = self._session.get_modelmeta().custom_metadata_map
-        self._feed = Feed(self._session.get_inputs(), metadata, settings.normalize)
-        own = names_of.from_metadata(metadata.get("names"))
-        given = names_of.coco() if settings.labels == "coco" else (
-            names_of.read(settings.labels) if settings.labels else own)
-        size = self._feed.likely_size()
-        blank = np.full((size[1], size[0], 3), 114, dtype=np.uint8)
-        # Tried with an empty picture: what is wrong is found now, and engines and memory are ready for the first.
-        self._feed.lay(blank, stretched=False, resizes=False)
-        outputs = self._run()
-        self.decoder = recognised(Network(self._outputs, outputs, size, metadata, len(own or given or ()) or None),
-                                  settings.decode)
-        if self.decoder.kind == "ssd":
-            self._feed.normalise_by_default("imagenet")  # the model zoo's were trained so
-        try:
-            self.decoder.decode(outputs, self._threshold, *size)
-        except ValueError as e:
-            raise DetectorError(f"{path}: {e}") from e
-        if settings.labels == "coco":
-            given = names_of.coco(self.decoder.traits.gaps)
-        elif given is None and getattr(self.decoder, "classes", None) == 80:
-            given = names_of.coco()
-            print(f"{path.name} names no classes; it has 80, taken for COCO's", file=sys.stderr)
-        self._labels = given or names_of.Labels({})
+        own = _names(metadata.get("names", ""))
+        self._labels = dict(enumerate(_COCO)) if settings.labels == "coco" else (
+            _names_in(settings.labels) if settings.labels else own)
+        self._input = Letterbox(self._session.get_inputs(), metadata)
+        # An empty picture: what is wrong is found now, and the device's memory is ready for the first one.
+        across, down = self._input.trial_size
+        outputs = self._run(self._input.lay(np.full((down, across, 3), 114, np.uint8))[0])
+        self._layout = layout_of(self._outputs, outputs, metadata, len(own))
 
-    def detect(self, image: np.ndarray) -> Detections:
-        placement = self._feed.lay(image, self.decoder.traits.stretched, self.decoder.traits.resizes)
-        outputs = self._run()
-        found = self.decoder.decode(outputs, self._threshold, placement.across, placement.down)
-        return self._said(self._chosen(found), outputs, placement)
+    def detect(self, image: np.ndarray) -> dict[str, Any]:
+        from splatview.camera.detectors.yolo import best, without_overlaps
 
-    def close(self) -> None:
-        self._session: Any = None
+        laid, placement = self._input.lay(image)
+        outputs = self._run(laid)
+        layout = self._layout
+        rows = layout.rows(outputs, self._threshold)
+        most = MOST_FOUND if layout.prototypes is None else _MOST_MASKS
+        rows = best(rows, most) if layout.chosen else without_overlaps(rows, self._overlap, most)
+        boxes = placement.boxes(rows[:, :4])
+        inside = (boxes[:, 2:] > boxes[:, :2]).all(axis=1)
+        rows, boxes = rows[inside], boxes[inside]
+        classes, more = rows[:, 5].astype(np.int32), rows[:, 6:]
+        found: dict[str, Any] = {"boxes": boxes, "scores": rows[:, 4], "classes": classes}
+        if not len(rows):
+            return found
+        found["labels"] = [self._labels.get(int(number)) or f"class {number}" for number in classes]
+        if layout.points[0]:
+            points = more.reshape(len(more), *layout.points)
+            sure = points[..., 2:] if layout.points[1] == 3 else np.ones_like(points[..., :1])
+            found["points"] = np.concatenate([placement.back(points[..., :2]), sure], axis=2)
+            found |= {"skeleton": "coco"} if layout.points[0] == 17 else {}
+        elif layout.prototypes is not None:
+            prototypes = outputs[layout.prototypes][0].astype(np.float32, copy=False)
+            values = np.nan_to_num(more @ prototypes.reshape(len(prototypes), -1))
+            found["masks"] = placement.masks(values.reshape(-1, *prototypes.shape[1:]), boxes)
+        return found
 
-    def _run(self) -> list[np.ndarray]:
-        outputs = self._session.run(self._outputs, {self._feed.name: self._feed.array})
+    def _run(self, laid: np.ndarray) -> list[np.ndarray]:
+        outputs = self._session.run(self._outputs, {self._input.name: laid})
         for name, output in zip(self._outputs, outputs, strict=True):
             if not isinstance(output, np.ndarray):
                 raise DetectorError(f"the network's output {name} is a {type(output).__name__}, not a tensor")
             _check_size(name, output.shape)
         return outputs
 
-    def _chosen(self, found: Found) -> Found:
-        most = MOST_FOUND if found.weights is None and found.masks is None else _MOST_MASKS
-        if self.decoder.traits.overlapping:
-            return found.taken(apart(found.boxes, found.scores, found.classes, self._overlap, most))
-        return found.taken(surest(found.scores, most))
 
-    def _said(self, found: Found, outputs: list[np.ndarray], placement: Placement) -> Detections:
-        """In pixels of the picture, with names."""
-        boxes = placement.boxes(found.boxes)
-        seen = np.asarray((boxes[:, 2:] > boxes[:, :2]).all(axis=1))
-        if not seen.all():  # boxes beside the picture
-            found, boxes = found.taken(seen), boxes[seen]
-        labels = [self._labels.text(int(number), self.decoder.traits.first) for number in found.classes]
-        result = Detections(boxes, found.scores.astype(np.float32), found.classes, labels)
-        if found.points is not None and len(found):
-            sure = found.points[..., 2:] if found.points.shape[2] == 3 else np.ones_like(found.points[..., :1])
-            result.points = np.concatenate([placement.back(found.points[..., :2]), sure], axis=2, dtype=np.float32)
-            result.more = {"skeleton": "coco"} if found.points.shape[1] == 17 else {}
-        values = self._mask_values(found, outputs)
-        if values is not None:
-            result.masks = placement.masks(values, boxes)
-        return result
+def cpu_threads() -> int:
+    """Return the number of threads for a detector on the CPU: one processor is left to capture and viewer."""
+    return max(1, len(os.sched_getaffinity(0)) - 1)
 
-    def _mask_values(self, found: Found, outputs: list[np.ndarray]) -> np.ndarray | None:
-        """(N, h, w) over the whole input, over 0: inside."""
-        if not len(found):
-            return None
-        if found.masks is not None:
-            return found.masks - np.float32(0.5)
-        place = getattr(self.decoder, "prototypes", None)
-        if found.weights is None or place is None:
-            return None
-        prototypes = outputs[place][0].astype(np.float32, copy=False)
-        values = found.weights @ prototypes.reshape(len(prototypes), -1)
-        return np.nan_to_num(values).reshape(len(found), *prototypes.shape[1:])
+
+def _session(path: Path, wanted: str) -> tuple[Any, str]:
+    """Return an onnxruntime session for a file, and its provider; `wanted`: as DetectorSettings.provider.
+
+    Raises DetectorError.
+    """
+    with needed(f"detecting with {path.name} needs", "onnxruntime", error=DetectorError):
+        import onnxruntime
+    available = onnxruntime.get_available_providers()
+    if wanted and _PROVIDERS[wanted] not in available:
+        raise DetectorError(f"this onnxruntime has no provider {wanted}, only {', '.join(available)}: "
+                            f"{install_line('camera-gpu')} in place of onnxruntime")
+    onnxruntime.set_default_logger_severity(4)  # else a page about each provider that does not load
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = cpu_threads()
+    # Threads that spin while they wait take the processor from capture and viewer.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.add_session_config_entry("session.inter_op.allow_spinning", "0")
+    failed: list[str] = []
+    for name in (name for name, full in _PROVIDERS.items() if full in available and wanted in ("", name)):
+        try:
+            if name == "cuda" and hasattr(onnxruntime, "preload_dlls"):
+                with contextlib.redirect_stdout(sys.stderr):
+                    onnxruntime.preload_dlls()  # from pip's packages: onnxruntime itself searches the system only
+            providers = [_PROVIDERS[name], *([_PROVIDERS["cpu"]] if name == "cuda" else [])]  # for what CUDA lacks
+            session = onnxruntime.InferenceSession(str(path), options, providers=providers, enable_fallback=0)
+            if session.get_providers()[0] == _PROVIDERS[name]:
+                print(*failed, sep="\n", end="\n" * bool(failed), file=sys.stderr)
+                return session, name
+            failed.append(f"not on {name.upper()}: its libraries do not load (CUDA 12 or 13 with cuDNN 9)")
+        except Exception as e:  # errors of the file, and of CUDA's libraries, have many types
+            failed.append(f"not on {name.upper()}: {' '.join(str(e).split())[:300]}")
+    raise DetectorError(f"{path} cannot be run: {'; '.join(failed)}")
+
+
+def _names(text: str) -> dict[int, str]:
+    """Return the names of classes in a network's metadata: a mapping or a list as Python writes it; else none."""
+    try:
+        names = ast.literal_eval(text) if len(text) <= _MOST_BYTES else {}
+        pairs = names.items() if isinstance(names, dict) else enumerate(names) if isinstance(names, list) else ()
+        return {int(number): printable(str(name)[:_LONGEST_NAME]) for number, name in pairs}
+    except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
+        return {}
+
+
+def _names_in(path: str) -> dict[int, str]:
+    """Return the names of classes in a file, one a line. Raises DetectorError."""
+    try:
+        with Path(path).expanduser().open("rb") as file:
+            data = file.read(_MOST_BYTES + 1)
+        lines = [line.strip() for line in data.decode("utf-8-sig").splitlines()]
+    except (OSError, UnicodeError) as e:
+        raise DetectorError(f"labels {path!r}: {e}; give a text file with a name on each line, or coco") from None
+    names = [printable(line[:_LONGEST_NAME]) for line in lines if line and not line.startswith("#")]
+    if not names or len(data) > _MOST_BYTES:
+        raise DetectorError(f"labels {path!r}: {len(names)} names in {len(data)} bytes; legal is a file of at most "
+                            f"{_MOST_BYTES} bytes with a name on each line, or coco")
+    return dict(enumerate(names))
 
 
 def _check_size(name: str, shape: Any) -> None:
@@ -128,4 +173,3 @@ def _check_size(name: str, shape: Any) -> None:
         numbers *= max(int(extent), 0)
     if numbers > _MOST_NUMBERS:
         raise DetectorError(f"the network's output {name} has {numbers} numbers; at most {_MOST_NUMBERS}")
-

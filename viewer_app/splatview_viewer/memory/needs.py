@@ -11,7 +11,7 @@ TIMELINE, SQL = "memory snapshots need", "SQL over memory snapshots needs"
 
 def check_timeline() -> None:
     """Raise ViewerError unless timelines can be laid out and painted."""
-    require(TIMELINE, "numba", error=ViewerError, also=("duckdb",))
+    require(TIMELINE, "numba", error=ViewerError)
 
 
 def check_sql() -> None:

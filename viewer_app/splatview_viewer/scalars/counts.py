@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from splatview_ipc.kinds.series import Series
+from splatview_ipc.kinds.series import scalar_rows, scalar_series
 from splatview_viewer.scalars.curves import Curve
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class _Count:
 
     def __init__(self, stream: Counted) -> None:
         self.stream = stream
-        self.series = Series(_ROWS)
+        self.series = scalar_series(_ROWS)
         self.last = (-1, -1)
         """How many there were, and of which version."""
         self.varied = False
@@ -40,7 +40,7 @@ class _Count:
         if not shape or not version or (shape[0], version) == self.last:
             return False
         changed, first = shape[0] != self.last[0], self.last[0] < 0
-        self.series.extend(np.array([[version, time.time(), shape[0]]], np.float64))
+        self.series.extend(scalar_rows(np.array([[version, time.time(), shape[0]]], np.float64)))
         self.last, self._curve = (shape[0], version), None
         self.varied |= changed and not first
         return changed

@@ -15,9 +15,9 @@ import moderngl
 import msgspec
 
 from splatview_ipc import IpcError
-from splatview_ipc.system.files import safe_name
 from splatview_viewer.errors import FileError, GraphicsError
 from splatview_viewer.events import ClickCounter, Expose, FileDrop, Resize
+from splatview_viewer.pictures import safe_name
 from splatview_viewer.renderers.gl import SOFTWARE
 from splatview_viewer.screens._mailbox import Mailbox
 from splatview_viewer.screens._readback import BufferReader, CudaReader, HostReader

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import moderngl
 
-from splatview_ipc.gl.readback import read_source
-from splatview_ipc.gl.sources import set_uniform
+from splatview_ipc.gl.sources import read_source, set_uniform
 from splatview_viewer.controls import PanZoom, Rect
 from splatview_viewer.errors import ViewerError
 from splatview_viewer.events import PointerLeave, PointerMove

@@ -1,0 +1,144 @@
+"""Numbers over time: the scalars of `splatview.log` and the samples of `splatview.publish_memory` as frames."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from splatview.adapters import NamedTensors
+from splatview_ipc.kinds.memory import MEMORY_COLUMNS, MEMORY_ROWS
+from splatview_ipc.kinds.scalars import SCALAR_COLUMNS, SCALAR_ROWS
+from splatview_ipc.kinds.series import Series, scalar_rows, scalar_series
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+SCALARS = NamedTensors("scalars", ("rows", "ends", "names"), shape=(SCALAR_ROWS, len(SCALAR_COLUMNS)), dtype="float64")
+MEMORY = NamedTensors("memory", ("samples",), shape=(MEMORY_ROWS, len(MEMORY_COLUMNS)), dtype="float64")
+_FEW = 4
+"""So many series have as many rows each as one alone would."""
+_LATEST = [MEMORY_COLUMNS.index(name) for name in ("time", "step", "allocated", "allocations", "retries", "ooms")]
+_LOW, _COUNT = MEMORY_COLUMNS.index("low"), len(MEMORY_COLUMNS)
+_SLOTS = 1024
+"""Numbers that may be on their way."""
+
+
+class Table:
+    """The series of one run, by name, in the order in which they were first logged. Any thread."""
+
+    def __init__(self) -> None:
+        self.step: float = 0.0
+        """The newest step."""
+        self._series: dict[str, Series] = {}
+        self._lock = threading.Lock()
+        self._names = b""
+
+    def __bool__(self) -> bool:
+        return bool(self._series)
+
+    def add(self, samples: Mapping[str, list[tuple[float, float, float]]], step: float) -> None:
+        """Add samples (step, time, value), the oldest first, at most SCALAR_SERIES names in all; `step`: the newest."""
+        with self._lock:
+            new = [name for name in samples if name not in self._series]
+            if new:
+                count = len(self._series) + len(new)
+                most = SCALAR_ROWS // max(_FEW, 1 << (count - 1).bit_length())
+                for series in self._series.values():
+                    series.limit(most)
+                self._series |= {name: scalar_series(most) for name in new}
+                self._names = b"".join(name.encode() + b"\0" for name in self._series)
+            for name, rows in samples.items():
+                self._series[name].extend(scalar_rows(np.array(rows, np.float64)))
+            self.step = step
+
+    def tensors(self) -> tuple[torch.Tensor, ...]:
+        """Return rows, ends and names of a frame. Copies, which never change."""
+        with self._lock:
+            rows = [series.rows for series in self._series.values()]
+            ends = np.cumsum([len(r) for r in rows]).astype(np.int32)
+            names = np.frombuffer(self._names, np.uint8).copy()
+            return torch.from_numpy(np.concatenate(rows)), torch.from_numpy(ends), torch.from_numpy(names)
+
+
+class Samples:
+    """Samples of memory, the oldest first."""
+
+    def __init__(self) -> None:
+        self._series = Series(MEMORY_ROWS, _COUNT + 1, _COUNT, _merge)
+
+    def add(self, row: Sequence[float]) -> None:
+        """Add the newest sample, in the order of MEMORY_COLUMNS."""
+        self._series.extend(np.array([[*row, 1]], np.float64))
+
+    @property
+    def rows(self) -> np.ndarray:
+        """(N, len(MEMORY_COLUMNS)) float64, a view that never changes."""
+        return self._series.rows[:, :_COUNT]
+
+    def tensors(self) -> tuple[torch.Tensor, ...]:
+        """Return the tensors of a frame."""
+        return (torch.from_numpy(self.rows),)
+
+
+def _merge(rows: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    out = np.maximum.reduceat(rows, starts, axis=0)
+    out[:, _LATEST] = rows[np.append(starts[1:], len(rows)) - 1][:, _LATEST]
+    out[:, _LOW] = np.minimum.reduceat(rows[:, _LOW], starts)
+    out[:, _COUNT] = np.add.reduceat(rows[:, _COUNT], starts)
+    return out
+
+
+# ---- scalars in GPU memory, brought to the host without waiting for the GPU
+
+
+class Later:
+    """A number on its way to the host."""
+
+    __slots__ = ("_event", "_pinned", "_slot")
+
+    def __init__(self, pinned: Pinned, slot: int, event: torch.cuda.Event) -> None:
+        self._pinned, self._slot, self._event = pinned, slot, event
+
+    @property
+    def arrived(self) -> bool:
+        return self._event.query()
+
+    def take(self) -> float:
+        """Return the number, once, after it has arrived."""
+        value = self._pinned.slots[self._slot].item()
+        self._pinned.free.append(self._slot)
+        return float(value)
+
+
+class Pinned:
+    """Pinned memory for numbers on their way. One thread queues copies, another takes what has arrived."""
+
+    def __init__(self) -> None:
+        self.slots = torch.empty(_SLOTS, dtype=torch.float64, pin_memory=True).unbind(0)
+        self.free = deque(range(_SLOTS))
+
+    def queue(self, tensor: torch.Tensor, events: dict[torch.device, torch.cuda.Event]) -> Later | None:
+        """Queue a copy of a CUDA tensor of one element on torch's current stream.
+
+        `events` gets the event of its device, to be recorded behind all copies. None: a CUDA graph is being captured,
+        in whose replays the copy would run again, or all slots are in use.
+        """
+        with torch.cuda.device(tensor.device):
+            if torch.cuda.is_current_stream_capturing() or not self.free:
+                return None
+            slot = self.free.popleft()
+            self.slots[slot].copy_(tensor.detach().reshape(()), non_blocking=True)
+        event = events.get(tensor.device)
+        if event is None:
+            event = events[tensor.device] = torch.cuda.Event()
+        return Later(self, slot, event)
+
+
+def record(events: dict[torch.device, torch.cuda.Event]) -> None:
+    """Record events behind what torch's current streams have queued."""
+    for device, event in events.items():
+        event.record(torch.cuda.current_stream(device))

@@ -1,0 +1,131 @@
+"""Files of a data set, read within bounds: a file may claim any size, and a name may lead to a pipe or a device."""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, BinaryIO
+
+import numpy as np
+
+from splatview.demo import DemoError
+from splatview_ipc.system.files import write_output
+from splatview_ipc.system.free_memory import available_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from PIL import Image
+
+    from splatview.demo.views import Gaussians
+
+_SHARE = 0.8
+"""The part of the free memory that a data set may take."""
+_PICTURES = ("PNG", "JPEG", "WEBP", "TIFF", "BMP", "PPM")
+"""Formats of pictures, as Pillow names them. It knows others, some of which start programs."""
+_TYPES = {"char": "i1", "int8": "i1", "uchar": "u1", "uint8": "u1", "short": "i2", "int16": "i2", "ushort": "u2",
+          "uint16": "u2", "int": "i4", "int32": "i4", "uint": "u4", "uint32": "u4", "float": "f4", "float32": "f4",
+          "double": "f8", "float64": "f8"}
+_ORDERS = {"ascii": "=", "binary_little_endian": "<", "binary_big_endian": ">"}
+
+
+def check_memory(need: int, what: str) -> None:
+    """Raise DemoError if `need` bytes are more than the memory that is free."""
+    free = available_bytes()
+    if free is not None and need > _SHARE * free:
+        raise DemoError(f"{what} need {need / 1e9:,.1f} GB of memory, {free / 1e9:,.1f} GB are free: take fewer or "
+                        "smaller pictures and points, or end other programs")
+
+
+@contextmanager
+def _open_regular(path: Path) -> Iterator[BinaryIO]:
+    """Open a file, but no pipe and no device. Raises DemoError, also for an OSError in the block."""
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise DemoError(f"{path}: not a regular file")
+            yield file
+    except (OSError, ValueError) as e:  # ValueError: a NUL in the name
+        raise DemoError(f"{path}: {getattr(e, 'strerror', None) or e}") from None
+
+
+def read_bytes(path: Path, growth: int) -> bytes:
+    """Return a file's content; parsing it takes `growth` times its size. Raises DemoError."""
+    with _open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        check_memory(size * growth, f"{path}: its {size:,} bytes")
+        return file.read(size)
+
+
+@contextmanager
+def open_picture(path: Path) -> Iterator[Image.Image]:
+    """Open a picture whose pixels fit the free memory, and Pillow's own limit. Raises DemoError."""
+    from PIL import Image
+
+    with _open_regular(path) as file:
+        try:
+            with Image.open(file, formats=_PICTURES) as opened:
+                check_memory(16 * opened.width * opened.height, f"{path}: its {opened.width}x{opened.height} pixels")
+                yield opened
+        except DemoError:
+            raise
+        except Exception as e:  # Pillow's plugins raise SyntaxError, struct.error and more for damaged files
+            raise DemoError(f"{path}: cannot be read as a picture ({e!s:.200})") from None
+
+
+def read_points(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Points (N, 3) float32 and colours (N, 3) uint8 of a PLY file; grey where it has no colours.
+
+    Layout: http://paulbourke.net/dataformats/ply. Raises DemoError for a file that is missing, damaged or has no
+    vertices with x, y, z at its beginning.
+    """
+    head, end, body = read_bytes(path, growth=12).partition(b"end_header\n")
+    lines = [line.split() for line in head[:1 << 20].decode("ascii", "replace").splitlines()]
+    if not end or lines[:1] != [["ply"]]:
+        raise DemoError(f"{path}: not a PLY file (no header)")
+    fields: list[tuple[str, str]] = []
+    order, count, elements = "", 0, []
+    try:
+        for words in lines[1:]:
+            if words[:1] == ["format"]:
+                order = _ORDERS[words[1]]
+            elif words[:1] == ["element"]:
+                elements.append(words[1])
+                count = int(words[2]) if words[1] == "vertex" else count
+            elif words[:1] == ["property"] and elements == ["vertex"]:
+                fields.append((words[2], order + _TYPES[words[1]]))
+        if not 0 <= count <= len(body):
+            raise ValueError(f"{count} vertices in {len(body):,} bytes")
+        if order == "=":
+            texts = [line.split() for line in body.decode("ascii").splitlines()[:count]]
+            rows = np.array(texts, np.float64).reshape(count, len(fields))
+            vertices = {name: rows[:, i] for i, (name, _) in enumerate(fields)}
+        else:
+            records = np.frombuffer(body, np.dtype(fields), count)
+            vertices = {name: records[name] for name, _ in fields}
+        points = np.stack([vertices[axis] for axis in "xyz"], 1).astype(np.float32)
+    except (KeyError, ValueError, IndexError) as e:
+        raise DemoError(f"{path}: damaged, or its vertices have no x, y, z ({type(e).__name__}: {e!s:.200})") from None
+    if not {"red", "green", "blue"} <= set(vertices):
+        return points, np.full((count, 3), 128, np.uint8)
+    return points, np.stack([vertices[c] for c in ("red", "green", "blue")], 1).astype(np.uint8)
+
+
+def write_gaussians(path: Path, gaussians: Gaussians) -> None:
+    """Write Gaussians as a trainer holds them (log scales, logit opacities) as a PLY of the inria layout, SH
+    channel-major (graphdeco-inria/gaussian-splatting, scene/gaussian_model.py). Raises DemoError."""
+    g = {name: value.detach().float().cpu().numpy() for name, value in gaussians.items()}
+    n = len(g["means"])
+    rest = g["shN"].transpose(0, 2, 1).reshape(n, -1)
+    names = ["x", "y", "z", "nx", "ny", "nz", *(f"f_dc_{i}" for i in range(3)),
+             *(f"f_rest_{i}" for i in range(rest.shape[1])), "opacity", *(f"scale_{i}" for i in range(3)),
+             *(f"rot_{i}" for i in range(4))]
+    values = [g["means"], np.zeros((n, 3)), g["sh0"][:, 0], rest, g["opacities"][:, None], g["scales"], g["quats"]]
+    header = ["ply", "format binary_little_endian 1.0", f"element vertex {n}",
+              *(f"property float {name}" for name in names), "end_header", ""]
+    try:
+        write_output(path, "\n".join(header).encode("ascii") + np.concatenate(values, 1).astype("<f4").tobytes())
+    except OSError as e:
+        raise DemoError(f"--save: {e}") from None

@@ -1,0 +1,88 @@
+"""What Gaussians are trained from: posed views and coloured points."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch.nn import functional
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy as np
+
+Gaussians = Mapping[str, torch.Tensor] | torch.nn.ParameterDict
+"""As gsplat's trainer holds them: means (N, 3), scales (N, 3) log, quats (N, 4) wxyz of any length, opacities (N,)
+logit, sh0 (N, 1, 3), shN (N, K-1, 3)."""
+
+
+@dataclass(frozen=True)
+class Photograph:
+    """A picture file and the camera that took it."""
+
+    path: Path
+    viewmat: np.ndarray
+    """(4, 4) world to camera, OpenCV axes."""
+    K: np.ndarray
+    """(3, 3) in pixels of a picture of `size`; the file may have another one."""
+    size: tuple[int, int]
+    distorted: bool
+    """The lens has a distortion that K does not describe."""
+
+
+@dataclass(frozen=True)
+class View:
+    """A pinhole camera with its place in the world, and its photograph."""
+
+    viewmat: torch.Tensor
+    """(4, 4) float world to camera, OpenCV axes: x right, y down, z forward."""
+    K: torch.Tensor
+    """(3, 3) float in pixels; pixel centres are at +0.5."""
+    width: int
+    height: int
+    image: torch.Tensor | None = None
+    """(H, W, 3) float in [0, 1]."""
+
+    @property
+    def position(self) -> torch.Tensor:
+        """(3,) the camera's centre in the world."""
+        return -self.viewmat[:3, :3].T @ self.viewmat[:3, 3]
+
+    def to(self, device: torch.device | str) -> View:
+        image = None if self.image is None else self.image.to(device)
+        return View(self.viewmat.to(device), self.K.to(device), self.width, self.height, image)
+
+
+@dataclass(frozen=True)
+class Capture:
+    """A scene as a camera and structure from motion leave it."""
+
+    train: list[View]
+    held_out: list[View]
+    """Views that no gradient sees: quality is measured on these."""
+    points: torch.Tensor
+    """(N, 3) float32, world."""
+    colors: torch.Tensor
+    """(N, 3) float32 in [0, 1]."""
+    notes: tuple[str, ...] = ()
+    """What the user should know about how this was read."""
+
+    @property
+    def extent(self) -> float:
+        """The scene's size in world units: the largest distance of a camera from their common middle."""
+        centres = torch.stack([view.position for view in self.train])
+        return max(float((centres - centres.mean(0)).norm(dim=1).max()), 1e-3)
+
+
+def look_at(position: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    """World-to-camera matrix (4, 4) of an upright camera in a world whose y axis points down."""
+    forward = functional.normalize(target - position, dim=0)
+    right = functional.normalize(torch.linalg.cross(torch.tensor([0.0, 1.0, 0.0]), forward), dim=0)
+    rotation = torch.stack([right, torch.linalg.cross(forward, right), forward])
+    viewmat = torch.eye(4)
+    viewmat[:3, :3] = rotation
+    viewmat[:3, 3] = -rotation @ position
+    return viewmat

@@ -1,0 +1,44 @@
+"""PyTorch Lightning: a callback that shows what a module has learned, and minds the viewers' pause button.
+
+    from splatview.integrations.lightning import SplatviewCallback
+    trainer = lightning.Trainer(callbacks=[SplatviewCallback(lambda module: {"render": module.render()})])
+"""
+# pyright: reportMissingImports=false
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+import splatview
+
+try:
+    from lightning.pytorch import Callback
+except ImportError:
+    try:
+        from pytorch_lightning import Callback  # the same under its older name
+    except ImportError:
+        raise ImportError("splatview.integrations.lightning needs PyTorch Lightning: pip install lightning") from None
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+__all__ = ["SplatviewCallback"]
+
+
+class SplatviewCallback(Callback):
+    """Publishes what `look(module)` returns after every training step, in the process of rank 0."""
+
+    def __init__(self, look: Callable[[Any], Mapping[str, Any]] | None = None) -> None:
+        """look: returns images or Gaussians, as `splatview.publish` takes them, by the names of their streams; called
+        without gradients. None: the module's own method `look()`."""
+        self._look = look
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        if trainer.is_global_zero:
+            with torch.no_grad():
+                values = pl_module.look() if self._look is None else self._look(pl_module)
+                for name, value in values.items():
+                    splatview.publish(value, name, step=trainer.global_step, epoch=trainer.current_epoch)
+            splatview.wait_while_paused()

@@ -1,0 +1,23 @@
+"""A few photographs of the still life at the size of a stamp."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import runpy
+from typing import TYPE_CHECKING
+
+import pytest
+from support.programs import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(scope="session")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the script in tools/ makes."""
+    folder = tmp_path_factory.mktemp("photos")
+    with contextlib.redirect_stdout(io.StringIO()):
+        runpy.run_path(str(ROOT / "tools" / "make_demo_photos.py"))["make"](folder, "48x36", points=400, views=3)
+    return folder

@@ -1,0 +1,195 @@
+"""The demo: its trainer, run in this process, and its command, whose programs are small scripts."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import sys
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from support.programs import children
+
+from splatview.demo import trainer
+from splatview.demo.command import Demo, run
+from splatview_ipc.system import entry
+from splatview_ipc.system.child_program import ChildProgram
+from splatview_viewer.commands import parse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from support.programs import Programs
+
+
+pytestmark = pytest.mark.programs
+
+
+class Output(io.StringIO):
+    """Standard output on which words bring an action, once."""
+
+    def __init__(self, words: str, act: Callable[[], None]):
+        super().__init__()
+        self.words, self.act = words, act
+
+    def write(self, text: str) -> int:
+        written = super().write(text)
+        if self.words and self.words in self.getvalue():
+            self.words = ""
+            self.act()
+        return written
+
+
+# ---- the trainer
+
+
+@pytest.fixture
+def train(photos: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., tuple[int, list[Any]]]]:
+    """Train in this process; exit status and events. `words` in its output bring an action."""
+    def run(words: str = "", act: Callable[[], None] = lambda: None, **options: Any) -> tuple[int, list[Any]]:
+        out = Output(words, act)
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "stdout", out)
+            patch.setattr(sys, "stdin", io.StringIO())
+            code = trainer.main([json.dumps({"device": "cpu", "seed": 0, "steps": 20, "data": str(photos),
+                                             "save": None, **options})])
+        return code, [json.loads(line) for line in out.getvalue().splitlines()]
+
+    monkeypatch.setattr(torch, "set_num_threads", lambda count: None)
+    before = {number: signal.getsignal(number) for number in entry.SIGNALS}
+    yield run
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def test_the_trainer_reports_its_progress_and_saves(train: Callable[..., tuple[int, list[Any]]],
+                                                    tmp_path: Path) -> None:
+    code, events = train(save=str(tmp_path / "a.ply"))
+    steps = [e for e in events if e["event"] == "train"]
+    assert code == 0 and steps[-1]["done"] == steps[-1]["of"] == len(steps) == 20
+    assert any(e["event"] == "done" and "after 20 of 20 steps" in e["text"] for e in events)
+    assert any(e["event"] == "camera" and "viewmat" in e["camera"] for e in events)
+    assert b"element vertex " in (tmp_path / "a.ply").read_bytes()[:100]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_training_with_the_result_so_far(train: Callable[..., tuple[int, list[Any]]],
+                                                       number: int) -> None:
+    code, events = train('"train"', lambda: signal.raise_signal(number), steps=1000000)
+    assert code == 128 + number
+    assert events[-1]["event"] == "done" and "of 1000000 steps" in events[-1]["text"]
+
+
+def test_data_that_cannot_be_used_is_an_event(train: Callable[..., tuple[int, list[Any]]], tmp_path: Path) -> None:
+    code, events = train(data=str(tmp_path))
+    assert code == 2 and events[-1]["event"] == "error" and "no such data set" in events[-1]["text"]
+
+
+# ---- the command
+
+EVENT = ("import json, os, sys\ndef event(name, **values):\n"
+         "    os.write(1, json.dumps({'event': name, **values}).encode() + b'\\n')\n")
+TRAIN = EVENT + "event('train', done=1, of=2, text='step 1/2')\n"
+DONE = EVENT + "event('done', text='after 2 of 2 steps')\nsys.stdin.read()\n"
+INTERRUPTED = ("import signal\ndef stop(*_):\n    event('done', text='after 1 of 2 steps')\n"
+               "    os._exit(130)\nsignal.signal(signal.SIGINT, stop)\n")
+WAIT = "import signal; signal.pause()"
+DRAW = "open('a.png', 'w').close()"
+
+
+@dataclass
+class Launched:
+    code: int
+    said: str
+    started: list[ChildProgram] = field(default_factory=list)
+    arguments: list[list[str]] = field(default_factory=list)
+
+
+@pytest.fixture
+def demo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Launched]:
+    """Run the demo with scripts as its trainer, viewer and shots. A signal comes after the words `until`."""
+    def launch(until: str = "", shot: str = DRAW, viewer: str = WAIT, *, train: str, number: int = signal.SIGINT,
+               **options: Any) -> Launched:
+        found = Launched(0, "")
+        out = Output(until, lambda: signal.raise_signal(number))
+
+        def start(module: str, *arguments: str, env: Any = None, **more: Any) -> ChildProgram:
+            found.arguments.append([module, *arguments])
+            script = train if module == "splatview.demo.trainer" else viewer if arguments[0] == "serve" else shot
+            name = f"script_{len(found.started)}"
+            (tmp_path / f"{name}.py").write_text(f"import os; os.chdir({str(tmp_path)!r})\n{script}")
+            program = ChildProgram(name, env={**os.environ, "PYTHONPATH": str(tmp_path)}, **more)
+            found.started.append(program)
+            return program
+
+        with monkeypatch.context() as patch:
+            patch.setattr("splatview.demo.command.ChildProgram", start)
+            patch.setattr(sys, "stdout", out)
+            patch.setattr(sys, "stderr", out)
+            found.code = run(Demo(**{"out": tmp_path / "a.png", "offscreen": True, **options}))
+        found.said = out.getvalue()
+        assert not any(program.running() for program in found.started)
+        return found
+
+    return launch
+
+
+@pytest.mark.parametrize("screen", ["window", "web"])
+def test_exit_ends_the_demo_with_its_picture(demo: Callable[..., Launched], screen: str, tmp_path: Path) -> None:
+    found = demo(train=TRAIN + DONE, steps=2, save=tmp_path / "a.ply", offscreen=False, exit=True, **{screen: True})
+    assert found.code == 0 and f"what the viewer shows: {tmp_path / 'a.png'}" in found.said
+    assert "stays" not in found.said
+    train, serve, shot = found.arguments
+    assert json.loads(train[1]) == {"device": "auto", "seed": 0, "steps": 2, "data": None,
+                                    "save": str(tmp_path / "a.ply")}
+    for module, *arguments in (serve, shot):
+        assert module == "splatview_viewer" and parse(arguments), "its program takes these options"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_viewer_stays_until_a_signal_which_is_no_failure(demo: Callable[..., Launched], number: int) -> None:
+    found = demo(f"kill {os.getpid()}", train=TRAIN + DONE, offscreen=False, window=True, number=number)
+    assert found.code == 0 and f"end it with: kill {os.getpid()}\n" in found.said, "there is no terminal here"
+
+
+def test_ctrl_c_ends_the_demo_and_tells_how_far_it_came(demo: Callable[..., Launched]) -> None:
+    found = demo("step 1/2", train=EVENT + INTERRUPTED + TRAIN + WAIT)
+    assert found.code == 130 and "after 1 of 2 steps" in found.said
+
+
+def test_a_training_or_a_picture_that_fails_ends_the_demo_with_its_status(demo: Callable[..., Launched]) -> None:
+    assert demo(train="raise SystemExit(3)").code == 3
+    assert demo(train="import os; os.kill(os.getpid(), 15)").code == 143
+    found = demo(train=TRAIN + DONE, shot="import sys; sys.exit('no graphics')")
+    assert found.code == 1 and "no picture: no graphics" in found.said
+
+
+def test_training_goes_on_without_a_viewer(demo: Callable[..., Launched]) -> None:
+    train = TRAIN + "sys.stdin.readline()\n"
+    found = demo("training goes on", train=INTERRUPTED + train, viewer="raise SystemExit(4)", offscreen=False, web=True)
+    assert "the viewer ended with code 4; training goes on" in found.said
+
+
+@pytest.mark.parametrize(("options", "display", "screen"), [
+    ({}, "", "--web"), ({}, ":0", "--window"), ({"web": True}, ":0", "--web"), ({"window": True}, "", "--window"),
+    ({"offscreen": True}, ":0", None)])
+def test_without_a_display_the_demo_is_seen_in_a_browser(demo: Callable[..., Launched], options: dict[str, bool],
+                                                         display: str, screen: str | None,
+                                                         monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DISPLAY", display)
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    found = demo(train="raise SystemExit(3)", **{"offscreen": False, **options})
+    assert [screen in arguments for _, *arguments in found.arguments[1:]] == ([True] if screen else [])
+
+
+@pytest.mark.soak
+def test_a_demo_that_is_killed_takes_its_programs_along(programs: Programs, wait_until: Callable[..., Any]) -> None:
+    process = programs.splatview("demo", "--steps", "1000000", "--web", "--port", "0", "--out", "a.png")
+    started = wait_until(lambda: len(found := children(process.pid)) >= 2 and found)
+    process.killed()
+    wait_until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in started))

@@ -1,0 +1,192 @@
+"""Readers of other people's data sets, on tiny folders written here with known contents."""
+
+import json
+import math
+import os
+import struct
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from splatview.demo import DemoError, datasets
+from splatview.demo.files import read_points
+
+WIDTH, HEIGHT = 40, 30
+N_VIEWS = 9
+QUATERNION = (math.cos(0.2), 0.0, math.sin(0.2), 0.0)  # a turn of 0.4 about y
+POINTS = np.arange(36, dtype=np.float64).reshape(12, 3) / 7
+COLORS = (np.arange(36) * 7 % 256).astype(np.uint8).reshape(12, 3)
+
+
+def load(path, pixels=10_000, max_points=100):
+    return datasets.load(path, pixels=pixels, max_points=max_points)
+
+
+def all_views(capture):
+    """Training and held-out views in the order of the file: every eighth is held out, from the first."""
+    train, held_out = list(capture.train), list(capture.held_out)
+    return [(held_out if i % 8 == 0 else train).pop(0) for i in range(len(train) + len(held_out))]
+
+
+def picture(i):
+    return np.full((HEIGHT, WIDTH, 3), (10 * i, 200, 5), np.uint8)
+
+
+def write_pictures(folder):
+    folder.mkdir(parents=True)
+    for i in range(N_VIEWS):
+        Image.fromarray(picture(i)).save(folder / f"{i:02}.png")
+
+
+def translation(i):
+    return (0.5 * i, -0.25, 3.0)
+
+
+def colmap(root, model=1, parameters=(50, 52, 19.5, 15.5), camera=7, scale=1):
+    """A COLMAP folder in binary; model 1 is PINHOLE."""
+    write_pictures(root / "images")
+    sparse = root / "sparse/0"
+    sparse.mkdir(parents=True)
+    (sparse / "cameras.bin").write_bytes(struct.pack(f"<QiiQQ{len(parameters)}d", 1, camera, model, WIDTH * scale,
+                                                     HEIGHT * scale, *parameters))
+    images = struct.pack("<Q", N_VIEWS)
+    for i in reversed(range(N_VIEWS)):  # COLMAP does not sort by name
+        images += struct.pack("<i7di", i + 1, *QUATERNION, *translation(i), 7) + f"{i:02}.png".encode() + b"\0"
+        images += struct.pack("<Q", i) + struct.pack("<ddq", 1.0, 2.0, -1) * i
+    (sparse / "images.bin").write_bytes(images)
+    points = struct.pack("<Q", len(POINTS))
+    for i, (p, c) in enumerate(zip(POINTS, COLORS, strict=True)):
+        points += struct.pack("<Q3d3BdQ", i, *p, *c, 0.5, i) + struct.pack("<ii", 1, 2) * i
+    (sparse / "points3D.bin").write_bytes(points)
+    return sparse
+
+
+def test_colmap_poses_intrinsics_pictures_and_points(tmp_path):
+    colmap(tmp_path)
+    capture = load(tmp_path)
+    views = all_views(capture)
+    assert (len(capture.train), len(capture.held_out)) == (7, 2)
+    np.testing.assert_allclose(capture.points, POINTS, rtol=1e-6)
+    np.testing.assert_allclose(capture.colors, COLORS / 255, rtol=1e-6)
+    for i, view in enumerate(views):
+        c, s = math.cos(0.4), math.sin(0.4)
+        np.testing.assert_allclose(view.viewmat[:3, :3], [[c, 0, s], [0, 1, 0], [-s, 0, c]], atol=1e-6)
+        np.testing.assert_allclose(view.viewmat[:3, 3], translation(i), atol=1e-6)
+        np.testing.assert_allclose(view.K, [[50, 0, 19.5], [0, 52, 15.5], [0, 0, 1]])
+        assert view.image is not None
+        np.testing.assert_allclose(view.image, picture(i) / 255, atol=1e-6)
+    assert not capture.notes
+
+
+def test_pictures_are_made_smaller_and_intrinsics_follow(tmp_path):
+    """Also where the files are smaller than the cameras."""
+    colmap(tmp_path / "a")
+    view = load(tmp_path / "a", pixels=300).train[0]
+    assert view.image is not None
+    assert (view.width, view.height, tuple(view.image.shape)) == (20, 15, (15, 20, 3))
+    np.testing.assert_allclose(view.K, [[25, 0, 9.75], [0, 26, 7.75], [0, 0, 1]])
+    colmap(tmp_path / "b", parameters=(200, 208, 78, 62), scale=4)
+    np.testing.assert_allclose(load(tmp_path / "b").train[0].K, [[50, 0, 19.5], [0, 52, 15.5], [0, 0, 1]])
+
+
+def test_damaged_models_are_named(tmp_path):
+    """Cut short, with a count beyond the file, without a camera, without a picture."""
+    sparse = colmap(tmp_path)
+    for name in ("cameras.bin", "images.bin", "points3D.bin"):
+        whole = (sparse / name).read_bytes()
+        for keep in (0, 5, 40):
+            (sparse / name).write_bytes(whole[:keep])
+            with pytest.raises(DemoError, match=f"{name}: damaged or cut short"):
+                load(tmp_path)
+        (sparse / name).write_bytes(struct.pack("<Q", 1 << 60) + whole[8:])
+        with pytest.raises(DemoError):
+            load(tmp_path)
+        (sparse / name).write_bytes(whole)
+    (tmp_path / "images/03.png").unlink()
+    with pytest.raises(DemoError, match=r"03\.png"):
+        load(tmp_path)
+    colmap(tmp_path / "other", camera=8)
+    with pytest.raises(DemoError, match="camera 7 is not in"):
+        load(tmp_path / "other")
+
+
+def opengl_pose(i):
+    """Camera to world, OpenGL axes, of a camera at (i, 2, 5) that looks along -z with y up."""
+    pose = np.eye(4)
+    pose[:3, 3] = (i, 2, 5)
+    return pose.tolist()
+
+
+def transforms(root, **more):
+    write_pictures(root / "images")
+    frames = [{"file_path": f"images/{i:02}.png", "transform_matrix": opengl_pose(i)} for i in range(N_VIEWS)]
+    meta = {"w": WIDTH, "h": HEIGHT, "fl_x": 50, "fl_y": 52, "cx": 19.5, "cy": 15.5, "frames": frames, **more}
+    (root / "transforms.json").write_text(json.dumps(meta))
+    return meta
+
+
+def test_transforms_turn_opengl_cameras_to_opencv(tmp_path):
+    """A point in front of the OpenGL camera, to its right and above, must come out at positive z, right and up."""
+    transforms(tmp_path)
+    capture = load(tmp_path)
+    for i, view in enumerate(all_views(capture)):
+        np.testing.assert_allclose(view.position, (i, 2, 5), atol=1e-6)
+        x, y, z = (view.viewmat @ torch.tensor([i + 1.0, 5.0, 1.0, 1.0]))[:3]
+        assert (round(float(x), 4), round(float(y), 4), round(float(z), 4)) == (1, -3, 4)
+        assert view.image is not None
+        np.testing.assert_allclose(view.image, picture(i) / 255, atol=1e-6)
+    assert "random" in capture.notes[0]  # no ply_file_path: no points
+    assert len(capture.points) == 100
+
+
+def test_transforms_read_their_points_from_a_ply(tmp_path):
+    transforms(tmp_path, ply_file_path="sparse.ply")
+    header = ["ply", "format binary_little_endian 1.0", "comment test", f"element vertex {len(POINTS)}",
+              "property float x", "property float y", "property float z", "property uchar red", "property uchar green",
+              "property uchar blue", "element face 0", "property list uchar int vertex_indices", "end_header", ""]
+    body = b"".join(struct.pack("<3f3B", *p, *c) for p, c in zip(POINTS, COLORS, strict=True))
+    (tmp_path / "sparse.ply").write_bytes("\n".join(header).encode() + body)
+    capture = load(tmp_path)
+    np.testing.assert_allclose(capture.points, POINTS, rtol=1e-6)
+    np.testing.assert_allclose(capture.colors, COLORS / 255, rtol=1e-6)
+    (tmp_path / "sparse.ply").write_bytes("\n".join(header).encode() + body[:30])
+    with pytest.raises(DemoError, match=r"sparse\.ply: damaged"):
+        load(tmp_path)
+
+
+def test_a_source_of_no_known_kind_is_told_what_is(tmp_path):
+    with pytest.raises(DemoError, match=r"COLMAP folder .* transforms\.json"):
+        load(tmp_path)
+    (tmp_path / "sparse").mkdir()
+    (tmp_path / "sparse/cameras.txt").touch()
+    with pytest.raises(DemoError, match="colmap model_converter"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("change", [{"frames": 3}, {"frames": [7, 8]}, {"fl_x": None}, {"fl_x": -1}, {"fl_x": math.nan},
+                                    {"camera_model": "FISHEYE"}, {"w": 1e999}, {"ply_file_path": "absent.ply"}])
+def test_damaged_transforms_are_named(tmp_path, change):
+    transforms(tmp_path, **change)
+    with pytest.raises(DemoError, match=r"transforms\.json|absent\.ply"):
+        load(tmp_path)
+
+
+def test_what_does_not_fit_the_memory_is_refused_before_it_is_read(tmp_path, monkeypatch):
+    transforms(tmp_path)
+    monkeypatch.setattr("splatview.demo.files.available_bytes", lambda: 20_000)
+    with pytest.raises(DemoError, match="GB are free"):
+        load(tmp_path)
+    (tmp_path / "transforms.json").unlink()
+    os.mkfifo(tmp_path / "transforms.json")
+    with pytest.raises(DemoError, match="not a regular file"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("vertices", ["\n \n", "# 1 2 3\n# 4 5 6\n", "1 2 3\n\n", "", "1 2 3\n4 5\n"])
+def test_points_without_their_numbers_are_refused(tmp_path, vertices: str) -> None:
+    properties = "".join(f"property float {axis}\n" for axis in "xyz")
+    (tmp_path / "a.ply").write_text(f"ply\nformat ascii 1.0\nelement vertex 2\n{properties}end_header\n{vertices}")
+    with pytest.raises(DemoError, match=r"a\.ply: damaged"):
+        read_points(tmp_path / "a.ply")

@@ -1,0 +1,85 @@
+"""The demo's training: it learns, its number of Gaussians changes, and the optimiser follows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+from splatview.demo import DemoError, datasets
+from splatview.demo.rasterizer import choose_device
+from splatview.demo.training import Training
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from splatview.demo.views import Capture
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def capture() -> Capture:
+    """The demo's own scene, small."""
+    return datasets.load(datasets.PHOTOS, pixels=48 * 36, max_points=400)
+
+
+def short(capture: Capture, device: torch.device = CPU) -> Training:
+    torch.manual_seed(0)
+    return Training(capture, device, steps=60, limit=700, refine_every=20)
+
+
+def test_the_packaged_photographs_are_those_of_the_script(capture: Capture, photos: Path) -> None:
+    assert sum(path.stat().st_size for path in datasets.PHOTOS.iterdir()) < 1_000_000
+    assert (len(capture.train), len(capture.held_out)) == (30, 5)
+    made = datasets.load(photos, pixels=48 * 36, max_points=400)
+    assert len(made.points) == len(capture.points) == 400
+    for here, there in zip([capture.held_out[0], *capture.train[:2]], made.train, strict=True):
+        assert here.image is not None and there.image is not None
+        assert (here.image - there.image).abs().mean() < 0.05
+        torch.testing.assert_close(here.viewmat, there.viewmat)
+
+
+def test_training_improves_held_out_views_and_changes_the_number_of_gaussians(capture: Capture) -> None:
+    training = short(capture)
+    before = training.evaluate()
+    counts = set()
+    for _ in range(60):
+        training.step()
+        counts.add(len(training.gaussians["means"]))
+    after = training.evaluate()
+    assert before is not None and after is not None and after > before + 2.0
+    assert len(counts) >= 2 and max(counts) <= 700
+    assert training.sh_degree == 1 and training.gaussians["shN"].abs().max() > 0
+
+
+def test_the_same_seed_gives_the_same_training(capture: Capture) -> None:
+    first, second = short(capture), short(capture)
+    torch.manual_seed(1)
+    losses = [first.step()[0] for _ in range(25)]
+    torch.manual_seed(1)
+    assert [second.step()[0] for _ in range(25)] == losses
+
+
+def test_a_device_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(DemoError, match="torch finds no CUDA device"):
+        choose_device("cuda")
+    assert choose_device("auto") == CPU
+
+
+@pytest.mark.cuda
+def test_gsplat_draws_and_trains_what_the_cpu_does(capture: Capture) -> None:
+    here, there = short(capture), short(capture, choose_device("cuda"))
+    for view, moved in zip(here.views[:3], there.views[:3], strict=True):
+        a, b = here.draw(view), there.draw(moved)
+        torch.testing.assert_close(a.image, b.image.cpu(), atol=2e-3, rtol=0)
+        torch.testing.assert_close(a.alpha, b.alpha.cpu(), atol=2e-3, rtol=0)
+    before = there.evaluate()
+    counts = set()
+    for _ in range(60):
+        there.step()
+        counts.add(len(there.gaussians["means"]))
+    after = there.evaluate()
+    assert before is not None and after is not None and after > before + 3.0 and len(counts) >= 2

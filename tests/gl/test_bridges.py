@@ -1,0 +1,268 @@
+"""The conformance suite of the bridges from tensors to OpenGL: every pixel of every sort of picture."""
+
+from __future__ import annotations
+
+import gc
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from support.gpu_memory import used
+from support.interop_cases import CASES, Case, OwnMemory, expected, remote, same
+
+from splatview_ipc import SharingError
+from splatview_ipc.gl import probe as choosing
+from splatview_ipc.gl.probe import BRIDGES, AutoBridge, make_canvas, probe
+from splatview_ipc.gl.sources import read_source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import moderngl
+
+    from splatview_ipc.gl.base import Bridge
+
+EVERY = [name if name == "host" else pytest.param(name, marks=pytest.mark.cuda) for name in BRIDGES]
+MEMORY = 8 << 20
+
+
+class Giver:
+    """Puts pictures where a bridge takes them from."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._memory: OwnMemory | None = OwnMemory(MEMORY) if name == "direct" else None
+        self.place = 0
+
+    def __call__(self, tensor: torch.Tensor) -> Any:
+        if self.name == "host":
+            return remote(tensor)
+        if self._memory is None:
+            strides = tensor.stride()
+            span = sum((n - 1) * s for n, s in zip(tensor.shape, strides, strict=True)) + 1
+            return torch.empty(span, dtype=tensor.dtype, device="cuda").as_strided(tensor.shape, strides).copy_(tensor)
+        span = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True)) + 1
+        size = -(-span * tensor.element_size() // 4096) * 4096
+        place = self.place if self.place + size <= MEMORY else 0
+        self.place = place + size
+        return self._memory.device_tensor(tensor, place)
+
+    def close(self) -> None:
+        if self._memory is not None:
+            self._memory.close()
+
+
+@pytest.fixture(params=EVERY)
+def name(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.delenv("SPLATVIEW_INTEROP", raising=False)
+    return request.param
+
+
+@pytest.fixture
+def bridge(name: str, ctx: moderngl.Context) -> Iterator[Bridge]:
+    assert probe(ctx, name) == {name: ""}
+    made = BRIDGES[name](ctx)
+    yield made
+    made.close()
+    made.close()
+    assert ctx.error == "GL_NO_ERROR"
+
+
+@pytest.fixture
+def give(name: str) -> Iterator[Giver]:
+    giver = Giver(name)
+    yield giver
+    giver.close()
+
+
+def test_every_picture_exactly(bridge: Bridge, give: Giver, ctx: moderngl.Context) -> None:
+    for k, case in enumerate(CASES):
+        tensor = case.tensor(k)
+        source = bridge.put(give(tensor), case.layout)
+        assert (source.size, source.channels, source.dtype, source.stride) == ((13, 7), case.channels, case.dtype, 1)
+        assert same(read_source(ctx, source), expected(tensor, case.layout), case.dtype), case
+
+
+def test_sizes(bridge: Bridge, give: Giver, ctx: moderngl.Context) -> None:
+    forms = (("HWC", 3, "uint8"), ("CHW", 3, "float32"), ("HW", 1, "bfloat16"), ("HWC", 3, "float16"))
+    for size in ((1, 1), (1, 5), (7, 1), (257, 3), (640, 129)):
+        for layout, channels, dtype in forms:
+            case = Case(dtype, layout, channels, "contiguous", *size)
+            tensor = case.tensor(1)
+            assert same(read_source(ctx, bridge.put(give(tensor), layout)), expected(tensor, layout), dtype), case
+
+
+def test_many_updates_and_the_picture_before(bridge: Bridge, give: Giver, ctx: moderngl.Context) -> None:
+    case = Case("uint8", "HWC", 4, "contiguous", 61, 33)
+    before = None
+    for k in range(20):
+        tensor = case.tensor(k)
+        source = bridge.put(give(tensor), "HWC")
+        assert same(read_source(ctx, source), expected(tensor, "HWC"), "uint8"), k
+        if before is not None:
+            assert same(read_source(ctx, before[0]), expected(before[1], "HWC"), "uint8"), f"the one before {k}"
+        before = source, tensor
+    assert before is not None
+    wanted = expected(before[1], "HWC")
+    assert same(read_source(ctx, before[0], (60, 32, 1, 1)), wanted[32:, 60:], "uint8"), "a part"
+    assert same(read_source(ctx, before[0], (5, 7, 3, 2)), wanted[7:9, 5:8], "uint8"), "a part"
+
+
+def test_a_torn_picture_is_undone(bridge: Bridge, give: Giver, ctx: moderngl.Context) -> None:
+    case = Case("float32", "HWC", 3, "contiguous", 61, 33)
+    kept = bridge.put(give(case.tensor(1)), "HWC")
+    for k, width in enumerate((61, 61, 30, 61, 61)):
+        torn = Case("float32", "HWC", 3, "contiguous", width, 33)
+        read_source(ctx, bridge.put(give(torn.tensor(2 + k)), "HWC"))
+        bridge.undo()
+        assert same(read_source(ctx, kept), expected(case.tensor(1), "HWC"), "float32"), k
+    good = bridge.put(give(case.tensor(9)), "HWC")
+    assert same(read_source(ctx, good), expected(case.tensor(9), "HWC"), "float32")
+
+
+def test_no_picture_is_refused(bridge: Bridge, give: Giver) -> None:
+    for shape, layout in (((4, 4, 5), "HWC"), ((4, 4), "HWC"), ((2, 4, 4, 3), "HWC"), ((4, 4, 3), "WHC")):
+        with pytest.raises(SharingError, match="is no picture; legal are HW"):
+            bridge.put(give(torch.zeros(shape, dtype=torch.uint8)), layout)
+
+
+@pytest.mark.cuda
+def test_nothing_piles_up(bridge: Bridge, give: Giver, ctx: moderngl.Context) -> None:
+    """Two thousand pictures, of changing sizes too: no GPU memory."""
+    cases = [Case("uint8", "HWC", 4, "contiguous", 256, 256), Case("float32", "HWC", 3, "contiguous", 160, 90)]
+    given = [give(case.tensor(k)) for k, case in enumerate(cases)]
+
+    def turn(count: int) -> int:
+        for k in range(count):
+            source = bridge.put(given[k // 50 % 2], "HWC")
+            if k % 10 == 0:
+                read_source(ctx, source, (0, 0, 1, 1))
+        ctx.finish()
+        gc.collect()
+        return used()
+
+    memory = turn(400)
+    assert turn(2000) <= memory + (16 << 20)
+
+
+def test_forcing_one(name: str, give: Giver, ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    case = Case("uint8", "HWC", 3, "contiguous")
+    monkeypatch.setenv("SPLATVIEW_INTEROP", name)
+    auto = AutoBridge(ctx)
+    source = auto.put(give(case.tensor()), "HWC")
+    assert auto.name == name
+    assert same(read_source(ctx, source), expected(case.tensor(), "HWC"), "uint8")
+    auto.close()
+
+
+def test_a_way_that_cannot_be_forced_is_refused(ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    for illegal in ("gpu", "register"):
+        monkeypatch.setenv("SPLATVIEW_INTEROP", illegal)
+        with pytest.raises(SharingError, match=f"SPLATVIEW_INTEROP='{illegal}': legal are direct, import, host"):
+            AutoBridge(ctx)
+    monkeypatch.setenv("SPLATVIEW_INTEROP", "import")
+    with pytest.raises(SharingError, match="import: cannot take such a tensor; host can"):
+        AutoBridge(ctx).put(np.zeros((4, 4, 3), np.uint8), "HWC")
+    reasons = probe(ctx)
+    assert list(reasons) == list(BRIDGES) and reasons["host"] == ""
+    if "NVIDIA" not in ctx.info["GL_VENDOR"]:
+        assert all("not on an NVIDIA GPU" in reason for name, reason in reasons.items() if name != "host")
+    assert ctx.error == "GL_NO_ERROR"
+
+
+class Failing:
+    """A bridge that works for two pictures."""
+
+    name = "import"
+
+    def __init__(self, ctx: moderngl.Context) -> None:
+        self.left = 2
+        self.real = BRIDGES["host"](ctx)
+        self.undo, self.close = self.real.undo, self.real.close
+
+    def put(self, tensor: Any, layout: str) -> Any:
+        self.left -= 1
+        if self.left < 0:
+            raise SharingError("the driver was updated")
+        return self.real.put(tensor, layout)
+
+
+def test_a_bridge_that_fails_is_replaced(ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(BRIDGES, "import", Failing)
+    monkeypatch.setattr(choosing, "suitable", lambda _: ("import", "host"))
+    monkeypatch.setattr(choosing, "probe", lambda _, name: {name: ""})
+    auto = AutoBridge(ctx)
+    case = Case("uint8", "HWC", 3, "contiguous")
+    for k in range(4):
+        source = auto.put(remote(case.tensor(k)), "HWC")
+        assert auto.name == ("import" if k < 2 else "host")
+        assert same(read_source(ctx, source), expected(case.tensor(k), "HWC"), "uint8")
+        if k == 2:  # the one before came from the bridge that failed
+            auto.undo()
+            assert auto.name == "import"
+    assert auto.reasons == {"import": "the driver was updated"}
+    auto.close()
+
+
+def test_pictures_larger_than_a_texture(ctx: moderngl.Context) -> None:
+    """At a lower resolution, or planes beside each other: nothing is refused."""
+    bridge = BRIDGES["host"](ctx)
+    bridge._limit = 32
+    for layout, shape, stride in (("HW", (100, 40), 4), ("CHW", (3, 30, 20), 1), ("CHW", (3, 33, 20), 2)):
+        picture = np.arange(np.prod(shape), dtype=np.uint32).astype(np.uint8).reshape(shape)
+        source = bridge.put(picture, layout)
+        kept = picture[:, ::stride, ::stride] if layout == "CHW" else picture[::stride, ::stride]
+        assert source.stride == stride
+        assert same(read_source(ctx, source), expected(torch.from_numpy(kept.copy()), layout), "uint8")
+    bridge.close()
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("name", ["import", "host"])
+def test_canvases(name: str, ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What CUDA draws is what a shader sees, several pictures in flight, sizes changing; the one before stays."""
+    monkeypatch.setenv("SPLATVIEW_INTEROP", name)
+    canvas = make_canvas(ctx)
+    assert canvas.name == name
+    before = None
+    sizes = [(61, 33)] * 8 + [(30, 20)] * 3 + [(61, 33)] * 4
+    for dtype, channels in (("float16", 4), ("uint8", 3), ("uint8", 4), ("float32", 3), ("float32", 1)):
+        for k, (w, h) in enumerate(sizes):
+            drawn = Case(dtype, "HWC", channels, "contiguous", w, h).tensor(k)
+            canvas.begin(h, w, channels, dtype).copy_(drawn.cuda())
+            source = canvas.show()
+            assert source.size == (w, h)
+            assert same(read_source(ctx, source), expected(drawn, "HWC"), dtype), (k, dtype)
+            if before is not None:
+                assert same(read_source(ctx, before[0]), expected(before[1], "HWC"), before[0].dtype), (k, dtype)
+            before = source, drawn
+    with pytest.raises(SharingError, match=r"show\(\) without begin\(\)"):
+        canvas.show()
+    canvas.begin(33, 61, 1, "float32").fill_(7)
+    canvas.show()
+    canvas.undo()
+    assert before is not None
+    assert same(read_source(ctx, before[0]), expected(before[1], "HWC"), before[0].dtype)
+    canvas.close()
+    canvas.close()
+    assert ctx.error == "GL_NO_ERROR"
+
+
+@pytest.mark.cuda
+def test_the_best_canvas_and_bridge_on_a_gpu(ctx: moderngl.Context) -> None:
+    """Where OpenGL runs on the GPU nothing falls back."""
+    assert probe(ctx) == dict.fromkeys(BRIDGES, "")
+    canvas = make_canvas(ctx)
+    assert canvas.name == "import"
+    canvas.close()
+    auto = AutoBridge(ctx)
+    auto.put(torch.zeros(4, 4, 3, device="cuda"), "HWC")
+    assert (auto.name, auto.reasons) == ("import", {})
+    memory = OwnMemory(1 << 20)
+    auto.put(memory.device_tensor(torch.zeros(4, 4, 3)), "HWC")
+    assert (auto.name, auto.reasons) == ("direct", {})
+    auto.put(np.zeros((4, 4), np.uint8), "HW")
+    assert (auto.name, auto.reasons) == ("host", {})
+    auto.close()
+    memory.close()
