@@ -156,11 +156,11 @@ class Stream:
                 self._run.control.words[SKIPPED] += 1
                 return
             gpu.stream = gpu.current_stream(gpu.index)
+        self.version += 1  # before the value: the helper thread, which may write it at once, takes a number of its own
         self._newest = layout, published
-        self.version = version = self.version + 1
         if self._active:
             self._publish_now()
-        self._run.control.words[ControlBlock.version_word(self.index)] = version
+        self._run.control.words[ControlBlock.version_word(self.index)] = self.version
 
     def _publish_now(self) -> None:
         now = self._published_at = self._run.now()
