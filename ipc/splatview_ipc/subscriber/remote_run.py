@@ -156,6 +156,8 @@ class RemoteRun:
         """Send a message. Never waits: a trainer that was stopped so long that its queue is full is greeted anew."""
         if self._connection is None:
             return
+        if isinstance(message, messages.Snapshot | messages.Photos):
+            self._open(self.streams[message.index])  # it is about an opened stream
         try:
             if not self._connection.send(messages.encode(message)):
                 self._disconnect()
@@ -170,16 +172,20 @@ class RemoteRun:
         if self._connection is not None:
             changed = self._receive()
             changed |= self._await_descriptors()
-        for index, stream in self.streams.items():
+        for stream in self.streams.values():
             stream.measure(now)
-            wanted = stream.wanted_transport
-            again = self._open_again.get(index, math.inf) <= now
-            if self._attached and (again or wanted != self._opened.get(index, "")):
-                self._drop_awaited(index)
-                self._open_again.pop(index, None)
-                self._opened[index] = wanted
-                self.send(messages.Open(index, wanted) if wanted else messages.Release(index))  # type: ignore[arg-type]
+            self._open(stream)
         return changed
+
+    def _open(self, stream: RemoteStream) -> None:
+        """Have the trainer share a stream as it is wanted now."""
+        index, wanted = stream.info.index, stream.wanted_transport
+        again = self._open_again.get(index, math.inf) <= self._now
+        if self._attached and (again or wanted != self._opened.get(index, "")):
+            self._drop_awaited(index)
+            self._open_again.pop(index, None)
+            self._opened[index] = wanted
+            self.send(messages.Open(index, wanted) if wanted else messages.Release(index))  # type: ignore[arg-type]
 
     def ask_again(self, stream: RemoteStream) -> None:
         """Have a stream's memory offered once more, soon: what was offered cannot be opened."""
@@ -202,7 +208,9 @@ class RemoteRun:
     def _receive(self) -> bool:
         changed = False
         for _ in range(_BURST):
-            data = self._pull.receive() if self._pull is not None else None
+            if self._pull is None or _CONTROL in self._awaited:
+                break  # streams are known only when their versions can be read
+            data = self._pull.receive()
             if data is None:
                 break
             changed |= self._take(data)
