@@ -37,7 +37,8 @@ _SILENCE_S = 10.0
 _REMEMBERED = 256
 """Names in `newest_seen`."""
 
-_seen: OrderedDict[str, tuple[int, int, str]] = OrderedDict()
+seen: OrderedDict[str, tuple[int, int, str]] = OrderedDict()
+"""By the stream's name: version, time and run of the frame that was handed out last in this process."""
 
 
 def frames(name: str, *, run: str | None = None, timeout: float | None = None,
@@ -64,7 +65,7 @@ def frames(name: str, *, run: str | None = None, timeout: float | None = None,
 
 def newest_seen(name: str) -> tuple[int, int, str] | None:
     """Return version, time (ns since the epoch) and run of the frame of this name that was handed out last here."""
-    return _seen.get(name)
+    return seen.get(name)
 
 
 class Frames:
@@ -181,10 +182,10 @@ class Frames:
             frame = Frame(shared, copies, skipped, stream.run.id)
         self._last = max(self._last, shared.version)
         self.skipped += skipped
-        _seen[self.name] = shared.version, shared.time_ns, stream.run.id
-        _seen.move_to_end(self.name)
-        while len(_seen) > _REMEMBERED:
-            _seen.popitem(last=False)
+        seen[self.name] = shared.version, shared.time_ns, stream.run.id
+        seen.move_to_end(self.name)
+        while len(seen) > _REMEMBERED:
+            seen.popitem(last=False)
         return frame
 
     def _follow(self, now: float) -> None:
