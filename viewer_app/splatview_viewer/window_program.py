@@ -75,7 +75,7 @@ def main(args: list[str]) -> int:
     try:
         (text,) = args
         settings = decode_settings(text)
-    except (ValueError, DecodeError) as e:
+    except (ValueError, *DecodeError) as e:
         raise ViewerError(f"window: {e}; it is opened by splatview.Window") from None
     caller = Caller(0, os.dup(1))
     os.dup2(2, 1)  # what libraries print must not be taken for a message
