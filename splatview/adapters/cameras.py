@@ -42,7 +42,7 @@ def poses(viewmats: Any, intrinsics: Any, width: Any, height: Any) -> Tensors:
             raise ValueError(f"{what} is missing: pixels of the photographs, a number or one for each camera")
         side = numbers([value] if isinstance(value, int) else value, what, 1, CAMERAS_MOST["side"]).reshape(-1)
         if side.device.type != "cpu":
-            raise ValueError(f"{what} lies on {side.device}; give a number, or numbers on the CPU")
+            raise ValueError(f"{what} is on {side.device}; give a number, or numbers on the CPU")
         if len(side) not in (1, count):
             raise ValueError(f"{what} has {len(side)} values, not {count}: one for each camera, or one for all")
         sides.append(side.expand(count))

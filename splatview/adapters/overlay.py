@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 OPTIONS = ("classes", "names", "colors", "point_classes", "skeleton", "lines", "line_classes", "notes", "size",
            "format", "order", "motion", "run", "by", "rate_hz", "work_ms", "skipped", "trouble")
-"""What `annotate` takes beside its parameters."""
+"""Keywords of `annotate` beside its parameters."""
 ORDERED = ("boxes", "labels", "scores", "classes", "points", "masks")
-"""What `order` may name."""
+"""Legal names within `order`."""
 _MAX_TEXT = {"by": 100, "trouble": 400}
 """Characters of these texts that are kept."""
 
@@ -154,7 +154,7 @@ def together(tensors: Tensors, device: torch.device) -> Tensors:
     here = {name: t for name, t in tensors.items() if t.device.type == "cpu"}
     if any(t.device != device for name, t in tensors.items() if name not in here):
         places = "; ".join(f"{name} on {t.device}" for name, t in tensors.items())
-        raise ValueError(f"what is drawn over one picture lies on several GPUs ({places}): put all on one, or on the "
+        raise ValueError(f"an overlay on several GPUs ({places}): put all on one, or on the "
                          "CPU")
     offsets, end = [], 0
     for t in here.values():

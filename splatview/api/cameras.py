@@ -66,7 +66,7 @@ def publish_cameras(viewmats: Any = None, Ks: Any = None, width: Any = None, hei
         if count != before:
             photos = None
         if images is not None and (photos is None or photos.given is not images):
-            photos = Photos(images, count)
+            photos = Photos(images, len(found["viewmats"]))
     number = None if current is None else _camera(current, count)
     with session().lock:
         cameras = session().features.get(f"cameras {name}") or _begin(name)  # type: ignore[assignment]
