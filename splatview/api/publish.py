@@ -36,23 +36,23 @@ def publish(value: Any, name: str | None = None, *, kind: str | None = None, cop
         quaternions w x y z. Tensors of the CPU or a GPU, also slices and those that require gradients; arrays of other
         libraries (NumPy, JAX, CuPy, PIL, whatever has `__dlpack__` or an array interface), whose work on another CUDA
         stream than torch's current one is the caller's to order; of a DTensor its `.to_local()`, with `shard`.
-    name: the stream's, "image" or "gaussians" by default; up to 200 printable characters without "/". The next call with
-        this name is its next version.
+    name: the stream's, "image" or "gaussians" by default; up to 200 printable characters without "/". The next call
+        with this name is its next version.
     kind: "image" or "gaussians", where the value alone leaves a doubt.
     copy: of CUDA tensors. True: copy them on the GPU at this call. False: share their memory, which costs nothing, and
         shows changes made in place, even half done: parameters that an optimizer steps can tear. None: Gaussians and
-        tensors that stay where they are are shared, those that are new at every call are copied. CPU tensors are copied.
+        tensors that stay where they are are shared, those that are new at every call copied. CPU tensors are copied.
     live: True: viewers follow changes made in place between two calls (they may see one half done).
-    shard: (rank, world) of a scene whose Gaussians are spread over the processes of a training, 0 <= rank < world <= 64.
-        Each publishes its part under the same name; viewers show one scene. Processes belong together by what their
-        launcher (torchrun, SLURM, mpirun) told them, by the process that started them, or by SPLATVIEW_GROUP.
+    shard: (rank, world) of a scene whose Gaussians are spread over processes, 0 <= rank < world <= 64. Each publishes
+        its part under the same name; viewers show one scene. Processes belong together by what their launcher
+        (torchrun, SLURM, mpirun) told them, by the process that started them, or by SPLATVIEW_GROUP.
     meta: shown beside the picture: bool, int, float, str, or up to 16 floats. For Gaussians `activated` (False: scales
         and opacities before exp and sigmoid; left out: read off the names), `sh_degree` (the degree in use) and
         `antialiased` steer the drawing; for images `layout`: "HWC", "CHW", or "BGR" for (H, W, 3|4) with blue first.
 
     The call waits neither for a viewer nor for the GPU: copies are queued on torch's current stream. Tensors are kept
-    until the next version or `close`, and copied only while a viewer shows them: a viewer that comes later is shown what
-    they hold by then. Arrays that torch cannot take as they are (negative strides, PIL) are copied at the call. While a
+    until the next version or `close`, and copied only while a viewer shows them: one that comes later is shown what they
+    hold by then. Arrays that torch cannot take as they are (negative strides, PIL) are copied at the call. While a
     CUDA graph is captured nothing is queued. Within torch.compile a call breaks the graph; within torch.vmap and the
     transforms of torch.func tensors raise TypeError.
     Raises TypeError or ValueError for values that cannot be shown. Faults of the surroundings (no shared memory, an
