@@ -42,7 +42,7 @@ def poses(viewmats: Any, intrinsics: Any, width: Any, height: Any) -> Tensors:
             raise ValueError(f"{what} is missing: pixels of the photographs, a number or one for each camera")
         side = numbers([value] if isinstance(value, int) else value, what, 1, CAMERAS_MOST["side"]).reshape(-1)
         if side.device.type != "cpu":
-            raise ValueError(f"{what} lies on {side.device}; give a number, or numbers on the CPU")
+            raise ValueError(f"{what} is on {side.device}; give a number, or numbers on the CPU")
         if len(side) not in (1, count):
             raise ValueError(f"{what} has {len(side)} values, not {count}: one for each camera, or one for all")
         sides.append(side.expand(count))
@@ -51,7 +51,11 @@ def poses(viewmats: Any, intrinsics: Any, width: Any, height: Any) -> Tensors:
     if views.device.type == "cpu" and count:
         _check_poses(views.numpy())
     if Ks.device.type == "cpu" and count:
-        _check_intrinsics(Ks.numpy())
+        fine = Ks.isfinite().all(2).all(1) & (Ks[:, 0, 0] > 0) & (Ks[:, 1, 1] > 0)
+        if not fine.all():
+            i = int(fine.to(torch.uint8).argmin())
+            raise ValueError(f"Ks[{i}] is {Ks[i].tolist()}; legal are finite matrices [[fx, 0, cx], [0, fy, cy], "
+                             "[0, 0, 1]] in pixels with positive fx and fy")
     return found
 
 
@@ -70,25 +74,17 @@ def _check_poses(views: np.ndarray) -> None:
                          "inverse of a camera's pose")
 
 
-def _check_intrinsics(Ks: np.ndarray) -> None:
-    fine = np.isfinite(Ks).all((1, 2)) & (Ks[:, 0, 0] > 0) & (Ks[:, 1, 1] > 0)
-    if (wrong := np.flatnonzero(~fine)).size:
-        i = int(wrong[0])
-        raise ValueError(f"Ks[{i}] is {Ks[i].tolist()}; legal are finite matrices [[fx, 0, cx], [0, fy, cy], "
-                         "[0, 0, 1]] in pixels with positive fx and fy")
-
-
 class Photos:
-    """What the caller gave as photographs, held as they are until somebody asks for one."""
+    """The caller's photographs, kept as they are until a viewer requests one."""
 
     def __init__(self, images: Any, count: int) -> None:
-        """`count`: how many there must be. Looks at shapes only. Raises TypeError, ValueError."""
+        """`count`: of cameras. Checks shapes only. Raises TypeError, ValueError."""
         self.given = images
-        """What the caller gave, to see whether it is the same the next time."""
+        """As the caller gave them, to tell whether the next ones are the same."""
         self.paths = [""] * count
         self.tensors: list[torch.Tensor | None] = [None] * count
         self._ready: dict[torch.device, torch.cuda.Event] = {}
-        """When what lies on a GPU was written."""
+        """Recorded behind the writes of what is on a GPU."""
         self._streams: dict[torch.device, torch.cuda.Stream] = {}
         if is_array(images):
             whole = as_tensor(images, "images").detach()
@@ -105,7 +101,10 @@ class Photos:
             raise ValueError(f"images are {len(items)}, not {count}: one for each camera, None where there is none")
         for i, item in enumerate(items):
             if isinstance(item, (str, os.PathLike)):
-                self.paths[i] = _path(item, i)
+                path = self.paths[i] = os.path.abspath(os.fsdecode(os.fspath(item)))
+                if len(path) > MAX_META_TEXT or not path.isprintable():
+                    raise ValueError(f"images[{i}] is the path {path[:80]!r}; legal are up to {MAX_META_TEXT} "
+                                     "printable characters")
             elif item is not None:
                 self.tensors[i] = _photo(item, i)
         for device in {t.device for t in self.tensors if t is not None and t.is_cuda}:
@@ -114,11 +113,11 @@ class Photos:
 
     @property
     def any(self) -> bool:
-        """Whether there are any in memory."""
+        """True if some are in memory."""
         return any(t is not None for t in self.tensors)
 
     def texts(self) -> torch.Tensor | None:
-        """"paths" of `splatview_ipc.kinds`; None if there are none. Raises ValueError for more than fits."""
+        """Return "paths" of a frame; None if there are none. Raises ValueError for more than fits."""
         if not any(self.paths):
             return None
         whole = ("\0".join(self.paths) + "\0").encode()
@@ -127,41 +126,30 @@ class Photos:
         return torch.frombuffer(bytearray(whole), dtype=torch.uint8)
 
     def whole(self, camera: int) -> torch.Tensor:
-        """(1, H, W, 3) uint8 in host memory, with H and W 0 if there is none. Waits for a GPU: not for trainers."""
+        """Return (1, H, W, 3) uint8 in host memory; H and W are 0 if there is none. Waits for a GPU: not for trainers.
+        """
         tensor = self.tensors[camera] if camera < len(self.tensors) else None
-        return torch.empty(1, 0, 0, 3, dtype=torch.uint8) if tensor is None else self._brought([tensor], 0)
+        return torch.empty(1, 0, 0, 3, dtype=torch.uint8) if tensor is None else self._on_host(tensor, 0)
 
     def small(self, first: int, side: int) -> torch.Tensor:
-        """(M, side, side, 3) uint8 in host memory, of the cameras from `first` on, as many as go together; black where
-        there is none. Likewise."""
+        """Return (M, side, side, 3) uint8 in host memory, of the cameras from `first` on, as many as go together; black
+        where there is none. Waits for a GPU."""
         side = min(max(side, 1), _SMALL_SIDE)
         some = self.tensors[first: first + max(_SMALL_BYTES // (3 * side * side), 1)]
         if not some:
             return torch.empty(1, 0, 0, 3, dtype=torch.uint8)
         black = torch.zeros(1, 1, 3, dtype=torch.uint8)
-        return torch.cat([self._brought([black if t is None else t], side) for t in some])
+        return torch.cat([self._on_host(black if t is None else t, side) for t in some])
 
-    def _brought(self, tensors: list[torch.Tensor], side: int) -> torch.Tensor:
-        device = tensors[0].device
+    def _on_host(self, photo: torch.Tensor, side: int) -> torch.Tensor:
+        device = photo.device
         if device.type != "cuda":
-            return torch.stack([_bytes(_square(_rgb(t), side) if side else _rgb(t)) for t in tensors])
-        stream = self._streams.get(device)
-        if stream is None:
-            stream = self._streams[device] = torch.cuda.Stream(device)
-        with torch.cuda.stream(stream):
-            stream.wait_event(self._ready[device])
-            there = torch.stack([_bytes(_square(_rgb(t), side) if side else _rgb(t)) for t in tensors])
-            here = torch.empty(there.shape, dtype=torch.uint8, pin_memory=True)
-            here.copy_(there, non_blocking=True)
-            stream.synchronize()
-        return here
-
-
-def _path(item: Any, i: int) -> str:
-    path = os.path.abspath(os.fsdecode(os.fspath(item)))
-    if len(path) > MAX_META_TEXT or "\0" in path or not path.isprintable():
-        raise ValueError(f"images[{i}] is the path {path[:80]!r}; legal are up to {MAX_META_TEXT} printable characters")
-    return path
+            return _as_bytes(photo, side)
+        if device not in self._streams:
+            self._streams[device] = torch.cuda.Stream(device)
+        with torch.cuda.stream(self._streams[device]):
+            self._streams[device].wait_event(self._ready[device])
+            return _as_bytes(photo, side).cpu()
 
 
 def _photo(item: Any, i: int) -> torch.Tensor:
@@ -182,21 +170,16 @@ def _photo(item: Any, i: int) -> torch.Tensor:
     return tensor
 
 
-def _rgb(photo: torch.Tensor) -> torch.Tensor:
-    """(H, W, 3) of what `_photo` let in."""
-    return photo.expand(*photo.shape[:2], 3) if photo.shape[2] == 1 else photo[:, :, :3]
-
-
-def _square(photo: torch.Tensor, side: int) -> torch.Tensor:
-    """(side, side, 3) float32 in [0, 1]: means over areas, of a sample where there are very many pixels."""
-    rows, columns = (max(n // (4 * side), 1) for n in photo.shape[:2])
-    some = photo[::rows, ::columns].permute(2, 0, 1).to(torch.float32)
-    if photo.dtype == torch.uint8:
-        some = some / 255
-    return torch.nn.functional.adaptive_avg_pool2d(some, side).permute(1, 2, 0)
-
-
-def _bytes(photo: torch.Tensor) -> torch.Tensor:
-    if photo.dtype == torch.uint8:
-        return photo.contiguous()
-    return (torch.nan_to_num(photo.to(torch.float32)).clamp(0, 1) * 255 + 0.5).to(torch.uint8).contiguous()
+def _as_bytes(photo: torch.Tensor, side: int) -> torch.Tensor:
+    """Return (1, H, W, 3) uint8 of (H, W, 1|3|4). side: its new H and W, as means over areas, of a sample where there
+    are very many pixels; 0: as it is."""
+    photo = photo.expand(*photo.shape[:2], 3) if photo.shape[2] == 1 else photo[:, :, :3]
+    if side:
+        rows, columns = (max(n // (4 * side), 1) for n in photo.shape[:2])
+        some = photo[::rows, ::columns].permute(2, 0, 1).to(torch.float32)
+        if photo.dtype == torch.uint8:
+            some = some / 255
+        photo = torch.nn.functional.adaptive_avg_pool2d(some, side).permute(1, 2, 0)
+    if photo.dtype != torch.uint8:
+        photo = (torch.nan_to_num(photo.to(torch.float32)).clamp(0, 1) * 255 + 0.5).to(torch.uint8)
+    return photo[None].contiguous()

@@ -40,7 +40,7 @@ _TUPLE = ("background", "means3d", "shs", "opacity", "scales", "rotations")
 
 @dataclass(frozen=True)
 class _Color:
-    """One way to hold colours, and what its names tell about the other parts."""
+    """Names of one way to hold colours, and what follows for the other parts."""
 
     first: str
     rest: str | None
@@ -203,7 +203,7 @@ class _Parts:
 
 
 def _holder(value: Any) -> str:
-    """Whether the parts are in a mapping (or a model's `gauss_params`), a tuple or an object's attributes."""
+    """Return "mapping" (also for a model's `gauss_params`), "tuple" or, for attributes, "object"."""
     if isinstance(value, (Mapping, torch.nn.ParameterDict)) or hasattr(value, "gauss_params"):
         return "mapping"
     if isinstance(value, (tuple, list)):
@@ -245,7 +245,7 @@ def _check(parts: dict[str, tuple[str, torch.Tensor]], space: str) -> None:
             raise ValueError(f"gaussians: {label} is {dtype_name(tensor)}; legal are "
                              "float16, bfloat16, float32, float64")
         if tensor.device != means.device:
-            raise ValueError(f"gaussians: {label} lies on {tensor.device}, {means_label} on {means.device}; "
+            raise ValueError(f"gaussians: {label} is on {tensor.device}, {means_label} on {means.device}; "
                              "all parts must be on one device")
         kind = "sh" if field == "color" and space == "sh" and "color_rest" not in parts else field
         if tuple(tensor.shape) not in _LEGAL[kind](n):

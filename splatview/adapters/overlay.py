@@ -10,8 +10,7 @@ import torch
 
 from splatview.adapters import checks
 from splatview.adapters.metadata import check_text
-from splatview.adapters.overlay_parts import Names, boxes, colors, extents, flat, masks
-from splatview.adapters.tensors import shape_text
+from splatview.adapters.overlay_parts import Names, boxes, colors, extents, flat, lines, masks, notes, points
 from splatview.adapters.values import floats, numbers, shown, texts
 from splatview_ipc.kinds.overlay import OVERLAY_MOST
 from splatview_ipc.shm.segment import round_up
@@ -25,14 +24,11 @@ if TYPE_CHECKING:
 
 OPTIONS = ("classes", "names", "colors", "point_classes", "skeleton", "lines", "line_classes", "notes", "size",
            "format", "order", "motion", "run", "by", "rate_hz", "work_ms", "skipped", "trouble")
-"""What `annotate` takes beside its parameters."""
+"""Keywords of `annotate` beside its parameters."""
 ORDERED = ("boxes", "labels", "scores", "classes", "points", "masks")
-"""What `order` may name."""
+"""Legal names within `order`."""
 _MAX_TEXT = {"by": 100, "trouble": 400}
 """Characters of these texts that are kept."""
-COCO_SKELETON = ((15, 13), (13, 11), (16, 14), (14, 12), (11, 12), (5, 11), (6, 12), (5, 6), (5, 7), (6, 8), (7, 9),
-                 (8, 10), (1, 2), (0, 1), (0, 2), (1, 3), (2, 4), (3, 5), (4, 6))
-"""Which of COCO's 17 points of a person are joined."""
 
 
 def adapted(given: Mapping[str, Any]) -> tuple[Tensors, Meta]:
@@ -63,19 +59,17 @@ def adapted(given: Mapping[str, Any]) -> tuple[Tensors, Meta]:
     if get("masks") is not None:
         found, (width, height) = masks(get("masks"), size)
         if "boxes" not in tensors:
-            around = tensors["boxes"] = extents(found)
-            wide, high = size or (width, height)
-            meta["width"], meta["height"] = wide, high
-            if len(found) and found.shape != (len(found), high, wide):
-                factors = torch.tensor((wide / found.shape[2], high / found.shape[1]) * 2, dtype=torch.float32)
-                around *= factors if around.device.type == "cpu" else factors.pin_memory().to(around.device,
-                                                                                              non_blocking=True)
+            meta["width"], meta["height"] = size or (width, height)
+            tensors["boxes"] = extents(found, size or (width, height))
         if len(found) or len(tensors["boxes"]):
             tensors["masks"] = found
     _describe_boxes(tensors, get)
-    _add_points(tensors, get)
-    _add_lines(tensors, get)
-    _add_notes(tensors, get)
+    tensors |= points(get("points"), get("skeleton"), get("point_classes"))
+    if "points" in tensors and "point_classes" not in tensors and "classes" in tensors and (
+            0 < len(tensors["points"]) == len(tensors["boxes"])):
+        tensors["point_classes"] = tensors["classes"].clone()
+    tensors |= lines(get("lines"), get("line_classes"))
+    tensors |= notes(get("notes"))
     _add_words(meta, get)
     return tensors, meta
 
@@ -133,86 +127,6 @@ def _describe_boxes(tensors: Tensors, get: Any) -> None:
             tensors["colors"] = found
 
 
-def _add_points(tensors: Tensors, get: Any) -> None:
-    value, skeleton, classes = get("points"), get("skeleton"), get("point_classes")
-    if value is None:
-        if skeleton is not None or classes is not None:
-            raise ValueError(f"{'skeleton' if skeleton is not None else 'point_classes'} without points")
-        return
-    found = floats(value, "points")
-    if found.ndim == 2:
-        found = found[None]
-    if found.ndim == 1 and not found.numel():
-        found = found.reshape(0, 0, 3)
-    if found.ndim == 3 and found.shape[2] == 2:
-        found = torch.nn.functional.pad(found, (0, 1), value=1.0)
-    if found.ndim != 3 or found.shape[2] != 3:
-        raise ValueError(f"points have shape {shape_text(found)}; legal are (K, 2|3) and (M, K, 2|3): x, y and, if you "
-                         "like, a confidence or visibility, over 0: seen")
-    tensors["points"] = found
-    groups, each = found.shape[:2]
-    if skeleton is not None and groups:
-        if isinstance(skeleton, str):
-            if skeleton != "coco" or each != 17:
-                raise ValueError(f"skeleton is {shown(skeleton)}, for groups of {each} points; legal are 'coco', for "
-                                 "17, and pairs of point numbers")
-            skeleton = COCO_SKELETON
-        pairs = numbers(skeleton, "skeleton", 0)
-        if pairs.device.type == "cpu" and pairs.numel() and int(pairs.max()) >= each:
-            raise ValueError(f"skeleton names point {int(pairs.max())}; legal are 0 to {each - 1}")
-        tensors["skeleton"] = pairs if pairs.numel() else pairs.reshape(0, 2)
-    if classes is not None:
-        tensors["point_classes"] = flat(numbers(classes, "point_classes"))
-    elif groups and "classes" in tensors and groups == len(tensors["boxes"]):
-        tensors["point_classes"] = tensors["classes"].clone()
-
-
-def _add_lines(tensors: Tensors, get: Any) -> None:
-    value, classes = get("lines"), get("line_classes")
-    if value is None:
-        if classes is not None:
-            raise ValueError("line_classes without lines")
-        return
-    first = value[0] if isinstance(value, (list, tuple)) and len(value) else None
-    if first is None or (isinstance(first, (list, tuple)) and first and not hasattr(first[0], "__len__")):
-        whole = floats(value, "lines")  # an array, or one line as a list of points
-        whole = whole.reshape(0, 0, 2) if not whole.numel() else whole[None] if whole.ndim == 2 else whole
-        if whole.ndim != 3:
-            raise ValueError(f"lines have shape {shape_text(whole)}; legal are (V, 2), (L, V, 2) and lists of (V, 2)")
-        found = list(whole)
-    else:
-        found = [floats(line, f"lines[{n}]") for n, line in enumerate(value)]
-    for n, line in enumerate(found):
-        if line.ndim != 2 or line.shape[1] != 2:
-            raise ValueError(f"lines[{n}] has shape {shape_text(line)}, not (V, 2)")
-        if line.device != found[0].device:
-            raise ValueError(f"lines lie on {found[0].device} and {line.device}; put all on one")
-    tensors["lines"] = torch.cat(found) if found else torch.empty(0, 2)
-    tensors["line_ends"] = torch.tensor(np.cumsum([len(line) for line in found]), dtype=torch.int32)
-    if classes is not None:
-        tensors["line_classes"] = flat(numbers(classes, "line_classes"))
-
-
-def _add_notes(tensors: Tensors, get: Any) -> None:
-    value = get("notes")
-    if value is None:
-        return
-    if isinstance(value, str):
-        value = [(0.0, 0.0, value)]
-    if not isinstance(value, (list, tuple)):
-        raise TypeError(f"notes is a {type(value).__name__}, not a text or a list of (x, y, text)")
-    places, found = [], []
-    for n, note in enumerate(value):
-        try:
-            x, y, text = note
-            places.append((float(x), float(y)))
-        except (TypeError, ValueError):
-            raise ValueError(f"notes[{n}] is {shown(note)}, not (x, y, text)") from None
-        found.append(text)
-    tensors["notes_at"] = torch.tensor(places, dtype=torch.float32).reshape(-1, 2)
-    tensors["notes"] = texts(found, "notes")
-
-
 def _add_words(meta: Meta, get: Any) -> None:
     """Add what is shown of the whole."""
     motion = get("motion")
@@ -240,7 +154,7 @@ def together(tensors: Tensors, device: torch.device) -> Tensors:
     here = {name: t for name, t in tensors.items() if t.device.type == "cpu"}
     if any(t.device != device for name, t in tensors.items() if name not in here):
         places = "; ".join(f"{name} on {t.device}" for name, t in tensors.items())
-        raise ValueError(f"what is drawn over one picture lies on several GPUs ({places}): put all on one, or on the "
+        raise ValueError(f"an overlay on several GPUs ({places}): put all on one, or on the "
                          "CPU")
     offsets, end = [], 0
     for t in here.values():

@@ -1,4 +1,4 @@
-"""Boxes, masks, classes and colours of an overlay frame. All raise TypeError, ValueError for what cannot be drawn."""
+"""The parts of an overlay frame. All raise TypeError, ValueError for what cannot be drawn."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ import torch
 
 from splatview.adapters.metadata import check_text
 from splatview.adapters.tensors import shape_text
-from splatview.adapters.values import array, floats, shown, texts
+from splatview.adapters.values import array, floats, numbers, shown, texts
 from splatview_ipc.kinds.overlay import OVERLAY_MOST
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+COCO_SKELETON = ((15, 13), (13, 11), (16, 14), (14, 12), (11, 12), (5, 11), (6, 12), (5, 6), (5, 7), (6, 8), (7, 9),
+                 (8, 10), (1, 2), (0, 1), (0, 2), (1, 3), (2, 4), (3, 5), (4, 6))
+"""Which of COCO's 17 points of a person are joined."""
 BOX_FORMATS = ("xyxy", "xywh", "cxcywh")
 _MAX_CLASSES = 10_000
 """Classes that may have a name or a colour."""
@@ -145,19 +148,100 @@ def _uncompressed(counts: str | bytes) -> np.ndarray:
     return values
 
 
-def extents(found: torch.Tensor) -> torch.Tensor:
-    """Return (N, 4) float32: x0 y0 x1 y1 of the inside of masks, in their pixels; NaN where nothing is inside."""
+def extents(found: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:
+    """Return (N, 4) float32: x0 y0 x1 y1 of the inside of masks, in a picture of this size; NaN where nothing is."""
     if not len(found):
         return torch.empty(0, 4)
     sides = []
-    for across in (1, 2):  # over rows there is x, over columns y
+    for across, extent in ((1, size[0]), (2, size[1])):  # over rows there is x, over columns y
         there = found.amax(across).bool()
         first = there.to(torch.uint8).argmax(1)
         last = there.shape[1] - there.flip(1).to(torch.uint8).argmax(1)
-        empty = ~there.any(1)
-        sides += [side.to(torch.float32).masked_fill(empty, float("nan")) for side in (first, last)]
+        sides += [side.to(torch.float32).masked_fill(~there.any(1), math.nan) * (extent / there.shape[1])
+                  for side in (first, last)]
     x0, x1, y0, y1 = sides
     return torch.stack((x0, y0, x1, y1), 1)
+
+
+# ---- points, lines and notes
+
+
+def points(value: Any, skeleton: Any, classes: Any) -> dict[str, torch.Tensor]:
+    """Return "points" (M, K, 3), and their "skeleton" and "point_classes" where they are given."""
+    if value is None:
+        if skeleton is not None or classes is not None:
+            raise ValueError(f"{'skeleton' if skeleton is not None else 'point_classes'} without points")
+        return {}
+    found = floats(value, "points")
+    if found.ndim == 2:
+        found = found[None]
+    if found.ndim == 1 and not found.numel():
+        found = found.reshape(0, 0, 3)
+    if found.ndim == 3 and found.shape[2] == 2:
+        found = torch.nn.functional.pad(found, (0, 1), value=1.0)
+    if found.ndim != 3 or found.shape[2] != 3:
+        raise ValueError(f"points have shape {shape_text(found)}; legal are (K, 2|3) and (M, K, 2|3): x, y and, if you "
+                         "like, a confidence or visibility, over 0: seen")
+    out, each = {"points": found}, found.shape[1]
+    if skeleton is not None and len(found):
+        if isinstance(skeleton, str):
+            if skeleton != "coco" or each != 17:
+                raise ValueError(f"skeleton is {shown(skeleton)}, for groups of {each} points; legal are 'coco', for "
+                                 "17, and pairs of point numbers")
+            skeleton = COCO_SKELETON
+        pairs = numbers(skeleton, "skeleton", 0)
+        if pairs.device.type == "cpu" and pairs.numel() and int(pairs.max()) >= each:
+            raise ValueError(f"skeleton names point {int(pairs.max())}; legal are 0 to {each - 1}")
+        out["skeleton"] = pairs if pairs.numel() else pairs.reshape(0, 2)
+    if classes is not None:
+        out["point_classes"] = flat(numbers(classes, "point_classes"))
+    return out
+
+
+def lines(value: Any, classes: Any) -> dict[str, torch.Tensor]:
+    """Return "lines" (V, 2) with "line_ends" (L,), and "line_classes" where they are given."""
+    if value is None:
+        if classes is not None:
+            raise ValueError("line_classes without lines")
+        return {}
+    first = value[0] if isinstance(value, (list, tuple)) and len(value) else None
+    if first is None or (isinstance(first, (list, tuple)) and first and not hasattr(first[0], "__len__")):
+        whole = floats(value, "lines")  # an array, or one line as a list of points
+        whole = whole.reshape(0, 0, 2) if not whole.numel() else whole[None] if whole.ndim == 2 else whole
+        if whole.ndim != 3:
+            raise ValueError(f"lines have shape {shape_text(whole)}; legal are (V, 2), (L, V, 2) and lists of (V, 2)")
+        found = list(whole)
+    else:
+        found = [floats(line, f"lines[{n}]") for n, line in enumerate(value)]
+    for n, line in enumerate(found):
+        if line.ndim != 2 or line.shape[1] != 2:
+            raise ValueError(f"lines[{n}] has shape {shape_text(line)}, not (V, 2)")
+        if line.device != found[0].device:
+            raise ValueError(f"lines lie on {found[0].device} and {line.device}; put all on one")
+    out = {"lines": torch.cat(found) if found else torch.empty(0, 2),
+           "line_ends": torch.tensor(np.cumsum([len(line) for line in found]), dtype=torch.int32)}
+    if classes is not None:
+        out["line_classes"] = flat(numbers(classes, "line_classes"))
+    return out
+
+
+def notes(value: Any) -> dict[str, torch.Tensor]:
+    """Return "notes_at" (T, 2) with the texts of "notes"."""
+    if value is None:
+        return {}
+    if isinstance(value, str):
+        value = [(0.0, 0.0, value)]
+    if not isinstance(value, (list, tuple)):
+        raise TypeError(f"notes is a {type(value).__name__}, not a text or a list of (x, y, text)")
+    places, found = [], []
+    for n, note in enumerate(value):
+        try:
+            x, y, text = note
+            places.append((float(x), float(y)))
+        except (TypeError, ValueError):
+            raise ValueError(f"notes[{n}] is {shown(note)}, not (x, y, text)") from None
+        found.append(text)
+    return {"notes_at": torch.tensor(places, dtype=torch.float32).reshape(-1, 2), "notes": texts(found, "notes")}
 
 
 # ---- classes and colours

@@ -63,7 +63,7 @@ def as_tensor(value: Any, what: str) -> torch.Tensor:
         raise TypeError(f"{what} is a {type(value).__name__}, not a tensor or an array (torch, NumPy, DLPack, "
                         "__cuda_array_interface__)")
     if tensor.device.type not in DEVICES:
-        raise ValueError(f"{what} lies on device {str(tensor.device)!r}; legal are {', '.join(DEVICES)}: move it "
+        raise ValueError(f"{what} is on device {str(tensor.device)!r}; legal are {', '.join(DEVICES)}: move it "
                          "with .cpu() or .cuda()")
     if tensor.layout is not torch.strided or tensor.is_quantized:
         raise ValueError(f"{what} is {'quantised' if tensor.is_quantized else tensor.layout}; publish a dense "

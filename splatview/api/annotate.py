@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from splatview_ipc import Publisher, Stream
 
     class More(TypedDict, total=False):
-        """What `annotate` takes beside its parameters."""
+        """Keywords of `annotate` beside its parameters."""
 
         classes: Any
         names: Sequence[str] | Mapping[int, str] | None

@@ -62,13 +62,14 @@ def publish_cameras(viewmats: Any = None, Ks: Any = None, width: Any = None, hei
         from splatview.adapters.cameras import Photos, poses
 
         found = poses(viewmats, Ks, width, height)
-        if len(found["viewmats"]) != count:
-            photos, count = None, len(found["viewmats"])
+        before, count = count, len(found["viewmats"])
+        if count != before:
+            photos = None
         if images is not None and (photos is None or photos.given is not images):
-            photos = Photos(images, count)
+            photos = Photos(images, len(found["viewmats"]))
     number = None if current is None else _camera(current, count)
     with session().lock:
-        cameras = cameras or _begin(name)
+        cameras = session().features.get(f"cameras {name}") or _begin(name)  # type: ignore[assignment]
         if cameras is not None and found is not None:
             cameras.publish(found, photos)
         if cameras is not None and number is not None:

@@ -62,7 +62,6 @@ def grab(name: str | None = None, *, camera: Mapping[str, Any] | str | os.PathLi
     is no such stream; TimeoutError when it brought nothing in time; RuntimeError when nothing can be drawn here, and
     while a CUDA graph is being captured.
     """
-    from splatview.api.grabber import GrabberEndedError
     from splatview_ipc.control.render_requests import RenderRequest
 
     if name is not None:
@@ -75,15 +74,17 @@ def grab(name: str | None = None, *, camera: Mapping[str, Any] | str | os.PathLi
                    timeout=checks.number("timeout", timeout, 0.001, 86400))
     run = checks.run(run)
     device = _device()
-    while True:
-        old = session().features.get("grab")
-        grabber = old if old is not None and old.alive else _start(device, timeout)  # type: ignore[attr-defined]
-        with grabber.lock:
-            try:
-                return grabber.draw(partial(make, **_newest(name, run, device is not None)), device or 0)
-            except GrabberEndedError as e:
-                if grabber is not old:
-                    raise RuntimeError(f"grab: {e}") from None
+    grabber: Grabber | None = session().features.get("grab")  # type: ignore[assignment]
+    if grabber is None or not grabber.alive:
+        from splatview.api.grabber import Grabber
+        from splatview_ipc.cuda import driver
+
+        if grabber is not None:
+            grabber.close()
+        grabber = Grabber("" if device is None else driver.gpu_uuid(device), timeout)
+        session().add("grab", grabber)
+    with grabber.lock:
+        return grabber.draw(partial(make, **_newest(name, run, device is not None)), device or 0)
 
 
 def _newest(name: str | None, run: str | None, gpu: bool) -> dict[str, Any]:
@@ -130,24 +131,6 @@ def _device() -> int | None:
         raise RuntimeError("grab: a CUDA graph is being captured, and nothing that is queued runs yet; grab before or "
                            "after it")
     return torch.cuda.current_device()
-
-
-def _start(device: int | None, timeout: float) -> Grabber:
-    """Start the program that draws."""
-    from splatview.api.grabber import Grabber
-    from splatview_ipc.control.errors import IpcError
-
-    uuid = ""
-    if device is not None:
-        from splatview_ipc.cuda import driver
-
-        try:
-            uuid = driver.gpu_uuid(device)
-        except IpcError:
-            pass  # then on any GPU
-    grabber = Grabber(uuid, timeout)
-    session().add("grab", grabber)
-    return grabber
 
 
 def _camera(camera: Any) -> dict[str, Any]:

@@ -34,40 +34,29 @@ _END_PATIENCE_S = 3.0
 _ERRORS = {"value": ValueError, "lookup": LookupError, "timeout": TimeoutError, "fault": RuntimeError}
 
 
-class GrabberEndedError(Exception):
-    """The program has ended; another one can be started."""
-
-
 class Grabber:
     """The program that draws, from the caller's side. `lock` is to be held around `draw`."""
 
     def __init__(self, gpu_uuid: str, timeout: float) -> None:
         """`gpu_uuid`: the GPU to draw on, "" for any; `timeout`: seconds for the start, 60 at least.
 
-        Raises RuntimeError, with the program's last words, when it does not start.
+        Raises RuntimeError or TimeoutError, with the program's last words, when it does not start.
         """
         self.lock = threading.Lock()
         self._program = ChildProgram("splatview_viewer", "grab", *([gpu_uuid] if gpu_uuid else []), pipes=True)
         self._lines = b""
         self._numbers = itertools.count(1)
         self._subscriber: Subscriber | None = None
+        self._timeout = self._deadline = 0.0
+        self._expect(max(timeout, _START_TIMEOUT_S))
         try:
-            self._run = self._begin(max(timeout, _START_TIMEOUT_S))
+            answer = self._answer(0)
+            if not isinstance(answer, render_requests.Ready):
+                raise RuntimeError(f"grab: nothing can be drawn here: {getattr(answer, 'reason', answer)}")
         except BaseException:
             self.close()
             raise
-
-    def _begin(self, timeout: float) -> str:
-        try:
-            answer = self._answer(0, time.monotonic() + timeout)
-        except GrabberEndedError as e:
-            raise RuntimeError(f"grab: {e}") from None
-        except TimeoutError:
-            raise RuntimeError(f"grab: the program that draws did not start within {timeout:g} s: "
-                               f"{self._program.last_words()}") from None
-        if not isinstance(answer, render_requests.Ready):
-            raise RuntimeError(f"grab: nothing can be drawn here: {getattr(answer, 'reason', answer)}")
-        return answer.run
+        self._run = answer.run
 
     @property
     def alive(self) -> bool:
@@ -77,40 +66,39 @@ class Grabber:
         """Return the picture for the request that `make` makes of a number: (H, W, 3) uint8, the caller's own.
 
         `gpu`: the ordinal of the GPU on which to return a picture that comes in GPU memory.
-        Raises what the answer says: ValueError, LookupError, TimeoutError, RuntimeError; GrabberEndedError.
+        Raises what the answer says: ValueError, LookupError, TimeoutError, RuntimeError.
         """
         request = make(next(self._numbers))
-        deadline = time.monotonic() + request.timeout + LATE_S
-        try:
-            self._send(render_requests.encode(request) + b"\n", deadline)
-            answer = self._answer(request.number, deadline)
-            if isinstance(answer, RenderResult):
-                return self._picture(answer, deadline, gpu)
-        except TimeoutError:
-            self.close()  # it hangs
-            raise TimeoutError(f"grab: the program that draws did not answer within {request.timeout + LATE_S:g} s: "
-                               f"{self._program.last_words()}") from None
+        self._expect(request.timeout + LATE_S)
+        self._send(render_requests.encode(request) + b"\n")
+        answer = self._answer(request.number)
+        if isinstance(answer, RenderResult):
+            return self._picture(answer, gpu)
         assert isinstance(answer, RenderError)
         raise _ERRORS[answer.kind](answer.reason)
 
-    def _send(self, line: bytes, deadline: float) -> None:
+    def _expect(self, timeout: float) -> None:
+        """Let the program hang for so many seconds from now on, not longer."""
+        self._timeout, self._deadline = timeout, time.monotonic() + timeout
+
+    def _send(self, line: bytes) -> None:
         assert self._program.stdin is not None
         fd = self._program.stdin.fileno()
         os.set_blocking(fd, False)  # a stopped program does not read, and a camera may be longer than a pipe
         while line:
-            _wait_for(fd, select.POLLOUT, deadline)
+            self._wait_for(fd, select.POLLOUT)
             try:
                 line = line[os.write(fd, line):]
             except BrokenPipeError:
                 raise self._ended() from None
 
-    def _answer(self, number: int, deadline: float) -> Answer:
+    def _answer(self, number: int) -> Answer:
         """Return the answer with this number (0: any); answers to requests that were given up are skipped."""
         assert self._program.stdout is not None
         fd = self._program.stdout.fileno()
         while True:
             while b"\n" not in self._lines:
-                _wait_for(fd, select.POLLIN, deadline)
+                self._wait_for(fd, select.POLLIN)
                 part = os.read(fd, 1 << 16)
                 if not part or len(self._lines) > render_requests.MAX_LINE:
                     raise self._ended()
@@ -124,12 +112,24 @@ class Grabber:
             if number == 0 or getattr(answer, "number", 0) == number:
                 return answer
 
-    def _ended(self) -> GrabberEndedError:
-        self.close()
-        return GrabberEndedError(f"the program that draws ended with code {self._program.exit_code}: "
-                                 f"{self._program.last_words()}")
+    def _wait_for(self, fd: int, event: int) -> None:
+        """Wait until a pipe can be used."""
+        poller = select.poll()
+        poller.register(fd, event)
+        if not poller.poll(max(0.0, self._deadline - time.monotonic()) * 1000):
+            raise self._hangs()
 
-    def _picture(self, drawn: RenderResult, deadline: float, gpu: int) -> torch.Tensor:
+    def _hangs(self) -> TimeoutError:
+        self.close()
+        return TimeoutError(f"grab: the program that draws did not answer within {self._timeout:g} s: "
+                            f"{self._program.last_words()}")
+
+    def _ended(self) -> RuntimeError:
+        self.close()
+        return RuntimeError(f"grab: the program that draws ended with code {self._program.exit_code}: "
+                            f"{self._program.last_words()}")
+
+    def _picture(self, drawn: RenderResult, gpu: int) -> torch.Tensor:
         if self._subscriber is None:
             self._subscriber = Subscriber(self._run, client="grab")
         while True:
@@ -146,8 +146,8 @@ class Grabber:
                     raise RuntimeError(f"grab: the picture cannot be read: {stream.fault}")
             if not self._program.running():
                 raise self._ended()
-            if time.monotonic() > deadline:
-                raise TimeoutError
+            if time.monotonic() > self._deadline:
+                raise self._hangs()
             time.sleep(_LOOK_S)
             self._subscriber.poll()
 
@@ -175,12 +175,3 @@ def _copied(frame: Frame, flipped: bool, gpu: int) -> torch.Tensor | None:
             picture = source.flip(0) if flipped else source.clone(memory_format=torch.contiguous_format)
             stream.synchronize()  # the frame is released
         return picture.to(torch.device("cuda", gpu))
-
-
-def _wait_for(fd: int, event: int, deadline: float) -> None:
-    """Wait until a pipe can be used. Raises TimeoutError."""
-    poller = select.poll()
-    poller.register(fd, event)
-    left = deadline - time.monotonic()
-    if left <= 0 or not poller.poll(left * 1000):
-        raise TimeoutError

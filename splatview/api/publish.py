@@ -28,40 +28,33 @@ class Known(NamedTuple):
 @public()
 def publish(value: Any, name: str | None = None, *, kind: str | None = None, copy: bool | None = None,
             live: bool | None = None, shard: tuple[int, int] | None = None, **meta: Any) -> None:
-    """Show a value in every viewer that looks at this process, and go on at once.
+    """Show a value in every viewer of this process, and go on at once.
 
     value: an image, (H, W), (H, W, 1|3|4) or (1|3|4, H, W), uint8 in 0..255 or float16, bfloat16, float32 in [0, 1];
         or a Gaussian scene in any form that `splatview.adapters.gaussians` lists: a gsplat `ParameterDict` or mapping
         with its names, an inria `GaussianModel`, a nerfstudio model, async_torchwindow's tuple. OpenCV axes,
-        quaternions w x y z. Tensors may be slices, non-contiguous, require gradients, lie on the CPU or a GPU;
-        arrays of other libraries do as well, alone or within a scene: NumPy, JAX, CuPy, Numba, PIL, whatever has
-        `__dlpack__`, `__cuda_array_interface__` or `__array_interface__`. A program that overwrites such an array on a
-        CUDA stream of its own at once synchronizes first; of a JAX array that it donates it publishes a copy. Of a
-        DTensor: its `.to_local()`, with `shard`.
-    name: the stream's name, "image" or "gaussians" by default. The next call with this name is its next version.
-        Up to 200 printable characters without "/".
+        quaternions w x y z. Tensors of the CPU or a GPU, also slices and those that require gradients; arrays of other
+        libraries (NumPy, JAX, CuPy, PIL, whatever has `__dlpack__` or an array interface), whose work on another CUDA
+        stream than torch's current one is the caller's to order; of a DTensor its `.to_local()`, with `shard`.
+    name: the stream's, "image" or "gaussians" by default; up to 200 printable characters without "/". The next call
+        with this name is its next version.
     kind: "image" or "gaussians", where the value alone leaves a doubt.
-    copy: of CUDA tensors. True: copy them on the GPU at this call. False: share them where they lie, which costs
-        nothing, and shows changes that are made in place after this call, even half done. None: whichever suits how
-        the tensors come: Gaussians and tensors that stay where they are are shared, those that are new at every call
-        are copied. Parameters that an optimizer steps in place can therefore tear: some Gaussians of one step, some
-        of the next. CPU tensors are always copied.
+    copy: of CUDA tensors. True: copy them on the GPU at this call. False: share their memory, which costs nothing, and
+        shows changes made in place, even half done: parameters that an optimizer steps can tear. None: Gaussians and
+        tensors that stay where they are are shared, those that are new at every call copied. CPU tensors are copied.
     live: True: viewers follow changes made in place between two calls (they may see one half done).
-    shard: (rank, world) of a scene whose Gaussians are spread over the processes of a training, each of which calls
-        this with its own part and the same name: viewers show one scene. 0 <= rank < world <= 64. No rank asks or
-        awaits another: they are known to belong together by what their launcher (torchrun, SLURM, mpirun) told them,
-        or else by the process that started them, or by the variable SPLATVIEW_GROUP where it is set.
-    meta: shown beside the picture: bool, int, float, str, or up to 16 floats. For Gaussians `activated` (True: scales
-        and opacities went through exp and sigmoid; False: they did not; left out: told by the names),
-        `sh_degree` (the degree in use) and `antialiased` steer the drawing; for images `layout`: "HWC" or "CHW", or
-        "BGR" for (H, W, 3|4) with blue first, as OpenCV has pictures.
+    shard: (rank, world) of a scene whose Gaussians are spread over processes, 0 <= rank < world <= 64. Each publishes
+        its part under the same name; viewers show one scene. Processes belong together by what their launcher
+        (torchrun, SLURM, mpirun) told them, by the process that started them, or by SPLATVIEW_GROUP.
+    meta: shown beside the picture: bool, int, float, str, or up to 16 floats. For Gaussians `activated` (False: scales
+        and opacities before exp and sigmoid; left out: read off the names), `sh_degree` (the degree in use) and
+        `antialiased` steer the drawing; for images `layout`: "HWC", "CHW", or "BGR" for (H, W, 3|4) with blue first.
 
-    The call never waits for a viewer, nor for the GPU: copies are queued on torch's current stream. Tensors are kept
-    until the next version or `close` (those shared in place some seconds longer, until viewers change over), and
-    copied only while a viewer shows them: a viewer that comes later is shown what they hold by then. Arrays that torch
-    cannot take as they are (negative strides, other byte orders, PIL) are copied at the call. While a CUDA graph is
-    captured nothing is queued. Within torch.compile all functions of this module break the graph, once a call; within
-    torch.vmap and the transforms of torch.func tensors raise TypeError.
+    The call waits neither for a viewer nor for the GPU: copies are queued on torch's current stream. Tensors are kept
+    until the next version or `close`, and copied only while a viewer shows them: one that comes later is shown what they
+    hold by then. Arrays that torch cannot take as they are (negative strides, PIL) are copied at the call. While a
+    CUDA graph is captured nothing is queued. Within torch.compile a call breaks the graph; within torch.vmap and the
+    transforms of torch.func tensors raise TypeError.
     Raises TypeError or ValueError for values that cannot be shown. Faults of the surroundings (no shared memory, an
     unwritable runtime folder) are logged once and counted, and raised only when SPLATVIEW_STRICT=1 is set.
     SPLATVIEW_DISABLE=1 makes the call do nothing.

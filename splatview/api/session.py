@@ -89,14 +89,13 @@ class Session:
     def add(self, name: str, feature: Feature, turn: Turn | None = None) -> None:
         """Take over a feature. `turn`: its work for the worker thread, which the first one starts."""
         with self.lock:
-            self.features = {**self.features, name: feature}
-            if turn is None:
-                return
-            self._turns = {**self._turns, name: turn}
-            if self._worker is None:
+            if turn is not None and self._worker is None:
                 worker = threading.Thread(target=self._work, name="splatview worker", daemon=True)
                 worker.start()
                 self._worker = worker
+            self.features = {**self.features, name: feature}
+            if turn is not None:
+                self._turns = {**self._turns, name: turn}
         self._wake.set()
 
     def wake(self) -> None:

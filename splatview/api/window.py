@@ -20,7 +20,7 @@ from splatview_ipc.control import limits
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from splatview_ipc.control.render_requests import WindowState
+    from splatview_ipc.control.render_requests import NewestLines, WindowState
     from splatview_ipc.system.child_program import ChildProgram
 
 __all__ = ["Window"]
@@ -69,8 +69,7 @@ class Window:
         self._shown: tuple[str, str] | None = None
         """The stream shown, and its run."""
         self._program: ChildProgram | None = None
-        self._read, self._unsent = b"", b""
-        """The beginning of a line of the program; a line that its pipe had no room for."""
+        self._pipes: NewestLines | None = None
         self._state: WindowState | None = None
         self._closed = False
         """True if it was closed since it was last started."""
@@ -87,7 +86,7 @@ class Window:
         Raises RuntimeError when it is open already and, if blocking, when it could not be opened. Not blocking, that is
         logged, and `is_running()` is False. Does nothing with SPLATVIEW_DISABLE=1.
         """
-        from splatview_ipc.control.render_requests import WindowSettings, encode
+        from splatview_ipc.control.render_requests import NewestLines, WindowSettings, encode
         from splatview_ipc.system.child_program import ChildProgram
 
         if self._is_open():
@@ -101,12 +100,12 @@ class Window:
         if _has_display():
             settings = encode(WindowSettings(*self._asked_size, self._title, os.getpid())).decode()
             program = ChildProgram("splatview_viewer", "window", settings, pipes=True)
-            for pipe in (program.stdin, program.stdout):
-                os.set_blocking(pipe.fileno(), False)  # type: ignore[union-attr]
+            assert program.stdin is not None and program.stdout is not None
+            self._pipes = NewestLines(program.stdout.fileno(), program.stdin.fileno())
         else:
             program = ChildProgram("splatview_viewer", "serve", "--web", "--run", str(os.getpid()),
                                    on_error=lambda line: print(line, file=sys.stderr, flush=True))
-        self._program, self._state, self._closed, self._read = program, None, False, b""
+        self._program, self._state, self._closed = program, None, False
         if self._shown is not None:
             self._show(self._shown)
         if blocking:
@@ -196,6 +195,7 @@ class Window:
     def destroy(self) -> None:
         """Close the window, and wait until it is gone; release what it showed. Idempotent."""
         if self._program is not None and self._owner is session():
+            self._pipes = None  # whose descriptors are closed now
             self._program.end(_PATIENCE_S)
         self._let_go()
 
@@ -213,49 +213,32 @@ class Window:
         program = self._program
         if program is None or self._owner is not session():
             return False
-        self._receive(program)
-        self._send(self._unsent)
+        self._receive()
         if program.running() and not (self._state is not None and self._state.closed):
             return True
         if reason := self._let_go():
             _log.warning("%s", reason)
         return False
 
-    def _receive(self, program: ChildProgram) -> None:
+    def _receive(self) -> None:
         from splatview_ipc.control.render_requests import decode_state
 
-        if program.stdout is None or program.stdout.closed:
-            return
-        with contextlib.suppress(BlockingIOError):
-            while part := os.read(program.stdout.fileno(), 1 << 16):
-                self._read += part
-        *lines, self._read = self._read.split(b"\n")
-        if lines:
-            self._state = decode_state(lines[-1])
-
-    def _send(self, line: bytes) -> None:
-        """Write a line, which a pipe takes whole or not at all; of lines it has no room for the newest is kept."""
-        self._unsent = line
-        program = self._program
-        if not line or program is None or program.stdin is None:
-            return
-        with contextlib.suppress(BlockingIOError):
-            with contextlib.suppress(BrokenPipeError, ValueError):  # it has ended
-                os.write(program.stdin.fileno(), line)
-            self._unsent = b""
+        if self._pipes is not None and (line := self._pipes.newest()) is not None:
+            self._state = decode_state(line)
 
     def _show(self, shown: tuple[str, str]) -> None:
         from splatview_ipc.control.render_requests import Show, encode
 
         self._shown = shown
-        self._send(encode(Show(*shown)) + b"\n")
+        if self._pipes is not None:
+            self._pipes.send(encode(Show(*shown)) + b"\n")
 
     def _let_go(self) -> str:
         """Release what belongs to the window. Return why it is gone, "" if its user or the script closed it."""
         program, reason = self._program, ""
         if self._owner is session():
             if program is not None:
-                self._receive(program)
+                self._receive()
                 code = program.exit_code
                 reason = self._state.reason if self._state is not None else ""
                 if not reason and code not in (None, 0) and not (self._state is not None and self._state.closed):
@@ -263,8 +246,8 @@ class Window:
                 program.end(0)  # of a window that is closed already
             for name in self._streams or ():
                 session().forget(name)
-        self._program = self._streams = self._shown = self._last_place = None
-        self._unsent, self._closed = b"", True
+        self._program = self._pipes = self._streams = self._shown = self._last_place = None
+        self._closed = True
         return reason
 
     # -- the streams
@@ -278,7 +261,7 @@ class Window:
     def _take_over(self) -> None:
         """Begin to publish in this session; in a forked child, anew."""
         if self._owner is not session():
-            self._owner, self._program, self._streams, self._shown = session(), None, None, None
+            self._owner, self._program, self._pipes, self._streams, self._shown = session(), None, None, None, None
 
     def _set(self, which: int, value: Any, kind: str, live: bool) -> None:
         self._take_over()

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["SplatviewCallback"]
 
 
-class SplatviewCallback(Callback):
+class SplatviewCallback(Callback):  # type: ignore
     """Publishes what `look(module)` returns after every training step, in the process of rank 0."""
 
     def __init__(self, look: Callable[[Any], Mapping[str, Any]] | None = None) -> None:

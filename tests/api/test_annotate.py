@@ -12,7 +12,8 @@ import torch
 from support.annotate_cases import made, texts
 
 import splatview
-from splatview.adapters.overlay import COCO_SKELETON, OPTIONS
+from splatview.adapters.overlay import OPTIONS
+from splatview.adapters.overlay_parts import COCO_SKELETON
 
 if TYPE_CHECKING:
     from support.annotate_cases import Overlays

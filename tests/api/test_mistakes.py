@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import sys
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -131,7 +133,6 @@ MISTAKES: dict[Any, list[tuple[dict[str, Any], str]]] = {
     ],
     splatview.frames: [
         ({"name": "a/b"}, "'a/b'"),
-        ({"name": "it", "run": 7}, "run is a int"),
         ({"name": "it", "run": ""}, "run is ''"),
         ({"name": "it", "timeout": True}, "timeout is a bool"),
         ({"name": "it", "timeout": -1}, "timeout is -1"),
@@ -199,3 +200,13 @@ def test_mistakes_after_a_good_call_are_named() -> None:
     splatview.publish(gaussians())
     with pytest.raises(ValueError, match=r"means has shape \(5, 4\)"):
         splatview.publish(gaussians(means=torch.zeros(5, 4)))
+
+@pytest.mark.parametrize(("module", "package"), [("lightning", "lightning"), ("transformers", "transformers"),
+                                                 ("nerfstudio", "nerfstudio")])
+def test_an_integration_names_the_package_that_is_absent(module: str, package: str,
+                                                         monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (package, "pytorch_lightning", "lightning.pytorch", "nerfstudio.engine.callbacks"):
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.delitem(sys.modules, f"splatview.integrations.{module}", raising=False)
+    with pytest.raises(ImportError, match=f"pip install {package}"):
+        import_module(f"splatview.integrations.{module}")

@@ -12,11 +12,10 @@ from support.desktop import Desktop
 from support.wait import PATIENCE, turns
 
 from splatview.adapters.images import picture_at
-from splatview_ipc.control.render_requests import Show, WindowSettings, WindowState
+from splatview_ipc.control.render_requests import Show, WindowSettings, encode
 from splatview_ipc.control.run_folder import list_runs, runtime_folder
 from splatview_ipc.cuda import driver
 from splatview_viewer.screens.offscreen import OffscreenScreen
-from splatview_viewer.window_program import Caller as Pipes
 from splatview_viewer.window_program import _OneWindow
 
 if TYPE_CHECKING:
@@ -100,17 +99,17 @@ class Shown(_OneWindow):
                 return
 
 
-class Wanted(Pipes):
+class Wanted:
     """In place of the pipes between a caller and its window."""
 
     def __init__(self) -> None:
-        self.show: Show | None = None
+        self.line: bytes | None = None
 
-    def newest(self) -> Show | None:
-        show, self.show = self.show, None
-        return show
+    def newest(self) -> bytes | None:
+        line, self.line = self.line, None
+        return line
 
-    def tell(self, state: WindowState) -> None:
+    def send(self, line: bytes) -> None:
         pass
 
 
@@ -126,7 +125,7 @@ def show(caller: Caller) -> Iterator[Callable[[str], Shown]]:
             wanted = Wanted()
             settings = WindowSettings(W, H, "", pid)
             made.append((Shown(OffscreenScreen(W, H), settings, wanted), wanted))  # type: ignore[arg-type]
-        made[0][1].show = Show(name, run)
+        made[0][1].line = encode(Show(name, run))
         return made[0][0]
 
     yield switch

@@ -65,7 +65,7 @@ def test_a_run_that_cannot_be_begun_is_begun_later(what: str, programs: Programs
     limit, before, raised = SHORT[what]
     process = programs.code(TRAINING + f"""
 {before}
-import splatview_ipc.publisher.publisher, splatview.adapters
+import splatview_ipc.publisher.publisher, splatview.adapters.gaussians, splatview.adapters.images, splatview.api.shard
 torch.full((8, 8), 1, dtype=torch.uint8)
 {limit}
 begin = len(os.listdir("/proc/self/fd"))

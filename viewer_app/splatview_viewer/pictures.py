@@ -1,13 +1,14 @@
-"""Pictures as files that people keep."""
+"""Pictures and folders that people keep."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from splatview_ipc.system.files import PICTURES, OutputError, check_output, output_file
+from splatview_ipc.system.files import PICTURES, OutputError, check_output, output_error, output_file, take_free_name
 from splatview_viewer.errors import FileError
 
 if TYPE_CHECKING:
@@ -57,3 +58,19 @@ def safe_name(text: str, default: str = "splatview") -> str:
     """
     clean = "".join(c if c.isalnum() or c in "-_. " else "-" for c in text).encode()[:200].decode(errors="ignore")
     return clean.strip(" .").lstrip("-. ") or default
+
+
+def make_output_folder(path: str | os.PathLike[str]) -> list[Path]:
+    """Make a folder for output, and missing ones above it. Return those made, the deepest first. Raises OutputError."""
+    folder = Path(os.path.realpath(path))
+    made = [p for p in (folder, *folder.parents) if not p.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise output_error(path, e) from e
+    return made
+
+
+def make_new_folder(path: Path) -> Path:
+    """Make a folder for output that did not exist: `path`, or the next free numbered name. Raises OutputError."""
+    return take_free_name(path, Path.mkdir)

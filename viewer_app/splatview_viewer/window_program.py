@@ -6,7 +6,6 @@ The caller alone starts it. It reads messages on its standard input and writes i
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import time
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, ClassVar
 from splatview_ipc.control.errors import IpcError
 from splatview_ipc.control.render_requests import (
     DecodeError,
+    NewestLines,
     Show,
     WindowSettings,
     WindowState,
@@ -44,43 +44,17 @@ _LIVELY = 1.0
 """Seconds for which the loop looks often after something else was wanted."""
 
 
-class Caller:
-    """The pipes from and to the process that has the window. Neither side ever waits for the other."""
-
-    def __init__(self, read_fd: int, write_fd: int) -> None:
-        self._read_fd, self._write_fd = read_fd, write_fd
-        os.set_blocking(read_fd, False)
-        os.set_blocking(write_fd, False)
-        self._read = b""
-        self._told: WindowState | None = None
-
-    def newest(self) -> Show | None:
-        """Return the newest message since the last call."""
-        with contextlib.suppress(BlockingIOError):
-            while part := os.read(self._read_fd, 1 << 16):
-                self._read += part
-        *lines, self._read = self._read.split(b"\n")
-        return decode_show(lines[-1]) if lines else None
-
-    def tell(self, state: WindowState) -> None:
-        """Write a state that changed; if the pipe has no room, the next call tries again."""
-        if state != self._told:
-            with contextlib.suppress(BlockingIOError, BrokenPipeError):
-                os.write(self._write_fd, encode(state) + b"\n")
-                self._told = state
-
-
 def main(args: list[str]) -> int:
     """`args`: WindowSettings as JSON. The exit status: 0, 2 after a fault, of which the caller has the reason."""
     try:
         (text,) = args
         settings = decode_settings(text)
-    except (ValueError, DecodeError) as e:
+    except (ValueError, *DecodeError) as e:
         raise ViewerError(f"window: {e}; it is opened by splatview.Window") from None
-    caller = Caller(0, os.dup(1))
+    caller = NewestLines(0, os.dup(1))
     os.dup2(2, 1)  # what libraries print must not be taken for a message
     reason = ""
-    on_display_lost(lambda why: caller.tell(WindowState(closed=True, reason=why)))
+    on_display_lost(lambda why: caller.send(_line(WindowState(closed=True, reason=why))))
     try:
         app = _OneWindow(_Titled(settings.width, settings.height, title=settings.title), settings, caller)
         app.serve()
@@ -90,7 +64,7 @@ def main(args: list[str]) -> int:
         log.exception("the window ends")
         reason = f"{type(e).__name__}: {e}"
     finally:
-        caller.tell(WindowState(closed=True, reason=reason[:1000]))
+        caller.send(_line(WindowState(closed=True, reason=reason[:1000])))
     return 2 if reason else 0
 
 
@@ -148,9 +122,10 @@ class _OneWindow(App):
     catalogue_type: ClassVar = _Two
     catalogue: _Two
 
-    def __init__(self, screen: WindowScreen, settings: WindowSettings, caller: Caller) -> None:
+    def __init__(self, screen: WindowScreen, settings: WindowSettings, caller: NewestLines) -> None:
         self._caller = caller
         self._show: Show | None = None
+        self._told: WindowState | None = None
         self._drawn_at: deque[float] = deque(maxlen=1000)
         subscriber = make_subscriber(screen.ctx, str(settings.pid), client="window")
         super().__init__(screen, AppOptions(), subscriber=subscriber)
@@ -163,13 +138,19 @@ class _OneWindow(App):
                 and (slot.entry.name, slot.source.stream.run.id) == (self._show.stream, self._show.run))
 
     def turn(self) -> bool:
-        if (show := self._caller.newest()) is not None:
-            self._show, self.seat.panes.active.by_itself = show, True
+        if (line := self._caller.newest()) is not None:
+            self._show, self.seat.panes.active.by_itself = decode_show(line), True
             self._active_until = self._news_until = time.monotonic() + _LIVELY
         drew = super().turn()
         now = time.monotonic()
         if drew:
             self._drawn_at.append(now)
-        if not self.screen.closed:
-            self._caller.tell(WindowState(*self.screen.size, sum(at > now - 1 for at in self._drawn_at)))
+        state = WindowState(*self.screen.size, sum(at > now - 1 for at in self._drawn_at))
+        if not self.screen.closed and state != self._told:
+            self._told = state
+            self._caller.send(_line(state))
         return drew
+
+
+def _line(state: WindowState) -> bytes:
+    return encode(state) + b"\n"

@@ -8,6 +8,8 @@ or 4), whose fourth channel has no meaning.
 
 from __future__ import annotations
 
+import contextlib
+import os
 from typing import Annotated, Literal
 
 import msgspec
@@ -117,3 +119,30 @@ decode_answer = msgspec.json.Decoder(Answer).decode
 decode_settings = msgspec.json.Decoder(WindowSettings).decode
 decode_show = msgspec.json.Decoder(Show).decode
 decode_state = msgspec.json.Decoder(WindowState).decode
+
+
+class NewestLines:
+    """Pipes between two programs of which neither waits for the other: only the newest line either way matters."""
+
+    def __init__(self, read_fd: int, write_fd: int) -> None:
+        self._read_fd, self._write_fd = read_fd, write_fd
+        os.set_blocking(read_fd, False)
+        os.set_blocking(write_fd, False)
+        self._read = self._unsent = b""
+
+    def newest(self) -> bytes | None:
+        """Return the newest line since the last call, and send what the other pipe had no room for."""
+        self.send(self._unsent)
+        with contextlib.suppress(BlockingIOError):
+            while part := os.read(self._read_fd, 1 << 16):
+                self._read += part
+        *lines, self._read = self._read.split(b"\n")
+        return lines[-1] if lines else None
+
+    def send(self, line: bytes) -> None:
+        """Write a line, which a pipe takes whole or not at all; without room it waits for the next call."""
+        self._unsent = line
+        with contextlib.suppress(BlockingIOError):
+            with contextlib.suppress(BrokenPipeError):  # the other program has ended
+                os.write(self._write_fd, line)
+            self._unsent = b""

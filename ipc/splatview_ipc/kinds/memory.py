@@ -21,7 +21,7 @@ MEMORY_COLUMNS = ("time", "step", "allocated", "low", "peak", "active", "request
                   "host", "allocations", "retries", "ooms")
 """time: seconds since the epoch, of the row's last sample. step: the caller's, -1 before the first. Bytes, as PyTorch's
 allocator counts them: allocated, at that time, the least since the row before (low) and the most (peak); and the most
-since the row before of active, requested, reserved, inactive_split. host: the process's resident bytes, likewise.
+since the row before of active, requested, reserved, inactive_split. host: the most resident bytes of the process.
 Counts since the process began: allocations, retries (of cudaMalloc, after cached memory was given back), ooms."""
 
 

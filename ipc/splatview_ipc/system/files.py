@@ -66,22 +66,6 @@ def check_picture(path: str | os.PathLike[str], transparent: bool = False) -> No
         raise OutputError(path, f"the name of a {'transparent ' * transparent}picture ends in {', '.join(legal)}")
 
 
-def make_output_folder(path: str | os.PathLike[str]) -> list[Path]:
-    """Make a folder for output, and missing ones above it. Return those made, the deepest first. Raises OutputError."""
-    folder = Path(os.path.realpath(path))
-    made = [p for p in (folder, *folder.parents) if not p.exists()]
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as e:
-        raise output_error(path, e) from e
-    return made
-
-
-def make_new_folder(path: Path) -> Path:
-    """Make a folder for output that did not exist: `path`, or the next free numbered name. Raises OutputError."""
-    return _take_free_name(path, Path.mkdir)
-
-
 def make_private(path: Path) -> None:
     """Make a folder and missing ones above it, for their owner alone (0700): `Path.mkdir` opens those above as far as
     the umask allows. Raises OSError."""
@@ -130,7 +114,7 @@ def output_file(path: str | os.PathLike[str], *, numbered: bool = False, private
                     os.fchmod(file.fileno(), stat.S_IMODE(before) & 0o777)
             if out.keep:
                 if numbered:
-                    out.path = target = _take_free_name(target, partial(Path.touch, exist_ok=False))
+                    out.path = target = take_free_name(target, partial(Path.touch, exist_ok=False))
                 os.replace(part, target)
         finally:
             part.unlink(missing_ok=True)
@@ -144,7 +128,7 @@ def write_output(path: str | os.PathLike[str], content: Any, *, private: bool = 
         out.file.write(content)
 
 
-def _take_free_name(path: Path, take: Callable[[Path], None]) -> Path:
+def take_free_name(path: Path, take: Callable[[Path], None]) -> Path:
     """Call `take` with `path`, then "a-2.png" and so on, until it raises no FileExistsError; return that path."""
     for i in range(1, _MOST_NAMES):
         free = path if i == 1 else path.with_name(f"{path.stem}-{i}{path.suffix}")

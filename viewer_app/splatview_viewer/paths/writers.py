@@ -9,17 +9,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from splatview_ipc.system.files import (
-    Output,
-    OutputError,
-    make_new_folder,
-    make_output_folder,
-    output_error,
-    output_file,
-)
+from splatview_ipc.system.files import Output, OutputError, output_error, output_file
 from splatview_ipc.system.optional_packages import needed, require
 from splatview_viewer.errors import FileError
-from splatview_viewer.pictures import check_writable, save_picture
+from splatview_viewer.pictures import check_writable, make_new_folder, make_output_folder, save_picture
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -20,9 +20,10 @@ import msgspec
 import numpy as np
 
 from splatview_ipc.kinds.gaussians import SH_REST
-from splatview_ipc.system.files import make_output_folder, output_file, write_output
+from splatview_ipc.system.files import output_file, write_output
 from splatview_viewer.errors import FileError
 from splatview_viewer.files import check_memory, scene_bytes
+from splatview_viewer.pictures import make_output_folder
 from splatview_viewer.recorder.packed import Packed, layout, packed_bytes
 from splatview_viewer.regular import open_regular
 

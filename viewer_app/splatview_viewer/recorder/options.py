@@ -6,8 +6,9 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from splatview_ipc.system.files import OutputError, make_output_folder
+from splatview_ipc.system.files import OutputError
 from splatview_viewer.errors import ViewerError
+from splatview_viewer.pictures import make_output_folder
 
 if TYPE_CHECKING:
     from pathlib import Path

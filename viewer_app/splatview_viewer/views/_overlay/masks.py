@@ -14,7 +14,7 @@ _TEXELS = 1 << 22
 _MARGIN = 0.05
 """Of a box, by which its mask may reach out of it."""
 _COARSE = 16
-"""Pixels between two looks for what lies outside a box."""
+"""Pixels between two samples of what is outside a box."""
 
 Area = tuple[int, int, int, int]
 """x0 y0 x1 y1, the last two not included."""
@@ -22,10 +22,10 @@ Area = tuple[int, int, int, int]
 
 @dataclass
 class Mask:
-    """A part of a mask, and where in the picture it lies."""
+    """A part of a mask, and its place in the picture."""
 
     box: int
-    """The number of the box whose it is."""
+    """Number of its box."""
     place: tuple[float, float, float, float]
     """x0 y0 x1 y1, fractions of the picture's width and height."""
     inside: np.ndarray
@@ -51,7 +51,7 @@ def masks_of(boxes: np.ndarray, drawn: np.ndarray, masks: np.ndarray | None, siz
     for n, ((x0, y0), (x1, y1)) in enumerate(zip(low.tolist(), high.tolist(), strict=True)):
         mask = masks[n]
         ys, xs = np.nonzero(mask[::_COARSE, ::_COARSE])
-        if len(ys) and drawn[n]:  # the part that lies in its box, or more where there is more to be seen
+        if len(ys) and drawn[n]:  # the part in its box, or more where there is more to be seen
             x0, y0 = min(x0, (int(xs.min()) - 1) * _COARSE + 1), min(y0, (int(ys.min()) - 1) * _COARSE + 1)
             x1, y1 = max(x1, (int(xs.max()) + 1) * _COARSE), max(y1, (int(ys.max()) + 1) * _COARSE)
         x0, y0, x1, y1 = max(x0, 0), max(y0, 0), min(x1, width), min(y1, height)
