@@ -11,9 +11,10 @@ from support.forks import in_child
 from support.open_files import open_files
 
 from splatview_ipc.control.errors import SharingError
-from splatview_ipc.control.messages import FdMemory, IpcMemory
+from splatview_ipc.control.messages import FdMemory, IpcMemory, TorchMemory, encode
 from splatview_ipc.cuda import driver, export, memory, retiring
 from splatview_ipc.cuda.tensors import span
+from splatview_ipc.transports.torch_ipc import read_export
 
 GPU = "0123456789abcdef" * 2
 
@@ -83,3 +84,30 @@ def test_what_is_retired_is_given_back_when_the_gpu_is_done() -> None:
     assert retiring.settle()
     assert given == [os.getpid()]
     assert retiring.turn()
+
+
+EXPORT = [b"\x02c" + bytes(64), 4096, 512, "/torch_123_456", 7]
+
+
+def export_file(fields: Any) -> list[int]:
+    fd = some_fd()
+    os.write(fd, fields if isinstance(fields, bytes) else encode(fields))
+    return [fd]
+
+
+@pytest.mark.parametrize(("number", "value"), [
+    (0, b"\x02x" + bytes(64)), (0, b"\x02c" + bytes(63)), (0, b"\x02e" + bytes(1 << 15)), (1, 4095), (1, 0),
+    (2, 2**42), (2, -1), (3, "/torch_1_2/../x"), (3, "/torch_" + "1" * 100), (4, 10_000), (4, -1), (4, "7")])
+def test_forged_exports_of_torch_are_refused(number: int, value: Any) -> None:
+    before = open_files()
+    memory = TorchMemory("t-1", 4096, GPU)
+    good = export_file(EXPORT)
+    assert read_export(memory, good).counter_offset == 7
+    forged = export_file([*EXPORT[:number], value, *EXPORT[number + 1:]])
+    pickled, long = export_file(b"\x80\x04."), export_file(encode(EXPORT) + bytes(1 << 20))
+    for fds in (forged, pickled, long, good + good, []):
+        with pytest.raises(SharingError):
+            read_export(memory, fds)
+    for fd in (*good, *forged, *pickled, *long):
+        os.close(fd)
+    assert open_files() <= before

@@ -40,7 +40,6 @@ class Case:
 def explore(case: Case) -> Found:
     modelled.cells = case.cells
     modules = code(case.changes, case.memory == WEAK)
-    modules.zero_copy_writer.descriptors = SimpleNamespace(withdraw=_withdraw)
     writer = partial(_writer, case, modules)
     words = [("ring", FIRST_SLOT + slot * WORDS_PER_SLOT + word) for slot in range(case.slots) for word in range(6)]
     run(Port({}, lambda a: True, ()))
@@ -69,19 +68,19 @@ def _made(case: Case, modules: SimpleNamespace) -> Any:
             self._generations, self._key, self._index, self._on_device = deque(), (), 0, 0
 
         def move(self, number: int) -> None:
-            """As `_begin_generation`, of memory that needs no export; it is gone when its token is withdrawn."""
+            """As `_begin_generation`, of memory that needs no export; it is gone when the generation is given back."""
             for cell in (0, 1):
                 modelled.now().store(("memory", number, cell), number)
             if self._generations:
                 self._generations[-1].until = 1.0
-            self._generations.append(modules.zero_copy_writer._Generation(number, (), [str(number)]))
+            self._generations.append(modules.zero_copy_writer._Generation(number, (), [partial(_forget, number)]))
 
     return Writer()
 
 
-def _withdraw(token: str) -> None:
+def _forget(number: int) -> None:
     for cell in (0, 1):
-        modelled.now().store(("memory", int(token), cell), 0)
+        modelled.now().store(("memory", number, cell), 0)
 
 
 def _writer(case: Case, modules: SimpleNamespace, port: Port) -> None:

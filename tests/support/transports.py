@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 META = {"color": "sh", "activated": False, "step": 3}
 SHAPES = {"means": (3,), "quats": (4,), "scales": (3,), "opacities": (), "sh0": (3,), "shN": (15, 3)}
-NAMES = ("memory", *TRANSPORTS)
+NAMES = "memory", *(name for name in TRANSPORTS if name != "torch-ipc")
+"""Without torch's handles, which no process can open itself: tests/cuda/test_torch_ipc.py has two."""
 
 
 class Handed(dict[str, list[int]]):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -39,6 +40,8 @@ LIVE_PERIOD_S = 1 / 30
 PERIOD_S = {"ring": 1 / 240, "device-ring": 1 / 240, "host": 1 / 240}
 """Least seconds between two frames by a transport; 1/60 by others. The last version is always shown."""
 CPU_TRANSPORTS = ("ring",)
+ZERO_COPY = "in-place", "torch-ipc"
+"""Transports that share tensors where they are, the best first."""
 _MOVES = 3
 """Publishes in a row at which Gaussians were stored elsewhere: from then on they are copied."""
 
@@ -213,7 +216,7 @@ class Stream:
         if self._newest is None:
             return 0
         published, active = self._newest[1], self._active
-        if (self.kind == "image" and not self.live and active and "in-place" not in active
+        if (self.kind == "image" and not self.live and active and active.keys().isdisjoint(ZERO_COPY)
                 and all(a.shown is published for a in active.values())):
             return self.version
         self.publish((published[0], published[1]))
@@ -280,11 +283,12 @@ class Stream:
             return CPU_TRANSPORTS
         if copy is True:
             return ("device-ring", "host")
+        shared = ZERO_COPY[1:] if os.environ.get("SPLATVIEW_SHARE") == "torch" else ZERO_COPY
         if copy is False:
-            return ("in-place", "host")
+            return (*shared, "host")
         if live or (self.kind == "gaussians" and self._moves < _MOVES):
-            return ("in-place", "device-ring", "host")
-        return ("device-ring", "in-place", "host")
+            return (*shared, "device-ring", "host")
+        return ("device-ring", *shared, "host")
 
     @property
     def info(self) -> StreamInfo | None:
@@ -349,7 +353,7 @@ class Stream:
                 when = now + GRACE_S if self.behind() else math.inf
             due = min(due, when)
             self._left = when < math.inf  # this thread comes again by itself
-        elif self.live and any(name != "in-place" for name in self._active):
+        elif self.live and any(name not in ZERO_COPY for name in self._active):
             due = min(due, self._follow_live(now))
         return due if due < math.inf else None
 
@@ -415,7 +419,7 @@ class Stream:
         with self._lock, self._side_stream() as ready:
             newest = self._newest
             for name, active in self._active.items():
-                if name == "in-place" or active.writer is None or newest is None or not ready:
+                if name in ZERO_COPY or active.writer is None or newest is None or not ready:
                     continue
                 if now >= active.next_at + LIVE_PERIOD_S:
                     holds = getattr(active.writer, "holds", None)

@@ -153,7 +153,7 @@ def can_take(transport: str, gpu: str, draws_on: str | None = None) -> bool:
     `draws_on` is the UUID of the GPU that OpenGL draws on, which imports memory by itself: CUDA is not even looked for
     then. Makes no context.
     """
-    if transport in ("ring", "host") or (gpu and gpu == draws_on):
+    if transport in ("ring", "host") or (transport != "torch-ipc" and gpu and gpu == draws_on):
         return True
     from splatview_ipc.cuda import driver
 

@@ -5,6 +5,7 @@
 | ring | CPU tensors | copied into a ring of slots in shared memory |
 | device-ring | CUDA tensors that are new at every call | copied on the GPU into a ring of slots in GPU memory |
 | in-place | CUDA tensors whose storage stays | shared without a copy; a version is an event and a header |
+| torch-ipc | the same, where the driver does not report their memory | by the handles of torch.multiprocessing |
 | host | CUDA tensors that a viewer cannot open | copied by the GPU into a ring of slots in pinned shared memory |
 """
 
@@ -63,9 +64,22 @@ def _host_writer(tensors: dict[str, Any], growing: bool) -> Writer:
     return PinnedHostWriter.make(tensors, growing)
 
 
+def _torch_writer(tensors: dict[str, Any], growing: bool) -> Writer:
+    from splatview_ipc.transports.torch_ipc import TorchIpcWriter
+
+    return TorchIpcWriter(tensors)
+
+
+def _torch_reader(ref: Ref, fds: Descriptors) -> Reader:
+    from splatview_ipc.transports.torch_ipc import TorchIpcReader
+
+    return TorchIpcReader(ref, fds)
+
+
 TRANSPORTS: dict[str, Transport] = {
     "ring": Transport(_ring_writer, _ring_reader, "shared-memory ring"),
     "device-ring": Transport(_device_writer, _device_reader, "ring in GPU memory"),
     "in-place": Transport(_zero_copy_writer, _zero_copy_reader, "in place (zero-copy)"),
+    "torch-ipc": Transport(_torch_writer, _torch_reader, "torch.multiprocessing (zero-copy)"),
     "host": Transport(_host_writer, _ring_reader, "GPU to pinned host memory"),
 }

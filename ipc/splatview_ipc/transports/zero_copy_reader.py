@@ -13,11 +13,21 @@ from splatview_ipc import kinds
 from splatview_ipc.control import descriptors, limits
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.frame import DeviceTensor, Frame, Made
-from splatview_ipc.control.messages import DecodeError, FdMemory, InPlaceRef, VersionHeader, decode_version_header
+from splatview_ipc.control.messages import (
+    DecodeError,
+    FdMemory,
+    InPlaceRef,
+    IpcMemory,
+    TorchMemory,
+    VersionHeader,
+    decode_version_header,
+)
 from splatview_ipc.shm.slot_layout import ARRIVED, FIRST_SLOT, OLDEST_KEPT, WORDS_PER_SLOT, full_fence, load_fence
 from splatview_ipc.shm.slot_reader import SlotReader
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import torch
 
     from splatview_ipc.control.frame import DeviceMemory
@@ -83,7 +93,7 @@ class ZeroCopyReader(SlotReader):
     @property
     def known(self) -> frozenset[str]:  # type: ignore[override]
         """As `Reader.known`."""
-        return frozenset([self._announced[0].token, *(m.token for m in self._open if isinstance(m, FdMemory))])
+        return frozenset([self._announced[0].token, *(m.token for m in self._open if not isinstance(m, IpcMemory))])
 
     def follow(self, ref: Ref, fds: Descriptors) -> bool:
         if not isinstance(ref, InPlaceRef) or (ref.control, ref.gpu, ref.event) != self._announced:
@@ -96,13 +106,12 @@ class ZeroCopyReader(SlotReader):
     def _take(self, ref: InPlaceRef, fds: Descriptors) -> None:
         """Open a generation; one that was replaced meanwhile is dropped unread."""
         from splatview_ipc.cuda.driver import torch_with_cuda
-        from splatview_ipc.cuda.memory import open_memory
 
         try:
             for memory in ref.memories:
                 if memory not in self._open:
-                    own = descriptors.duplicates(fds.get(memory.token, ())) if isinstance(memory, FdMemory) else []
-                    self._open[memory] = opened = open_memory(memory, own)
+                    own = [] if isinstance(memory, IpcMemory) else fds.get(memory.token, ())
+                    self._open[memory] = opened = self._open_memory(memory, own)
                     if torch_with_cuda() is not None:  # what cannot be mapped is better known now than when it is drawn
                         opened.pointer()
         except SharingError:
@@ -113,6 +122,14 @@ class ZeroCopyReader(SlotReader):
         if self._words[OLDEST_KEPT] <= ref.generation:
             self._generations.append(_Generation(ref, self._open, self))
         self._retire()
+
+    def _open_memory(self, memory: MemoryRef, fds: Sequence[int]) -> DeviceMemory:
+        """Open a memory; `fds`, the descriptors of its token, stay the caller's. Raises SharingError."""
+        from splatview_ipc.cuda.memory import open_memory
+
+        if isinstance(memory, TorchMemory):
+            raise SharingError("memory of torch was announced as memory of the driver")
+        return open_memory(memory, descriptors.duplicates(fds))
 
     def read(self, after: int = 0, attempts: int = 4) -> Frame | None:
         """As `Reader.read`. The tensors change when the trainer changes them."""

@@ -25,6 +25,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from splatview_ipc.control import descriptors, limits
@@ -47,8 +48,7 @@ if TYPE_CHECKING:
 
     import torch
 
-    from splatview_ipc.control.messages import MemoryRef
-    from splatview_ipc.cuda.export import Export
+    from splatview_ipc.control.messages import MemoryRef, TensorRef
 
 KEEP_S = 1.0
 """Seconds for which a replaced generation is kept for viewers that still read it."""
@@ -62,10 +62,11 @@ _numbers = itertools.count(1)
 class _Generation:
     """A generation in the trainer."""
 
-    def __init__(self, number: int, tensors: tuple[torch.Tensor, ...], tokens: list[str]):
+    def __init__(self, number: int, tensors: tuple[torch.Tensor, ...], undo: list[Callable[[], object]]):
         self.number = number
         self.tensors = tensors
-        self.tokens = tokens
+        self.undo = undo
+        """Called when the generation is given back."""
         self.until = 0.0
         """When to give it back (clock seconds); 0: it was not seen replaced by `turn` yet."""
 
@@ -143,27 +144,37 @@ class ZeroCopyWriter(SlotWriter):
             pass
 
     def _begin_generation(self, tensors: dict[str, torch.Tensor]) -> None:
+        # Tensors over the same memory: the storages stay, whatever the caller assigns to `.data` of its own.
+        kept = {name: t.detach() for name, t in tensors.items()}
+        memories, refs, undo = self._describe(kept)
+        self._generations.append(_Generation(next(_numbers), tuple(kept.values()), undo))
+        self._key = _key(tensors)
+        self._ref = InPlaceRef(self.segment.ref, self._gpu, self._generations[-1].number, tuple(memories), refs,
+                               self._event.handle)
+        while len(self._generations) > 1 + _MOST_KEPT:
+            self._forget()
+
+    def _describe(self, tensors: dict[str, torch.Tensor]) -> tuple[
+            list[MemoryRef], tuple[TensorRef, ...], list[Callable[[], object]]]:
+        """Return the memory of the tensors of a generation, their places in it, and what to call when it is given back.
+
+        Raises SharingError when it cannot be shared.
+        """
         from splatview_ipc.cuda.export import describe
 
         exports, refs = describe(tensors)
         if len(exports) > limits.MAX_MEMORIES:
             raise SharingError(f"the tensors are spread over {len(exports)} allocations; at most {limits.MAX_MEMORIES} "
                                "are shared at once")
-        # Tensors over the same memory: the storages stay, whatever the caller assigns to `.data` of its own.
-        kept = tuple(t.detach() for t in tensors.values())
         memories: list[MemoryRef] = []
-        tokens = []
+        undo: list[Callable[[], object]] = []
         for export in exports:
-            token = descriptors.offer(len(export.pieces), _made(export, kept)) if export.pieces else ""
+            token = ""
+            if export.pieces:
+                token = descriptors.offer(len(export.pieces), export.descriptors)
+                undo.append(partial(descriptors.withdraw, token))
             memories.append(export.ref(token))
-            if token:
-                tokens.append(token)
-        self._generations.append(_Generation(next(_numbers), kept, tokens))
-        self._key = _key(tensors)
-        self._ref = InPlaceRef(self.segment.ref, self._gpu, self._generations[-1].number, tuple(memories), refs,
-                               self._event.handle)
-        while len(self._generations) > 1 + _MOST_KEPT:
-            self._forget()
+        return memories, refs, undo
 
     def _forget(self) -> None:
         """Give the oldest generation back."""
@@ -171,8 +182,8 @@ class ZeroCopyWriter(SlotWriter):
         self._words[OLDEST_KEPT] = first.number + 1
         full_fence()
         self._generations.popleft()
-        for token in first.tokens:
-            descriptors.withdraw(token)
+        for call in first.undo:
+            call()
 
     def turn(self, now: float) -> float | None:
         """Give replaced generations back that were kept long enough."""
@@ -191,8 +202,8 @@ class ZeroCopyWriter(SlotWriter):
         self._words[OLDEST_KEPT] = _NONE_KEPT
         full_fence()
         for generation in self._generations:
-            for token in generation.tokens:
-                descriptors.withdraw(token)
+            for call in generation.undo:
+                call()
         self._generations.clear()
         self._event.close()
         retiring.retire(self._idle, self._give_back)
@@ -207,11 +218,6 @@ class ZeroCopyWriter(SlotWriter):
         if self._pinned:
             driver.release_host(self._pinned, self._index)
         super().close()
-
-
-def _made(export: Export, tensors: tuple[torch.Tensor, ...]) -> Callable[[int, int], list[int]]:
-    """Return what makes descriptors of memory that these tensors keep."""
-    return lambda start, stop: export.descriptors(start, stop) if tensors else []
 
 
 def _key(tensors: dict[str, torch.Tensor]) -> tuple[Any, ...]:

@@ -1,0 +1,252 @@
+"""Tensors by torch's own handles, between two programs: shared without a copy, an export a reader, all returned."""
+
+from __future__ import annotations
+
+import gc
+import os
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+import torch
+from support.open_files import open_files
+from support.programs import Programs
+from support.sharing import OWNER, PIECES, Peer
+
+from splatview_ipc.control.errors import SharingError
+from splatview_ipc.control.messages import InPlaceRef, encode
+from splatview_ipc.transports.torch_ipc import TorchExport, TorchIpcReader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from splatview_ipc.control.frame import Frame
+
+pytestmark = pytest.mark.cuda
+
+ALLOCATORS = {"cudaMalloc": "", "expandable": "expandable_segments:True"}
+LENDER = OWNER + """
+import gc, threading
+from splatview_ipc.control import descriptors
+from splatview_ipc.control.messages import tokens
+from splatview_ipc.cuda import retiring
+from splatview_ipc.transports.torch_ipc import TorchIpcWriter
+def fetch(ref):  # as the trainer answers a viewer
+    return {token: descriptors.take(token, 0, count)[0] for token, count in tokens(ref).items()}
+def lend(writer):
+    found = fetch(writer.ref)
+    fds = [fd for own in found.values() for fd in own]
+    socket.send_fds(s, [msgspec.msgpack.encode((writer.ref, {token: len(own) for token, own in found.items()}))], fds)
+    for fd in fds:
+        os.close(fd)
+def write(writer, image, version):
+    assert writer.write("image", {"image": image}, {"layout": "HW"}, version)
+"""
+
+
+@pytest.fixture(scope="module")
+def peers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Peer]]:
+    torch.zeros(1, device="cuda")
+    started = Programs(tmp_path_factory.mktemp("lenders"))
+    made = {name: Peer(started, tmp_path_factory.mktemp("peer"), PIECES, begin=LENDER, PYTORCH_CUDA_ALLOC_CONF=conf)
+            for name, conf in ALLOCATORS.items()}
+    yield made
+    for peer in made.values():
+        peer.close()
+    started.close()
+
+
+@pytest.fixture(params=ALLOCATORS)
+def lender(request: pytest.FixtureRequest, peers: dict[str, Peer]) -> Callable[[str], Peer]:
+    def start(code: str) -> Peer:
+        peers[request.param].do(code)
+        return peers[request.param]
+
+    return start
+
+
+def borrow(peer: Peer) -> tuple[InPlaceRef, dict[str, list[int]]]:
+    body, fds = peer._receive()
+    ref, counts = msgspec.msgpack.decode(body, type=tuple[InPlaceRef, dict[str, int]])
+    return ref, {token: [fds.pop(0) for _ in range(count)] for token, count in counts.items()}
+
+
+def close_all(found: dict[str, list[int]]) -> None:
+    for fds in found.values():
+        for fd in fds:
+            os.close(fd)
+
+
+def reader_of(peer: Peer) -> TorchIpcReader:
+    ref, found = borrow(peer)
+    try:
+        return TorchIpcReader(ref, found)
+    finally:
+        close_all(found)
+
+
+def newest(reader: TorchIpcReader, after: int = 0) -> Frame:
+    frame = reader.read(after)
+    assert frame is not None
+    frame.wait(torch.cuda.current_stream().cuda_stream)
+    return frame
+
+
+def image_of(frame: Frame) -> torch.Tensor:
+    return frame.tensors["image"].torch()  # type: ignore[union-attr]
+
+
+def test_a_part_of_a_storage_arrives_and_changes_in_place(lender: Callable[[str], Peer]) -> None:
+    peer = lender("""
+base = torch.arange(300 * 200, dtype=torch.int32, device="cuda").to(torch.float32).view(300, 200)
+image = base[20:100:2, 10:90]
+writer = TorchIpcWriter({"image": image})
+write(writer, image, 1)
+lend(writer)
+hear()
+image += 1
+write(writer, image, 2)
+say("written")
+hear()
+writer.close()
+""")
+    files = open_files()
+    reader = reader_of(peer)
+    expected = torch.arange(300 * 200, dtype=torch.float32).view(300, 200)[20:100:2, 10:90]
+    frame = newest(reader)
+    image = image_of(frame)
+    assert image.stride() == expected.stride()
+    assert torch.equal(image.cpu(), expected)
+    peer.say()
+    assert peer.hear() == "written"
+    again = newest(reader, frame.version)
+    assert again.complete
+    assert again.intact()
+    assert torch.equal(image.cpu(), expected + 1), "it is the trainer's own memory"
+    frame.close()
+    again.close()
+    reader.close()
+    assert open_files() <= files
+    peer.say()
+
+
+def test_a_picture_that_moves_is_a_new_generation(lender: Callable[[str], Peer]) -> None:
+    peer = lender("""
+image = torch.zeros(64, 64, device="cuda")
+writer = TorchIpcWriter({"image": image})
+write(writer, image, 1)
+lend(writer)
+hear()
+image = torch.ones(128, 64, device="cuda")
+write(writer, image, 2)
+lend(writer)
+hear()
+writer.close()
+""")
+    reader = reader_of(peer)
+    first = newest(reader)
+    assert float(image_of(first).max()) == 0.0
+    peer.say()
+    ref, found = borrow(peer)
+    assert reader.read(1) is None, "its tensors were not opened yet"
+    assert reader.follow(ref, found)
+    close_all(found)
+    with newest(reader, 1) as second:
+        assert image_of(second).shape == (128, 64)
+        assert float(image_of(second).min()) == 1.0
+    assert first.intact()
+    first.close()
+    reader.close()
+    peer.say()
+
+
+def test_every_reference_is_returned(lender: Callable[[str], Peer]) -> None:
+    """Of viewers that read, that never open what they fetched, and that keep it for too long; more than are counted."""
+    peer = lender("""
+before = torch.cuda.memory_allocated()
+image = torch.full((1000, 1000), 7.0, device="cuda")
+writer = TorchIpcWriter({"image": image})
+write(writer, image, 1)
+for _ in range(20):
+    for fds in fetch(writer.ref).values():
+        for fd in fds:
+            os.close(fd)
+for _ in range(3):
+    lend(writer)
+hear()
+held = torch.cuda.memory_allocated() - before
+writer.close()
+retiring.settle()
+del image, writer
+gc.collect()
+torch.cuda.ipc_collect()
+say(f"{held} {torch.cuda.memory_allocated() - before}")
+hear()
+""")
+    first, kept, unread = reader_of(peer), reader_of(peer), borrow(peer)
+    close_all(unread[1])
+    with newest(first) as frame:
+        assert float(image_of(frame).min()) == 7.0
+    first.close()
+    frame = newest(kept)
+    peer.say()
+    held, left = (int(n) for n in peer.hear().split())
+    assert held >= 4_000_000
+    assert left == 0
+    assert not frame.intact(), "the trainer has given it back"
+    frame.close()
+    kept.close()
+    gc.collect()
+    peer.say()
+
+
+def test_a_fetch_spoils_no_capture_of_a_graph(lender: Callable[[str], Peer]) -> None:
+    peer = lender("""
+image = torch.zeros(64, 64, device="cuda")
+writer = TorchIpcWriter({"image": image})
+write(writer, image, 1)
+graph = torch.cuda.CUDAGraph()
+image.add_(1)  # its kernel is loaded
+torch.cuda.synchronize()
+with torch.cuda.graph(graph):
+    image.add_(1)
+    thread = threading.Thread(target=lend, args=(writer,))
+    thread.start()
+    thread.join()
+    image.add_(1)
+graph.replay()
+torch.cuda.synchronize()
+say(str(float(image.max())))
+hear()
+writer.close()
+""")
+    reader = reader_of(peer)
+    assert peer.hear() == "3.0"
+    with newest(reader) as frame:
+        assert float(image_of(frame).min()) == 3.0
+    reader.close()
+    peer.say()
+
+
+def test_sizes_beyond_the_allocation_are_refused(lender: Callable[[str], Peer]) -> None:
+    peer = lender("""
+image = torch.zeros(1 << 22, 16, device="cuda")
+writer = TorchIpcWriter({"image": image})
+write(writer, image, 1)
+lend(writer)
+hear()
+writer.close()
+""")
+    ref, found = borrow(peer)
+    memory, = ref.memories
+    export: Any = msgspec.msgpack.decode(os.pread(found[memory.token][0], 1 << 16, 0), type=TorchExport)  # type: ignore
+    lie = os.memfd_create("lie", os.MFD_CLOEXEC)
+    os.write(lie, encode(msgspec.structs.replace(export, size=export.size * 64)))
+    os.close(found[memory.token][0])
+    found[memory.token] = [lie]
+    forged = msgspec.structs.replace(ref, memories=(msgspec.structs.replace(memory, size=export.size * 64),))
+    with pytest.raises(SharingError):
+        TorchIpcReader(forged, found)
+    close_all(found)
+    assert int(torch.ones(5, device="cuda").sum()) == 5, "CUDA goes on after a refusal"
+    peer.say()
