@@ -19,7 +19,6 @@ from splatview_ipc import Subscriber
 from splatview_ipc.control import descriptors, limits, messages
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.cuda import driver
-from splatview_ipc.cuda.events import OpenedEvent
 from splatview_ipc.cuda.memory import Allocation, open_memory
 from splatview_ipc.shm.segment import PAGE, Segment
 from splatview_ipc.shm.slot_layout import CAPACITY, MAGIC, MAGIC_WORD, SLOTS
@@ -56,8 +55,6 @@ def test_handles_of_nothing(gpu: str) -> None:
         with pytest.raises(SharingError):
             memory.pointer()
         memory.close()
-        with pytest.raises(SharingError):
-            OpenedEvent(handle, 0)
     assert works()
     assert open_files() <= files
     assert used() <= before + 16 * MB
@@ -168,7 +165,7 @@ def test_a_run_that_offers_them_is_refused_and_others_are_seen(
         way = "device-ring"
     else:
         shared = messages.IpcMemory(b"\7" * 64, 2 * MB, UNKNOWN if case == "gpu" else gpu)
-        ref = messages.InPlaceRef(control.ref, gpu, 1, (shared,), tensors, b"\7" * 64)
+        ref = messages.InPlaceRef(control.ref, gpu, 1, (shared,), tensors)
         way = "in-place"
     with Subscriber() as viewer:
         seen = stream_of(viewer, wait_until, "honest")

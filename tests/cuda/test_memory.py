@@ -17,7 +17,6 @@ from splatview_ipc.control import limits
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.messages import FdMemory, IpcMemory
 from splatview_ipc.cuda import driver, memory
-from splatview_ipc.cuda.events import OpenedEvent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -208,42 +207,23 @@ hear()
     peer.say()
 
 
-def test_updates_are_seen_and_an_event_orders_them(owner: Start, wait_until: Callable[..., Any]) -> None:
+def test_updates_are_seen(owner: Start) -> None:
     peer = owner("""
-from splatview_ipc.cuda.events import InterprocessEvent
-from splatview_ipc.cuda import driver
 t = torch.zeros(1 << 20, dtype=torch.uint8, device="cuda")
-a = torch.rand(8192, 8192, device="cuda")
-b = a @ a
-event = InterprocessEvent(0)
 torch.cuda.synchronize()
 share({"t": t})
-s.send(event.handle)
 hear()
-for _ in range(40):
-    torch.mm(a, a, out=b)
 t.fill_(7)
-event.record(driver.current_stream(0))
-say("recorded" if not event.done() else "too fast")
-hear()
 torch.cuda.synchronize()
-assert event.done()
-event.close()
+say("written")
+hear()
 """)
     (opened,), refs = peer.memories()
     t = tensor_of([opened], refs["t"])
-    handle, _ = peer._receive()
-    event = OpenedEvent(handle, 0)
     assert int(t.max()) == 0
-    assert event.done()
     peer.say()
-    assert peer.hear() == "recorded"
-    early = int(t.max())  # not ordered: the owner's work takes its time
-    wait_until(event.done)
-    assert int(t.min()) == 7, "what comes after the event sees what came before the record"
-    assert early == 0, "reading before it was early, as it was meant to be"
-    event.close()
-    event.close()
+    assert peer.hear() == "written"
+    assert int(t.min()) == 7
     opened.close()
     peer.say()
 

@@ -53,8 +53,7 @@ def to_viewer() -> list[Any]:
             messages.Manifest((info, info), (messages.ViewerInfo(77, "viewer"),)),
             messages.Offer(0, "ring", messages.RingRef(SEGMENT), "slow"),
             messages.Offer(0, "device-ring", messages.DeviceRingRef(SEGMENT, PIECES)),
-            messages.Offer(0, "in-place", messages.InPlaceRef(SEGMENT, GPU, 3, (PIECES, HANDLE), (MEANS, QUATS),
-                                                              bytes(64))),
+            messages.Offer(0, "in-place", messages.InPlaceRef(SEGMENT, GPU, 3, (PIECES, HANDLE), (MEANS, QUATS))),
             messages.Refused("no"), messages.Descriptors("fds-0123456789abcdef01234567", 2)]
 
 

@@ -259,7 +259,7 @@ def test_offer_of_endless_memory_is_refused_before_it_is_fetched(impostor: Impos
     impostor.heard.clear()
     for _ in range(2):
         impostor.tell(messages.Offer(0, "in-place", messages.InPlaceRef(
-            impostor.control.segment.ref, gpu, 1, memories, (), bytes(64))))
+            impostor.control.segment.ref, gpu, 1, memories, ())))
         pair.pump(20)
     assert stream.fault and not stream.opened
     assert {type(h) for h in impostor.heard} == {messages.Open, messages.Release}, "nothing is fetched"

@@ -40,6 +40,7 @@ class Case:
 def explore(case: Case) -> Found:
     modelled.cells = case.cells
     modules = code(case.changes, case.memory == WEAK)
+    modules.zero_copy_writer.driver = SimpleNamespace(current_stream=lambda index: 0, write_value=lambda *args: None)
     writer = partial(_writer, case, modules)
     words = [("ring", FIRST_SLOT + slot * WORDS_PER_SLOT + word) for slot in range(case.slots) for word in range(6)]
     run(Port({}, lambda a: True, ()))
@@ -59,13 +60,13 @@ def explore(case: Case) -> Found:
 
 
 def _made(case: Case, modules: SimpleNamespace) -> Any:
-    """The writer without CUDA: an event that marks nothing, generations of the model's memory."""
+    """The writer without CUDA: no GPU that marks a version, generations of the model's memory."""
 
     class Writer(modules.zero_copy_writer.ZeroCopyWriter):
         def __init__(self) -> None:
             modules.slot_writer.SlotWriter.__init__(self, 0, case.slots, label="inplace")
-            self._event = SimpleNamespace(record=lambda stream: None)
             self._generations, self._key, self._index, self._on_device = deque(), (), 0, 0
+            self._sent = {}
 
         def move(self, number: int) -> None:
             """As `_begin_generation`, of memory that needs no export; it is gone when the generation is given back."""

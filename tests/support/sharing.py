@@ -30,7 +30,7 @@ TIMEOUT = 60.0
 OWNER = """
 import os, socket, sys
 import msgspec, torch
-from splatview_ipc.cuda.memory import describe
+from splatview_ipc.cuda.export import describe
 s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 s.settimeout(60)
 s.connect(sys.argv[1])

@@ -118,8 +118,6 @@ class InPlaceRef(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="i
     generation: Annotated[int, Meta(ge=1, le=2**63 - 1)]
     memories: Annotated[tuple[MemoryRef, ...], Meta(max_length=limits.MAX_MEMORIES)]
     tensors: Annotated[tuple[TensorRef, ...], Meta(max_length=limits.MAX_TENSORS)]
-    event: Annotated[bytes, Meta(min_length=64, max_length=64)]
-    """cudaIpcEventHandle, the same for every generation; recorded after each version's work."""
 
 
 Ref = RingRef | DeviceRingRef | InPlaceRef

@@ -17,6 +17,8 @@ from splatview_ipc.control.errors import SharingError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import torch
+
 _ADVICE = {
     "CUDA_ERROR_OUT_OF_MEMORY": "the GPU's memory is full; free some, or publish less at once",
     "CUDA_ERROR_NO_DEVICE": "no GPU is visible; see nvidia-smi and CUDA_VISIBLE_DEVICES",
@@ -92,21 +94,12 @@ def release(name: str, *args: Any) -> str:
     """
     try:
         call(name, *args)
-    except CudaError as e:
-        return e.error
-    except Exception as e:  # modules are being torn down
-        return type(e).__name__
+    except Exception as e:  # also of modules that are being torn down
+        return e.error if isinstance(e, CudaError) else type(e).__name__
     return ""
 
 
-@functools.cache
-def _library() -> Any:
-    bindings()
-    library = ctypes.CDLL("libcuda.so.1")
-    get = library.cuPointerGetAttribute
-    get.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_uint64]
-    get.restype = ctypes.c_int
-    return library
+_library = functools.cache(lambda: ctypes.CDLL("libcuda.so.1"))
 
 
 def pointer_attribute(attribute: int, pointer: int) -> int:
@@ -114,10 +107,10 @@ def pointer_attribute(attribute: int, pointer: int) -> int:
 
     Raises CudaError; needs a current context (`context`).
     """
-    value = ctypes.c_uint64(0)
-    error = _library().cuPointerGetAttribute(ctypes.byref(value), attribute, pointer)
+    cu, value = bindings(), ctypes.c_uint64(0)
+    error = _library().cuPointerGetAttribute(ctypes.byref(value), attribute, ctypes.c_uint64(pointer))
     if error != 0:
-        raise CudaError("cuPointerGetAttribute", bindings().CUresult(error).name)
+        raise CudaError("cuPointerGetAttribute", cu.CUresult(error).name)
     return value.value
 
 
@@ -237,25 +230,11 @@ def is_captured(index: int, stream: int) -> bool:
     return False
 
 
-_streams: dict[int, Any] = {}
-
-
+@functools.lru_cache(256)
 def stream_object(stream: int) -> Any:
     """A stream's number as the object that cuda-bindings takes without conversion; cached, since making one costs more
     than most calls."""
-    made = _streams.get(stream)
-    if made is None:
-        if len(_streams) >= 256:
-            _streams.clear()
-        made = _streams[stream] = bindings().CUstream(stream)
-    return made
-
-
-@functools.cache
-def stream_writes(index: int) -> bool:
-    """Report support for writing 64 bits at once in the order of a stream (cuStreamWriteValue64)."""
-    attribute = bindings().CUdevice_attribute.CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS
-    return bool(call("cuDeviceGetAttribute", attribute, device(index)))
+    return bindings().CUstream(stream)
 
 
 def write_value(index: int, stream: int, address: int, value: int) -> None:
@@ -278,6 +257,30 @@ def in_stream(index: int, stream: int, name: str, *args: Any) -> None:
         call(name, *args)
 
 
+_sides: dict[int, torch.cuda.Stream] = {}
+"""A stream of ours per device, used by the helper thread alone."""
+
+
+@contextlib.contextmanager
+def behind(index: int, stream: int) -> Iterator[bool]:
+    """Make one of our streams torch's current one in this thread, behind all that `stream` was given so far.
+
+    `index`: the device; `stream`: a stream of the trainer, by the driver's number. Nothing is waited for on the host.
+    Yields False, with nothing changed, while that stream is being captured into a CUDA graph.
+    """
+    import torch
+
+    with relaxed_capture(), torch.cuda.device(index):
+        if is_captured(index, stream):
+            yield False
+            return
+        if index not in _sides:
+            _sides[index] = torch.cuda.Stream(index)
+        _sides[index].wait_stream(torch.cuda.ExternalStream(stream, device=index))
+        with torch.cuda.stream(_sides[index]):
+            yield True
+
+
 def broken(index: int) -> bool:
     """Report that a device takes no more work, after a fault in a kernel or at the end of the process. Never waits."""
     try:
@@ -298,9 +301,10 @@ def register_host(address: int, size: int, index: int) -> int:
     Returns its device address. `release_host` it before it is unmapped. Takes about a millisecond per 3 MB.
     Raises SharingError.
     """
-    if not stream_writes(index):
-        raise SharingError("this GPU or driver cannot write 64 bits in the order of a stream")
     driver = bindings()
+    can_write = driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS
+    if not call("cuDeviceGetAttribute", can_write, device(index)):
+        raise SharingError("this GPU or driver cannot write 64 bits in the order of a stream")
     with context(index), relaxed_capture():
         call("cuMemHostRegister", address, size,
              driver.CU_MEMHOSTREGISTER_PORTABLE | driver.CU_MEMHOSTREGISTER_DEVICEMAP)

@@ -18,10 +18,8 @@ from typing import TYPE_CHECKING, Any
 from splatview_ipc.control import limits
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.cuda import driver, retiring
-from splatview_ipc.cuda.export import Export, describe, export_fd
+from splatview_ipc.cuda.export import export_fd
 from splatview_ipc.cuda.tensors import check_within, contiguous, tensor_at
-
-__all__ = ["Allocation", "Export", "describe", "open_memory", "tensor_at"]
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -121,10 +119,6 @@ class Allocation:
             raise SharingError("this memory has been closed")
         return self._mapped
 
-    def pointer(self) -> int:
-        """Its device address here. Raises SharingError when it is closed."""
-        return self._open().address
-
     def fd(self) -> int:
         """A new descriptor of the memory; the caller closes it. Raises SharingError."""
         self._open()
@@ -213,27 +207,19 @@ class Opened:
             for chunk, _ in chunks:
                 driver.release("cuMemRelease", chunk)  # what is mapped stays
 
-    def hold(self) -> Hold:
-        """Keep it mapped until the hold is closed or collected."""
-        return Hold(self._mapped)
-
     def close(self) -> None:
-        """Close its descriptors, and unmap it once the tensors over it are gone. Idempotent."""
+        """Close its descriptors, and unmap it once the tensors over it are gone.
+
+        Idempotent; done when it is collected."""
         if not self._closed:
             self._closed, self._mapped = True, None
             for piece in self.pieces:
                 with contextlib.suppress(OSError):
                     os.close(piece.fd)
 
-
-class Hold:
-    """A share in a mapping."""
-
-    def __init__(self, mapped: Mapped | None):
-        self._mapped = mapped
-
-    def close(self) -> None:
-        self._mapped = None
+    def __del__(self) -> None:
+        with contextlib.suppress(Exception):  # at interpreter exit modules may be gone
+            self.close()
 
 
 def open_memory(ref: IpcMemory | FdMemory, fds: Sequence[int] = ()) -> Opened:
@@ -244,23 +230,15 @@ def open_memory(ref: IpcMemory | FdMemory, fds: Sequence[int] = ()) -> Opened:
     from splatview_ipc.control.frame import Piece
     from splatview_ipc.control.messages import IpcMemory
 
-    try:
-        if isinstance(ref, IpcMemory):
-            if fds:
-                raise SharingError(f"memory behind an IPC handle came with {len(fds)} descriptors; it has none")
-            if len(ref.handle) != 64 or not 1 <= ref.size <= limits.MAX_SEGMENT:
-                raise SharingError(f"an IPC handle of {len(ref.handle)} bytes for {ref.size} bytes of memory; legal "
-                                   f"are 64, for 1 to {limits.MAX_SEGMENT}")
-            return Opened(ref.gpu, ref.size, handle=bytes(ref.handle))
-        if not fds or len(fds) != len(ref.pieces):
-            raise SharingError(f"memory in {len(ref.pieces)} pieces came with {len(fds)} descriptors")
-        if min(ref.pieces) < 1 or sum(ref.pieces) > limits.MAX_SEGMENT:
-            raise SharingError(f"pieces of {min(ref.pieces)} bytes or more, {sum(ref.pieces)} together; legal are 1 to "
-                               f"{limits.MAX_SEGMENT}")
-        pieces = tuple(Piece(fd, size) for fd, size in zip(fds, ref.pieces, strict=True))
-        return Opened(ref.gpu, sum(ref.pieces), pieces=pieces)
-    except BaseException:
+    handle, sizes, total = ((ref.handle, (), ref.size) if isinstance(ref, IpcMemory) else
+                            (b"", ref.pieces, sum(ref.pieces)))
+    if (len(fds) != len(sizes) or min(sizes, default=1) < 1 or not 1 <= total <= limits.MAX_SEGMENT
+            or len(handle) not in (0, 64)):
         for fd in fds:
             with contextlib.suppress(OSError):
                 os.close(fd)
-        raise
+        raise SharingError(f"GPU memory of {total} bytes, {len(sizes)} pieces and a handle of {len(handle)} bytes came "
+                           f"with {len(fds)} descriptors; legal are 64 bytes, or pieces with one descriptor each, for "
+                           f"1 to {limits.MAX_SEGMENT} bytes")
+    pieces = tuple(Piece(fd, size) for fd, size in zip(fds, sizes, strict=True))
+    return Opened(ref.gpu, total, bytes(handle), pieces)

@@ -436,7 +436,7 @@ class Stream:
         if self._gpu is None:
             yield True
             return
-        from splatview_ipc.cuda.late import behind
+        from splatview_ipc.cuda.driver import behind
 
         with behind(self._gpu.index, self._gpu.stream) as ready:
             yield ready

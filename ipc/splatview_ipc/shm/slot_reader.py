@@ -154,12 +154,8 @@ class SlotReader:
 
         header = self._header
         return Frame(header.kind, version, time_ns, dict(header.meta),
-                     {t.name: self._tensor(slot, t) for t in header.tensors}, intact, self._release(),
+                     {t.name: self._tensor(slot, t) for t in header.tensors}, intact, _nothing,
                      confirmed=header.confirmed)
-
-    def _release(self) -> Callable[[], None]:
-        """Return what to call when the frame that is being made is closed."""
-        return _nothing
 
     def _check(self, header: FrameHeader) -> None:
         for t in header.tensors:

@@ -21,8 +21,6 @@ from splatview_ipc.transports.cpu_ring import room_for
 from splatview_ipc.transports.gpu_slots import GpuSlotWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import torch
 
     from splatview_ipc.control.messages import Ref, TensorHeader
@@ -109,12 +107,7 @@ class DeviceRingReader(SlotReader):
             tensor.made.drop()
         self._tensors.clear()
 
-    def _release(self) -> Callable[[], None]:
-        assert self.memory is not None
-        return self.memory.hold().close
-
     def close(self) -> None:
         super().close()
         self._forget()
-        if self.memory is not None:
-            self.memory.close()
+        self.memory = None  # frames that are still open keep it

@@ -60,9 +60,11 @@ class PinnedHostWriter(GpuSlotWriter):
         if driver.is_capturing():
             return False  # before anything else: asking how a copy goes would spoil the capture
         if self._copied_at is not None:
-            if not self._events[1].query():
-                return False
-            self._rests_until = self._copied_at + self._events[0].elapsed_time(self._events[1]) / 1e3 / SHARE
+            with driver.relaxed_capture():  # asking would spoil a capture in another thread
+                if not self._events[1].query():
+                    return False
+                taken = self._events[0].elapsed_time(self._events[1]) / 1e3
+            self._rests_until = self._copied_at + taken / SHARE
             self._copied_at = None
         return time.perf_counter() >= self._rests_until and super().write(kind, tensors, meta, version, confirmed)
 

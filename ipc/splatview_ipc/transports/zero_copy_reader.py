@@ -7,7 +7,7 @@ frame in them is closed.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from splatview_ipc import kinds
 from splatview_ipc.control import descriptors, limits
@@ -74,8 +74,7 @@ class ZeroCopyReader(SlotReader):
             raise SharingError(f"tensors in place were announced as {type(ref).__name__}")
         check_tensors(ref)
         super().__init__(ref.control, fds)
-        self._announced = ref.control, ref.gpu, ref.event
-        self._event: Any = None
+        self._announced = ref.control, ref.gpu
         self._newest = self._settled = 0, 0
         """The word that tells that the newest version read has arrived, and its value then; and of the last version
         that was waited for."""
@@ -96,7 +95,7 @@ class ZeroCopyReader(SlotReader):
         return frozenset([self._announced[0].token, *(m.token for m in self._open if not isinstance(m, IpcMemory))])
 
     def follow(self, ref: Ref, fds: Descriptors) -> bool:
-        if not isinstance(ref, InPlaceRef) or (ref.control, ref.gpu, ref.event) != self._announced:
+        if not isinstance(ref, InPlaceRef) or (ref.control, ref.gpu) != self._announced:
             return False
         if not self._generations or ref.generation > self._generations[-1].number:
             check_tensors(ref)
@@ -188,21 +187,12 @@ class ZeroCopyReader(SlotReader):
         a trainer that is gone ended with it, unfinished."""
         mark, pause = self._newest, _PAUSES_S[0]
         end = time.perf_counter() + WAIT_S
-        while mark != self._settled and not self._arrived(mark) and self.alive() and not self._marked():
+        while mark != self._settled and not self._arrived(mark) and self.alive():
             if time.perf_counter() > end:
                 break
             time.sleep(pause)
             pause = min(2 * pause, _PAUSES_S[1])
         self._settled = mark
-
-    def _marked(self) -> bool:
-        """Query the event, for trainers whose GPU cannot write into the control page."""
-        if self._event is None:
-            from splatview_ipc.cuda import driver
-            from splatview_ipc.cuda.events import OpenedEvent
-
-            self._event = OpenedEvent(self._announced[2], driver.here(self._announced[1]))
-        return bool(self._event.done())
 
     def _retire(self) -> None:
         """Close what no frame holds any more."""
@@ -220,9 +210,6 @@ class ZeroCopyReader(SlotReader):
     def close(self) -> None:
         self._settled, self._closed = self._newest, True
         self._retire()
-        if self._event is not None:
-            self._event.close()
-            self._event = None
         super().close()
 
 

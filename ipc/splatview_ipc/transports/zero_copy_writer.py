@@ -1,8 +1,8 @@
 """Transport for CUDA tensors whose storage stays, in the trainer: shared where they are, nothing is copied.
 
-The trainer describes its tensors once; this is a *generation*, offered to each viewer. A version is then an event
-recorded on the trainer's stream, and a header with time and metadata in one of a few slots. When the tensors move
-(a densification), a new generation begins.
+The trainer describes its tensors once; this is a *generation*, offered to each viewer. A version is then a header with
+time and metadata in one of a few slots, and a word there that the GPU writes behind the trainer's work. When the
+tensors move (a densification), a new generation begins.
 
 Invariants (tests/ipc/test_models.py explores 1 to 4)
 1. The tensors of a header are those of the generation that it names: no reader can mix generations. A reader that has
@@ -12,12 +12,10 @@ Invariants (tests/ipc/test_models.py explores 1 to 4)
 3. The trainer keeps the tensors of a replaced generation for KEEP_S seconds, and never more than two; the word `oldest
    kept` moves on before their memory is given back, and never goes back: only one thread at a time moves it.
 4. A reader reads the tensors, and then (fence) the word: if it is not beyond the generation, they were kept meanwhile.
-5. The event is one for all the writer's life, recorded before its handle is given away, and before the version that it
-   is to mark: who waits for it waits for that version or a later one.
-6. The GPU writes into the slot that the data have arrived, behind all that the event marks. Readers look at that word,
-   or query the event where no such word can be written, and never give a GPU something to wait for: work of a process
-   that is killed never ends, and a stream that waited for it would wait for ever.
-7. Versions are marked, and generations given back, under the stream's lock.
+5. The GPU writes into the slot that the data have arrived, behind all that the trainer's stream was given before the
+   version. Readers look at that word, and never give a GPU something to wait for: work of a process that is killed
+   never ends, and a stream that waited for it would wait for ever.
+6. Versions are marked, and generations given back, under the stream's lock.
 """
 
 from __future__ import annotations
@@ -78,17 +76,9 @@ class ZeroCopyWriter(SlotWriter):
 
     def __init__(self, tensors: dict[str, torch.Tensor]):
         """For tensors on the device of these, which are shared at once. Raises SharingError."""
-        from splatview_ipc.cuda.events import InterprocessEvent
-
         self._index = next(iter(tensors.values())).device.index or 0
         self._gpu = driver.gpu_uuid(self._index)
-        with driver.relaxed_capture():
-            self._event = InterprocessEvent(self._index)
-        try:
-            super().__init__(0, _SLOTS, label="inplace")
-        except BaseException:
-            self._event.close()
-            raise
+        super().__init__(0, _SLOTS, label="inplace")
         self._generations: deque[_Generation] = deque()
         self._key: tuple[Any, ...] = ()
         self._pinned = self._on_device = 0
@@ -97,8 +87,10 @@ class ZeroCopyWriter(SlotWriter):
         self._closed = False
         self._ref: InPlaceRef | None = None
         try:
+            address = ctypes.addressof(ctypes.c_char.from_buffer(self.segment.map))
+            self._on_device = driver.register_host(address, PAGE, self._index)
+            self._pinned = address
             self._begin_generation(tensors)
-            self._pin()
         except BaseException:
             self.close()
             raise
@@ -122,26 +114,14 @@ class ZeroCopyWriter(SlotWriter):
         header = encode(VersionHeader(kind, self._generations[-1].number, meta))  # type: ignore[arg-type]
         if len(header) > HEADER_BYTES:
             raise SharingError(f"metadata of {len(header)} bytes; the limit is {HEADER_BYTES}")
-        stream = driver.current_stream(self._index)
-        self._event.record(stream)
         slot = (self._last + 1) % self.slots
         whole = self.begin(slot)
         self.set_done(slot, whole)
         self.commit(slot, whole, header, version)
-        if self._on_device:
-            self._sent[slot] = whole
-            driver.write_value(self._index, stream,
-                               self._on_device + 8 * (FIRST_SLOT + slot * WORDS_PER_SLOT + ARRIVED), whole)
+        self._sent[slot] = whole
+        driver.write_value(self._index, driver.current_stream(self._index),
+                           self._on_device + 8 * (FIRST_SLOT + slot * WORDS_PER_SLOT + ARRIVED), whole)
         return True
-
-    def _pin(self) -> None:
-        """Have the GPU write into the control page. Where that is impossible, readers query the event."""
-        address = ctypes.addressof(ctypes.c_char.from_buffer(self.segment.map))
-        try:
-            self._on_device = driver.register_host(address, PAGE, self._index)
-            self._pinned = address
-        except SharingError:
-            pass
 
     def _begin_generation(self, tensors: dict[str, torch.Tensor]) -> None:
         # Tensors over the same memory: the storages stay, whatever the caller assigns to `.data` of its own.
@@ -149,8 +129,7 @@ class ZeroCopyWriter(SlotWriter):
         memories, refs, undo = self._describe(kept)
         self._generations.append(_Generation(next(_numbers), tuple(kept.values()), undo))
         self._key = _key(tensors)
-        self._ref = InPlaceRef(self.segment.ref, self._gpu, self._generations[-1].number, tuple(memories), refs,
-                               self._event.handle)
+        self._ref = InPlaceRef(self.segment.ref, self._gpu, self._generations[-1].number, tuple(memories), refs)
         while len(self._generations) > 1 + _MOST_KEPT:
             self._forget()
 
@@ -205,7 +184,6 @@ class ZeroCopyWriter(SlotWriter):
             for call in generation.undo:
                 call()
         self._generations.clear()
-        self._event.close()
         retiring.retire(self._idle, self._give_back)
 
     def _idle(self) -> bool:
