@@ -51,8 +51,8 @@ def publish(value: Any, name: str | None = None, *, kind: str | None = None, cop
         `antialiased` steer the drawing; for images `layout`: "HWC", "CHW", or "BGR" for (H, W, 3|4) with blue first.
 
     The call waits neither for a viewer nor for the GPU: copies are queued on torch's current stream. Tensors are kept
-    until the next version or `close`, and copied only while a viewer shows them: one that comes later is shown what they
-    hold by then. Arrays that torch cannot take as they are (negative strides, PIL) are copied at the call. While a
+    until the next version or `close`, and copied only while a viewer shows them: one that comes later is shown what
+    they hold by then. Arrays that torch cannot take as they are (negative strides, PIL) are copied at the call. While a
     CUDA graph is captured nothing is queued. Within torch.compile a call breaks the graph; within torch.vmap and the
     transforms of torch.func tensors raise TypeError.
     Raises TypeError or ValueError for values that cannot be shown. Faults of the surroundings (no shared memory, an

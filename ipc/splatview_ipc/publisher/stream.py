@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import torch
 
     from splatview_ipc.control.messages import Ref
+    from splatview_ipc.kinds import ValueLayout
 
     Published = tuple[tuple[torch.Tensor, ...], dict[str, Any]]
 
@@ -44,20 +45,6 @@ ZERO_COPY = "in-place", "torch-ipc"
 """Transports that share tensors where they are, the best first."""
 _MOVES = 3
 """Publishes in a row at which Gaussians were stored elsewhere: from then on they are copied."""
-
-
-class ValueLayout(Protocol):
-    """How the values of one stream look, and how they become frames (`splatview.adapters` recognises them)."""
-
-    kind: str
-    shape: tuple[int, ...]
-    dtype: str
-    device: str
-    """"cpu" or "cuda:0"."""
-
-    def frame(self, tensors: tuple[torch.Tensor, ...]) -> dict[str, torch.Tensor]:
-        """Return the tensors of a frame by name, views of the published ones."""
-        ...
 
 
 class Run(Protocol):
