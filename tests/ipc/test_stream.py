@@ -138,6 +138,14 @@ def test_frames_of_a_new_size_take_a_new_ring(pair: Pair) -> None:
         assert arrays["image"].shape == (side, side)
 
 
+def test_a_stream_that_is_closed_and_opened_at_once_is_shown_again(pair: Pair) -> None:
+    pair.publish(image(5))
+    shows(pair, 5)
+    pair.stream().release()
+    pair.stream().open()
+    assert shows(pair, 5) == 1
+
+
 def test_a_busy_writer_is_tried_again(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     memory = MemoryTransport()
     offer(monkeypatch, pair, ring=Transport(lambda tensors, growing: memory, RING.reader, ""))

@@ -187,6 +187,14 @@ class RemoteRun:
             self._opened[index] = wanted
             self.send(messages.Open(index, wanted) if wanted else messages.Release(index))  # type: ignore[arg-type]
 
+    def released(self, stream: RemoteStream) -> None:
+        """Tell the trainer that a stream is not shown any more, also if it is opened again before the next poll."""
+        index = stream.info.index
+        self._drop_awaited(index)
+        self._open_again.pop(index, None)
+        if self._opened.pop(index, ""):
+            self.send(messages.Release(index))
+
     def ask_again(self, stream: RemoteStream) -> None:
         """Have a stream's memory offered once more, soon: what was offered cannot be opened."""
         self._open_again[stream.info.index] = self._now + _DOUBT_S

@@ -107,6 +107,7 @@ class RemoteStream:
         self.wanted_transport = ""
         self._failed.clear()
         self._drop_reader()
+        self.run.released(self)
 
     def refuse(self, reason: str) -> None:
         """Take the next transport: what this one brings cannot be used here after all (`reason` is for people)."""
