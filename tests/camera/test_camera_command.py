@@ -71,7 +71,7 @@ def launched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., L
 
     def run(until: str = "", *, source: str = "test", loop: bool = True, out: Path | None = None,
             **scripts: list[str]) -> Launched:
-        started = []
+        started, others = [], children(os.getpid())
 
         def command(module: str, *arguments: str) -> list[str]:
             started.append(KINDS[module])
@@ -84,7 +84,7 @@ def launched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., L
             patch.setattr("splatview_ipc.system.child_program.command", command)
             patch.setattr(sys, "stderr", said)
             code = launch(Plan(CaptureSettings(source=source, loop=loop), detector, viewer, offscreen=True, out=out))
-        assert not children(os.getpid()), "all have ended"
+        assert children(os.getpid()) == others, "all have ended"
         assert not any(scripts.values()), "all were started"
         return Launched(code, said.getvalue(), started)
 
