@@ -69,10 +69,16 @@ def publish_cameras(viewmats: Any = None, Ks: Any = None, width: Any = None, hei
             photos = Photos(images, len(found["viewmats"]))
     number = None if current is None else _camera(current, count)
     with session().lock:
-        cameras = session().features.get(f"cameras {name}") or _begin(name)  # type: ignore[assignment]
-        if cameras is not None and found is not None:
+        publisher = session().run()
+        if publisher is None:
+            return
+        cameras = session().features.get(f"cameras {name}")  # type: ignore[assignment]
+        if cameras is None:
+            cameras = Cameras(publisher, name)
+            session().add(f"cameras {name}", cameras, cameras.turn)
+        if found is not None:
             cameras.publish(found, photos)
-        if cameras is not None and number is not None:
+        if number is not None:
             cameras.say(number)
 
 
@@ -83,15 +89,6 @@ def _camera(current: Any, count: int | None) -> int:
         raise TypeError("current is a tensor on a GPU, for whose value we would have to wait; give the number, as the "
                         "program knows it when it chooses the camera")
     return checks.whole("current", current, 0, (CAMERAS_MOST["cameras"] if count is None else count) - 1)
-
-
-def _begin(name: str) -> Cameras | None:
-    publisher = session().run()
-    if publisher is None:
-        return None
-    cameras = Cameras(publisher, name)
-    session().add(f"cameras {name}", cameras, cameras.turn)
-    return cameras
 
 
 class Cameras:

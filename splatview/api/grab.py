@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     import torch
 
     from splatview.api.grabber import Grabber
-    from splatview_ipc import Publisher, Stream
 
 __all__ = ["grab"]
 
@@ -90,10 +89,13 @@ def grab(name: str | None = None, *, camera: Mapping[str, Any] | str | os.PathLi
 def _newest(name: str | None, run: str | None, gpu: bool) -> dict[str, Any]:
     """Bring a stream of this process up to date; return the fields of a RenderRequest that name it and its version."""
 
-    after, streams = 0, 0
-    own = _own(name, run)
-    if own is not None:
-        publisher, stream = own
+    publisher, stream, after, streams = begun(), None, 0, 0
+    if publisher is not None and (run is None or publisher.folder.description.is_called(run)):
+        published = [s for s in list(publisher.streams.values()) if s.version and name in (None, s.name)]
+        if name is None:
+            published = sorted((s for s in published[::-1] if s.kind in _DRAWN), key=lambda s: _DRAWN[s.kind])
+        stream = next(iter(published), None)
+    if publisher is not None and stream is not None:
         run, name = publisher.run_id, stream.name
         if stream.kind in _DRAWN:
             after = stream.republish()
@@ -102,22 +104,6 @@ def _newest(name: str | None, run: str | None, gpu: bool) -> dict[str, Any]:
         if stream.kind != "overlay":  # which is not drawn by itself
             streams = sum(s.info is not None for s in list(publisher.streams.values()))
     return {"run": run, "stream": name, "after": after, "streams": streams, "gpu": gpu}
-
-
-def _own(name: str | None, run: str | None) -> tuple[Publisher, Stream] | None:
-    """Return this process's run and its stream that is meant, if there is one."""
-    publisher = begun()
-    if publisher is None:
-        return None
-    if run is not None and not publisher.folder.description.is_called(run):
-        return None
-    streams = [s for s in list(publisher.streams.values()) if s.version]
-    if name is None:
-        drawn = [s for s in streams if s.kind in _DRAWN]
-        found = min(drawn[::-1], key=lambda s: _DRAWN[s.kind], default=None)
-    else:
-        found = next((s for s in streams if s.name == name), None)
-    return None if found is None else (publisher, found)
 
 
 def _device() -> int | None:

@@ -51,8 +51,8 @@ def publish(value: Any, name: str | None = None, *, kind: str | None = None, cop
         `antialiased` steer the drawing; for images `layout`: "HWC", "CHW", or "BGR" for (H, W, 3|4) with blue first.
 
     The call waits neither for a viewer nor for the GPU: copies are queued on torch's current stream. Tensors are kept
-    until the next version or `close`, and copied only while a viewer shows them: one that comes later is shown what
-    they hold by then. Arrays that torch cannot take as they are (negative strides, PIL) are copied at the call. While a
+    until the next version or `close`, and copied only while a viewer shows them: a later one is shown what they hold by
+    then. Arrays that torch cannot take as they are (negative strides, PIL) are copied at the call. While a
     CUDA graph is captured nothing is queued. Within torch.compile a call breaks the graph; within torch.vmap and the
     transforms of torch.func tensors raise TypeError.
     Raises TypeError or ValueError for values that cannot be shown. Faults of the surroundings (no shared memory, an
@@ -60,7 +60,9 @@ def publish(value: Any, name: str | None = None, *, kind: str | None = None, cop
     SPLATVIEW_DISABLE=1 makes the call do nothing.
     """
     if name is None:
-        name = kind or _default_name(value)
+        from splatview.adapters.tensors import is_array
+
+        name = kind or ("image" if is_array(value) else "gaussians")
     meta = checked(meta)
     options = kind, copy, live, shard, meta.get("activated"), meta.get("layout")
     known = session().published.get(name)
@@ -79,12 +81,6 @@ def close() -> None:
     The next `publish` begins a new run.
     """
     session().close()
-
-
-def _default_name(value: Any) -> str:
-    from splatview.adapters.tensors import is_array
-
-    return "image" if is_array(value) else "gaussians"
 
 
 def _describe(value: Any, name: str, options: tuple[Any, ...], meta: dict[str, Any]

@@ -6,7 +6,6 @@ take seconds to return from a camera that is lost.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 import threading
@@ -14,20 +13,20 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 
 import splatview
-from splatview.camera.sources import CameraError, CaptureSettings, HopelessError, source_for
+from splatview.camera.sources import CameraError, CaptureSettings, kind_of, source_for
 from splatview_ipc.subscriber.rate import Rate
 from splatview_ipc.system import entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import numpy as np
-    from numpy.typing import NDArray
-
     from splatview.camera.sources import Source
 
+PLAYED = "the recording was played"
+"""Tells the parent of the end of a recording that is not played again."""
 RETRY_S = 1.0
 """Pause before a source is opened again after a fault."""
 PARTING_S = 1.0
@@ -35,8 +34,8 @@ PARTING_S = 1.0
 _LOOK_S = 0.05
 _MOST_DAMAGED = 30
 """Maximum number of pictures in a row that cannot be decoded; a webcam has one now and then."""
-_ROUND_S = 1.0
-"""Minimum duration of a recording before it is played again: that of a file with one picture."""
+_STILL_S = 1.0
+"""Period in which a file with one picture is read again."""
 _LONGEST_S = 60.0
 """Maximum time for which one picture of a recording is shown."""
 _BEHIND_S = 0.5
@@ -45,13 +44,15 @@ _LONGEST_TEXT = 400
 
 
 def main(settings_json: str) -> int:
-    """Capture until a signal. Return the exit status: 2 for a source that can never be read, with the cause on stderr.
-
-    A line "ended" on standard output tells the parent of the end of a recording that is not played again.
-    """
+    """Capture until a signal. Return the exit status: 2 for a source that cannot be read, with the cause on stderr."""
     settings = msgspec.json.decode(settings_json, type=CaptureSettings)
+    try:
+        source = source_for(settings)
+    except CameraError as e:
+        print(e, file=sys.stderr)
+        return 2
     output, stop, signals = Output(settings), threading.Event(), list[int]()
-    worker = threading.Thread(target=Reading(source_for(settings), settings, output, stop).run, daemon=True)
+    worker = threading.Thread(target=Reading(source, settings, output, stop).run, daemon=True)
     with entry.ending(lambda number, _: signals.append(number)):
         worker.start()
         while worker.is_alive() and not signals:
@@ -60,9 +61,6 @@ def main(settings_json: str) -> int:
         worker.join(PARTING_S)
         if worker.is_alive():  # inside a library, which must not meet the end of the interpreter
             splatview.close()
-            for stream in (sys.stdout, sys.stderr):
-                with contextlib.suppress(OSError):
-                    stream.flush()
             os._exit(0)
     return output.code
 
@@ -74,7 +72,7 @@ class Output:
         self.code = 1
         """Exit status of the process, until the reading ends as it should."""
         self._settings = settings
-        self._last: NDArray[np.uint8] | None = None
+        self._last: np.ndarray | None = None
         self._trouble = ""
         self._rate = Rate()
         self._pictures = 0
@@ -86,7 +84,7 @@ class Output:
     def tell(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
-    def show(self, image: NDArray[np.uint8], dropped: int, now: float) -> None:
+    def show(self, image: np.ndarray, dropped: int, now: float) -> None:
         if self._trouble:
             self._trouble = ""
             self.tell("the pictures go on")
@@ -101,8 +99,6 @@ class Output:
         self._trouble = text
         self.tell(text)
         if self._last is None:
-            import numpy as np
-
             self._last = np.full((self._settings.height or 720, self._settings.width or 1280, 3), 24, np.uint8)
         self._publish(camera_hz=0.0, dropped=dropped, trouble=text[:_LONGEST_TEXT])
 
@@ -115,13 +111,13 @@ class Pace:
 
     def __init__(self) -> None:
         self._offset: float | None = None
-        self._begun = self._due = 0.0
+        self._due = 0.0
         self._skipped = False
         self._last_index = -1
 
-    def again(self, rate: float) -> None:
-        """Note that the recording begins again: its first picture follows the last in its own time."""
-        self._due = max(self._due + (1 / rate if rate else 0), self._begun + _ROUND_S)
+    def again(self, came: int, rate: float) -> None:
+        """Note that the recording begins again after `came` pictures: its first follows the last in its own time."""
+        self._due += _STILL_S if came == 1 else 1 / rate if rate else 0
         self._offset = None
 
     def exceeds(self, fps: float, at: float, rate: float) -> bool:
@@ -135,8 +131,7 @@ class Pace:
     def delay(self, at: float, rate: float, now: float) -> float | None:
         """Return the seconds until the picture at time `at` is due; None to leave it out, as it is late."""
         if self._offset is None:
-            self._begun = max(now, self._due)
-            self._offset = self._begun - at
+            self._offset = max(now, self._due) - at
         late = now - self._offset - at
         if late > _BEHIND_S or late < -_LONGEST_S:
             self._offset, late = self._offset + late, 0.0
@@ -168,11 +163,11 @@ class Reading:
                     output.tell(source.words)
                 self._play()
             except Exception as e:  # libraries have their own
-                if isinstance(e, HopelessError) and not opened:
-                    output.tell(str(e))
+                why = str(e) if isinstance(e, CameraError) else f"{source.words}: {type(e).__name__}: {e}"
+                if not opened and kind_of(self._settings.source) != "network":
+                    output.tell(why)
                     output.code = 2
                     return
-                why = str(e) if isinstance(e, CameraError) else f"{source.words}: {type(e).__name__}: {e}"
                 output.show_trouble(f"{why}; trying again", self._dropped)
                 self._stop.wait(RETRY_S)
             finally:
@@ -189,11 +184,11 @@ class Reading:
                     raise CameraError(f"{source.words}: there is no picture in it")
                 if not self._settings.loop:
                     output.show_trouble(f"{source.words}: the end", self._dropped)
-                    print("ended", flush=True)
+                    output.tell(PLAYED)
                     self._stop.wait()
                     return
                 source.open()
-                pace.again(source.rate)
+                pace.again(came, source.rate)
                 came = 0
                 continue
             came += 1

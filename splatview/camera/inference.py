@@ -11,19 +11,18 @@ import os
 import sys
 import time
 import traceback
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 
-from splatview.camera.detectors import DetectorError, DetectorSettings, open_detector
+from splatview.camera.detectors import DetectorError, InferenceSettings, open_detector
 from splatview_ipc.subscriber.rate import Rate
 from splatview_ipc.system import entry
 from splatview_ipc.system.terminal import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    import numpy as np
 
     from splatview.api.frames import Frame
     from splatview.camera.detectors import Detector
@@ -35,19 +34,6 @@ _LOOK_S = 0.25
 _MOST_TOLD = 20
 """Maximum number of different errors that are printed."""
 _LONGEST_TROUBLE = 400
-
-
-class InferenceSettings(DetectorSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Settings of `python -m splatview.camera infer`."""
-
-    stream: str = "camera"
-    """The stream of pictures."""
-    run: str | None = None
-    """The run that publishes it: its id, the beginning of that, its name or process id; None: any."""
-    every: Annotated[int, msgspec.Meta(ge=1)] | Literal["auto"] = "auto"
-    """Look at every N-th picture, or "auto": at the newest as soon as the last result is published."""
-    motion: bool = False
-    """Viewers may move boxes between two results."""
 
 
 def main(settings_json: str) -> int:
@@ -72,35 +58,15 @@ def main(settings_json: str) -> int:
     return 0
 
 
-class Selection:
-    """The versions to look at: each, or every N-th."""
-
-    def __init__(self, every: int | Literal["auto"]) -> None:
-        self.skipped = 0
-        """Versions passed over between two that were selected."""
-        self._every = 1 if every == "auto" else every
-        self._last = 0, ""
-
-    def due(self, version: int, run: str) -> bool:
-        """Return whether to look at this version of this run of the publisher."""
-        before, last_run = self._last
-        if run != last_run or version < before:  # the publisher started again
-            before, wanted = version - 1, True
-        else:  # a multiple of N or the first version behind it: that one itself may have been passed over
-            wanted = version // self._every > before // self._every
-        if wanted:
-            self.skipped += max(0, version - before - 1)
-            self._last = version, run
-        return wanted
-
-
 class Inference:
     """The newest picture of a stream, detection in it, and then the next."""
 
     def __init__(self, settings: InferenceSettings, detector: Detector) -> None:
         self._settings = settings
         self._detector = detector
-        self._selection = Selection(settings.every)
+        self._last = 0, ""
+        """Version and run of the last picture that was looked at."""
+        self._skipped = 0
         self._rate = Rate()
         self._results = 0
         self._told: set[str] = set()
@@ -115,8 +81,17 @@ class Inference:
                     frame = next(frames)
                 except TimeoutError:
                     continue
-                if self._selection.due(frame.version, frames.run):
+                if self.due(frame):
                     self._look(frame)
+
+    def due(self, frame: Frame) -> bool:
+        """Return whether to look at a picture, and count it if not: of every N versions, at the first that comes."""
+        every = 1 if self._settings.every == "auto" else self._settings.every
+        version, run = self._last
+        due = frame.run != run or frame.version // every > version // every
+        self._skipped += frame.skipped + (not due)
+        self._last = (frame.version, frame.run) if due else self._last
+        return due
 
     def _look(self, frame: Frame) -> None:
         import splatview
@@ -130,7 +105,7 @@ class Inference:
         now, self._results = time.perf_counter(), self._results + 1
         self._rate.look(now, self._results)
         about = {"by": self._detector.by, "work_ms": (now - begun) * 1e3, "rate_hz": self._rate.hz,
-                 "skipped": self._selection.skipped, "motion": self._settings.motion}
+                 "skipped": self._skipped, "motion": self._settings.motion}
         try:
             splatview.annotate(self._settings.stream, version=frame, **{**about, **found})
         except (TypeError, ValueError) as e:  # a function returned what cannot be drawn
@@ -149,21 +124,17 @@ class Inference:
 
 def picture(frame: Frame) -> np.ndarray:
     """Return a frame of kind image as (H, W, 3), uint8, RGB, read-only. Raises ValueError for other kinds."""
-    import numpy as np
-
     if frame.kind != "image":
         raise ValueError(f"the stream shows {frame.kind}; detectors look at images")
-    layout, tensor = frame.meta.get("layout", "HWC"), frame.tensor
-    if str(tensor.dtype) != "torch.uint8":
-        tensor = (tensor.float().nan_to_num(0.0, 1.0, 0.0).clamp(0, 1) * 255).round().byte()
-    pixels = tensor.cpu().numpy()
-    if layout == "CHW":
-        pixels = pixels.transpose(1, 2, 0)
-    elif layout == "HW":
-        pixels = pixels[:, :, None]
-    if pixels.shape[2] == 1:
-        pixels = np.repeat(pixels, 3, axis=2)
-    pixels = np.ascontiguousarray(pixels[:, :, 2::-1] if layout == "BGR" else pixels[:, :, :3])
+    layout, pixels = frame.meta.get("layout", "HWC"), frame.tensor
+    pixels = pixels.permute(1, 2, 0) if layout == "CHW" else pixels[:, :, None] if layout == "HW" else pixels
+    if str(pixels.dtype) != "torch.uint8":
+        pixels = (pixels.float().nan_to_num(0.0, 1.0, 0.0).clamp(0, 1) * 255).round().byte()
+    pixels = pixels.cpu().numpy()
+    channels = [0, 0, 0] if pixels.shape[2] == 1 else [2, 1, 0] if layout == "BGR" else [0, 1, 2]
+    if channels != list(range(pixels.shape[2])):
+        pixels = pixels[:, :, channels]
+    pixels = np.ascontiguousarray(pixels)
     pixels.flags.writeable = False
     return pixels
 

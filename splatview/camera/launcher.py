@@ -9,18 +9,15 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import msgspec
 
+from splatview.camera.capture import PLAYED
 from splatview.camera.sources import CaptureSettings, kind_of, shown
 from splatview_ipc.system import entry
 from splatview_ipc.system.child_program import ChildProgram
 from splatview_ipc.system.terminal import printable, without_surrogates
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 RESTART_S = 3.0
 """Pause before a program that died is started again."""
@@ -61,36 +58,39 @@ def launch(plan: Plan) -> int:
 class _Program:
     """One of the three programs, started again after it has died."""
 
-    def __init__(self, title: str, module: str, *arguments: str, env: dict[str, str],
-                 on_output: Callable[[str], None] | None = None) -> None:
+    def __init__(self, title: str, module: str, *arguments: str, env: dict[str, str]) -> None:
         self.title = title
         self.start_at: float | None = None
         """When to start it (monotonic); None for not at all, and while it runs."""
-        self.died = False
-        """It has died before."""
+        self.died = self.played = False
+        """It has died before; it has said that a recording ended."""
         self._arguments = module, *arguments
         self._env = env
-        self._on_output = on_output
         self._child: ChildProgram | None = None
 
     def turn(self, now: float) -> int | None:
         """Start it when it is due. Return its exit code, once, when it has ended."""
         if self.start_at is not None and now >= self.start_at:
             self.start_at = None
-            self._child = ChildProgram(*self._arguments, env=self._env, on_error=self.tell, on_output=self._on_output)
+            self._child = ChildProgram(*self._arguments, env=self._env, on_error=self.tell, on_output=self.tell)
         if self._child is None or self._child.running():
             return None
-        code = self._child.exit_code
+        code = self._child.exit_code or 0
         self.end()
+        if code not in (0, _EXPLAINED):
+            how = f"with code {code}" if code > 0 else f"by a signal ({signal.strsignal(-code)})"
+            self.tell(f"it ended {how}")
         return code
 
-    def start_again(self, code: int, now: float) -> None:
+    def start_again(self, now: float) -> None:
         """Have it started again after a pause, and say so."""
         self.start_at, self.died = now + RESTART_S, True
-        self.tell(f"it ended {_how(code)}; it is started again in {RESTART_S:g} s")
+        self.tell(f"it is started again in {RESTART_S:g} s")
 
     def tell(self, line: str) -> None:
-        if line.strip() and not line.startswith(_NOISE):  # one write: threads of several programs call this
+        if line == PLAYED:
+            self.played = True
+        elif line.strip() and not line.startswith(_NOISE):  # one write: threads of several programs call this
             print(f"{self.title}: {printable(line.rstrip().removeprefix('splatview: '))}\n", end="", file=sys.stderr,
                   flush=True)
 
@@ -108,14 +108,13 @@ class _Session:
         name = _run_name(plan.capture.source)
         env = {**os.environ, "SPLATVIEW_NAME": name}
         env.pop("SPLATVIEW_DISABLE", None)
-        self.capture = _Program("camera", "splatview.camera.capture", msgspec.json.encode(plan.capture).decode(),
-                                env=env, on_output=self._hear)
+        settings = msgspec.json.encode(plan.capture).decode()
+        self.capture = _Program("camera", "splatview.camera.capture", settings, env=env)
         self.inference = _Program("detector", "splatview.camera.inference",
                                   json.dumps({"run": name, **(plan.detector or {})}), env=env)
         self.viewer = _Program("viewer", "splatview_viewer", "serve", "--run", name, *(plan.viewer or ()), env=env)
         self.code: int | None = None
         """The exit status, once it is over."""
-        self._played = False
         self._picture_before = self._picture_time()
 
     def end(self, *_: object) -> None:
@@ -134,44 +133,29 @@ class _Session:
             time.sleep(_LOOK_S)
         return self.code
 
-    def _hear(self, line: str) -> None:
-        """Note the end of a recording, from the standard output of the capturing process. A thread calls it."""
-        if line == "ended":
-            self._played = True
-        else:  # a library's own words
-            self.capture.tell(line)
-
     def _turn(self, now: float) -> None:
         """Start programs that are due, and note which have ended."""
         viewer, capture, inference = (program.turn(now) for program in (self.viewer, self.capture, self.inference))
         if self.code is not None:  # a signal came meanwhile
             return
         if viewer is not None:
-            if viewer:
-                self.viewer.tell(f"it ended {_how(viewer)}")
             self.code = viewer if viewer >= 0 else 1
-        elif self._played and (self.plan.viewer is None or self.plan.offscreen) and (
+        elif self.capture.played and (self.plan.viewer is None or self.plan.offscreen) and (
                 self.plan.out is None or self._picture_time() != self._picture_before):
             self.code = 0
         elif capture == _EXPLAINED and not self.capture.died:
             self.code = capture
         elif capture is not None:
-            self.capture.start_again(capture, now)
+            self.capture.start_again(now)
         if inference == _EXPLAINED:
             self.inference.tell("it cannot run; pictures go on without it")
         elif inference is not None:
-            self.inference.start_again(inference, now)
+            self.inference.start_again(now)
 
     def _picture_time(self) -> int | None:
         """Return the modification time of the viewer's picture file, in nanoseconds; None without such a file."""
-        try:
-            return self.plan.out.stat().st_mtime_ns if self.plan.out else None
-        except OSError:
-            return None
-
-
-def _how(code: int) -> str:
-    return f"with code {code}" if code >= 0 else f"by a signal ({signal.strsignal(-code)})"
+        out = self.plan.out
+        return out.stat().st_mtime_ns if out is not None and out.exists() else None
 
 
 def _run_name(source: str) -> str:

@@ -7,13 +7,12 @@ import os
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from splatview.camera.sources import CameraError, HopelessError, check_device, fitted, kind_of, shown
-from splatview_ipc.system.optional_packages import needed
+import cv2
+
+from splatview.camera.sources import CameraError, check_device, fitted, kind_of, shown
 
 if TYPE_CHECKING:
-    import cv2
     import numpy as np
-    from numpy.typing import NDArray
 
     from splatview.camera.sources import CaptureSettings
 
@@ -21,9 +20,9 @@ _MJPEG = int.from_bytes(b"MJPG", "little")
 _APPSINK = " ! videoconvert ! video/x-raw,format=BGR ! appsink drop=true max-buffers=2"
 _SEGMENTED = (".m3u8", ".mpd")
 """Playlists of segments of some seconds, each of which arrives at once."""
-_HOW = {"device": "V4L2", "pipeline": "GStreamer", "network": "FFmpeg"}
 _CLOSED = {"device": "{} gives no pictures: another program may be using it",
-           "pipeline": "GStreamer does not start {}; try it with gst-launch-1.0 -v",
+           "pipeline": "OpenCV does not start {}: PyPI's has no GStreamer; apt's, conda-forge's and Jetson's have it, "
+                       "where gst-launch-1.0 -v tries a pipeline",
            "network": "{} does not answer, or gives nothing that OpenCV reads"}
 
 
@@ -33,7 +32,7 @@ class OpenCVSource:
     def __init__(self, settings: CaptureSettings):
         self._settings = settings
         self._kind = kind_of(settings.source)
-        self._capture: cv2.VideoCapture | None = None
+        self._capture = cv2.VideoCapture()
         self._compressed = False
         """Pictures come as JPEG."""
         self.recorded = False
@@ -42,15 +41,11 @@ class OpenCVSource:
 
     def open(self) -> None:
         source = shown(self._settings.source)
-        with needed(f"{source}: reading it needs", "cv2", error=HopelessError):
-            import cv2
-
         cv2.utils.logging.setLogLevel(cv2.utils.logging.LOG_LEVEL_SILENT)  # errors here are CameraErrors
         os.environ.setdefault("OPENCV_FFMPEG_LOGLEVEL", "-8")
         self.close()
         capture, name = self._opened()
         if not capture.isOpened():
-            capture.release()
             raise CameraError(_CLOSED[self._kind].format(source))
         self._capture = capture
         if self._kind == "network":
@@ -64,20 +59,14 @@ class OpenCVSource:
         width, height = (int(capture.get(p)) for p in (cv2.CAP_PROP_FRAME_WIDTH, cv2.CAP_PROP_FRAME_HEIGHT))
         self.words = (f"{source}{f' ({name})' if name else ''}, {width} x {height}"
                       f"{f' at {self.rate:.4g}/s' if self.rate else ''}{f' {codec}' if codec.isprintable() else ''}, "
-                      f"by OpenCV ({_HOW[self._kind]})")
+                      f"by OpenCV ({capture.getBackendName()})")
         # OpenCV makes a black picture of a damaged JPEG, so it is decoded here.
         self._compressed = (self._kind == "device" and code == _MJPEG and capture.set(cv2.CAP_PROP_CONVERT_RGB, 0))
 
     def _opened(self) -> tuple[cv2.VideoCapture, str]:
         """Return the capture, which may not be open, and a camera's name."""
-        import cv2
-
         settings, source = self._settings, self._settings.source
         if self._kind == "pipeline":
-            if not has_gstreamer():
-                raise HopelessError(
-                    f"this OpenCV ({cv2.__version__}) is built without GStreamer, as those from PyPI are; those of "
-                    "Linux distributions (apt install python3-opencv), of conda-forge and of NVIDIA's Jetson have it")
             return cv2.VideoCapture(source if "appsink" in source else source + _APPSINK, cv2.CAP_GSTREAMER), ""
         if self._kind == "network":
             patience_ms = int(settings.patience * 1000)
@@ -95,21 +84,13 @@ class OpenCVSource:
         return capture, name
 
     def grab(self) -> float | None:
-        import cv2
-
-        if self._capture is None:
-            raise CameraError(f"{self.words}: it is not open")
         if self._capture.grab():
             return self._capture.get(cv2.CAP_PROP_POS_MSEC) / 1000 if self.recorded else 0.0
         if self.recorded:
             return None
         raise CameraError(f"{self.words}: no picture comes any more")
 
-    def retrieve(self) -> NDArray[np.uint8] | None:
-        import cv2
-
-        if self._capture is None:
-            raise CameraError(f"{self.words}: it is not open")
+    def retrieve(self) -> np.ndarray | None:
         there, image = self._capture.retrieve()
         if there and self._compressed:
             image = cv2.imdecode(image, cv2.IMREAD_COLOR)
@@ -122,14 +103,4 @@ class OpenCVSource:
         return cv2.cvtColor(image, {1: cv2.COLOR_GRAY2RGB, 3: cv2.COLOR_BGR2RGB}.get(channels, cv2.COLOR_BGRA2RGB))
 
     def close(self) -> None:
-        capture, self._capture = self._capture, None
-        if capture is not None:
-            capture.release()
-
-
-def has_gstreamer() -> bool:
-    """Return whether this OpenCV runs GStreamer pipelines."""
-    import cv2
-
-    line = next((text for text in cv2.getBuildInformation().splitlines() if "GStreamer:" in text), "")
-    return "YES" in line
+        self._capture.release()

@@ -5,12 +5,9 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from splatview.camera.sources import CameraError
+import numpy as np
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from splatview.camera.sources import CaptureSettings
 
 _BITS = 24
@@ -27,27 +24,23 @@ class PatternSource:
         self._size = settings.width or 1280, settings.height or 720
         self.rate = settings.fps or 30.0
         self.words = f"a test picture, {self._size[0]} x {self._size[1]} at {self.rate:g}/s"
-        self._number: int | None = None
+        self._number = -1
 
     def open(self) -> None:
         self._number = -1
 
     def grab(self) -> float | None:
-        if self._number is None:
-            raise CameraError("the test picture is not open")
         self._number += 1
         return self._number / self.rate
 
-    def retrieve(self) -> NDArray[np.uint8]:
-        if self._number is None:
-            raise CameraError("the test picture is not open")
+    def retrieve(self) -> np.ndarray:
         return draw(self._number, *self._size)
 
     def close(self) -> None:
-        self._number = None
+        pass
 
 
-def draw(number: int, width: int, height: int) -> NDArray[np.uint8]:
+def draw(number: int, width: int, height: int) -> np.ndarray:
     """Return the test picture of this number, (height, width, 3) RGB: a white square that moves over a quiet ground,
     and the number, modulo 2**24, as a row of cells."""
     image = _ground(width, height).copy()
@@ -68,7 +61,7 @@ def square(number: int, width: int, height: int) -> tuple[int, int, int, int]:
     return x, y, x + side, y + side
 
 
-def number_of(image: NDArray[np.uint8]) -> int:
+def number_of(image: np.ndarray) -> int:
     """Return the number in a test picture (H, W, 3), modulo 2**24."""
     cell = _cell(image.shape[1])
     middle = image[cell // 2, cell // 2 : _BITS * cell : cell]
@@ -81,10 +74,8 @@ def _cell(width: int) -> int:
 
 
 @lru_cache(1)
-def _ground(width: int, height: int) -> NDArray[np.uint8]:
+def _ground(width: int, height: int) -> np.ndarray:
     """Return a quiet gradient with a grid, on which standstill and tearing are visible."""
-    import numpy as np
-
     y, x = np.mgrid[0:height, 0:width]
     image = np.empty((height, width, 3), np.uint8)
     image[..., 0] = 30 + 40 * x // width

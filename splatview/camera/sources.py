@@ -15,29 +15,20 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 
-from splatview_ipc.system.optional_packages import require
+from splatview_ipc.system.optional_packages import needed, require
 
 if TYPE_CHECKING:
     import numpy as np
-    from numpy.typing import NDArray
 
 _LEGAL = "legal are a camera's number, /dev/videoN, a file, rtsp://, http://, a GStreamer pipeline, or test"
-_QUERYCAP = 0x80685600
-"""VIDIOC_QUERYCAP, which fills a struct v4l2_capability."""
-_CAPABILITY = struct.Struct("16s32s32s3I12x")
-"""driver, card, bus, version, capabilities, capabilities of this node."""
-_CAPTURES = 0x1 | 0x1000
-"""V4L2_CAP_VIDEO_CAPTURE, also multi-planar."""
-_PER_NODE = 0x80000000
+# VIDIOC_QUERYCAP of <linux/videodev2.h>, and what it fills: driver, card, bus, version, capabilities, and this node's.
+_QUERYCAP, _CAPABILITY = 0x80685600, struct.Struct("16s32s32s3I12x")
+_CAPTURES, _PER_NODE = 0x1 | 0x1000, 0x80000000  # V4L2_CAP_VIDEO_CAPTURE(_MPLANE), V4L2_CAP_DEVICE_CAPS
 _NETWORK = ("rtsp", "rtsps", "rtmp", "rtmps", "http", "https", "udp", "tcp", "srt", "rtp")
 
 
 class CameraError(Exception):
-    """A source cannot be read now, and may be later. The message is for users."""
-
-
-class HopelessError(CameraError):
-    """A source cannot be read, however often it is tried: no such file, no such library."""
+    """A source cannot be read. The message is for users."""
 
 
 class CaptureSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,24 +52,21 @@ class Source(Protocol):
     """A source of pictures, used by one thread."""
 
     words: str
-    """Description of the source for users; with size and rate while it is open."""
+    """Description for users; with size and rate while the source is open."""
     rate: float
     """Pictures a second; 0 for unknown."""
     recorded: bool
-    """The source can be read faster than it is to be shown, and again from its beginning. Known once it is open."""
+    """The source can be read faster than it is to be shown, and again. Known once it is open."""
 
     def open(self) -> None:
-        """Open the source, again if it was closed. Raises CameraError; HopelessError if another try is useless."""
+        """Open the source, from its beginning. Raises CameraError."""
         ...
 
     def grab(self) -> float | None:
-        """Wait for the next picture. Return its time in a recording, seconds, else 0; None at the end.
-
-        Raises CameraError.
-        """
+        """Wait for the next picture. Return its time in a recording, in seconds, or 0; None at the end."""
         ...
 
-    def retrieve(self) -> NDArray[np.uint8] | None:
+    def retrieve(self) -> np.ndarray | None:
         """Return the picture that was grabbed, (H, W, 3) RGB, the caller's own; None for a damaged one."""
         ...
 
@@ -115,7 +103,7 @@ def cameras() -> list[str]:
 
 
 def check_device(path: str) -> str:
-    """Return the name of the camera behind a V4L2 node. Raises HopelessError."""
+    """Return the name of the camera behind a V4L2 node. Raises CameraError."""
     others = f"there are {', '.join(cameras())}" if cameras() else "this machine has none; try splatview camera test"
     answer = bytearray(_CAPABILITY.size)
     try:
@@ -125,52 +113,49 @@ def check_device(path: str) -> str:
         finally:
             os.close(descriptor)
     except PermissionError:
-        raise HopelessError(f"{path} may not be opened by you: sudo usermod -aG video $USER, and log in "
+        raise CameraError(f"{path} may not be opened by you: sudo usermod -aG video $USER, and log in "
                             "again") from None
     except OSError as e:
-        raise HopelessError(f"{path} is no camera: {e.strerror}; {others}") from None
+        raise CameraError(f"{path} is no camera: {e.strerror}; {others}") from None
     _, card, _, _, all_nodes, this_node = _CAPABILITY.unpack(answer)
     if not (this_node if all_nodes & _PER_NODE else all_nodes) & _CAPTURES:
-        raise HopelessError(f"{path} gives no pictures (another node of the same camera may); {others}")
+        raise CameraError(f"{path} gives no pictures (another node of the same camera may); {others}")
     return card.rstrip(b"\0").decode(errors="replace")
 
 
 def check(settings: CaptureSettings) -> None:
-    """Raise HopelessError for a source that can never be read. Loads no library."""
+    """Raise CameraError for a source that can never be read. Loads no library."""
     source, kind = settings.source, kind_of(settings.source)
     if not source.strip():
-        raise HopelessError(f"SOURCE is empty; {_LEGAL}")
+        raise CameraError(f"SOURCE is empty; {_LEGAL}")
     if kind == "device":
         check_device(shown(source))
     elif kind == "file":
         path = Path(source.removeprefix("file://"))
-        if path.is_dir():
-            raise HopelessError(f"{source} is a folder; name a video file")
-        if not path.exists():
-            raise HopelessError(f"there is no file {source}; {_LEGAL}")
+        if not path.exists() or path.is_dir():
+            raise CameraError(f"there is no file {source}; {_LEGAL}")
     elif kind == "network" and (scheme := source.partition("://")[0]).lower() not in _NETWORK:
-        raise HopelessError(f"{shown(source)}: {scheme!r} is no protocol that can be read; legal are "
+        raise CameraError(f"{shown(source)}: {scheme!r} is no protocol that can be read; legal are "
                             f"{', '.join(_NETWORK)}")
     if kind != "test":
-        things = {"file": "a video", "pipeline": "a GStreamer pipeline", "network": "a network stream"}
-        require(f"{shown(source)}: reading {things.get(kind, 'a camera')} needs", "av" if kind == "file" else "cv2",
-                error=HopelessError)
+        require(f"{shown(source)}: reading it needs", "av" if kind == "file" else "cv2", error=CameraError)
 
 
 def source_for(settings: CaptureSettings) -> Source:
-    """Return the source of these settings, not yet open."""
+    """Return the source of these settings, not yet open. Raises CameraError without the library that reads it."""
     kind = kind_of(settings.source)
     if kind == "test":
         from splatview.camera.pattern import PatternSource
 
         return PatternSource(settings)
-    if kind == "file":
-        from splatview.camera.pyav import PyAVSource
+    with needed(f"{shown(settings.source)}: reading it needs", "av" if kind == "file" else "cv2", error=CameraError):
+        if kind == "file":
+            from splatview.camera.pyav import PyAVSource
 
-        return PyAVSource(settings)
-    from splatview.camera.opencv import OpenCVSource
+            return PyAVSource(settings)
+        from splatview.camera.opencv import OpenCVSource
 
-    return OpenCVSource(settings)
+        return OpenCVSource(settings)
 
 
 def fitted(width: int, height: int, settings: CaptureSettings) -> tuple[int, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import shutil
 import sys
 from contextlib import ExitStack
@@ -199,7 +200,6 @@ def check_video() -> Finding:
 
 def check_camera() -> Finding:
     """What `splatview camera` needs beyond the rest: libraries that read pictures, and one that runs networks."""
-    from splatview.camera.opencv import has_gstreamer
     from splatview.camera.sources import cameras
 
     modules = (*EXTRAS["camera"], *EXTRAS["video"])
@@ -208,9 +208,11 @@ def check_camera() -> Finding:
     words, missing = [], []
     for module in modules:
         try:
-            words.append(f"{NAMES[module]} {import_module(module).__version__}")
+            library = import_module(module)
+            words.append(f"{NAMES[module]} {library.__version__}")
             if module == "cv2":
-                words[-1] += " with GStreamer" if has_gstreamer() else " without GStreamer"
+                there = re.search(r"GStreamer:\s+YES", library.getBuildInformation())
+                words[-1] += " with GStreamer" if there else " without GStreamer"
         except ImportError as e:
             missing.append(f"no {NAMES[module]} ({e})")
     words.append(", ".join(cameras()) or "no camera")

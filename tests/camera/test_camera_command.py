@@ -16,6 +16,7 @@ from support.programs import children
 from support.wait import PATIENCE
 
 import splatview
+from splatview.camera.capture import PLAYED
 from splatview.camera.launcher import Plan, launch
 from splatview.camera.pattern import number_of, square
 from splatview.camera.sources import CaptureSettings
@@ -34,7 +35,7 @@ def square(image):
     return {"boxes": [[xs.min(), ys.min(), xs.max() + 1, ys.max() + 1]], "labels": ["square"], "motion": False}
 """
 WAIT = "import signal; signal.pause()"
-ENDED = "print('ended', flush=True)\n"
+ENDED = f"print({PLAYED!r}, flush=True)\n"
 KINDS = {"splatview.camera.capture": "capture", "splatview.camera.inference": "infer", "splatview_viewer": "serve"}
 DIE = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
 
@@ -71,7 +72,7 @@ def launched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., L
 
     def run(until: str = "", *, source: str = "test", loop: bool = True, out: Path | None = None,
             **scripts: list[str]) -> Launched:
-        started = []
+        started, others = [], children(os.getpid())
 
         def command(module: str, *arguments: str) -> list[str]:
             started.append(KINDS[module])
@@ -84,7 +85,7 @@ def launched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., L
             patch.setattr("splatview_ipc.system.child_program.command", command)
             patch.setattr(sys, "stderr", said)
             code = launch(Plan(CaptureSettings(source=source, loop=loop), detector, viewer, offscreen=True, out=out))
-        assert not children(os.getpid()), "all have ended"
+        assert children(os.getpid()) == others, "all have ended"
         assert not any(scripts.values()), "all were started"
         return Launched(code, said.getvalue(), started)
 
@@ -111,9 +112,9 @@ def test_programs_that_die_are_started_again(launched: Callable[..., Launched]) 
     word = "print('again', flush=True)\n"
     found = launched("detector: again", capture=[WAIT], infer=["raise SystemExit(3)", word + WAIT])
     assert found.code == 0
-    assert "detector: it ended with code 3; it is started again in 0.01 s" in found.said
+    assert "detector: it ended with code 3\ndetector: it is started again in 0.01 s\n" in found.said
     found = launched("camera: again", capture=[DIE, word + WAIT], serve=[WAIT])
-    assert "camera: it ended by a signal (Killed); it is started again in 0.01 s" in found.said
+    assert "camera: it ended by a signal (Killed)\ncamera: it is started again in 0.01 s\n" in found.said
     assert len(found.started) == 3, "the viewer stays"
 
 

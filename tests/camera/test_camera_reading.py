@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from splatview.camera.capture import Reading
-from splatview.camera.sources import CameraError, CaptureSettings, HopelessError
+from splatview.camera.capture import PLAYED, Reading
+from splatview.camera.sources import CameraError, CaptureSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -94,10 +94,10 @@ class Watched:
             self.time += seconds
         return self.is_set()
 
-    def run(self, source: Script, **settings: Any) -> Watched:
+    def run(self, script: Script, source: str = "script", **settings: Any) -> Watched:
         output: Any = self
-        Reading(source, CaptureSettings(source="script", **settings), output, output, lambda: self.time).run()
-        assert not source.open_now
+        Reading(script, CaptureSettings(source=source, **settings), output, output, lambda: self.time).run()
+        assert not script.open_now
         return self
 
 
@@ -131,7 +131,7 @@ def test_held_pictures() -> None:
 
 
 def test_faults_are_tried_again_for_ever_and_told() -> None:
-    source = Script([0.001, CameraError("pulled out")], *[[CameraError("no route")]] * 6, [HopelessError("no file")],
+    source = Script([0.001, CameraError("pulled out")], *[[CameraError("no route")]] * 6, [CameraError("no file")],
                     [0.002, RuntimeError("odd")], [0.003])
     watched = Watched(3).run(source)
     assert [value for _, value in watched.shown] == [1, 2, 3]
@@ -140,15 +140,18 @@ def test_faults_are_tried_again_for_ever_and_told() -> None:
     assert watched.waits == [1.0] * 9 and watched.code == 0
 
 
-def test_what_is_hopeless_at_first_is_not_tried_again() -> None:
-    source = Script([HopelessError("no such file")])
+def test_a_source_that_cannot_be_opened_at_first_is_tried_again_in_a_network_only() -> None:
+    later = Watched(1).run(Script([CameraError("no route")], [0.001]), source="rtsp://a/b")
+    assert (later.shown, later.troubles) == ([(1, 1)], ["no route; trying again"])
+    source = Script([CameraError("no such file")])
     watched = Watched(1).run(source)
     assert (watched.code, source.opened, watched.told, watched.troubles) == (2, 1, ["no such file"], [])
 
 
 def test_the_end_of_a_recording() -> None:
     watched = Watched(9).run(Script([0.0, 0.1], recorded=True, rate=10), loop=False)
-    assert len(watched.shown) == 2 and watched.troubles == ["the script: the end"] and watched.code == 0
+    assert len(watched.shown) == 2 and watched.told[-1] == PLAYED
+    assert watched.troubles == ["the script: the end"] and watched.code == 0
     assert Watched(1).run(Script([], recorded=True)).troubles[0].startswith("the script: there is no picture in it")
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 from support import camera_cases
 from support.stream_servers import H, StreamServer, W, mjpeg, video
 from support.wait import PATIENCE, turns
 
 from splatview.camera.pattern import draw, number_of, square
-from splatview.camera.sources import CameraError, CaptureSettings, HopelessError, check, fitted, kind_of, source_for
+from splatview.camera.sources import CameraError, CaptureSettings, check, fitted, kind_of, source_for
 from splatview_ipc.system import optional_packages as extras
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def test_a_file_ends_and_its_times_are_its_own(tmp_path: Path) -> None:
     assert source.recorded
     read = []
     while (at := source.grab()) is not None:
-        read.append((round(at, 2), number_of(source.retrieve())))
+        read.append((round(at, 2), number_of(np.asarray(source.retrieve()))))
     assert read == [(at, i) for i, at in enumerate(times)]
     assert source.grab() is None
     source.close()
@@ -75,20 +76,20 @@ def test_what_a_source_names(tmp_path: Path) -> None:
 
 def test_what_can_never_be_read_is_found_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.mp4").write_bytes(b"no video")
-    for source, words in (("", "SOURCE is empty"), (str(tmp_path), "is a folder"), ("nosuch.mp4", "no file nosuch.mp4"),
+    for source, words in (("", "SOURCE is empty"), (str(tmp_path), "no file"), ("nosuch.mp4", "no file nosuch.mp4"),
                           ("ftp://a/b", r"'ftp' is no protocol.*rtsp"), ("/dev/nosuch", "/dev/nosuch is no camera"),
                           ("/dev/null", "/dev/null is no camera")):
-        with pytest.raises(HopelessError, match=words):
+        with pytest.raises(CameraError, match=words):
             check(CaptureSettings(source=source))
-    with pytest.raises(HopelessError, match="no video that"):
+    with pytest.raises(CameraError, match="no video that"):
         source_for(CaptureSettings(source=str(tmp_path / "a.mp4"))).open()
-    with pytest.raises(HopelessError, match="built without GStreamer"):
+    with pytest.raises(CameraError, match="PyPI's has no GStreamer"):
         source_for(CaptureSettings(source="a ! b")).open()
     monkeypatch.setattr(extras, "find_spec", lambda name: None)
     check(CaptureSettings(source="test"))
     for name, needed in ((str(tmp_path / "a.mp4"), r"PyAV.*splatview\[video\]"),
                          ("rtsp://me:secret@porch/a", r"^rtsp://me:\.\.\.@porch/a.*OpenCV.*splatview\[camera\]")):
-        with pytest.raises(HopelessError, match=needed):
+        with pytest.raises(CameraError, match=needed):
             check(CaptureSettings(source=name))
 
 
@@ -97,9 +98,8 @@ def test_a_server_that_is_not_there_may_come() -> None:
         port = server.port
     source = source_for(CaptureSettings(source=f"http://127.0.0.1:{port}/x", patience=PATIENCE))
     for _ in range(3):
-        with pytest.raises(CameraError, match=f"127.0.0.1:{port}") as caught:
+        with pytest.raises(CameraError, match=f"127.0.0.1:{port}"):
             source.open()
-        assert not isinstance(caught.value, HopelessError)
         source.close()
 
 

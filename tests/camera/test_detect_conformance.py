@@ -12,7 +12,7 @@ import torch
 from support.detect_models import bright
 
 import splatview
-from splatview.camera.detectors import DetectorError, DetectorSettings, open_detector
+from splatview.camera.detectors import DetectorError, InferenceSettings, open_detector
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -59,7 +59,7 @@ def make(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     what = ALL[request.param]
     if what.endswith(".onnx"):
         bright(tmp_path / what, 640, 480)
-    yield lambda: open_detector(DetectorSettings(detect=what))
+    yield lambda: open_detector(InferenceSettings(detect=what))
     sys.modules.pop("detect_conformance_module", None)
 
 
@@ -98,7 +98,7 @@ def test_nothing_in_odd_pictures(make: Make) -> None:
     splatview.publish(torch.zeros(8, 8, 3, dtype=torch.uint8), "picture")
     for width, height in ((1, 1), (63, 200), (3000, 2), (2, 3000), (64, 128)):
         found = detector.detect(np.full((height, width, 3), 60, np.uint8))
-        assert np.asarray(found["boxes"]).shape == (0, 4)
+        assert len(found.get("boxes", ())) == 0
         splatview.annotate("picture", **found)
 
 
@@ -112,7 +112,7 @@ def test_functions_that_cannot_be_meant(tmp_path: Path, monkeypatch: pytest.Monk
     for what in ("nowhere:find", "detect_broken:find", "detect_leaving:find", "detect_fine:find", "detect_fine:number",
                  "detect_fine:Heavy", "detect_fine:Mute", "detect_fine:", ":find", "a b:c", "http://x"):
         with pytest.raises(DetectorError):
-            open_detector(DetectorSettings(detect=what))
+            open_detector(InferenceSettings(detect=what))
 
 
 @pytest.fixture
@@ -125,7 +125,7 @@ def returning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str]
         (tmp_path / "detect_returning.py").write_text(
             f"import numpy as np, torch\nclass Find:\n    def __call__(self, image):\n        return {expression}\n")
         monkeypatch.setattr(sys, "dont_write_bytecode", True)
-        return open_detector(DetectorSettings(detect="detect_returning:Find"))
+        return open_detector(InferenceSettings(detect="detect_returning:Find"))
 
     return make
 
@@ -133,7 +133,7 @@ def returning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str]
 def test_what_functions_return(returning: Callable[[str], Detector]) -> None:
     splatview.publish(torch.zeros(8, 8, 3, dtype=torch.uint8), "picture")
     for expression, boxes, scores, classes in (
-            ("None", None, None, None), ("[]", [], None, None), ("np.empty(0)", None, None, None),
+            ("None", None, None, None), ("[]", None, None, None), ("np.empty(0)", None, None, None),
             ("[[1, 2, 3, 4]]", [[1, 2, 3, 4]], None, None),
             ("np.array([[1, 2, 3, 4, 0.5]])", [[1, 2, 3, 4]], [0.5], None),
             ("torch.tensor([[1, 2, 3, 4, 0.5, 7]])", [[1, 2, 3, 4]], [0.5], [7]),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,8 +18,8 @@ from support.wait import PATIENCE
 
 import splatview
 from splatview.camera import inference
-from splatview.camera.detectors import DetectorSettings, open_detector
-from splatview.camera.inference import Inference, InferenceSettings, Selection, picture
+from splatview.camera.detectors import InferenceSettings, open_detector
+from splatview.camera.inference import Inference, picture
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,7 +96,7 @@ def infer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list
     monkeypatch.delitem(sys.modules, "detect_functions", raising=False)
 
     def run(detect: str, count: int, **settings: Any) -> list[Any]:
-        detector = InTurn(open_detector(DetectorSettings(detect=detect, provider="cpu")), count)
+        detector = InTurn(open_detector(InferenceSettings(detect=detect, provider="cpu")), count)
         detector.publish()
         Inference(InferenceSettings(detect=detect, **settings), detector).run(detector.enough)
         return detector.results
@@ -149,20 +150,19 @@ def test_what_cannot_be_done_is_an_error(settings: str, capsys: pytest.CaptureFi
     assert capsys.readouterr().err
 
 
-def looked_at(every: Any, *versions: int | tuple[int, str]) -> tuple[list[int], int]:
-    """Which of these versions are looked at, and how many were passed over."""
-    selection = Selection(every)
-    each: list[Any] = [v if isinstance(v, tuple) else (v, "run") for v in versions]
-    return [version for version, run in each if selection.due(version, run)], selection.skipped
+def looked_at(every: Any, *versions: int | tuple[int, str]) -> list[int]:
+    """Which of these versions are looked at."""
+    inference = Inference(InferenceSettings(detect="people", every=every), None)  # type: ignore[arg-type]
+    frames: list[Any] = [SimpleNamespace(version=v, run="run", skipped=0) if isinstance(v, int) else
+                         SimpleNamespace(version=v[0], run=v[1], skipped=0) for v in versions]
+    return [frame.version for frame in frames if inference.due(frame)]
 
 
 def test_which_pictures_are_looked_at() -> None:
-    assert looked_at("auto", 5, 6, 9, 10) == ([5, 6, 9, 10], 2)
-    assert looked_at(1, 5, 6, 9, 10) == ([5, 6, 9, 10], 2)
-    assert looked_at(3, *range(1, 14)) == ([1, 3, 6, 9, 12], 7)
-    assert looked_at(3, 1, 2, 4, 5, 7, 8, 10) == ([1, 4, 7, 10], 6)  # the multiple itself was not to be had
-    assert looked_at(3, 7, 9, 1, 2, 3) == ([7, 9, 1, 3], 2)  # the camera started anew
-    assert looked_at(3, 7, (8, "other"), (9, "other")) == ([7, 8, 9], 0)
+    assert looked_at("auto", 5, 6, 9, 10) == [5, 6, 9, 10]
+    assert looked_at(3, *range(1, 14)) == [1, 3, 6, 9, 12]
+    assert looked_at(3, 1, 2, 4, 5, 7, 8, 10) == [1, 4, 7, 10], "the multiples themselves were not to be had"
+    assert looked_at(3, 7, (8, "other"), (9, "other")) == [7, 8, 9], "the camera started anew"
 
 
 @pytest.mark.parametrize(("dtype", "layout", "channels"), [

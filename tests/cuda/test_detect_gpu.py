@@ -47,11 +47,11 @@ def test_a_network_on_the_gpu(tmp_path: Path, provider: Literal["cuda", ""]) -> 
     onnxruntime = pytest.importorskip("onnxruntime")
     from support.detect_models import bright
 
-    from splatview.camera.detectors import DetectorSettings, open_detector
+    from splatview.camera.detectors import InferenceSettings, open_detector
 
     if "CUDAExecutionProvider" not in onnxruntime.get_available_providers():
         pytest.skip("this onnxruntime knows no GPU: pip install onnxruntime-gpu")
-    detector = open_detector(DetectorSettings(detect=bright(tmp_path / "bright.onnx", 128, 96), provider=provider))
+    detector = open_detector(InferenceSettings(detect=bright(tmp_path / "bright.onnx", 128, 96), provider=provider))
     assert detector.by == "bright on CUDA"
     for x in range(0, 112, 16):
         image = np.zeros((96, 128, 3), np.uint8)

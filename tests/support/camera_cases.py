@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pytest
 
 from splatview.camera.pattern import number_of
-from splatview.camera.sources import CameraError
 from support.stream_servers import H, W, pattern
 
 if TYPE_CHECKING:
@@ -27,7 +25,7 @@ def check_pictures(source: Source) -> None:
             at = source.grab()
             assert at is not None
             times.append(at)
-            kept.append(source.retrieve())
+            kept.append(np.asarray(source.retrieve()))
         numbers = [number_of(image) for image in kept]
         assert numbers == list(range(numbers[0], numbers[0] + 10))
         assert times == (sorted(set(times)) if source.recorded else [0.0] * 10)
@@ -41,8 +39,6 @@ def check_pictures(source: Source) -> None:
 
 def check_life(source: Source, words: str) -> None:
     """It is opened and closed any number of times, and says what it reads."""
-    with pytest.raises(CameraError, match="not open"):
-        source.grab()
     for _ in range(3):
         source.open()
         assert words in source.words
@@ -50,10 +46,6 @@ def check_life(source: Source, words: str) -> None:
         source.retrieve()
         source.close()
         source.close()
-    with pytest.raises(CameraError):
-        source.grab()
-    with pytest.raises(CameraError):
-        source.retrieve()
 
 
 def check_size(source: Source) -> None:
@@ -64,5 +56,6 @@ def check_size(source: Source) -> None:
         image = source.retrieve()
     finally:
         source.close()
+    assert image is not None
     assert image.shape == (H // 2, W // 2, 3)
     assert np.abs(image[2 * H // 5 :, -W // 8 :].astype(int) - (200, 30, 40)).mean() < CLOSE_TO

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
 import msgspec
+
+from splatview_ipc.system.optional_packages import needed
+from splatview_ipc.system.terminal import printable
 
 if TYPE_CHECKING:
     import numpy as np
 
 LEGAL = "a file MODEL.onnx, people, or module:function"
-MOST_FOUND = 300
-"""Maximum number of things that a detector of ours reports for one picture: those with the highest scores."""
 
 _Part = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
@@ -29,18 +31,15 @@ class Detector(Protocol):
         ...
 
     def detect(self, image: np.ndarray) -> dict[str, Any]:
-        """Return what is in a picture, as keywords of `splatview.annotate`, in pixels of the picture.
-
-        `image` is (H, W, 3), uint8, RGB, read-only, of any size. May raise: the next picture is tried all the same.
-        """
+        """Return what is in a picture, (H, W, 3), uint8, RGB, read-only: keywords of `splatview.annotate`, in pixels of
+        the picture. May raise: the next picture is tried all the same."""
         ...
 
 
-class DetectorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The requested detector and its parameters."""
+class InferenceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The requested detector, and the pictures for it. Settings of `python -m splatview.camera.inference`."""
 
     detect: str
-    """"people", a file MODEL.onnx, or "module:function"."""
     labels: str = ""
     """A file with the names of a network's classes, or "coco"; "" for those in the network's own metadata."""
     threshold: _Part | None = None
@@ -49,17 +48,27 @@ class DetectorSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """Of two boxes of a class whose intersection over union exceeds this, the one with the higher score is kept."""
     provider: Literal["", "cuda", "cpu"] = ""
     """Device on which onnxruntime runs; "" for CUDA where it works, else the CPU."""
+    stream: str = "camera"
+    run: str | None = None
+    """The run that publishes the stream, as for `splatview.frames`."""
+    every: Annotated[int, msgspec.Meta(ge=1)] | Literal["auto"] = "auto"
+    """Look at every N-th picture, or "auto": at the newest as soon as the last result is published."""
+    motion: bool = False
+    """Viewers may move boxes between two results."""
 
 
-def open_detector(settings: DetectorSettings) -> Detector:
+def open_detector(settings: InferenceSettings) -> Detector:
     """Return the requested detector, ready for pictures: networks are loaded and tried. Raises DetectorError."""
     what = settings.detect
+    subject = f"detecting with {printable(what)} needs"
     if what == "people":
-        from splatview.camera.detectors.people import PeopleDetector
+        with needed(subject, "cv2", error=DetectorError):
+            from splatview.camera.detectors.people import PeopleDetector
 
         return PeopleDetector(settings)
     if what.lower().endswith(".onnx"):
-        from splatview.camera.detectors.onnx import OnnxDetector
+        with needed(subject, "onnxruntime", error=DetectorError), needed(subject, "cv2", error=DetectorError):
+            from splatview.camera.detectors.onnx import OnnxDetector
 
         return OnnxDetector(settings)
     if ":" in what:
@@ -67,3 +76,8 @@ def open_detector(settings: DetectorSettings) -> Detector:
 
         return FunctionDetector(what)
     raise DetectorError(f"detect is {what!r}; legal are {LEGAL}")
+
+
+def cpu_threads() -> int:
+    """Return the number of threads for a detector on the CPU: one processor is left to capture and viewer."""
+    return max(1, len(os.sched_getaffinity(0)) - 1)

@@ -6,7 +6,7 @@ import contextlib
 import importlib
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -51,7 +51,7 @@ class FunctionDetector:
 
     def detect(self, image: np.ndarray) -> dict[str, Any]:
         """Raises the function's exceptions, and TypeError or ValueError for a result of another kind."""
-        value = self._call(np.array(image))
+        value: Any = self._call(np.array(image))
         if value is None:
             return {}
         if isinstance(value, dict):
@@ -61,19 +61,17 @@ class FunctionDetector:
                 raise ValueError(f"the detector returned {len(value)} things; legal are {_LEGAL}")
             boxes, labels, scores = value
             return {"boxes": boxes, "labels": labels, "scores": scores}
-        if isinstance(value, list):
-            value = np.asarray(value, np.float32) if value else np.empty((0, 4), np.float32)
-        shape = getattr(value, "shape", None)
-        if shape is None:
-            raise TypeError(f"the detector returned a {type(value).__name__}; legal are {_LEGAL}")
-        if len(shape) == 2 and shape[1] in (4, 5, 6):
-            found: dict[str, Any] = {"boxes": value[:, :4]}
-            if shape[1] > 4:
-                found["scores"] = value[:, 4]
-            if shape[1] > 5:
-                classes = value[:, 5]
-                found["classes"] = classes.int() if hasattr(classes, "detach") else classes.astype(np.int32)
-            return found
-        if len(shape) and shape[0] == 0:  # nothing, in any form
+        if not hasattr(value, "shape"):
+            value = cast("Any", np.asarray(value, np.float32))
+        shape = tuple(value.shape)
+        if shape[:1] == (0,):  # nothing, in any form
             return {}
-        raise ValueError(f"the detector returned an array of shape {tuple(shape)}; legal are {_LEGAL}")
+        if len(shape) != 2 or shape[1] not in (4, 5, 6):
+            raise ValueError(f"the detector returned an array of shape {shape}; legal are {_LEGAL}")
+        found: dict[str, Any] = {"boxes": value[:, :4]}
+        if shape[1] > 4:
+            found["scores"] = value[:, 4]
+        if shape[1] > 5:
+            classes = value[:, 5]
+            found["classes"] = classes.int() if hasattr(classes, "detach") else classes.astype(np.int32)
+        return found

@@ -44,7 +44,7 @@ class Placement:
 
     def boxes(self, boxes: np.ndarray) -> np.ndarray:
         """Return the picture's boxes (N, 4) x0 y0 x1 y1 of the input's, clipped to the picture."""
-        return np.clip(self.back(boxes.reshape(-1, 2, 2)), 0, np.float32(self.size)).reshape(-1, 4)
+        return np.clip(self.back(boxes.reshape(-1, 2, 2)), 0, np.array(self.size, np.float32)).reshape(-1, 4)
 
     def masks(self, values: np.ndarray, boxes: np.ndarray) -> np.ndarray:
         """Return masks (N, h, w), bool, of the whole picture.
@@ -84,11 +84,8 @@ class Letterbox:
         self._fixed = across, down
         sides = [int(n) for n in re.findall(r"\d{1,5}", metadata.get("imgsz", "")[:100])]  # "[640, 640]"
         self._side = max(sides) if sides and all(_STRIDE <= n <= _MOST_SIDE for n in sides) else _SIDE
-
-    @property
-    def trial_size(self) -> tuple[int, int]:
-        """Size (x, y) of a picture to try the network with."""
-        return self._fixed[0] or self._side, self._fixed[1] or self._side
+        self.trial_size = across or self._side, down or self._side
+        """Size of a picture to try the network with."""
 
     def place(self, width: int, height: int) -> Placement:
         """Return the position of a picture of this size, with Ultralytics' rounding: networks are trained with it."""

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import os
+import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import onnxruntime
 
-from splatview.camera.detectors import LEGAL, MOST_FOUND, DetectorError
-from splatview_ipc.system.optional_packages import install_line, needed, require
+from splatview.camera.detectors import LEGAL, DetectorError, cpu_threads
+from splatview.camera.detectors.letterbox import Letterbox
+from splatview.camera.detectors.yolo import best, layout_of, without_overlaps
+from splatview_ipc.system.optional_packages import install_line
 from splatview_ipc.system.terminal import printable
 
 if TYPE_CHECKING:
-    from splatview.camera.detectors import DetectorSettings
+    from splatview.camera.detectors import InferenceSettings
 
 _THRESHOLD = 0.25
 _MOST_NUMBERS = 1 << 26
 """Maximum size of one output: 20 times that of the largest networks."""
+_MOST_FOUND = 300
 _MOST_MASKS = 100
+"""Maximum number of things in one picture, those with the highest scores; of things with masks."""
 _MOST_BYTES = 1 << 20
 """Maximum size of a file or an entry with names."""
 _LONGEST_NAME = 100
@@ -39,26 +44,21 @@ vase scissors teddy_bear hair_drier toothbrush""".split()]
 class OnnxDetector:
     """Finds what a network was trained to find: boxes, with keypoints or masks where it has them."""
 
-    def __init__(self, settings: DetectorSettings) -> None:
+    def __init__(self, settings: InferenceSettings) -> None:
         """Raises DetectorError for a file that cannot be run or is no such network."""
         path = Path(settings.detect).expanduser()
         if not path.is_file():
             raise DetectorError(f"no file {str(path)!r}; give {LEGAL}")
-        require(f"detecting with {printable(path.name)} needs", "onnxruntime", "cv2", error=DetectorError)
-        from splatview.camera.detectors.letterbox import Letterbox
-        from splatview.camera.detectors.yolo import layout_of
-
         self._threshold = _THRESHOLD if settings.threshold is None else settings.threshold
         self._overlap = settings.nms
         self._session, provider = _session(path, settings.provider)
         self.by = f"{printable(path.stem)[:_LONGEST_NAME]} on {provider.upper()}"
         self._outputs = [output.name for output in self._session.get_outputs()]
         for output in self._session.get_outputs():
-            _check_size(output.name, [n if isinstance(n, int) else 1 for n in output.shape])
+            _check_size(output.name, [n for n in output.shape if isinstance(n, int)])
         metadata = self._session.get_modelmeta().custom_metadata_map
-        own = _names(metadata.get("names", ""))
-        self._labels = dict(enumerate(_COCO)) if settings.labels == "coco" else (
-            _names_in(settings.labels) if settings.labels else own)
+        own = _names_in(metadata.get("names", ""))
+        self._labels = _names_of(settings.labels) if settings.labels else own
         self._input = Letterbox(self._session.get_inputs(), metadata)
         # An empty picture: what is wrong is found now, and the device's memory is ready for the first one.
         across, down = self._input.trial_size
@@ -66,13 +66,11 @@ class OnnxDetector:
         self._layout = layout_of(self._outputs, outputs, metadata, len(own))
 
     def detect(self, image: np.ndarray) -> dict[str, Any]:
-        from splatview.camera.detectors.yolo import best, without_overlaps
-
         laid, placement = self._input.lay(image)
         outputs = self._run(laid)
         layout = self._layout
         rows = layout.rows(outputs, self._threshold)
-        most = MOST_FOUND if layout.prototypes is None else _MOST_MASKS
+        most = _MOST_FOUND if layout.prototypes is None else _MOST_MASKS
         rows = best(rows, most) if layout.chosen else without_overlaps(rows, self._overlap, most)
         boxes = placement.boxes(rows[:, :4])
         inside = (boxes[:, 2:] > boxes[:, :2]).all(axis=1)
@@ -102,18 +100,11 @@ class OnnxDetector:
         return outputs
 
 
-def cpu_threads() -> int:
-    """Return the number of threads for a detector on the CPU: one processor is left to capture and viewer."""
-    return max(1, len(os.sched_getaffinity(0)) - 1)
-
-
 def _session(path: Path, wanted: str) -> tuple[Any, str]:
-    """Return an onnxruntime session for a file, and its provider; `wanted`: as DetectorSettings.provider.
+    """Return an onnxruntime session for a file, and its provider; `wanted`: as InferenceSettings.provider.
 
     Raises DetectorError.
     """
-    with needed(f"detecting with {path.name} needs", "onnxruntime", error=DetectorError):
-        import onnxruntime
     available = onnxruntime.get_available_providers()
     if wanted and _PROVIDERS[wanted] not in available:
         raise DetectorError(f"this onnxruntime has no provider {wanted}, only {', '.join(available)}: "
@@ -126,7 +117,7 @@ def _session(path: Path, wanted: str) -> tuple[Any, str]:
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.add_session_config_entry("session.inter_op.allow_spinning", "0")
     failed: list[str] = []
-    for name in (name for name, full in _PROVIDERS.items() if full in available and wanted in ("", name)):
+    for name in [wanted] if wanted else [name for name, full in _PROVIDERS.items() if full in available]:
         try:
             if name == "cuda" and hasattr(onnxruntime, "preload_dlls"):
                 with contextlib.redirect_stdout(sys.stderr):
@@ -142,34 +133,32 @@ def _session(path: Path, wanted: str) -> tuple[Any, str]:
     raise DetectorError(f"{path} cannot be run: {'; '.join(failed)}")
 
 
-def _names(text: str) -> dict[int, str]:
-    """Return the names of classes in a network's metadata: a mapping or a list as Python writes it; else none."""
+def _names_in(text: str) -> dict[int, str]:
+    """Return the names of classes in a network's metadata: a mapping as Python writes it; else none."""
     try:
         names = ast.literal_eval(text) if len(text) <= _MOST_BYTES else {}
-        pairs = names.items() if isinstance(names, dict) else enumerate(names) if isinstance(names, list) else ()
-        return {int(number): printable(str(name)[:_LONGEST_NAME]) for number, name in pairs}
-    except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
+        return {int(number): printable(str(name)[:_LONGEST_NAME]) for number, name in names.items()}
+    except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError, AttributeError):
         return {}
 
 
-def _names_in(path: str) -> dict[int, str]:
-    """Return the names of classes in a file, one a line. Raises DetectorError."""
+def _names_of(labels: str) -> dict[int, str]:
+    """Return the names of classes in a file, one a line, or COCO's. Raises DetectorError."""
+    if labels == "coco":
+        return dict(enumerate(_COCO))
     try:
-        with Path(path).expanduser().open("rb") as file:
-            data = file.read(_MOST_BYTES + 1)
-        lines = [line.strip() for line in data.decode("utf-8-sig").splitlines()]
-    except (OSError, UnicodeError) as e:
-        raise DetectorError(f"labels {path!r}: {e}; give a text file with a name on each line, or coco") from None
-    names = [printable(line[:_LONGEST_NAME]) for line in lines if line and not line.startswith("#")]
-    if not names or len(data) > _MOST_BYTES:
-        raise DetectorError(f"labels {path!r}: {len(names)} names in {len(data)} bytes; legal is a file of at most "
-                            f"{_MOST_BYTES} bytes with a name on each line, or coco")
+        with Path(labels).expanduser().open("rb") as file:
+            text = file.read(_MOST_BYTES).decode("utf-8-sig")
+        lines = [printable(line.strip()[:_LONGEST_NAME]) for line in text.splitlines()]
+        names = [line for line in lines if line and not line.startswith("#")]
+        if not names:
+            raise ValueError("there is no name in it")
+    except (OSError, ValueError) as e:
+        raise DetectorError(f"labels {labels!r}: {e}; give a text file with a name on each line, or coco") from None
     return dict(enumerate(names))
 
 
 def _check_size(name: str, shape: Any) -> None:
-    numbers = 1
-    for extent in shape:
-        numbers *= max(int(extent), 0)
+    numbers = math.prod(shape)
     if numbers > _MOST_NUMBERS:
         raise DetectorError(f"the network's output {name} has {numbers} numbers; at most {_MOST_NUMBERS}")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import cv2
 import numpy as np
 
-from splatview.camera.detectors import DetectorError
-from splatview.camera.detectors.onnx import cpu_threads
-from splatview_ipc.system.optional_packages import install_line, needed
+from splatview.camera.detectors import DetectorError, cpu_threads
+from splatview_ipc.system.optional_packages import install_line
 
 if TYPE_CHECKING:
-    from splatview.camera.detectors import DetectorSettings
+    from splatview.camera.detectors import InferenceSettings
 
 _THRESHOLD = 0.7
 _LONGEST = 800
@@ -23,26 +23,19 @@ class PeopleDetector:
 
     by = "OpenCV's people detector on CPU"
 
-    def __init__(self, settings: DetectorSettings) -> None:
+    def __init__(self, settings: InferenceSettings) -> None:
         """Scores are the logistic function of twice the distance from the machine's margin: 0.5 on the margin.
 
         Raises DetectorError.
         """
-        with needed("detecting people needs", "cv2", error=DetectorError):
-            import cv2
-        try:
-            people = getattr(cv2, "HOGDescriptor_getDefaultPeopleDetector")()  # noqa: B009, type stubs lack it
-        except AttributeError:
-            raise DetectorError(f"detecting people needs OpenCV 4, this is {cv2.__version__}: {install_line('camera')}"
-                                ) from None
+        if not hasattr(cv2, "HOGDescriptor"):
+            raise DetectorError(f"detecting people needs OpenCV 4, this is {cv2.__version__}: {install_line('camera')}")
         cv2.setNumThreads(cpu_threads())
         self._threshold = _THRESHOLD if settings.threshold is None else settings.threshold
         self._detector = cv2.HOGDescriptor()
-        self._detector.setSVMDetector(people)
+        self._detector.setSVMDetector(getattr(cv2, "HOGDescriptor_getDefaultPeopleDetector")())  # noqa: B009, for stubs
 
     def detect(self, image: np.ndarray) -> dict[str, Any]:
-        import cv2
-
         height, width = image.shape[:2]
         scale = min(1.0, _LONGEST / max(width, height))
         size = max(1, round(width * scale)), max(1, round(height * scale))
@@ -59,6 +52,5 @@ class PeopleDetector:
         boxes = np.clip(corners * np.divide((width, height), size), 0, (width, height)).reshape(-1, 4)
         scores = 1 / (1 + np.exp(-2 * np.asarray(distances, np.float32).reshape(-1)))
         good = (scores >= self._threshold) & (boxes[:, 2:] > boxes[:, :2]).all(axis=1)
-        count = int(good.sum())
-        labels = {"labels": ["person"] * count} if count else {}  # annotate takes no empty list
-        return {"boxes": boxes[good], "scores": scores[good], "classes": np.zeros(count, np.int32), **labels}
+        labels = {"labels": ["person"] * int(good.sum())} if good.any() else {}  # annotate takes no empty list
+        return {"boxes": boxes[good], "scores": scores[good], "classes": np.zeros(int(good.sum()), np.int32), **labels}
