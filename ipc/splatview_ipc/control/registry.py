@@ -79,7 +79,7 @@ class Announcement:
             self.close()
             _log.warning("splatview.show, status and demo will not find this viewer: %s", e)
 
-    def touch(self, now: float) -> None:
+    def refresh(self, now: float) -> None:
         """Touch the file if an hour has passed: cleaners of temporary files go by age."""
         if self._path is not None and now >= self._touch_due:
             self._touch_due = now + TOUCH_PERIOD_S
@@ -106,13 +106,15 @@ def announce(url: str, *, host: str, port: int, run: str | None = None) -> Annou
     """Let other programs of this user know that this process serves browsers at `url`. Call it once it answers.
 
     host, port: the address that it listens at. run: as `--run` limits it. Raises ValueError for a url that `ViewerInfo`
-    does not allow. Call `touch` now and then.
+    does not allow. Call `refresh` now and then.
     """
     said = {"pid": os.getpid(), "url": url, "host": host, "port": port, "run": run, "started": time.time()}
     try:
         content = msgspec.json.encode(msgspec.convert(said, ViewerInfo))
     except msgspec.ValidationError as e:
         raise ValueError(f"announce: {e}") from None
+    with contextlib.suppress(RuntimeFolderError, OSError):
+        viewers()  # removes what dead ones have left
     return Announcement(content)
 
 

@@ -113,7 +113,7 @@ class OwnedRunFolder(RunFolder):
         self._touch_due = 0.0
         self._deleted = False
 
-    def touch(self, now: float) -> float:
+    def refresh(self, now: float) -> float:
         """Touch the folder if an hour has passed, and return when to call it again. A folder that was deleted is logged
         once: viewers that are attached stay, others do not find the run."""
         if now >= self._touch_due:

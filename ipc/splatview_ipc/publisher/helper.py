@@ -162,7 +162,7 @@ class Helper:
             self._server.accept(now)
         except SharingError as e:
             self._report(e)
-        due: list[float | None] = [self._folder.touch(now), self._server.due()]
+        due: list[float | None] = [self._folder.refresh(now), self._server.due()]
         for stream in list(self._streams.values()):
             try:
                 due.append(stream.turn(now))

@@ -59,7 +59,7 @@ class Browsers:
 
     def arrivals(self, work: GpuWork) -> list[Guest]:
         """Those that have come since the last time. Call it at each turn."""
-        self._entry.touch(time.monotonic())
+        self._entry.refresh(time.monotonic())
         guests = []
         for connection in self.server.arrivals():
             if self._encoder is None:  # on a GPU it takes some hundred MB, which nobody pays for who serves nobody
