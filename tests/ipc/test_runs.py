@@ -219,12 +219,12 @@ def test_folder_in_use_is_touched_once_an_hour(runtime_dir: Path) -> None:
     """Cleaners of temporary files go by age."""
     run = create_run("old", os.getpid(), 0)
     paths = [run.path, *run.path.iterdir()]
-    assert run.touch(100.0) == 3700.0
+    assert run.refresh(100.0) == 3700.0
     for path in paths:
         os.utime(path, (LONG_AGO, LONG_AGO))
-    assert run.touch(3699.0) == 3700.0
+    assert run.refresh(3699.0) == 3700.0
     assert {path.stat().st_mtime for path in paths} == {LONG_AGO}
-    assert run.touch(3700.0) == 7300.0
+    assert run.refresh(3700.0) == 7300.0
     assert min(path.stat().st_mtime for path in paths) > LONG_AGO
     run.remove()
 

@@ -48,11 +48,11 @@ def test_file_in_use_is_touched_once_an_hour(runtime_dir: Path) -> None:
         (file,) = runtime_dir.iterdir()
         for now, touched in ((100.0, True), (3699.0, False), (3700.0, True)):
             os.utime(file, (0, 0))
-            announcement.touch(now)
+            announcement.refresh(now)
             assert (file.stat().st_mtime > 0) == touched
         file.unlink()
-        announcement.touch(7300.0)
-    announcement.touch(1e6)
+        announcement.refresh(7300.0)
+    announcement.refresh(1e6)
 
 
 def test_a_killed_viewer_is_gone_and_cleaned_up(runtime_dir: Path, programs: Programs) -> None:
