@@ -80,7 +80,7 @@ def _measure(crowd: Crowd, what: str, device: str, publish: Callable[[int], None
     waits["none"] += _block(publish, times["none"])
     crowd.viewer("steady")
     crowd.viewer("second")
-    stream = next(iter(publishing.begun().streams.values()))
+    stream = next(iter(publishing.session().published.values())).stream
     until("two viewers look", lambda: stream.readers >= 2, meanwhile=lambda: (publish(0), time.sleep(0.01)))
     _block(publish, [])  # the first frames are not like the others
     sharing = "+".join(stream._outlets)
