@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 import torch
+from gsplat.strategy import ops
 
 from splatview.demo.rasterizer import SH_C0, Drawn, draw
 
@@ -104,8 +105,6 @@ class Training:
         Densification in Gaussian Splatting" (Rota Bulo et al. 2024). A refinement replaces every parameter by one of
         another length and keeps Adam's moments of those that stay.
         """
-        from gsplat.strategy import ops
-
         g = self.gaussians
         faint = torch.sigmoid(g["opacities"]) < _FAINT
         pull = (self._pull / self._seen.clamp_min(1))[~faint]
