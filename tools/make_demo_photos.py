@@ -90,7 +90,7 @@ def make(folder: Path = PHOTOS, size: str = "800x600", points: int = 10_000, vie
             seen_at.append(hits.position[:, kept].T)
             seen_rgb.append(hits.rgb[:, kept].T)
         print(f"{i + 1}/{len(angles)}", flush=True)
-    K = view.K
+    K = _camera(0, 0, width, height).K
     shared = {"fl_x": float(K[0, 0]), "fl_y": float(K[1, 1]), "cx": float(K[0, 2]), "cy": float(K[1, 2]),
               "w": width, "h": height, "ply_file_path": "points.ply"}
     text = json.dumps({**shared, "frames": frames}).replace('{"file_path"', '\n{"file_path"')  # a line a frame

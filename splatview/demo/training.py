@@ -50,8 +50,8 @@ class Training:
         self.views = [view.to(device) for view in capture.train]
         self.held_out = [view.to(device) for view in capture.held_out]
         self.gaussians = initial_gaussians(capture.points, capture.colors).to(device)
-        self.optimizers = {name: torch.optim.Adam([p], lr=_RATES[name], eps=1e-15)
-                           for name, p in self.gaussians.items()}
+        self.optimizers: dict[str, torch.optim.Optimizer] = {
+            name: torch.optim.Adam([p], lr=_RATES[name], eps=1e-15) for name, p in self.gaussians.items()}
         self.step_number = 0
         self._order: list[int] = []
         self._pull = self._seen = torch.zeros(0)
