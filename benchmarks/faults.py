@@ -27,6 +27,7 @@ from benchmarks.gpu import tried
 from benchmarks.gpu.clocks import mid_and_p99, until
 from splatview.api import session as publishing
 from splatview_ipc.shm.control_block import COPIES
+from splatview_ipc.transports import TRANSPORTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,10 +81,10 @@ def _measure(crowd: Crowd, what: str, device: str, publish: Callable[[int], None
     waits["none"] += _block(publish, times["none"])
     crowd.viewer("steady")
     crowd.viewer("second")
-    stream = next(iter(publishing.begun().streams.values()))
+    stream = next(iter(publishing.session().published.values())).stream
     until("two viewers look", lambda: stream.readers >= 2, meanwhile=lambda: (publish(0), time.sleep(0.01)))
     _block(publish, [])  # the first frames are not like the others
-    sharing = "+".join(stream._outlets)
+    sharing = "+".join(name for name in TRANSPORTS if stream.offer(name) is not None)
     kills = 0
     # Victims live as long as it takes to come to the middle of something: on a GPU they begin with a CUDA context.
     life = 0.25 if device == "cpu" else 1.5

@@ -10,7 +10,7 @@ import torch
 
 import splatview
 from splatview.demo.rasterizer import choose_device, draw
-from splatview.demo.views import View, look_at
+from splatview.demo.views import View
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--steps", type=int, default=2000, help="pictures to draw")
@@ -33,7 +33,10 @@ gaussians = {
 }
 gaussians = {name: value.to(device) for name, value in gaussians.items()}
 K = torch.tensor([[260.0, 0, 160], [0, 260.0, 120], [0, 0, 1]])
-camera = View(look_at(torch.tensor([0.0, -2.0, -3.5]), torch.zeros(3)), K, 320, 240).to(device)
+tilt = math.atan2(2.0, 3.5)  # the camera is 4 away from the world's origin and looks down at it
+c, s = math.cos(tilt), math.sin(tilt)
+viewmat = torch.tensor([[1.0, 0, 0, 0], [0, c, -s, 0], [0, s, c, 4], [0, 0, 0, 1]])
+camera = View(viewmat, K, 320, 240).to(device)
 at_rest = gaussians["means"]
 
 for step in range(steps):

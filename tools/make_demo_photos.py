@@ -25,7 +25,7 @@ import tyro
 from PIL import Image
 from torch.nn import functional
 
-from splatview.demo.views import View, look_at
+from splatview.demo.views import View
 
 PHOTOS = Path(__file__).parent.parent / "splatview" / "demo" / "photos"
 QUALITY = 75
@@ -90,7 +90,7 @@ def make(folder: Path = PHOTOS, size: str = "800x600", points: int = 10_000, vie
             seen_at.append(hits.position[:, kept].T)
             seen_rgb.append(hits.rgb[:, kept].T)
         print(f"{i + 1}/{len(angles)}", flush=True)
-    K = view.K
+    K = _camera(0, 0, width, height).K
     shared = {"fl_x": float(K[0, 0]), "fl_y": float(K[1, 1]), "cx": float(K[0, 2]), "cy": float(K[1, 2]),
               "w": width, "h": height, "ply_file_path": "points.ply"}
     text = json.dumps({**shared, "frames": frames}).replace('{"file_path"', '\n{"file_path"')  # a line a frame
@@ -113,7 +113,18 @@ def _camera(elevation: float, azimuth: float, width: int, height: int) -> View:
     offset = torch.tensor([math.cos(e) * math.sin(a), -math.sin(e), math.cos(e) * math.cos(a)])
     focal = height / 2 / math.tan(math.radians(FOV) / 2)
     K = torch.tensor([[focal, 0.0, width / 2], [0.0, focal, height / 2], [0.0, 0.0, 1.0]])
-    return View(look_at(target + DISTANCE * offset, target), K, width, height)
+    return View(_look_at(target + DISTANCE * offset, target), K, width, height)
+
+
+def _look_at(position: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    """World-to-camera matrix (4, 4) of an upright camera in a world whose y axis points down."""
+    forward = functional.normalize(target - position, dim=0)
+    right = functional.normalize(torch.linalg.cross(torch.tensor([0.0, 1.0, 0.0]), forward), dim=0)
+    rotation = torch.stack([right, torch.linalg.cross(forward, right), forward])
+    viewmat = torch.eye(4)
+    viewmat[:3, :3] = rotation
+    viewmat[:3, 3] = -rotation @ position
+    return viewmat
 
 
 def _to_world(p: torch.Tensor) -> torch.Tensor:

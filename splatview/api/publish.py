@@ -63,7 +63,8 @@ def publish(value: Any, name: str | None = None, *, kind: str | None = None, cop
         from splatview.adapters.tensors import is_array
 
         name = kind or ("image" if is_array(value) else "gaussians")
-    meta = checked(meta)
+    if meta:
+        meta = checked(meta)
     options = kind, copy, live, shard, meta.get("activated"), meta.get("layout")
     known = session().published.get(name)
     published = known.layout.match(value, meta) if known is not None and known.options == options else None

@@ -129,11 +129,11 @@ class _Session:
             name = self.plan.capture.stream
             self.capture.tell(f"published as {name!r}; splatview serve shows it. Ctrl-C ends it")
         while self.code is None:
-            self._turn(time.monotonic())
+            self.turn(time.monotonic())
             time.sleep(_LOOK_S)
         return self.code
 
-    def _turn(self, now: float) -> None:
+    def turn(self, now: float) -> None:
         """Start programs that are due, and note which have ended."""
         viewer, capture, inference = (program.turn(now) for program in (self.viewer, self.capture, self.inference))
         if self.code is not None:  # a signal came meanwhile

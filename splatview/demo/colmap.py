@@ -9,6 +9,8 @@ import struct
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
+from gsplat.utils import normalized_quat_to_rotmat
 
 from splatview.demo import DemoError
 from splatview.demo.files import read_bytes
@@ -90,11 +92,8 @@ def _images(data: bytes, cameras: dict[int, _Camera], pictures: Path) -> list[Ph
         length = float(np.linalg.norm(pose[:4]))
         if not length > 0:
             raise ValueError(f"quaternion {pose[:4]} is not a rotation")
-        w, x, y, z = np.array(pose[:4]) / length
         viewmat = np.eye(4)
-        viewmat[:3, :3] = [[1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
-                           [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
-                           [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)]]
+        viewmat[:3, :3] = normalized_quat_to_rotmat(torch.tensor(pose[:4], dtype=torch.float64) / length).numpy()
         viewmat[:3, 3] = pose[4:]
         K, size, distorted = cameras[camera]
         found.append(Photograph(pictures / name, viewmat, K, size, distorted))

@@ -7,6 +7,7 @@ import json
 import math
 import os
 import queue
+import re
 import shutil
 import signal
 import sys
@@ -119,30 +120,36 @@ class _Session:
         self.shot: ChildProgram | None = None
         self._events: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self._camera: dict[str, Any] | None = None
+        self._place = ""
+        """Where the viewer stays, once that is known."""
         self._trained = False
         self._picture_due = math.inf
         self._progress = _Progress(time.monotonic())
         self._screen = next((name for name in ("window", "web", "offscreen") if getattr(options, name)), "") or (
             "window" if os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY") else "web")
+        if self._screen == "window":
+            self._place = "until its window is closed"
 
     def run(self) -> int:
         trainer = self.trainer = self._start_trainer()
         if self._screen != "offscreen":
             self._start_viewer(trainer)
         self._show_until(lambda: self._trained or not trainer.running())
+        code = 0 if self._trained else 1  # it stays until its input ends: an end before is a failure
         if self.signals:
-            return self._stop_early(trainer)
-        code = 0
-        if self._trained:
+            code = 128 + self.signals[0]
+            trainer.send_signal(signal.SIGINT)  # it reports how far it came; a second signal ends the waiting
+            self._show_until(lambda: not trainer.running(), _STOP_TIMEOUT_S, signals=2)
+            if self.options.out.exists():
+                print(f"the last picture: {self.options.out.absolute()}", flush=True)
+        elif self._trained:
             code = self._last_picture(trainer)
             if not self.options.exit:
                 self._stay()
         ended = trainer.exit_code
         trainer.end()
         self._show_until(self._events.empty, signals=math.inf)
-        if not self._trained:  # it stays until it gets a signal: an end before is a failure
-            return _status(ended) or 1
-        return code
+        return code if self.signals else _status(ended) or code
 
     def _start_trainer(self) -> ChildProgram:
         def read(line: str) -> None:
@@ -160,6 +167,8 @@ class _Session:
     def _start_viewer(self, trainer: ChildProgram) -> None:
         def read(line: str) -> None:
             """Its address, and what to type where it was reached over ssh."""
+            if address := re.search(r"http://\S+", line):
+                self._place = self._place or f"at {address[0]}"
             if line.strip() and not line.startswith("splatview: serve: no run"):  # the trainer only begins its run
                 self._note(line)
 
@@ -191,8 +200,8 @@ class _Session:
                 code = _status(self.viewer.exit_code)
                 self.viewer.end()
                 self.viewer = None
-                text = "the window was closed" if code == 0 and self._screen == "window" else \
-                    f"the viewer ended with code {code}"
+                closed = code == 0 and self._screen == "window"
+                text = "the window was closed" if closed else f"the viewer ended with code {code}"
                 self._note(text if self._trained else f"{text}; training goes on")
 
     def _show(self, event: dict[str, Any], now: float) -> None:
@@ -208,17 +217,6 @@ class _Session:
         if name == "done":
             self._trained, self._picture_due = True, math.inf
 
-    def _stop_early(self, trainer: ChildProgram) -> int:
-        """Let the trainer report how far it came. A second signal ends that."""
-        self._picture_due = math.inf
-        trainer.send_signal(signal.SIGINT)
-        self._show_until(lambda: not trainer.running(), _STOP_TIMEOUT_S, signals=2)
-        trainer.end(1.0)
-        self._show_until(self._events.empty, signals=math.inf)
-        if self.options.out.exists():
-            print(f"the last picture: {self.options.out.absolute()}", flush=True)
-        return 128 + self.signals[0]
-
     def _last_picture(self, trainer: ChildProgram) -> int:
         shot = self._start_shot(trainer)
         self._show_until(lambda: not shot.running(), _SHOT_TIMEOUT_S)
@@ -233,17 +231,10 @@ class _Session:
 
     def _stay(self) -> None:
         """Until Ctrl-C or another signal, which is how it is meant to end, or until the viewer ends."""
-        from splatview_ipc.control.registry import viewers
-
-        def place() -> str:
-            if self._screen == "window":
-                return "until its window is closed"
-            return next((f"at {v.url}" for v in viewers() if self.viewer is not None and v.pid == self.viewer.pid), "")
-
-        self._show_until(lambda: self.viewer is None or bool(place()))
+        self._show_until(lambda: self.viewer is None or bool(self._place))
         if self.viewer is not None and not self.signals:
             end = "Ctrl-C" if sys.stdin.isatty() and sys.stdout.isatty() else f"kill {os.getpid()}"
-            print(f"The viewer stays {place()}; end it with: {end}", flush=True)
+            print(f"The viewer stays {self._place}; end it with: {end}", flush=True)
             self._show_until(lambda: self.viewer is None)
         if self.signals:
             print(flush=True)  # behind the terminal's ^C

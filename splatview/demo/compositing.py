@@ -59,17 +59,6 @@ class Tiling:
             pairs = np.where(rank < self.counts[tiles, None], starts[tiles, None] + rank, starts[-1])
             yield torch.from_numpy(tiles), torch.from_numpy(pairs)
 
-    def to_picture(self, blocks: torch.Tensor) -> torch.Tensor:
-        """(T, pixels, C) -> (H, W, C)."""
-        grid = blocks.reshape(self.rows, self.columns, TILE, TILE, -1).transpose(1, 2)
-        return grid.reshape(self.rows * TILE, self.columns * TILE, -1)[: self.height, : self.width].contiguous()
-
-    def to_tiles(self, picture: torch.Tensor) -> torch.Tensor:
-        """(H, W, C) -> (T, pixels, C), zero outside the picture."""
-        padding = (0, 0, 0, self.columns * TILE - self.width, 0, self.rows * TILE - self.height)
-        grid = functional.pad(picture, padding).reshape(self.rows, TILE, self.columns, TILE, -1)
-        return grid.transpose(1, 2).reshape(self.rows * self.columns, TILE * TILE, -1)
-
 
 def tile(means2d: torch.Tensor, extents: torch.Tensor, depths: torch.Tensor, width: int, height: int) -> Tiling:
     """Sort Gaussians into tiles.
@@ -102,23 +91,14 @@ def tile(means2d: torch.Tensor, extents: torch.Tensor, depths: torch.Tensor, wid
                   np.bincount(tiles, minlength=columns * rows))
 
 
-def composite(means2d: torch.Tensor, conics: torch.Tensor, opacities: torch.Tensor, features: torch.Tensor,
-              tiling: Tiling) -> tuple[torch.Tensor, torch.Tensor]:
+class Composite(torch.autograd.Function):
     """Composite features front to back: ((H, W, C) features, premultiplied; (H, W) alpha).
 
-    Gradients flow to all four tensors, in their own float dtype.
-
-    Args:
-        means2d: (N, 2) pixels.
-        conics: (N, 3) upper triangle of the inverse 2-D covariance.
-        opacities: (N,) in [0, 1].
-        features: (N, C), colours or anything else to be blended.
+    `apply` takes means2d (N, 2) in pixels, conics (N, 3), the upper triangle of the inverse 2-D covariance, opacities
+    (N,) in [0, 1], features (N, C), colours or anything else to be blended, and a tiling. Gradients flow to all four
+    tensors, in their own float dtype.
     """
-    image, alpha = _Composite.apply(means2d, conics, opacities, features, tiling)  # type: ignore[misc]
-    return image, alpha
 
-
-class _Composite(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, means2d: torch.Tensor, conics: torch.Tensor, opacities: torch.Tensor,
                 features: torch.Tensor, tiling: Tiling) -> tuple[torch.Tensor, torch.Tensor]:
@@ -155,7 +135,9 @@ class _Composite(torch.autograd.Function):
                 saved.append((tiles, pairs, odds, weight, clamped, block_features))
         ctx.save_for_backward(opacities, out, basis, u, v, a, b, c)
         ctx.blocks, ctx.tiling = saved, tiling
-        picture = tiling.to_picture(out)
+        size = (tiling.rows * TILE, tiling.columns * TILE)
+        whole = functional.fold(out.permute(2, 1, 0).reshape(1, -1, len(out)), size, TILE, stride=TILE)[0]
+        picture = whole[:, :tiling.height, :tiling.width].permute(1, 2, 0).contiguous()
         return picture[..., :channels], picture[..., channels]
 
     @staticmethod
@@ -164,7 +146,10 @@ class _Composite(torch.autograd.Function):
         w_k g_k - alpha_k / (1 - alpha_k) * sum over j > k of w_j g_j: what k adds less what it hides."""
         opacities, out, basis, u, v, a, b, c = ctx.saved_tensors
         tiling, channels = ctx.tiling, out.shape[2] - 1
-        by_pixel = tiling.to_tiles(torch.cat([grads[0], grads[1][..., None]], -1))
+        padding = (0, tiling.columns * TILE - tiling.width, 0, tiling.rows * TILE - tiling.height)
+        whole = functional.pad(torch.cat([grads[0], grads[1][..., None]], -1).permute(2, 0, 1), padding)
+        by_pixel = functional.unfold(whole[None], TILE, stride=TILE).reshape(channels + 1, TILE * TILE, -1)
+        by_pixel = by_pixel.permute(2, 1, 0).contiguous()
         total = (by_pixel * out).sum(-1, keepdim=True)  # sum over all j of w_j g_j
         moments, by_feature = out.new_zeros(len(u) + 1, 6), out.new_zeros(len(u) + 1, channels)  # and the padding's
         for tiles, pairs, odds, weight, clamped, block_features in ctx.blocks:

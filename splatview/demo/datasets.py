@@ -63,7 +63,7 @@ def load(source: Path, *, pixels: int, max_points: int, seed: int = 0,
     rng = np.random.default_rng(seed)
     if len(points) < 10:
         notes.append(f"{len(points)} points in the data: starting from random ones between the cameras")
-        centres = torch.stack([view.position for view in train]).numpy()
+        centres = torch.stack([view.position.double() for view in train]).numpy()
         low, high = centres.min(0), centres.max(0)
         margin = 0.1 * float((high - low).max()) + 1e-3
         points = rng.uniform(low - margin, high + margin, (max_points, 3))
@@ -145,7 +145,8 @@ def _view(photograph: Photograph, pixels: int) -> View:
     if image.shape[2] == 4:
         image = image[..., :3] * image[..., 3:]  # on black
     K = photograph.K * [[width / photograph.size[0]], [height / photograph.size[1]], [1]]
-    if not (np.isfinite(K).all() and np.isfinite(photograph.viewmat).all()):
-        raise DemoError(f"{photograph.path}: its camera has numbers that are not finite")
-    return View(torch.from_numpy(photograph.viewmat).float(), torch.from_numpy(K).float(), width, height,
+    view = View(torch.from_numpy(photograph.viewmat).float(), torch.from_numpy(K).float(), width, height,
                 torch.from_numpy(np.ascontiguousarray(image)))
+    if not all(torch.isfinite(values).all() for values in (view.K, view.viewmat, view.position)):
+        raise DemoError(f"{photograph.path}: its camera has numbers that are not finite")
+    return view

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import torch
+from gsplat import rasterization
+from gsplat.utils import normalized_quat_to_rotmat
 from torch.nn import functional
 
 from splatview.demo import DemoError
-from splatview.demo.compositing import ALPHA_MIN, composite, tile
+from splatview.demo.compositing import ALPHA_MIN, Composite, tile
 
 if TYPE_CHECKING:
     from splatview.demo.views import Gaussians, View
@@ -65,10 +67,7 @@ def project(gaussians: Gaussians, view: View) -> tuple[torch.Tensor, ...]:
     jx = x_z.clamp(-(cx / fx + beyond_x), (view.width - cx) / fx + beyond_x)
     jy = y_z.clamp(-(cy / fy + beyond_y), (view.height - cy) / fy + beyond_y)
 
-    w, i, j, k = functional.normalize(gaussians["quats"], dim=1).unbind(1)
-    turn = torch.stack([1 - 2 * (j * j + k * k), 2 * (i * j - w * k), 2 * (i * k + w * j),
-                        2 * (i * j + w * k), 1 - 2 * (i * i + k * k), 2 * (j * k - w * i),
-                        2 * (i * k - w * j), 2 * (j * k + w * i), 1 - 2 * (i * i + j * j)], 1).reshape(-1, 3, 3)
+    turn = normalized_quat_to_rotmat(functional.normalize(gaussians["quats"], dim=1))
     axes = torch.matmul(rotation, turn * gaussians["scales"].exp()[:, None, :])  # (N, 3, 3), columns in the camera
     across = (axes[:, 0] - jx[:, None] * axes[:, 2]) * (fx / z)[:, None]
     down = (axes[:, 1] - jy[:, None] * axes[:, 2]) * (fy / z)[:, None]
@@ -95,15 +94,13 @@ def draw(gaussians: Gaussians, view: View, sh_degree: int = 0) -> Drawn:
         extents = reach[:, None] * variances.sqrt()
     tiling = tile(means2d, extents, depths, view.width, view.height)
     features = torch.cat([colors(gaussians, view.viewmat, sh_degree), depths[:, None]], 1)
-    blended, alpha = composite(means2d, conics, opacities, features, tiling)
+    blended, alpha = Composite.apply(means2d, conics, opacities, features, tiling)
     visible = torch.zeros(len(means2d), dtype=torch.bool)
     visible[tiling.gaussians] = True
     return Drawn(blended[..., :3], alpha, blended[..., 3], means2d, visible)
 
 
 def _draw_gsplat(gaussians: Gaussians, view: View, sh_degree: int) -> Drawn:
-    from gsplat import rasterization
-
     blended, alpha, meta = rasterization(
         gaussians["means"], functional.normalize(gaussians["quats"], dim=1), gaussians["scales"].exp(),
         torch.sigmoid(gaussians["opacities"]), torch.cat([gaussians["sh0"], gaussians["shN"]], 1),

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 import torch
+from gsplat.strategy import ops
 
 from splatview.demo.rasterizer import SH_C0, Drawn, draw
 
@@ -49,8 +50,8 @@ class Training:
         self.views = [view.to(device) for view in capture.train]
         self.held_out = [view.to(device) for view in capture.held_out]
         self.gaussians = initial_gaussians(capture.points, capture.colors).to(device)
-        self.optimizers = {name: torch.optim.Adam([p], lr=_RATES[name], eps=1e-15)
-                           for name, p in self.gaussians.items()}
+        self.optimizers: dict[str, torch.optim.Optimizer] = {
+            name: torch.optim.Adam([p], lr=_RATES[name], eps=1e-15) for name, p in self.gaussians.items()}
         self.step_number = 0
         self._order: list[int] = []
         self._pull = self._seen = torch.zeros(0)
@@ -104,8 +105,6 @@ class Training:
         Densification in Gaussian Splatting" (Rota Bulo et al. 2024). A refinement replaces every parameter by one of
         another length and keeps Adam's moments of those that stay.
         """
-        from gsplat.strategy import ops
-
         g = self.gaussians
         faint = torch.sigmoid(g["opacities"]) < _FAINT
         pull = (self._pull / self._seen.clamp_min(1))[~faint]

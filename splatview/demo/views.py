@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
-from torch.nn import functional
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,14 +74,3 @@ class Capture:
         """The scene's size in world units: the largest distance of a camera from their common middle."""
         centres = torch.stack([view.position for view in self.train])
         return max(float((centres - centres.mean(0)).norm(dim=1).max()), 1e-3)
-
-
-def look_at(position: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    """World-to-camera matrix (4, 4) of an upright camera in a world whose y axis points down."""
-    forward = functional.normalize(target - position, dim=0)
-    right = functional.normalize(torch.linalg.cross(torch.tensor([0.0, 1.0, 0.0]), forward), dim=0)
-    rotation = torch.stack([right, torch.linalg.cross(forward, right), forward])
-    viewmat = torch.eye(4)
-    viewmat[:3, :3] = rotation
-    viewmat[:3, 3] = -rotation @ position
-    return viewmat

@@ -73,18 +73,3 @@ def test_inputs_that_are_no_picture() -> None:
     for inputs in ([given, given], []):
         with pytest.raises(DetectorError, match="legal is one picture"):
             Letterbox(inputs, {})
-
-
-def test_masks_lie_where_the_thing_is() -> None:
-    """A rectangle in a picture of 1280 x 640, as a network gives it: on a grid of 160 x 160, positive inside."""
-    placement = letterbox([1, 3, 640, 640]).place(1280, 640)
-    middle = (np.arange(160) + 0.5) * 4
-    across, down = (middle > 160) & (middle < 480), (middle > 160 + 80) & (middle < 160 + 160)
-    values = np.where(across[None] & down[:, None], 1.0, -1.0)[None].astype(np.float32)
-    mask = placement.masks(values, np.array([[0, 0, 1280, 640]], np.float32))[0]
-    h, w = mask.shape
-    assert (w, h) == (320, 160)
-    rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
-    np.testing.assert_allclose([columns[0], columns[-1] + 1, rows[0], rows[-1] + 1], [80, 240, 40, 80], atol=3)
-    cut = placement.masks(values, np.array([[0, 0, 640, 640]], np.float32))[0]
-    assert not cut[:, w // 2 + 1:].any() and cut[:, :w // 2].any(), "nothing outside the box"

@@ -1,4 +1,4 @@
-"""Outputs are decoded as a plain, slow reference decodes them, and of overlapping boxes the surest stays."""
+"""Outputs are decoded as a plain, slow reference decodes them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from support.detect_models import yolo
 
 from splatview.camera.detectors import DetectorError
-from splatview.camera.detectors.yolo import Layout, layout_of, without_overlaps
+from splatview.camera.detectors.yolo import Layout, layout_of
 
 SIZE = (640, 480)
 COUNT = 80 * 60 + 40 * 30 + 20 * 15
@@ -16,24 +16,6 @@ COUNT = 80 * 60 + 40 * 30 + 20 * 15
 
 def layout(*outputs: np.ndarray, classes: int = 0, **metadata: str) -> Layout:
     return layout_of([f"output{i}" for i in range(len(outputs))], outputs, metadata, classes)
-
-
-def plain_overlap(a: np.ndarray, b: np.ndarray) -> float:
-    width = min(float(a[2]), float(b[2])) - max(float(a[0]), float(b[0]))
-    height = min(float(a[3]), float(b[3])) - max(float(a[1]), float(b[1]))
-    if width <= 0 or height <= 0:
-        return 0.0
-    areas = [(float(x[2]) - float(x[0])) * (float(x[3]) - float(x[1])) for x in (a, b)]
-    return width * height / (sum(areas) - width * height)
-
-
-def plain_without_overlaps(rows: np.ndarray, overlap: float) -> list[int]:
-    """Non-maximum suppression as textbooks have it: box by box, pair by pair."""
-    kept: list[int] = []
-    for i in sorted(range(len(rows)), key=lambda i: (-float(rows[i, 4]), i)):
-        if all(rows[i, 5] != rows[k, 5] or plain_overlap(rows[i], rows[k]) <= overlap for k in kept):
-            kept.append(i)
-    return kept
 
 
 def test_a_table_in_columns() -> None:
@@ -79,15 +61,3 @@ def test_other_networks_are_named() -> None:
         with pytest.raises(DetectorError, match=r"Ultralytics.*module:function") as caught:
             layout(*outputs, classes=80)
         assert all(str(o.shape) in str(caught.value) for o in outputs)
-
-
-@pytest.mark.parametrize("overlap", [0.01, 0.3, 0.45, 1.0])
-def test_of_overlapping_boxes_the_surest_stays(overlap: float) -> None:
-    rng = np.random.default_rng(round(overlap * 100))
-    low = rng.integers(0, 60, (150, 2))
-    rows = np.concatenate([low, low + rng.integers(1, 40, (150, 2)), rng.choice(np.linspace(0.3, 1, 30), (150, 1)),
-                           rng.integers(0, 3, (150, 1))], axis=1).astype(np.float32)  # many scores are equal
-    expected = rows[plain_without_overlaps(rows, overlap)]
-    np.testing.assert_array_equal(without_overlaps(rows, overlap, 300), expected)
-    np.testing.assert_array_equal(without_overlaps(rows, overlap, 5), expected[:5])
-    assert without_overlaps(rows[:0], overlap, 5).shape == (0, 6)

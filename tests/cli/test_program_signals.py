@@ -1,18 +1,15 @@
-"""Signals that end programs: at any moment, without a word, and nothing is left."""
+"""Signals that end programs, and what killed ones leave: it goes with the next."""
 
 from __future__ import annotations
 
 import http.client
 import json
-import os
 import signal
 import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from support.programs import environment
 from support.wait import PATIENCE
 from support.web_clients import Page
 
@@ -25,48 +22,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from support.programs import Program, Programs
-
-PRESS = """
-import os, signal, sys
-from importlib.abc import MetaPathFinder
-class Press(MetaPathFinder):
-    def find_spec(self, name, path=None, target=None):
-        if name == {name!r} and {where!r} in " ".join(sys.orig_argv):
-            sys.meta_path.remove(self)
-            os.write(int(os.environ["PRESSED"]), b"x")
-            os.kill(os.getpid(), signal.SIGINT)
-        return None
-sys.meta_path.insert(0, Press())
-"""
-"""A `sitecustomize`: Ctrl-C is pressed when a module begins to be imported, in the program whose command line has
-certain words."""
-
-
-@pytest.mark.programs
-@pytest.mark.parametrize(("name", "where", "command"), [
-    ("msgspec", "status", "-m splatview status"), ("moderngl", "serve", "-m splatview serve --offscreen")],
-    ids=["status", "serve"])
-def test_ctrl_c_during_imports_prints_nothing(name: str, where: str, command: str, tmp_path: Path,
-                                              runtime_dir: Path) -> None:
-    (tmp_path / "sitecustomize.py").write_text(PRESS.format(name=name, where=where))
-    read, write = os.pipe()
-    try:
-        env = environment(PRESSED=str(write))
-        env["PYTHONPATH"] = os.pathsep.join([str(tmp_path), env["PYTHONPATH"]])
-        done = subprocess.run([sys.executable, *command.split()], capture_output=True, text=True, env=env,
-                              pass_fds=[write], stdin=subprocess.DEVNULL, cwd=tmp_path, timeout=PATIENCE, check=False)
-    finally:
-        os.close(write)
-        count = os.read(read, 10)
-        os.close(read)
-    assert count == b"x", f"{name} is not imported: {done}"
-    said = done.stderr.replace("splatview: take a picture at any time with: splatview shot picture.png\n", "")
-    assert (done.returncode, done.stdout, said) == (130, "", "")
-    assert not runtime_dir.exists() or not list(runtime_dir.iterdir())
-
-
-# -- viewers -------------------------------------------------------------------------------------------------------
-
 
 def upload(port: int) -> Page:
     """A page that has sent a file to a viewer; it stays connected."""

@@ -7,8 +7,7 @@ import json
 import os
 import signal
 import sys
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 import torch
@@ -102,12 +101,10 @@ WAIT = "import signal; signal.pause()"
 DRAW = "open('a.png', 'w').close()"
 
 
-@dataclass
-class Launched:
+class Launched(NamedTuple):
     code: int
     said: str
-    started: list[ChildProgram] = field(default_factory=list)
-    arguments: list[list[str]] = field(default_factory=list)
+    arguments: list[list[str]]
 
 
 @pytest.fixture
@@ -115,26 +112,24 @@ def demo(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Launc
     """Run the demo with scripts as its trainer, viewer and shots. A signal comes after the words `until`."""
     def launch(until: str = "", shot: str = DRAW, viewer: str = WAIT, *, train: str, number: int = signal.SIGINT,
                **options: Any) -> Launched:
-        found = Launched(0, "")
+        started, arguments_of = list[ChildProgram](), list[list[str]]()
         out = Output(until, lambda: signal.raise_signal(number))
 
         def start(module: str, *arguments: str, env: Any = None, **more: Any) -> ChildProgram:
-            found.arguments.append([module, *arguments])
+            arguments_of.append([module, *arguments])
             script = train if module == "splatview.demo.trainer" else viewer if arguments[0] == "serve" else shot
-            name = f"script_{len(found.started)}"
+            name = f"script_{len(started)}"
             (tmp_path / f"{name}.py").write_text(f"import os; os.chdir({str(tmp_path)!r})\n{script}")
-            program = ChildProgram(name, env={**os.environ, "PYTHONPATH": str(tmp_path)}, **more)
-            found.started.append(program)
-            return program
+            started.append(ChildProgram(name, env={**os.environ, "PYTHONPATH": str(tmp_path)}, **more))
+            return started[-1]
 
         with monkeypatch.context() as patch:
             patch.setattr("splatview.demo.command.ChildProgram", start)
             patch.setattr(sys, "stdout", out)
             patch.setattr(sys, "stderr", out)
-            found.code = run(Demo(**{"out": tmp_path / "a.png", "offscreen": True, **options}))
-        found.said = out.getvalue()
-        assert not any(program.running() for program in found.started)
-        return found
+            code = run(Demo(**{"out": tmp_path / "a.png", "offscreen": True, **options}))
+        assert not any(program.running() for program in started)
+        return Launched(code, out.getvalue(), arguments_of)
 
     return launch
 

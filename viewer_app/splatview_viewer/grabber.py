@@ -77,7 +77,7 @@ class _Order:
 
 
 class Grabber:
-    """Follows all runs, draws what is wished and publishes it in a hidden run of its own."""
+    """Follows all runs, draws what is requested and publishes it in a hidden run of its own."""
 
     def __init__(self, gpu_uuid: str | None = None) -> None:
         """`gpu_uuid`: the GPU that is best drawn on, as `OffscreenScreen` takes it. Raises ViewerError, IpcError."""

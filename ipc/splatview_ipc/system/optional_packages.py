@@ -28,18 +28,15 @@ def installed(module: str) -> bool:
     return find_spec(module) is not None
 
 
-def require(subject: str, *modules: str, error: type[Exception], one: bool = False) -> str:
-    """Raise `error` unless all of some modules are installed, or one of them; return the first that is.
+def require(subject: str, *modules: str, error: type[Exception]) -> None:
+    """Raise `error` unless all of some modules are installed.
 
     Args:
         subject: what needs them, and the verb: "memory snapshots need".
         modules: the extra of the last one is the one to install.
     """
-    found = [module for module in modules if installed(module)]
-    if len(found) < (1 if one else len(modules)):
-        names = [NAMES[module] for module in modules if module not in found]
-        raise error(f"{subject} {(' or ' if one else ' and ').join(names)}: {_install(modules[-1])}")
-    return found[0]
+    if absent := [NAMES[module] for module in modules if not installed(module)]:
+        raise error(f"{subject} {' and '.join(absent)}: {_install(modules[-1])}")
 
 
 @contextmanager
