@@ -141,6 +141,9 @@ def test_connection_that_was_cut_is_made_again(pair: Pair) -> None:
     pair.newest()
     pair.run.send(messages.Bye())  # the trainer takes it for gone
     pair.pump()
+    frame = pair.viewer.streams[0].read()
+    assert frame is not None, "what it has stays readable"
+    frame.close()
     pair.until(lambda: pair.publisher.streams["image"].readers == 1, "it attaches again")
     pair.publish(image(2))
     assert (pair.newest(after=1)[2]["image"] == 2).all()

@@ -222,7 +222,7 @@ def test_a_transport_that_fails_in_the_trainer_is_given_up_and_said_once(
     assert (stream.sharing, stream.info.transports) == ("ring", ("ring",))
     assert stream.info.why == stream.fallback == "device-ring: this GPU has no memory to share"
     assert stream.fault is None
-    assert ["cannot be shared by device-ring, and goes by ring" in str(e) for e in pair.faults] == [True]
+    assert ["goes by ring instead of device-ring" in str(e) for e in pair.faults] == [True]
 
 
 def test_a_transport_that_fails_in_the_viewer_is_followed_by_the_next(

@@ -32,9 +32,8 @@ waits = calls = waited = 0
 def tell(*_):
     streams = run.streams.values()
     stood = json.dumps({"calls": calls, "waits": waits, "waited": waited, "readers": sum(s.readers for s in streams),
-                        "viewers": len(run._helper._viewers), "faults": run.control.counters()["faults"],
-                        "leases": sum(any(run.control.leased(s.index)()) for s in streams),
-                        "outlets": sum(len(s._outlets) for s in streams)})
+                        "sockets": len(run.helper.fds()), "faults": run.control.counters()["faults"],
+                        "offers": sum(s.offer("ring") is not None for s in streams)})
     os.write(1, stood.encode() + b"\\n")  # `print` in a signal handler may interrupt another one
 
 signal.signal(signal.SIGUSR1, tell)
@@ -118,7 +117,7 @@ class Trainer:
         """Wait until it has forgotten all viewers; how it stands then."""
         def forgotten() -> dict[str, Any] | None:
             told = self.tell()
-            return None if told["viewers"] or told["readers"] or told["leases"] or told["outlets"] else told
+            return None if told["sockets"] > 2 or told["readers"] or told["offers"] else told
 
         return wait_until(forgotten, what="the trainer has forgotten all viewers")
 

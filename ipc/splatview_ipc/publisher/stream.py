@@ -19,11 +19,10 @@ from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.limits import MAX_META_TEXT
 from splatview_ipc.control.messages import StreamInfo
 from splatview_ipc.shm.control_block import COPIES, SKIPPED, ControlBlock
-from splatview_ipc.shm.segment import ShortageError
-from splatview_ipc.transports import TRANSPORTS, Transport, Writer
+from splatview_ipc.transports import TRANSPORTS, Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     import torch
 
@@ -84,8 +83,7 @@ class _Active:
 class Stream:
     """One named thing that a run publishes."""
 
-    def __init__(self, index: int, name: str, kind: str, run: Run,
-                 transports: Mapping[str, Transport] = TRANSPORTS):
+    def __init__(self, index: int, name: str, kind: str, run: Run):
         self.index, self.name, self.kind = index, name, kind
         self.version = 0
         """Number of the newest version."""
@@ -95,7 +93,6 @@ class Stream:
         self.shard: tuple[tuple[int, int] | None, str] = None, ""
         """Which part of a scene it is, and of which (`StreamInfo.group`)."""
         self._run = run
-        self._transports = transports
         self._newest: tuple[ValueLayout, Published] | None = None
         self._published_at = 0.0
         self._active: dict[str, _Active] = {}
@@ -235,19 +232,17 @@ class Stream:
         return True
 
     def _fail(self, name: str, active: _Active, error: SharingError) -> None:
-        """Offer this transport no more, if there is another: its viewers take the next."""
+        """Offer this transport no more, if there is another: its viewers take the next. The last one is tried again."""
+        anew = name not in self._failed
         if len(self._offered()) < 2:
             active.retry_at = self._run.now() + RETRY_S
-            if self._failed.get(name) != str(error):
-                self._failed[name] = str(error)
-                self._run.fault(SharingError(f"stream {self.name!r} is not shown: {error}"))
-        else:
-            self._failed[name] = str(error)
-            goes = f"cannot be shared by {name}, and goes by {self._offered()[0]}"
-            self._run.fault(SharingError(f"stream {self.name!r} {goes}: {error}"))
-        if active.writer is not None:
-            active.writer.close()
-        active.writer = active.shown = None
+        self._failed[name] = str(error)
+        if anew:
+            what = "is not shown" if active.retry_at else f"goes by {self._offered()[0]} instead of {name}"
+            self._run.fault(SharingError(f"stream {self.name!r} {what}: {error}"))
+        writer, active.writer, active.shown = active.writer, None, None
+        if writer is not None:
+            writer.close()
         self._run.wake()
 
     def _drop_writers(self) -> None:
@@ -329,7 +324,7 @@ class Stream:
             if active.retry_at > now:
                 due = min(due, active.retry_at)
             else:
-                self._make_writer(name, active, now)
+                self._make_writer(name, active)
             with self._lock:
                 if active.writer is not None and (when := active.writer.turn(now)) is not None:
                     due = min(due, when)
@@ -350,7 +345,7 @@ class Stream:
         return newest is not None and any(a.shown is not newest[1] and name not in self._failed
                                           for name, a in self._active.items())
 
-    def _make_writer(self, name: str, active: _Active, now: float) -> None:
+    def _make_writer(self, name: str, active: _Active) -> None:
         """Make the writer that a transport lacks, or one that the newest value fits. Allocates outside of the lock."""
         newest = self._newest
         if newest is None or name not in self._suitable() or (name in self._failed and not active.retry_at):
@@ -360,17 +355,10 @@ class Stream:
                 tensors = newest[0].frame(newest[1][0])
             if active.writer is not None and active.writer.fits(tensors):
                 return
-            made = self._transports[name].writer(tensors, self.kind == "gaussians")
+            made = TRANSPORTS[name].writer(tensors, self.kind == "gaussians")
         except SharingError as e:
             with self._lock:
-                if isinstance(e, ShortageError) and name in ("ring", "host"):
-                    anew = name not in self._failed
-                    self._failed[name], active.retry_at = str(e), now + RETRY_S
-                    if anew:
-                        self._run.fault(SharingError(f"stream {self.name!r} is not shown by {name}: {e}"))
-                    self._run.wake()
-                else:
-                    self._fail(name, active, e)
+                self._fail(name, active, e)
             return
         with self._lock:
             before, active.writer, active.shown = active.writer, made, None

@@ -42,10 +42,6 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _libc.madvise.argtypes, _libc.madvise.restype = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int), ctypes.c_int
 
 
-class ShortageError(SharingError):
-    """A segment's memory is not free at present."""
-
-
 def round_up(n: int, to: int) -> int:
     return (n + to - 1) // to * to
 
@@ -57,8 +53,8 @@ class Segment:
         """`size` in bytes, rounded up to whole pages; `label` is a letter or a few, shown in /proc/PID/maps.
 
         All memory is allocated and mapped now, with the GIL released, about a second per gigabyte: a full machine says
-        so here, not as SIGBUS at a later write. Raises ShortageError when it would not leave enough for the training,
-        SharingError when the system denies it.
+        so here, not as SIGBUS at a later write. Raises SharingError when that would not leave enough for the training, or
+        the system denies it.
         """
         self.size = round_up(size, PAGE)
         self.token = f"{label}-{secrets.token_hex(12)}"
@@ -100,14 +96,14 @@ class Segment:
 
 
 def _check_free(size: int) -> None:
-    """Raise ShortageError unless as much again stays free, up to _SPARE: a picture must not end the training."""
+    """Raise SharingError unless as much again stays free, up to _SPARE: a picture must not end the training."""
     if size < 1 << 20:
         return
     available, spare = free_memory.available_bytes(), min(size, _SPARE)
     if available is not None and available < size + spare:
-        raise ShortageError(f"not enough memory: the frames need {size / 1e6:,.0f} MB, and {spare / 1e6:,.0f} MB stay "
-                            f"free for the training, but {available / 1e6:,.0f} MB are left. Free some memory, or "
-                            "publish less at once; tried again every second")
+        raise SharingError(f"not enough memory: the frames need {size / 1e6:,.0f} MB, and {spare / 1e6:,.0f} MB stay "
+                           f"free for the training, but {available / 1e6:,.0f} MB are left. Free some memory, or "
+                           "publish less at once; tried again every second")
 
 
 def open_segment(ref: SegmentRef, fds: Mapping[str, Sequence[int]], prot: int, size: int = 0) -> mmap.mmap:

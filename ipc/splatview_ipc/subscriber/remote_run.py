@@ -318,6 +318,8 @@ class RemoteRun:
             return
         if self.control is not None:
             self.control.close()
+            for stream in self.streams.values():  # until now they were readable: the run might have ended
+                stream.detach()
         self.control, self._attached, self.refused = control, True, None
 
     def _drop_awaited(self, key: int) -> None:
@@ -335,8 +337,6 @@ class RemoteRun:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
-            for stream in self.streams.values():
-                stream.detach()
         if self._pull is not None:
             self._pull.close()
             self._pull = None
