@@ -12,13 +12,16 @@ import torch
 from support.open_files import open_files
 from support.programs import Programs
 from support.sharing import OWNER, PIECES, Peer
+from support.trainers import Trainer, next_frame, stream_of, values
 
+from splatview_ipc import Subscriber
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.messages import InPlaceRef, encode
 from splatview_ipc.transports.torch_ipc import TorchExport, TorchIpcReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from splatview_ipc.control.frame import Frame
 
@@ -238,8 +241,8 @@ hear()
 writer.close()
 """)
     ref, found = borrow(peer)
-    memory, = ref.memories
-    export: Any = msgspec.msgpack.decode(os.pread(found[memory.token][0], 1 << 16, 0), type=TorchExport)  # type: ignore
+    memory: Any = ref.memories[0]
+    export: Any = msgspec.msgpack.decode(os.pread(found[memory.token][0], 1 << 16, 0), type=TorchExport)
     lie = os.memfd_create("lie", os.MFD_CLOEXEC)
     os.write(lie, encode(msgspec.structs.replace(export, size=export.size * 64)))
     os.close(found[memory.token][0])
@@ -250,3 +253,22 @@ writer.close()
     close_all(found)
     assert int(torch.ones(5, device="cuda").sum()) == 5, "CUDA goes on after a refusal"
     peer.say()
+
+
+def test_a_training_is_followed_by_torchs_handles(
+        programs: Programs, runtime_dir: Path, wait_until: Callable[..., Any]) -> None:
+    """From `publish` to a viewer, through a densification, where SPLATVIEW_SHARE=torch."""
+    trainer = Trainer(programs, SPLATVIEW_SHARE="torch")
+    trainer.do("scene = make(1000, 1); splatview.publish(scene)")
+    with Subscriber() as subscriber:
+        stream = stream_of(subscriber, wait_until)
+        version = 0
+        for count, value, code in (1000, 1, ""), (1000, 2, "fill(scene, 2)"), (2000, 3, "scene = make(2000, 3)"):
+            if code:
+                trainer.do(f"{code}; splatview.publish(scene)")
+            with next_frame(subscriber, stream, version) as frame:
+                version, got = frame.version, values(frame)
+                assert frame.intact()
+            assert stream.sharing == "torch-ipc", stream.fallback
+            assert got["means"].shape == (count, 3)
+            assert {float(extreme) for t in got.values() for extreme in (t.min(), t.max())} == {value}
