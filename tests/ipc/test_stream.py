@@ -19,6 +19,7 @@ from splatview_ipc.transports.memory import MemoryTransport
 
 if TYPE_CHECKING:
     from support.pair import Pair
+from support.transports import reader_of
 
     from splatview_ipc import Stream
 
@@ -167,33 +168,32 @@ def test_a_busy_writer_is_tried_again(pair: Pair, monkeypatch: pytest.MonkeyPatc
 # ---- late viewers
 
 
-def test_a_late_copy_of_tensors_amid_a_write_is_marked(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_late_copy_of_tensors_amid_a_write_is_marked(pair: Pair) -> None:
     picture = image(7)
     pair.publish(picture)
-    write = TRANSPORTS["ring"].writer
+    stream = published(pair)
+    stream.open("ring")
+    stream.turn(pair.now)
+    offered = stream.offer("ring")
+    assert offered is not None
+    reader = reader_of("ring", offered[0])
 
-    def writer(tensors: Any, growing: bool) -> Any:
-        made: Any = write(tensors, growing)
-        copy = made._copy
+    def read() -> tuple[int, int, bool]:
+        frame = reader.read()
+        assert frame is not None
+        return frame.version, int(frame.tensors["image"].to_float32().max()), frame.confirmed
 
-        def amid(*args: Any) -> None:
-            copy(*args)
-            picture.add_(0)  # an operation that ends while the copy is made
-
-        made._copy = amid
-        return made
-
-    offer(monkeypatch, pair, ring=Transport(writer, RING.reader, ""))
-    shows(pair, 7)
-    frame = pair.stream().read()
-    assert frame is not None
-    assert not frame.confirmed
-    pair.now += 1
-    pair.publish(image(8))
-    shows(pair, 8)
-    frame = pair.stream().read()
-    assert frame is not None
-    assert frame.confirmed
+    assert read() == (1, 7, True)
+    picture.fill_(8)  # an operation that ends after the copy, and may have begun before it
+    stream.turn(pair.now + 1)
+    assert read() == (2, 8, False)
+    picture.fill_(9)
+    stream.turn(pair.now + 2)
+    assert read() == (2, 8, False), "what changes without a publish is not followed"
+    pair.now += 3
+    pair.publish(picture)
+    assert read() == (3, 9, True)
+    reader.close()
 
 
 def test_the_end_of_a_run_brings_its_last_version(pair: Pair) -> None:

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 GRACE_S = 0.05
 """Seconds after a publish for which what it left undone is left to the next one; then the helper thread does it."""
+SETTLE_S = 0.02
+"""Seconds after a late copy at which it is known whether its tensors were amid a write."""
 RETRY_S = 1.0
 """Seconds between two tries to get memory that was short."""
 LIVE_PERIOD_S = 1 / 30
@@ -110,6 +112,8 @@ class Stream:
         self._failed: dict[str, str] = {}
         """Transports that do not work here, or whose memory is short, and why."""
         self._gpu: _Gpu | None = None
+        self._settling: tuple[Published, list[int], float] | None = None
+        """A late copy of CPU tensors: the value, their counts of in-place operations before it, when to compare."""
         self._moves = 0
         self._addresses: list[int] = []
 
@@ -337,6 +341,8 @@ class Stream:
             self._left = when < math.inf  # this thread comes again by itself
         elif self.live and any(name not in ZERO_COPY for name in self._active):
             due = min(due, self._follow_live(now))
+        elif self._settling is not None:
+            due = min(due, self._settle(now))
         return due if due < math.inf else None
 
     def behind(self) -> bool:
@@ -369,24 +375,32 @@ class Stream:
             before.close()
 
     def _catch_up(self, now: float) -> None:
-        """Bring the newest value to viewers that came late, or where its own publish could not.
-
-        The trainer may be writing into these very tensors: a copy of tensors whose counts of in-place operations
-        changed meanwhile, or that have none, is marked as not confirmed. The next publish replaces it.
-        """
+        """Bring the newest value to viewers that came late, or where its own publish could not."""
         with self._lock, self._side_stream() as ready:
             newest = self._newest
             if not ready or newest is None:
                 return
-            before = _counts(newest[1][0])
+            counts = _counts(newest[1][0]) if self._gpu is None else []
             for name, active in self._active.items():
                 if active.shown is not newest[1] and now >= active.next_at:
-                    self._write(name, active, now, before is not None or self._gpu is not None)
-            if before is not None and _counts(newest[1][0]) != before:
-                for name, active in self._active.items():
-                    if name == "ring" and active.shown is newest[1]:
-                        self._write(name, active, now, confirmed=False)
+                    self._write(name, active, now, counts is not None)
+            self._settling = (newest[1], counts, now + SETTLE_S) if counts else None
         self._run.control.words[ControlBlock.version_word(self.index)] = self.version
+
+    def _settle(self, now: float) -> float:
+        """Copy a late copy's tensors once more, as not confirmed, if an in-place operation has ended on them since: it
+        may have been amid a write. Returns when to look."""
+        assert self._settling is not None
+        published, counts, due = self._settling
+        if now < due:
+            return due
+        self._settling = None
+        with self._lock:
+            active = self._active.get("ring")
+            if active is not None and active.shown is published and _counts(published[0]) != counts:
+                self._write("ring", active, now, confirmed=False)
+        self._run.control.words[ControlBlock.version_word(self.index)] = self.version
+        return math.inf
 
     def _follow_live(self, now: float) -> float:
         """Copy what a live stream's tensors hold now; return when to do so again."""
