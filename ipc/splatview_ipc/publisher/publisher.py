@@ -29,7 +29,7 @@ class Publisher:
                  endpoint: Callable[[Path, str], str] = mail.endpoint):
         """Make the run's folder and start answering viewers.
 
-        `name`: what people call the run; the script's name by default. `on_fault` is called with every fault of the
+        `name`: the run's name for users; the script's name by default. `on_fault` is called with every fault of the
         surroundings that happens later; they are counted anyway, and never raised. `hidden`: only a viewer that knows
         the run's id finds it. `threaded`: False: no thread is started, and the caller turns `helper`.
         `clock` (seconds), `endpoint` (the ZeroMQ address of a socket in a run's folder): for tests.
@@ -38,9 +38,10 @@ class Publisher:
         self.pid = os.getpid()
         self.streams: dict[str, Stream] = {}
         self.on_snapshot: dict[str, Callable[[], None]] = {}
-        """By the stream's name: what to call, from the helper thread, when a viewer asks for a full snapshot."""
+        """By the stream's name: what to call, from the helper thread, when a viewer requests a full snapshot."""
         self.on_photos: dict[str, Callable[[int, int], None]] = {}
-        """Likewise, when a viewer asks for photographs: the camera and the side (`messages.Photos`)."""
+        """By the stream's name: what to call, from the helper thread, when a viewer requests photographs, with the
+        camera and the side (`messages.Photos`)."""
         self._on_fault = on_fault
         self._lock = threading.Lock()
         self.folder = create_run(name or _script_name(), self.pid, time.time(), hidden)
@@ -98,8 +99,8 @@ class Publisher:
     def close(self, ending: bool = False) -> None:
         """End the run and give everything back. Idempotent; never raises.
 
-        `ending`: with it ends the process, which gives the memory back by itself; until then viewers keep what they
-        have mapped, and the last scene goes on being seen.
+        `ending`: True at the end of the process, which gives the memory back by itself: the last version is written,
+        and viewers keep what they have mapped.
         """
         if self not in _open_publishers:
             return
