@@ -83,7 +83,7 @@ class Session:
                         self._retry_at = time.monotonic() + RETRY_S
                         raise
                     atexit.unregister(_at_exit)
-                    atexit.register(_at_exit)  # behind the publisher's own handler, to come before it
+                    atexit.register(_at_exit)  # behind those of the modules that it uses, to come before them
         return self.publisher
 
     def add(self, name: str, feature: Feature, turn: Turn | None = None) -> None:
@@ -117,15 +117,15 @@ class Session:
         if worker is not None and worker is not threading.current_thread():
             worker.join(_END_TIMEOUT_S)
         with self.lock:
-            features, self.features, self._turns = self.features, {}, {}
-            publisher, self.publisher = self.publisher, None
+            for feature in self.features.values():
+                with contextlib.suppress(Exception):
+                    feature.close()
+            self.features, self._turns = {}, {}
+            if self.publisher is not None:
+                self.publisher.close(exiting)
+            self.publisher = None
             self.published.clear()
             self._retry_at = -math.inf
-        for feature in features.values():
-            with contextlib.suppress(Exception):
-                feature.close()
-        if publisher is not None:
-            publisher.close(exiting)
 
     def _work(self) -> None:
         with self.lock:  # which `add` holds until it has noted this thread
@@ -260,7 +260,11 @@ def _at_exit() -> None:
 def _after_fork_in_child() -> None:
     global _session
     _inherited.append(_session)
+    if _session.publisher is not None:
+        _session.publisher.abandon()
     _session = Session()
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
+# No fork comes while a run begins or ends: its child would hold the run's lock without knowing.
+os.register_at_fork(before=lambda: _session.lock.acquire(), after_in_parent=lambda: _session.lock.release(),
+                    after_in_child=_after_fork_in_child)
