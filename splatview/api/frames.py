@@ -138,8 +138,9 @@ class Frames:
 
     @property
     def path(self) -> str:
-        """How frames come: "ring" (shared memory), "device-ring" (a ring in GPU memory), "in-place" or "host" (GPU to
-        host memory, where this process cannot open that GPU's); "" before there is a stream."""
+        """The transport of the frames: "ring" (shared memory), "device-ring" (a ring in GPU memory), "in-place" or
+        "torch-ipc" (the publisher's memory), "host" (GPU to host memory, where this process cannot open that GPU's);
+        "" before there is a stream."""
         return self._stream.sharing if self._stream is not None else ""
 
     def _wait(self, timeout: float | None, again: bool) -> Frame:
