@@ -92,7 +92,8 @@ def _main(args: list[str]) -> int:
     from splatview_ipc.control.errors import IpcError
 
     try:
-        return import_module(f"splatview.cli.{command}").main(rest)
+        module = "splatview.demo.command" if command == "demo" else f"splatview.cli.{command}"
+        return import_module(module).main(rest)
     except IpcError as e:
         from splatview_ipc.system.terminal import printable_lines
 

@@ -70,6 +70,10 @@ class Demo:
     """End with the last picture, the viewer too. Left out, it stays until it is closed, or Ctrl-C or a signal comes."""
 
 
+def main(args: list[str]) -> int:
+    return run(entry.options(Demo, "splatview demo", args))
+
+
 def run(options: Demo) -> int:
     """Run the demo to its end. Returns 0, the exit code of a training that failed, 1 if no picture could be drawn,
     2 for options that cannot be used, 128 + signal when ended early."""
