@@ -170,7 +170,7 @@ def _attached(gigabytes: float) -> dict[str, str]:
             "bare copy, us": f"{statistics.median(copies) * 1e6:.0f}", "worst call, us": f"{max(calls) * 1e6:.0f}",
             "worst copy, us": f"{max(copies) * 1e6:.0f}", "ratio": " ".join(f"{ratio:.2f}" for ratio in ratios),
             "shared memory": f"{peak / frame.nbytes:.2f} frames",
-            "limit": "worst call 1.5 copies, 2.2 frames"}
+            "limit": "worst call 1.5 copies, 3.1 frames"}
 
 
 def _attach(frame: torch.Tensor, target: torch.Tensor) -> tuple[list[float], list[float], int, int]:

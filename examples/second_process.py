@@ -34,7 +34,7 @@ if __name__ == "__main__":
     first.start()
     with splatview.frames("rings", run=str(first.pid), timeout=60) as frames:
         for _, frame in zip(range(steps), frames, strict=False):
-            grey = frame.tensor.mean(-1)  # (360, 480), from the other process's memory; that itself is only read
+            grey = frame.tensor.mean(-1)  # (360, 480), of a copy that belongs to this process
             dy, dx = torch.gradient(grey)
             splatview.publish((12 * (dx * dx + dy * dy).sqrt()).clamp(0, 1), "edges", of=frame.version)
     print(f"{frames.skipped} pictures were passed over")

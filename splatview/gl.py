@@ -18,6 +18,7 @@ from __future__ import annotations
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from splatview.api.session import public, untraced
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.gl.base import dtype_name
 from splatview_ipc.gl.probe import forced_bridge
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["SharedTexture", "TensorTexture", "TextureTensor", "texture"]
 
 
+@public(answers=True)
 def texture(tensor: torch.Tensor, ctx: moderngl.Context, *, explicit: bool = False) -> TensorTexture:
     """A moderngl texture (`.texture`) with a tensor's content, which `.update()` brings up to date.
 
@@ -95,3 +97,6 @@ class TensorTexture:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+untraced(SharedTexture, TensorTexture, TextureTensor)

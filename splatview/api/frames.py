@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from splatview.adapters import checks
 from splatview.api.frame import Frame
+from splatview.api.session import public, untraced
 from splatview_ipc import IpcError, Subscriber
 from splatview_ipc.control.frame import RemoteTensor
 from splatview_ipc.system.terminal import printable
@@ -41,6 +42,7 @@ seen: OrderedDict[str, tuple[int, int, str]] = OrderedDict()
 """By the stream's name: version, time and run of the frame that was handed out last in this process."""
 
 
+@public(answers=True)
 def frames(name: str, *, run: str | None = None, timeout: float | None = None,
            in_place: bool | None = None) -> Frames:
     """Iterate the newest frames of a stream that this or another process of the same user publishes.
@@ -53,8 +55,8 @@ def frames(name: str, *, run: str | None = None, timeout: float | None = None,
         of this name, the newest where there are several.
     timeout: seconds that a new frame may take, else TimeoutError; None: wait for ever.
     in_place: of CUDA tensors that the publisher shares in place. True: the publisher's own memory, which may change
-    this process, and belongs to the caller. Neither the publisher nor other readers notice how fast this one is. When a
-    publisher ends and starts again, its new run is read. Raises TypeError, ValueError for bad arguments.
+        meanwhile and must only be read; ValueError while iterating where the stream is not shared so. False: never.
+        None: copies, as of all others.
 
     Each frame is the newest at the time; those that came in between are passed over and counted. It is copied once in
     this process, and belongs to the caller. Neither the publisher nor other readers notice how fast this one is. When
@@ -136,8 +138,9 @@ class Frames:
 
     @property
     def path(self) -> str:
-        """How frames come: "ring" (shared memory), "device-ring" (a ring in GPU memory), "in-place" or "host" (GPU to
-        host memory, where this process cannot open that GPU's); "" before there is a stream."""
+        """The transport of the frames: "ring" (shared memory), "device-ring" (a ring in GPU memory), "in-place" or
+        "torch-ipc" (the publisher's memory), "host" (GPU to host memory, where this process cannot open that GPU's);
+        "" before there is a stream."""
         return self._stream.sharing if self._stream is not None else ""
 
     def _wait(self, timeout: float | None, again: bool) -> Frame:
@@ -276,5 +279,6 @@ def _close(subscriber: Subscriber, pid: int) -> None:
             subscriber.close()
 
 
+untraced(Frame, Frames)
 _inherited: list[Any] = []
 """Of the parent's, in a forked child: kept from being torn down."""

@@ -40,8 +40,8 @@ def publish(value: Any, name: str | None = None, *, kind: str | None = None, cop
         with this name is its next version.
     kind: "image" or "gaussians", where the value alone leaves a doubt.
     copy: of CUDA tensors. True: copy them on the GPU at this call. False: share their memory, which costs nothing, and
-        shows changes made in place, even half done: parameters that an optimizer steps can tear. None: Gaussians and
-        tensors that stay where they are are shared, those that are new at every call copied. CPU tensors are copied.
+        shows changes made in place, even half done: parameters that an optimizer steps can tear. None: Gaussians that
+        stay where they are are shared, all others copied. CPU tensors are copied.
     live: True: viewers follow changes made in place between two calls (they may see one half done).
     shard: (rank, world) of a scene whose Gaussians are spread over processes, 0 <= rank < world <= 64. Each publishes
         its part under the same name; viewers show one scene. Processes belong together by what their launcher

@@ -11,6 +11,7 @@ import os
 import sys
 import threading
 import time
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 from splatview_ipc.control.errors import IpcError
@@ -18,6 +19,7 @@ from splatview_ipc.system.terminal import printable_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import CodeType
 
     from splatview_ipc import Publisher
     from splatview_ipc.system.child_program import ChildProgram
@@ -83,7 +85,7 @@ class Session:
                         self._retry_at = time.monotonic() + RETRY_S
                         raise
                     atexit.unregister(_at_exit)
-                    atexit.register(_at_exit)  # behind the publisher's own handler, to come before it
+                    atexit.register(_at_exit)  # behind those of the modules that it uses, to come before them
         return self.publisher
 
     def add(self, name: str, feature: Feature, turn: Turn | None = None) -> None:
@@ -117,15 +119,15 @@ class Session:
         if worker is not None and worker is not threading.current_thread():
             worker.join(_END_TIMEOUT_S)
         with self.lock:
-            features, self.features, self._turns = self.features, {}, {}
-            publisher, self.publisher = self.publisher, None
+            for feature in self.features.values():
+                with contextlib.suppress(Exception):
+                    feature.close()
+            self.features, self._turns = {}, {}
+            if self.publisher is not None:
+                self.publisher.close(exiting)
+            self.publisher = None
             self.published.clear()
             self._retry_at = -math.inf
-        for feature in features.values():
-            with contextlib.suppress(Exception):
-                feature.close()
-        if publisher is not None:
-            publisher.close(exiting)
 
     def _work(self) -> None:
         with self.lock:  # which `add` holds until it has noted this thread
@@ -186,17 +188,31 @@ def capturing() -> bool:
 
 
 class _Untraced:
-    """Marks functions at which dynamo breaks the graph, as `torch.compiler.disable` does without importing dynamo.
+    """The mark of a function at which dynamo breaks the graph, as `torch.compiler.disable` does with an import of it.
 
-    Dynamo evaluates the mark when it meets such a function; from then on it leaves alone what the function calls.
+    Dynamo evaluates the mark when it meets the function; from then on it leaves alone what the function calls.
     """
+
+    def __init__(self, code: CodeType) -> None:
+        self._code = code
+        if "torch" in sys.modules:
+            bool(self)
 
     def __bool__(self) -> bool:
         with contextlib.suppress(ImportError, AttributeError):  # PyTorch before 2.7
             from torch._C._dynamo.eval_frame import _FrameAction, _FrameExecStrategy, set_code_exec_strategy
 
-            set_code_exec_strategy(_CODE, _FrameExecStrategy(_FrameAction.SKIP, _FrameAction.SKIP))
+            set_code_exec_strategy(self._code, _FrameExecStrategy(_FrameAction.SKIP, _FrameAction.SKIP))
         return True
+
+
+def untraced(*classes: type) -> None:
+    """Keep torch.compile from tracing the methods and properties of classes."""
+    for member in (m for each in classes for m in vars(each).values()):
+        function = getattr(member, "fget", member)
+        if isinstance(function, FunctionType):
+            code = getattr(function, "__wrapped__", function).__code__  # not the one that all context managers share
+            function._torchdynamo_disable = _Untraced(code)  # type: ignore[attr-defined]
 
 
 def public(answers: bool = False) -> Callable[[Callable[P, R]], Callable[P, R]]:
@@ -218,17 +234,10 @@ def public(answers: bool = False) -> Callable[[Callable[P, R]], Callable[P, R]]:
                 fault(e) if _session.publisher is None else _session.publisher.fault(e)
                 return None  # type: ignore[return-value]
 
-        call._torchdynamo_disable = _untraced  # type: ignore[attr-defined]
+        call._torchdynamo_disable = _Untraced(call.__code__)  # type: ignore[attr-defined]
         return call
 
     return decorate
-
-
-_untraced = _Untraced()
-_CODE = public()(session).__code__
-"""All public functions are closures over this code."""
-if "torch" in sys.modules:
-    bool(_untraced)
 
 
 def strict() -> bool:
@@ -260,7 +269,11 @@ def _at_exit() -> None:
 def _after_fork_in_child() -> None:
     global _session
     _inherited.append(_session)
+    if _session.publisher is not None:
+        _session.publisher.abandon()
     _session = Session()
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
+# No fork comes while a run begins or ends: its child would hold the run's lock without knowing.
+os.register_at_fork(before=lambda: _session.lock.acquire(), after_in_parent=lambda: _session.lock.release(),
+                    after_in_child=_after_fork_in_child)

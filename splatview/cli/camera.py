@@ -110,9 +110,21 @@ def _plan(o: Camera) -> Plan:
             raise ValueError(f"--{name} is {value:g}, not from {least:g} to {most}")
     if o.once and kind_of(o.source) in ("test", "device"):
         raise ValueError(f"--once is for files, and {o.source} has no end")
+    detector = _detector(o)
+    screens = [f"--{name}" for name in ("window", "web", "offscreen") if getattr(o, name)]
+    more = [*(["--host", o.host] if o.host else []), *(["--out", str(o.out)] if o.out else [])]
+    if len(screens) > 1:
+        raise ValueError(f"{' and '.join(screens)} exclude each other; name one")
+    if not o.viewer and (screens or more):
+        raise ValueError(f"--no-viewer and {[*screens, *more][0]} exclude each other; name one")
+    if o.host and screens not in ([], ["--web"]):
+        raise ValueError(f"--host is for --web, and {screens[0]} was named")
+    if o.out is not None:
+        check_picture(o.out)
+    viewer = (*screens, "--port", str(o.port), "--size", o.window_size, "--max-fps", f"{o.max_fps:g}", *more)
     capture = CaptureSettings(source=o.source, width=width, height=height, fps=o.fps or 0.0, patience=o.patience,
                               stream=o.name, loop=not o.once)
-    return Plan(capture, _detector(o), _viewer(o), offscreen=o.offscreen, out=o.out)
+    return Plan(capture, detector, viewer if o.viewer else None, offscreen=o.offscreen, out=o.out)
 
 
 def _size(name: str, text: str) -> tuple[int, int]:
@@ -141,20 +153,3 @@ def _detector(o: Camera) -> dict[str, object] | None:
     elif ":" not in o.detect:
         raise ValueError(f"--detect is {o.detect!r}; legal are {LEGAL}")
     return {**given, "stream": o.name, "detect": o.detect}
-
-
-def _viewer(o: Camera) -> tuple[str, ...] | None:
-    """Return the arguments of the viewer; None for no viewer. Raises ValueError."""
-    screens = [f"--{name}" for name in ("window", "web", "offscreen") if getattr(o, name)]
-    more = [*(["--host", o.host] if o.host else []), *(["--out", str(o.out)] if o.out else [])]
-    if len(screens) > 1:
-        raise ValueError(f"{' and '.join(screens)} exclude each other; name one")
-    if not o.viewer:
-        if screens or more:
-            raise ValueError(f"--no-viewer and {[*screens, *more][0]} exclude each other; name one")
-        return None
-    if o.host and screens not in ([], ["--web"]):
-        raise ValueError(f"--host is for --web, and {screens[0]} was named")
-    if o.out is not None:
-        check_picture(o.out)
-    return (*screens, "--port", str(o.port), "--size", o.window_size, "--max-fps", f"{o.max_fps:g}", *more)

@@ -8,10 +8,6 @@ from __future__ import annotations
 import os
 import sys
 
-TYPE_CHECKING = False  # nothing is imported before the current folder is out of the path
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 _VIEWER = {
     "serve": "show running trainings, or files, in a window or in browsers",
     "shot": "draw one stream or file into a picture, without screen or viewer",
@@ -46,10 +42,10 @@ a run is called), SPLATVIEW_STRICT=1 (faults raise), SPLATVIEW_DISABLE=1
 """
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv: list[str] | None = None) -> int:
     """Run one command; its exit code. 2 means that what was asked for cannot be done, and stderr says why."""
     if argv is not None:
-        return _main(list(argv))
+        return _main(argv)
     _forget_current_folder()  # before anything else is imported
     from splatview_ipc.system.entry import run
 
@@ -96,7 +92,8 @@ def _main(args: list[str]) -> int:
     from splatview_ipc.control.errors import IpcError
 
     try:
-        return import_module(f"splatview.cli.{command}").main(rest)
+        module = "splatview.demo.command" if command == "demo" else f"splatview.cli.{command}"
+        return import_module(module).main(rest)
     except IpcError as e:
         from splatview_ipc.system.terminal import printable_lines
 

@@ -9,6 +9,8 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
+from splatview_ipc.system.child_program import ChildProgram
+
 if TYPE_CHECKING:
     import torch
 
@@ -27,14 +29,15 @@ def publish(transport: str, device: str) -> None:
     threading.Event().wait()
 
 
-def read(transport: str) -> None:
-    """Read what `publish` publishes in another process, by one transport alone."""
+def share(transport: str, device: str) -> None:
+    """Read what `publish` publishes in another process, by one transport alone, as a viewer would."""
     import torch
 
     from splatview_ipc import Subscriber
 
-    with Subscriber(client="doctor", transports=[transport]) as subscriber:
-        for _ in range(5000):
+    writer = ChildProgram("splatview.cli.selftest", "publish", transport, device)
+    with Subscriber(str(writer.pid), client="doctor", transports=[transport]) as subscriber:
+        while writer.running():
             subscriber.poll()
             for stream in subscriber.streams:
                 stream.open()
@@ -51,7 +54,7 @@ def read(transport: str) -> None:
                     if frame.intact():
                         sys.exit(0 if same else "other bytes arrived than were published")
             threading.Event().wait(0.01)
-    sys.exit("nothing arrived within 50 s")
+    sys.exit(writer.last_words())
 
 
 def gsplat() -> None:
@@ -71,4 +74,4 @@ def gsplat() -> None:
 if __name__ == "__main__":
     from splatview_ipc.system.entry import run
 
-    sys.exit(run(lambda: {"publish": publish, "read": read, "gsplat": gsplat}[sys.argv[1]](*sys.argv[2:])))
+    sys.exit(run(lambda: {"publish": publish, "share": share, "gsplat": gsplat}[sys.argv[1]](*sys.argv[2:])))

@@ -15,8 +15,9 @@ from splatview_ipc.system.terminal import printable
 if TYPE_CHECKING:
     from splatview_ipc import RemoteRun, RemoteStream
 
-_RATE_WINDOW = 1.0
-"""Seconds over which publishes are counted: from one of them to another that comes half a second later, or more."""
+_RATE_WINDOW_S = 1.0
+"""Time over which publishes are counted: from one of them to another that comes half a second later, or more."""
+_ANSWER_TIMEOUT_S = 3.0
 _PAGE = ("pid", "url", "host", "port", "run", "started")
 _SILENT = "does not answer: its process is stopped, very busy or out of open files"
 
@@ -37,39 +38,32 @@ class Status:
 
 
 def main(args: list[str]) -> int:
+    from splatview_ipc import Subscriber
     from splatview_ipc.control.registry import viewers
 
     options: Status = entry.options(Status, "splatview status", args)
     folder = runtime_folder()  # raises when runs cannot be found at all
-    runs = collect(options.run)
+    with Subscriber(options.run, client="status") as subscriber:
+        subscriber.wait_for_runs(_ANSWER_TIMEOUT_S)
+        end = time.monotonic() + (_RATE_WINDOW_S if subscriber.streams else 0)
+        while time.monotonic() < end:
+            subscriber.poll()
+            time.sleep(0.02)
+        runs = [_run(r) for r in subscriber.runs if r.alive]
     pages = viewers()
     if options.json:
         shown = [{name: getattr(v, name) for name in _PAGE} for v in pages]
         print(json.dumps({"runs": runs, "viewers": shown}, indent=2))
         return 2 if options.run and not runs else 0
-    if runs:
-        print("\n".join(line for run in runs for line in _lines(run)))
-    else:
+    for run in runs:
+        print(*_lines(run), sep="\n")
+    if not runs:
         print(f"No run that {options.run!r} names in {printable(folder)}; {other_runs(folder, options.run)}"
               if options.run else f"No run in {printable(folder)}.\n"
               "In a training script: import splatview; splatview.publish(tensor)")
     for v in pages:
         print(f"viewer at {v.url}  pid {v.pid}  shows {'all runs' if v.run is None else f'run {printable(v.run)}'}")
     return 2 if options.run and not runs else 0
-
-
-def collect(run: str | None = None, timeout: float = 3.0) -> list[dict[str, Any]]:
-    """Return the live runs as `--json` prints them, after watching them for a moment. Runs that do not answer within
-    `timeout` seconds appear without streams and with a "note"."""
-    from splatview_ipc import Subscriber
-
-    with Subscriber(run, client="status") as subscriber:
-        subscriber.wait_for_runs(timeout)
-        end = time.monotonic() + (_RATE_WINDOW if subscriber.streams else 0)
-        while time.monotonic() < end:
-            subscriber.poll()
-            time.sleep(0.02)
-        return [_run(r) for r in subscriber.runs if r.alive]
 
 
 def _run(run: RemoteRun) -> dict[str, Any]:

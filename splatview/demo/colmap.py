@@ -6,6 +6,7 @@ Layout: https://colmap.github.io/format.html. Poses are world-to-camera in OpenC
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +15,7 @@ from gsplat.utils import normalized_quat_to_rotmat
 
 from splatview.demo import DemoError
 from splatview.demo.files import read_bytes
-from splatview.demo.views import Photograph
+from splatview.demo.views import View
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,25 +28,23 @@ _ONE_FOCAL = ("SIMPLE_PINHOLE", "SIMPLE_RADIAL", "RADIAL")
 _TWO_FOCALS = ("PINHOLE", "OPENCV", "FULL_OPENCV")
 _GROWTH = 12
 """Memory for each byte of a model."""
-_Camera = tuple[np.ndarray, tuple[int, int], bool]
-"""K, size, distorted."""
 
 
-def read_model(sparse: Path, pictures: Path) -> tuple[list[Photograph], np.ndarray, np.ndarray]:
-    """The model in a folder with cameras.bin, images.bin and points3D.bin; photographs are sorted by name.
+def read_model(sparse: Path, pictures: Path) -> tuple[list[View], np.ndarray, np.ndarray]:
+    """Read the model in a folder with cameras.bin, images.bin and points3D.bin.
 
-    Returns photographs, points (N, 3) float32 and colours (N, 3) uint8. Raises DemoError.
+    Returns views by name, without pictures, points (N, 3) float32 and colours (N, 3) uint8. Raises DemoError.
     """
     path = sparse / "cameras.bin"
     try:
         cameras = _cameras(read_bytes(path, _GROWTH))
         path = sparse / "images.bin"
-        photographs = _images(read_bytes(path, _GROWTH), cameras, pictures)
+        views = _images(read_bytes(path, _GROWTH), cameras, pictures)
         path = sparse / "points3D.bin"
         points, colors = _points(read_bytes(path, _GROWTH))
     except (struct.error, ValueError) as e:
         raise DemoError(f"{path}: damaged or cut short ({e!s:.200})") from None
-    return sorted(photographs, key=lambda p: p.path), points, colors
+    return sorted(views, key=lambda view: view.path), points, colors
 
 
 def _count(data: bytes, least: int) -> int:
@@ -56,7 +55,8 @@ def _count(data: bytes, least: int) -> int:
     return n
 
 
-def _cameras(data: bytes) -> dict[int, _Camera]:
+def _cameras(data: bytes) -> dict[int, View]:
+    """Return the cameras by their numbers, at the origin of the world."""
     at, found = 8, {}
     for _ in range(_count(data, 48)):
         key, number, width, height = struct.unpack_from("<iiQQ", data, at)
@@ -74,12 +74,12 @@ def _cameras(data: bytes) -> dict[int, _Camera]:
                             "run `colmap image_undistorter` and use its output")
         if width <= 0 or height <= 0 or not (fx > 0 and fy > 0):
             raise ValueError(f"camera of {width}x{height} pixels with focal lengths {fx}, {fy}: all must be positive")
-        K = np.array([[fx, 0, cx], [0, fy, cy], [0, 0, 1]])
-        found[key] = K, (width, height), any(abs(k) > 1e-6 for k in lens)
+        K = torch.tensor([[fx, 0, cx], [0, fy, cy], [0, 0, 1]])
+        found[key] = View(torch.eye(4), K, width, height, distorted=any(abs(k) > 1e-6 for k in lens))
     return found
 
 
-def _images(data: bytes, cameras: dict[int, _Camera], pictures: Path) -> list[Photograph]:
+def _images(data: bytes, cameras: dict[int, View], pictures: Path) -> list[View]:
     at, found = 8, []
     for _ in range(_count(data, 73)):
         _, *pose, camera = struct.unpack_from("<i7di", data, at)
@@ -89,14 +89,13 @@ def _images(data: bytes, cameras: dict[int, _Camera], pictures: Path) -> list[Ph
         at = end + 9 + 24 * observed
         if camera not in cameras:
             raise ValueError(f"camera {camera} is not in cameras.bin")
-        length = float(np.linalg.norm(pose[:4]))
-        if not length > 0:
+        quaternion = torch.tensor(pose[:4], dtype=torch.float64)
+        if not quaternion.norm() > 0:
             raise ValueError(f"quaternion {pose[:4]} is not a rotation")
-        viewmat = np.eye(4)
-        viewmat[:3, :3] = normalized_quat_to_rotmat(torch.tensor(pose[:4], dtype=torch.float64) / length).numpy()
-        viewmat[:3, 3] = pose[4:]
-        K, size, distorted = cameras[camera]
-        found.append(Photograph(pictures / name, viewmat, K, size, distorted))
+        viewmat = torch.eye(4)
+        viewmat[:3, :3] = normalized_quat_to_rotmat(quaternion / quaternion.norm())
+        viewmat[:3, 3] = torch.tensor(pose[4:])
+        found.append(replace(cameras[camera], viewmat=viewmat, path=pictures / name))
     return found
 
 

@@ -70,6 +70,10 @@ class Demo:
     """End with the last picture, the viewer too. Left out, it stays until it is closed, or Ctrl-C or a signal comes."""
 
 
+def main(args: list[str]) -> int:
+    return run(entry.options(Demo, "splatview demo", args))
+
+
 def run(options: Demo) -> int:
     """Run the demo to its end. Returns 0, the exit code of a training that failed, 1 if no picture could be drawn,
     2 for options that cannot be used, 128 + signal when ended early."""
@@ -119,7 +123,8 @@ class _Session:
         self.viewer: ChildProgram | None = None
         self.shot: ChildProgram | None = None
         self._events: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-        self._camera: dict[str, Any] | None = None
+        self._camera: list[str] = []
+        """Options of `shot`: where the picture is drawn from."""
         self._place = ""
         """Where the viewer stays, once that is known."""
         self._trained = False
@@ -131,9 +136,7 @@ class _Session:
             self._place = "until its window is closed"
 
     def run(self) -> int:
-        trainer = self.trainer = self._start_trainer()
-        if self._screen != "offscreen":
-            self._start_viewer(trainer)
+        trainer = self._start()
         self._show_until(lambda: self._trained or not trainer.running())
         code = 0 if self._trained else 1  # it stays until its input ends: an end before is a failure
         if self.signals:
@@ -151,37 +154,37 @@ class _Session:
         self._show_until(self._events.empty, signals=math.inf)
         return code if self.signals else _status(ended) or code
 
-    def _start_trainer(self) -> ChildProgram:
-        def read(line: str) -> None:
+    def _start(self) -> ChildProgram:
+        """Start the trainer and the viewer; return the trainer."""
+        def read_event(line: str) -> None:
             try:
                 self._events.put({"event": "note", **json.loads(line)})
             except (ValueError, TypeError):
                 self._note(line)  # a library's own words
 
-        o = self.options
-        options = {"device": o.device, "seed": o.seed, "steps": o.steps, "data": o.data and str(o.data),
-                   "save": o.save and str(o.save)}
-        return ChildProgram("splatview.demo.trainer", json.dumps(options), pipes=True, on_output=read,
-                            on_error=self._note, env={"SPLATVIEW_NAME": "demo", **os.environ})
-
-    def _start_viewer(self, trainer: ChildProgram) -> None:
-        def read(line: str) -> None:
+        def read_viewer(line: str) -> None:
             """Its address, and what to type where it was reached over ssh."""
             if address := re.search(r"http://\S+", line):
                 self._place = self._place or f"at {address[0]}"
             if line.strip() and not line.startswith("splatview: serve: no run"):  # the trainer only begins its run
                 self._note(line)
 
-        screen = ["--web", "--port", str(self.options.port)] if self._screen == "web" else ["--window"]
-        self.viewer = ChildProgram("splatview_viewer", "serve", *screen, "--run", str(trainer.pid), "--size",
-                                   self.options.size, on_error=read)
+        o = self.options
+        options = {"device": o.device, "seed": o.seed, "steps": o.steps, "data": o.data and str(o.data),
+                   "save": o.save and str(o.save)}
+        self.trainer = ChildProgram("splatview.demo.trainer", json.dumps(options), pipes=True, on_output=read_event,
+                                    on_error=self._note, env={"SPLATVIEW_NAME": "demo", **os.environ})
+        if self._screen != "offscreen":
+            screen = ["--web", "--port", str(o.port)] if self._screen == "web" else ["--window"]
+            self.viewer = ChildProgram("splatview_viewer", "serve", *screen, "--run", str(self.trainer.pid), "--size",
+                                       o.size, on_error=read_viewer)
+        return self.trainer
 
     def _start_shot(self, trainer: ChildProgram) -> ChildProgram:
-        camera = [] if self._camera is None else ["--camera", json.dumps(self._camera)]
         if self.shot is not None:
             self.shot.end()
         self.shot = ChildProgram("splatview_viewer", "shot", str(self.options.out), "--stream", "gaussians", "--run",
-                                 str(trainer.pid), "--size", self.options.size, *camera)
+                                 str(trainer.pid), "--size", self.options.size, *self._camera)
         return self.shot
 
     def _note(self, text: str) -> None:
@@ -207,7 +210,7 @@ class _Session:
     def _show(self, event: dict[str, Any], now: float) -> None:
         name = event["event"]
         if name == "camera":
-            self._camera = event["camera"]
+            self._camera = ["--camera", json.dumps(event["camera"])]
         elif name == "error":
             print(f"splatview demo: {event['text']}", file=sys.stderr, flush=True)
         else:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections import ChainMap
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ import torch
 
 from splatview.demo import DemoError, colmap
 from splatview.demo.files import check_memory, open_picture, read_bytes, read_points
-from splatview.demo.views import Capture, Photograph, View
+from splatview.demo.views import Capture, View
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,22 +43,22 @@ def load(source: Path, *, pixels: int, max_points: int, seed: int = 0,
         DemoError: names what is wrong and where.
     """
     try:
-        photographs, points, colors = _read(source)
+        found, points, colors = _read(source)
     except DemoError:
         raise
     except Exception as e:  # the net below the readers: a damaged file can make any library raise nearly anything
         raise DemoError(f"--data {source}: damaged, or not what its name says ({type(e).__name__}: {e!s:.200})") from e
-    if len(photographs) < 2:
-        raise DemoError(f"--data {source}: {len(photographs)} views; at least 2 are needed")
-    check_memory(len(photographs) * pixels * 12, f"{source}: {len(photographs):,} views of {pixels:,} pixels")
+    if len(found) < 2:
+        raise DemoError(f"--data {source}: {len(found)} views; at least 2 are needed")
+    check_memory(len(found) * pixels * 12, f"{source}: {len(found):,} views of {pixels:,} pixels")
     views = []
-    for i, photograph in enumerate(photographs):
-        views.append(_view(photograph, pixels))
-        progress(i + 1, len(photographs))
+    for view in found:
+        views.append(_with_image(view, pixels))
+        progress(len(views), len(found))
     held_out = views[::_HELD_OUT_EVERY] if len(views) >= _HELD_OUT_EVERY else []
     train = [view for i, view in enumerate(views) if i % _HELD_OUT_EVERY] if held_out else views
     notes = ["lens distortion is left out; `colmap image_undistorter` gives a sharper result"] \
-        if any(photograph.distorted for photograph in photographs) else []
+        if any(view.distorted for view in views) else []
     finite = np.isfinite(points).all(1)
     points, colors = points[finite], colors[finite]
     rng = np.random.default_rng(seed)
@@ -76,8 +77,8 @@ def load(source: Path, *, pixels: int, max_points: int, seed: int = 0,
                    torch.from_numpy(colors.astype(np.float32) / 255), tuple(notes))
 
 
-def _read(source: Path) -> tuple[list[Photograph], np.ndarray, np.ndarray]:
-    """Photographs by name, points (N, 3) and their colours (N, 3) of 0 to 255."""
+def _read(source: Path) -> tuple[list[View], np.ndarray, np.ndarray]:
+    """Return views by name, without pictures, points (N, 3) and their colours (N, 3) of 0 to 255."""
     for sparse in ("sparse/0", "sparse", "colmap/sparse/0"):
         if (source / sparse / "cameras.bin").exists():
             return colmap.read_model(source / sparse, source / "images")
@@ -92,21 +93,21 @@ def _read(source: Path) -> tuple[list[Photograph], np.ndarray, np.ndarray]:
                     "folder with transforms.json")
 
 
-def _read_transforms(path: Path) -> tuple[list[Photograph], np.ndarray, np.ndarray]:
+def _read_transforms(path: Path) -> tuple[list[View], np.ndarray, np.ndarray]:
     """nerfstudio's format (docs.nerf.studio/quickstart/data_conventions.html), of which Blender's NeRF sets are one."""
     try:
         meta = json.loads(read_bytes(path, _JSON_GROWTH).decode("utf-8"))
         frames = sorted(meta["frames"], key=lambda frame: frame["file_path"])
-        photographs = [_photograph(path, ChainMap(frame, meta)) for frame in frames]  # no copy for each frame
+        views = [_view(path, ChainMap(frame, meta)) for frame in frames]  # no copy for each frame
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as e:
         raise DemoError(f"{path}: {type(e).__name__}: {e!s:.200}; expected a list of frames, each with file_path and a "
                         "4x4 transform_matrix, and fl_x or camera_angle_x, there or for all frames") from None
     if meta.get("ply_file_path"):
-        return photographs, *read_points(path.parent / str(meta["ply_file_path"]))
-    return photographs, np.zeros((0, 3), np.float32), np.zeros((0, 3), np.uint8)
+        return views, *read_points(path.parent / str(meta["ply_file_path"]))
+    return views, np.zeros((0, 3), np.float32), np.zeros((0, 3), np.uint8)
 
 
-def _photograph(path: Path, values: ChainMap[str, Any]) -> Photograph:
+def _view(path: Path, values: ChainMap[str, Any]) -> View:
     """One frame of a transforms.json. Raises DemoError, ValueError, KeyError, TypeError, OverflowError."""
     if (model := values.get("camera_model", "OPENCV")) not in ("OPENCV", "PINHOLE", "SIMPLE_PINHOLE"):
         raise DemoError(f"{path}: camera_model {model!r:.60} is not 'OPENCV', 'PINHOLE' or 'SIMPLE_PINHOLE'")
@@ -127,16 +128,17 @@ def _photograph(path: Path, values: ChainMap[str, Any]) -> Photograph:
     fy = float(values.get("fl_y", fx))
     if width <= 0 or height <= 0 or not (fx > 0 and fy > 0):
         raise ValueError(f"size {width}x{height} and focal lengths {fx}, {fy} must be positive")
-    K = np.array([[fx, 0, float(values.get("cx", width / 2))], [0, fy, float(values.get("cy", height / 2))], [0, 0, 1]])
+    cx, cy = float(values.get("cx", width / 2)), float(values.get("cy", height / 2))
+    K = torch.tensor([[fx, 0, cx], [0, fy, cy], [0, 0, 1]])
     distorted = any(values.get(k) for k in ("k1", "k2", "k3", "p1", "p2"))
-    return Photograph(picture, viewmat, K, (width, height), distorted)
+    return View(torch.from_numpy(viewmat).float(), K, width, height, path=picture, distorted=distorted)
 
 
-def _view(photograph: Photograph, pixels: int) -> View:
-    """Read a picture at no more than about so many pixels; the intrinsics follow."""
+def _with_image(view: View, pixels: int) -> View:
+    """Read a view's picture at no more than about so many pixels; the intrinsics follow."""
     from PIL import Image
 
-    with open_picture(photograph.path) as opened:
+    with open_picture(view.path) as opened:
         scale = min(1.0, math.sqrt(pixels / (opened.width * opened.height)))
         width, height = max(1, round(opened.width * scale)), max(1, round(opened.height * scale))
         opened.draft("RGB", (width, height))  # JPEG decodes to half or a quarter by itself
@@ -144,9 +146,7 @@ def _view(photograph: Photograph, pixels: int) -> View:
         image = np.asarray(whole.resize((width, height), Image.Resampling.BOX), np.float32) / 255
     if image.shape[2] == 4:
         image = image[..., :3] * image[..., 3:]  # on black
-    K = photograph.K * [[width / photograph.size[0]], [height / photograph.size[1]], [1]]
-    view = View(torch.from_numpy(photograph.viewmat).float(), torch.from_numpy(K).float(), width, height,
-                torch.from_numpy(np.ascontiguousarray(image)))
-    if not all(torch.isfinite(values).all() for values in (view.K, view.viewmat, view.position)):
-        raise DemoError(f"{photograph.path}: its camera has numbers that are not finite")
-    return view
+    K = view.K * torch.tensor([[width / view.width], [height / view.height], [1]])
+    if not all(torch.isfinite(values).all() for values in (K, view.viewmat, view.position)):
+        raise DemoError(f"{view.path}: its camera has numbers that are not finite")
+    return replace(view, K=K, width=width, height=height, image=torch.from_numpy(np.ascontiguousarray(image)))

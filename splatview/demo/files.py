@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import stat
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
+from gsplat import export_splats
 
 from splatview.demo import DemoError
 from splatview_ipc.system.files import write_output
@@ -43,9 +42,9 @@ def check_memory(need: int, what: str) -> None:
 def _open_regular(path: Path) -> Iterator[BinaryIO]:
     """Open a file, but no pipe and no device. Raises DemoError, also for an OSError in the block."""
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise DemoError(f"{path}: not a regular file")
+        if path.exists() and not path.is_file():
+            raise DemoError(f"{path}: not a regular file")
+        with path.open("rb") as file:
             yield file
     except (OSError, ValueError) as e:  # ValueError: a NUL in the name
         raise DemoError(f"{path}: {getattr(e, 'strerror', None) or e}") from None
@@ -54,7 +53,7 @@ def _open_regular(path: Path) -> Iterator[BinaryIO]:
 def read_bytes(path: Path, growth: int) -> bytes:
     """Return a file's content; parsing it takes `growth` times its size. Raises DemoError."""
     with _open_regular(path) as file:
-        size = os.fstat(file.fileno()).st_size
+        size = path.stat().st_size
         check_memory(size * growth, f"{path}: its {size:,} bytes")
         return file.read(size)
 
@@ -114,18 +113,8 @@ def read_points(path: Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def write_gaussians(path: Path, gaussians: Gaussians) -> None:
-    """Write Gaussians as a trainer holds them (log scales, logit opacities) as a PLY of the inria layout, SH
-    channel-major (graphdeco-inria/gaussian-splatting, scene/gaussian_model.py). Raises DemoError."""
-    g = {name: value.detach().float().cpu().numpy() for name, value in gaussians.items()}
-    n = len(g["means"])
-    rest = g["shN"].transpose(0, 2, 1).reshape(n, -1)
-    names = ["x", "y", "z", "nx", "ny", "nz", *(f"f_dc_{i}" for i in range(3)),
-             *(f"f_rest_{i}" for i in range(rest.shape[1])), "opacity", *(f"scale_{i}" for i in range(3)),
-             *(f"rot_{i}" for i in range(4))]
-    values = [g["means"], np.zeros((n, 3)), g["sh0"][:, 0], rest, g["opacities"][:, None], g["scales"], g["quats"]]
-    header = ["ply", "format binary_little_endian 1.0", f"element vertex {n}",
-              *(f"property float {name}" for name in names), "end_header", ""]
+    """Write Gaussians as a trainer holds them (log scales, logit opacities) as gsplat's PLY. Raises DemoError."""
     try:
-        write_output(path, "\n".join(header).encode("ascii") + np.concatenate(values, 1).astype("<f4").tobytes())
+        write_output(path, export_splats(**gaussians))
     except OSError as e:
         raise DemoError(f"--save: {e}") from None

@@ -3,33 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import torch
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import numpy as np
 
 Gaussians = Mapping[str, torch.Tensor] | torch.nn.ParameterDict
 """As gsplat's trainer holds them: means (N, 3), scales (N, 3) log, quats (N, 4) wxyz of any length, opacities (N,)
 logit, sh0 (N, 1, 3), shN (N, K-1, 3)."""
-
-
-@dataclass(frozen=True)
-class Photograph:
-    """A picture file and the camera that took it."""
-
-    path: Path
-    viewmat: np.ndarray
-    """(4, 4) world to camera, OpenCV axes."""
-    K: np.ndarray
-    """(3, 3) in pixels of a picture of `size`; the file may have another one."""
-    size: tuple[int, int]
-    distorted: bool
-    """The lens has a distortion that K does not describe."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +24,11 @@ class View:
     width: int
     height: int
     image: torch.Tensor | None = None
-    """(H, W, 3) float in [0, 1]."""
+    """(H, W, 3) float in [0, 1], once it is read."""
+    path: Path = Path()
+    """The photograph's file; its size may be another one."""
+    distorted: bool = False
+    """The lens has a distortion that K does not describe."""
 
     @property
     def position(self) -> torch.Tensor:
@@ -52,7 +37,7 @@ class View:
 
     def to(self, device: torch.device | str) -> View:
         image = None if self.image is None else self.image.to(device)
-        return View(self.viewmat.to(device), self.K.to(device), self.width, self.height, image)
+        return replace(self, viewmat=self.viewmat.to(device), K=self.K.to(device), image=image)
 
 
 @dataclass(frozen=True)

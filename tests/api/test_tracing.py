@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 import torch.distributed as dist
+from support.wait import PATIENCE
 from torch._dynamo.utils import counters
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.device_mesh import DeviceMesh
@@ -33,12 +34,14 @@ def test_a_call_breaks_a_compiled_function_once(arrived: Callable[..., Any]) -> 
         splatview.log(loss=x.sum())
         splatview.annotate("it", boxes=x)
         splatview.publish_cameras(torch.eye(4), torch.eye(3), 4, 4)
-        return x + 1
+        return x + frames.latest().tensor
 
+    splatview.publish(X, "before")
+    frames = splatview.frames("before", timeout=PATIENCE)
     counters.clear()
-    assert torch.equal(torch.compile(compute, backend="eager")(X), X + 1)
-    assert sum(counters["graph_break"].values()) == 4  # one a call
-    assert counters["frames"]["total"] == 5  # what comes before, between and after them
+    assert torch.equal(torch.compile(compute, backend="eager")(X), X * 2)
+    assert sum(counters["graph_break"].values()) == 5  # one a call
+    assert counters["frames"]["total"] == 6  # what comes before, between and after them
     assert (arrived("it")["image"] == 1 / 4).all()
 
 

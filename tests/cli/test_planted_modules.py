@@ -23,8 +23,6 @@ from support.memory_data import event, snapshot
 from support.scene_files import ply_columns, truth, write_ply
 from support.wait import PATIENCE
 
-from splatview_ipc.system import child_program
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -150,4 +148,4 @@ def test_numba_reads_no_settings_from_the_current_folder(tmp_path: Path, program
     programs.folder.mkdir()
     (programs.folder / ".numba_config.yaml").write_text(json.dumps({"cache_dir": str(tmp_path / "theirs")}))
     program = "from splatview_viewer.memory._numba import numba; print(repr(numba.config.CACHE_DIR))"
-    assert _run(programs, *child_program.code_command(program)).strip() == "''"
+    assert _run(programs, sys.executable, "-P", "-c", program).strip() == "''"

@@ -171,7 +171,7 @@ def _viewer(*args: object) -> int:
 
 
 def _demo(*args: object) -> int:
-    from splatview.cli.demo import main
+    from splatview.demo.command import main
 
     return main([str(a) for a in args])
 

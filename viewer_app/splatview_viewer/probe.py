@@ -197,7 +197,7 @@ def _draw_anothers_memory(ctx: moderngl.Context) -> str:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, theirs:
         ours.settimeout(50)
-        other = subprocess.Popen(child_program.code_command(_OTHER, str(theirs.fileno()), uuid),
+        other = subprocess.Popen([sys.executable, "-P", "-c", _OTHER, str(theirs.fileno()), uuid],
                                  env=child_program.environment(), pass_fds=[theirs.fileno()], stderr=subprocess.PIPE,
                                  text=True)
         theirs.close()

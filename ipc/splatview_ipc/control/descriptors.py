@@ -88,11 +88,8 @@ def send(connection: Connection, token: str) -> None:
         sent += len(fds)
 
 
-def _after_fork_in_child() -> None:
-    """The memory is the parent's to offer."""
+def abandon() -> None:
+    """Withdraw everything in a forked child: the memory is the parent's to offer."""
     global _lock
     _lock = threading.Lock()
     _offers.clear()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)

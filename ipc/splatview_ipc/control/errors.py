@@ -1,8 +1,8 @@
-"""What can go wrong in sharing, as one small tree.
+"""The errors of sharing, as one small tree.
 
 IpcError
 ├── RuntimeFolderError   the folder in which runs are found cannot be used
-├── NoViewerError        no viewer came up that a browser could show
+├── NoViewerError        no viewer for a browser could be started
 └── SharingError         shared memory could not be made, opened or trusted
 """
 

@@ -1,4 +1,4 @@
-"""What a reader gets: one whole frame of a stream, its tensors seen where they lie."""
+"""A frame as a reader gets it: one whole version of a stream, its tensors views of the trainer's memory."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ class DeviceMemory(Protocol):
 
     def pointer(self) -> int:
         """Its device address in this process, in the GPU's primary context. Maps at the first call, for reading
-        only where that is possible; a memory that nobody asks costs no CUDA context. Raises SharingError."""
+        only where that is possible; without a call it costs no CUDA context. Raises SharingError."""
         ...
 
     def tensor(self, dtype: str, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> torch.Tensor:
-        """A CUDA tensor over it, which keeps it mapped; `strides` in elements, `offset` in bytes.
+        """Return a CUDA tensor over it, which keeps it mapped; `strides` in elements, `offset` in bytes.
 
         Raises SharingError."""
         ...
@@ -68,18 +68,18 @@ class RemoteTensor:
         return self.array.shape
 
     def to_float32(self) -> np.ndarray:
-        """A float32 copy of its own, C-contiguous. (uint8 keeps its values 0 to 255.)"""
+        """Return a float32 copy, C-contiguous. (uint8 keeps its values 0 to 255.)"""
         if self.dtype == "bfloat16":  # the upper half of a float32
             return (self.array.astype(np.uint32) << 16).view(np.float32)
         return np.array(self.array, np.float32, order="C")
 
     def to_floats(self) -> np.ndarray:
-        """As `to_float32`, but float64 where it is that."""
+        """As `to_float32`, but float64 stays float64."""
         return np.array(self.array, order="C") if self.dtype == "float64" else self.to_float32()
 
     @classmethod
     def view(cls, buffer: Any, dtype: str, shape: tuple[int, ...], offset: int) -> RemoteTensor:
-        """A tensor at a byte offset of a buffer that is known to hold it whole."""
+        """Return a tensor at a byte offset of a buffer, which holds it whole."""
         if 0 in shape:
             return cls(dtype, np.empty(shape, _NUMPY[dtype]))
         count = int(np.prod(shape, dtype=np.int64)) if shape else 1
@@ -95,8 +95,8 @@ def _unknown() -> bool:
 
 
 class Made:
-    """What `DeviceTensor.torch` made, kept for the versions to come that lie in the same place: to make it takes longer
-    than all else that is done with a version. It keeps the memory mapped until `drop`."""
+    """The tensor made by `DeviceTensor.torch`, kept for later versions in the same memory: making it takes longer than
+    all else that is done with a version. It keeps the memory mapped until `drop`."""
 
     __slots__ = ("_over", "tensor")
 
@@ -109,7 +109,7 @@ class Made:
             self.tensor = tensor
 
     def drop(self) -> None:
-        """Keep nothing any more, for good."""
+        """Drop the tensor, and keep no other."""
         self._over, self.tensor = True, None
 
 
@@ -128,13 +128,13 @@ class DeviceTensor:
     ready: Callable[[int], None] = field(default=_nothing, repr=False, compare=False)
     """As `Frame.wait`."""
     made: Made | None = field(default=None, repr=False, compare=False)
-    """Where what `torch` makes is kept, by whoever drops it in time; None: it is made anew each time."""
+    """Cache of the tensor that `torch` makes, dropped by its owner; None: it is made anew each time."""
 
     def torch(self) -> torch.Tensor:
-        """A CUDA tensor over the same bytes, on this process's device with that UUID: nothing is copied.
+        """Return a CUDA tensor over the same bytes, on this process's device with that UUID: nothing is copied.
 
-        Keep the frame while you use it, and call `Frame.wait` first. Of tensors in place it may be the same object for
-        one version after the other. Raises SharingError when this process has no such device or cannot map the memory.
+        Keep the frame while you use it, and call `Frame.wait` first. Of zero-copy tensors it may be the same object for
+        several versions. Raises SharingError when this process has no such device or cannot map the memory.
         """
         made = self.made
         if made is not None and (tensor := made.tensor) is not None:
@@ -145,11 +145,11 @@ class DeviceTensor:
         return tensor
 
     def to_float32(self) -> np.ndarray:
-        """A float32 copy of its own on the host, C-contiguous, ordered after the tensor's data. Waits for it."""
+        """Return a float32 copy on the host, C-contiguous, ordered after the tensor's data. Waits for it."""
         return self.to_floats().astype(np.float32, copy=False)
 
     def to_floats(self) -> np.ndarray:
-        """As `to_float32`, but float64 where it is that."""
+        """As `to_float32`, but float64 stays float64."""
         import torch
 
         tensor = self.torch()
@@ -163,9 +163,9 @@ class Frame:
     """One version of a stream. Use it as a context manager: leaving closes it.
 
     The writer does not wait for readers. Read, copy or upload, and when that is done (a GPU's work ended), ask
-    `intact()`: False means that the writer came back meanwhile, and what was read must be thrown away. Tensors that
-    are shared in place may change between two versions and even while they are read: `intact()` then says whether
-    the memory was theirs all the time.
+    `intact()`: False means that the writer wrote there meanwhile, and what was read must be discarded. Tensors that are
+    shared without a copy may change between two versions and even while they are read: `intact()` then returns True if
+    their memory was kept all the time.
     """
 
     kind: str
@@ -176,15 +176,15 @@ class Frame:
     tensors: dict[str, RemoteTensor | DeviceTensor]
     """All on the host, or all on one GPU."""
     intact: Callable[[], bool]
-    """Returns whether what was read until now is this version, whole."""
+    """Returns True if all that was read until now is this version, whole."""
     release: Callable[[], None] = field(repr=False)
     wait: Callable[[int], None] = field(default=_nothing, repr=False)
     """`wait(stream)`: work given to a CUDA stream afterwards (its handle as an int; of the GPU that the tensors are on)
-    finds the data there. For tensors in place it waits, on the host, until the trainer's GPU has come that far or the
-    trainer is gone; ask `complete` not to wait. Nothing to do for host memory and rings, whose frames are complete when
-    they are handed out."""
+    finds the data there. For zero-copy tensors it waits, on the host, until the trainer's GPU has come that far, the
+    trainer is gone, or 5 s have passed; look at `complete` not to wait. Nothing to do for host memory and rings, whose
+    frames are complete when they are handed out."""
     arrived: Callable[[], bool] = field(default=_unknown, repr=False)
-    """Returns whether the GPU is known to have written what is to be waited for."""
+    """Returns True once the GPU is known to have written the data."""
     confirmed: bool = True
     """False for a copy made while nothing was published, of tensors that may have been amid a write."""
     _held: bool = field(default=False, init=False, repr=False)
@@ -192,20 +192,20 @@ class Frame:
 
     @property
     def on_gpu(self) -> bool:
-        """Whether its tensors are on a GPU."""
+        """True if its tensors are on a GPU."""
         return any(isinstance(t, DeviceTensor) for t in self.tensors.values())
 
     @property
     def complete(self) -> bool:
-        """Whether the data is known to be there without `wait`; of tensors in place that becomes true."""
+        """True if the data is known to be there without `wait`; for zero-copy tensors it becomes true."""
         return self.wait is _nothing or self.arrived()
 
     def hold(self) -> None:
-        """Keep it beyond the `with` block, to be read in place again and again and closed later."""
+        """Keep it beyond the `with` block, to be read again and closed later."""
         self._held = True
 
     def close(self) -> None:
-        """Let go of its memory. Call it when no queued GPU work reads it any more. Idempotent."""
+        """Release its memory. Call it when no queued GPU work reads it any more. Idempotent."""
         if not self._closed:
             self._closed = True
             self.tensors = {}

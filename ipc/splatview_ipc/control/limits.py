@@ -32,7 +32,7 @@ MAX_COUNTER = 2**63 - 1
 MAX_SEGMENT = 1 << 42
 """Bytes of one shared-memory segment."""
 MAX_MEMORIES = 64
-"""Allocations of GPU memory that the tensors of one frame lie in."""
+"""Allocations of GPU memory behind the tensors of one frame."""
 MAX_PIECES = 4096
 """Physical chunks of one allocation of GPU memory."""
 MAX_HELD = 4

@@ -5,7 +5,7 @@ listens would put the training at the mercy of others: libzmq (4.3.5) ends the w
 while no open file is left, and accepts connections without number.
 
 Nothing waits: full queues drop, sockets do not linger. The context of the process is created with its first socket and
-terminated with its last one.
+terminated with its last one; a forked child has its own.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import os
 import resource
 import secrets
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import zmq
 
@@ -29,12 +29,6 @@ _FILES = 24
 _QUEUED = 64
 """Messages queued for a viewer that does not read."""
 
-_lock = threading.Lock()
-_context: zmq.Context[zmq.Socket[bytes]] | None = None
-_open: set[_End] = set()
-_inherited: list[Any] = []
-"""The parent's, in a forked child: never touched, nor collected."""
-
 
 def new_name() -> str:
     """Return the name of a socket in a run's folder."""
@@ -46,18 +40,34 @@ def endpoint(folder: Path, name: str) -> str:
     return f"ipc://{folder / name}"
 
 
+class _Process:
+    """The context of one process and its open sockets."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.lock = threading.Lock()
+        self.context: zmq.Context[zmq.Socket[bytes]] | None = None
+        self.open: set[_End] = set()
+
+
+_processes = [_Process()]
+"""This process's, behind those of its parents, which are never touched, nor collected."""
+
+
 class _End:
     """One socket of the process's context."""
 
     def __init__(self, kind: int, address: str):
-        global _context
-        with _lock:
+        if _processes[-1].pid != os.getpid():
+            _processes.append(_Process())
+        self._process = process = _processes[-1]
+        with process.lock:
             try:
                 _check_files()
-                if _context is None:
-                    _context = zmq.Context()
-                self._socket = _context.socket(kind)
-                _open.add(self)
+                if process.context is None:
+                    process.context = zmq.Context()
+                self._socket = process.context.socket(kind)
+                process.open.add(self)
                 self._socket.setsockopt(zmq.LINGER, 0)
                 self._socket.setsockopt(zmq.SNDHWM, _QUEUED)
                 self._socket.setsockopt(zmq.RCVHWM, _QUEUED)
@@ -68,18 +78,19 @@ class _End:
                 raise SharingError(f"no ZeroMQ socket at {address}: {e}") from None
 
     def close(self) -> None:
-        """Idempotent."""
-        with _lock:
-            self._close()
+        """Idempotent. The sockets of a forked child's parent stay as they are."""
+        if self._process.pid == os.getpid():
+            with self._process.lock:
+                self._close()
 
     def _close(self) -> None:
-        global _context
-        if self in _open:
-            _open.discard(self)
+        process = self._process
+        if self in process.open:
+            process.open.discard(self)
             self._socket.close(0)
-        if not _open and _context is not None:
-            _context.term()  # returns at once: no socket lingers
-            _context = None
+        if not process.open and process.context is not None:
+            process.context.term()  # returns at once: no socket lingers
+            process.context = None
 
 
 class Pull(_End):
@@ -121,13 +132,3 @@ def _check_files() -> None:
     used = len(os.listdir("/proc/self/fd"))
     if most != resource.RLIM_INFINITY and used + _FILES > most:
         raise OSError(f"{used} open files of {most}: raise the limit (ulimit -n)")
-
-
-def _after_fork_in_child() -> None:
-    global _lock, _context, _open
-    if _context is not None:
-        _inherited.append((_context, _open))
-    _lock, _context, _open = threading.Lock(), None, set()
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -19,7 +19,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}-[0-9]{1,6}-(asked|oom)\.pi
 
 
 def folder() -> Path:
-    """$XDG_CACHE_HOME/splatview/snapshots/taken, or the same below ~/.cache. Not made."""
+    """Return $XDG_CACHE_HOME/splatview/snapshots/taken, or the same below ~/.cache. It is not made."""
     cache = os.environ.get("XDG_CACHE_HOME", "")
     root = Path(cache) if os.path.isabs(cache) else Path.home() / ".cache"
     return root / "splatview" / "snapshots" / "taken"
@@ -43,7 +43,7 @@ def write_private(name: str, content: bytes) -> Path:
 
 
 def name_of(run_id: str, number: int, why: str) -> str:
-    """The name of a run's snapshot; `why`: "asked" or "oom"."""
+    """Return the name of a run's snapshot; `why`: "asked" or "oom"."""
     return f"{run_id}-{number}-{why}.pickle"
 
 

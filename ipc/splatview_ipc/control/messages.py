@@ -38,7 +38,7 @@ Shard = tuple[Annotated[int, Meta(ge=0, lt=limits.MAX_SHARDS)], Annotated[int, M
 """A rank, and the number of ranks."""
 Token = Annotated[str, Meta(min_length=1, max_length=40, pattern=r"\A[a-z0-9-]+\Z")]
 ReleaseName = Annotated[str, Meta(max_length=limits.MAX_VERSION)]
-"""A release of splatview, to be shown; "": not known."""
+"""A release of splatview, for users; "": not known."""
 MetaDict = Annotated[dict[Word, MetaValue], Meta(max_length=limits.MAX_META)]
 
 
@@ -92,7 +92,7 @@ class TensorRef(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_l
     strides: Shape
     """In elements, one per dimension; never negative."""
     memory: Annotated[int, Meta(ge=0, lt=limits.MAX_MEMORIES)]
-    """Which of the memories."""
+    """Index in the list of memories."""
     offset: Bytes
     """Bytes from the start of the memory to the first element."""
 
@@ -147,17 +147,17 @@ class StreamInfo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     transports: Annotated[tuple[TransportName, ...], Meta(max_length=5)]
     """The transports that the run offers, the best first."""
     why: Text = ""
-    """Why a better transport is not among them, to be shown."""
+    """The reason why a better transport is not among them, for users."""
     gpu: Annotated[str, Meta(pattern=r"\A([0-9a-f]{32})?\Z")] = ""
     """UUID of the GPU of its tensors; empty for the CPU."""
     live: bool = False
-    """Whether the tensors change in place between two versions."""
+    """True if the tensors change in place between two versions."""
     over: Annotated[str, Meta(max_length=limits.MAX_NAME)] = ""
-    """Of kind overlay: the name of the stream that it is drawn over; of kind cameras: of that which it is a part of."""
+    """The name of the stream that an overlay is drawn over, or that a stream of cameras is a part of."""
     over_run: Annotated[str, Meta(max_length=64)] = ""
     """The id of the run which publishes that stream; "": this run if it has one of the name, otherwise any."""
     shard: Shard | None = None
-    """Which part of a scene this is, where each rank of a training publishes its own; None: a scene of its own."""
+    """The part of a scene that this is, where each rank of a training publishes its own; None: a scene of its own."""
     group: Annotated[str, Meta(pattern=r"\A([0-9a-f]{16})?\Z")] = ""
     """The same for the parts of one scene: those of one name and one number of ranks belong together."""
 
@@ -262,7 +262,7 @@ class Offer(_Message, frozen=True):
     transport: TransportName
     ref: Ref
     note: Text = ""
-    """Why this transport works worse here than usually, to be shown; "": it does not."""
+    """The reason why this transport is worse here than usual, for users; "" if it is not."""
 
 
 class Refused(_Message, frozen=True):
@@ -272,7 +272,7 @@ class Refused(_Message, frozen=True):
 
 
 class Descriptors(_Message, frozen=True):
-    """A part of the answer to Fetch, over the Unix socket, with up to 253 descriptors attached (SCM_RIGHTS)."""
+    """A part of the answer to Fetch, over the Unix socket, with descriptors attached (SCM_RIGHTS)."""
 
     token: Token
     total: Annotated[int, Meta(ge=0, le=limits.MAX_PIECES)]

@@ -1,4 +1,4 @@
-"""How other programs find the page of a running viewer.
+"""Registry of running viewers: other programs find the addresses of their pages here.
 
 A viewer that serves browsers has one small file in the runtime folder, `viewer-PID-XXXX.json`: description and lock in
 one. The viewer holds the lock as long as it lives, which is the only sign of life, as for runs.

@@ -66,7 +66,7 @@ class RenderResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=
     number: _Number
     stream: Literal["host", "gpu"]
     version: _Number
-    """Of that stream."""
+    """Version of that stream."""
     flipped: bool = False
     """True if the lowest row comes first."""
 
@@ -75,7 +75,7 @@ class RenderError(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="
     number: messages.Counter
     """0: the program cannot draw at all, and ends."""
     kind: Literal["value", "lookup", "timeout", "fault"]
-    """The request makes no sense; names what is not there; came to nothing in time; or could not be drawn."""
+    """The request is invalid; names a missing run or stream; had no result in time; or could not be drawn."""
     reason: str
 
 
@@ -83,7 +83,7 @@ Answer = Ready | RenderResult | RenderError
 
 
 class WindowSettings(msgspec.Struct, frozen=True):
-    """What the program of a window is started with: its argument."""
+    """The argument that the program of a window is started with."""
 
     width: _Side
     height: _Side
@@ -109,7 +109,7 @@ class WindowState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Pictures drawn in the last second."""
     closed: bool = False
     reason: str = ""
-    """Why it could not be opened, or was closed by a fault."""
+    """The reason why it could not be opened, or was closed by a fault."""
 
 
 DecodeError = messages.DecodeError
@@ -122,7 +122,7 @@ decode_state = msgspec.json.Decoder(WindowState).decode
 
 
 class NewestLines:
-    """Pipes between two programs of which neither waits for the other: only the newest line either way matters."""
+    """Pipes between two programs that never wait for each other: only the newest line in each direction counts."""
 
     def __init__(self, read_fd: int, write_fd: int) -> None:
         self._read_fd, self._write_fd = read_fd, write_fd

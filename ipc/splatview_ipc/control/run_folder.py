@@ -19,7 +19,6 @@ import os
 import re
 import secrets
 import stat
-import threading
 import time
 from dataclasses import dataclass
 from itertools import islice
@@ -132,8 +131,9 @@ class OwnedRunFolder(RunFolder):
 
     def abandon(self) -> None:
         """Close the lock: in a forked child, which would otherwise hold it for the parent's run."""
-        _close_lock(self._lock_fd)
-        self._lock_fd = -1
+        if self._lock_fd >= 0:
+            os.close(self._lock_fd)
+            self._lock_fd = -1
 
     def remove(self) -> None:
         """Remove the folder, unless another one has taken its place, and release the lock. Idempotent."""
@@ -193,21 +193,20 @@ def _make(final: Path, description: Description) -> int:
     """Make a run's folder, and return the descriptor of its lock. Raises OSError."""
     making = final.with_name(f".{final.name}")
     fd = -1
-    with _forking:
-        making.mkdir(mode=0o700)
-        try:
-            fd = os.open(making / _LOCK, _CREATE, 0o600)
-            _locks.add(fd)
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            with open(os.open(making / _DESCRIPTION, _CREATE, 0o600), "wb") as f:
-                f.write(msgspec.json.encode(description))
-            if os.path.lexists(final):  # an empty folder would be replaced
-                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
-            making.rename(final)
-        except BaseException:
-            _remove(making, dead=False)
-            _close_lock(fd)
-            raise
+    making.mkdir(mode=0o700)
+    try:
+        fd = os.open(making / _LOCK, _CREATE, 0o600)
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with open(os.open(making / _DESCRIPTION, _CREATE, 0o600), "wb") as f:
+            f.write(msgspec.json.encode(description))
+        if os.path.lexists(final):  # an empty folder would be replaced
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+        making.rename(final)
+    except BaseException:
+        _remove(making, dead=False)
+        if fd >= 0:
+            os.close(fd)
+        raise
     return fd
 
 
@@ -306,28 +305,3 @@ def _is_locked(fd: int) -> bool:
         return True
     fcntl.flock(fd, fcntl.LOCK_UN)
     return False
-
-
-_locks: set[int] = set()
-"""Descriptors of the locks that this process holds."""
-_forking = threading.RLock()
-"""Held while a lock is taken: no fork comes between, whose child would keep the lock without knowing."""
-
-
-def _close_lock(fd: int) -> None:
-    """Close a lock, unless a fork has done so. Idempotent."""
-    if fd in _locks:
-        _locks.discard(fd)
-        os.close(fd)
-
-
-def _after_fork_in_child() -> None:
-    """Runs are the parent's: the kernel keeps a lock as long as any process has it open."""
-    global _forking
-    _forking = threading.RLock()
-    for fd in list(_locks):
-        _close_lock(fd)
-
-
-os.register_at_fork(before=lambda: _forking.acquire(), after_in_parent=lambda: _forking.release(),
-                    after_in_child=_after_fork_in_child)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 DESCRIPTORS_PER_PACKET = 200
-"""Linux sends 253 at most."""
+"""At most 253 (Linux)."""
 MAX_CONNECTIONS = 64
 _INTRODUCTION_S = 2.0
 """A connection whose viewer was not welcomed by then is closed."""

@@ -51,14 +51,14 @@ class _Viewer:
     hello: messages.Hello
     push: mail.Push
     pidfd: int = -1
-    """Tells of its death, even if a process that it forked keeps the connection; -1: not to be had."""
+    """Becomes readable when the viewer dies, even if a process that it forked keeps the connection; -1: none."""
     paused: bool = False
     manifest: messages.Manifest | None = None
-    """The one sent last."""
+    """The manifest sent last."""
     opened: dict[int, str] = field(default_factory=dict)
     """Transports of its streams, by index."""
     offered: dict[int, Ref] = field(default_factory=dict)
-    """What it was told last of each."""
+    """By stream: the reference sent last."""
 
 
 class Helper:
@@ -77,7 +77,7 @@ class Helper:
         self.clock, self._endpoint = clock, endpoint
         self._viewers: dict[Connection, _Viewer] = {}
         self._told, self._changed = -math.inf, False
-        """When manifests were sent last, and whether they may have changed since."""
+        """Clock time of the last manifests, seconds; True if they may have changed since."""
         self._woken = self._closing = False
         self._thread: threading.Thread | None = None
         try:
@@ -202,7 +202,7 @@ class Helper:
         return True
 
     def _handle(self, viewer: _Viewer, message: messages.ToTrainer) -> bool:
-        """Do what a viewer asks for. False: it makes no sense. Raises EndedError."""
+        """Serve a viewer's request. False: the request is invalid. Raises EndedError."""
         if isinstance(message, messages.Fetch):
             descriptors.send(viewer.connection, message.token)
         elif isinstance(message, messages.Open):

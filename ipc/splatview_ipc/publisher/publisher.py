@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import os
 import sys
@@ -11,7 +10,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from splatview_ipc.control import limits, mail, messages
+from splatview_ipc.control import descriptors, limits, mail, messages
 from splatview_ipc.control.run_folder import create_run
 from splatview_ipc.publisher.helper import CLOCK, Helper
 from splatview_ipc.publisher.stream import Stream
@@ -29,21 +28,21 @@ class Publisher:
                  endpoint: Callable[[Path, str], str] = mail.endpoint):
         """Make the run's folder and start answering viewers.
 
-        `name`: what people call the run; the script's name by default. `on_fault` is called with every fault of the
+        `name`: the run's name for users; the script's name by default. `on_fault` is called with every fault of the
         surroundings that happens later; they are counted anyway, and never raised. `hidden`: only a viewer that knows
         the run's id finds it. `threaded`: False: no thread is started, and the caller turns `helper`.
         `clock` (seconds), `endpoint` (the ZeroMQ address of a socket in a run's folder): for tests.
         Raises IpcError when the run cannot be made.
         """
-        self.pid = os.getpid()
         self.streams: dict[str, Stream] = {}
         self.on_snapshot: dict[str, Callable[[], None]] = {}
-        """By the stream's name: what to call, from the helper thread, when a viewer asks for a full snapshot."""
+        """By the stream's name: what to call, from the helper thread, when a viewer requests a full snapshot."""
         self.on_photos: dict[str, Callable[[int, int], None]] = {}
-        """Likewise, when a viewer asks for photographs: the camera and the side (`messages.Photos`)."""
+        """By the stream's name: what to call, from the helper thread, when a viewer requests photographs, with the
+        camera and the side (`messages.Photos`)."""
         self._on_fault = on_fault
         self._lock = threading.Lock()
-        self.folder = create_run(name or _script_name(), self.pid, time.time(), hidden)
+        self.folder = create_run(name or _script_name(), os.getpid(), time.time(), hidden)
         with contextlib.ExitStack() as undoing:
             undoing.callback(self.folder.remove)
             self.control = ControlBlock()
@@ -98,14 +97,12 @@ class Publisher:
     def close(self, ending: bool = False) -> None:
         """End the run and give everything back. Idempotent; never raises.
 
-        `ending`: with it ends the process, which gives the memory back by itself; until then viewers keep what they
-        have mapped, and the last scene goes on being seen.
+        `ending`: True at the end of the process, which gives the memory back by itself: the last version is written,
+        and viewers keep what they have mapped.
         """
         if self not in _open_publishers:
             return
         _open_publishers.remove(self)
-        if os.getpid() != self.pid:
-            return
         streams = list(self.streams.values())
         if self.helper.close() and ending:
             for stream in streams:
@@ -117,6 +114,12 @@ class Publisher:
             stream.close()
         self.control.close()
 
+    def abandon(self) -> None:
+        """Leave the run to the parent, in a forked child. Keep this object: nothing of it may be torn down there."""
+        _open_publishers.remove(self)
+        self.folder.abandon()
+        descriptors.abandon()
+
 
 def _script_name() -> str:
     argv = sys.argv[0] if sys.argv else ""
@@ -124,26 +127,8 @@ def _script_name() -> str:
 
 
 _open_publishers: list[Publisher] = []
-_inherited: list[Publisher] = []
 
 
 def is_own(run_id: str) -> bool:
     """Return whether a run is one of this very process."""
     return any(p.run_id == run_id for p in _open_publishers)
-
-
-def _after_fork_in_child() -> None:
-    """The run stays the parent's. The child lets go of its lock, and keeps the rest from being torn down."""
-    for publisher in _open_publishers:
-        publisher.folder.abandon()
-        _inherited.append(publisher)
-    _open_publishers.clear()
-
-
-def _at_exit() -> None:
-    for publisher in list(_open_publishers):
-        publisher.close(ending=True)
-
-
-os.register_at_fork(after_in_child=_after_fork_in_child)
-atexit.register(_at_exit)

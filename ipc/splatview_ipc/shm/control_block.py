@@ -5,7 +5,7 @@ Viewers map it read-only and read a stream's version from it: no message, no sys
 
 Invariants
 1. Only the trainer writes. PAUSED and DROPPED are the helper thread's, WAITS and SKIPPED the publishing threads'.
-   FAULTS and COPIES are counts for people that several threads add to: two that count at once may lose one.
+   FAULTS and COPIES are statistics that several threads add to: two at the same moment may lose one.
 2. A stream's version only grows, and is written after the frame that it counts: a reader that sees it and then looks at
    the slots finds that one or a newer one, unless the publish left its frame to the helper thread. A viewer that found
    nothing looks again at its next poll.
@@ -40,12 +40,12 @@ class ControlBlock:
         self.words = memoryview(self.segment.map).cast("Q")
         """A stream adds to the word COPIES for each frame that it brought to viewers."""
         self.paused_by = ""
-        """The viewers that paused the run, for people: names and process ids."""
+        """The viewers that paused the run, for users: names and process ids."""
         self.granted = self.passed = 0
-        """How often a paused run may have passed since it was paused, written by the helper thread alone; and how often
-        it has, written by the trainer's alone."""
+        """Steps granted to the paused run, written by the helper thread alone; and steps taken, written by the
+        trainer's thread alone."""
         self.noted: float | None = None
-        """When (clock seconds) the trainer's log said that the run is paused; None: it does not say so now."""
+        """Clock time, seconds, at which the log noted that the run is paused; None: not noted, or noted as over."""
         self.words[_MAGIC_WORD] = _MAGIC
 
     @staticmethod

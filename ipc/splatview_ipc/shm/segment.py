@@ -52,9 +52,9 @@ class Segment:
     def __init__(self, size: int, label: str):
         """`size` in bytes, rounded up to whole pages; `label` is a letter or a few, shown in /proc/PID/maps.
 
-        All memory is allocated and mapped now, with the GIL released, about a second per gigabyte: a full machine says
-        so here, not as SIGBUS at a later write. Raises SharingError when that would leave too little for the training, or
-        the system denies it.
+        All memory is allocated and mapped now, with the GIL released, about a second per gigabyte: a full machine is
+        an error here, not SIGBUS at a later write. Raises SharingError when that would leave too little for the
+        training, or the system denies it.
         """
         self.size = round_up(size, PAGE)
         self.token = f"{label}-{secrets.token_hex(12)}"
@@ -81,7 +81,7 @@ class Segment:
 
     @property
     def ref(self) -> SegmentRef:
-        """What another process is told of it."""
+        """The segment's description for another process."""
         from splatview_ipc.control.messages import SegmentRef
 
         return SegmentRef(self.token, self.size)

@@ -1,4 +1,4 @@
-"""Writer of a ring of slots: a sequence number per slot says whether its frame is whole.
+"""Writer of a ring of slots: a sequence number per slot tells whether its frame is whole.
 
 Invariants (tests/ipc/test_models.py explores the real code through every interleaving)
 1. One thread at a time writes (the stream's lock); any number of readers, in other processes, only read.
@@ -50,14 +50,14 @@ class SlotWriter:
     """Base of the transports' writers. A transport adds `ref` and fills in `_targets` and `_copy`."""
 
     in_segment = True
-    """Whether the data are stored in the control segment, at `data_offset(slot)`."""
+    """True if the data are stored in the control segment, at `data_offset(slot)`."""
     note = ""
-    """Why this transport is worse here than it usually is, for people; "" if it is not. Sent along with `ref`."""
+    """The reason why this transport is worse here than usual, for users; "" if it is not. Sent along with `ref`."""
 
     def __init__(self, capacity: int, slots: int, label: str = "ring"):
         """`capacity`: bytes of tensor data per slot, alignment included (`data_bytes`). Allocates all memory.
 
-        Raises SharingError when the memory is not to be had.
+        Raises SharingError when the memory cannot be allocated.
         """
         if not limits.MIN_SLOTS <= slots <= limits.MAX_SLOTS:
             raise ValueError(f"slots is {slots}, not {limits.MIN_SLOTS} to {limits.MAX_SLOTS}")

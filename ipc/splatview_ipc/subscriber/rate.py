@@ -1,16 +1,16 @@
-"""How often something happens, from a count of it that is looked at now and then."""
+"""A frequency, measured from a counter that is polled."""
 
 from __future__ import annotations
 
 _PERIOD = 0.5
-"""Seconds between two rates, at least."""
+"""Least seconds between two rates."""
 _LEAST = 0.02
-"""Times per second below which it has stopped."""
+"""Rates below this many per second count as 0."""
 
 
 class Rate:
-    """Counts from one time that the count went up to another: then what comes once a second is 1 Hz, whether a look
-    comes just before it or just after."""
+    """The frequency at which a counter grows, measured between two increments: one increment a second gives 1 Hz
+    whatever the times of the polls."""
 
     def __init__(self) -> None:
         self.hz = 0.0
@@ -20,7 +20,7 @@ class Rate:
         self._mark: tuple[float, int] | None = None
 
     def look(self, now: float, count: int) -> None:
-        """There have been so many by `now` (seconds)."""
+        """Take in the counter's value at `now` (seconds)."""
         if count == self._count:
             if self.hz and (silent := now - self._came) > 2 / self.hz:  # rarer than it was, or over
                 self.hz = 1 / silent if silent < 1 / _LEAST else 0.0

@@ -79,7 +79,7 @@ class RemoteRun:
         self.watch = folder.watch()
         self.alive = True
         self.refused: str | None = None
-        """Why this run cannot be attached to, to be shown."""
+        """The reason why this run cannot be attached to, for users; None: it can."""
         self.viewers: list[dict[str, int | str]] = []
         """The viewers attached to it: {"pid", "client"}."""
         self.streams: dict[int, RemoteStream] = {}
@@ -132,8 +132,7 @@ class RemoteRun:
 
     @property
     def waits(self) -> int:
-        """How the trainer minds a pause: 0: it has never called `splatview.wait_while_paused`; 1: it calls it; 2: it
-        waits there now."""
+        """0: the trainer has never called `splatview.wait_while_paused`; 1: it calls it; 2: it waits there now."""
         return self.control.waits if self.control is not None else 0
 
     def set_paused(self, paused: bool) -> None:

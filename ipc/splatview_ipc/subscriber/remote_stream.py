@@ -27,9 +27,9 @@ class RemoteStream:
         self.rate_hz = 0.0
         """Publishes per second, lately."""
         self.fault: str | None = None
-        """Why its data cannot be read, for people."""
+        """The reason why its data cannot be read, for users; None: it can."""
         self.fallback = ""
-        """Why a better transport is not in use, and why the one that is is worse than usually, for people."""
+        """The reasons why a better transport is not in use, and the note of the one in use, for users."""
         self.order: Callable[[StreamInfo], tuple[str, ...]] | None = None
         """Returns which of the offered transports may be taken, the best first; None: as they are offered. To be set
         before `open`."""
@@ -39,12 +39,12 @@ class RemoteStream:
         self._reader: Reader | None = None
         self._reader_transport = ""
         self._ref: Ref | None = None
-        """What the reader follows."""
+        """The reference that the reader follows."""
         self._note = ""
-        """What the run said of the transport in use."""
+        """The run's note on the transport in use."""
         self._failed: dict[str, str] = {}
         self._doubted: Ref | None = None
-        """What could not be opened at the first try."""
+        """The reference that could not be opened at the first try."""
         self._last_version = 0
         self._rate = Rate()
 
@@ -75,12 +75,13 @@ class RemoteStream:
 
     @property
     def live(self) -> bool:
-        """Whether its tensors change between two versions: readers in place redraw now and then."""
+        """True if its tensors change between two versions: zero-copy readers redraw at intervals."""
         return self.info.live
 
     @property
     def sharing(self) -> str:
-        """Which of `splatview_ipc.transports.TRANSPORTS` brings its frames; before there are any, which one would."""
+        """The name in `splatview_ipc.transports.TRANSPORTS` of the transport in use; before the first frame, of the one
+        that would be."""
         return self._reader_transport or self.wanted_transport or next(iter(self.info.transports), "")
 
     @property
@@ -93,11 +94,11 @@ class RemoteStream:
 
     @property
     def opened(self) -> bool:
-        """Whether memory for its frames is open here."""
+        """True while memory with its frames is open here."""
         return self._reader is not None
 
     def open(self) -> None:
-        """Ask the trainer to share this stream's data. Only opened streams cost it anything. Idempotent."""
+        """Have the trainer share this stream's data. Only opened streams cost it anything. Idempotent."""
         self._opened = True
         self._choose()
 
@@ -110,7 +111,7 @@ class RemoteStream:
         self.run.released(self)
 
     def refuse(self, reason: str) -> None:
-        """Take the next transport: what this one brings cannot be used here after all (`reason` is for people)."""
+        """Change to the next transport, because the frames of this one cannot be used here; `reason` is for users."""
         self._fail(self._reader_transport or self.wanted_transport, reason)
 
     def read(self, after: int = 0) -> Frame | None:
@@ -122,13 +123,13 @@ class RemoteStream:
 
     def request_snapshot(self) -> None:
         """Have the trainer take a full snapshot of its GPU's memory. For opened streams of kind memory: the frames to
-        come say in their metadata what the newest snapshot is called, and how many there were."""
+        come hold the newest snapshot's name and the number of snapshots in their metadata."""
         if self._opened and self.run.alive:
             self.run.send(messages.Snapshot(self.info.index))
 
     def request_photos(self, camera: int, side: int = 0) -> None:
         """Have the trainer show photographs in the frames to come (`messages.Photos`). For opened streams of kind
-        cameras that are a part of another; what is not seen in time may be asked for again."""
+        cameras that are a part of another. A request without an effect may be repeated."""
         if self._opened and self.run.alive:
             self.run.send(messages.Photos(self.info.index, camera, side))
 
@@ -145,7 +146,7 @@ class RemoteStream:
         return self._reader.known if self._reader is not None else frozenset()
 
     def info_changed(self, info: StreamInfo) -> None:
-        """Take in what the run says of the stream now."""
+        """Take in the run's new description of the stream."""
         if self.info.gpu != info.gpu:
             self._failed.clear()
         self.info = info

@@ -50,7 +50,7 @@ class Subscriber:
         """True once what dead programs left has been removed."""
         self._seen: dict[tuple[str, int], int] = {}
         self.fault: str | None = None
-        """Why runs cannot be found at all, to be shown."""
+        """The reason why no run can be found, for users; None: they can."""
 
     @property
     def runs(self) -> list[RemoteRun]:

@@ -11,8 +11,14 @@ None of them runs code from the current folder, which may be one where other use
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
+import select
+import signal
+import subprocess
 import sys
+import tempfile
+import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -24,19 +30,13 @@ _PARENT = "SPLATVIEW_PARENT"
 _NOISE = ("libEGL warning", "MESA", "Corrupt JPEG data")
 """First words of lines of graphics drivers, and of libjpeg about a webcam's pictures, which would only alarm."""
 _LONGEST_LINE = 4096
-_LAST_WORDS = 2000
-"""Bytes of stderr that `last_words` returns at most."""
+_LAST_WORDS_BYTES = 2000
 _MOST_KEPT_BYTES = 1 << 20
 
 
 def command(module: str, *arguments: str) -> list[str]:
     """Return the command line that runs `python -m MODULE ARGUMENTS` without the current folder in `sys.path`."""
     return [sys.executable, "-P", "-m", module, *arguments]
-
-
-def code_command(program: str, *arguments: str) -> list[str]:
-    """Return the command line that runs `python -c PROGRAM ARGUMENTS`, as `command`."""
-    return [sys.executable, "-P", "-c", program, *arguments]
 
 
 def environment(base: Mapping[str, str] | None = None, /, **more: str) -> dict[str, str]:
@@ -56,10 +56,6 @@ def end_with_parent() -> None:
     parent = int(os.environ.get(_PARENT, "0"))  # stays for a program that replaces this one by os.exec*
     if not parent:
         return
-    import select
-    import signal
-    import threading
-
     try:
         pidfd = os.pidfd_open(parent)
     except ProcessLookupError:
@@ -81,8 +77,8 @@ class ChildProgram:
     """
 
     def __init__(self, module: str, *arguments: str, env: Mapping[str, str] | None = None, pipes: bool = False,
-                 on_output: Callable[[str], None] | None = None, on_error: Callable[[str], None] | None = None,
-                 pass_fds: tuple[int, ...] = ()) -> None:
+                 on_output: Callable[[str], None] | None = None,
+                 on_error: Callable[[str], None] | None = None) -> None:
         """Start it.
 
         Args:
@@ -91,13 +87,7 @@ class ChildProgram:
             pipes: whether `stdin` and `stdout` are pipes. Otherwise stdin is empty, and stdout goes where stderr goes.
             on_output, on_error: called with each line of stdout or stderr, in a daemon thread each. Lines that are
                 only noise of drivers are left out. Without `on_error` no thread is needed for stderr.
-            pass_fds: further descriptors that it inherits.
         """
-        import fcntl
-        import subprocess
-        import tempfile
-        import threading
-
         self._owner_pid = os.getpid()
         self._last_words = ""
         said = self._said = tempfile.TemporaryFile(prefix="splatview-", buffering=0)  # unlike a pipe never full
@@ -108,8 +98,7 @@ class ChildProgram:
             process = self._process = subprocess.Popen(
                 command(module, *arguments), env={**environment(env), _PARENT: str(os.getpid())},
                 stdin=subprocess.PIPE if pipes else subprocess.DEVNULL, stdout=subprocess.PIPE if apart else errors,
-                stderr=errors if apart else subprocess.STDOUT, text=True, errors="replace", start_new_session=True,
-                pass_fds=pass_fds)
+                stderr=errors if apart else subprocess.STDOUT, text=True, errors="replace", start_new_session=True)
         except BaseException:
             said.close()
             raise
@@ -133,8 +122,6 @@ class ChildProgram:
 
     def wait(self, timeout_s: float | None = None) -> int | None:
         """Wait for its end; return its exit code, or None if it still runs after `timeout_s` seconds."""
-        import subprocess
-
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout_s)
         return self.exit_code
@@ -146,8 +133,8 @@ class ChildProgram:
         """Return the last lines of its stderr, at most 2000 bytes."""
         if not self._said.closed:
             size = os.fstat(self._said.fileno()).st_size
-            words = os.pread(self._said.fileno(), _LAST_WORDS, max(0, size - _LAST_WORDS)).decode(errors="replace")
-            lines = [line for line in words.splitlines() if not line.startswith(_NOISE)]
+            words = os.pread(self._said.fileno(), _LAST_WORDS_BYTES, max(0, size - _LAST_WORDS_BYTES))
+            lines = [line for line in words.decode(errors="replace").splitlines() if not line.startswith(_NOISE)]
             self._last_words = "\n".join(lines).strip() or "it said nothing"
         return self._last_words
 

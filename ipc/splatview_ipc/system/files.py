@@ -11,7 +11,6 @@ writing to a link replaces the file to which it leads, and the link stays.
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import stat
 from dataclasses import dataclass
@@ -34,22 +33,17 @@ _MOST_NAMES = 10_000
 class OutputError(OSError):
     """A file or folder cannot be written. The message names it, the reason and the next step."""
 
-    def __init__(self, path: str | os.PathLike[str], reason: str, number: int = errno.EINVAL) -> None:
-        super().__init__(number, reason, os.fspath(path))
-
-    def __str__(self) -> str:
-        return f"cannot write to {self.filename!r}: {self.strerror}"
+    def __init__(self, path: str | os.PathLike[str], reason: str) -> None:
+        super().__init__(f"cannot write to {os.fspath(path)!r}: {reason}")
 
 
 def output_error(path: str | os.PathLike[str], error: OSError) -> OutputError:
     """Return any fault of writing to `path` as an OutputError."""
     if isinstance(error, OutputError):
         return error
-    reason = error.strerror or str(error)
-    if error.errno == errno.ENOENT:
-        folder = os.path.dirname(os.path.realpath(path) if os.path.isabs(path) or os.path.exists(".") else path)
-        reason = f"there is no folder {folder!r}; make it first"
-    return OutputError(path, reason, error.errno or errno.EIO)
+    if isinstance(error, FileNotFoundError):
+        return OutputError(path, f"there is no folder {os.path.dirname(os.path.realpath(path))!r}; make it first")
+    return OutputError(path, error.strerror or str(error))
 
 
 def check_output(path: str | os.PathLike[str]) -> None:
@@ -139,4 +133,4 @@ def take_free_name(path: Path, take: Callable[[Path], None]) -> Path:
             continue
         except OSError as e:
             raise output_error(path, e) from e
-    raise OutputError(path, f"it and {_MOST_NAMES - 2:,} more like it exist; remove some", errno.EEXIST)
+    raise OutputError(path, f"it and {_MOST_NAMES - 2:,} more like it exist; remove some")

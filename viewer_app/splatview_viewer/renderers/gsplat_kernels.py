@@ -309,7 +309,7 @@ def _python(program: str, *args: str, timeout: float, env: dict[str, str] | None
     """Run a program in another Python with this one's packages; its output in `stdout`."""
     nice = ["nice", "-n", "10"] if background and shutil.which("nice") else []
     env = child_program.environment({**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **(env or {})})
-    return subprocess.run([*nice, *child_program.code_command(program, *args)], stdin=subprocess.DEVNULL,
+    return subprocess.run([*nice, sys.executable, "-P", "-c", program, *args], stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
                           timeout=timeout, pass_fds=pass_fds, check=False, env=env)
 
