@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+from support.transports import reader_of
 
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.shm import segment
@@ -19,7 +20,6 @@ from splatview_ipc.transports.memory import MemoryTransport
 
 if TYPE_CHECKING:
     from support.pair import Pair
-from support.transports import reader_of
 
     from splatview_ipc import Stream
 
