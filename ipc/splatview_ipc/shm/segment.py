@@ -53,8 +53,8 @@ class Segment:
         """`size` in bytes, rounded up to whole pages; `label` is a letter or a few, shown in /proc/PID/maps.
 
         All memory is allocated and mapped now, with the GIL released, about a second per gigabyte: a full machine is
-        so here, not as SIGBUS at a later write. Raises SharingError when that would leave too little for the training,
-        or the system denies it.
+        an error here, not SIGBUS at a later write. Raises SharingError when that would leave too little for the
+        training, or the system denies it.
         """
         self.size = round_up(size, PAGE)
         self.token = f"{label}-{secrets.token_hex(12)}"
