@@ -35,6 +35,8 @@ _POLL_S = 0.05
 """Time between two looks at what runs say, while frames come."""
 _SILENCE_S = 10.0
 """Time after which a caller without a timeout is told why nothing comes, once."""
+_SHARED = "in-place", "torch-ipc"
+"""Transports that share the publisher's own memory."""
 _REMEMBERED = 256
 """Names in `newest_seen`."""
 
@@ -205,7 +207,7 @@ class Frames:
                 return  # the last version of the run that has ended comes first
             before.release()
         self._stream, self._last = newest, 0
-        if self._in_place and "in-place" not in newest.info.transports:
+        if self._in_place and not _order(True, newest.info):
             where = "copied on its GPU at each publish" if newest.gpu else "on the CPU, and always copied"
             raise ValueError(f"in_place=True: stream {self.name!r} of run {newest.run.id} is {where}"
                              f"{': ' + newest.info.why if newest.info.why else ''}; leave in_place out")
@@ -244,7 +246,7 @@ class Frames:
 
 def _order(in_place: bool | None, info: StreamInfo) -> tuple[str, ...]:
     """Return the transports that a stream is offered by and that suit, the best first."""
-    return tuple(t for t in info.transports if in_place is None or (t == "in-place") is in_place)
+    return tuple(t for t in info.transports if in_place is None or (t in _SHARED) is in_place)
 
 
 def _copied(shared: Shared, in_place: bool) -> dict[str, np.ndarray | torch.Tensor]:

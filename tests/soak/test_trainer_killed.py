@@ -44,7 +44,7 @@ def trace(what, event, arg):
 def publish():
     global value
     value = (value + 1) % 251
-    frame.fill_(value)
+    frame = torch.full((1000, 1000, 4), value, dtype=torch.uint8)  # a new one: copies for late viewers are whole
     splatview.publish(frame, "frames", grey=value)
     shared[0] = max(shared[0], *(active.version for active in stream()._active.values()), 0)
 
@@ -75,7 +75,6 @@ for line in iter(sys.stdin.readline, ""):
         with open(told, "w+b") as file:
             file.truncate(8)
             shared = memoryview(mmap.mmap(file.fileno(), 8)).cast("Q")
-        frame = torch.zeros(1000, 1000, 4, dtype=torch.uint8)
         train()
         os._exit(0)
     print(pid, flush=True)
