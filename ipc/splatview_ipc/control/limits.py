@@ -21,7 +21,7 @@ MAX_TENSORS = 16
 """Tensors that travel together as one frame."""
 MAX_DIMS = 4
 MAX_SHARDS = 64
-"""Parts of one scene, each published by a process of its own."""
+"""Parts of one scene, each published by another process."""
 MAX_EXTENT = 1 << 40
 """Elements along one dimension."""
 MAX_META = 32
