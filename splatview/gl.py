@@ -1,4 +1,4 @@
-"""CUDA tensors over OpenGL textures and the reverse, for anyone's own OpenGL program.
+"""CUDA tensors over OpenGL textures and the reverse, for any OpenGL program.
 
     frame = splatview.gl.TextureTensor(texture)     # a moderngl texture or renderbuffer
     frame.update()                                  # frame.tensor has what was drawn
@@ -15,7 +15,7 @@ this module loads moderngl; torch is loaded when it is needed.
 
 from __future__ import annotations
 
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
 from splatview.api.session import public, untraced
@@ -26,8 +26,6 @@ from splatview_ipc.gl.shared_texture import SharedTexture
 from splatview_ipc.gl.texture_tensor import DTYPES, TextureTensor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import moderngl
     import torch
 
@@ -36,11 +34,7 @@ __all__ = ["SharedTexture", "TensorTexture", "TextureTensor", "texture"]
 
 @public(answers=True)
 def texture(tensor: torch.Tensor, ctx: moderngl.Context, *, explicit: bool = False) -> TensorTexture:
-    """A moderngl texture (`.texture`) with a tensor's content, which `.update()` brings up to date.
-
-    `tensor`: (H, W) or (H, W, C), C from 1 to 4, uint8, float16 or float32. `explicit`: OpenGL uses it in `with
-    shown.gl():` only. See `TensorTexture` for the errors.
-    """
+    """A `TensorTexture`: a moderngl texture (`.texture`) with a tensor's content, which `.update()` brings up to date."""
     return TensorTexture(tensor, ctx, explicit=explicit)
 
 
@@ -65,26 +59,18 @@ class TensorTexture:
             with suppress(SharingError):
                 link = SharedTexture(ctx, size, components, dtype, explicit=explicit)
         self._link = link or TextureTensor(ctx.texture(size, components, alignment=1, dtype=dtype), way)
+        self.way = self._link.way
+        """vulkan, register or host."""
         self.texture: moderngl.Texture = self._link.texture  # type: ignore[assignment]
         self.update()
-
-    @property
-    def way(self) -> str:
-        """vulkan, register or host."""
-        return self._link.way
 
     def update(self) -> None:
         """Bring the tensor's present content into the texture, in the order of the current CUDA stream."""
         self._link.write(self.tensor if self.tensor.ndim == 3 else self.tensor.unsqueeze(-1))
 
-    @contextmanager
-    def gl(self) -> Iterator[moderngl.Texture]:
+    def gl(self) -> AbstractContextManager[moderngl.Texture]:
         """A block in which OpenGL uses the texture, if it is explicit; see `SharedTexture`."""
-        if isinstance(self._link, SharedTexture):
-            with self._link.gl() as texture:
-                yield texture
-        else:
-            yield self.texture
+        return self._link.gl() if isinstance(self._link, SharedTexture) else nullcontext(self.texture)
 
     def close(self) -> None:
         """Give back everything, the texture too. Idempotent."""

@@ -1,24 +1,14 @@
 """A texture that CUDA copies to and from at its own speed: one image in memory that OpenGL and CUDA both know.
 
 The image and two semaphores come from Vulkan (`vulkan`) and are imported on both sides. Nothing is mapped, unmapped or
-copied by OpenGL, and only the GPU waits. The cost is in the change from one side to the other and back, whatever is
-done in between: the GPU runs compute or graphics, and takes a third of a millisecond to change over.
-
-    canvas = SharedTexture(ctx, (1024, 1024))
-    canvas.write(tensor)                       # OpenGL may draw with canvas.texture at any time
-
-    canvas = SharedTexture(ctx, (1024, 1024), explicit=True)
-    canvas.write(tensor)                       # CUDA alone: microseconds
-    with canvas.gl() as texture:               # OpenGL may use it in here only
-        texture.use(0)
-        ...
+copied by OpenGL, and only the GPU waits: it runs compute or graphics, and takes a third of a millisecond to change over
+and back.
 """
 
 from __future__ import annotations
 
 import ctypes
-from contextlib import contextmanager
-from functools import partial
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import moderngl
@@ -30,14 +20,14 @@ from splatview_ipc.gl.base import dtype_name
 from splatview_ipc.gl.direct import require_import
 from splatview_ipc.gl.glapi import GL
 from splatview_ipc.gl.texture_tensor import DTYPES
-from splatview_ipc.gl.vulkan import VulkanDevice
+from splatview_ipc.gl.vulkan import vulkan_on
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     import torch
 
-    from splatview_ipc.gl.vulkan import Exported
+    from splatview_ipc.gl.vulkan import Exported, VulkanDevice
 
 _FORMATS = {  # components and dtype: Vulkan's format, OpenGL's format
     (1, "f1"): (9, 0x8229), (2, "f1"): (16, 0x822B), (4, "f1"): (37, 0x8058),
@@ -49,10 +39,16 @@ _FORMATS = {  # components and dtype: Vulkan's format, OpenGL's format
 class SharedTexture:
     """A texture of ours to draw from or into, that tensors are copied to and from.
 
-    Everything happens on the thread of the OpenGL context, with that context current. By default OpenGL may use
-    `texture` at any time, and every `write` and `read` takes the image from OpenGL and returns it, which costs a
-    third of a millisecond of the GPU's time if OpenGL works in between. With `explicit` CUDA has the image, and
-    OpenGL gets it only in a `with canvas.gl()` block (or from `acquire()` to `release()`).
+        canvas = SharedTexture(ctx, (1024, 1024))
+        canvas.write(tensor)                       # OpenGL may draw with canvas.texture at any time
+
+        canvas = SharedTexture(ctx, (1024, 1024), explicit=True)
+        canvas.write(tensor)                       # CUDA alone: microseconds
+        with canvas.gl() as texture:               # OpenGL may use it in here only (or from acquire() to release())
+            texture.use(0)
+
+    Every call needs the OpenGL context to be current on its thread. Without `explicit` every `write` and `read` takes
+    the image from OpenGL and returns it: a third of a millisecond of the GPU's time if OpenGL works in between.
     """
 
     way: ClassVar[str] = "vulkan"
@@ -104,19 +100,20 @@ class SharedTexture:
     @contextmanager
     def _turn(self) -> Iterator[_Image]:
         """A block in which CUDA has the image. Raises SharingError."""
-        if self.explicit and self._with_gl:
-            raise SharingError("OpenGL has the texture: write and read outside the `with texture.gl()` block, or "
-                               "after release()")
-        if self._image is None:
-            raise SharingError("the texture is closed")
         image = self._image
-        if not self.explicit:
-            image.from_gl()
+        if image is None:
+            raise SharingError("the texture is closed")
+        if self.explicit:
+            if self._with_gl:
+                raise SharingError("OpenGL has the texture: write and read outside the `with texture.gl()` block, or "
+                                   "after release()")
+            yield image
+            return
+        image.from_gl()
         try:
             yield image
         finally:
-            if not self.explicit:
-                image.to_gl()
+            image.to_gl()
 
     def acquire(self) -> moderngl.Texture:
         """OpenGL gets an explicit texture, after all that CUDA was told to do with it. No effect if it has it."""
@@ -156,25 +153,21 @@ class SharedTexture:
 class _Semaphore:
     """A binary semaphore of Vulkan's that OpenGL and CUDA both know."""
 
-    def __init__(self, vulkan: VulkanDevice, device: int, texture: int, free: list[Callable[[], Any]]) -> None:
-        """`texture`: OpenGL's name of the one that it guards. Append to `free` what gives it back, last first. Raises
-        SharingError."""
+    def __init__(self, vulkan: VulkanDevice, device: int, texture: int, undo: ExitStack) -> None:
+        """`texture`: OpenGL's name of the one that it guards, until `undo` ends. Raises SharingError."""
         gl, cu = GL.current(), driver.bindings()
-        shared = vulkan.semaphore()
-        free.append(shared.release)
-        self._name = name = gl.generate("glGenSemaphoresEXT")
-        free.append(lambda: gl.delete("glDeleteSemaphoresEXT", [name]))
-
+        shared = vulkan.semaphore(undo)
+        self._name = gl.generate("glGenSemaphoresEXT")
+        undo.callback(gl.delete, "glDeleteSemaphoresEXT", [self._name])
         with shared.fd() as fd:
-            gl.glImportSemaphoreFdEXT(name, glapi.HANDLE_TYPE_OPAQUE_FD, fd)
+            gl.glImportSemaphoreFdEXT(self._name, glapi.HANDLE_TYPE_OPAQUE_FD, fd)
             gl.check("glImportSemaphoreFdEXT")
         description = cu.CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC()
         description.type = cu.CUexternalSemaphoreHandleType.CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD
         with driver.context(device), shared.fd() as fd:
             description.handle.fd = fd
-            imported = driver.handle("cuImportExternalSemaphore", description)
-        free.append(lambda: driver.release("cuDestroyExternalSemaphore", imported))
-        self._handles = [imported]
+            self._handles = [driver.handle("cuImportExternalSemaphore", description)]
+        undo.callback(driver.release, "cuDestroyExternalSemaphore", *self._handles)
         self._signal_params = [cu.CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS()]
         self._wait_params = [cu.CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS()]
         self._texture = (ctypes.c_uint * 1)(texture)
@@ -208,30 +201,28 @@ class _Image:
         self._device = driver.here(uuid)
         import torch
 
-        self._free: list[Callable[[], Any]] = []  # in reverse order
         self._stream: int | None = None
         """The CUDA stream that used the image last, since CUDA has had it."""
         self._signalled = False
         """True from `from_gl` until that was awaited."""
-        vulkan = VulkanDevice.on(uuid)
+        self._undo = ExitStack()
+        vulkan = vulkan_on(uuid)
         try:
-            image = vulkan.image(*size, _FORMATS[components, dtype][0])
-            self._free.append(image.release)
+            image = vulkan.image(size, _FORMATS[components, dtype][0], self._undo)
             array = self._import_into_cuda(image, size, components, dtype)
             name = self._import_into_gl(image, size, _FORMATS[components, dtype][1])
             self.texture: moderngl.Texture = ctx.external_texture(name, size, components, 0, dtype)
-            self._gl_done = _Semaphore(vulkan, self._device, name, self._free)
-            self._cuda_done = _Semaphore(vulkan, self._device, name, self._free)
+            self._gl_done = _Semaphore(vulkan, self._device, name, self._undo)
+            self._cuda_done = _Semaphore(vulkan, self._device, name, self._undo)
         except BaseException:
             self.close()
             raise
-        self._where, kind = torch.device("cuda", self._device), getattr(torch, DTYPES[dtype])
-        self._make_pixels = partial(torch.empty, (size[1], size[0], components), dtype=kind, device=self._where)
+        self._where, self._kind = torch.device("cuda", self._device), getattr(torch, DTYPES[dtype])
         self._pixels: torch.Tensor | None = None
         """What `read` returns."""
         cu = driver.bindings()
         linear, opaque = cu.CUmemorytype.CU_MEMORYTYPE_DEVICE, cu.CUmemorytype.CU_MEMORYTYPE_ARRAY
-        row = size[0] * components * kind.itemsize
+        row = size[0] * components * self._kind.itemsize
         self._upload, self._download = cu.CUDA_MEMCPY2D(), cu.CUDA_MEMCPY2D()
         for copy in (self._upload, self._download):
             copy.WidthInBytes, copy.Height, copy.srcPitch, copy.dstPitch = row, size[1], row, row
@@ -252,15 +243,16 @@ class _Image:
         levels.arrayDesc.Format = {"f1": formats.CU_AD_FORMAT_UNSIGNED_INT8, "f2": formats.CU_AD_FORMAT_HALF,
                                    "f4": formats.CU_AD_FORMAT_FLOAT}[dtype]
         levels.arrayDesc.Flags = 0x20 | 0x02  # a colour attachment, as for Vulkan; loads and stores
+        undo = self._undo.callback
         with driver.context(self._device):
             self._event = driver.handle("cuEventCreate", int(cu.CUevent_flags.CU_EVENT_DISABLE_TIMING))
-            self._free.append(lambda: driver.release("cuEventDestroy", self._event))
+            undo(driver.release, "cuEventDestroy", self._event)
             with image.fd() as fd:
                 memory.handle.fd = fd
                 external = driver.handle("cuImportExternalMemory", memory)
-            self._free.append(lambda: driver.release("cuDestroyExternalMemory", external))
+            undo(driver.release, "cuDestroyExternalMemory", external)
             mipmap = driver.handle("cuExternalMemoryGetMappedMipmappedArray", external, levels)
-            self._free.append(lambda: driver.release("cuMipmappedArrayDestroy", mipmap))
+            undo(driver.release, "cuMipmappedArrayDestroy", mipmap)
             return driver.handle("cuMipmappedArrayGetLevel", mipmap, 0)
 
     def _import_into_gl(self, image: Exported, size: tuple[int, int], internal_format: int) -> int:
@@ -268,14 +260,14 @@ class _Image:
         gl = GL.current()
         gl.clear_errors()
         memory = gl.generate("glCreateMemoryObjectsEXT")
-        self._free.append(lambda: gl.delete("glDeleteMemoryObjectsEXT", [memory]))
+        self._undo.callback(gl.delete, "glDeleteMemoryObjectsEXT", [memory])
         dedicated = ctypes.c_int(1)
         gl.glMemoryObjectParameterivEXT(memory, glapi.DEDICATED_MEMORY_OBJECT, ctypes.byref(dedicated))
         with image.fd() as fd:
             gl.glImportMemoryFdEXT(memory, image.size, glapi.HANDLE_TYPE_OPAQUE_FD, fd)
             gl.check(f"glImportMemoryFdEXT of {image.size} bytes")
         name = gl.generate("glGenTextures")
-        self._free.append(lambda: gl.delete("glDeleteTextures", [name]))
+        self._undo.callback(gl.delete, "glDeleteTextures", [name])
         before = gl.integer(glapi.TEXTURE_BINDING_2D)
         gl.glBindTexture(glapi.TEXTURE_2D, name)
         gl.glTexParameteri(glapi.TEXTURE_2D, glapi.TEXTURE_TILING, glapi.OPTIMAL_TILING)
@@ -296,7 +288,10 @@ class _Image:
         """Copy it into a tensor, always the same one, on torch's current stream. CUDA must have it."""
         stream = self._begin()
         if self._pixels is None:
-            self._pixels = self._make_pixels()
+            import torch
+
+            width, height = self.texture.size
+            self._pixels = torch.empty((height, width, self.texture.components), dtype=self._kind, device=self._where)
             self._download.dstDevice = self._pixels.data_ptr()
         driver.in_stream(self._device, stream, "cuMemcpy2DAsync", self._download, driver.stream_object(stream))
         return self._pixels
@@ -338,5 +333,4 @@ class _Image:
         GL.current().glFinish()
         with driver.context(self._device):
             driver.release("cuCtxSynchronize")
-            while self._free:
-                self._free.pop()()
+            self._undo.close()

@@ -1,14 +1,4 @@
-"""Tensors over OpenGL textures of any program.
-
-    frame = TextureTensor(texture)       # a moderngl texture or renderbuffer of your program
-    while drawing:
-        ...
-        frame.update()                   # frame.tensor, (H, W, C) on the GPU, has what was drawn
-
-Row 0 of a tensor is OpenGL's row 0, the bottom one of what was drawn the usual way up: `tensor.flip(0)` turns it over.
-Everything happens on the thread of the OpenGL context, with that context current. OpenGL's state that is touched is
-put back.
-"""
+"""Tensors over OpenGL textures of any program. OpenGL's state that a transfer touches is put back."""
 
 from __future__ import annotations
 
@@ -46,8 +36,15 @@ _FRAMEBUFFERS = {glapi.READ_FRAMEBUFFER_BINDING: glapi.READ_FRAMEBUFFER,
 class TextureTensor:
     """A CUDA tensor that follows a texture, or is written into it.
 
-    CUDA copies from and to the texture (way "register": one map and unmap, a third of a millisecond); without a GPU,
-    and for textures that CUDA does not take (three components, depth), pixels go through host memory (way "host").
+        frame = TextureTensor(texture)       # a moderngl texture or renderbuffer of your program
+        while drawing:
+            ...
+            frame.update()                   # frame.tensor, (H, W, C) on the GPU, has what was drawn
+
+    Row 0 of a tensor is OpenGL's row 0, the bottom one of what was drawn the usual way up: `tensor.flip(0)` turns it
+    over. Every call needs the OpenGL context to be current on its thread. CUDA copies from and to the texture (way
+    "register", a third of a millisecond); without a GPU, and for textures that CUDA does not take (three components,
+    depth), pixels go through host memory (way "host").
     """
 
     def __init__(self, texture: moderngl.Texture | moderngl.Renderbuffer, way: str | None = None) -> None:
@@ -65,7 +62,7 @@ class TextureTensor:
             raise ValueError(f"a texture of dtype {texture.dtype!r}; legal are {', '.join(DTYPES)} and depth")
         if way not in (None, *WAYS):
             raise ValueError(f"way {way!r}: legal are {', '.join(WAYS)}")
-        self._context = glapi.current_context()
+        self._context = GL.current().context()
         if not self._context:
             raise RuntimeError("TextureTensor: no OpenGL context is current on this thread")
         import torch
@@ -73,12 +70,13 @@ class TextureTensor:
         self.texture = texture
         self.size: tuple[int, int] = texture.width, texture.height
         self.components = 1 if texture.depth else texture.components
+        self.shape = texture.height, texture.width, self.components
+        """(H, W, C)."""
         self.dtype = "float32" if texture.depth else DTYPES[texture.dtype]
         self.way = "host" if way is None and forced_bridge() == "host" else way or WAYS[0]
         """register or host."""
         self.reasons: dict[str, str] = {}
         """Why better ways than the one in use were not taken, by name."""
-        self._device = -1
         self._resource: Any = None
         if self.way == "register":
             try:
@@ -108,11 +106,6 @@ class TextureTensor:
         target = glapi.RENDERBUFFER if isinstance(texture, moderngl.Renderbuffer) else glapi.TEXTURE_2D
         with driver.context(self._device):
             self._resource = driver.handle("cuGraphicsGLRegisterImage", texture.glo, target, 0)
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """(H, W, C)."""
-        return self.size[1], self.size[0], self.components
 
     def update(self) -> torch.Tensor:
         """Bring the texture's present content into `tensor`, and return that.
@@ -161,7 +154,7 @@ class TextureTensor:
             self.texture.write(tensor.cpu().contiguous().numpy(), alignment=1)
 
     def _require_usable(self, method: str) -> None:
-        if glapi.current_context() != self._context:
+        if GL.current().context() != self._context:
             raise RuntimeError(f"TextureTensor.{method}: the texture's OpenGL context is not current on this thread; "
                                f"call {method} where you draw")
         if self._resource is None and self._values is None:
