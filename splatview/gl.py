@@ -5,9 +5,7 @@
     shown = splatview.gl.texture(tensor, ctx)       # shown.texture; shown.update() after the tensor changed
 
     canvas = splatview.gl.SharedTexture(ctx, size)  # a texture of ours: canvas.texture to draw from or into,
-    canvas.write(tensor); canvas.read()             # and the fastest way for tensors into it and out of it;
-                                                    # explicit=True: OpenGL uses it in `with canvas.gl():` only, and
-                                                    # in between write and read are CUDA alone
+    canvas.write(tensor); canvas.read()             # and the fastest way for tensors into it and out of it
 
 `SharedTexture` needs an NVIDIA GPU and Vulkan; the others work everywhere. Row 0 of a tensor is OpenGL's row 0. Loading
 this module loads moderngl; torch is loaded when it is needed.
@@ -34,11 +32,11 @@ __all__ = ["SharedTexture", "TensorTexture", "TextureTensor", "texture"]
 
 @public(answers=True)
 def texture(tensor: torch.Tensor, ctx: moderngl.Context, *, explicit: bool = False) -> TensorTexture:
-    """A `TensorTexture`: a moderngl texture (`.texture`) with a tensor's content, which `.update()` brings up to date."""
+    """A moderngl texture (`.texture`) with a tensor's content, which `.update()` brings up to date."""
     return TensorTexture(tensor, ctx, explicit=explicit)
 
 
-class TensorTexture:
+class TensorTexture(AbstractContextManager["TensorTexture"]):
     """A texture that follows a tensor."""
 
     def __init__(self, tensor: torch.Tensor, ctx: moderngl.Context, way: str | None = None, *,
@@ -77,9 +75,6 @@ class TensorTexture:
         self._link.close()
         if not isinstance(self._link, SharedTexture):
             self.texture.release()
-
-    def __enter__(self) -> TensorTexture:
-        return self
 
     def __exit__(self, *exc: object) -> None:
         self.close()

@@ -134,7 +134,7 @@ class GlMemory:
         except SharingError:
             if own >= 0:
                 os.close(own)
-            gl.delete("glDeleteBuffers", [buffer] if buffer else [])
+            gl.delete("glDeleteBuffers", [buffer])
             gl.delete("glDeleteMemoryObjectsEXT", [memory])
             raise
         self._buffers[piece] = buffer, memory

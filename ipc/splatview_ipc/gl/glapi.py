@@ -137,7 +137,10 @@ class GL:
 
     def fence(self) -> int:
         """A fence after everything drawn so far, for one call of `wait_fence`."""
-        return int(self.glFenceSync(SYNC_GPU_COMMANDS_COMPLETE, 0) or 0)
+        fence = self.glFenceSync(SYNC_GPU_COMMANDS_COMPLETE, 0)
+        if not fence:
+            raise SharingError("glFenceSync failed")
+        return int(fence)
 
     def wait_fence(self, fence: int) -> None:
         """Wait on this thread until the GPU has passed a fence, and delete it. Raises SharingError after 10 seconds."""

@@ -39,7 +39,7 @@ class _Slot:
                                              int(driver.bindings().CUevent_flags.CU_EVENT_DISABLE_TIMING))
         self._due = False
         """True from `written` until the event was awaited."""
-        self._fence: int | None = None
+        self._fence = 0
         self._bound = False
         """True once OpenGL read it since the last fence."""
         self.views: dict[Form, tuple[torch.Tensor, BufferSource]] = {}
@@ -60,22 +60,17 @@ class _Slot:
     def set_fence(self) -> None:
         """Behind everything that reads it, if anything does."""
         if self._bound:
-            self._drop_fence()
+            GL.current().glDeleteSync(self._fence)
             self._fence, self._bound = GL.current().fence(), False
 
     def await_gl(self) -> None:
         """Wait until OpenGL has read it: CUDA writes it next."""
-        fence, self._fence = self._fence, None
-        if fence is not None:
+        fence, self._fence = self._fence, 0
+        if fence:
             GL.current().wait_fence(fence)
 
-    def _drop_fence(self) -> None:
-        if self._fence is not None:
-            GL.current().glDeleteSync(self._fence)
-        self._fence = None
-
     def close(self) -> None:
-        self._drop_fence()
+        GL.current().glDeleteSync(self._fence)
         for _, source in self.views.values():
             source.release()
         self.views.clear()
@@ -84,7 +79,7 @@ class _Slot:
 
 
 class _Memory:
-    """Three slots for pictures of one size, as tensors and as OpenGL buffers over the same bytes."""
+    """Three slots for pictures of one size, as tensors and as an OpenGL buffer over the same bytes."""
 
     def __init__(self, slot_size: int, device: int) -> None:
         """Raises SharingError when the memory cannot be made or imported."""

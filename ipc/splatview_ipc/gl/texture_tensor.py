@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import moderngl
@@ -33,7 +33,7 @@ _FRAMEBUFFERS = {glapi.READ_FRAMEBUFFER_BINDING: glapi.READ_FRAMEBUFFER,
                  glapi.DRAW_FRAMEBUFFER_BINDING: glapi.DRAW_FRAMEBUFFER}
 
 
-class TextureTensor:
+class TextureTensor(AbstractContextManager["TextureTensor"]):
     """A CUDA tensor that follows a texture, or is written into it.
 
         frame = TextureTensor(texture)       # a moderngl texture or renderbuffer of your program
@@ -77,6 +77,7 @@ class TextureTensor:
         """register or host."""
         self.reasons: dict[str, str] = {}
         """Why better ways than the one in use were not taken, by name."""
+        self._device = -1
         self._resource: Any = None
         if self.way == "register":
             try:
@@ -85,17 +86,11 @@ class TextureTensor:
                 if way is not None:
                     raise
                 self.way, self.reasons["register"] = "host", str(e)
-        kind = getattr(torch, self.dtype)
-        self._values: torch.Tensor | None = None
-        """In host memory, where pixels go through there."""
-        if self._resource is not None:
-            tensor = torch.zeros(self.shape, dtype=kind, device=torch.device("cuda", self._device))
-        else:
-            self._values = torch.zeros(self.shape, dtype=kind)
-            tensor = self._values.cuda() if torch.cuda.is_available() else self._values
-        self.tensor: torch.Tensor = tensor
-        """(H, W, C) uint8, float16 or float32 on the GPU; on the CPU where there is none. Its content is that of the
-        last `update`, whatever was written into the texture since."""
+        device = self._device if self.way == "register" else "cuda" if torch.cuda.is_available() else "cpu"
+        self.tensor: torch.Tensor = torch.zeros(self.shape, dtype=getattr(torch, self.dtype), device=device)
+        """(H, W, C) uint8, float16 or float32, on the CPU where there is no GPU; the content of the last `update`."""
+        self._values: torch.Tensor | None = self.tensor.cpu() if self.way == "host" else None
+        """The pixels in host memory, where they go through there: `tensor` itself if that is on the CPU."""
 
     def _register(self) -> None:
         """Raises SharingError when CUDA cannot take the texture."""
@@ -125,11 +120,9 @@ class TextureTensor:
             else:
                 depth = bool(texture.depth)
                 framebuffer = texture.ctx.framebuffer([], texture) if depth else texture.ctx.framebuffer([texture])
-                try:
-                    framebuffer.read_into(pixels, components=self.components, attachment=-1 if depth else 0,
-                                          dtype="f4" if depth else texture.dtype, alignment=1)
-                finally:
-                    framebuffer.release()
+                framebuffer.read_into(pixels, components=self.components, attachment=-1 if depth else 0,
+                                      dtype="f4" if depth else texture.dtype, alignment=1)
+                framebuffer.release()
         if self.tensor is not self._values:
             self.tensor.copy_(self._values)
         return self.tensor
@@ -162,22 +155,13 @@ class TextureTensor:
 
     def _copy(self, tensor: torch.Tensor, *, to_texture: bool) -> None:
         """Copy between a contiguous CUDA tensor and the texture, on the current stream."""
-        cu = driver.bindings()
-        row = self.size[0] * self.components * tensor.element_size()
-        copy = cu.CUDA_MEMCPY2D()
-        copy.WidthInBytes, copy.Height = row, self.size[1]
-        linear, opaque = cu.CUmemorytype.CU_MEMORYTYPE_DEVICE, cu.CUmemorytype.CU_MEMORYTYPE_ARRAY
         queue = driver.stream_object(driver.current_stream(self._device))
         with driver.context(self._device):
             driver.call("cuGraphicsMapResources", 1, self._resource, queue)
             try:
                 array = driver.call("cuGraphicsSubResourceGetMappedArray", self._resource, 0, 0)
-                if to_texture:
-                    copy.srcMemoryType, copy.srcDevice, copy.srcPitch = linear, tensor.data_ptr(), row
-                    copy.dstMemoryType, copy.dstArray = opaque, array
-                else:
-                    copy.srcMemoryType, copy.srcArray = opaque, array
-                    copy.dstMemoryType, copy.dstDevice, copy.dstPitch = linear, tensor.data_ptr(), row
+                row = self.size[0] * self.components * tensor.element_size()
+                copy = array_copy(array, tensor.data_ptr(), row, self.size[1], to_array=to_texture)
                 driver.call("cuMemcpy2DAsync", copy, queue)
             finally:
                 driver.call("cuGraphicsUnmapResources", 1, self._resource, queue)
@@ -189,11 +173,21 @@ class TextureTensor:
             with driver.context(self._device):
                 driver.release("cuGraphicsUnregisterResource", resource)
 
-    def __enter__(self) -> TextureTensor:
-        return self
-
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+def array_copy(array: Any, address: int, row: int, height: int, *, to_array: bool) -> Any:
+    """The driver's description of a copy between an array and `height` rows of `row` bytes at a device address."""
+    cu = driver.bindings()
+    linear, opaque = cu.CUmemorytype.CU_MEMORYTYPE_DEVICE, cu.CUmemorytype.CU_MEMORYTYPE_ARRAY
+    copy = cu.CUDA_MEMCPY2D()
+    copy.WidthInBytes, copy.Height, copy.srcPitch, copy.dstPitch = row, height, row, row
+    if to_array:
+        copy.srcMemoryType, copy.srcDevice, copy.dstMemoryType, copy.dstArray = linear, address, opaque, array
+    else:
+        copy.srcMemoryType, copy.srcArray, copy.dstMemoryType, copy.dstDevice = opaque, array, linear, address
+    return copy
 
 
 @contextmanager

@@ -44,12 +44,11 @@ _QueueCreateInfo = _structure("_QueueCreateInfo", flags=c_uint32, family=c_uint3
 _DeviceCreateInfo = _structure("_DeviceCreateInfo", flags=c_uint32, queueCount=c_uint32, queues=c_void_p,
                                layerCount=c_uint32, layers=c_void_p, extensionCount=c_uint32, extensions=c_void_p,
                                features=c_void_p)
-_ExternalImageInfo = _structure("_ExternalImageInfo", handleTypes=c_uint32)
 _ImageCreateInfo = _structure(
     "_ImageCreateInfo", flags=c_uint32, imageType=c_uint32, format=c_uint32, width=c_uint32, height=c_uint32,
     depth=c_uint32, mipLevels=c_uint32, arrayLayers=c_uint32, samples=c_uint32, tiling=c_uint32, usage=c_uint32,
     sharingMode=c_uint32, familyCount=c_uint32, families=c_void_p, initialLayout=c_uint32)
-_ExportInfo = _structure("_ExportInfo", handleTypes=c_uint32)
+_ExportInfo = _structure("_ExportInfo", handleTypes=c_uint32)  # of an image, its memory, a semaphore
 _DedicatedInfo = _structure("_DedicatedInfo", image=c_uint64, buffer=c_uint64)
 _AllocateInfo = _structure("_AllocateInfo", size=c_uint64, memoryType=c_uint32)
 _SemaphoreInfo = _structure("_SemaphoreInfo", flags=c_uint32)
@@ -68,9 +67,8 @@ class _MemoryProperties(Structure):
     _fields_ = [("typeCount", c_uint32), ("types", _MemoryType * 32), ("rest", c_uint64 * 64)]
 
 
-_VOID = {"vkGetPhysicalDeviceProperties2", "vkGetPhysicalDeviceMemoryProperties", "vkGetImageMemoryRequirements",
-         "vkDestroyInstance", "vkDestroyImage", "vkFreeMemory", "vkDestroySemaphore"}
-"""Functions that return nothing."""
+_VOID = "vkGetPhysicalDevice", "vkGetImage", "vkDestroy", "vkFree"
+"""Prefixes of functions that return nothing."""
 
 
 class VulkanDevice:
@@ -104,7 +102,7 @@ class VulkanDevice:
         address = self._library.vkGetInstanceProcAddr(self._instance, c_char_p(name.encode()))
         if not address:
             raise SharingError(f"this Vulkan has no {name}")
-        result = ctypes.CFUNCTYPE(None if name in _VOID else c_int)(address)(*arguments)
+        result = ctypes.CFUNCTYPE(None if name.startswith(_VOID) else c_int)(address)(*arguments)
         if result is not None and result < 0:
             raise SharingError(f"{name}: VK_ERROR_{_ERRORS.get(result, result)}")
 
@@ -128,7 +126,7 @@ class VulkanDevice:
 
         Raises SharingError.
         """
-        external = _ExternalImageInfo(sType=1000072001, handleTypes=_OPAQUE_FD)
+        external = _ExportInfo(sType=1000072001, handleTypes=_OPAQUE_FD)
         info = _ImageCreateInfo(sType=14, pNext=_address(external), imageType=1, format=vk_format, width=size[0],
                                 height=size[1], depth=1, mipLevels=1, arrayLayers=1, samples=1,
                                 usage=_TRANSFER | _SAMPLED | _STORAGE | _COLOR_ATTACHMENT)
