@@ -129,7 +129,7 @@ def _drawn(ctx: moderngl.Context, source: PixelSource) -> np.ndarray:
 
 
 def _bridge(ctx: moderngl.Context, frames: list[torch.Tensor], name: str, floor: dict[str, float]) -> Rows:
-    reason = probe(ctx, name)[name]
+    reason = probe(ctx, name)
     if reason:
         return [{"what": "tensor to OpenGL", "way": f"bridge {name}", "verified": f"not here: {reason}"}]
     bridge = BRIDGES[name](ctx)

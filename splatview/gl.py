@@ -1,13 +1,11 @@
-"""CUDA tensors over OpenGL textures and the reverse, for anyone's own OpenGL program.
+"""CUDA tensors over OpenGL textures and the reverse, for any OpenGL program.
 
     frame = splatview.gl.TextureTensor(texture)     # a moderngl texture or renderbuffer
     frame.update()                                  # frame.tensor has what was drawn
     shown = splatview.gl.texture(tensor, ctx)       # shown.texture; shown.update() after the tensor changed
 
     canvas = splatview.gl.SharedTexture(ctx, size)  # a texture of ours: canvas.texture to draw from or into,
-    canvas.write(tensor); canvas.read()             # and the fastest way for tensors into it and out of it;
-                                                    # explicit=True: OpenGL uses it in `with canvas.gl():` only, and
-                                                    # in between write and read are CUDA alone
+    canvas.write(tensor); canvas.read()             # and the fastest way for tensors into it and out of it
 
 `SharedTexture` needs an NVIDIA GPU and Vulkan; the others work everywhere. Row 0 of a tensor is OpenGL's row 0. Loading
 this module loads moderngl; torch is loaded when it is needed.
@@ -15,7 +13,7 @@ this module loads moderngl; torch is loaded when it is needed.
 
 from __future__ import annotations
 
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
 from splatview.api.session import public, untraced
@@ -26,8 +24,6 @@ from splatview_ipc.gl.shared_texture import SharedTexture
 from splatview_ipc.gl.texture_tensor import DTYPES, TextureTensor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import moderngl
     import torch
 
@@ -36,15 +32,11 @@ __all__ = ["SharedTexture", "TensorTexture", "TextureTensor", "texture"]
 
 @public(answers=True)
 def texture(tensor: torch.Tensor, ctx: moderngl.Context, *, explicit: bool = False) -> TensorTexture:
-    """A moderngl texture (`.texture`) with a tensor's content, which `.update()` brings up to date.
-
-    `tensor`: (H, W) or (H, W, C), C from 1 to 4, uint8, float16 or float32. `explicit`: OpenGL uses it in `with
-    shown.gl():` only. See `TensorTexture` for the errors.
-    """
+    """A moderngl texture (`.texture`) with a tensor's content, which `.update()` brings up to date."""
     return TensorTexture(tensor, ctx, explicit=explicit)
 
 
-class TensorTexture:
+class TensorTexture(AbstractContextManager["TensorTexture"]):
     """A texture that follows a tensor."""
 
     def __init__(self, tensor: torch.Tensor, ctx: moderngl.Context, way: str | None = None, *,
@@ -65,35 +57,24 @@ class TensorTexture:
             with suppress(SharingError):
                 link = SharedTexture(ctx, size, components, dtype, explicit=explicit)
         self._link = link or TextureTensor(ctx.texture(size, components, alignment=1, dtype=dtype), way)
+        self.way = self._link.way
+        """vulkan, register or host."""
         self.texture: moderngl.Texture = self._link.texture  # type: ignore[assignment]
         self.update()
-
-    @property
-    def way(self) -> str:
-        """vulkan, register or host."""
-        return self._link.way
 
     def update(self) -> None:
         """Bring the tensor's present content into the texture, in the order of the current CUDA stream."""
         self._link.write(self.tensor if self.tensor.ndim == 3 else self.tensor.unsqueeze(-1))
 
-    @contextmanager
-    def gl(self) -> Iterator[moderngl.Texture]:
+    def gl(self) -> AbstractContextManager[moderngl.Texture]:
         """A block in which OpenGL uses the texture, if it is explicit; see `SharedTexture`."""
-        if isinstance(self._link, SharedTexture):
-            with self._link.gl() as texture:
-                yield texture
-        else:
-            yield self.texture
+        return self._link.gl() if isinstance(self._link, SharedTexture) else nullcontext(self.texture)
 
     def close(self) -> None:
         """Give back everything, the texture too. Idempotent."""
         self._link.close()
         if not isinstance(self._link, SharedTexture):
             self.texture.release()
-
-    def __enter__(self) -> TensorTexture:
-        return self
 
     def __exit__(self, *exc: object) -> None:
         self.close()

@@ -69,9 +69,9 @@ def runtime_dir(nothing_left: None, monkeypatch: pytest.MonkeyPatch) -> Iterator
     api = sys.modules.get("splatview.api.session")
     if api is not None:
         api.session().close()
-    follower = sys.modules.get("splatview.api.follower")
-    if follower is not None:
-        follower.seen.clear()  # the next test annotates its own frames
+    reading = sys.modules.get("splatview.api.frames")
+    if reading is not None:
+        reading.seen.clear()  # the next test annotates its own frames
     shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from splatview_ipc.kinds.gaussians import check_degree
+from splatview_ipc.kinds.gaussians import SH_DEGREE
+from splatview_ipc.kinds.rules import check_meta
 
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}")
 _legal: set[str] = set()
@@ -29,8 +30,7 @@ def checked(meta: dict[str, Any]) -> dict[str, Any]:
             check_text(value, key)
             continue
         meta = {**meta, key: _converted(key, value)}
-    if "sh_degree" in meta:
-        check_degree(meta["sh_degree"])
+    check_meta(meta, SH_DEGREE)
     if len(meta) > 24 or "color" in meta:
         raise ValueError(f"metadata {', '.join(meta)}: at most 24 entries, none named color")
     return meta

@@ -18,6 +18,7 @@ from splatview.api.session import public, untraced
 from splatview_ipc import IpcError, Subscriber
 from splatview_ipc.control.frame import RemoteTensor
 from splatview_ipc.system.terminal import printable
+from splatview_ipc.transports import ZERO_COPY
 
 if TYPE_CHECKING:
     import numpy as np
@@ -205,7 +206,7 @@ class Frames:
                 return  # the last version of the run that has ended comes first
             before.release()
         self._stream, self._last = newest, 0
-        if self._in_place and "in-place" not in newest.info.transports:
+        if self._in_place and not _order(True, newest.info):
             where = "copied on its GPU at each publish" if newest.gpu else "on the CPU, and always copied"
             raise ValueError(f"in_place=True: stream {self.name!r} of run {newest.run.id} is {where}"
                              f"{': ' + newest.info.why if newest.info.why else ''}; leave in_place out")
@@ -244,7 +245,7 @@ class Frames:
 
 def _order(in_place: bool | None, info: StreamInfo) -> tuple[str, ...]:
     """Return the transports that a stream is offered by and that suit, the best first."""
-    return tuple(t for t in info.transports if in_place is None or (t == "in-place") is in_place)
+    return tuple(t for t in info.transports if in_place is None or (t in ZERO_COPY) is in_place)
 
 
 def _copied(shared: Shared, in_place: bool) -> dict[str, np.ndarray | torch.Tensor]:

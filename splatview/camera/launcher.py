@@ -62,8 +62,8 @@ class _Program:
         self.title = title
         self.start_at: float | None = None
         """When to start it (monotonic); None for not at all, and while it runs."""
-        self.died = self.played = False
-        """It has died before; it has said that a recording ended."""
+        self.played = False
+        """It has said that a recording ended."""
         self._arguments = module, *arguments
         self._env = env
         self._child: ChildProgram | None = None
@@ -84,7 +84,7 @@ class _Program:
 
     def start_again(self, now: float) -> None:
         """Have it started again after a pause, and say so."""
-        self.start_at, self.died = now + RESTART_S, True
+        self.start_at = now + RESTART_S
         self.tell(f"it is started again in {RESTART_S:g} s")
 
     def tell(self, line: str) -> None:
@@ -143,7 +143,7 @@ class _Session:
         elif self.capture.played and (self.plan.viewer is None or self.plan.offscreen) and (
                 self.plan.out is None or self._picture_time() != self._picture_before):
             self.code = 0
-        elif capture == _EXPLAINED and not self.capture.died:
+        elif capture == _EXPLAINED:
             self.code = capture
         elif capture is not None:
             self.capture.start_again(now)

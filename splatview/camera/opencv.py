@@ -20,7 +20,7 @@ _MJPEG = int.from_bytes(b"MJPG", "little")
 _APPSINK = " ! videoconvert ! video/x-raw,format=BGR ! appsink drop=true max-buffers=2"
 _SEGMENTED = (".m3u8", ".mpd")
 """Playlists of segments of some seconds, each of which arrives at once."""
-_CLOSED = {"device": "{} gives no pictures: another program may be using it",
+_CLOSED = {"device": "{} gives no pictures: another program may be using it, or another node of this camera has them",
            "pipeline": "OpenCV does not start {}: PyPI's has no GStreamer; apt's, conda-forge's and Jetson's have it, "
                        "where gst-launch-1.0 -v tries a pipeline",
            "network": "{} does not answer, or gives nothing that OpenCV reads"}

@@ -6,10 +6,8 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
-import struct
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -21,9 +19,6 @@ if TYPE_CHECKING:
     import numpy as np
 
 _LEGAL = "legal are a camera's number, /dev/videoN, a file, rtsp://, http://, a GStreamer pipeline, or test"
-# VIDIOC_QUERYCAP of <linux/videodev2.h>, and what it fills: driver, card, bus, version, capabilities, and this node's.
-_QUERYCAP, _CAPABILITY = 0x80685600, struct.Struct("16s32s32s3I12x")
-_CAPTURES, _PER_NODE = 0x1 | 0x1000, 0x80000000  # V4L2_CAP_VIDEO_CAPTURE(_MPLANE), V4L2_CAP_DEVICE_CAPS
 _NETWORK = ("rtsp", "rtsps", "rtmp", "rtmps", "http", "https", "udp", "tcp", "srt", "rtp")
 
 
@@ -91,36 +86,24 @@ def shown(source: str) -> str:
     return f"/dev/video{int(source)}" if source.isdecimal() else re.sub(r"(://[^/@:\s]*):[^/@\s]*@", r"\1:...@", source)
 
 
-def cameras() -> list[str]:
-    """Return the V4L2 nodes of this machine with the names of their cameras, for users."""
-    folder, nodes = Path("/sys/class/video4linux"), []
-    for node in sorted(folder.iterdir(), key=lambda n: (len(n.name), n.name)) if folder.is_dir() else ():
-        try:
-            nodes.append(f"/dev/{node.name} ({(node / 'name').read_text().strip()})")
-        except OSError:
-            nodes.append(f"/dev/{node.name}")
-    return nodes
+def cameras() -> dict[str, str]:
+    """Return the names of this machine's cameras by their V4L2 nodes, such as /dev/video0."""
+    found = sorted(Path("/sys/class/video4linux").glob("video*"), key=lambda node: (len(node.name), node.name))
+    return {f"/dev/{node.name}": (node / "name").read_text().strip() for node in found}
 
 
 def check_device(path: str) -> str:
     """Return the name of the camera behind a V4L2 node. Raises CameraError."""
-    others = f"there are {', '.join(cameras())}" if cameras() else "this machine has none; try splatview camera test"
-    answer = bytearray(_CAPABILITY.size)
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            fcntl.ioctl(descriptor, _QUERYCAP, answer)
-        finally:
-            os.close(descriptor)
-    except PermissionError:
-        raise CameraError(f"{path} may not be opened by you: sudo usermod -aG video $USER, and log in "
-                            "again") from None
-    except OSError as e:
-        raise CameraError(f"{path} is no camera: {e.strerror}; {others}") from None
-    _, card, _, _, all_nodes, this_node = _CAPABILITY.unpack(answer)
-    if not (this_node if all_nodes & _PER_NODE else all_nodes) & _CAPTURES:
-        raise CameraError(f"{path} gives no pictures (another node of the same camera may); {others}")
-    return card.rstrip(b"\0").decode(errors="replace")
+        number = os.stat(path).st_rdev  # a container may give its node another name
+        name = Path(f"/sys/dev/char/{os.major(number)}:{os.minor(number)}/name").read_text().strip()
+    except OSError:
+        others = ", ".join(f"{node} ({name})" for node, name in cameras().items())
+        raise CameraError(f"{path} is no camera; " + (f"there are {others}" if others else
+                          "this machine has none; try splatview camera test")) from None
+    if not os.access(path, os.R_OK | os.W_OK):
+        raise CameraError(f"{path} may not be opened by you: sudo usermod -aG video $USER, and log in again")
+    return name
 
 
 def check(settings: CaptureSettings) -> None:

@@ -197,7 +197,7 @@ def check_camera() -> Finding:
                 words[-1] += " with GStreamer" if there else " without GStreamer"
         except ImportError as e:
             missing.append(f"no {NAMES[module]} ({e})")
-    words.append(", ".join(cameras()) or "no camera")
+    words.append(", ".join(f"{node} ({name})" for node, name in cameras().items()) or "no camera")
     if missing:
         return Finding("absent", "; ".join([*missing, *words]), install_line("camera"))
     return Finding("ok", "; ".join(words))

@@ -79,7 +79,7 @@ def run(options: Demo) -> int:
     2 for options that cannot be used, 128 + signal when ended early."""
     try:
         _check(options)
-    except DemoError as e:
+    except (DemoError, OSError) as e:
         print(f"splatview demo: {e}", file=sys.stderr)
         return 2
     session = _Session(options)
@@ -104,12 +104,9 @@ def _check(options: Demo) -> None:
         raise DemoError(f"--data {options.data}: no such file or folder")
     if not options.picture_every > 0:
         raise DemoError(f"--picture-every {options.picture_every} must be more than 0 seconds")
-    for name, check, path in (("--out", check_picture, options.out), ("--save", check_output, options.save)):
-        if path is not None:
-            try:
-                check(path)
-            except OSError as e:
-                raise DemoError(f"{name}: {e}") from None
+    check_picture(options.out)
+    if options.save is not None:
+        check_output(options.save)
 
 
 class _Session:

@@ -18,16 +18,12 @@ from splatview.demo import DemoError
 from splatview_ipc.system import entry
 
 if TYPE_CHECKING:
-    from types import FrameType
-
     from splatview.demo.training import Training
 
 _PREVIEW_EVERY = 10
 """Steps between pictures of the view that is compared with its photograph."""
 _CAMERA = {"position": [1.62, -1.82, 2.95], "look_at": [0.0, 0.22, 0.0], "fov": 40.0}
 """A good place to look at the packaged still life from."""
-
-
 _SCALES = {"cpu": (1_000, 224 * 168, 4_000, 8_000), "cuda": (3_000, 1_000_000, 225_000, 300_000)}
 """What a device trains in a minute or two: steps, pixels of a view, points at most, Gaussians at most."""
 
@@ -36,7 +32,7 @@ def main(argv: list[str]) -> int:
     """Exit codes: 0 trained, 2 an option or the data cannot be used, 128 + signal when stopped early."""
     stop: list[int] = []
 
-    def note_signal(number: int, frame: FrameType | None) -> None:
+    def note_signal(number: int, _: object) -> None:
         if stop:
             os._exit(128 + number)
         stop.append(number)

@@ -66,7 +66,6 @@ class Training:
         self._order = self._order or torch.randperm(len(self.views)).tolist()
         number = self._order.pop()
         view = self.views[number]
-        assert view.image is not None
         self.step_number += 1
         progress = min(self.step_number / self.steps, 1.0)
         self.optimizers["means"].param_groups[0]["lr"] = _RATES["means"] * self.extent * 0.02 ** progress
@@ -94,7 +93,7 @@ class Training:
     @torch.no_grad()
     def evaluate(self) -> float | None:
         """Mean PSNR over the held-out views, dB; None when there are none."""
-        found = [psnr(self.draw(view).image, view.image) for view in self.held_out if view.image is not None]
+        found = [psnr(self.draw(view).image, view.image) for view in self.held_out]
         return sum(found) / len(found) if found else None
 
     @torch.no_grad()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
@@ -23,8 +23,8 @@ class View:
     """(3, 3) float in pixels; pixel centres are at +0.5."""
     width: int
     height: int
-    image: torch.Tensor | None = None
-    """(H, W, 3) float in [0, 1], once it is read."""
+    image: torch.Tensor = field(default_factory=torch.Tensor)
+    """(H, W, 3) float in [0, 1]; empty until it is read."""
     path: Path = Path()
     """The photograph's file; its size may be another one."""
     distorted: bool = False
@@ -36,8 +36,7 @@ class View:
         return -self.viewmat[:3, :3].T @ self.viewmat[:3, 3]
 
     def to(self, device: torch.device | str) -> View:
-        image = None if self.image is None else self.image.to(device)
-        return replace(self, viewmat=self.viewmat.to(device), K=self.K.to(device), image=image)
+        return replace(self, viewmat=self.viewmat.to(device), K=self.K.to(device), image=self.image.to(device))
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from support.open_files import open_files
 from support.trainers import Trainer, next_frame, stream_of
 
 from splatview_ipc import Subscriber
-from splatview_ipc.control import descriptors, limits, messages
+from splatview_ipc.control import descriptors, limits, mail, messages
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.cuda import driver
 from splatview_ipc.cuda.memory import Allocation, open_memory
@@ -123,7 +123,7 @@ def test_tensors_beyond_their_memory(gpu: str) -> None:
 
 @pytest.fixture
 def liar(runtime_dir: Path) -> Iterator[Impostor]:
-    liar = Impostor()
+    liar = Impostor(endpoint=mail.endpoint)
     yield liar
     liar.close()
 
@@ -157,7 +157,7 @@ def test_a_run_that_offers_them_is_refused_and_others_are_seen(
     words.release()
     segments, token = [control], ""
     if case == "ring of no memory":
-        token = descriptors.offer([os.open("/dev/null", os.O_RDWR)])
+        token = descriptors.offer(1, lambda start, stop: [os.open("/dev/null", os.O_RDWR)])
     memory = messages.FdMemory(token or "fds-0", (PAGE if case == "ring too small" else 2 * MB,), gpu)
     if case.startswith("ring") or case == "no such token":
         segment, ref = ring_of(gpu, PAGE, memory)
@@ -170,14 +170,20 @@ def test_a_run_that_offers_them_is_refused_and_others_are_seen(
     with Subscriber() as viewer:
         seen = stream_of(viewer, wait_until, "honest")
         next_frame(viewer, seen).close()
-        wait_until(lambda: (liar.hear(), viewer.poll(), liar.heard)[-1])
+        wait_until(lambda: (liar.hear(), viewer.poll(), liar.viewers)[-1])
         liar.tell(liar.welcome(), messages.Manifest((info(0, kind="gaussians", shape=(100, 3), dtype="float32",
                                                           device="cuda:0", transports=(way,), gpu=gpu),), ()))
-        run = wait_until(lambda: (viewer.poll(), next((r for r in viewer.runs if r.streams and r.name == "impostor"),
-                                                      None))[-1])
+        asked = 0
+        run = wait_until(lambda: (liar.hear(), viewer.poll(), next(
+            (r for r in viewer.runs if r.streams and r.name == "impostor"), None))[-1])
 
         def refused() -> bool:
+            nonlocal asked
             liar.hear()
+            opens = sum(isinstance(message, messages.Open) for message in liar.heard)
+            if opens > asked:  # at the first refusal it asks once more
+                asked = opens
+                liar.tell(messages.Offer(0, way, ref))  # type: ignore[arg-type]
             viewer.poll()
             reader = run.streams[0]._reader
             if case == "ring of no memory" and reader is not None:  # which is not looked at before it is asked for
@@ -189,10 +195,8 @@ def test_a_run_that_offers_them_is_refused_and_others_are_seen(
         left: list[frozenset[Any]] = []
         for _ in range(3):  # what CUDA opens at the first try stays
             run.streams[0].open()
-            liar.tell(messages.Offer(0, way, ref))  # type: ignore[arg-type]
             wait_until(refused, what="a refusal")
             run.streams[0].release()
-            wait_until(lambda: (liar.hear(), viewer.poll(), not run._source._answers and not run._source._fetches)[-1])
             left.append(open_files())
         honest.do("fill(scene, 7); splatview.publish(scene, 'honest')")
         with next_frame(viewer, seen, after=1) as frame:

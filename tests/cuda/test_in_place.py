@@ -10,7 +10,7 @@ import torch
 from support.gpu_memory import used
 from support.open_files import open_files
 from support.programs import Programs
-from support.trainers import ALLOCATORS, Trainer, next_frame, stream_of, values
+from support.trainers import ALLOCATORS, Trainer, frame_of_step, next_frame, stream_of, values
 from support.wait import turns
 
 from splatview_ipc import DeviceTensor, Subscriber
@@ -198,10 +198,8 @@ def test_no_two_generations_are_ever_mixed(
     assert stream.sharing == "in-place", (stream.sharing, stream.fallback)
     trainer.do("scene = make(1000, 1); splatview.publish(scene)")
     next_frame(subscriber, stream, last).close()
-    # If the frame that came was one before, nobody asks for the last, and what it replaced is found after a while.
     wait_until(lambda: (subscriber.poll(), trainer.do("answer = memory()") == before)[-1],
                what=f"torch has as much allocated as before, {before}")
-    assert trainer.do("answer = len(writer()._generations)") == 1
     files_after = trainer.do("answer = open_files()")
     now = used(trainer.process.pid)
     assert now - on_gpu <= 64 << 20, f"the trainer had {on_gpu >> 20} MiB of GPU memory, now {now >> 20}"
@@ -223,5 +221,4 @@ def test_publishing_adds_no_memory(trainer: Trainer, subscriber: Subscriber, wai
     now = used(trainer.process.pid)
     assert now - on_gpu <= 32 << 20, f"the trainer had {on_gpu >> 20} MiB of GPU memory, now {now >> 20}"
     assert second[2:] == first[2:], "descriptors and threads"
-    with next_frame(subscriber, stream, 10_000) as frame:
-        assert frame.meta["step"] == 9_999
+    frame_of_step(subscriber, stream, 9_999).close()

@@ -82,8 +82,8 @@ for i in range(3): splatview.publish(scene{options})
         with next_frame(subscriber, stream, version) as frame:
             version = frame.version
             assert all((v == value).all() for v in values(frame).values())
-    said = trainer.do("answer = said")
-    assert len([s for s in said if "cudaMallocAsync" in s]) == 1, said
+    said = [s for s in trainer.do("answer = said") if "cudaMallocAsync" in s]
+    assert len(said) == len({s.partition("cannot be shared by ")[2].partition(",")[0] for s in said}) > 0, said
 
 
 @pytest.mark.parametrize("way", ["in-place", "device-ring", "host"])

@@ -79,8 +79,6 @@ class Followed:
                 self.source.again()
             if self.source.has_news() and not self.view.busy:
                 self.source.feed(self.view)
-            else:
-                self.source.ask()
             self.trainer.alive()
 
     def close(self) -> None:

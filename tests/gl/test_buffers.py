@@ -14,7 +14,7 @@ from support.interop_cases import expected, same
 
 from splatview_ipc import SharingError
 from splatview_ipc.gl.base import Form
-from splatview_ipc.gl.buffers import MAX_PIECES, BufferSource, GlMemory, plan_access, texel_limit
+from splatview_ipc.gl.buffers import MAX_PIECES, BufferSource, GlMemory, plan_access
 from splatview_ipc.gl.sources import read_source
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def test_any_memory_exactly(ctx: moderngl.Context, pieces: int) -> None:
             ((9, 7, 2), "bfloat16", "HWC", (2, 20, 1), 4), ((9, 7), "bfloat16", "HW", (1, 12), 100)):
         item = getattr(torch, dtype).itemsize
         memory = Plain(ctx, data, [len(data) // pieces] * pieces)
-        source = BufferSource(memory, Form.of(shape, dtype, layout), strides, offset, texel_limit(ctx))
+        source = BufferSource(memory, Form.of(shape, dtype, layout), strides, offset)
         met.add(source.access.fetch)
         end = offset + item * (1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True)))
         picture = torch.from_numpy(data[offset:end].copy()).view(getattr(torch, dtype)).as_strided(shape, strides)

@@ -46,24 +46,26 @@ def test_images_that_do_not_fit_are_refused() -> None:
 
 
 def test_gaussians_that_do_not_fit_are_refused() -> None:
-    refused("gaussians", {**SCENE, "normals": ("float32", (7, 3))}, SCENE_META, "do not have .*normals")
+    refused("gaussians", {**SCENE, "normals": ("float32", (7, 3))}, SCENE_META, "has no normals")
     refused("gaussians", SCENE, {**SCENE_META, "color": "hsv"}, "color is 'hsv'")
-    refused("gaussians", SCENE, {**SCENE_META, "color": "rgb"}, "need rgb")
+    refused("gaussians", SCENE, {**SCENE_META, "color": "rgb"}, "needs rgb")
     refused("gaussians", {**SCENE, "quats": ("int32", (7, 4))}, SCENE_META, "quats is int32")
-    refused("gaussians", {**SCENE, "shN": ("float32", (7, 9, 3))}, SCENE_META, "shN has shape")
-    refused("gaussians", {**SCENE, "scales": ("float32", (6, 3))}, SCENE_META, "scales has shape")
-    refused("gaussians", SCENE, {**SCENE_META, "activated": 1}, "'activated'")
+    refused("gaussians", {**SCENE, "shN": ("float32", (7, 9, 3))}, SCENE_META, "shN has 9")
+    refused("gaussians", {**SCENE, "scales": ("float32", (6, 3))}, SCENE_META, "scales is float32 of shape")
+    refused("gaussians", SCENE, {**SCENE_META, "activated": 1}, "activated is 1")
     refused("gaussians", SCENE, {**SCENE_META, "sh_degree": 9}, "sh_degree is 9")
 
 
 def test_cameras_that_do_not_fit_are_refused() -> None:
     most = CAMERAS_MOST["cameras"]
-    refused("cameras", {"viewmats": CAMERAS["viewmats"]}, {}, "cameras have viewmats, Ks, sizes")
-    refused("cameras", {**CAMERAS, "viewmats": ("float32", (most + 1, 4, 4))}, {}, f"{most + 1} cameras")
+    refused("cameras", {"viewmats": CAMERAS["viewmats"]}, {}, "needs Ks, sizes")
+    many = {name: (dtype, (most + 1, *shape[1:])) for name, (dtype, shape) in CAMERAS.items()}
+    refused("cameras", many, {}, f"{most + 1} cameras")
     refused("cameras", {**CAMERAS, "Ks": ("float32", (3, 3, 3))}, {}, "Ks is float32 of shape")
     refused("cameras", {**CAMERAS, "sizes": ("float32", (2, 2))}, {}, "sizes is float32")
-    refused("cameras", {**CAMERAS, "paths": ("uint8", (CAMERAS_MOST["text"] + 1,))}, {}, "paths are uint8")
-    refused("cameras", CAMERAS, {"photos": -1}, "'photos' is -1")
+    refused("cameras", {**CAMERAS, "paths": ("uint8", (CAMERAS_MOST["text"] + 1,))}, {}, "bytes of paths")
+    refused("cameras", CAMERAS, {"photos": -1}, "photos is -1")
     refused("cameras", {"current": ("int64", (1,))}, {}, "current is int64")
-    refused("cameras", {"photos": ("uint8", (1, CAMERAS_MOST["side"] + 1, 8, 3))}, PHOTOS_META, "photos are uint8")
-    refused("cameras", PHOTOS, {**PHOTOS_META, "camera": most}, f"'camera' is {most}")
+    wide: Tensors = {"photos": ("uint8", (1, CAMERAS_MOST["side"] + 1, 8, 3))}
+    refused("cameras", wide, PHOTOS_META, "pixels along a photograph")
+    refused("cameras", PHOTOS, {**PHOTOS_META, "camera": most}, f"camera is {most}")

@@ -286,8 +286,10 @@ def test_a_live_tensor_is_copied_when_its_values_change_and_only_then(pair: Pair
     pair.publish(picture)
     stream.describe(stream.layout, live=True)  # type: ignore[arg-type]
     pair.newest()
-    version = stream.version
-    pair.pump(5)
+    version, due = stream.version, stream.turn(pair.now)
+    for _ in range(5):
+        assert due is not None, "it is looked at again"
+        due = stream.turn(due)
     assert stream.version == version
     picture.numpy()[-1, -1] = 1  # which torch does not count
     assert pair.newest(after=version)[2]["image"][-1, -1] == 1

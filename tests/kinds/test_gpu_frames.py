@@ -75,8 +75,7 @@ def in_place(image: ImageView, monkeypatch: pytest.MonkeyPatch) -> ImageView:
 def test_a_gpu_image_goes_through_the_host_where_nothing_else_works(
         image: ImageView, screen: OffscreenScreen, monkeypatch: pytest.MonkeyPatch) -> None:
     if torch.cuda.is_available():  # a bridge might copy from the stand-in, though it lies on the host
-        monkeypatch.setattr("splatview_ipc.gl.probe.probe", lambda ctx,
-                            name: {name: "" if name == "host" else "not now"})
+        monkeypatch.setattr("splatview_ipc.gl.probe.probe", lambda _, name: "" if name == "host" else "not now")
     shared = picture(77)
     assert shared.show(image)
     assert (shown(image, screen) == 77).all()

@@ -178,7 +178,7 @@ def test_killed_viewers_leave_nothing(
         programs: Programs, wait_until: Callable[..., Any], tmp_path: Path, allocator: str, way: str) -> None:
     trainer = Trainer(programs, ALLOCATORS[allocator])
     quiet = ("until(lambda: not any(s.readers for s in publishing.begun().streams.values())); "
-             "from splatview_ipc import descriptors; "
+             "from splatview_ipc.control import descriptors; "
              "until(lambda: not any(t.startswith('fds-') for t in descriptors._offers)); "
              "answer = memory()")
 

@@ -109,7 +109,7 @@ BROKEN_IN_PLACE = {
         PLACE_READER, "header.generation != current.number", "False", "of generation", publishes=2, moves=1),
     "given back before it is said": broken_in_place(
         PLACE, "        self._words[OLDEST_KEPT] = first.number + 1\n",
-        "        descriptors.withdraw(first.tokens[0])\n        self._words[OLDEST_KEPT] = first.number + 1\n",
+        "        first.undo[0]()\n        self._words[OLDEST_KEPT] = first.number + 1\n",
         _GONE, publishes=2, moves=1, forgets=True),
     "no fence before it is given back": broken_in_place(
         PLACE, "        full_fence()\n        self._generations.popleft()\n", "        self._generations.popleft()\n",

@@ -44,7 +44,7 @@ def trace(what, event, arg):
 def publish():
     global value
     value = (value + 1) % 251
-    frame = torch.full((1000, 1000, 4), value, dtype=torch.uint8)  # never written again: late copies of it are whole
+    frame = torch.full((1000, 1000, 4), value, dtype=torch.uint8)  # a new one: copies for late viewers are whole
     splatview.publish(frame, "frames", grey=value)
     shared[0] = max(shared[0], *(active.version for active in stream()._active.values()), 0)
 
@@ -54,7 +54,7 @@ def stream():
 def train():
     publish()
     run = publishing.begun()
-    while run.control.counters()["copies"] < 5 or not shared[1]:  # until a viewer reads
+    while run.control.counters()["copies"] < 5 or not stream().readers:  # until a viewer reads
         publish()
         time.sleep(0.001)
     if at:
@@ -73,8 +73,8 @@ for line in iter(sys.stdin.readline, ""):
     if (pid := os.fork()) == 0:
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # it ends with this program
         with open(told, "w+b") as file:
-            file.truncate(16)
-            shared = memoryview(mmap.mmap(file.fileno(), 16)).cast("Q")
+            file.truncate(8)
+            shared = memoryview(mmap.mmap(file.fileno(), 8)).cast("Q")
         train()
         os._exit(0)
     print(pid, flush=True)
@@ -92,7 +92,7 @@ class Watched:
     pid: int
     at: str
     told: Path
-    """Where it says which version it has shared, and is told that one was read."""
+    """Where it says which version it has shared."""
     stream: RemoteStream | None = None
     held: Frame | None = None
     version: int = 0
@@ -121,9 +121,6 @@ class Watched:
             if right:
                 assert frame.version > self.version
                 self.version = frame.version
-                with open(self.told, "r+b") as file:
-                    file.seek(8)
-                    file.write(b"\1")
             if self.held is not None:
                 self.held.close()
             self.held = frame
@@ -131,7 +128,7 @@ class Watched:
     @property
     def shared(self) -> int:
         """The newest version that it knew to be in shared memory; 0: it did not come to say so."""
-        return int.from_bytes(self.told.read_bytes()[:8], sys.byteorder)
+        return int.from_bytes(self.told.read_bytes(), sys.byteorder)
 
     @property
     def within(self) -> bool:

@@ -54,7 +54,7 @@ class Shared:
         memories = {name: t if isinstance(t, Memory) else Memory(t) for name, t in tensors.items()}
         device = {name: DeviceTensor(str(m.values.dtype).removeprefix("torch."), tuple(m.values.shape),
                                      m.values.stride(), m, 0) for name, m in memories.items()}
-        more = {} if wait is None else {"wait": wait}
+        more: dict[str, Any] = {} if wait is None else {"wait": wait}
         self.frame = Frame(kind, 1, 1, meta, device, lambda: self.whole, self._release,  # type: ignore[arg-type]
                            arrived=lambda: self.arrived, **more)
 

@@ -35,8 +35,6 @@ def fill(scene, value):
             p.fill_(value)
 def stream(name="gaussians"):
     return publishing.begun().streams[name]
-def writer(way="in-place", name="gaussians"):
-    return stream(name)._outlets[way].writer
 def memory():
     "What torch has allocated once all is quiet; it keeps nothing beside."
     gc.collect()
@@ -159,6 +157,17 @@ def next_frame(subscriber: Subscriber, stream: RemoteStream, after: int = 0, sec
                                         f"{stream.version}, by {stream.sharing!r}, fault {stream.fault!r}, fallback "
                                         f"{stream.fallback!r}, counters {stream.run.counters}")
         time.sleep(0.001)
+
+
+def frame_of_step(subscriber: Subscriber, stream: RemoteStream, step: int) -> Frame:
+    """The frame whose metadata name a step, which is the last that is published."""
+    after = 0
+    while True:
+        frame = next_frame(subscriber, stream, after)
+        if frame.meta.get("step") == step:
+            return frame
+        after = frame.version
+        frame.close()
 
 
 def values(frame: Frame) -> dict[str, np.ndarray]:

@@ -101,9 +101,9 @@ def test_relay_of_other_user_needs_the_token(viewer: WebServer, programs: Progra
         assert ask(port, "GET", f"/download?key={offer.key}")[0] == 403
 
 
-def test_status_of_root_prints_no_token_of_another_user(programs: Programs, tmp_path: Path) -> None:
-    theirs = tmp_path / "theirs"
-    theirs.mkdir(mode=0o700)
+def test_status_of_root_prints_no_token_of_another_user(programs: Programs, runtime_dir: Path) -> None:
+    theirs = runtime_dir / "theirs"
+    theirs.mkdir(mode=0o700, parents=True)
     told = theirs / "viewer-1-00000000.json"
     told.write_text('{"pid": 1, "url": "http://127.0.0.1:7007/?token=secret", "host": "127.0.0.1", "port": 7007}')
     os.chown(theirs, OTHER, OTHER)

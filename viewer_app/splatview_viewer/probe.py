@@ -76,7 +76,7 @@ def probe_interop() -> dict[str, object]:
     """The bridges that bring CUDA tensors to OpenGL here (`splatview_ipc.gl`), tried with real pictures."""
     from splatview_ipc.control.errors import SharingError
     from splatview_ipc.gl.glapi import gl_device_uuid
-    from splatview_ipc.gl.probe import forced_bridge, probe
+    from splatview_ipc.gl.probe import BRIDGES, forced_bridge, probe
     from splatview_viewer.errors import GraphicsError
     from splatview_viewer.screens.offscreen import create_context
 
@@ -86,7 +86,7 @@ def probe_interop() -> dict[str, object]:
     except (GraphicsError, SharingError) as e:
         return {"ok": False, "detail": str(e), "mend": ""}
     same, mend = _same_gpu(gl_device_uuid(ctx))
-    reasons = probe(ctx)
+    reasons = {name: probe(ctx, name) for name in BRIDGES}
     if not reasons["direct"]:
         reasons["direct"] = _draw_anothers_memory(ctx)
     works = [name for name, why in reasons.items() if not why]

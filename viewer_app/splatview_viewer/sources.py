@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from splatview_ipc.control.errors import SharingError
-from splatview_ipc.transports import TRANSPORTS
+from splatview_ipc.transports import TRANSPORTS, ZERO_COPY
 from splatview_viewer.errors import ViewerError
 
 if TYPE_CHECKING:
@@ -114,6 +114,7 @@ class StreamSource:
         self.trouble = ""
         """What its publisher says that is wrong, with what was handed out last."""
         self._seen = 0
+        self._confirmed = True
         self._wanted = False
         self._live_at = 0.0
         self._last: tuple[object, ...] = ()
@@ -197,7 +198,7 @@ class StreamSource:
         if stream.version > self._seen:
             return True
         # In place what is seen changes without a version; of copies a changed one is a new version.
-        return (stream.live and stream.sharing == "in-place" and stream.run.alive and self._seen > 0
+        return (stream.live and stream.sharing in ZERO_COPY and stream.run.alive and self._seen > 0
                 and time.monotonic() >= self._live_at)
 
     def again(self) -> None:
@@ -224,6 +225,7 @@ class StreamSource:
             return False
         with frame:
             version, time_ns, on_gpu, trouble = frame.version, frame.time_ns, frame.on_gpu, frame.meta.get("trouble")
+            confirmed = frame.confirmed
             try:
                 taken = view.update(frame)
             except SharingError as e:
@@ -236,7 +238,7 @@ class StreamSource:
                 raise
         if taken:
             self._live_at = time.monotonic() + LIVE_PERIOD
-            self._seen, self.time_ns = version, time_ns
+            self._seen, self.time_ns, self._confirmed = version, time_ns, confirmed
             self.trouble = trouble if isinstance(trouble, str) else ""
         return taken
 
@@ -256,6 +258,8 @@ class StreamSource:
     def notes(self) -> list[str]:
         stream = self.stream
         out = [*getattr(stream, "notes", ()), *([f"sharing: {stream.fallback}"] if stream.fallback else [])]
+        if not self._confirmed:
+            out.append("copied while nothing was published: the script may have been writing into it")
         if not stream.gpu:
             return out
         return [*out, f"tensors on {stream.device}" + (f", {name}" if (name := _gpu_name(stream.gpu)) else "")]

@@ -12,16 +12,12 @@ class IpcError(Exception):
 
 
 class RuntimeFolderError(IpcError):
-    """The runtime folder cannot be made or written, or is not ours."""
+    """The runtime folder cannot be made or written, or belongs to another user."""
 
 
 class NoViewerError(IpcError):
-    """A viewer that was started to be seen in a browser ended, or did not get ready in time."""
+    """A viewer that was started for a browser ended, or was not ready in time."""
 
 
 class SharingError(IpcError):
     """A shared-memory segment could not be made, or what another process announced cannot be trusted."""
-
-
-class NotYet(Exception):  # noqa: N818 (it is none)
-    """What was asked for is on its way: ask again at the next poll."""

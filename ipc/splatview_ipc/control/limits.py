@@ -21,7 +21,7 @@ MAX_TENSORS = 16
 """Tensors that travel together as one frame."""
 MAX_DIMS = 4
 MAX_SHARDS = 64
-"""Parts of one scene, each published by a process of its own."""
+"""Parts of one scene, each published by another process."""
 MAX_EXTENT = 1 << 40
 """Elements along one dimension."""
 MAX_META = 32
@@ -35,8 +35,6 @@ MAX_MEMORIES = 64
 """Allocations of GPU memory behind the tensors of one frame."""
 MAX_PIECES = 4096
 """Physical chunks of one allocation of GPU memory."""
-MAX_HELD = 4
-"""Frames of a stream that one viewer can hold at a time."""
 MIN_SLOTS, MAX_SLOTS = 2, 16
 """Slots of a ring: one to write into beside the newest frame."""
 

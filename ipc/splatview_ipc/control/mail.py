@@ -101,7 +101,7 @@ class Pull(_End):
         super().__init__(zmq.PULL, address)
 
     def receive(self) -> bytes | None:
-        """Return the next message; None: there is none yet; b"": one of several parts, which no trainer sends."""
+        """Return the next message; None: no message yet; b"": one of several parts, which no trainer sends."""
         try:
             parts = self._socket.recv_multipart(zmq.NOBLOCK)
         except zmq.ZMQError:

@@ -38,7 +38,7 @@ Shard = tuple[Annotated[int, Meta(ge=0, lt=limits.MAX_SHARDS)], Annotated[int, M
 """A rank, and the number of ranks."""
 Token = Annotated[str, Meta(min_length=1, max_length=40, pattern=r"\A[a-z0-9-]+\Z")]
 ReleaseName = Annotated[str, Meta(max_length=limits.MAX_VERSION)]
-"""A release of splatview, for users; "": not known."""
+"""A release of splatview, for users; "": unknown."""
 MetaDict = Annotated[dict[Word, MetaValue], Meta(max_length=limits.MAX_META)]
 
 
@@ -180,15 +180,15 @@ class Hello(_Message, frozen=True):
     pid: Pid
     client: Annotated[str, Meta(max_length=40)]
     namespace: Counter = 0
-    """The PID namespace of `pid` (the inode of /proc/self/ns/pid); 0: not known."""
+    """The PID namespace of `pid` (the inode of /proc/self/ns/pid); 0: unknown."""
     version: ReleaseName = ""
     inbox: Annotated[str, Meta(pattern=r"\A(in-[0-9a-f]{8})?\Z")] = ""
     """Name of the ZeroMQ socket that the viewer has bound in the run's folder. A viewer without one is refused."""
 
 
 class Open(_Message, frozen=True):
-    """Share a stream's data over this transport until Release, or Open with another transport. Repeated, it asks for
-    the offer once more."""
+    """Share a stream's data over this transport until Release, or Open with another transport. Repeated, it requests
+    the offer again."""
 
     index: Index
     transport: TransportName

@@ -1,4 +1,4 @@
-"""Run folders: how viewers find trainers without an address.
+"""Run folders, in which viewers find trainers without an address.
 
 Each run has a folder in the runtime folder, with a description (`run.json`), a socket, and a lock that the trainer
 holds as long as it lives. The lock is the only sign of life: the kernel releases it however a process ends, and nothing
@@ -47,7 +47,7 @@ _SLUG = 20
 _MAX_DESCRIPTION = 64 * 1024
 """Bytes."""
 _NO_FILES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
-"""Errors that tell nothing of a lock: this process can open nothing now."""
+"""Errors that leave a lock's state unknown: this process can open no more files."""
 _MOST = 1000
 """Folders that are looked at: each takes some ten microseconds."""
 _MAKING_S = 10.0
@@ -67,9 +67,9 @@ class Description(msgspec.Struct, frozen=True):
     started: Annotated[float, Meta(ge=0, le=1e11)]
     """Seconds since the epoch."""
     hidden: bool = False
-    """Found by its id alone: a program of ours publishes it for another one."""
+    """True: found by its id alone, as a child program publishes it for its parent."""
     version: Annotated[str, Meta(max_length=limits.MAX_VERSION)] = ""
-    """The release of splatview that it uses, to be shown; "": not known."""
+    """The release of splatview that it uses, for users; "": unknown."""
 
     def is_called(self, text: str) -> bool:
         """Return whether a text names this run: its id, the beginning of it, its name or its process id."""
@@ -231,7 +231,7 @@ def other_runs(root: Path, text: str) -> str:
 
 
 def remove_stale(root: Path) -> int:
-    """Remove the folders of dead runs, and return their number. What is not theirs stays as it is."""
+    """Remove the folders of dead runs, and return their number. Other folders stay as they are."""
     return sum(_remove(path) for path in _folders(root) if _FOLDER.fullmatch(path.name) and not being_made(path))
 
 
@@ -286,7 +286,7 @@ def being_made(path: Path) -> bool:
 
 
 def held(lock: Path | str, folder_fd: int | None = None) -> bool:
-    """Return whether a process holds this lock. True where it is not known, since this process can open nothing now."""
+    """Return whether a process holds this lock; True also while this process can open no more files."""
     try:
         fd = os.open(lock, _OPEN, dir_fd=folder_fd)
     except OSError as e:

@@ -48,7 +48,7 @@ class Packet(NamedTuple):
     fds: list[int]
     """Descriptors, the caller's."""
     lost: bool
-    """True if more descriptors came than could be taken."""
+    """True if more descriptors were sent than were taken."""
 
 
 class Connection:
@@ -194,7 +194,7 @@ def wait_for(fds: list[int], milliseconds: int | None) -> set[int]:
 
 
 def pid_namespace() -> int:
-    """Return the PID namespace of this process; 0 where that is not known."""
+    """Return the PID namespace of this process; 0 if unknown."""
     try:
         return os.stat("/proc/self/ns/pid").st_ino
     except OSError:

@@ -1,7 +1,6 @@
 """The terms of everything between CUDA and OpenGL: pictures, pixel sources, bridges.
 
-A *bridge* makes one stream's pictures readable by a fragment shader. There are three, in the order in which they are
-tried; `tests/gl/test_bridges.py` runs one conformance suite over all of them.
+A *bridge* makes one stream's pictures readable by a fragment shader. There are three, tried in this order:
 
 | bridge | for tensors in               | copies | how |
 |--------|------------------------------|--------|-----|
@@ -9,8 +8,8 @@ tried; `tests/gl/test_bridges.py` runs one conformance suite over all of them.
 | import | this process's GPU memory    | one    | OpenGL imports memory of ours; a CUDA copy into it |
 | host   | host memory, or any          | 1 or 2 | an upload into a texture |
 
-A bridge returns a *pixel source*: textures or buffer textures, defines and uniforms for `shaders/fetch.glsl`, which
-resolves layouts, dtypes and strides while drawing.
+A bridge returns a *pixel source*: textures, defines and uniforms for `shaders/fetch.glsl`, which resolves layouts,
+dtypes and strides while drawing.
 """
 
 from __future__ import annotations
@@ -65,13 +64,11 @@ def dtype_name(tensor: torch.Tensor) -> str:
 
 
 def local_tensor(tensor: Pixels) -> torch.Tensor:
-    """A picture as this process's tensor, on a GPU in the order of its current stream. Raises SharingError."""
+    """A picture as this process's tensor, on a GPU in the order of its current stream."""
     import torch
 
     if isinstance(tensor, torch.Tensor):
         return tensor.detach()
-    if getattr(tensor, "memory", None) is None:
-        raise SharingError("the tensor is in another process's host memory")
     values = tensor.torch()  # type: ignore[union-attr]
     tensor.ready(torch.cuda.current_stream(values.device).cuda_stream)  # type: ignore[union-attr]
     return values
@@ -99,7 +96,7 @@ class Form:
 
 
 class PixelSource:
-    """Pixels that a fragment shader reads. Used on the thread of its OpenGL context only."""
+    """Pixels that a fragment shader reads, on the thread of its OpenGL context."""
 
     def __init__(self, form: Form, *defines: str, stride: int = 1) -> None:
         self.size = form.width, form.height
@@ -115,23 +112,21 @@ class PixelSource:
 
 
 class Bridge(Protocol):
-    """One stream's pictures on their way to OpenGL. Every call comes from the thread of the OpenGL context."""
+    """One stream's pictures on their way to OpenGL, on the thread of the OpenGL context."""
 
     name: ClassVar[str]
 
     def put(self, tensor: Pixels, layout: str) -> PixelSource:
-        """Make a picture readable.
+        """Make a picture readable: (H, W), (H, W, C) or (C, H, W) by `layout`, C from 1 to 4, a dtype of DTYPES.
 
-        `tensor`: (H, W), (H, W, C) or (C, H, W) by `layout`, C from 1 to 4, a dtype of DTYPES. A CUDA tensor is
-        read in the order of the current CUDA stream. The source stays valid until the next `put` but one, so that a
-        tensor that is found torn afterwards can be dropped for the one before (`undo`). `direct` reads the tensor's
-        own memory whenever something is drawn; the others are done with the tensor on return, or on the current CUDA
-        stream. Raises SharingError when this bridge cannot take this tensor; another may.
+        A CUDA tensor is read in the order of the current CUDA stream. `direct` reads its memory whenever something is
+        drawn; the others are done with it on return, or on that stream. The source stays valid until the next `put`
+        but one. Raises SharingError when this bridge cannot take this tensor; another may.
         """
         ...
 
     def undo(self) -> None:
-        """Drop what was put last: the next `put` leaves the source of the one before alone."""
+        """Drop what was put last, a torn picture: the next `put` leaves the source of the one before alone."""
         ...
 
     def close(self) -> None:
@@ -140,24 +135,18 @@ class Bridge(Protocol):
 
 
 class Canvas(Bridge, Protocol):
-    """A bridge whose pictures this process's own CUDA kernels draw.
-
-        target = canvas.begin(height, width)     # draw into it, on torch's current stream
-        source = canvas.show()                   # and let a shader read it
-    """
+    """A bridge whose pictures this process's own CUDA kernels draw."""
 
     def begin(self, height: int, width: int, channels: int = 4, dtype: str = "float16") -> torch.Tensor:
-        """The next picture: a tensor (height, width, channels) with any content, to be written.
+        """The next picture: a tensor (height, width, channels) with any content, to be written on torch's current
+        stream; its pixels may be more than `channels` values apart.
 
-        The distance between its pixels may be more than `channels` values. Waits until OpenGL no longer draws from
-        the memory behind it. Raises SharingError when there is no memory for it.
+        Waits until OpenGL no longer draws from the memory behind it. Raises SharingError when there is none for it.
         """
         ...
 
     def show(self, *, finished: bool = False) -> PixelSource:
         """The picture that `begin` returned, valid until the next `show` but one. It is read once the current stream
-        has come this far; nothing is awaited before it is bound. Raises SharingError without a new `begin`.
-
-        `finished`: the caller has waited for it already. Where there is nothing to copy, CUDA gets no work then.
-        """
+        has come this far, which is awaited when it is bound, unless it has `finished`. Raises SharingError without a
+        new `begin`."""
         ...

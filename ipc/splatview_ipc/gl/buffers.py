@@ -1,7 +1,6 @@
 """GPU memory as OpenGL buffers, and a picture in it read through buffer textures, strides and all.
 
-`plan_access` chooses the fewest fetches per pixel (a graphics pipeline on a data-centre GPU is slow: three fetches take
-three times as long as one); `GlMemory` holds the buffers; `BufferSource` binds them for `shaders/fetch.glsl`.
+`plan_access` chooses the fewest fetches per pixel: on a data-centre GPU three take three times as long as one.
 """
 
 from __future__ import annotations
@@ -28,8 +27,7 @@ if TYPE_CHECKING:
 MAX_PIECES = 8
 """Pieces of memory that one picture may span. OpenGL 3.3 has 16 texture units for a fragment shader."""
 _SHORT_STEP = 16
-"""Steps from one pixel to the next up to this are compiled in: those of rows without gaps. Others would make a program
-for every stride."""
+"""Steps from one pixel to the next up to this are compiled in. Others would make a program for every stride."""
 _FORMATS = {  # by dtype and values in a texel
     ("uint8", 1): 0x8229, ("uint8", 2): 0x822B, ("uint8", 4): 0x8058,  # R8, RG8, RGBA8
     ("uint16", 1): 0x822A, ("uint16", 2): 0x822C, ("uint16", 4): 0x805B,  # R16, RG16, RGBA16
@@ -37,19 +35,8 @@ _FORMATS = {  # by dtype and values in a texel
     ("bfloat16", 1): 0x8234, ("bfloat16", 2): 0x823A, ("bfloat16", 4): 0x8D76,  # R16UI, RG16UI, RGBA16UI
     ("float32", 1): 0x822E, ("float32", 2): 0x8230, ("float32", 3): 0x8815, ("float32", 4): 0x8814,  # R32F .. RGBA32F
 }
-
-
 _ALIGNMENT = 256
 """Bytes: no OpenGL asks more of the start of a buffer texture within its buffer."""
-
-
-def texel_limit(ctx: moderngl.Context) -> int:
-    """Texels that a buffer texture can have. Raises SharingError where it is always a whole buffer, or has no RGB."""
-    known = ctx.extensions
-    if not ((ctx.version_code >= 430 or "GL_ARB_texture_buffer_range" in known)
-            and (ctx.version_code >= 400 or "GL_ARB_texture_buffer_object_rgb32" in known)):
-        raise SharingError(f"OpenGL ({ctx.info['GL_RENDERER']}) lacks ranges or RGB of buffer textures")
-    return GL.current().integer(glapi.MAX_TEXTURE_BUFFER_SIZE)
 
 
 @dataclass(frozen=True)
@@ -63,9 +50,8 @@ class Access:
     pieces: tuple[int, ...]
     """The memory's pieces, by number."""
     start: int
-    """Byte of the first piece at which its texture starts."""
     size: int
-    """Bytes that the first piece's texture covers."""
+    """The bytes of the first piece that its texture covers."""
     base: int
     """The first pixel's texel, and, below, the steps from one pixel to the next, in texels."""
     row: int
@@ -107,11 +93,8 @@ def plan_access(form: Form, strides: tuple[int, ...], offset: int, sizes: Sequen
 
 
 def _window(offset: int, end: int, sizes: Sequence[int], texel: int, most: int) -> tuple[int, int] | None:
-    """(start, size) in bytes of the part of the first piece that a texture of `texel`-byte texels covers.
-
-    It starts at the first pixel if possible: every instruction per pixel counts on a GPU that is mostly made for
-    compute, and adding the first pixel's place is one. None where nothing suits.
-    """
+    """(start, size) in bytes of the part of the first piece that a texture of `texel`-byte texels covers; None where
+    none can. It starts at the first pixel if possible: adding its place is an instruction per pixel."""
     if len(sizes) > 1:
         fits = all(size // texel <= most for size in sizes)
         return (0, sizes[0]) if fits and offset % texel == 0 and not any(s % texel for s in sizes[:-1]) else None
@@ -151,7 +134,7 @@ class GlMemory:
         except SharingError:
             if own >= 0:
                 os.close(own)
-            gl.delete("glDeleteBuffers", [buffer] if buffer else [])
+            gl.delete("glDeleteBuffers", [buffer])
             gl.delete("glDeleteMemoryObjectsEXT", [memory])
             raise
         self._buffers[piece] = buffer, memory
@@ -168,20 +151,18 @@ class GlMemory:
 class BufferSource(PixelSource):
     """A picture in OpenGL buffers. It owns its buffer textures."""
 
-    def __init__(self, memory: GlMemory, form: Form, strides: tuple[int, ...], offset: int, most: int,
+    def __init__(self, memory: GlMemory, form: Form, strides: tuple[int, ...], offset: int,
                  ready: Callable[[], None] | None = None) -> None:
-        """As `plan_access`. `ready` is called before each drawing, to wait for the data.
-
-        Raises SharingError when OpenGL cannot read it there; the memory's pieces are imported now, if not before.
-        """
+        """As `plan_access`. `ready` is called before each drawing, to wait for the data. Raises SharingError."""
+        gl = GL.current()
         self.memory = memory
-        self.access = access = plan_access(form, strides, offset, memory.sizes, most)
+        self.access = access = plan_access(form, strides, offset, memory.sizes,
+                                           gl.integer(glapi.MAX_TEXTURE_BUFFER_SIZE))
         super().__init__(form, "SOURCE_BUFFER", access.fetch, f"PIECES {len(access.pieces)}",
                          *((f"STEP {access.column}",) if access.column <= _SHORT_STEP else ()),
                          *(("AT_START",) if access.base == 0 else ()))
         self._ready = ready
         self._textures: list[int] = []
-        gl = GL.current()
         for k, piece in enumerate(access.pieces):
             start, size = (access.start, access.size) if k == 0 else (0, memory.sizes[piece])
             buffer = memory.buffer(piece)

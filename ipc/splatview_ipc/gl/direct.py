@@ -1,8 +1,7 @@
 """The bridge that copies nothing: the shader reads another process's GPU memory in place.
 
-OpenGL imports the memory by its file descriptors. No CUDA call is made in this process, so that a viewer of images
-needs no CUDA context (hundreds of MB). Reading is not ordered with the writer's GPU work: the caller knows that the
-data is there, and keeps the frame for as long as the source is drawn.
+No CUDA call is made in this process, so that a viewer of images needs no CUDA context (hundreds of MB). Reading is not
+ordered with the writer's GPU work: the caller knows that the data is there, and keeps the frame while it is drawn.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.gl.base import Form
-from splatview_ipc.gl.buffers import BufferSource, GlMemory, texel_limit
+from splatview_ipc.gl.buffers import BufferSource, GlMemory
 from splatview_ipc.gl.glapi import gl_device_uuid
 
 if TYPE_CHECKING:
@@ -42,7 +41,6 @@ class DirectBridge:
     def __init__(self, ctx: moderngl.Context) -> None:
         """Raises SharingError when this OpenGL cannot import memory."""
         self._uuid = require_import(ctx)
-        self._most = texel_limit(ctx)
         self._memories: list[tuple[weakref.ref[DeviceMemory], GlMemory]] = []
         self._sources: list[BufferSource] = []
         """The last two."""
@@ -62,7 +60,7 @@ class DirectBridge:
         strides, offset = tuple(tensor.strides), tensor.offset  # type: ignore[union-attr]
         if len(self._sources) == 2:
             self._sources.pop(0).release()
-        self._sources.append(BufferSource(imported, form, strides, offset, self._most))
+        self._sources.append(BufferSource(imported, form, strides, offset))
         for entry in self._memories[:]:
             if entry[0]() is None and not any(source.memory is entry[1] for source in self._sources):
                 entry[1].release()  # so that the process that made it gets it back

@@ -1,7 +1,6 @@
-"""The OpenGL functions that moderngl does not wrap, by name, from the driver of the current context.
+"""The OpenGL functions that moderngl does not wrap: `GL.current().glGenBuffers(1, ...)`.
 
-`gl = GL.current()`, then `gl.glGenBuffers(1, ...)`; signatures are in `_SIGNATURES`. Every call needs a current
-context on the calling thread.
+Every call needs a current context on the calling thread.
 """
 
 from __future__ import annotations
@@ -34,6 +33,7 @@ LAYOUT_GENERAL = 0x958D
 DEVICE_UUID = 0x9597
 MAX_TEXTURE_BUFFER_SIZE = 0x8C2B
 
+_FENCE_TIMEOUT_S = 10
 _ERRORS = {0x0500: "GL_INVALID_ENUM", 0x0501: "GL_INVALID_VALUE", 0x0502: "GL_INVALID_OPERATION",
            0x0505: "GL_OUT_OF_MEMORY", 0x0506: "GL_INVALID_FRAMEBUFFER_OPERATION"}
 
@@ -69,27 +69,33 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {  # the result first
 }
 
 
+_LIBRARIES = (("libEGL.so.1", "eglGetCurrentContext", "eglGetProcAddress"),
+              ("libGL.so.1", "glXGetCurrentContext", "glXGetProcAddressARB"))
+
+
 class GL:
     """OpenGL functions as attributes. Raises SharingError for one that the driver does not have."""
 
-    _loaded: dict[str, GL] = {}  # noqa: RUF012  # by library: EGL's and GLX's addresses may differ
+    def __init__(self, library: str, context: str, address: str) -> None:
+        """Raises OSError or AttributeError where the library is not installed."""
+        functions = ctypes.CDLL(library)
+        self.context: Callable[[], int | None] = getattr(functions, context)
+        """The handle of the library's context that is current on this thread; None for none."""
+        self._address = getattr(functions, address)
+        self.context.restype = self._address.restype = c_void_p  # type: ignore[attr-defined]
+        self._address.argtypes = [ctypes.c_char_p]
 
-    def __init__(self, address: Callable[[bytes], int | None]) -> None:
-        self._address = address
-
-    @classmethod
-    def current(cls) -> GL:
-        """For the context that is current on this thread. Raises SharingError when no library can be asked."""
-        kind = "egl" if _getter("egl")() else "glx"
-        if kind not in cls._loaded:
-            library, _, function = _LIBRARIES[kind]
-            try:
-                get = getattr(ctypes.CDLL(library), function)
-            except (OSError, AttributeError) as e:
-                raise SharingError(f"OpenGL's functions cannot be found: {e}") from e
-            get.restype, get.argtypes = c_void_p, [ctypes.c_char_p]
-            cls._loaded[kind] = cls(get)
-        return cls._loaded[kind]
+    @staticmethod
+    def current() -> GL:
+        """For the context that is current on this thread. Raises SharingError where no library is installed."""
+        loaded = None
+        for library in _LIBRARIES:
+            loaded = _load(*library) or loaded
+            if loaded is not None and loaded.context():
+                return loaded
+        if loaded is None:
+            raise SharingError("OpenGL's functions cannot be found: install libEGL.so.1 or libGL.so.1")
+        return loaded
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name not in _SIGNATURES:
@@ -130,41 +136,29 @@ class GL:
             raise SharingError(f"{what}: {_ERRORS.get(code, hex(code))}")
 
     def fence(self) -> int:
-        """A fence after everything drawn so far; hand it to `wait_fence` once."""
+        """A fence after everything drawn so far, for one call of `wait_fence`."""
         fence = self.glFenceSync(SYNC_GPU_COMMANDS_COMPLETE, 0)
         if not fence:
             raise SharingError("glFenceSync failed")
         return int(fence)
 
-    def wait_fence(self, fence: int, seconds: float = 10.0) -> None:
-        """Wait on this thread until the GPU has passed a fence, and delete it. Raises SharingError after `seconds`."""
+    def wait_fence(self, fence: int) -> None:
+        """Wait on this thread until the GPU has passed a fence, and delete it. Raises SharingError after 10 seconds."""
         result = self.glClientWaitSync(fence, 0, 0)
         if result == TIMEOUT_EXPIRED:  # only then is there anything to flush
-            result = self.glClientWaitSync(fence, SYNC_FLUSH_COMMANDS_BIT, int(seconds * 1e9))
+            result = self.glClientWaitSync(fence, SYNC_FLUSH_COMMANDS_BIT, _FENCE_TIMEOUT_S * 1_000_000_000)
         self.glDeleteSync(fence)
         if result not in (ALREADY_SIGNALED, CONDITION_SATISFIED):
-            raise SharingError(f"OpenGL did not finish drawing within {seconds} s (glClientWaitSync: {result:#x})")
-
-
-_LIBRARIES = {"egl": ("libEGL.so.1", "eglGetCurrentContext", "eglGetProcAddress"),
-              "glx": ("libGL.so.1", "glXGetCurrentContext", "glXGetProcAddressARB")}
+            raise SharingError(f"OpenGL did not finish drawing within {_FENCE_TIMEOUT_S} s (glClientWaitSync: "
+                               f"{result:#x})")
 
 
 @functools.cache
-def _getter(kind: str) -> Callable[[], int | None]:
-    """The function that returns the context of egl or glx that is current on the calling thread."""
-    library, function, _ = _LIBRARIES[kind]
+def _load(library: str, context: str, address: str) -> GL | None:
     try:
-        current = getattr(ctypes.CDLL(library), function)
+        return GL(library, context, address)
     except (OSError, AttributeError):
-        return lambda: None
-    current.restype = c_void_p
-    return current
-
-
-def current_context() -> int:
-    """The handle of the OpenGL context that is current on this thread; 0 where none is."""
-    return _getter("egl")() or _getter("glx")() or 0
+        return None
 
 
 def gl_device_uuid(ctx: moderngl.Context) -> str | None:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
+import moderngl
 import numpy as np
 
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.frame import RemoteTensor
-from splatview_ipc.gl.base import Form, dtype_name, local_tensor
-from splatview_ipc.gl.sources import TextureSource, picture_texture
+from splatview_ipc.gl.base import DTYPES, Form, dtype_name, local_tensor
+from splatview_ipc.gl.sources import TextureSource
 
 if TYPE_CHECKING:
-    import moderngl
     import torch
 
     from splatview_ipc.gl.base import Pixels
@@ -35,8 +34,7 @@ class HostBridge:
         self._limit = int(ctx.info["GL_MAX_TEXTURE_SIZE"])
         self._front: tuple[object, TextureSource] | None = None
         self._back: tuple[object, TextureSource] | None = None
-        self._drawn: torch.Tensor | None = None
-        self._begun = False
+        self._begun: torch.Tensor | None = None
 
     def put(self, tensor: Pixels, layout: str) -> TextureSource:
         if isinstance(tensor, np.ndarray):
@@ -53,17 +51,20 @@ class HostBridge:
         stride = -(-max(form.width, form.height) // self._limit)
         if stride > 1:
             array = array[:, ::stride, ::stride] if layout == "CHW" else array[::stride, ::stride]
-        fitted = Form.of(array.shape, dtype, layout)
+            form = Form.of(array.shape, dtype, layout)
         planar = layout == "CHW" and form.channels > 1
-        if planar and fitted.height * fitted.channels > self._limit:  # a texture is too small for all planes' rows
+        if planar and form.height * form.channels > self._limit:  # a texture is too small for all planes' rows
             array, planar = np.moveaxis(array, 0, -1), False
-            fitted = replace(fitted, layout="HWC")
-        key = fitted, planar, stride
+        key = form, planar, stride
         if self._back is None or self._back[0] != key:
             if self._back is not None:
                 self._back[1].texture.release()
-            texture = picture_texture(self._ctx, fitted, planar=planar)
-            self._back = key, TextureSource(texture, fitted, planar=planar, stride=stride)
+            size = form.width, form.height * form.channels if planar else form.height
+            texture = self._ctx.texture(size, 1 if planar else form.channels, alignment=1,
+                                        dtype=DTYPES[dtype].texture)
+            texture.filter = moderngl.NEAREST, moderngl.NEAREST  # integers cannot be filtered
+            texture.repeat_x = texture.repeat_y = False
+            self._back = key, TextureSource(texture, form, planar=planar, stride=stride)
         source = self._back[1]
         source.texture.write(np.ascontiguousarray(array), alignment=1)
         self._front, self._back = self._back, self._front
@@ -74,18 +75,16 @@ class HostBridge:
 
         from splatview_ipc.cuda import driver
 
-        kind = getattr(torch, dtype)
-        if self._drawn is None or self._drawn.shape != (height, width, channels) or self._drawn.dtype != kind:
-            device = torch.cuda.current_device() if self._gpu_uuid is None else driver.here(self._gpu_uuid)
-            self._drawn = torch.empty((height, width, channels), dtype=kind, device=torch.device("cuda", device))
-        self._begun = True
-        return self._drawn
+        device = torch.cuda.current_device() if self._gpu_uuid is None else driver.here(self._gpu_uuid)
+        self._begun = torch.empty((height, width, channels), dtype=getattr(torch, dtype),
+                                  device=torch.device("cuda", device))
+        return self._begun
 
     def show(self, *, finished: bool = False) -> TextureSource:
-        if self._drawn is None or not self._begun:
+        drawn, self._begun = self._begun, None
+        if drawn is None:
             raise SharingError("show() without begin()")
-        self._begun = False
-        return self.put(self._drawn, "HWC")
+        return self.put(drawn, "HWC")
 
     def undo(self) -> None:
         self._front, self._back = self._back, self._front
@@ -94,5 +93,4 @@ class HostBridge:
         for kept in (self._front, self._back):
             if kept is not None:
                 kept[1].texture.release()
-        self._front = self._back = self._drawn = None
-        self._begun = False
+        self._front = self._back = self._begun = None

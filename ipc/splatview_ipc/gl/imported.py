@@ -1,7 +1,7 @@
 """The bridge over memory of this process that CUDA writes and OpenGL reads, imported once: nothing is ever mapped.
 
-Order is kept by hand. The GPU's copy is awaited on this thread just before something is drawn from it (an event), and
-a slot is written again only when OpenGL has finished with it (a fence); with three slots neither takes long.
+CUDA's work is awaited on this thread just before something is drawn from it (an event), and a slot is written again
+only when OpenGL has finished with it (a fence); with three slots neither takes long.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.cuda import driver
 from splatview_ipc.gl.base import DTYPES, Form, dtype_name, local_tensor
-from splatview_ipc.gl.buffers import BufferSource, GlMemory, texel_limit
+from splatview_ipc.gl.buffers import BufferSource, GlMemory
 from splatview_ipc.gl.direct import require_import
 from splatview_ipc.gl.glapi import GL
 
@@ -28,7 +28,7 @@ _PAGE = 4096
 
 
 class _Slot:
-    """A place for one picture in a canvas's memory, its users, and what was made over it."""
+    """A place for one picture in a canvas's memory, and what was made over it."""
 
     def __init__(self, memory: _Memory, offset: int, device: int) -> None:
         self.memory = memory
@@ -39,47 +39,38 @@ class _Slot:
                                              int(driver.bindings().CUevent_flags.CU_EVENT_DISABLE_TIMING))
         self._due = False
         """True from `written` until the event was awaited."""
-        self._fence: int | None = None
+        self._fence = 0
         self._bound = False
         """True once OpenGL read it since the last fence."""
         self.views: dict[Form, tuple[torch.Tensor, BufferSource]] = {}
 
-    def written(self, *, finished: bool) -> None:
+    def written(self) -> None:
         """CUDA got its work, on torch's current stream. Never waits."""
-        self._due = not finished
-        if self._due:
-            stream = driver.current_stream(self._device)
-            driver.in_stream(self._device, stream, "cuEventRecord", self._event, driver.stream_object(stream))
+        self._due = True
+        stream = driver.current_stream(self._device)
+        driver.in_stream(self._device, stream, "cuEventRecord", self._event, driver.stream_object(stream))
 
     def await_cuda(self) -> None:
-        """Wait until it is written: OpenGL reads it next.
-
-        The driver polls the event without pause, while other threads run: a thread that sleeps wakes too late.
-        """
+        """Wait until it is written: OpenGL reads it next."""
         self._bound = True
         if self._due:
-            driver.call("cuEventSynchronize", self._event)
+            driver.call("cuEventSynchronize", self._event)  # it polls without pause: a thread that sleeps wakes late
             self._due = False
 
     def set_fence(self) -> None:
         """Behind everything that reads it, if anything does."""
         if self._bound:
-            self._drop_fence()
+            GL.current().glDeleteSync(self._fence)
             self._fence, self._bound = GL.current().fence(), False
 
     def await_gl(self) -> None:
         """Wait until OpenGL has read it: CUDA writes it next."""
-        fence, self._fence = self._fence, None
-        if fence is not None:
+        fence, self._fence = self._fence, 0
+        if fence:
             GL.current().wait_fence(fence)
 
-    def _drop_fence(self) -> None:
-        fence, self._fence = self._fence, None
-        if fence is not None:
-            GL.current().glDeleteSync(fence)
-
     def close(self) -> None:
-        self._drop_fence()
+        GL.current().glDeleteSync(self._fence)
         for _, source in self.views.values():
             source.release()
         self.views.clear()
@@ -88,28 +79,23 @@ class _Slot:
 
 
 class _Memory:
-    """Three slots for pictures of one size, as tensors and as OpenGL buffers over the same bytes."""
+    """Three slots for pictures of one size, as tensors and as an OpenGL buffer over the same bytes."""
 
     def __init__(self, slot_size: int, device: int) -> None:
         """Raises SharingError when the memory cannot be made or imported."""
         from splatview_ipc.cuda.memory import Allocation
 
-        self.allocation: Allocation = Allocation(slot_size * _SLOTS, device)
-        fd = -1
+        self.allocation: Allocation = Allocation(slot_size * _SLOTS, device)  # freed with its last reference
+        fd = self.allocation.fd()
         try:
-            fd = self.allocation.fd()
             self.gl: GlMemory = GlMemory([(fd, self.allocation.size)])
             self.gl.buffer(0)
-            self.slots = [_Slot(self, k * slot_size, device) for k in range(_SLOTS)]
-        except BaseException:
-            self.allocation.close()
-            raise
         finally:
-            if fd >= 0:
-                os.close(fd)
+            os.close(fd)
+        self.slots = [_Slot(self, k * slot_size, device) for k in range(_SLOTS)]
 
     def release(self) -> None:
-        """Delete it, when CUDA and OpenGL have finished with it; only what was drawn is awaited here."""
+        """Delete it; only OpenGL's work is awaited here."""
         for slot in self.slots:
             slot.close()
         GL.current().glFinish()
@@ -129,7 +115,6 @@ class ImportBridge:
         if gpu_uuid not in (None, uuid):
             raise SharingError(f"CUDA would draw on GPU {gpu_uuid}, OpenGL draws on {uuid}")
         self._device = driver.here(uuid)
-        self._most = texel_limit(ctx)
         self._memories: dict[int, _Memory] = {}
         """By the size of their slots: those with the last two pictures, and the one that is drawn into."""
         self._front: _Slot | None = None
@@ -140,8 +125,6 @@ class ImportBridge:
         import torch
 
         values = local_tensor(tensor)
-        if not values.is_cuda:
-            raise SharingError(f"the tensor is on {values.device}")
         if values.device.index != self._device:
             values = values.to(torch.device("cuda", self._device), non_blocking=True)
         form = Form.of(tuple(values.shape), dtype_name(values), layout)
@@ -153,8 +136,7 @@ class ImportBridge:
 
     def begin(self, height: int, width: int, channels: int = 4, dtype: str = "float16") -> torch.Tensor:
         form = Form.of((height, width, channels), dtype, "HWC")
-        # Pixels that a shader reads with one fetch; the fourth value is left as it is.
-        room = 4 if channels == 3 and dtype != "float32" else channels
+        room = 4 if channels == 3 and dtype != "float32" else channels  # pixels that a shader reads with one fetch
         size = -(-height * width * room * DTYPES[dtype].item // _PAGE) * _PAGE
         if size not in self._memories:
             self._memories[size] = _Memory(size, self._device)
@@ -165,8 +147,7 @@ class ImportBridge:
         self._begun = slot, form
         if form not in slot.views:
             whole = slot.memory.allocation.tensor(dtype, (height, width, room), slot.offset)
-            source = BufferSource(slot.memory.gl, form, (width * room, room, 1), slot.offset, self._most,
-                                  slot.await_cuda)
+            source = BufferSource(slot.memory.gl, form, (width * room, room, 1), slot.offset, slot.await_cuda)
             slot.views[form] = whole[..., :channels], source
         return slot.views[form][0]
 
@@ -174,7 +155,8 @@ class ImportBridge:
         if self._begun is None:
             raise SharingError("show() without begin()")
         (slot, form), self._begun = self._begun, None
-        slot.written(finished=finished)
+        if not finished:
+            slot.written()
         self._front, self._before = slot, self._front
         shown = [slot.memory for slot in (self._front, self._before) if slot is not None]
         for size, memory in list(self._memories.items()):  # pictures of two sizes may take turns

@@ -37,30 +37,24 @@ def forced_bridge() -> str | None:
     return name
 
 
-def probe(ctx: moderngl.Context, name: str | None = None) -> dict[str, str]:
-    """By bridge "" where it works with this context, or why it does not; only of `name` if given.
+def probe(ctx: moderngl.Context, name: str) -> str:
+    """Why a bridge does not work with this context; "" where it does.
 
     For `import` pictures go to OpenGL and back, once for each context. `direct` needs another process's memory: here
     only its requirements are checked, and its first `put` decides.
     """
     known = _reasons.setdefault(ctx, {})
-    names = BRIDGES if name is None else (name,)
-    for each in names:
-        if each in known:
-            continue
-        known[each] = ""
+    if name not in known:
+        known[name] = ""
         try:
-            if each == "direct":
+            if name == "direct":
                 DirectBridge(ctx)
-            elif each == "import":
+            elif name == "import":
                 _round_trip(ctx)
-        except SharingError as e:
-            known[each] = str(e)
-        except Exception as e:  # an unforeseen state of a driver or library: another bridge does the work
-            known[each] = f"{type(e).__name__}: {e}"
-        finally:
-            GL.current().clear_errors()
-    return {each: known[each] for each in names}
+        except Exception as e:  # an unforeseen state of a driver or library, too: another bridge does the work
+            known[name] = str(e) if isinstance(e, SharingError) else f"{type(e).__name__}: {e}"
+        GL.current().clear_errors()
+    return known[name]
 
 
 def _round_trip(ctx: moderngl.Context) -> None:
@@ -82,7 +76,7 @@ def _round_trip(ctx: moderngl.Context) -> None:
 
 
 def suitable(tensor: Pixels) -> tuple[str, ...]:
-    """The bridges that can take this tensor as far as it alone decides, best first."""
+    """The bridges for tensors in such memory, best first."""
     memory = getattr(tensor, "memory", None)
     if memory is not None:
         return ("direct", "import", "host") if memory.pieces else ("import", "host")
@@ -92,18 +86,18 @@ def suitable(tensor: Pixels) -> tuple[str, ...]:
 def make_canvas(ctx: moderngl.Context, gpu_uuid: str | None = None) -> Canvas:
     """The best canvas for drawing on a GPU (by default OpenGL's own, where it is visible).
 
-    SPLATVIEW_INTEROP names the only one to try; `direct`, which is for other processes' memory, leaves the choice
-    free. Raises SharingError, with every reason, for none.
+    SPLATVIEW_INTEROP may name `import` or `host`. Raises SharingError where `import` is named and does not work.
     """
     forced = forced_bridge()
-    reason = probe(ctx, "import")["import"] if forced != "host" else ""
-    if forced != "host" and not reason:
-        try:
-            return ImportBridge(ctx, gpu_uuid)
-        except SharingError as e:
-            reason = str(e)
-    if forced == "import":
-        raise SharingError(f"import: {reason}")
+    if forced != "host":
+        reason = probe(ctx, "import")
+        if not reason:
+            try:
+                return ImportBridge(ctx, gpu_uuid)
+            except SharingError as e:
+                reason = str(e)
+        if forced == "import":
+            raise SharingError(f"import: {reason}")
     return HostBridge(ctx, gpu_uuid)
 
 
@@ -128,16 +122,15 @@ class AutoBridge:
 
     def put(self, tensor: Pixels, layout: str) -> PixelSource:
         """As `Bridge.put`. Raises SharingError, with every reason, when no bridge takes the tensor."""
-        kind = type(tensor), suitable(tensor)
-        if kind != self._kind:
-            self._kind, self.reasons = kind, {}
-        names = [n for n in suitable(tensor) if self._forced in (None, n)]
-        if not names:
-            raise SharingError(f"{self._forced}: cannot take such a tensor; {', '.join(suitable(tensor))} can")
-        for name in names:
-            if name in self.reasons:
+        candidates = suitable(tensor)
+        if (type(tensor), candidates) != self._kind:
+            self._kind, self.reasons = (type(tensor), candidates), {}
+        if self._forced not in (None, *candidates):
+            raise SharingError(f"{self._forced}: cannot take such a tensor; {', '.join(candidates)} can")
+        for name in candidates:
+            if name in self.reasons or self._forced not in (None, name):
                 continue
-            reason = probe(self._ctx, name)[name]
+            reason = probe(self._ctx, name)
             if not reason:
                 known = next((b for b in (self._bridge, self._before) if b is not None and b.name == name), None)
                 bridge: Bridge = known or BRIDGES[name](self._ctx)

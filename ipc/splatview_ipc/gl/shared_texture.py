@@ -1,25 +1,16 @@
 """A texture that CUDA copies to and from at its own speed: one image in memory that OpenGL and CUDA both know.
 
 The image and two semaphores come from Vulkan (`vulkan`) and are imported on both sides. Nothing is mapped, unmapped or
-copied by OpenGL, and only the GPU waits. The cost is in the change from one side to the other and back, whatever is
-done in between: the GPU runs compute or graphics, and takes a third of a millisecond to change over.
-
-    canvas = SharedTexture(ctx, (1024, 1024))
-    canvas.write(tensor)                       # OpenGL may draw with canvas.texture at any time
-
-    canvas = SharedTexture(ctx, (1024, 1024), explicit=True)
-    canvas.write(tensor)                       # CUDA alone: microseconds
-    with canvas.gl() as texture:               # OpenGL may use it in here only
-        texture.use(0)
-        ...
+copied by OpenGL, and only the GPU waits: it runs compute or graphics, and takes a third of a millisecond to change over
+and back.
 """
 
 from __future__ import annotations
 
 import ctypes
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import moderngl
 
@@ -29,15 +20,15 @@ from splatview_ipc.gl import glapi
 from splatview_ipc.gl.base import dtype_name
 from splatview_ipc.gl.direct import require_import
 from splatview_ipc.gl.glapi import GL
-from splatview_ipc.gl.texture_tensor import DTYPES
-from splatview_ipc.gl.vulkan import VulkanDevice
+from splatview_ipc.gl.texture_tensor import DTYPES, array_copy
+from splatview_ipc.gl.vulkan import vulkan_on
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     import torch
 
-    from splatview_ipc.gl.vulkan import Exported
+    from splatview_ipc.gl.vulkan import Exported, VulkanDevice
 
 _FORMATS = {  # components and dtype: Vulkan's format, OpenGL's format
     (1, "f1"): (9, 0x8229), (2, "f1"): (16, 0x822B), (4, "f1"): (37, 0x8058),
@@ -46,16 +37,22 @@ _FORMATS = {  # components and dtype: Vulkan's format, OpenGL's format
 }
 
 
-class SharedTexture:
+class SharedTexture(AbstractContextManager["SharedTexture"]):
     """A texture of ours to draw from or into, that tensors are copied to and from.
 
-    Everything happens on the thread of the OpenGL context, with that context current. By default OpenGL may use
-    `texture` at any time, and every `write` and `read` takes the image from OpenGL and returns it, which costs a
-    third of a millisecond of the GPU's time if OpenGL works in between. With `explicit` CUDA has the image, and
-    OpenGL gets it only in a `with canvas.gl()` block (or from `acquire()` to `release()`).
+        canvas = SharedTexture(ctx, (1024, 1024))
+        canvas.write(tensor)                       # OpenGL may draw with canvas.texture at any time
+
+        canvas = SharedTexture(ctx, (1024, 1024), explicit=True)
+        canvas.write(tensor)                       # CUDA alone: microseconds
+        with canvas.gl() as texture:               # OpenGL may use it in here only (or from acquire() to release())
+            texture.use(0)
+
+    Every call needs the OpenGL context to be current on its thread. Without `explicit` every `write` and `read` takes
+    the image from OpenGL and returns it: a third of a millisecond of the GPU's time if OpenGL works in between.
     """
 
-    way: ClassVar[str] = "vulkan"
+    way = "vulkan"
 
     def __init__(self, ctx: moderngl.Context, size: tuple[int, int], components: int = 4, dtype: str = "f1", *,
                  explicit: bool = False) -> None:
@@ -72,13 +69,26 @@ class SharedTexture:
         """(H, W, C) of the tensors."""
         self.dtype = DTYPES[dtype]
         self.explicit = explicit
-        self._with_gl = not explicit
         try:
             self._image: _Image | None = _Image(ctx, size, components, dtype)
         except SharingError as e:
             raise SharingError(f"SharedTexture cannot work here, a TextureTensor over your own texture can: {e}") from e
+        import torch
+
         self.texture: moderngl.Texture = self._image.texture
         self.texture.filter = moderngl.NEAREST, moderngl.NEAREST
+        self._with_gl = not explicit
+        self._signalled = False
+        """True from OpenGL's signal until it was awaited: by CUDA's first work, or by OpenGL if that comes first."""
+        self._stream: int | None = None
+        """The CUDA stream that used the image last, since CUDA has had it."""
+        self._where, kind = torch.device("cuda", self._image.device), getattr(torch, self.dtype)
+        self._make_pixels = partial(torch.empty, self.shape, dtype=kind, device=self._where)
+        self._pixels: torch.Tensor | None = None
+        """What `read` returns."""
+        row = size[0] * components * kind.itemsize
+        self._upload = array_copy(self._image.array, 0, row, size[1], to_array=True)
+        self._download = array_copy(self._image.array, 0, row, size[1], to_array=False)
 
     def write(self, tensor: torch.Tensor) -> None:
         """Put a tensor of this shape and dtype into the texture, after what the current CUDA stream does now.
@@ -89,8 +99,9 @@ class SharedTexture:
         if tensor.shape != self.shape or dtype_name(tensor) != self.dtype:
             raise ValueError(f"a {dtype_name(tensor)} tensor {tuple(tensor.shape)}; the texture takes {self.dtype} "
                              f"{self.shape}")
-        with self._turn() as image:
-            image.write(tensor.detach())
+        tensor = tensor.detach().to(self._where).contiguous()
+        self._upload.srcDevice = tensor.data_ptr()
+        self._copy(self._upload)
 
     def read(self) -> torch.Tensor:
         """What OpenGL has drawn into the texture so far, or what was written: (H, W, C), row 0 is OpenGL's row 0.
@@ -98,38 +109,61 @@ class SharedTexture:
         It is there for what the current CUDA stream does next. The next `read` writes into the same tensor. Raises
         SharingError while OpenGL has an explicit texture.
         """
-        with self._turn() as image:
-            return image.read()
+        if self._pixels is None:
+            self._pixels = self._make_pixels()
+            self._download.dstDevice = self._pixels.data_ptr()
+        self._copy(self._download)
+        return self._pixels
 
-    @contextmanager
-    def _turn(self) -> Iterator[_Image]:
-        """A block in which CUDA has the image. Raises SharingError."""
+    def _copy(self, copy: Any) -> None:
+        """Copy on torch's current stream, behind all that was done with the image before. Raises SharingError."""
+        image = self._image
+        if image is None:
+            raise SharingError("the texture is closed")
         if self.explicit and self._with_gl:
             raise SharingError("OpenGL has the texture: write and read outside the `with texture.gl()` block, or "
                                "after release()")
-        if self._image is None:
-            raise SharingError("the texture is closed")
-        image = self._image
         if not self.explicit:
-            image.from_gl()
+            self._take(image)
         try:
-            yield image
+            stream, before = driver.current_stream(image.device), self._stream
+            queue = driver.stream_object(stream)
+            if before is None and self._signalled:
+                self._signalled = False
+                image.gl_done.await_in_cuda(image.device, stream)
+            elif before not in (None, stream):
+                with driver.context(image.device):
+                    driver.call("cuEventRecord", image.event, driver.stream_object(before))
+                    driver.call("cuStreamWaitEvent", queue, image.event, 0)
+            self._stream = stream
+            driver.in_stream(image.device, stream, "cuMemcpy2DAsync", copy, queue)
         finally:
             if not self.explicit:
-                image.to_gl()
+                self.acquire()
+
+    def _take(self, image: _Image) -> None:
+        """CUDA has the image from here on: what it does next comes after all that OpenGL was told to do so far."""
+        image.gl_done.signal_from_gl()
+        GL.current().glFlush()  # a wait for work that the GPU never got would not end
+        self._signalled, self._with_gl = True, False
 
     def acquire(self) -> moderngl.Texture:
         """OpenGL gets an explicit texture, after all that CUDA was told to do with it. No effect if it has it."""
         if not self._with_gl and self._image is not None:
-            self._image.to_gl()
+            stream, self._stream = self._stream, None
+            if stream is not None:
+                self._image.cuda_done.signal_from_cuda(self._image.device, stream)
+                self._image.cuda_done.await_in_gl()
+            elif self._signalled:
+                self._signalled = False
+                self._image.gl_done.await_in_gl()
             self._with_gl = True
         return self.texture
 
     def release(self) -> None:
         """CUDA gets an explicit texture back, after all that OpenGL was told to do. No effect if it has it."""
         if self.explicit and self._with_gl and self._image is not None:
-            self._image.from_gl()
-            self._with_gl = False
+            self._take(self._image)
 
     @contextmanager
     def gl(self) -> Iterator[moderngl.Texture]:
@@ -146,9 +180,6 @@ class SharedTexture:
         if image is not None:
             image.close()
 
-    def __enter__(self) -> SharedTexture:
-        return self
-
     def __exit__(self, *exc: object) -> None:
         self.close()
 
@@ -156,25 +187,21 @@ class SharedTexture:
 class _Semaphore:
     """A binary semaphore of Vulkan's that OpenGL and CUDA both know."""
 
-    def __init__(self, vulkan: VulkanDevice, device: int, texture: int, free: list[Callable[[], Any]]) -> None:
-        """`texture`: OpenGL's name of the one that it guards. Append to `free` what gives it back, last first. Raises
-        SharingError."""
+    def __init__(self, vulkan: VulkanDevice, device: int, texture: int, undo: ExitStack) -> None:
+        """`texture`: OpenGL's name of the one that it guards, until `undo` ends. Raises SharingError."""
         gl, cu = GL.current(), driver.bindings()
-        shared = vulkan.semaphore()
-        free.append(shared.release)
-        self._name = name = gl.generate("glGenSemaphoresEXT")
-        free.append(lambda: gl.delete("glDeleteSemaphoresEXT", [name]))
-
+        shared = vulkan.semaphore(undo)
+        self._name = gl.generate("glGenSemaphoresEXT")
+        undo.callback(gl.delete, "glDeleteSemaphoresEXT", [self._name])
         with shared.fd() as fd:
-            gl.glImportSemaphoreFdEXT(name, glapi.HANDLE_TYPE_OPAQUE_FD, fd)
+            gl.glImportSemaphoreFdEXT(self._name, glapi.HANDLE_TYPE_OPAQUE_FD, fd)
             gl.check("glImportSemaphoreFdEXT")
         description = cu.CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC()
         description.type = cu.CUexternalSemaphoreHandleType.CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD
         with driver.context(device), shared.fd() as fd:
             description.handle.fd = fd
-            imported = driver.handle("cuImportExternalSemaphore", description)
-        free.append(lambda: driver.release("cuDestroyExternalSemaphore", imported))
-        self._handles = [imported]
+            self._handles = [driver.handle("cuImportExternalSemaphore", description)]
+        undo.callback(driver.release, "cuDestroyExternalSemaphore", *self._handles)
         self._signal_params = [cu.CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS()]
         self._wait_params = [cu.CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS()]
         self._texture = (ctypes.c_uint * 1)(texture)
@@ -196,47 +223,28 @@ class _Semaphore:
 
 
 class _Image:
-    """An image on both sides. CUDA has it first; `to_gl` and `from_gl` hand it over.
+    """An image of Vulkan's that OpenGL and CUDA both know; CUDA has it first.
 
-    Semaphores are signalled and awaited one for one: OpenGL's when it hands the image over (awaited by CUDA's first
-    work with it, or by OpenGL itself if it takes the image back before that), CUDA's when OpenGL takes it.
+    Semaphores are signalled and awaited one for one: `gl_done` when OpenGL hands the image over, `cuda_done` when
+    OpenGL takes it.
     """
 
     def __init__(self, ctx: moderngl.Context, size: tuple[int, int], components: int, dtype: str) -> None:
         """Raises SharingError when one of OpenGL, CUDA and Vulkan cannot."""
         uuid = require_import(ctx, "GL_EXT_semaphore", "GL_EXT_semaphore_fd")
-        self._device = driver.here(uuid)
-        import torch
-
-        self._free: list[Callable[[], Any]] = []  # in reverse order
-        self._stream: int | None = None
-        """The CUDA stream that used the image last, since CUDA has had it."""
-        self._signalled = False
-        """True from `from_gl` until that was awaited."""
-        vulkan = VulkanDevice.on(uuid)
+        self.device = driver.here(uuid)
+        self._undo = ExitStack()
+        vulkan = vulkan_on(uuid)
         try:
-            image = vulkan.image(*size, _FORMATS[components, dtype][0])
-            self._free.append(image.release)
-            array = self._import_into_cuda(image, size, components, dtype)
+            image = vulkan.image(size, _FORMATS[components, dtype][0], self._undo)
+            self.array = self._import_into_cuda(image, size, components, dtype)
             name = self._import_into_gl(image, size, _FORMATS[components, dtype][1])
             self.texture: moderngl.Texture = ctx.external_texture(name, size, components, 0, dtype)
-            self._gl_done = _Semaphore(vulkan, self._device, name, self._free)
-            self._cuda_done = _Semaphore(vulkan, self._device, name, self._free)
+            self.gl_done = _Semaphore(vulkan, self.device, name, self._undo)
+            self.cuda_done = _Semaphore(vulkan, self.device, name, self._undo)
         except BaseException:
             self.close()
             raise
-        self._where, kind = torch.device("cuda", self._device), getattr(torch, DTYPES[dtype])
-        self._make_pixels = partial(torch.empty, (size[1], size[0], components), dtype=kind, device=self._where)
-        self._pixels: torch.Tensor | None = None
-        """What `read` returns."""
-        cu = driver.bindings()
-        linear, opaque = cu.CUmemorytype.CU_MEMORYTYPE_DEVICE, cu.CUmemorytype.CU_MEMORYTYPE_ARRAY
-        row = size[0] * components * kind.itemsize
-        self._upload, self._download = cu.CUDA_MEMCPY2D(), cu.CUDA_MEMCPY2D()
-        for copy in (self._upload, self._download):
-            copy.WidthInBytes, copy.Height, copy.srcPitch, copy.dstPitch = row, size[1], row, row
-        self._upload.srcMemoryType, self._upload.dstMemoryType, self._upload.dstArray = linear, opaque, array
-        self._download.srcMemoryType, self._download.srcArray, self._download.dstMemoryType = opaque, array, linear
 
     def _import_into_cuda(self, image: Exported, size: tuple[int, int], components: int, dtype: str) -> Any:
         """The CUDA array over the image."""
@@ -252,15 +260,16 @@ class _Image:
         levels.arrayDesc.Format = {"f1": formats.CU_AD_FORMAT_UNSIGNED_INT8, "f2": formats.CU_AD_FORMAT_HALF,
                                    "f4": formats.CU_AD_FORMAT_FLOAT}[dtype]
         levels.arrayDesc.Flags = 0x20 | 0x02  # a colour attachment, as for Vulkan; loads and stores
-        with driver.context(self._device):
-            self._event = driver.handle("cuEventCreate", int(cu.CUevent_flags.CU_EVENT_DISABLE_TIMING))
-            self._free.append(lambda: driver.release("cuEventDestroy", self._event))
+        undo = self._undo.callback
+        with driver.context(self.device):
+            self.event = driver.handle("cuEventCreate", int(cu.CUevent_flags.CU_EVENT_DISABLE_TIMING))
+            undo(driver.release, "cuEventDestroy", self.event)
             with image.fd() as fd:
                 memory.handle.fd = fd
                 external = driver.handle("cuImportExternalMemory", memory)
-            self._free.append(lambda: driver.release("cuDestroyExternalMemory", external))
+            undo(driver.release, "cuDestroyExternalMemory", external)
             mipmap = driver.handle("cuExternalMemoryGetMappedMipmappedArray", external, levels)
-            self._free.append(lambda: driver.release("cuMipmappedArrayDestroy", mipmap))
+            undo(driver.release, "cuMipmappedArrayDestroy", mipmap)
             return driver.handle("cuMipmappedArrayGetLevel", mipmap, 0)
 
     def _import_into_gl(self, image: Exported, size: tuple[int, int], internal_format: int) -> int:
@@ -268,14 +277,13 @@ class _Image:
         gl = GL.current()
         gl.clear_errors()
         memory = gl.generate("glCreateMemoryObjectsEXT")
-        self._free.append(lambda: gl.delete("glDeleteMemoryObjectsEXT", [memory]))
-        dedicated = ctypes.c_int(1)
-        gl.glMemoryObjectParameterivEXT(memory, glapi.DEDICATED_MEMORY_OBJECT, ctypes.byref(dedicated))
+        self._undo.callback(gl.delete, "glDeleteMemoryObjectsEXT", [memory])
+        gl.glMemoryObjectParameterivEXT(memory, glapi.DEDICATED_MEMORY_OBJECT, ctypes.byref(ctypes.c_int(1)))
         with image.fd() as fd:
             gl.glImportMemoryFdEXT(memory, image.size, glapi.HANDLE_TYPE_OPAQUE_FD, fd)
             gl.check(f"glImportMemoryFdEXT of {image.size} bytes")
         name = gl.generate("glGenTextures")
-        self._free.append(lambda: gl.delete("glDeleteTextures", [name]))
+        self._undo.callback(gl.delete, "glDeleteTextures", [name])
         before = gl.integer(glapi.TEXTURE_BINDING_2D)
         gl.glBindTexture(glapi.TEXTURE_2D, name)
         gl.glTexParameteri(glapi.TEXTURE_2D, glapi.TEXTURE_TILING, glapi.OPTIMAL_TILING)
@@ -284,59 +292,9 @@ class _Image:
         gl.check("glTexStorageMem2DEXT")
         return name
 
-    def write(self, tensor: torch.Tensor) -> None:
-        """Copy a tensor of the image's shape and dtype into it, on torch's current stream. CUDA must have it."""
-        if tensor.device != self._where or not tensor.is_contiguous():
-            tensor = tensor.to(self._where).contiguous()
-        stream = self._begin()
-        self._upload.srcDevice = tensor.data_ptr()
-        driver.in_stream(self._device, stream, "cuMemcpy2DAsync", self._upload, driver.stream_object(stream))
-
-    def read(self) -> torch.Tensor:
-        """Copy it into a tensor, always the same one, on torch's current stream. CUDA must have it."""
-        stream = self._begin()
-        if self._pixels is None:
-            self._pixels = self._make_pixels()
-            self._download.dstDevice = self._pixels.data_ptr()
-        driver.in_stream(self._device, stream, "cuMemcpy2DAsync", self._download, driver.stream_object(stream))
-        return self._pixels
-
-    def _begin(self) -> int:
-        """Torch's current stream, from now on behind all that was done with the image before."""
-        stream, before = driver.current_stream(self._device), self._stream
-        if stream == before:
-            return stream
-        queue = driver.stream_object(stream)
-        if before is not None:
-            with driver.context(self._device):
-                driver.call("cuEventRecord", self._event, driver.stream_object(before))
-                driver.call("cuStreamWaitEvent", queue, self._event, 0)
-        elif self._signalled:
-            self._signalled = False
-            self._gl_done.await_in_cuda(self._device, stream)
-        self._stream = stream
-        return stream
-
-    def to_gl(self) -> None:
-        """OpenGL has the image from here on: what it does next comes after all that CUDA was told to do with it."""
-        stream, self._stream = self._stream, None
-        if stream is not None:
-            self._cuda_done.signal_from_cuda(self._device, stream)
-            self._cuda_done.await_in_gl()
-        elif self._signalled:
-            self._signalled = False
-            self._gl_done.await_in_gl()
-
-    def from_gl(self) -> None:
-        """CUDA has the image from here on: what it does next comes after all that OpenGL was told to do so far."""
-        self._gl_done.signal_from_gl()
-        GL.current().glFlush()  # a wait for work that the GPU never got would not end
-        self._signalled = True
-
     def close(self) -> None:
         """To be called once. Waits for both sides first."""
         GL.current().glFinish()
-        with driver.context(self._device):
+        with driver.context(self.device):
             driver.release("cuCtxSynchronize")
-            while self._free:
-                self._free.pop()()
+            self._undo.close()

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 import moderngl
 import numpy as np
 
-from splatview_ipc.gl.base import DTYPES, PixelSource, fragment_head
+from splatview_ipc.gl.base import PixelSource, fragment_head
 from splatview_ipc.gl.glapi import GL
 
 if TYPE_CHECKING:
     from splatview_ipc.gl.base import Form
-
 
 VERTEX = """#version 330
 void main() {  // one triangle over everything
@@ -59,15 +58,6 @@ class TextureSource(PixelSource):
         self.texture.use(unit)
         set_units(program, 1, unit)
         set_uniform(program, "u_source_size", self.size)
-
-
-def picture_texture(ctx: moderngl.Context, form: Form, *, planar: bool) -> moderngl.Texture:
-    """A texture for pictures of a form; `planar` as for `TextureSource`."""
-    size = (form.width, form.height * form.channels) if planar else (form.width, form.height)
-    texture = ctx.texture(size, 1 if planar else form.channels, alignment=1, dtype=DTYPES[form.dtype].texture)
-    texture.filter = moderngl.NEAREST, moderngl.NEAREST  # there are no mipmaps, and integers cannot be filtered
-    texture.repeat_x = texture.repeat_y = False
-    return texture
 
 
 def read_source(ctx: moderngl.Context, source: PixelSource,

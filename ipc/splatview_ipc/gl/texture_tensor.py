@@ -1,18 +1,8 @@
-"""Tensors over OpenGL textures of any program.
-
-    frame = TextureTensor(texture)       # a moderngl texture or renderbuffer of your program
-    while drawing:
-        ...
-        frame.update()                   # frame.tensor, (H, W, C) on the GPU, has what was drawn
-
-Row 0 of a tensor is OpenGL's row 0, the bottom one of what was drawn the usual way up: `tensor.flip(0)` turns it over.
-Everything happens on the thread of the OpenGL context, with that context current. OpenGL's state that is touched is
-put back.
-"""
+"""Tensors over OpenGL textures of any program. OpenGL's state that a transfer touches is put back."""
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import moderngl
@@ -43,11 +33,18 @@ _FRAMEBUFFERS = {glapi.READ_FRAMEBUFFER_BINDING: glapi.READ_FRAMEBUFFER,
                  glapi.DRAW_FRAMEBUFFER_BINDING: glapi.DRAW_FRAMEBUFFER}
 
 
-class TextureTensor:
+class TextureTensor(AbstractContextManager["TextureTensor"]):
     """A CUDA tensor that follows a texture, or is written into it.
 
-    CUDA copies from and to the texture (way "register": one map and unmap, a third of a millisecond); without a GPU,
-    and for textures that CUDA does not take (three components, depth), pixels go through host memory (way "host").
+        frame = TextureTensor(texture)       # a moderngl texture or renderbuffer of your program
+        while drawing:
+            ...
+            frame.update()                   # frame.tensor, (H, W, C) on the GPU, has what was drawn
+
+    Row 0 of a tensor is OpenGL's row 0, the bottom one of what was drawn the usual way up: `tensor.flip(0)` turns it
+    over. Every call needs the OpenGL context to be current on its thread. CUDA copies from and to the texture (way
+    "register", a third of a millisecond); without a GPU, and for textures that CUDA does not take (three components,
+    depth), pixels go through host memory (way "host").
     """
 
     def __init__(self, texture: moderngl.Texture | moderngl.Renderbuffer, way: str | None = None) -> None:
@@ -65,7 +62,7 @@ class TextureTensor:
             raise ValueError(f"a texture of dtype {texture.dtype!r}; legal are {', '.join(DTYPES)} and depth")
         if way not in (None, *WAYS):
             raise ValueError(f"way {way!r}: legal are {', '.join(WAYS)}")
-        self._context = glapi.current_context()
+        self._context = GL.current().context()
         if not self._context:
             raise RuntimeError("TextureTensor: no OpenGL context is current on this thread")
         import torch
@@ -73,6 +70,8 @@ class TextureTensor:
         self.texture = texture
         self.size: tuple[int, int] = texture.width, texture.height
         self.components = 1 if texture.depth else texture.components
+        self.shape = texture.height, texture.width, self.components
+        """(H, W, C)."""
         self.dtype = "float32" if texture.depth else DTYPES[texture.dtype]
         self.way = "host" if way is None and forced_bridge() == "host" else way or WAYS[0]
         """register or host."""
@@ -87,17 +86,11 @@ class TextureTensor:
                 if way is not None:
                     raise
                 self.way, self.reasons["register"] = "host", str(e)
-        kind = getattr(torch, self.dtype)
-        self._values: torch.Tensor | None = None
-        """In host memory, where pixels go through there."""
-        if self._resource is not None:
-            tensor = torch.zeros(self.shape, dtype=kind, device=torch.device("cuda", self._device))
-        else:
-            self._values = torch.zeros(self.shape, dtype=kind)
-            tensor = self._values.cuda() if torch.cuda.is_available() else self._values
-        self.tensor: torch.Tensor = tensor
-        """(H, W, C) uint8, float16 or float32 on the GPU; on the CPU where there is none. Its content is that of the
-        last `update`, whatever was written into the texture since."""
+        device = self._device if self.way == "register" else "cuda" if torch.cuda.is_available() else "cpu"
+        self.tensor: torch.Tensor = torch.zeros(self.shape, dtype=getattr(torch, self.dtype), device=device)
+        """(H, W, C) uint8, float16 or float32, on the CPU where there is no GPU; the content of the last `update`."""
+        self._values: torch.Tensor | None = self.tensor.cpu() if self.way == "host" else None
+        """The pixels in host memory, where they go through there: `tensor` itself if that is on the CPU."""
 
     def _register(self) -> None:
         """Raises SharingError when CUDA cannot take the texture."""
@@ -108,11 +101,6 @@ class TextureTensor:
         target = glapi.RENDERBUFFER if isinstance(texture, moderngl.Renderbuffer) else glapi.TEXTURE_2D
         with driver.context(self._device):
             self._resource = driver.handle("cuGraphicsGLRegisterImage", texture.glo, target, 0)
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """(H, W, C)."""
-        return self.size[1], self.size[0], self.components
 
     def update(self) -> torch.Tensor:
         """Bring the texture's present content into `tensor`, and return that.
@@ -132,11 +120,9 @@ class TextureTensor:
             else:
                 depth = bool(texture.depth)
                 framebuffer = texture.ctx.framebuffer([], texture) if depth else texture.ctx.framebuffer([texture])
-                try:
-                    framebuffer.read_into(pixels, components=self.components, attachment=-1 if depth else 0,
-                                          dtype="f4" if depth else texture.dtype, alignment=1)
-                finally:
-                    framebuffer.release()
+                framebuffer.read_into(pixels, components=self.components, attachment=-1 if depth else 0,
+                                      dtype="f4" if depth else texture.dtype, alignment=1)
+                framebuffer.release()
         if self.tensor is not self._values:
             self.tensor.copy_(self._values)
         return self.tensor
@@ -161,7 +147,7 @@ class TextureTensor:
             self.texture.write(tensor.cpu().contiguous().numpy(), alignment=1)
 
     def _require_usable(self, method: str) -> None:
-        if glapi.current_context() != self._context:
+        if GL.current().context() != self._context:
             raise RuntimeError(f"TextureTensor.{method}: the texture's OpenGL context is not current on this thread; "
                                f"call {method} where you draw")
         if self._resource is None and self._values is None:
@@ -169,22 +155,13 @@ class TextureTensor:
 
     def _copy(self, tensor: torch.Tensor, *, to_texture: bool) -> None:
         """Copy between a contiguous CUDA tensor and the texture, on the current stream."""
-        cu = driver.bindings()
-        row = self.size[0] * self.components * tensor.element_size()
-        copy = cu.CUDA_MEMCPY2D()
-        copy.WidthInBytes, copy.Height = row, self.size[1]
-        linear, opaque = cu.CUmemorytype.CU_MEMORYTYPE_DEVICE, cu.CUmemorytype.CU_MEMORYTYPE_ARRAY
         queue = driver.stream_object(driver.current_stream(self._device))
         with driver.context(self._device):
             driver.call("cuGraphicsMapResources", 1, self._resource, queue)
             try:
                 array = driver.call("cuGraphicsSubResourceGetMappedArray", self._resource, 0, 0)
-                if to_texture:
-                    copy.srcMemoryType, copy.srcDevice, copy.srcPitch = linear, tensor.data_ptr(), row
-                    copy.dstMemoryType, copy.dstArray = opaque, array
-                else:
-                    copy.srcMemoryType, copy.srcArray = opaque, array
-                    copy.dstMemoryType, copy.dstDevice, copy.dstPitch = linear, tensor.data_ptr(), row
+                row = self.size[0] * self.components * tensor.element_size()
+                copy = array_copy(array, tensor.data_ptr(), row, self.size[1], to_array=to_texture)
                 driver.call("cuMemcpy2DAsync", copy, queue)
             finally:
                 driver.call("cuGraphicsUnmapResources", 1, self._resource, queue)
@@ -196,11 +173,21 @@ class TextureTensor:
             with driver.context(self._device):
                 driver.release("cuGraphicsUnregisterResource", resource)
 
-    def __enter__(self) -> TextureTensor:
-        return self
-
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+def array_copy(array: Any, address: int, row: int, height: int, *, to_array: bool) -> Any:
+    """The driver's description of a copy between an array and `height` rows of `row` bytes at a device address."""
+    cu = driver.bindings()
+    linear, opaque = cu.CUmemorytype.CU_MEMORYTYPE_DEVICE, cu.CUmemorytype.CU_MEMORYTYPE_ARRAY
+    copy = cu.CUDA_MEMCPY2D()
+    copy.WidthInBytes, copy.Height, copy.srcPitch, copy.dstPitch = row, height, row, row
+    if to_array:
+        copy.srcMemoryType, copy.srcDevice, copy.dstMemoryType, copy.dstArray = linear, address, opaque, array
+    else:
+        copy.srcMemoryType, copy.srcArray, copy.dstMemoryType, copy.dstDevice = opaque, array, linear, address
+    return copy
 
 
 @contextmanager

@@ -1,22 +1,22 @@
 """Images and semaphores that OpenGL and CUDA both import: only Vulkan makes memory whose inner layout both know.
 
-By ctypes on the system's Vulkan loader, and no more of Vulkan than that: an instance, a device on one GPU, an image
-with memory of its own, semaphores. Nothing is ever drawn or submitted with it.
+By ctypes on the system's Vulkan loader. Nothing is ever drawn or submitted with it.
 """
 
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 from contextlib import contextmanager
 from ctypes import Structure, byref, c_char_p, c_int, c_uint8, c_uint32, c_uint64, c_void_p
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from splatview_ipc.control.errors import SharingError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
+    from contextlib import ExitStack
 
 _OPAQUE_FD = 1
 _API_1_1 = 1 << 22 | 1 << 12
@@ -44,12 +44,11 @@ _QueueCreateInfo = _structure("_QueueCreateInfo", flags=c_uint32, family=c_uint3
 _DeviceCreateInfo = _structure("_DeviceCreateInfo", flags=c_uint32, queueCount=c_uint32, queues=c_void_p,
                                layerCount=c_uint32, layers=c_void_p, extensionCount=c_uint32, extensions=c_void_p,
                                features=c_void_p)
-_ExternalImageInfo = _structure("_ExternalImageInfo", handleTypes=c_uint32)
 _ImageCreateInfo = _structure(
     "_ImageCreateInfo", flags=c_uint32, imageType=c_uint32, format=c_uint32, width=c_uint32, height=c_uint32,
     depth=c_uint32, mipLevels=c_uint32, arrayLayers=c_uint32, samples=c_uint32, tiling=c_uint32, usage=c_uint32,
     sharingMode=c_uint32, familyCount=c_uint32, families=c_void_p, initialLayout=c_uint32)
-_ExportInfo = _structure("_ExportInfo", handleTypes=c_uint32)
+_ExportInfo = _structure("_ExportInfo", handleTypes=c_uint32)  # of an image, its memory, a semaphore
 _DedicatedInfo = _structure("_DedicatedInfo", image=c_uint64, buffer=c_uint64)
 _AllocateInfo = _structure("_AllocateInfo", size=c_uint64, memoryType=c_uint32)
 _SemaphoreInfo = _structure("_SemaphoreInfo", flags=c_uint32)
@@ -68,30 +67,20 @@ class _MemoryProperties(Structure):
     _fields_ = [("typeCount", c_uint32), ("types", _MemoryType * 32), ("rest", c_uint64 * 64)]
 
 
-_VOID = {"vkGetPhysicalDeviceProperties2", "vkGetPhysicalDeviceMemoryProperties", "vkGetImageMemoryRequirements",
-         "vkDestroyInstance", "vkDestroyImage", "vkFreeMemory", "vkDestroySemaphore"}
-"""Functions that return nothing."""
+_VOID = "vkGetPhysicalDevice", "vkGetImage", "vkDestroy", "vkFree"
+"""Prefixes of functions that return nothing."""
 
 
 class VulkanDevice:
     """Vulkan on one GPU. Handles of instances and devices are pointers; all others are 64-bit numbers."""
 
-    _made: dict[str, VulkanDevice] = {}  # noqa: RUF012
-
-    @classmethod
-    def on(cls, gpu_uuid: str) -> VulkanDevice:
-        """Made once for each GPU (32 lower-case hexadecimal digits) and kept. Raises SharingError."""
-        if gpu_uuid not in cls._made:
-            cls._made[gpu_uuid] = cls(gpu_uuid)
-        return cls._made[gpu_uuid]
-
     def __init__(self, gpu_uuid: str) -> None:
+        """`gpu_uuid`: 32 lower-case hexadecimal digits. Raises SharingError."""
         try:
             self._library = ctypes.CDLL("libvulkan.so.1")
         except OSError as e:
             raise SharingError(f"no Vulkan ({e}): apt-get install libvulkan1") from e
         self._library.vkGetInstanceProcAddr.restype = c_void_p
-        self._functions: dict[str, Any] = {}
         self._instance: c_void_p = c_void_p()
         self.handle: c_void_p = c_void_p()
         application = _ApplicationInfo(sType=0, apiVersion=_API_1_1)
@@ -110,12 +99,10 @@ class VulkanDevice:
 
     def call(self, name: str, *arguments: Any) -> None:
         """Call a function with ctypes' values alone. Raises SharingError that names the call and Vulkan's error."""
-        if name not in self._functions:
-            address = self._library.vkGetInstanceProcAddr(self._instance, c_char_p(name.encode()))
-            if not address:
-                raise SharingError(f"this Vulkan has no {name}")
-            self._functions[name] = ctypes.CFUNCTYPE(None if name in _VOID else c_int)(address)
-        result = self._functions[name](*arguments)
+        address = self._library.vkGetInstanceProcAddr(self._instance, c_char_p(name.encode()))
+        if not address:
+            raise SharingError(f"this Vulkan has no {name}")
+        result = ctypes.CFUNCTYPE(None if name.startswith(_VOID) else c_int)(address)(*arguments)
         if result is not None and result < 0:
             raise SharingError(f"{name}: VK_ERROR_{_ERRORS.get(result, result)}")
 
@@ -123,8 +110,7 @@ class VulkanDevice:
         count = c_uint32(0)
         self.call("vkEnumeratePhysicalDevices", self._instance, byref(count), None)
         found = (c_void_p * count.value)()
-        if count.value:
-            self.call("vkEnumeratePhysicalDevices", self._instance, byref(count), found)
+        self.call("vkEnumeratePhysicalDevices", self._instance, byref(count), found)
         seen = []
         for device in map(c_void_p, found[: count.value]):
             identity = _IDProperties(sType=1000071004)
@@ -135,60 +121,52 @@ class VulkanDevice:
                 return device
         raise SharingError(f"Vulkan does not see GPU {gpu_uuid}, but {', '.join(seen) or 'none'}")
 
-    def image(self, width: int, height: int, vk_format: int) -> Exported:
-        """A 2-D image with memory of its own, for sampling, drawing into and copying. Raises SharingError."""
-        external = _ExternalImageInfo(sType=1000072001, handleTypes=_OPAQUE_FD)
-        info = _ImageCreateInfo(sType=14, pNext=_address(external), imageType=1, format=vk_format, width=width,
-                                height=height, depth=1, mipLevels=1, arrayLayers=1, samples=1,
+    def image(self, size: tuple[int, int], vk_format: int, undo: ExitStack) -> Exported:
+        """A 2-D image with memory of its own, for sampling, drawing into and copying, until `undo` ends.
+
+        Raises SharingError.
+        """
+        external = _ExportInfo(sType=1000072001, handleTypes=_OPAQUE_FD)
+        info = _ImageCreateInfo(sType=14, pNext=_address(external), imageType=1, format=vk_format, width=size[0],
+                                height=size[1], depth=1, mipLevels=1, arrayLayers=1, samples=1,
                                 usage=_TRANSFER | _SAMPLED | _STORAGE | _COLOR_ATTACHMENT)
         image, memory = c_uint64(0), c_uint64(0)
+        undo.callback(self.call, "vkFreeMemory", self.handle, memory, None)  # allowed for 0
         self.call("vkCreateImage", self.handle, byref(info), None, byref(image))
-        try:
-            needs = _MemoryRequirements()
-            self.call("vkGetImageMemoryRequirements", self.handle, image, byref(needs))
-            known = _MemoryProperties()
-            self.call("vkGetPhysicalDeviceMemoryProperties", self._physical, byref(known))
-            fitting = [k for k in range(known.typeCount) if needs.types >> k & 1]
-            if not fitting:
-                raise SharingError("Vulkan has no memory for such an image")
-            local = [k for k in fitting if known.types[k].flags & _DEVICE_LOCAL]
-            dedicated = _DedicatedInfo(sType=1000127001, image=image.value)
-            export = _ExportInfo(sType=1000072002, pNext=_address(dedicated), handleTypes=_OPAQUE_FD)
-            allocate = _AllocateInfo(sType=5, pNext=_address(export), size=needs.size, memoryType=(local or fitting)[0])
-            self.call("vkAllocateMemory", self.handle, byref(allocate), None, byref(memory))
-            self.call("vkBindImageMemory", self.handle, image, memory, c_uint64(0))
-        except BaseException:
-            self.call("vkDestroyImage", self.handle, image, None)
-            if memory.value:
-                self.call("vkFreeMemory", self.handle, memory, None)
-            raise
-
-        def release() -> None:
-            self.call("vkDestroyImage", self.handle, image, None)
-            self.call("vkFreeMemory", self.handle, memory, None)
-
+        undo.callback(self.call, "vkDestroyImage", self.handle, image, None)
+        needs, known = _MemoryRequirements(), _MemoryProperties()
+        self.call("vkGetImageMemoryRequirements", self.handle, image, byref(needs))
+        self.call("vkGetPhysicalDeviceMemoryProperties", self._physical, byref(known))
+        local = next(k for k in range(known.typeCount)  # Vulkan promises one
+                     if needs.types >> k & 1 and known.types[k].flags & _DEVICE_LOCAL)
+        dedicated = _DedicatedInfo(sType=1000127001, image=image.value)
+        export = _ExportInfo(sType=1000072002, pNext=_address(dedicated), handleTypes=_OPAQUE_FD)
+        allocate = _AllocateInfo(sType=5, pNext=_address(export), size=needs.size, memoryType=local)
+        self.call("vkAllocateMemory", self.handle, byref(allocate), None, byref(memory))
+        self.call("vkBindImageMemory", self.handle, image, memory, c_uint64(0))
         wanted = _GetFdInfo(sType=1000074002, object=memory.value, handleType=_OPAQUE_FD)
-        return Exported(self, "vkGetMemoryFdKHR", wanted, release, needs.size)
+        return Exported(self, "vkGetMemoryFdKHR", wanted, needs.size)
 
-    def semaphore(self) -> Exported:
-        """A binary semaphore. Raises SharingError."""
+    def semaphore(self, undo: ExitStack) -> Exported:
+        """A binary semaphore, until `undo` ends. Raises SharingError."""
         export = _ExportInfo(sType=1000077000, handleTypes=_OPAQUE_FD)
         info = _SemaphoreInfo(sType=9, pNext=_address(export))
         made = c_uint64(0)
         self.call("vkCreateSemaphore", self.handle, byref(info), None, byref(made))
+        undo.callback(self.call, "vkDestroySemaphore", self.handle, made, None)
         wanted = _GetFdInfo(sType=1000079001, object=made.value, handleType=_OPAQUE_FD)
-        return Exported(self, "vkGetSemaphoreFdKHR", wanted,
-                        lambda: self.call("vkDestroySemaphore", self.handle, made, None))
+        return Exported(self, "vkGetSemaphoreFdKHR", wanted)
+
+
+vulkan_on = functools.cache(VulkanDevice)
+"""The device on a GPU, made once and kept."""
 
 
 class Exported:
-    """An object of Vulkan's that others import by descriptor. What they imported stays when this is released."""
+    """An object of Vulkan's that others import by descriptor. What they imported stays when it is destroyed."""
 
-    def __init__(self, device: VulkanDevice, function: str, wanted: Structure, release: Callable[[], None],
-                 size: int = 0) -> None:
-        self._call = partial(device.call, function, device.handle, byref(wanted))
-        self.release = release
-        """To be called once."""
+    def __init__(self, device: VulkanDevice, function: str, wanted: Structure, size: int = 0) -> None:
+        self._device, self._function, self._wanted = device, function, wanted
         self.size = size
         """Bytes of an image's memory."""
 
@@ -196,7 +174,7 @@ class Exported:
     def fd(self) -> Iterator[int]:
         """A new descriptor for an importer, which owns it after the block; closed if the block raises."""
         fd = c_int(-1)
-        self._call(byref(fd))
+        self._device.call(self._function, self._device.handle, byref(self._wanted), byref(fd))
         try:
             yield fd.value
         except BaseException:

@@ -7,17 +7,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 from splatview_ipc.kinds import cameras, gaussians, image, memory, overlay, scalars
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import torch
 
-    Spec = tuple[str, tuple[int, ...]]
-    """dtype, shape"""
+    from splatview_ipc.kinds.rules import Meta, Tensors
 
 CHECKS = {"image": image.check, "gaussians": gaussians.check, "memory": memory.check, "overlay": overlay.check,
           "cameras": cameras.check, "scalars": scalars.check}
-SHOWABLE = ("image", "gaussians")
-"""The kinds that `splatview.publish` takes."""
 
 
 class ValueLayout(Protocol):
@@ -34,7 +29,7 @@ class ValueLayout(Protocol):
         ...
 
 
-def check_frame(kind: str, tensors: Mapping[str, Spec], meta: Mapping[str, Any]) -> None:
+def check_frame(kind: str, tensors: Tensors, meta: Meta) -> None:
     """Raise ValueError unless these tensors and metadata make a frame of this kind, whatever the sender promised."""
     check = CHECKS.get(kind)
     if check is None:

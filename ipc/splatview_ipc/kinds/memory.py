@@ -8,12 +8,7 @@ there is one; "snapshots": their count; "trouble": why there is less than there 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from splatview_ipc.kinds import Spec
+from splatview_ipc.kinds.rules import INT64_MAX, Meta, Tensors, check_extent, check_meta, check_tensors
 
 MEMORY_ROWS = 4096
 """The most rows of a frame of kind memory."""
@@ -25,14 +20,9 @@ since the row before of active, requested, reserved, inactive_split. host: the m
 Counts since the process began: allocations, retries (of cudaMalloc, after cached memory was given back), ooms."""
 
 
-def check(tensors: Mapping[str, Spec], meta: Mapping[str, Any]) -> None:
-    if set(tensors) != {"samples"}:
-        raise ValueError(f"a memory frame holds 'samples' alone, not {sorted(tensors)}")
-    dtype, shape = tensors["samples"]
-    if dtype != "float64" or len(shape) != 2 or shape[1] != len(MEMORY_COLUMNS) or not 1 <= shape[0] <= MEMORY_ROWS:
-        raise ValueError(f"samples are {dtype} of shape {shape}, not float64 of shape "
-                         f"(1 to {MEMORY_ROWS}, {len(MEMORY_COLUMNS)})")
-    for name, kind in (("device", str), ("gpu", str), ("snapshot", str), ("trouble", str), ("total", int),
-                       ("snapshots", int)):
-        if type(meta.get(name, kind())) is not kind:
-            raise ValueError(f"{name!r} is {meta[name]!r}, not of type {kind.__name__}")
+def check(tensors: Tensors, meta: Meta) -> None:
+    rules = {"samples": (("float64",), ("rows", len(MEMORY_COLUMNS)))}
+    found = check_tensors("a frame of memory", tensors, rules, ("samples",))
+    check_extent("rows", found["rows"], MEMORY_ROWS, 1)
+    check_meta(meta, {"device": (str, 0), "gpu": (str, 0), "snapshot": (str, 0), "trouble": (str, 0),
+                      "total": (int, INT64_MAX), "snapshots": (int, INT64_MAX)})

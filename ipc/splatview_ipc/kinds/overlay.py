@@ -18,67 +18,38 @@ that it left out; "trouble": why there is less than there could be, shown over t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from splatview_ipc.kinds import Spec
+from splatview_ipc.kinds.rules import INT64_MAX, Meta, Rules, Tensors, check_extent, check_meta, check_tensors
 
 OVERLAY_MOST = {"boxes": 10_000, "points": 100_000, "vertices": 200_000, "notes": 1_000, "text": 1 << 20,
                 "mask_bytes": 1 << 28, "side": 1 << 15}
 """The most of each in one overlay: boxes, points in all, vertices of lines, notes, bytes of texts, bytes of masks,
 pixels along one side of a mask."""
-
-_OVERLAY: dict[str, tuple[str, tuple[int | str, ...]]] = {
-    "boxes": ("float32", ("N", 4)), "classes": ("int32", ("N",)), "scores": ("float32", ("N",)),
-    "colors": ("uint8", ("N", 4)), "labels": ("uint8", ("text",)), "masks": ("uint8", ("N", "h", "w")),
-    "points": ("float32", ("M", "K", 3)),
-    "skeleton": ("int32", ("E", 2)), "point_classes": ("int32", ("M",)), "lines": ("float32", ("vertices", 2)),
-    "line_ends": ("int32", ("L",)), "line_classes": ("int32", ("L",)), "notes_at": ("float32", ("T", 2)),
-    "notes": ("uint8", ("text of notes",)), "names": ("uint8", ("text of names",)),
+_REAL, _WHOLE, _BYTES = ("float32",), ("int32",), ("uint8",)
+_TENSORS: Rules = {
+    "boxes": (_REAL, ("N", 4)), "classes": (_WHOLE, ("N",)), "scores": (_REAL, ("N",)), "colors": (_BYTES, ("N", 4)),
+    "labels": (_BYTES, ("text of labels",)), "masks": (_BYTES, ("N", "h", "w")), "points": (_REAL, ("M", "K", 3)),
+    "skeleton": (_WHOLE, ("E", 2)), "point_classes": (_WHOLE, ("M",)), "lines": (_REAL, ("V", 2)),
+    "line_ends": (_WHOLE, ("L",)), "line_classes": (_WHOLE, ("L",)), "notes_at": (_REAL, ("T", 2)),
+    "notes": (_BYTES, ("text of notes",)), "names": (_BYTES, ("text of names",)),
 }
-"""dtype and shape of an overlay's tensors; one letter means the same number wherever it stands."""
 
 
-def check(tensors: Mapping[str, Spec], meta: Mapping[str, Any]) -> None:
-    if unknown := set(tensors) - set(_OVERLAY):
-        raise ValueError(f"an overlay does not have {sorted(unknown)}")
-    if "boxes" not in tensors:
-        raise ValueError("an overlay needs 'boxes', (0, 4) if there are none")
-    counts: dict[str, int] = {}
-    for name, (dtype, shape) in tensors.items():
-        wanted, pattern = _OVERLAY[name]
-        fits = dtype == wanted and len(shape) == len(pattern) and all(
-            counts.setdefault(mark, extent) == extent if isinstance(mark, str) else mark == extent
-            for mark, extent in zip(pattern, shape, strict=True))
-        if not fits:
-            raise ValueError(f"{name} is {dtype} of shape {shape}, not {wanted} of shape "
-                             f"({', '.join(str(counts.get(str(m), m)) for m in pattern)})")
+def check(tensors: Tensors, meta: Meta) -> None:
+    found = check_tensors("an overlay", tensors, _TENSORS, ("boxes",))
     for one, other in (("lines", "line_ends"), ("notes_at", "notes")):
         if (one in tensors) != (other in tensors):
             raise ValueError(f"an overlay has {one} and {other}, or neither")
-    get, most = counts.get, OVERLAY_MOST
+    n, m, k, h, w = (found.get(mark, 0) for mark in "NMKhw")
     for what, count, limit in (
-            ("boxes", counts["N"], "boxes"), ("points", max(get("M", 0), 1) * get("K", 0), "points"),
-            ("groups of points", get("M", 0), "points"), ("joints", get("E", 0), "points"),
-            ("vertices", get("vertices", 0), "vertices"), ("lines", get("L", 0), "vertices"),
-            ("notes", get("T", 0), "notes"), ("bytes of labels", get("text", 0), "text"),
-            ("bytes of notes", get("text of notes", 0), "text"), ("bytes of names", get("text of names", 0), "text"),
-            ("bytes of masks", counts["N"] * get("h", 0) * get("w", 0), "mask_bytes"),
-            ("pixels along a mask", max(get("h", 0), get("w", 0)), "side")):
-        if count > most[limit]:
-            raise ValueError(f"an overlay of {count} {what}; at most {most[limit]}")
-    side = most["side"]
-    for name, kind, top in (("version", int, 2**63 - 1), ("time_ns", int, 2**63 - 1), ("width", int, side),
-                            ("height", int, side), ("motion", bool, 1)):
-        value = meta.get(name, kind())
-        if type(value) is not kind or not 0 <= value <= top:
-            raise ValueError(f"{name!r} is {value!r}, not of type {kind.__name__} from 0 to {top}")
-    for name in ("by", "trouble"):
-        if not isinstance(meta.get(name, ""), str):
-            raise ValueError(f"{name!r} is {meta[name]!r}, not of type str")
-    for name in ("rate_hz", "work_ms", "skipped"):
-        value = meta.get(name, 0)
-        if type(value) not in (int, float) or not 0 <= value < 2**63:
-            raise ValueError(f"{name!r} is {value!r}, not a number from 0 on")
+            ("boxes", n, "boxes"), ("points", max(m, 1) * k, "points"), ("groups of points", m, "points"),
+            ("joints", found.get("E", 0), "points"), ("vertices", found.get("V", 0), "vertices"),
+            ("lines", found.get("L", 0), "vertices"), ("notes", found.get("T", 0), "notes"),
+            ("bytes of labels", found.get("text of labels", 0), "text"),
+            ("bytes of notes", found.get("text of notes", 0), "text"),
+            ("bytes of names", found.get("text of names", 0), "text"),
+            ("bytes of masks", n * h * w, "mask_bytes"), ("pixels along a mask", max(h, w), "side")):
+        check_extent(what, count, OVERLAY_MOST[limit])
+    side = OVERLAY_MOST["side"]
+    check_meta(meta, {"version": (int, INT64_MAX), "time_ns": (int, INT64_MAX), "width": (int, side),
+                      "height": (int, side), "motion": (bool, 1), "by": (str, 0), "trouble": (str, 0),
+                      "rate_hz": (float, INT64_MAX), "work_ms": (float, INT64_MAX), "skipped": (float, INT64_MAX)})

@@ -7,12 +7,7 @@ byte. meta "step": the newest step; "trouble": why there is less than there coul
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from splatview_ipc.kinds import Spec
+from splatview_ipc.kinds.rules import Meta, Rules, Tensors, check_extent, check_meta, check_tensors
 
 SCALAR_SERIES, SCALAR_ROWS, SCALAR_TEXT = 64, 1 << 16, 1 << 15
 """The most series of a frame, rows of all of them, and bytes of their names."""
@@ -21,15 +16,12 @@ SCALAR_COLUMNS = ("step", "time", "value", "low", "high", "count", "broken")
 one if none is; low, high: their extremes, NaN if there are none. count: the samples of the row, broken: those of them
 that are not finite."""
 
+_TENSORS: Rules = {"rows": (("float64",), ("rows", len(SCALAR_COLUMNS))), "ends": (("int32",), ("series",)),
+                   "names": (("uint8",), ("bytes of names",))}
 
-def check(tensors: Mapping[str, Spec], meta: Mapping[str, Any]) -> None:
-    if set(tensors) != {"rows", "ends", "names"}:
-        raise ValueError(f"scalars are 'rows', 'ends' and 'names', not {sorted(tensors)}")
-    for name, wanted, most, tail in (("rows", "float64", SCALAR_ROWS, (len(SCALAR_COLUMNS),)),
-                                     ("ends", "int32", SCALAR_SERIES, ()), ("names", "uint8", SCALAR_TEXT, ())):
-        dtype, shape = tensors[name]
-        if dtype != wanted or len(shape) != 1 + len(tail) or shape[1:] != tail or not 1 <= shape[0] <= most:
-            raise ValueError(f"{name} are {dtype} of shape {shape}, not {wanted} of shape "
-                             f"({', '.join([f'1 to {most}', *map(str, tail)])})")
-    if not isinstance(meta.get("trouble", ""), str):
-        raise ValueError(f"'trouble' is {meta['trouble']!r}, not of type str")
+
+def check(tensors: Tensors, meta: Meta) -> None:
+    found = check_tensors("a frame of scalars", tensors, _TENSORS, tuple(_TENSORS))
+    for what, most in (("rows", SCALAR_ROWS), ("series", SCALAR_SERIES), ("bytes of names", SCALAR_TEXT)):
+        check_extent(what, found[what], most, 1)
+    check_meta(meta, {"trouble": (str, 0)})

@@ -22,52 +22,37 @@ _VALUE, _LOW, _HIGH, _COUNT, _BROKEN = range(2, 7)
 
 
 class Series:
-    """Rows of float64, the oldest first, of which one column counts samples. Rows that were given out never change."""
+    """Rows of float64, the oldest first, of which one column counts samples."""
 
     def __init__(self, most: int, columns: int, count: int, merge: Merge) -> None:
         """most: rows, 8 or more; count: the column that counts, which `merge` sums."""
+        self.rows = np.empty((0, columns))
+        """Replaced, never changed in place."""
         self._most, self._count, self._merge = most, count, merge
-        self._rows = np.empty((min(most, 256), columns))
-        self._n = 0
-
-    @property
-    def rows(self) -> np.ndarray:
-        """(N, columns) float64, a view."""
-        return self._rows[: self._n]
 
     def limit(self, most: int) -> None:
         """Have at most so many rows from now on, 8 or more."""
         self._most = most
-        if self._n > most:
+        if len(self.rows) > most:
             self._thin()
 
     def extend(self, samples: np.ndarray) -> None:
         """Add samples, the oldest first: (K, columns) float64."""
         while len(samples):
-            if self._n >= self._most:
+            if len(self.rows) >= self._most:
                 self._thin()
-            new, samples = np.split(samples, [self._most - self._n])
-            needed = self._n + len(new)
-            if needed > len(self._rows):
-                rows = np.empty((min(max(2 * len(self._rows), needed), self._most), self._rows.shape[1]))
-                rows[: self._n] = self.rows
-                self._rows = rows
-            self._rows[self._n: needed] = new
-            self._n = needed
+            new, samples = np.split(samples, [self._most - len(self.rows)])
+            self.rows = np.concatenate((self.rows, new))
 
     def _thin(self) -> None:
         """Keep the newest half, and a quarter of rows for all that is older."""
-        fine = self._most // 2
-        old, new = self.rows[: self._n - fine], self.rows[self._n - fine:]
+        old, new = np.split(self.rows, [-(self._most // 2)])
         first = np.cumsum(old[:, self._count]) - old[:, self._count]  # the number of each row's first sample
         span = 1
         while (first[-1] + old[-1, self._count]) / span > self._most // 4:
             span *= 2
         merged = self._merge(old, np.flatnonzero(np.diff(first // span, prepend=-1)))
-        rows = np.empty((self._most, self._rows.shape[1]))
-        self._n = len(merged) + len(new)
-        rows[: len(merged)], rows[len(merged): self._n] = merged, new
-        self._rows = rows
+        self.rows = np.concatenate((merged, new))
 
 
 def scalar_series(most: int) -> Series:

@@ -36,13 +36,13 @@ _TELL_PERIOD_S = 0.05
 _AFTER_FAULT_S = 1.0
 """Pause of a stream whose turn failed."""
 _RETIRING_S = 0.02
-"""Time between two looks at GPU memory that waits to be given back."""
+"""Time between two checks of GPU memory that waits to be given back."""
 _MESSAGES_PER_TURN = 64
 _CALM_PER_S, _REST_S = 200, 0.01
 """Wakes a second by others after which each one is followed by a rest: no flood may keep the GIL busy."""
 _JOIN_S = 5.0
 CLOCK = time.monotonic
-"""The clock of a run, seconds; a test passes one of its own."""
+"""The clock of a run, seconds; tests pass another."""
 
 
 @dataclass
@@ -91,7 +91,7 @@ class Helper:
             raise SharingError(f"viewers cannot be answered in {folder.path.parent}: {e.strerror}") from None
 
     def start(self) -> None:
-        """Have a thread of its own take the turns. Raises SharingError."""
+        """Start the thread that takes the turns. Raises SharingError."""
         thread = threading.Thread(target=self.run, name="splatview", daemon=True)
         try:
             thread.start()
@@ -264,7 +264,7 @@ class Helper:
         if stream is None or info is None or transport not in info.transports:
             return False
         before = viewer.opened.get(index)
-        viewer.offered.pop(index, None)  # repeated, it asks for the offer once more
+        viewer.offered.pop(index, None)  # a repeated Open requests the offer again
         if transport != before:
             stream.open(transport)
             viewer.opened[index] = transport

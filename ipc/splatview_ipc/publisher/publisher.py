@@ -78,7 +78,7 @@ class Publisher:
             return stream
 
     def wake(self) -> None:
-        """Have the helper thread look at the streams, and tell viewers what changed. Any thread."""
+        """Have the helper thread give each stream its turn, and send viewers what changed. Any thread."""
         self.helper.wake()
 
     def fault(self, error: BaseException) -> None:

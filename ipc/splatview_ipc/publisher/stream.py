@@ -19,7 +19,7 @@ from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.limits import MAX_META_TEXT
 from splatview_ipc.control.messages import StreamInfo
 from splatview_ipc.shm.control_block import COPIES, SKIPPED, ControlBlock
-from splatview_ipc.transports import TRANSPORTS, Writer
+from splatview_ipc.transports import TRANSPORTS, ZERO_COPY, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -42,8 +42,6 @@ LIVE_PERIOD_S = 1 / 30
 PERIOD_S = {"ring": 1 / 240, "device-ring": 1 / 240, "host": 1 / 240}
 """Least seconds between two frames by a transport; 1/60 by others. The last version is always shown."""
 CPU_TRANSPORTS = ("ring",)
-ZERO_COPY = "in-place", "torch-ipc"
-"""Transports that share tensors where they are, the best first."""
 _MOVES = 3
 """Publishes in a row at which Gaussians were stored elsewhere: from then on they are copied."""
 
@@ -332,13 +330,13 @@ class Stream:
             with self._lock:
                 if active.writer is not None and (when := active.writer.turn(now)) is not None:
                     due = min(due, when)
+        soon = self._published_at + GRACE_S
+        if now >= soon and self.behind():
+            self._catch_up(now)
+            soon = now + GRACE_S
         if self.behind():
-            when = self._published_at + GRACE_S
-            if now >= when:
-                self._catch_up(now)
-                when = now + GRACE_S if self.behind() else math.inf
-            due = min(due, when)
-            self._left = when < math.inf  # this thread comes again by itself
+            self._left = True  # this thread comes again by itself
+            due = min(due, soon)
         elif self.live and any(name not in ZERO_COPY for name in self._active):
             due = min(due, self._follow_live(now))
         elif self._settling is not None:

@@ -66,7 +66,7 @@ class ControlBlock:
 
     @property
     def waits(self) -> int:
-        """0: the trainer has never asked whether to wait; 1: it does; 2: it waits now."""
+        """0: the trainer has never called `splatview.wait_while_paused`; 1: it calls it; 2: it waits there now."""
         return self.words[_WAITS]
 
     @waits.setter
@@ -74,7 +74,7 @@ class ControlBlock:
         self.words[_WAITS] = value
 
     def count_dropped(self) -> None:
-        """Count a message from outside that was not understood."""
+        """Count an invalid message from outside."""
         self.words[_DROPPED] += 1
 
     def count_fault(self) -> None:

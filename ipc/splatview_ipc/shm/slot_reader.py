@@ -1,4 +1,4 @@
-"""Reader of a ring of slots: finds the newest whole frame, and tells afterwards whether it stayed whole.
+"""Reader of a ring of slots: finds the newest whole frame, and checks afterwards that it stayed whole.
 
 It only reads: nothing that a reader does, or dies of, is noticed by the writer or by other readers.
 """
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class SlotReader:
-    """Base of the transports' readers. A transport says where a tensor is stored (`_tensor`)."""
+    """Base of the transports' readers. A transport fills in `_tensor`, the place of a tensor."""
 
     in_segment = True
     """As `SlotWriter.in_segment`."""
@@ -65,9 +65,9 @@ class SlotReader:
         self._header_bytes: bytes | None = None
         self._header = FrameHeader("image", (), {})
         self.garbled = 0
-        """Whole frames whose header made no sense."""
+        """Whole frames whose header is invalid."""
         self.torn = 0
-        """Frames given up because the writer came back to their slot."""
+        """Frames discarded because the writer overwrote their slot."""
         self.alive: Callable[[], bool] = _always
         """Tells whether the writer's process still runs; set by the stream."""
 

@@ -14,7 +14,7 @@ class Rate:
 
     def __init__(self) -> None:
         self.hz = 0.0
-        """Times per second; 0 while it is not known."""
+        """Increments per second; 0 while unknown."""
         self._count: int | None = None
         self._came = 0.0
         self._mark: tuple[float, int] | None = None

@@ -29,9 +29,9 @@ _CONNECT_PERIOD_S, _REFUSED_PERIOD_S = 0.1, 5.0
 _BURST = 64
 """Messages taken in one poll."""
 _SILENCE_S = 2.0
-"""Time after which descriptors are asked for once more, and their absence is shown."""
+"""Time after which descriptors are requested again, and their absence is shown."""
 _DOUBT_S = 0.3
-"""Time after which memory that cannot be opened is asked for once more: what replaces it is on its way."""
+"""Time after which memory that cannot be opened is requested again: its replacement is on the way."""
 _CONTROL = -1
 """Key of the welcome among the messages that wait for descriptors; others are streams' indices."""
 
@@ -46,7 +46,7 @@ class _Awaited:
     ask_at: float = 0.0
     asked: bool = False
     failed: bool = False
-    """True if not all of them are to be had."""
+    """True if some of them cannot be had."""
     fds: dict[str, list[int]] = field(default_factory=dict)
 
     @property
@@ -84,7 +84,7 @@ class RemoteRun:
         """The viewers attached to it: {"pid", "client"}."""
         self.streams: dict[int, RemoteStream] = {}
         self.welcomed = False
-        """True once its list of streams has come."""
+        """True once its list of streams has arrived."""
         self.ended_at = 0.0
         self.dropped = 0
         """Messages from it that made no sense."""
@@ -96,10 +96,10 @@ class RemoteRun:
         self._attached = False
         """True once the control block of the present connection is open."""
         self._opened: dict[int, str] = {}
-        """Transports that the trainer was asked for, by stream."""
+        """Transports requested of the trainer, by stream."""
         self._awaited: dict[int, _Awaited] = {}
         self._open_again: dict[int, float] = {}
-        """When to ask once more, by stream."""
+        """Clock time of the next request, by stream."""
         self._now = 0.0
         self._counters: dict[str, int] = {}
         if folder.description.protocol != limits.PROTOCOL:
@@ -152,7 +152,7 @@ class RemoteRun:
         return "" if self._can_take(transport, gpu) else f"this process cannot open memory of GPU {gpu}"
 
     def send(self, message: messages.ToTrainer) -> None:
-        """Send a message. Never waits: a trainer that was stopped so long that its queue is full is greeted anew."""
+        """Send a message. Never waits: if the queue of a stopped trainer is full, the connection is made anew."""
         if self._connection is None:
             return
         if isinstance(message, messages.Snapshot | messages.Photos):
@@ -284,7 +284,7 @@ class RemoteRun:
         self._awaited[key] = _Awaited(message, needed, failed=sum(needed.values()) > limits.MAX_PIECES)
 
     def _await_descriptors(self) -> bool:
-        """Ask for descriptors, and go on with the messages whose descriptors have come, or will not come."""
+        """Request descriptors, and complete the messages whose descriptors have arrived or cannot be had."""
         changed = False
         for key, awaited in list(self._awaited.items()):
             if self._awaited.get(key) is not awaited:
@@ -304,7 +304,7 @@ class RemoteRun:
         return changed
 
     def _complete(self, awaited: _Awaited) -> None:
-        """Open the memory of a message; what did not come is missed by its reader."""
+        """Open the memory of a message; its reader reports missing descriptors."""
         message = awaited.message
         if isinstance(message, messages.Offer):
             self.streams[message.index].offered(message, awaited.fds)
@@ -327,7 +327,7 @@ class RemoteRun:
             awaited.close()
 
     def _disconnect(self) -> None:
-        """Forget the connection and what was asked for over it. Idempotent."""
+        """Forget the connection and the requests made over it. Idempotent."""
         for key in list(self._awaited):
             self._drop_awaited(key)
         self._opened.clear()
@@ -349,7 +349,7 @@ class RemoteRun:
         self.watch.close()
 
     def close(self) -> None:
-        """Say goodbye, and give everything back. Idempotent."""
+        """Detach from the run, and give everything back. Idempotent."""
         self.send(messages.Bye())
         self._disconnect()
         for stream in self.streams.values():

@@ -135,7 +135,7 @@ class RemoteStream:
 
     @property
     def torn(self) -> int:
-        """Frames given up because the writer came back to them."""
+        """Frames discarded because the writer overwrote them."""
         return self._reader.torn if self._reader is not None else 0
 
     # For RemoteRun.

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 __all__ = ["RemoteRun", "RemoteStream", "Subscriber"]
 
 _SCAN_PERIOD_S, _SCAN_LATEST_S = 0.25, 1.0
-"""Time between two looks for runs, and the most while new versions come all the time: a look takes a third of a
-millisecond, and a viewer that waits for a version comes first."""
+"""Time between two scans for runs, and the most while new versions arrive: a scan takes a third of a millisecond, and
+a viewer that waits for a version has precedence."""
 _KEEP_ENDED = 8
-"""Ended runs whose last pictures are kept."""
+"""Number of ended runs whose last pictures are kept."""
 
 
 class Subscriber:
@@ -89,7 +89,7 @@ class Subscriber:
         return changed
 
     def wait_for_runs(self, timeout: float) -> None:
-        """Poll until every live run has told its streams, or `timeout` seconds have passed."""
+        """Poll until the streams of every live run are known, or `timeout` seconds have passed."""
         end = time.monotonic() + timeout
         while True:
             self.poll()
@@ -98,7 +98,7 @@ class Subscriber:
             time.sleep(0.005)
 
     def close(self) -> None:
-        """Say goodbye everywhere and give everything back. Idempotent."""
+        """Detach from all runs and give everything back. Idempotent."""
         for run in self._runs.values():
             run.close()
         self._runs.clear()
@@ -137,7 +137,7 @@ class Subscriber:
         return changed
 
     def _choose(self, folders: list[RunFolder]) -> list[RunFolder]:
-        """Return those to follow, of runs from the oldest to the newest: known ones, and as many new ones as may be."""
+        """Return the runs to follow, oldest first: known ones, and the newest others up to MAX_RUNS."""
         wanted = self._wanted
         folders = [f for f in folders if (f.description.id == wanted if f.description.hidden else
                                           wanted is None or f.description.is_called(wanted))]

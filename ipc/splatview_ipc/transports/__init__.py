@@ -4,7 +4,7 @@
 |---|---|---|
 | ring | CPU tensors | copied into a ring of slots in shared memory |
 | device-ring | CUDA tensors that are new at every call | copied on the GPU into a ring of slots in GPU memory |
-| in-place | CUDA tensors whose storage stays | shared without a copy; a version is an event and a header |
+| in-place | CUDA tensors whose storage stays | shared without a copy; a version is a header and a word of the GPU |
 | torch-ipc | the same, where the driver does not report their memory | by the handles of torch.multiprocessing |
 | host | CUDA tensors that a viewer cannot open | copied by the GPU into a ring of slots in pinned shared memory |
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from splatview_ipc.control.messages import Ref
     from splatview_ipc.transports.base import Descriptors
 
-__all__ = ["TRANSPORTS", "Reader", "Transport", "Writer"]
+__all__ = ["TRANSPORTS", "ZERO_COPY", "Reader", "Transport", "Writer"]
 
 
 def _ring_writer(tensors: dict[str, Any], growing: bool) -> Writer:
@@ -83,3 +83,5 @@ TRANSPORTS: dict[str, Transport] = {
     "torch-ipc": Transport(_torch_writer, _torch_reader, "torch.multiprocessing (zero-copy)"),
     "host": Transport(_host_writer, _ring_reader, "GPU to pinned host memory"),
 }
+ZERO_COPY = "in-place", "torch-ipc"
+"""Those that share tensors where they are stored, the best first."""

@@ -73,17 +73,17 @@ class Letterbox:
     def __init__(self, inputs: Sequence[Any], metadata: Mapping[str, str]) -> None:
         """`inputs`: as an onnxruntime session lists them. Raises DetectorError."""
         listed = ", ".join(f"{i.name} {i.type} {list(i.shape)}" for i in inputs) or "nothing"
-        if len(inputs) != 1 or inputs[0].type not in _TYPES or len(inputs[0].shape) != 4:
-            raise DetectorError(f"the network takes {listed}; legal is one picture (1, 3, H, W) of {', '.join(_TYPES)}")
-        batch, channels, down, across = (n if isinstance(n, int) and n > 0 else 0 for n in inputs[0].shape)
-        if batch > 1 or channels not in (0, 3) or max(down, across) > _MOST_SIDE:
-            raise DetectorError(f"the network takes {listed}; legal is (1, 3, H, W) of at most {_MOST_SIDE} pixels "
-                                "along a side")
+        sides = [n if isinstance(n, int) and n > 0 else 0 for n in inputs[0].shape] if len(inputs) == 1 else []
+        if len(sides) != 4 or sides[0] > 1 or sides[1] not in (0, 3) or max(sides) > _MOST_SIDE or (
+                inputs[0].type not in _TYPES):
+            raise DetectorError(f"the network takes {listed}; legal is one picture (1, 3, H, W) of {', '.join(_TYPES)} "
+                                f"and at most {_MOST_SIDE} pixels along a side")
+        down, across = sides[2:]
         self.name: str = inputs[0].name
         self._dtype = _TYPES[inputs[0].type]
         self._fixed = across, down
-        sides = [int(n) for n in re.findall(r"\d{1,5}", metadata.get("imgsz", "")[:100])]  # "[640, 640]"
-        self._side = max(sides) if sides and all(_STRIDE <= n <= _MOST_SIDE for n in sides) else _SIDE
+        trained = [int(n) for n in re.findall(r"\d{1,5}", metadata.get("imgsz", "")[:100])]  # "[640, 640]"
+        self._side = max(trained) if trained and all(_STRIDE <= n <= _MOST_SIDE for n in trained) else _SIDE
         self.trial_size = across or self._side, down or self._side
         """Size of a picture to try the network with."""
 

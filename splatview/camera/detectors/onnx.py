@@ -27,8 +27,8 @@ _MOST_NUMBERS = 1 << 26
 _MOST_FOUND = 300
 _MOST_MASKS = 100
 """Maximum number of things in one picture, those with the highest scores; of things with masks."""
-_MOST_BYTES = 1 << 20
-"""Maximum size of a file or an entry with names."""
+_LONGEST_ENTRY = 1 << 20
+"""Maximum length of the metadata entry with names."""
 _LONGEST_NAME = 100
 _PROVIDERS = {"cuda": "CUDAExecutionProvider", "cpu": "CPUExecutionProvider"}
 """onnxruntime's names, the fastest first."""
@@ -53,9 +53,10 @@ class OnnxDetector:
         self._overlap = settings.nms
         self._session, provider = _session(path, settings.provider)
         self.by = f"{printable(path.stem)[:_LONGEST_NAME]} on {provider.upper()}"
-        self._outputs = [output.name for output in self._session.get_outputs()]
-        for output in self._session.get_outputs():
-            _check_size(output.name, [n for n in output.shape if isinstance(n, int)])
+        announced = {output.name: [n for n in output.shape if isinstance(n, int)]
+                     for output in self._session.get_outputs()}
+        _check_sizes(announced)
+        self._outputs = list(announced)
         metadata = self._session.get_modelmeta().custom_metadata_map
         own = _names_in(metadata.get("names", ""))
         self._labels = _names_of(settings.labels) if settings.labels else own
@@ -63,6 +64,9 @@ class OnnxDetector:
         # An empty picture: what is wrong is found now, and the device's memory is ready for the first one.
         across, down = self._input.trial_size
         outputs = self._run(self._input.lay(np.full((down, across, 3), 114, np.uint8))[0])
+        if not all(isinstance(output, np.ndarray) for output in outputs):
+            raise DetectorError(f"the network's outputs {', '.join(self._outputs)} are not all tensors")
+        _check_sizes({name: output.shape for name, output in zip(self._outputs, outputs, strict=True)})
         self._layout = layout_of(self._outputs, outputs, metadata, len(own))
 
     def detect(self, image: np.ndarray) -> dict[str, Any]:
@@ -92,12 +96,7 @@ class OnnxDetector:
         return found
 
     def _run(self, laid: np.ndarray) -> list[np.ndarray]:
-        outputs = self._session.run(self._outputs, {self._input.name: laid})
-        for name, output in zip(self._outputs, outputs, strict=True):
-            if not isinstance(output, np.ndarray):
-                raise DetectorError(f"the network's output {name} is a {type(output).__name__}, not a tensor")
-            _check_size(name, output.shape)
-        return outputs
+        return self._session.run(self._outputs, {self._input.name: laid})
 
 
 def _session(path: Path, wanted: str) -> tuple[Any, str]:
@@ -136,7 +135,7 @@ def _session(path: Path, wanted: str) -> tuple[Any, str]:
 def _names_in(text: str) -> dict[int, str]:
     """Return the names of classes in a network's metadata: a mapping as Python writes it; else none."""
     try:
-        names = ast.literal_eval(text) if len(text) <= _MOST_BYTES else {}
+        names = ast.literal_eval(text) if len(text) <= _LONGEST_ENTRY else {}
         return {int(number): printable(str(name)[:_LONGEST_NAME]) for number, name in names.items()}
     except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError, AttributeError):
         return {}
@@ -147,10 +146,8 @@ def _names_of(labels: str) -> dict[int, str]:
     if labels == "coco":
         return dict(enumerate(_COCO))
     try:
-        with Path(labels).expanduser().open("rb") as file:
-            text = file.read(_MOST_BYTES).decode("utf-8-sig")
-        lines = [printable(line.strip()[:_LONGEST_NAME]) for line in text.splitlines()]
-        names = [line for line in lines if line and not line.startswith("#")]
+        lines = [line.strip() for line in Path(labels).expanduser().read_text("utf-8-sig").splitlines()]
+        names = [printable(line[:_LONGEST_NAME]) for line in lines if line and not line.startswith("#")]
         if not names:
             raise ValueError("there is no name in it")
     except (OSError, ValueError) as e:
@@ -158,7 +155,7 @@ def _names_of(labels: str) -> dict[int, str]:
     return dict(enumerate(names))
 
 
-def _check_size(name: str, shape: Any) -> None:
-    numbers = math.prod(shape)
-    if numbers > _MOST_NUMBERS:
-        raise DetectorError(f"the network's output {name} has {numbers} numbers; at most {_MOST_NUMBERS}")
+def _check_sizes(shapes: dict[str, Any]) -> None:
+    for name, shape in shapes.items():
+        if math.prod(shape) > _MOST_NUMBERS:
+            raise DetectorError(f"the network's output {name} has {math.prod(shape)} numbers; at most {_MOST_NUMBERS}")

@@ -14,7 +14,7 @@ from splatview_ipc.control.errors import SharingError
 from splatview_ipc.gl.base import fragment_head
 from splatview_ipc.gl.host import HostBridge
 from splatview_ipc.gl.probe import AutoBridge
-from splatview_ipc.kinds.image import axes_of
+from splatview_ipc.kinds.image import IMAGE_AXES
 from splatview_viewer.errors import ViewerError
 from splatview_viewer.views._image_values import INTEGERS, SAMPLE, count_broken, look_at, picture_of, sample_of
 from splatview_viewer.views._overlay.layers import CAMERA_META, Layers
@@ -98,7 +98,7 @@ class ImageContent:
         bridge: Bridge = self.gpu if on_gpu else self.host  # type: ignore[assignment]
         with self.stopwatch("take" if on_gpu else "upload"):
             try:
-                source = bridge.put(tensor, axes_of(layout))
+                source = bridge.put(tensor, IMAGE_AXES[layout])
             except SharingError as e:
                 if on_gpu:
                     raise
