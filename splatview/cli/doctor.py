@@ -6,14 +6,14 @@ import json
 import os
 import platform
 import re
-import shutil
 import socket
 import sys
 import tempfile
+import threading
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from splatview_ipc.system import entry
 from splatview_ipc.system.child_program import ChildProgram
@@ -23,9 +23,13 @@ from splatview_ipc.system.terminal import printable
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import torch
+
 State = Literal["ok", "absent", "broken"]
 _PORT = 7007
-_SELFTEST = f"{__package__}.selftest"
+_MODULE = "splatview.cli.doctor"
+"""This module runs its trials of sharing as programs."""
+_COMPILING_TIMEOUT_S = 1800.0
 _MARKS = {"ok": ("ok", "32"), "absent": ("--", "33"), "broken": ("BROKEN", "31")}
 
 
@@ -134,27 +138,10 @@ def _share(*cases: tuple[str, str, str]) -> list[str]:
     each loads torch twice. Return the reasons why that fails, "" where it works."""
     with tempfile.TemporaryDirectory(prefix="sv-doctor-", ignore_cleanup_errors=True) as folder:
         shared = {**os.environ, "SPLATVIEW_RUNTIME_DIR": folder, "SPLATVIEW_DISABLE": "0"}
-        programs = [ChildProgram(_SELFTEST, "share", transport, device,
+        programs = [ChildProgram(_MODULE, "share", transport, device,
                                  env={**shared, "PYTORCH_CUDA_ALLOC_CONF": allocator} if allocator else shared)
                     for transport, device, allocator in cases]
         return [_ended(program) for program in programs]
-
-
-def check_gsplat() -> Finding:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        found = version("gsplat")
-    except PackageNotFoundError:
-        return Finding("absent", "not installed; the OpenGL renderer is used", "pip install gsplat")
-    import torch
-
-    if not torch.cuda.is_available():
-        return Finding("absent", f"{found}, which needs CUDA; the OpenGL renderer is used")
-    if why := _ended(ChildProgram(_SELFTEST, "gsplat"), 600):
-        mend = "" if shutil.which("nvcc") else "install the CUDA toolkit (nvcc), which builds its kernels at first use"
-        return Finding("absent", f"{found} does not draw: {why}; the OpenGL renderer is used", mend)
-    return Finding("ok", f"{found} draws")
 
 
 def check_cuda_to_opengl() -> Finding:
@@ -236,10 +223,10 @@ def check_runtime_folder() -> Finding:
     return Finding("ok", f"{folder}, {n} run{'s' * (n != 1)}")
 
 
-def _probe(what: str, otherwise: State) -> Finding:
+def _probe(what: str, otherwise: State, timeout_s: float = 120.0) -> Finding:
     """Try something in the viewer's program; it is `otherwise` where that does not work."""
     lines: list[str] = []
-    if why := _ended(ChildProgram("splatview_viewer.probe", what, on_output=lines.append)):
+    if why := _ended(ChildProgram("splatview_viewer.probe", what, on_output=lines.append), timeout_s):
         return Finding(otherwise, why)
     found = json.loads(lines[-1])
     return Finding("ok" if found["ok"] else otherwise, found["detail"], found["mend"])
@@ -255,7 +242,54 @@ def _ended(program: ChildProgram, timeout_s: float = 120.0) -> str:
 
 CHECKS: dict[str, Callable[[], Finding]] = {
     "python": check_python, "torch": check_torch, "cuda": check_cuda, "shared memory": check_shared_memory,
-    "cuda sharing": check_cuda_sharing, "gsplat": check_gsplat, "opengl": partial(_probe, "egl", "broken"),
-    "cuda to opengl": check_cuda_to_opengl, "display": partial(_probe, "window", "absent"),
+    "cuda sharing": check_cuda_sharing, "gsplat": partial(_probe, "gsplat", "absent", _COMPILING_TIMEOUT_S),
+    "opengl": partial(_probe, "egl", "broken"), "cuda to opengl": check_cuda_to_opengl,
+    "display": partial(_probe, "window", "absent"),
     "browser": partial(_probe, "web", "broken"), "memory": check_memory, "video": check_video,
     "camera": check_camera, f"port {_PORT}": check_port, "runtime folder": check_runtime_folder}
+
+
+def _image(device: str) -> torch.Tensor:
+    import torch
+
+    return torch.arange(64 * 64 * 4, device=device).remainder(251).to(torch.uint8).view(64, 64, 4)
+
+
+def publish(transport: str, device: str) -> None:
+    """Publish an image until this process is ended."""
+    import splatview
+
+    splatview.publish(_image(device), "probe", copy=transport != "in-place")
+    threading.Event().wait()
+
+
+def share(transport: str, device: str) -> None:
+    """Read what `publish` publishes in another process, by one transport alone, as a viewer would."""
+    import torch
+
+    from splatview_ipc import Subscriber
+
+    writer = ChildProgram(_MODULE, "publish", transport, device)
+    with Subscriber(str(writer.pid), client="doctor", transports=[transport]) as subscriber:
+        while writer.running():
+            subscriber.poll()
+            for stream in subscriber.streams:
+                stream.open()
+                if stream.fault:
+                    sys.exit(stream.fault)
+                if (frame := stream.read()) is None:
+                    continue
+                with frame:
+                    image: Any = frame.tensors["image"]
+                    tensor = image.torch() if frame.on_gpu else torch.from_numpy(image.array)
+                    if frame.on_gpu:
+                        frame.wait(torch.cuda.current_stream(tensor.device).cuda_stream)
+                    same = torch.equal(tensor.cpu(), _image("cpu"))
+                    if frame.intact():
+                        sys.exit(0 if same else "other bytes arrived than were published")
+            threading.Event().wait(0.01)
+    sys.exit(writer.last_words())
+
+
+if __name__ == "__main__":
+    sys.exit(entry.run(lambda: {"publish": publish, "share": share}[sys.argv[1]](*sys.argv[2:])))

@@ -1,6 +1,6 @@
 """What this machine can draw with: run as a program, so that a driver that crashes takes nobody along.
 
-`python -m splatview_viewer.probe egl|window|interop|web|memory` prints one JSON object:
+`python -m splatview_viewer.probe egl|window|gsplat|interop|web|memory|video` prints one JSON object:
 {"ok": bool, "detail": str, "mend": str}.
 """
 
@@ -288,6 +288,18 @@ def probe_video() -> dict[str, object]:
             f"{count} of 3 pictures of a film were read back", "mend": "" if count == 3 else install_line("video")}
 
 
+def probe_gsplat() -> dict[str, object]:
+    """Get gsplat's kernels as the viewer does, which may compile them, and draw with them."""
+    from importlib.metadata import version
+
+    from splatview_viewer.renderers.gsplat_kernels import kernels
+
+    found = kernels()
+    ok = found.wait()
+    return {"ok": ok, "detail": f"{version('gsplat')} draws" if ok else f"{found.reason}; the OpenGL renderer is used",
+            "mend": ""}
+
+
 def _last_line(process: subprocess.Popen[str]) -> str:
     assert process.stderr is not None
     lines = process.stderr.read().strip().splitlines()
@@ -295,5 +307,5 @@ def _last_line(process: subprocess.Popen[str]) -> str:
 
 
 if __name__ == "__main__":
-    print(json.dumps({"egl": probe_egl, "window": probe_window, "interop": probe_interop,
+    print(json.dumps({"egl": probe_egl, "window": probe_window, "gsplat": probe_gsplat, "interop": probe_interop,
                       "web": probe_web, "memory": probe_memory, "video": probe_video}[sys.argv[1]]()))

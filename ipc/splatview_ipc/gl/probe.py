@@ -23,17 +23,16 @@ if TYPE_CHECKING:
 
 BRIDGES: dict[str, Any] = {"direct": DirectBridge, "import": ImportBridge, "host": HostBridge}
 """Every bridge by name, best first."""
-VARIABLE = "SPLATVIEW_INTEROP"
-"""Environment variable that forces one of BRIDGES."""
 
 _reasons: WeakKeyDictionary[moderngl.Context, dict[str, str]] = WeakKeyDictionary()
 
 
 def forced_bridge() -> str | None:
     """The bridge that SPLATVIEW_INTEROP names. Raises SharingError for another name."""
-    name = os.environ.get(VARIABLE) or None
+    name = os.environ.get("SPLATVIEW_INTEROP") or None
     if name is not None and name not in BRIDGES:
-        raise SharingError(f"{VARIABLE}={name!r}: legal are {', '.join(BRIDGES)}; unset it for the best that works")
+        raise SharingError(f"SPLATVIEW_INTEROP={name!r}: legal are {', '.join(BRIDGES)}; unset it for the best that "
+                           "works")
     return name
 
 
@@ -108,9 +107,9 @@ class AutoBridge:
         """Raises SharingError when SPLATVIEW_INTEROP names no bridge."""
         self._ctx = ctx
         self._forced = forced_bridge()
-        self._bridge: Bridge | None = None
-        self._before: Bridge | None = None
-        """The bridge of the picture before, which `undo` returns to."""
+        self._bridges: dict[str, Bridge] = {}
+        self._shown: list[str] = []
+        """The bridges of the last two pictures."""
         self._kind: object = None
         self.reasons: dict[str, str] = {}
         """Why better bridges than the one in use were not taken, by name."""
@@ -118,7 +117,7 @@ class AutoBridge:
     @property
     def name(self) -> str:
         """The bridge in use; "" before the first `put`."""
-        return self._bridge.name if self._bridge is not None else ""
+        return self._shown[-1] if self._shown else ""
 
     def put(self, tensor: Pixels, layout: str) -> PixelSource:
         """As `Bridge.put`. Raises SharingError, with every reason, when no bridge takes the tensor."""
@@ -132,18 +131,16 @@ class AutoBridge:
                 continue
             reason = probe(self._ctx, name)
             if not reason:
-                known = next((b for b in (self._bridge, self._before) if b is not None and b.name == name), None)
-                bridge: Bridge = known or BRIDGES[name](self._ctx)
                 try:
-                    source = bridge.put(tensor, layout)
+                    if name not in self._bridges:
+                        self._bridges[name] = BRIDGES[name](self._ctx)
+                    source = self._bridges[name].put(tensor, layout)
                 except SharingError as e:
                     reason = str(e)
-                    if known is None:
-                        bridge.close()
                 else:
-                    if self._before is not None and self._before not in (self._bridge, bridge):
-                        self._before.close()
-                    self._before, self._bridge = self._bridge, bridge
+                    self._shown = [*self._shown[-1:], name]
+                    for other in self._bridges.keys() - self._shown:
+                        self._bridges.pop(other).close()
                     return source
             self.reasons[name] = reason
         self._kind = None  # the next one may come through
@@ -151,13 +148,11 @@ class AutoBridge:
 
     def undo(self) -> None:
         """As `Bridge.undo`."""
-        if self._bridge is not None:
-            self._bridge.undo()
-        if self._before is not None:
-            self._before, self._bridge = self._bridge, self._before
+        if self._shown:
+            self._bridges[self._shown.pop()].undo()
 
     def close(self) -> None:
-        for bridge in (self._bridge, self._before):
-            if bridge is not None:
-                bridge.close()
-        self._bridge = self._before = None
+        for bridge in self._bridges.values():
+            bridge.close()
+        self._bridges.clear()
+        self._shown.clear()
