@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from splatview.adapters import checks
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import torch
-
-    from splatview.api.grabber import Grabber
 
 __all__ = ["grab"]
 
@@ -68,12 +66,12 @@ def grab(name: str | None = None, *, camera: Mapping[str, Any] | str | os.PathLi
     view = None if camera is None else _camera(camera)
     if size is None and view is not None and "width" in view and "height" in view:
         size = view["width"], view["height"]
-    make = partial(RenderRequest, camera=None if view is None else json.dumps(view),
-                   size=None if size is None else _size(size), background=_background(background),
-                   timeout=checks.number("timeout", timeout, 0.001, 86400))
+    scene = None if view is None else json.dumps(view)
+    size = None if size is None else _size(size)
+    background, timeout = _background(background), checks.number("timeout", timeout, 0.001, 86400)
     run = checks.run(run)
     device = _device()
-    grabber: Grabber | None = session().features.get("grab")  # type: ignore[assignment]
+    grabber = session().features.get("grab")
     if grabber is None or not grabber.alive:
         from splatview.api.grabber import Grabber
         from splatview_ipc.cuda import driver
@@ -83,12 +81,13 @@ def grab(name: str | None = None, *, camera: Mapping[str, Any] | str | os.PathLi
         grabber = Grabber("" if device is None else driver.gpu_uuid(device), timeout)
         session().add("grab", grabber)
     with grabber.lock:
-        return grabber.draw(partial(make, **_newest(name, run, device is not None)), device or 0)
+        request = RenderRequest(timeout, camera=scene, size=size, background=background,
+                                **_newest(name, run, device is not None))
+        return grabber.draw(request, device or 0)
 
 
 def _newest(name: str | None, run: str | None, gpu: bool) -> dict[str, Any]:
     """Bring a stream of this process up to date; return the fields of a RenderRequest that name it and its version."""
-
     publisher, stream, after, streams = begun(), None, 0, 0
     if publisher is not None and (run is None or publisher.folder.description.is_called(run)):
         published = [s for s in list(publisher.streams.values()) if s.version and name in (None, s.name)]
@@ -127,8 +126,8 @@ def _camera(camera: Any) -> dict[str, Any]:
         text = os.fspath(camera)
         if not text.lstrip().startswith("{"):
             try:
-                if os.path.exists(text) and not os.path.isfile(text):  # opening a FIFO would wait without end
-                    raise ValueError("not a regular file")
+                if not os.path.isfile(text):  # opening a FIFO would wait without end
+                    raise ValueError("no such file")
                 with open(text, encoding="utf-8") as f:
                     text = f.read(MAX_CAMERA)
             except (OSError, ValueError) as e:
@@ -141,29 +140,24 @@ def _camera(camera: Any) -> dict[str, Any]:
     if not hasattr(camera, "items"):
         raise TypeError(f"camera is a {type(camera).__name__}, not a mapping such as {{\"viewmat\": ..., \"K\": ...}}, "
                         "JSON or the name of a file")
-    made = {str(key): _plain(str(key), value) for key, value in camera.items() if value is not None}
-    if len(json.dumps(made)) > MAX_CAMERA:
+    text = json.dumps({str(key): value for key, value in camera.items() if value is not None}, default=_plain)
+    if len(text) > MAX_CAMERA:
         raise ValueError(f"camera: more than {MAX_CAMERA:,} characters as JSON; it takes two matrices")
+    made = json.loads(text)
+    for key in made.keys() & {"viewmat", "K"}:  # of matrices in a batch of one, that one
+        while isinstance(made[key], list) and len(made[key]) == 1:
+            made[key] = made[key][0]
     return made
 
 
-def _plain(key: str, value: Any) -> Any:
-    """Numbers and lists of numbers, from tensors and arrays too; of matrices in a batch of one, that one."""
-    check_tensor(value, f"camera: {key or 'an entry'}")
-    if hasattr(value, "tolist"):
-        shape = tuple(value.shape)
-        if len(shape) > 4 or any(n > 64 for n in shape):
-            raise ValueError(f"camera: {key} has shape {shape}; it takes one matrix, vector or number")
-        value = value.tolist()
-    if key in ("viewmat", "K"):
-        while isinstance(value, list) and len(value) == 1:
-            value = value[0]
-    if isinstance(value, (list, tuple)):
-        return [_plain("", v) for v in value]
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    raise TypeError(f"camera: {key or 'an entry'} is a {type(value).__name__}; numbers, lists of them, tensors and "
-                    "arrays can be taken")
+def _plain(value: Any) -> Any:
+    """Return a tensor or an array as lists of numbers."""
+    check_tensor(value, "camera")
+    if not hasattr(value, "tolist"):
+        raise TypeError(f"camera: a {type(value).__name__}; numbers, lists of them, tensors and arrays can be taken")
+    if math.prod(shape := tuple(value.shape)) > 64:
+        raise ValueError(f"camera: a tensor of shape {shape}; it takes one matrix, vector or number")
+    return value.tolist()
 
 
 def _size(size: Any) -> tuple[int, int]:

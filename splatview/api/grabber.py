@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import select
 import threading
@@ -15,8 +14,6 @@ from splatview_ipc.control.render_requests import RenderError, RenderResult
 from splatview_ipc.system.child_program import ChildProgram
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import torch
 
     from splatview_ipc import Frame
@@ -44,76 +41,58 @@ class Grabber:
         """
         self.lock = threading.Lock()
         self._program = ChildProgram("splatview_viewer", "grab", *([gpu_uuid] if gpu_uuid else []), pipes=True)
-        self._lines = b""
-        self._numbers = itertools.count(1)
         self._subscriber: Subscriber | None = None
         self._timeout = self._deadline = 0.0
-        self._expect(max(timeout, _START_TIMEOUT_S))
-        try:
-            answer = self._answer(0)
-            if not isinstance(answer, render_requests.Ready):
-                raise RuntimeError(f"grab: nothing can be drawn here: {getattr(answer, 'reason', answer)}")
-        except BaseException:
+        ready = self._ask(b"", max(timeout, _START_TIMEOUT_S))
+        if not isinstance(ready, render_requests.Ready):
             self.close()
-            raise
-        self._run = answer.run
+            raise RuntimeError(f"grab: nothing can be drawn here: {getattr(ready, 'reason', ready)}")
+        self._run = ready.run
 
     @property
     def alive(self) -> bool:
         return self._program.running()
 
-    def draw(self, make: Callable[[int], RenderRequest], gpu: int) -> torch.Tensor:
-        """Return the picture for the request that `make` makes of a number: (H, W, 3) uint8, the caller's own.
+    def draw(self, request: RenderRequest, gpu: int) -> torch.Tensor:
+        """Return the picture for a request: (H, W, 3) uint8, the caller's own.
 
         `gpu`: the ordinal of the GPU on which to return a picture that comes in GPU memory.
         Raises what the answer says: ValueError, LookupError, TimeoutError, RuntimeError.
         """
-        request = make(next(self._numbers))
-        self._expect(request.timeout + LATE_S)
-        self._send(render_requests.encode(request) + b"\n")
-        answer = self._answer(request.number)
+        answer = self._ask(render_requests.encode(request) + b"\n", request.timeout + LATE_S)
         if isinstance(answer, RenderResult):
             return self._picture(answer, gpu)
         assert isinstance(answer, RenderError)
         raise _ERRORS[answer.kind](answer.reason)
 
-    def _expect(self, timeout: float) -> None:
-        """Let the program hang for so many seconds from now on, not longer."""
+    def _ask(self, line: bytes, timeout: float) -> Answer:
+        """Send a request, and return the answer. Until the picture is there, the program may take `timeout` seconds."""
         self._timeout, self._deadline = timeout, time.monotonic() + timeout
-
-    def _send(self, line: bytes) -> None:
-        assert self._program.stdin is not None
-        fd = self._program.stdin.fileno()
-        os.set_blocking(fd, False)  # a stopped program does not read, and a camera may be longer than a pipe
-        while line:
-            self._wait_for(fd, select.POLLOUT)
-            try:
-                line = line[os.write(fd, line):]
-            except BrokenPipeError:
-                raise self._ended() from None
-
-    def _answer(self, number: int) -> Answer:
-        """Return the answer with this number (0: any); answers to requests that were given up are skipped."""
-        assert self._program.stdout is not None
-        fd = self._program.stdout.fileno()
-        while True:
-            while b"\n" not in self._lines:
-                self._wait_for(fd, select.POLLIN)
-                part = os.read(fd, 1 << 16)
-                if not part or len(self._lines) > render_requests.MAX_LINE:
-                    raise self._ended()
-                self._lines += part
-            line, _, self._lines = self._lines.partition(b"\n")
-            try:
-                answer = render_requests.decode_answer(line)
-            except (*render_requests.DecodeError, ValueError) as e:
-                self.close()
-                raise RuntimeError(f"grab: the program that draws sent what makes no sense: {e}") from None
-            if number == 0 or getattr(answer, "number", 0) == number:
-                return answer
+        assert self._program.stdin is not None and self._program.stdout is not None
+        requests, answers = self._program.stdin.fileno(), self._program.stdout.fileno()
+        os.set_blocking(requests, False)  # a stopped program does not read, and a camera may be longer than a pipe
+        read = b""
+        try:
+            while line:
+                self._wait_for(requests, select.POLLOUT)
+                line = line[os.write(requests, line):]
+            while not read.endswith(b"\n"):
+                self._wait_for(answers, select.POLLIN)
+                part = os.read(answers, 1 << 16)
+                if not part or len(read) > render_requests.MAX_LINE:
+                    raise BrokenPipeError
+                read += part
+            return render_requests.decode_answer(read)
+        except BrokenPipeError:
+            raise self._ended() from None
+        except (*render_requests.DecodeError, ValueError) as e:
+            self.close()
+            raise RuntimeError(f"grab: the program that draws sent what makes no sense: {e}") from None
+        except BaseException:  # such as Ctrl-C: the answer to come would be taken for the next one
+            self.close()
+            raise
 
     def _wait_for(self, fd: int, event: int) -> None:
-        """Wait until a pipe can be used."""
         poller = select.poll()
         poller.register(fd, event)
         if not poller.poll(max(0.0, self._deadline - time.monotonic()) * 1000):

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from splatview_ipc.control.errors import IpcError
 from splatview_ipc.system.terminal import printable_lines
@@ -41,14 +41,6 @@ _END_TIMEOUT_S = 20.0
 _MAX_LOGGED = 100
 
 
-class Feature(Protocol):
-    """Part of a session that ends with the run."""
-
-    def close(self) -> None:
-        """Finish, after the worker thread has ended."""
-        ...
-
-
 class Session:
     """Everything that splatview keeps in this process. A forked child has a new one, and leaves the parent's alone."""
 
@@ -56,7 +48,8 @@ class Session:
         self.publisher: Publisher | None = None
         self.published: dict[str, Any] = {}
         """What `publish` knows of each stream, by name."""
-        self.features: dict[str, Feature] = {}
+        self.features: dict[str, Any] = {}
+        """What ends with the run, by `close()`, after the worker thread has ended."""
         self.programs: list[ChildProgram] = []
         """Viewers that go on when the run ends, and end with this process."""
         self.lock = threading.RLock()
@@ -88,7 +81,7 @@ class Session:
                     atexit.register(_at_exit)  # behind those of the modules that it uses, to come before them
         return self.publisher
 
-    def add(self, name: str, feature: Feature, turn: Turn | None = None) -> None:
+    def add(self, name: str, feature: Any, turn: Turn | None = None) -> None:
         """Take over a feature. `turn`: its work for the worker thread, which the first one starts."""
         with self.lock:
             if turn is not None and self._worker is None:
@@ -98,7 +91,7 @@ class Session:
             self.features = {**self.features, name: feature}
             if turn is not None:
                 self._turns = {**self._turns, name: turn}
-        self._wake.set()
+        self.wake()
 
     def wake(self) -> None:
         """Have every feature take its turn soon. Any thread may call it."""
@@ -115,7 +108,7 @@ class Session:
         with self.lock:
             worker, self._worker = self._worker, None  # which ends it
             self.exiting = self.exiting or exiting
-        self._wake.set()
+        self.wake()
         if worker is not None and worker is not threading.current_thread():
             worker.join(_END_TIMEOUT_S)
         with self.lock:
@@ -173,9 +166,10 @@ def disabled() -> bool:
 
 def capturing() -> bool:
     """True, and counted, while a CUDA graph is captured on torch's current stream: queued work would run at replays."""
-    import torch
+    from splatview_ipc.cuda.driver import torch_with_cuda
 
-    if not (torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()):
+    torch = torch_with_cuda()
+    if torch is None or not torch.cuda.is_current_stream_capturing():
         return False
     if _session.publisher is not None:
         from splatview_ipc.shm.control_block import SKIPPED

@@ -221,10 +221,12 @@ class Window:
         return False
 
     def _receive(self) -> None:
-        from splatview_ipc.control.render_requests import decode_state
-
         if self._pipes is not None and (line := self._pipes.newest()) is not None:
-            self._state = decode_state(line)
+            from msgspec.json import decode
+
+            from splatview_ipc.control.render_requests import WindowState
+
+            self._state = decode(line, type=WindowState)
 
     def _show(self, shown: tuple[str, str]) -> None:
         from splatview_ipc.control.render_requests import Show, encode

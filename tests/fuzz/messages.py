@@ -102,9 +102,9 @@ def _decoder(name: str, decode: Callable[[bytes], object], *seeds: bytes) -> Non
 
 _decoder("version_header", messages.decode_version_header,
          messages.encode(messages.VersionHeader("gaussians", 3, {"color": "rgb", "step": 1})))
-_decoder("request", decode_request, encode(RenderRequest(1, 2.0, "run", "splats", camera="{}", size=(64, 48))))
+_decoder("request", decode_request, encode(RenderRequest(2.0, "run", "splats", camera="{}", size=(64, 48))))
 _decoder("answer", decode_answer, *map(encode, (
-    Ready("run-1"), RenderResult(1, "host", 2), RenderError(1, "value", "no"))))
+    Ready("run-1"), RenderResult("host", 2), RenderError("value", "no"))))
 for _value in (Description(limits.PROTOCOL, "run-1-ab12", "run", 1, 1.7e9),
                ViewerInfo(7, "http://127.0.0.1:8080/?token=abc", "127.0.0.1", 8080),
                WindowSettings(640, 480, "title", 7), Show("image", "run-1"), WindowState(640, 480, 60.0)):

@@ -47,7 +47,7 @@ def _draw(args: list[str], answers: int, make: type[Grabber]) -> int:
     try:
         grabber = make(args[0] if args else None)
     except (ViewerError, IpcError) as e:
-        _answer(answers, render_requests.RenderError(0, "fault", str(e)[:_REASON]))
+        _answer(answers, render_requests.RenderError("fault", str(e)[:_REASON]))
         return 2
     try:
         _answer(answers, render_requests.Ready(grabber.run_id))
@@ -89,7 +89,7 @@ def _fulfil(grabber: Grabber, line: bytes) -> render_requests.Answer:
         if not isinstance(e, (ViewerError, IpcError, ValueError)):
             traceback.print_exc()
         reason = str(e) if isinstance(e, (ViewerError, IpcError, ValueError)) else f"{type(e).__name__}: {e}"
-        return render_requests.RenderError(request.number, kind, reason[:_REASON])
+        return render_requests.RenderError(kind, reason[:_REASON])
 
 
 def _kind(error: Exception) -> Kind:

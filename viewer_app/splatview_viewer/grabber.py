@@ -181,7 +181,7 @@ class Grabber:
         if not still.whole():
             kept.version = 0
             return None
-        return self._publish(picture, flipped, request.number)
+        return self._publish(picture, flipped)
 
     def _drawn(self) -> torch.Tensor:
         """What OpenGL has drawn, (H, W, 3 or 4) uint8, the lowest row first: on the GPU where CUDA can read it there.
@@ -213,7 +213,7 @@ class Grabber:
                     log.warning("grab: what OpenGL draws goes through the host: %s", e)
         return self._shares
 
-    def _publish(self, picture: torch.Tensor, flipped: bool, number: int) -> RenderResult:
+    def _publish(self, picture: torch.Tensor, flipped: bool) -> RenderResult:
         name = GPU if picture.is_cuda else HOST
         stream = self._publisher.stream(name, "image")
         layout = self._layouts.get(name)
@@ -221,7 +221,7 @@ class Grabber:
             layout = self._layouts[name] = _PictureLayout(picture)
             stream.describe(layout, copy=True if picture.is_cuda else None)
         stream.publish(((picture,), {"layout": "HWC"}))
-        return RenderResult(number, name, stream.version, flipped)
+        return RenderResult(name, stream.version, flipped)
 
     def _pause(self) -> None:
         time.sleep(_GLANCE)

@@ -12,6 +12,8 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, ClassVar
 
+import msgspec
+
 from splatview_ipc.control.errors import IpcError
 from splatview_ipc.control.render_requests import (
     DecodeError,
@@ -19,8 +21,6 @@ from splatview_ipc.control.render_requests import (
     Show,
     WindowSettings,
     WindowState,
-    decode_settings,
-    decode_show,
     encode,
 )
 from splatview_viewer.app import App, AppOptions
@@ -48,7 +48,7 @@ def main(args: list[str]) -> int:
     """`args`: WindowSettings as JSON. The exit status: 0, 2 after a fault, of which the caller has the reason."""
     try:
         (text,) = args
-        settings = decode_settings(text)
+        settings = msgspec.json.decode(text, type=WindowSettings)
     except (ValueError, *DecodeError) as e:
         raise ViewerError(f"window: {e}; it is opened by splatview.Window") from None
     caller = NewestLines(0, os.dup(1))
@@ -139,7 +139,7 @@ class _OneWindow(App):
 
     def turn(self) -> bool:
         if (line := self._caller.newest()) is not None:
-            self._show, self.seat.panes.active.by_itself = decode_show(line), True
+            self._show, self.seat.panes.active.by_itself = msgspec.json.decode(line, type=Show), True
             self._active_until = self._news_until = time.monotonic() + _LIVELY
         drew = super().turn()
         now = time.monotonic()

@@ -23,18 +23,16 @@ MAX_LINE = 8 << 20
 """Bytes of one message: a camera whose every character is escaped fits."""
 HOST, GPU = "host", "gpu"
 """The streams in which pictures come back."""
-
 MIN_SIDE, MAX_SIDE = 16, 16384
 """Points of a window's side."""
 
 _Side = Annotated[int, Meta(ge=MIN_SIDE, le=MAX_SIDE)]
-_Number = Annotated[int, Meta(ge=1, le=2**63 - 1)]
 _Pixels = Annotated[int, Meta(ge=1, le=2**31)]
 
 
 class RenderRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    number: _Number
-    """Comes back in the answer."""
+    """Answered by a RenderResult or a RenderError, before the next one is sent."""
+
     timeout: Annotated[float, Meta(gt=0, le=86400)]
     """Seconds within which the stream must bring what is to be drawn."""
     run: Annotated[str, Meta(min_length=1, max_length=limits.MAX_NAME)] | None = None
@@ -48,7 +46,6 @@ class RenderRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     camera: Annotated[str, Meta(max_length=MAX_CAMERA)] | None = None
     """JSON, as `splatview shot --camera`."""
     size: tuple[_Pixels, _Pixels] | None = None
-    """Width and height."""
     background: tuple[float, float, float] | None = None
     """RGB in [0, 1]; None: what comes with the stream, else black."""
     gpu: bool = False
@@ -56,26 +53,21 @@ class RenderRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Ready(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="ready"):
-    """The program's first line: it can draw."""
+    """The program's first line: it can draw, and this is the id of its hidden run."""
 
     run: Annotated[str, Meta(min_length=1, max_length=64)]
-    """The id of its hidden run."""
 
 
 class RenderResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="drawn"):
-    number: _Number
     stream: Literal["host", "gpu"]
-    version: _Number
-    """Version of that stream."""
+    version: Annotated[int, Meta(ge=1, le=2**63 - 1)]
     flipped: bool = False
     """True if the lowest row comes first."""
 
 
 class RenderError(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="failed"):
-    number: messages.Counter
-    """0: the program cannot draw at all, and ends."""
     kind: Literal["value", "lookup", "timeout", "fault"]
-    """The request is invalid; names a missing run or stream; had no result in time; or could not be drawn."""
+    """The request makes no sense; names what is not there; came to nothing in time; or could not be drawn."""
     reason: str
 
 
@@ -83,13 +75,12 @@ Answer = Ready | RenderResult | RenderError
 
 
 class WindowSettings(msgspec.Struct, frozen=True):
-    """The argument that the program of a window is started with."""
+    """The argument of a window's program. `pid` is the caller's."""
 
     width: _Side
     height: _Side
     title: Annotated[str, Meta(max_length=limits.MAX_NAME)]
     pid: Annotated[int, Meta(ge=1, lt=2**31)]
-    """The caller's."""
 
 
 class Show(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -100,29 +91,24 @@ class Show(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class WindowState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The state of a window, written whenever it changed."""
+    """The state of a window, written whenever it changed: pixels, pictures drawn in the last second, and if it was
+    closed by a fault or could not be opened, why."""
 
     width: Annotated[int, Meta(ge=0)] = 0
     height: Annotated[int, Meta(ge=0)] = 0
-    """Pixels."""
     fps: float = 0.0
-    """Pictures drawn in the last second."""
     closed: bool = False
     reason: str = ""
-    """The reason why it could not be opened, or was closed by a fault."""
 
 
 DecodeError = messages.DecodeError
 encode = msgspec.json.Encoder().encode
 decode_request = msgspec.json.Decoder(RenderRequest).decode
 decode_answer = msgspec.json.Decoder(Answer).decode
-decode_settings = msgspec.json.Decoder(WindowSettings).decode
-decode_show = msgspec.json.Decoder(Show).decode
-decode_state = msgspec.json.Decoder(WindowState).decode
 
 
 class NewestLines:
-    """Pipes between two programs that never wait for each other: only the newest line in each direction counts."""
+    """Pipes between two programs of which neither waits for the other: only the newest line either way matters."""
 
     def __init__(self, read_fd: int, write_fd: int) -> None:
         self._read_fd, self._write_fd = read_fd, write_fd
