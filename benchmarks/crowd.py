@@ -18,7 +18,7 @@ import numpy, torch, zmq
 import splatview_ipc.subscriber.subscriber, splatview_ipc.transports
 CLIENT = {client!r}
 def look(client):
-    from splatview_ipc import Subscriber
+    from splatview_ipc.subscriber.subscriber import Subscriber
     seen, late, told = dict(), [], time.monotonic()
     with Subscriber(client=client) as subscriber:
         while True:

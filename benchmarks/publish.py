@@ -23,7 +23,7 @@ FRAME = (1080, 1920, 4)
 ROUNDS = 300
 _VIEWER = """
 import sys, time
-from splatview_ipc import Subscriber
+from splatview_ipc.subscriber.subscriber import Subscriber
 sub = Subscriber()
 seen = {}
 while True:
@@ -48,7 +48,7 @@ AFTER = 1.0
 """Seconds for which calls are still measured when the viewer has its first frame."""
 _ATTACHING = """
 import sys, time, zlib
-from splatview_ipc import Subscriber
+from splatview_ipc.subscriber.subscriber import Subscriber
 sub, seen = Subscriber(), 0
 while True:
     sub.poll()

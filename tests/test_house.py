@@ -112,15 +112,6 @@ def test_the_public_surface() -> None:
         splatview.no_such_name  # noqa: B018
 
 
-def test_ipc_gives_what_it_names() -> None:
-    import splatview_ipc as ipc
-
-    for name in ipc.__all__:
-        assert getattr(ipc, name).__name__ == name
-    with pytest.raises(AttributeError):
-        ipc.no_such_name  # noqa: B018
-
-
 def test_files_and_signatures_stay_small() -> None:
     for source in sources(*FOLDERS, "tests", "benchmarks", "examples"):
         assert source.lines <= MOST_LINES, f"{source.name} has {source.lines} lines: is it still about one thing?"

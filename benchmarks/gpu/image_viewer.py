@@ -22,7 +22,8 @@ from splatview_viewer.sources import StreamSource, make_subscriber
 from splatview_viewer.views.image import ImageView
 
 if TYPE_CHECKING:
-    from splatview_ipc import RemoteStream, Subscriber
+    from splatview_ipc.subscriber.remote_stream import RemoteStream
+    from splatview_ipc.subscriber.subscriber import Subscriber
 
 SIZE = (1920, 1080)
 _RUN_UP = 4

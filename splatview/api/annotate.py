@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     import torch
 
-    from splatview_ipc import Publisher, Stream
+    from splatview_ipc.publisher.publisher import Publisher
+    from splatview_ipc.publisher.stream import Stream
 
     class More(TypedDict, total=False):
         """Keywords of `annotate` beside its parameters."""

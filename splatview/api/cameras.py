@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     import torch
 
     from splatview.adapters.cameras import Photos
-    from splatview_ipc import Publisher, Stream
+    from splatview_ipc.publisher.publisher import Publisher
+    from splatview_ipc.publisher.stream import Stream
 
 __all__ = ["publish_cameras"]
 

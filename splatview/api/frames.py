@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 from splatview.adapters import checks
 from splatview.api.frame import Frame
 from splatview.api.session import public, untraced
-from splatview_ipc import IpcError, Subscriber
+from splatview_ipc.control.errors import IpcError
 from splatview_ipc.control.frame import RemoteTensor
+from splatview_ipc.subscriber.subscriber import Subscriber
 from splatview_ipc.system.terminal import printable
 from splatview_ipc.transports import ZERO_COPY
 

@@ -8,15 +8,15 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from splatview_ipc import Subscriber
 from splatview_ipc.control import render_requests
 from splatview_ipc.control.render_requests import RenderError, RenderResult
+from splatview_ipc.subscriber.subscriber import Subscriber
 from splatview_ipc.system.child_program import ChildProgram
 
 if TYPE_CHECKING:
     import torch
 
-    from splatview_ipc import Frame
+    from splatview_ipc.control.frame import Frame
     from splatview_ipc.control.render_requests import Answer, RenderRequest
 
 _START_TIMEOUT_S = 60.0

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import torch
 
     from splatview.adapters.series import Pinned
-    from splatview_ipc import Stream
+    from splatview_ipc.publisher.stream import Stream
 
 __all__ = ["log"]
 

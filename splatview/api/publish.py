@@ -11,8 +11,7 @@ from splatview.api.session import public, session
 if TYPE_CHECKING:
     from splatview.adapters.gaussians import GaussianLayout
     from splatview.adapters.images import ImageLayout
-    from splatview_ipc import Stream
-    from splatview_ipc.publisher.stream import Published
+    from splatview_ipc.publisher.stream import Published, Stream
 
 __all__ = ["close", "publish"]
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import CodeType
 
-    from splatview_ipc import Publisher
+    from splatview_ipc.publisher.publisher import Publisher
     from splatview_ipc.system.child_program import ChildProgram
 
     Turn = Callable[[float], float]
@@ -71,7 +71,7 @@ class Session:
             with self.lock:
                 if self.publisher is None:
                     try:
-                        from splatview_ipc import Publisher
+                        from splatview_ipc.publisher.publisher import Publisher
 
                         self.publisher = Publisher(os.environ.get("SPLATVIEW_NAME"), on_fault=fault)
                     except (IpcError, OSError):

@@ -267,7 +267,7 @@ def share(transport: str, device: str) -> None:
     """Read what `publish` publishes in another process, by one transport alone, as a viewer would."""
     import torch
 
-    from splatview_ipc import Subscriber
+    from splatview_ipc.subscriber.subscriber import Subscriber
 
     writer = ChildProgram(_MODULE, "publish", transport, device)
     with Subscriber(str(writer.pid), client="doctor", transports=[transport]) as subscriber:

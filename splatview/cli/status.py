@@ -13,7 +13,8 @@ from splatview_ipc.system import entry
 from splatview_ipc.system.terminal import printable
 
 if TYPE_CHECKING:
-    from splatview_ipc import RemoteRun, RemoteStream
+    from splatview_ipc.subscriber.remote_run import RemoteRun
+    from splatview_ipc.subscriber.remote_stream import RemoteStream
 
 _RATE_WINDOW_S = 1.0
 """Time over which publishes are counted: from one of them to another that comes half a second later, or more."""
@@ -38,8 +39,8 @@ class Status:
 
 
 def main(args: list[str]) -> int:
-    from splatview_ipc import Subscriber
     from splatview_ipc.control.registry import viewers
+    from splatview_ipc.subscriber.subscriber import Subscriber
 
     options: Status = entry.options(Status, "splatview status", args)
     folder = runtime_folder()  # raises when runs cannot be found at all

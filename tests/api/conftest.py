@@ -16,7 +16,7 @@ import splatview
 from splatview import Window
 from splatview.api import recording
 from splatview.api import session as publishing
-from splatview_ipc import Subscriber
+from splatview_ipc.subscriber.subscriber import Subscriber
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

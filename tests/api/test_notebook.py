@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import splatview
-from splatview_ipc import NoViewerError
+from splatview_ipc.control.errors import NoViewerError
 from splatview_ipc.control.registry import announce
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import splatview
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from splatview_ipc import Subscriber
+    from splatview_ipc.subscriber.subscriber import Subscriber
 
 
 def test_a_viewer_reads_what_was_published(subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:

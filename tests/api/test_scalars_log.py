@@ -11,9 +11,9 @@ import torch
 from support.frames import host_array
 
 import splatview
-from splatview_ipc import Subscriber
 from splatview_ipc.kinds import check_frame
 from splatview_ipc.kinds.scalars import SCALAR_COLUMNS, SCALAR_ROWS
+from splatview_ipc.subscriber.subscriber import Subscriber
 
 if TYPE_CHECKING:
     from collections.abc import Callable

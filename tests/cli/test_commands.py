@@ -16,8 +16,8 @@ from support import messages
 import splatview
 from splatview.cli import doctor
 from splatview.cli.main import main
-from splatview_ipc import Subscriber
 from splatview_ipc.control.registry import announce
+from splatview_ipc.subscriber.subscriber import Subscriber
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,7 @@ from support.trainers import next_frame, stream_of, values
 
 import splatview
 from splatview.api import session as publishing
-from splatview_ipc import Subscriber
+from splatview_ipc.subscriber.subscriber import Subscriber
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

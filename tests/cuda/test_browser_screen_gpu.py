@@ -10,7 +10,7 @@ import torch
 from support.browser_rig import BLUE, GREEN, RED, Rig, decoded, draw, poll, restful, settle, spend, until_ready
 from support.gpu_memory import used
 
-from splatview_ipc import SharingError
+from splatview_ipc.control.errors import SharingError
 from splatview_viewer.screens import _target
 from splatview_viewer.screens._readback import BufferReader, CudaReader
 from splatview_viewer.web import encoders, pacing

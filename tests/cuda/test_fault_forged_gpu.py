@@ -15,13 +15,13 @@ from support.impostor import Impostor, info
 from support.open_files import open_files
 from support.trainers import Trainer, next_frame, stream_of
 
-from splatview_ipc import Subscriber
 from splatview_ipc.control import descriptors, limits, mail, messages
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.cuda import driver
 from splatview_ipc.cuda.memory import Allocation, open_memory
 from splatview_ipc.shm.segment import PAGE, Segment
 from splatview_ipc.shm.slot_layout import CAPACITY, MAGIC, MAGIC_WORD, SLOTS
+from splatview_ipc.subscriber.subscriber import Subscriber
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

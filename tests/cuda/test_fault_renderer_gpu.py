@@ -16,7 +16,7 @@ from support.renderer_cases import camera, draw, looking_at_origin, psnr
 from support.wait import PATIENCE
 from support.web_clients import Page, address
 
-from splatview_ipc import Subscriber
+from splatview_ipc.subscriber.subscriber import Subscriber
 from splatview_viewer.renderers import gsplat_frame
 from splatview_viewer.renderers.base import COLOR_MAX
 from splatview_viewer.renderers.frame_graph import FrameGraph

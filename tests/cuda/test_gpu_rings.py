@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from support.programs import Programs
 
-    from splatview_ipc import Frame
+    from splatview_ipc.control.frame import Frame
     from splatview_ipc.transports import Reader
 
 pytestmark = pytest.mark.cuda

@@ -13,7 +13,8 @@ from support.programs import Programs
 from support.trainers import ALLOCATORS, Trainer, frame_of_step, next_frame, stream_of, values
 from support.wait import turns
 
-from splatview_ipc import DeviceTensor, Subscriber
+from splatview_ipc.control.frame import DeviceTensor
+from splatview_ipc.subscriber.subscriber import Subscriber
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -9,7 +9,8 @@ import torch
 from support.trainers import ALLOCATORS, Trainer, next_frame, stream_of, values
 from support.wait import PATIENCE
 
-from splatview_ipc import DeviceTensor, Subscriber
+from splatview_ipc.control.frame import DeviceTensor
+from splatview_ipc.subscriber.subscriber import Subscriber
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

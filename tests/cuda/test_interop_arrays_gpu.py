@@ -10,7 +10,7 @@ import pytest
 import torch
 from support.trainers import Trainer, next_frame, stream_of, values
 
-from splatview_ipc import Subscriber
+from splatview_ipc.subscriber.subscriber import Subscriber
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -15,7 +15,7 @@ from support.interop_cases import OwnMemory, expected, same
 from support.sharing import Peer
 from support.wait import PATIENCE
 
-from splatview_ipc import SharingError
+from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.frame import DeviceTensor
 from splatview_ipc.gl.direct import DirectBridge
 from splatview_ipc.gl.probe import AutoBridge

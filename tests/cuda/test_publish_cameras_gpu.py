@@ -11,8 +11,7 @@ from support.cameras_stream import newest, poses, stream_of
 from support.frames import host_array
 
 import splatview
-from splatview_ipc import Subscriber
-from splatview_ipc.subscriber.subscriber import can_take
+from splatview_ipc.subscriber.subscriber import Subscriber, can_take
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,8 +11,8 @@ from support.memory_cases import PLACE, Reader, newest, rows
 from support.wait import PATIENCE
 
 import splatview
-from splatview_ipc import Subscriber
 from splatview_ipc.control import memory_snapshots
+from splatview_ipc.subscriber.subscriber import Subscriber
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,7 +11,7 @@ from support.frames import host_array
 
 import splatview
 from splatview.api.session import session
-from splatview_ipc import Subscriber
+from splatview_ipc.subscriber.subscriber import Subscriber
 
 if TYPE_CHECKING:
     from collections.abc import Callable

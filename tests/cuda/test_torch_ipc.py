@@ -14,9 +14,9 @@ from support.programs import Programs
 from support.sharing import OWNER, PIECES, Peer
 from support.trainers import Trainer, next_frame, stream_of, values
 
-from splatview_ipc import Subscriber
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.messages import InPlaceRef, encode
+from splatview_ipc.subscriber.subscriber import Subscriber
 from splatview_ipc.transports.torch_ipc import TorchExport, TorchIpcReader
 
 if TYPE_CHECKING:

@@ -38,7 +38,8 @@ publish(0)
 answer = str(torch.cuda.get_device_properties(0).uuid).replace("-", "")
 """
 VIEW = PATTERN + """
-from splatview_ipc import DeviceTensor, Subscriber
+from splatview_ipc.control.frame import DeviceTensor
+from splatview_ipc.subscriber.subscriber import Subscriber
 def view(way, steps, uuid, device):
     "Everything that comes in one way, step by step; what was wrong."
     wrong, seen = [], {}
@@ -120,7 +121,7 @@ def test_a_viewer_that_sees_another_gpu_only_is_served_through_the_host(programs
     viewer = Trainer(programs, CUDA_VISIBLE_DEVICES=visible(0))
     trainer.do(PUBLISH)
     shared, fallback, least, most = viewer.do("""
-from splatview_ipc import Subscriber
+from splatview_ipc.subscriber.subscriber import Subscriber
 with Subscriber() as subscriber:
     def stream():
         subscriber.poll()

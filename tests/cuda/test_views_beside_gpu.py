@@ -28,7 +28,7 @@ from splatview_viewer.views.image import ImageView
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from splatview_ipc import Subscriber
+    from splatview_ipc.subscriber.subscriber import Subscriber
     from splatview_viewer.views.base import View
 
 pytestmark = pytest.mark.cuda

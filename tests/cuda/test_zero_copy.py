@@ -18,7 +18,7 @@ from splatview_ipc.transports.zero_copy_writer import KEEP_S, ZeroCopyWriter
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from splatview_ipc import Frame
+    from splatview_ipc.control.frame import Frame
 
 pytestmark = pytest.mark.cuda
 

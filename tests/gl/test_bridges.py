@@ -11,7 +11,7 @@ import torch
 from support.gpu_memory import used
 from support.interop_cases import CASES, Case, OwnMemory, expected, remote, same
 
-from splatview_ipc import SharingError
+from splatview_ipc.control.errors import SharingError
 from splatview_ipc.gl import probe as choosing
 from splatview_ipc.gl.probe import BRIDGES, AutoBridge, make_canvas, probe
 from splatview_ipc.gl.sources import read_source

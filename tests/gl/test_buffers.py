@@ -12,7 +12,7 @@ import pytest
 import torch
 from support.interop_cases import expected, same
 
-from splatview_ipc import SharingError
+from splatview_ipc.control.errors import SharingError
 from splatview_ipc.gl.base import Form
 from splatview_ipc.gl.buffers import MAX_PIECES, BufferSource, GlMemory, plan_access
 from splatview_ipc.gl.sources import read_source

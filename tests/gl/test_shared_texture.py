@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from splatview.gl import SharedTexture
-from splatview_ipc import SharingError
+from splatview_ipc.control.errors import SharingError
 from splatview_ipc.gl.base import Form
 from splatview_ipc.gl.sources import VERTEX, TextureSource, read_source
 

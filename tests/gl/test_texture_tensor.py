@@ -15,7 +15,7 @@ from support.wait import PATIENCE
 
 import splatview.gl
 from splatview.gl import TextureTensor
-from splatview_ipc import SharingError
+from splatview_ipc.control.errors import SharingError
 from splatview_ipc.gl import glapi
 from splatview_ipc.gl.glapi import GL
 

@@ -15,9 +15,9 @@ from support.reading import newest, stream, welcomed
 from support.wait import wait_until
 
 import splatview
-from splatview_ipc import Subscriber
 from splatview_ipc.control import limits, messages
 from splatview_ipc.control.sockets import wait_for
+from splatview_ipc.subscriber.subscriber import Subscriber
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -223,7 +223,7 @@ for step, line in enumerate(sys.stdin):
 """Publishes at each line, and prints the step."""
 VIEWER = """
 import time
-from splatview_ipc import Subscriber
+from splatview_ipc.subscriber.subscriber import Subscriber
 subscriber, held = Subscriber(), []
 while True:
     subscriber.poll()

@@ -12,8 +12,8 @@ import pytest
 from support.reading import copied, newest, stream
 from support.wait import wait_until
 
-from splatview_ipc import Subscriber
 from splatview_ipc.control.run_folder import create_run, list_runs
+from splatview_ipc.subscriber.subscriber import Subscriber
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,7 @@ from support.trainers import Trainer
 from support.wait import PATIENCE
 
 import splatview
-from splatview_ipc import Subscriber
+from splatview_ipc.subscriber.subscriber import Subscriber
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -18,7 +18,6 @@ from support.transports import Handed, reader_of
 
 import splatview
 from splatview.api import session as publishing
-from splatview_ipc import Subscriber
 from splatview_ipc.control import limits, messages
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.frame import RemoteTensor
@@ -35,6 +34,7 @@ from splatview_ipc.shm.slot_layout import (
     VERSION,
     WORDS_PER_SLOT,
 )
+from splatview_ipc.subscriber.subscriber import Subscriber
 from splatview_ipc.transports.cpu_ring import CpuRingReader, CpuRingWriter
 
 if TYPE_CHECKING:

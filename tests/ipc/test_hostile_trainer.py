@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
     from support.pair import Pair
 
-    from splatview_ipc import RemoteRun, RemoteStream
+    from splatview_ipc.subscriber.remote_run import RemoteRun
+    from splatview_ipc.subscriber.remote_stream import RemoteStream
 
 ODD: list[Any] = [2**63, 2**64 - 1, -(2**63), -1, 2**31, 1.5, float("nan"), None, True, "", "x" * 5000, "\x00", b"\x80",
                   [], [[[[]]]], {}, {"a": {}}, "ring"]

@@ -10,8 +10,9 @@ from support.meters import footprint, settled
 from support.reading import newest
 from support.wait import wait_until
 
-from splatview_ipc import SharingError, Subscriber
 from splatview_ipc.control import limits, mail
+from splatview_ipc.control.errors import SharingError
+from splatview_ipc.subscriber.subscriber import Subscriber
 
 if TYPE_CHECKING:
     from support.programs import Programs

@@ -15,9 +15,9 @@ from support.reading import welcomed
 
 import splatview
 from splatview.api import session as publishing
-from splatview_ipc import Subscriber
 from splatview_ipc.control import memory_snapshots
 from splatview_ipc.control.registry import announce
+from splatview_ipc.subscriber.subscriber import Subscriber
 from splatview_viewer.memo import Memo, memo_file
 from splatview_viewer.memory.loading.cache import draft
 from splatview_viewer.memory.loading.cache import folder as columns_folder

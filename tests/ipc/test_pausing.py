@@ -15,7 +15,7 @@ from support.wait import PATIENCE, wait_until
 
 import splatview
 from splatview.cli.main import main
-from splatview_ipc import Subscriber
+from splatview_ipc.subscriber.subscriber import Subscriber
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,10 +18,12 @@ from support.open_files import open_files
 from support.reading import welcomed
 from support.wait import wait_until
 
-from splatview_ipc import Publisher, RuntimeFolderError, Subscriber
 from splatview_ipc.control import limits
 from splatview_ipc.control import run_folder as runs
+from splatview_ipc.control.errors import RuntimeFolderError
 from splatview_ipc.control.run_folder import Description, create_run, list_runs, remove_stale, runtime_folder
+from splatview_ipc.publisher.publisher import Publisher
+from splatview_ipc.subscriber.subscriber import Subscriber
 
 if TYPE_CHECKING:
     from support.pair import Pair

@@ -11,9 +11,9 @@ from support.wait import wait_until
 
 import splatview
 from splatview.api.shard import group_of_this_process
-from splatview_ipc import Subscriber
 from splatview_ipc.control import messages
 from splatview_ipc.control.messages import StreamInfo
+from splatview_ipc.subscriber.subscriber import Subscriber
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

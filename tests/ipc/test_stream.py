@@ -21,7 +21,7 @@ from splatview_ipc.transports.memory import MemoryTransport
 if TYPE_CHECKING:
     from support.pair import Pair
 
-    from splatview_ipc import Stream
+    from splatview_ipc.publisher.stream import Stream
 
 RING = TRANSPORTS["ring"]
 

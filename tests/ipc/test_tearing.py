@@ -12,7 +12,7 @@ import pytest
 from support.frames import host_array
 from support.wait import turns
 
-from splatview_ipc import Subscriber
+from splatview_ipc.subscriber.subscriber import Subscriber
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

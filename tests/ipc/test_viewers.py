@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from splatview_ipc import RuntimeFolderError
+from splatview_ipc.control.errors import RuntimeFolderError
 from splatview_ipc.control.registry import announce, viewers
 from splatview_ipc.control.run_folder import runtime_folder
 

@@ -25,7 +25,7 @@ from splatview_viewer.views.gaussians import GaussianView
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from splatview_ipc import Frame
+    from splatview_ipc.control.frame import Frame
     from splatview_viewer.screens.offscreen import OffscreenScreen
 
 FRONT = Camera(look_at((0, 0, -4), (0, 0, 0)), intrinsics(50, W, H), W, H)

@@ -15,7 +15,7 @@ from support.programs import Program, Programs, Watcher
 from support.soak import at_random, next_line
 from support.trainers import ALLOCATORS, Trainer
 
-from splatview_ipc import Subscriber
+from splatview_ipc.subscriber.subscriber import Subscriber
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,7 +34,7 @@ WAYS = ("in-place", "device-ring")
 VIEWER = """
 import json, random, sys, time
 import numpy as np
-from splatview_ipc import Subscriber
+from splatview_ipc.subscriber.subscriber import Subscriber
 chance = random.Random(int(sys.argv[2]))
 
 def right(frame):
@@ -106,7 +106,7 @@ while True:
 MOURNER = """
 import json, sys, time
 import torch
-from splatview_ipc import Subscriber
+from splatview_ipc.subscriber.subscriber import Subscriber
 way = sys.argv[1]
 torch.zeros(1, device="cuda")
 held, told = {}, set()

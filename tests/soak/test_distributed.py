@@ -12,7 +12,7 @@ import pytest
 from support.soak import next_line
 from support.wait import turns, wait_until
 
-from splatview_ipc import Subscriber
+from splatview_ipc.subscriber.subscriber import Subscriber
 from splatview_viewer.shards.grouping import Shards
 
 if TYPE_CHECKING:

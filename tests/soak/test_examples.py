@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 from support.programs import ROOT
 
-from splatview_ipc import Subscriber
+from splatview_ipc.subscriber.subscriber import Subscriber
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,14 +10,15 @@ from support.load_programs import SHADES
 from support.soak import rest
 from support.trainers import Trainer, frame_of_step, next_frame, stream_of, values
 
-from splatview_ipc import Subscriber
+from splatview_ipc.subscriber.subscriber import Subscriber
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from support.programs import Programs
 
-    from splatview_ipc import Frame, RemoteStream
+    from splatview_ipc.control.frame import Frame
+    from splatview_ipc.subscriber.remote_stream import RemoteStream
 
 pytestmark = pytest.mark.cuda
 

@@ -13,7 +13,7 @@ from support.reading import newest
 from support.soak import next_line
 from support.wait import wait_until
 
-from splatview_ipc import Subscriber
+from splatview_ipc.subscriber.subscriber import Subscriber
 
 if TYPE_CHECKING:
 

@@ -11,7 +11,7 @@ from support.frames import host_array
 from support.soak import Stopwatch, next_line
 from support.wait import wait_until
 
-from splatview_ipc import Subscriber
+from splatview_ipc.subscriber.subscriber import Subscriber
 
 if TYPE_CHECKING:
 

@@ -33,7 +33,7 @@ while True:
 CYCLE = """
 import sys, time
 import numpy as np
-from splatview_ipc import Subscriber
+from splatview_ipc.subscriber.subscriber import Subscriber
 
 def right(frame):
     "Whether everything in it is of the step that its metadata name; None: it was written over, and says so."

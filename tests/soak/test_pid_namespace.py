@@ -47,7 +47,7 @@ publish(1)
 """
 
 VIEWER = """
-from splatview_ipc import Subscriber
+from splatview_ipc.subscriber.subscriber import Subscriber
 sub = Subscriber()
 opened, seen = {}, {}
 def see(wanted, n, value, seconds=10):

@@ -15,7 +15,7 @@ from support.soak import next_line
 from support.wait import PATIENCE, wait_until
 from support.web_clients import Page, address
 
-from splatview_ipc import Subscriber
+from splatview_ipc.subscriber.subscriber import Subscriber
 from splatview_viewer.errors import GraphicsError
 from splatview_viewer.recovering import restart as restart_module
 from splatview_viewer.recovering.restart import MOST, WITHIN, Restart, Resumed

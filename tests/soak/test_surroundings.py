@@ -9,7 +9,7 @@ import pytest
 from support.reading import newest
 from support.soak import next_line
 
-from splatview_ipc import Subscriber
+from splatview_ipc.subscriber.subscriber import Subscriber
 
 if TYPE_CHECKING:
     from support.programs import Program, Programs

@@ -16,13 +16,16 @@ from support.frames import host_array
 from support.soak import Stopwatch, at_random, next_line
 from support.wait import wait_until
 
-from splatview_ipc import Frame, RemoteStream, Subscriber
 from splatview_ipc.shm.slot_layout import DONE, FIRST_SLOT, SEQ, WORDS_PER_SLOT
+from splatview_ipc.subscriber.subscriber import Subscriber
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from support.programs import Program, Programs
+
+    from splatview_ipc.control.frame import Frame
+    from splatview_ipc.subscriber.remote_stream import RemoteStream
 
 AT_ONCE = 5
 TRAINERS = """

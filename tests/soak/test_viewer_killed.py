@@ -51,7 +51,7 @@ often."""
 
 VIEWER = """
 import os, signal, sys, time
-from splatview_ipc import Subscriber
+from splatview_ipc.subscriber.subscriber import Subscriber
 at, frames = sys.argv[1], int(sys.argv[2])
 seen = {}
 

@@ -40,7 +40,7 @@ it tells its calls to publish, and how many had to wait."""
 
 VIEWER = """
 import sys, time
-from splatview_ipc import Subscriber
+from splatview_ipc.subscriber.subscriber import Subscriber
 hold = sys.argv[1] == "hold"
 with Subscriber() as subscriber:
     last, held = 0, None

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     import numpy as np
     import torch
 
-    from splatview_ipc import RemoteStream, Subscriber
+    from splatview_ipc.subscriber.remote_stream import RemoteStream
+    from splatview_ipc.subscriber.subscriber import Subscriber
 
 
 def made(**given: Any) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:

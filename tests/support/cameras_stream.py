@@ -11,7 +11,9 @@ from splatview_ipc.kinds import check_frame
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from splatview_ipc import Frame, RemoteStream, Subscriber
+    from splatview_ipc.control.frame import Frame
+    from splatview_ipc.subscriber.remote_stream import RemoteStream
+    from splatview_ipc.subscriber.subscriber import Subscriber
 
 
 def poses(n: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:

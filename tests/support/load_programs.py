@@ -25,7 +25,7 @@ def counters():
 READER = """
 import sys, time
 import numpy as np
-from splatview_ipc import Subscriber
+from splatview_ipc.subscriber.subscriber import Subscriber
 seen, frames, told = {}, 0, 0.0
 with Subscriber() as subscriber:
     while True:

@@ -11,7 +11,7 @@ from splatview_ipc.kinds import check_frame
 from splatview_ipc.kinds.memory import MEMORY_COLUMNS
 
 if TYPE_CHECKING:
-    from splatview_ipc import Subscriber
+    from splatview_ipc.subscriber.subscriber import Subscriber
 
 PLACE = {name: i for i, name in enumerate(MEMORY_COLUMNS)}
 

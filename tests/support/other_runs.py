@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from splatview.adapters import recognise
-from splatview_ipc import Publisher
+from splatview_ipc.publisher.publisher import Publisher
 
 
 class OtherRun(Publisher):

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from splatview_ipc import Publisher, Subscriber
 from splatview_ipc.control.sockets import wait_for
+from splatview_ipc.publisher.publisher import Publisher
+from splatview_ipc.subscriber.subscriber import Subscriber
 from support.reading import copied
 
 if TYPE_CHECKING:
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
 
     import torch
 
-    from splatview_ipc import RemoteRun, RemoteStream
+    from splatview_ipc.subscriber.remote_run import RemoteRun
+    from splatview_ipc.subscriber.remote_stream import RemoteStream
 
 TURN_S = 0.05
 """Time that passes in one turn of a pair."""

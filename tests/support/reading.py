@@ -8,7 +8,9 @@ from support.frames import host_array
 from support.wait import wait_until
 
 if TYPE_CHECKING:
-    from splatview_ipc import RemoteRun, RemoteStream, Subscriber
+    from splatview_ipc.subscriber.remote_run import RemoteRun
+    from splatview_ipc.subscriber.remote_stream import RemoteStream
+    from splatview_ipc.subscriber.subscriber import Subscriber
 
 
 def stream(subscriber: Subscriber, name: str, pid: int | None = None) -> RemoteStream:

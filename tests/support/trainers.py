@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from splatview_ipc import Frame, RemoteStream, Subscriber
+    from splatview_ipc.control.frame import Frame
+    from splatview_ipc.subscriber.remote_stream import RemoteStream
+    from splatview_ipc.subscriber.subscriber import Subscriber
     from support.programs import Programs
 
 ALLOCATORS = {"cudaMalloc": "", "expandable": "expandable_segments:True"}

@@ -12,7 +12,7 @@ from splatview_viewer.cameras import look_at
 from support.frames import frame_of
 
 if TYPE_CHECKING:
-    from splatview_ipc import Frame
+    from splatview_ipc.control.frame import Frame
 
 SIZE = 48, 32
 

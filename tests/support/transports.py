@@ -14,7 +14,7 @@ from splatview_ipc.transports.memory import MemoryTransport
 from support.wait import turns
 
 if TYPE_CHECKING:
-    from splatview_ipc import Frame
+    from splatview_ipc.control.frame import Frame
     from splatview_ipc.transports import Reader, Writer
 
 META = {"color": "sh", "activated": False, "step": 3}

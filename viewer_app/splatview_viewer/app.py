@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from splatview_ipc import Subscriber
+    from splatview_ipc.subscriber.subscriber import Subscriber
     from splatview_viewer.events import Event
     from splatview_viewer.guests import Guests
     from splatview_viewer.memo import Memo

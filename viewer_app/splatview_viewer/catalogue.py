@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     import moderngl
 
-    from splatview_ipc import Subscriber
+    from splatview_ipc.subscriber.subscriber import Subscriber
     from splatview_viewer.gpu_work import GpuWork
     from splatview_viewer.pane import Pane
     from splatview_viewer.recorder.recorder import Recorder

@@ -280,7 +280,7 @@ def _check_environment(command: str) -> None:
 def _check_runs_can_be_found(run: str | None) -> None:
     """Raise ViewerError when the runtime folder cannot be used: without files there would never be anything to show.
     Say what there is where `run` has not begun."""
-    from splatview_ipc import RuntimeFolderError
+    from splatview_ipc.control.errors import RuntimeFolderError
     from splatview_ipc.control.run_folder import other_runs, runtime_folder
     from splatview_viewer.errors import ViewerError
 

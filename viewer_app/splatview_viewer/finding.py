@@ -14,7 +14,9 @@ from splatview_viewer.views import KINDS
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from splatview_ipc import RemoteRun, RemoteStream, Subscriber
+    from splatview_ipc.subscriber.remote_run import RemoteRun
+    from splatview_ipc.subscriber.remote_stream import RemoteStream
+    from splatview_ipc.subscriber.subscriber import Subscriber
 
 _SETTLE = 1.0
 """Seconds after which a run that was found has told its streams."""

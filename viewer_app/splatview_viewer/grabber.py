@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import moderngl
 import numpy as np
 
-from splatview_ipc import Publisher
 from splatview_ipc.control.errors import IpcError, SharingError
 from splatview_ipc.control.render_requests import GPU, HOST, RenderRequest, RenderResult
+from splatview_ipc.publisher.publisher import Publisher
 from splatview_viewer.errors import LateError, ViewerError
 from splatview_viewer.finding import Finder, why_nothing
 from splatview_viewer.overlays import newest_overlays, release_overlays
@@ -26,7 +26,8 @@ from splatview_viewer.still import Look, Still
 if TYPE_CHECKING:
     import torch
 
-    from splatview_ipc import RemoteStream, Subscriber
+    from splatview_ipc.subscriber.remote_stream import RemoteStream
+    from splatview_ipc.subscriber.subscriber import Subscriber
     from splatview_viewer.interface.panel import Panel
     from splatview_viewer.views.base import Value
 

@@ -9,7 +9,7 @@ from splatview_viewer.sources import StreamSource
 from splatview_viewer.state import Entry
 
 if TYPE_CHECKING:
-    from splatview_ipc import RemoteStream
+    from splatview_ipc.subscriber.remote_stream import RemoteStream
     from splatview_viewer.catalogue import Catalogue, Slot
     from splatview_viewer.pane import Pane
 

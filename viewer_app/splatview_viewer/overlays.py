@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
     import moderngl
 
-    from splatview_ipc import Frame, RemoteStream, Subscriber
+    from splatview_ipc.control.frame import Frame
+    from splatview_ipc.subscriber.remote_stream import RemoteStream
+    from splatview_ipc.subscriber.subscriber import Subscriber
     from splatview_viewer.catalogue import Catalogue, Slot
     from splatview_viewer.controls import Rect
     from splatview_viewer.interface.panel import Panel

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     import moderngl
 
-    from splatview_ipc import RemoteStream, Subscriber
+    from splatview_ipc.subscriber.remote_stream import RemoteStream
+    from splatview_ipc.subscriber.subscriber import Subscriber
     from splatview_viewer.interface.run_controls import Wish
     from splatview_viewer.recorder.player import Player
     from splatview_viewer.recorder.recorder import Recorder, Tape
@@ -38,9 +39,8 @@ def make_subscriber(ctx: moderngl.Context, run: str | None, client: str = "viewe
 
     Neither is asked to do anything: no CUDA context is made.
     """
-    from splatview_ipc import Subscriber
     from splatview_ipc.gl.glapi import gl_device_uuid
-    from splatview_ipc.subscriber.subscriber import can_take
+    from splatview_ipc.subscriber.subscriber import Subscriber, can_take
 
     drawn_on = gl_device_uuid(ctx)
 

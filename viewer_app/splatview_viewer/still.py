@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import moderngl
     import torch
 
-    from splatview_ipc import Frame
+    from splatview_ipc.control.frame import Frame
     from splatview_viewer.interface.panel import Panel
     from splatview_viewer.screens.offscreen import OffscreenScreen
     from splatview_viewer.state import Color

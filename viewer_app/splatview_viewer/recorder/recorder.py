@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from splatview_ipc import Frame, RemoteStream
+    from splatview_ipc.control.frame import Frame
+    from splatview_ipc.subscriber.remote_stream import RemoteStream
     from splatview_viewer.gpu_work import GpuWork
     from splatview_viewer.recorder.options import RecordOptions
     from splatview_viewer.scene import GaussianScene

@@ -13,7 +13,7 @@ from splatview_viewer.scalars.curves import Curve
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from splatview_ipc import RemoteStream
+    from splatview_ipc.subscriber.remote_stream import RemoteStream
     from splatview_viewer.shards.stream import ShardedStream
 
     Counted = RemoteStream | ShardedStream

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 import moderngl
 import msgspec
 
-from splatview_ipc import IpcError
+from splatview_ipc.control.errors import IpcError
 from splatview_viewer.errors import FileError, GraphicsError
 from splatview_viewer.events import ClickCounter, Expose, FileDrop, Resize
 from splatview_viewer.pictures import safe_name

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import moderngl
 
-from splatview_ipc import IpcError
+from splatview_ipc.control.errors import IpcError
 from splatview_ipc.gl.glapi import GL, gl_device_uuid
 from splatview_viewer.errors import GraphicsError
 from splatview_viewer.events import Close, Resize

@@ -9,7 +9,7 @@ from splatview_viewer.shards.stream import Alone, Part, ShardedStream
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from splatview_ipc import RemoteStream
+    from splatview_ipc.subscriber.remote_stream import RemoteStream
 
 Key = tuple[str, str, int]
 """Group, name, number of ranks."""

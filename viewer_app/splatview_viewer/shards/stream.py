@@ -12,8 +12,10 @@ from splatview_viewer.shards.words import missing, ranks_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from splatview_ipc import Frame, RemoteRun, RemoteStream
+    from splatview_ipc.control.frame import Frame
     from splatview_ipc.control.messages import StreamInfo
+    from splatview_ipc.subscriber.remote_run import RemoteRun
+    from splatview_ipc.subscriber.remote_stream import RemoteStream
     from splatview_viewer.shards.frame import JoinedFrame
 
 GATHER = 2.0

@@ -10,7 +10,7 @@ from splatview_viewer.sources import StreamSource
 from splatview_viewer.training_cameras.content import CamerasContent
 
 if TYPE_CHECKING:
-    from splatview_ipc import RemoteStream
+    from splatview_ipc.subscriber.remote_stream import RemoteStream
     from splatview_viewer.catalogue import Catalogue, Slot
     from splatview_viewer.pane import Pane
     from splatview_viewer.views._gaussians.frustums import Frustums

@@ -14,7 +14,7 @@ from splatview_viewer.training_cameras.photos import PhotoStore
 if TYPE_CHECKING:
     import moderngl
 
-    from splatview_ipc import Frame
+    from splatview_ipc.control.frame import Frame
     from splatview_viewer.gpu_work import GpuWork
     from splatview_viewer.views.base import Value
 

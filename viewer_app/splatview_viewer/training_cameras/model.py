@@ -14,7 +14,7 @@ from splatview_viewer.cameras import Camera, bounds
 from splatview_viewer.errors import ViewerError
 
 if TYPE_CHECKING:
-    from splatview_ipc import Frame
+    from splatview_ipc.control.frame import Frame
 
 _STRAIGHT = 1e-2
 """How far a rotation may be from one."""

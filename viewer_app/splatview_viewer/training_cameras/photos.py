@@ -14,7 +14,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from splatview_ipc import Frame
+    from splatview_ipc.control.frame import Frame
     from splatview_viewer.training_cameras.model import CameraSet
 
 KEPT = 256 << 20

@@ -21,7 +21,7 @@ from splatview_viewer.views._overlay.layers import CAMERA_META, Layers
 from splatview_viewer.views.base import VERTEX, Hints, Stopwatch, meta_phrases
 
 if TYPE_CHECKING:
-    from splatview_ipc import Frame
+    from splatview_ipc.control.frame import Frame
     from splatview_ipc.gl.base import Bridge, PixelSource
     from splatview_viewer.gpu_work import GpuWork
     from splatview_viewer.views.base import Value

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import moderngl
     import numpy as np
 
-    from splatview_ipc import Frame
+    from splatview_ipc.control.frame import Frame
     from splatview_viewer.events import Event
     from splatview_viewer.memory.model import Snapshot
     from splatview_viewer.paths.nerfstudio import Film

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     import moderngl
 
-    from splatview_ipc import Frame
+    from splatview_ipc.control.frame import Frame
     from splatview_viewer.cameras import Camera
     from splatview_viewer.gpu_work import GpuWork
     from splatview_viewer.recorder.player import Player

@@ -17,7 +17,7 @@ from splatview_viewer.views.base import Hint, meta_phrases
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from splatview_ipc import Frame
+    from splatview_ipc.control.frame import Frame
     from splatview_viewer.state import Color
 
 _MEANT = ("color", "activated", "sh_degree", "antialiased", "trouble")

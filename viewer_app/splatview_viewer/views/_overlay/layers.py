@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import moderngl
     import numpy as np
 
-    from splatview_ipc import Frame
+    from splatview_ipc.control.frame import Frame
     from splatview_viewer.controls import Rect
     from splatview_viewer.state import ImageSettings
     from splatview_viewer.views._overlay.result import Result

@@ -15,7 +15,7 @@ from splatview_viewer.views._overlay.palette import class_colors
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from splatview_ipc import Frame
+    from splatview_ipc.control.frame import Frame
 
 _FAR = 1e7
 """Pixels from the origin beyond which nothing is drawn."""

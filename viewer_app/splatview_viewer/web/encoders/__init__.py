@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from splatview_ipc import IpcError
+from splatview_ipc.control.errors import IpcError
 from splatview_viewer.errors import ViewerError
 
 if TYPE_CHECKING:
