@@ -14,7 +14,6 @@ import traceback
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import numpy as np
 
 from splatview.camera.detectors import DetectorError, InferenceSettings, open_detector
 from splatview_ipc.subscriber.rate import Rate
@@ -99,7 +98,7 @@ class Inference:
         begun = time.perf_counter()
         found: dict[str, Any] = {}
         try:
-            found = self._detector.detect(picture(frame))
+            found = self._detector.detect(frame.numpy())
         except (Exception, SystemExit) as e:  # of the user's function, or of a GPU without memory
             found = {"trouble": self._trouble(e)}
         now, self._results = time.perf_counter(), self._results + 1
@@ -120,23 +119,6 @@ class Inference:
             place = traceback.extract_tb(error.__traceback__)[-1:]
             print(text, *(f"({line.filename}:{line.lineno})" for line in place), file=sys.stderr, flush=True)
         return text
-
-
-def picture(frame: Frame) -> np.ndarray:
-    """Return a frame of kind image as (H, W, 3), uint8, RGB, read-only. Raises ValueError for other kinds."""
-    if frame.kind != "image":
-        raise ValueError(f"the stream shows {frame.kind}; detectors look at images")
-    layout, pixels = frame.meta.get("layout", "HWC"), frame.tensor
-    pixels = pixels.permute(1, 2, 0) if layout == "CHW" else pixels[:, :, None] if layout == "HW" else pixels
-    if str(pixels.dtype) != "torch.uint8":
-        pixels = (pixels.float().nan_to_num(0.0, 1.0, 0.0).clamp(0, 1) * 255).round().byte()
-    pixels = pixels.cpu().numpy()
-    channels = [0, 0, 0] if pixels.shape[2] == 1 else [2, 1, 0] if layout == "BGR" else [0, 1, 2]
-    if channels != list(range(pixels.shape[2])):
-        pixels = pixels[:, :, channels]
-    pixels = np.ascontiguousarray(pixels)
-    pixels.flags.writeable = False
-    return pixels
 
 
 if __name__ == "__main__":

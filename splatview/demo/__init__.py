@@ -8,7 +8,3 @@ are what they become. `training` optimises; `rasterizer` and `compositing` draw 
 
 class DemoError(Exception):
     """An option or a data set cannot be used. The message tells what to do next; no traceback is needed."""
-
-    def __init__(self, text: str) -> None:
-        clipped = text if len(text) <= 3000 else f"{text[:3000]} ..."  # it may repeat what a damaged file holds
-        super().__init__(clipped.encode("utf-8", "replace").decode())

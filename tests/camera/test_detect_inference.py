@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-import torch
 from support.detect_models import bright
 from support.wait import PATIENCE
 
 import splatview
 from splatview.camera import inference
 from splatview.camera.detectors import InferenceSettings, open_detector
-from splatview.camera.inference import Inference, picture
+from splatview.camera.inference import Inference
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -163,31 +162,3 @@ def test_which_pictures_are_looked_at() -> None:
     assert looked_at(3, *range(1, 14)) == [1, 3, 6, 9, 12]
     assert looked_at(3, 1, 2, 4, 5, 7, 8, 10) == [1, 4, 7, 10], "the multiples themselves were not to be had"
     assert looked_at(3, 7, (8, "other"), (9, "other")) == [7, 8, 9], "the camera started anew"
-
-
-@pytest.mark.parametrize(("dtype", "layout", "channels"), [
-    (torch.uint8, "HWC", 3), (torch.uint8, "HW", 1), (torch.float32, "CHW", 3), (torch.float16, "BGR", 4),
-    (torch.bfloat16, "CHW", 1)])
-def test_every_image_becomes_a_picture(dtype: torch.dtype, layout: str, channels: int) -> None:
-    pixels = torch.randint(0, 2, (20, 30, channels), generator=torch.Generator().manual_seed(0)).byte() * 255
-    value = pixels if dtype == torch.uint8 else (pixels / 255).to(dtype)
-    value = {"HW": value[:, :, 0], "HWC": value, "CHW": value.permute(2, 0, 1).contiguous(),
-             "BGR": value[:, :, [2, 1, 0, 3][:channels] if channels > 2 else [0]]}[layout]
-    form: dict[str, Any] = {} if layout == "HW" else {"layout": layout}
-    splatview.publish(value, "picture", **form)
-    frame = splatview.frames("picture").latest(PATIENCE)
-    got = picture(frame)
-    expected = pixels.expand(20, 30, 3) if channels == 1 else pixels[:, :, :3]
-    np.testing.assert_array_equal(got, expected.numpy())
-    assert (got.dtype, got.shape, got.flags.writeable, got.flags.c_contiguous) == (np.uint8, (20, 30, 3), False, True)
-    frame.close()
-
-
-def test_strange_values_and_other_kinds() -> None:
-    splatview.publish(torch.tensor([[float("nan"), float("inf"), -float("inf"), 2.0, -1.0, 0.5]]), "picture")
-    with splatview.frames("picture") as frames:
-        assert picture(frames.latest(PATIENCE))[0, :, 0].tolist() == [0, 255, 0, 255, 0, 128]
-    splatview.publish({"means": torch.zeros(2, 3), "quats": torch.ones(2, 4), "scales": torch.zeros(2, 3),
-                       "opacities": torch.zeros(2), "sh0": torch.zeros(2, 1, 3), "shN": torch.zeros(2, 0, 3)}, "scene")
-    with splatview.frames("scene") as frames, pytest.raises(ValueError, match="shows gaussians"):
-        picture(frames.latest(PATIENCE))

@@ -26,8 +26,6 @@ PICTURES = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP"}
 """Suffixes of picture files, and Pillow's names of their formats."""
 _KINDS = {stat.S_IFCHR: "a character device", stat.S_IFBLK: "a block device", stat.S_IFIFO: "a FIFO",
           stat.S_IFSOCK: "a socket", stat.S_IFDIR: "a folder"}
-_MOST_NAMES = 10_000
-"""Numbered names tried for a file or folder that replaces none."""
 
 
 class OutputError(OSError):
@@ -124,13 +122,13 @@ def write_output(path: str | os.PathLike[str], content: Any, *, private: bool = 
 
 def take_free_name(path: Path, take: Callable[[Path], None]) -> Path:
     """Call `take` with `path`, then "a-2.png" and so on, until it raises no FileExistsError; return that path."""
-    for i in range(1, _MOST_NAMES):
-        free = path if i == 1 else path.with_name(f"{path.stem}-{i}{path.suffix}")
+    free, number = path, 1
+    while True:
         try:
             take(free)
             return free
         except FileExistsError:
-            continue
+            number += 1
+            free = path.with_name(f"{path.stem}-{number}{path.suffix}")
         except OSError as e:
             raise output_error(path, e) from e
-    raise OutputError(path, f"it and {_MOST_NAMES - 2:,} more like it exist; remove some")

@@ -51,7 +51,7 @@ class FunctionDetector:
 
     def detect(self, image: np.ndarray) -> dict[str, Any]:
         """Raises the function's exceptions, and TypeError or ValueError for a result of another kind."""
-        value: Any = self._call(np.array(image))
+        value: Any = self._call(image)
         if value is None:
             return {}
         if isinstance(value, dict):
