@@ -8,7 +8,7 @@ A layout remembers what the value looked like, so that the next value that looks
 
 from __future__ import annotations
 
-from functools import lru_cache
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -18,23 +18,19 @@ if TYPE_CHECKING:
     from splatview.adapters.images import ImageLayout
 
 
+@dataclass
 class NamedTensors:
     """The layout of streams whose caller makes the tensors of each frame: cameras, memory, overlay, scalars."""
 
-    def __init__(self, kind: str, names: tuple[str, ...], *, shape: tuple[int, ...] = (), dtype: str = "float32",
-                 device: str = "cpu") -> None:
-        """`names` of the tensors, in the order in which they are published; shape and dtype as viewers list them."""
-        self.kind, self.names, self.shape, self.dtype, self.device = kind, names, shape, dtype, device
+    kind: str
+    names: tuple[str, ...]
+    """Of the tensors, in the order in which they are published."""
+    shape: tuple[int, ...] = ()
+    dtype: str = "float32"
+    device: str = "cpu"
 
     def frame(self, tensors: tuple[torch.Tensor, ...]) -> dict[str, torch.Tensor]:
         return dict(zip(self.names, tensors, strict=True))
-
-
-@lru_cache(maxsize=64)
-def named_tensors(kind: str, names: tuple[str, ...], *, shape: tuple[int, ...] = (), device: str = "cpu"
-                  ) -> NamedTensors:
-    """Return the one layout of these names and this device, which a stream sees at once to be the one before."""
-    return NamedTensors(kind, names, shape=shape, device=device)
 
 
 def recognise(value: Any, kind: str | None, meta: dict[str, Any]) -> ImageLayout | GaussianLayout:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from splatview.adapters.images import guessed_layout
-from splatview.adapters.tensors import as_tensor, is_array, shape_text
+from splatview.adapters.tensors import as_tensor, is_array
 from splatview.adapters.values import floats, numbers
 from splatview_ipc import kinds
 from splatview_ipc.control.limits import MAX_META_TEXT
@@ -89,7 +89,7 @@ class Photos:
         if is_array(images):
             whole = as_tensor(images, "images").detach()
             if whole.ndim != 4:
-                raise ValueError(f"images have shape {shape_text(whole)}; legal are (N, H, W, 3) and lists of "
+                raise ValueError(f"images have shape {tuple(whole.shape)}; legal are (N, H, W, 3) and lists of "
                                  "(H, W, 3) or of paths")
             items: Sequence[Any] = list(whole)
         elif isinstance(images, (list, tuple)):

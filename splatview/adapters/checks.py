@@ -1,12 +1,13 @@
-"""Checks of arguments. Each raises TypeError or ValueError, naming the bad value and the legal ones."""
+"""Checks of arguments and metadata. Each raises TypeError or ValueError, naming the bad value and the legal ones."""
 
 from __future__ import annotations
 
 from operator import index
 from typing import Any
 
-from splatview.adapters.metadata import check_tensor, check_text
-from splatview_ipc.control.limits import MAX_NAME
+from splatview_ipc.control.limits import MAX_META_TEXT, MAX_NAME
+from splatview_ipc.kinds.gaussians import SH_DEGREE
+from splatview_ipc.kinds.rules import check_meta
 
 MAX_STEP = 2**53
 
@@ -59,3 +60,54 @@ def run(run: Any) -> str | None:
         raise ValueError(f"run is {run!r}, not a run's id, name or process id; `splatview status` lists them")
     check_text(str(run), "run")
     return str(run)
+
+
+def metadata(meta: dict[str, Any]) -> dict[str, Any]:
+    """Return metadata with every value of a type that travels."""
+    for key, value in meta.items():
+        if not (key.isascii() and key.isidentifier() and len(key) <= 40):
+            raise ValueError(f"metadata is called {key[:60]!r}; legal are up to 40 letters from a to z, digits and "
+                             "'_', the first no digit")
+        if type(value) not in (bool, int, float, str):
+            value = _plain(key, value)
+            meta = {**meta, key: value}
+        if type(value) is int and not -(2**63) <= value < 2**63:
+            raise ValueError(f"{key}={value} does not fit 64 bits")
+        if type(value) is str:
+            if len(value) > MAX_META_TEXT:
+                raise ValueError(f"{key} is a text of {len(value)} characters; at most {MAX_META_TEXT} travel")
+            check_text(value, key)
+    check_meta(meta, SH_DEGREE)
+    if len(meta) > 24 or "color" in meta:
+        raise ValueError(f"metadata {', '.join(meta)}: at most 24 entries, none named color")
+    return meta
+
+
+def _plain(key: str, value: Any) -> Any:
+    if isinstance(value, (tuple, list)) and len(value) <= 16 and all(type(v) in (int, float) for v in value):
+        return tuple(map(float, value))
+    check_tensor(value, key)
+    if callable(item := getattr(value, "item", None)) and getattr(value, "ndim", 0) == 0:
+        value = item()  # of NumPy scalars and tensors of one element
+        if type(value) in (bool, int, float, str):
+            return value
+    raise TypeError(f"{key} is a {type(value).__name__}; metadata can be bool, int, float, str or up to 16 floats")
+
+
+def check_tensor(value: Any, what: str) -> None:
+    """As `splatview.adapters.tensors.check_values`, which needs torch: a tensor has loaded it."""
+    if hasattr(type(value), "__torch_function__"):
+        from splatview.adapters.tensors import check_values
+
+        check_values(value, what)
+
+
+def check_text(text: str, what: str) -> None:
+    """Raise ValueError for a text that UTF-8 cannot hold."""
+    if text.isascii():
+        return
+    try:
+        text.encode()
+    except UnicodeEncodeError as e:
+        raise ValueError(f"{what} is {text[:60]!r}, whose character {e.start} is half of a surrogate pair; legal is "
+                         "what UTF-8 can hold: text.encode('utf-8', 'replace').decode() has '?' there") from None

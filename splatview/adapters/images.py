@@ -7,6 +7,7 @@ import math
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import torch
 
 from splatview.adapters import checks
@@ -31,27 +32,20 @@ class ImageLayout:
         self.device = str(tensor.device)
         self.layout = layout
         self._looks = tensor.shape, tensor.dtype, tensor.device
-        self._last: tuple[Any, ...] = (None,)
-        self._given: dict[str, Any] | None = None
-        self._meta: dict[str, Any] = {}
 
-    def match(self, value: Any, meta: dict[str, Any]) -> tuple[tuple[torch.Tensor, ...], dict[str, Any]] | None:
-        tensor = value
-        if not isinstance(value, torch.Tensor):
-            if not is_array(value):
-                return None
-            tensor = as_tensor(value, "image")
-        if (tensor.shape, tensor.dtype, tensor.device) != self._looks or tensor.layout is not torch.strided or (
-                not holds_values(tensor)):
+    def match(self, value: Any, meta: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+        if isinstance(value, np.ndarray):  # becomes a tensor where a viewer gets it: some strides need a copy
+            same = (value.shape, value.dtype.name, "cpu") == (self.shape, self.dtype, self.device)
+        elif not is_array(value):
             return None
-        if self._last[0] is not tensor:
-            self._last = (tensor,)
-        if meta != self._given:
-            self._given, self._meta = meta, {**meta, "layout": self.layout}
-        return self._last, self._meta
+        else:
+            value = value if isinstance(value, torch.Tensor) else as_tensor(value, "image")
+            same = ((value.shape, value.dtype, value.device) == self._looks and value.layout is torch.strided
+                    and holds_values(value))
+        return ((value,), {**meta, "layout": self.layout}) if same else None
 
-    def frame(self, tensors: tuple[torch.Tensor, ...]) -> dict[str, torch.Tensor]:
-        return {"image": tensors[0].detach()}
+    def frame(self, tensors: tuple[Any, ...]) -> dict[str, torch.Tensor]:
+        return {"image": as_tensor(tensors[0], "image").detach()}
 
 
 def recognise_image(value: Any, options: dict[str, Any]) -> ImageLayout:

@@ -2,33 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import isfinite
+from operator import index
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from splatview.adapters import checks
-from splatview.adapters.metadata import check_text
-from splatview.adapters.overlay_parts import Names, boxes, colors, extents, flat, lines, masks, notes, points
-from splatview.adapters.values import floats, numbers, shown, texts
+from splatview.adapters.masks import extents, masks
+from splatview.adapters.values import array, floats, numbers, shown, texts
 from splatview_ipc.kinds.overlay import OVERLAY_MOST
-from splatview_ipc.shm.segment import round_up
-from splatview_ipc.shm.slot_layout import ALIGN
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Sequence
 
     Tensors = dict[str, torch.Tensor]
     Meta = dict[str, Any]
 
-OPTIONS = ("classes", "names", "colors", "point_classes", "skeleton", "lines", "line_classes", "notes", "size",
-           "format", "order", "motion", "run", "by", "rate_hz", "work_ms", "skipped", "trouble")
-"""Keywords of `annotate` beside its parameters."""
-ORDERED = ("boxes", "labels", "scores", "classes", "points", "masks")
+COCO_SKELETON = ((15, 13), (13, 11), (16, 14), (14, 12), (11, 12), (5, 11), (6, 12), (5, 6), (5, 7), (6, 8), (7, 9),
+                 (8, 10), (1, 2), (0, 1), (0, 2), (1, 3), (2, 4), (3, 5), (4, 6))
+"""Which of COCO's 17 points of a person are joined."""
+_FORMATS = ("xyxy", "xywh", "cxcywh")
+_ORDERED = ("boxes", "labels", "scores", "classes", "points", "masks")
 """Legal names within `order`."""
 _MAX_TEXT = {"by": 100, "trouble": 400}
 """Characters of these texts that are kept."""
+_MAX_CLASSES = 10_000
+"""Classes that may have a name or a colour."""
+_MAX_REMEMBERED = 4096
+_remembered: dict[str, int] = {}
+"""The class of each text that was used as a label without one, so that it keeps its colour."""
 
 
 def adapted(given: Mapping[str, Any]) -> tuple[Tensors, Meta]:
@@ -51,25 +56,25 @@ def adapted(given: Mapping[str, Any]) -> tuple[Tensors, Meta]:
         size = checks.whole("width of size", width, 1, most), checks.whole("height of size", height, 1, most)
         meta["width"], meta["height"] = size
     if get("boxes") is not None:
-        found = tensors["boxes"] = boxes(get("boxes"), get("format"))
+        found = tensors["boxes"] = _boxes(get("boxes"), get("format"))
         # Boxes on a GPU are not looked at. The sum is not finite if one of them is not.
         if found.device.type == "cpu" and not isfinite(found.sum(dtype=torch.float64)) and (
                 lost := int((~found.isfinite()).any(1).sum())):
             meta["trouble"] = f"{lost} of {len(found)} boxes are not finite, and not drawn"
     if get("masks") is not None:
-        found, (width, height) = masks(get("masks"), size)
+        found, picture = masks(get("masks"), size)
         if "boxes" not in tensors:
-            meta["width"], meta["height"] = size or (width, height)
-            tensors["boxes"] = extents(found, size or (width, height))
+            meta["width"], meta["height"] = size or picture
+            tensors["boxes"] = extents(found, size or picture)
         if len(found) or len(tensors["boxes"]):
             tensors["masks"] = found
     _describe_boxes(tensors, get)
-    tensors |= points(get("points"), get("skeleton"), get("point_classes"))
+    tensors |= _points(get("points"), get("skeleton"), get("point_classes"))
     if "points" in tensors and "point_classes" not in tensors and "classes" in tensors and (
             0 < len(tensors["points"]) == len(tensors["boxes"])):
         tensors["point_classes"] = tensors["classes"].clone()
-    tensors |= lines(get("lines"), get("line_classes"))
-    tensors |= notes(get("notes"))
+    tensors |= _lines(get("lines"), get("line_classes"))
+    tensors |= _notes(get("notes"))
     _add_words(meta, get)
     return tensors, meta
 
@@ -78,8 +83,8 @@ def _in_order(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments with the parts of `boxes`, a detector's result, under the names that `order` gives."""
     order, parts = given["order"], given.get("boxes")
     names = order.replace(" ", "").split(",") if isinstance(order, str) else ()
-    if not names or len(set(names)) < len(names) or not {"boxes"} <= set(names) <= set(ORDERED):
-        raise ValueError(f"order is {shown(order)}; legal are boxes and any of {', '.join(ORDERED[1:])}, each once, "
+    if not names or len(set(names)) < len(names) or not {"boxes"} <= set(names) <= set(_ORDERED):
+        raise ValueError(f"order is {shown(order)}; legal are boxes and any of {', '.join(_ORDERED[1:])}, each once, "
                          'such as "boxes,scores,classes"')
     if not isinstance(parts, (list, tuple)) or len(parts) != len(names):
         raise ValueError(f"boxes is {shown(parts)}, not a tuple of {len(names)}: {', '.join(names)}, as order says")
@@ -88,46 +93,235 @@ def _in_order(given: Mapping[str, Any]) -> dict[str, Any]:
     return {**given, **dict(zip(names, parts, strict=True))}
 
 
-def _describe_boxes(tensors: Tensors, get: Any) -> None:
+# ---- boxes
+
+
+def _boxes(value: Any, form: str | None) -> torch.Tensor:
+    """Return (N, 4) x0 y0 x1 y1."""
+    if form is not None and (not isinstance(form, str) or form not in _FORMATS):
+        raise ValueError(f"format is {shown(form)}, not one of {', '.join(map(repr, _FORMATS))}")
+    found = floats(value, "boxes", empty=(0, 4))
+    if found.shape == (4,):
+        found = found[None]
+    if found.ndim != 2 or found.shape[1] != 4:
+        mend = ": the first four columns are boxes[:, :4]" if found.ndim == 2 and found.shape[1] > 4 else ""
+        raise ValueError(f"boxes have shape {tuple(found.shape)}, not (N, 4){mend}")
+    if form in (None, "xyxy"):
+        return found
+    first, extent = found[:, :2], found[:, 2:]
+    if form == "cxcywh":
+        first = first - extent / 2
+    return torch.cat((first, first + extent), 1)
+
+
+def _describe_boxes(tensors: Tensors, get: Callable[[str], Any]) -> None:
     """Add classes, scores, labels and colours."""
-    names = Names.of(get("names"))
+    names = _class_names(get("names"))
     if "boxes" not in tensors:
         if wrong := [what for what in ("labels", "scores", "classes", "colors") if get(what) is not None]:
             raise ValueError(f"{' and '.join(wrong)} without boxes or masks: there is nothing that they belong to")
         tensors["boxes"] = torch.empty(0, 4)
         return
+    numbered = {text: number for number, text in reversed(names.items())}
     count = len(tensors["boxes"])
     labels, classes, what = get("labels"), get("classes"), "classes"
     if isinstance(labels, str):
         labels = [labels] * count
-    if labels is not None and not (labels.dtype.kind in "UO" and labels.ndim == 1 if isinstance(labels, np.ndarray) else
-                                   isinstance(labels, (list, tuple)) and any(isinstance(t, str) for t in labels)):
+    if labels is not None and not (
+            labels.dtype.kind in "UO" and labels.ndim == 1 if isinstance(labels, np.ndarray) else
+            isinstance(labels, (list, tuple)) and (not labels or any(isinstance(text, str) for text in labels))):
         if classes is not None:
             raise ValueError("labels are class numbers, and classes as well; give texts as labels, or no classes")
         labels, classes, what = None, labels, "labels"
     if classes is not None:
-        tensors["classes"] = flat(numbers(classes, what))
+        tensors["classes"] = _each(classes, what)
     if labels is not None:
         labels = ["" if t is None else t for t in labels]
         if len(labels) != count:
             raise ValueError(f"labels are {len(labels)}, not {count}: one for each of the boxes")
         tensors["labels"] = texts(labels, "labels")
         if classes is None:
-            tensors["classes"] = torch.tensor([names.number(t) for t in labels], dtype=torch.int32)
+            tensors["classes"] = torch.tensor([_class_of(text, numbered) for text in labels], dtype=torch.int32)
     elif classes is not None and tensors["classes"].device.type == "cpu":
-        if tensors["classes"].ndim == 1:
-            tensors["labels"] = texts([names.text(c) for c in tensors["classes"].tolist()], "labels")
-    elif classes is not None and names.by_number:
-        tensors["names"] = names.packed()
+        said = [names.get(c, str(c)) if c >= 0 else "" for c in tensors["classes"].reshape(-1).tolist()]
+        tensors["labels"] = texts(said, "labels")
+    elif classes is not None and names:
+        tensors["names"] = texts([names.get(n, "") for n in range(max(names) + 1)], "names")
     if get("scores") is not None:
-        tensors["scores"] = flat(floats(get("scores"), "scores"))
-    if get("colors") is not None:
-        found = colors(get("colors"), count, tensors.get("classes"), names)
-        if found is not None:
-            tensors["colors"] = found
+        tensors["scores"] = _flat(floats(get("scores"), "scores"))
+    if get("colors") is not None and (found := _colors(get("colors"), tensors, numbered)) is not None:
+        tensors["colors"] = found
 
 
-def _add_words(meta: Meta, get: Any) -> None:
+def _class_names(value: Sequence[str] | Mapping[int, str] | None) -> dict[int, str]:
+    """Return the names of classes, from a list or a mapping from numbers."""
+    if value is None:
+        return {}
+    try:
+        if isinstance(value, str):
+            raise TypeError("it is one text")
+        pairs = value.items() if isinstance(value, Mapping) else enumerate(value)
+        names = {index(number): text for number, text in pairs}
+    except TypeError as e:
+        raise TypeError(f"names is a {type(value).__name__}, not a list of texts or a mapping from class numbers "
+                        f"to texts: {e}") from None
+    for number, text in names.items():
+        if not isinstance(text, str):
+            raise TypeError(f"names[{number}] is a {type(text).__name__}, not a text")
+        checks.check_text(text, f"names[{number}]")
+        if not 0 <= number < _MAX_CLASSES:
+            raise ValueError(f"names has the class {number}; legal are 0 to {_MAX_CLASSES - 1}")
+    return names
+
+
+def _class_of(text: str, numbered: Mapping[str, int]) -> int:
+    """Return the class of a label: that of its name, or else a number in the order in which texts come; -1 of none."""
+    if text in numbered or not text:
+        return numbered.get(text, -1)
+    if text not in _remembered and len(_remembered) < _MAX_REMEMBERED:
+        _remembered[text] = len(_remembered)
+    return _remembered.get(text, _MAX_REMEMBERED)
+
+
+def _each(value: Any, what: str) -> torch.Tensor:
+    """Return one whole number of each."""
+    return _flat(numbers(value, what))
+
+
+def _flat(found: torch.Tensor) -> torch.Tensor:
+    """Return one number of each, which detectors also give as (N, 1), and for a single one as a number."""
+    return found[:, 0] if found.ndim == 2 and found.shape[1] == 1 else found.reshape(1) if found.ndim == 0 else found
+
+
+def _colors(value: Any, tensors: Tensors, numbered: Mapping[str, int]) -> torch.Tensor | None:
+    """Return (N, 4) uint8 RGBA, from one colour for all, one for each box, or a mapping from classes or their names;
+    None if there are no boxes."""
+    count, classes = len(tensors["boxes"]), tensors.get("classes")
+    if not isinstance(value, Mapping):
+        found = _rgba(value)
+        return (found.expand(count, 4) if found.ndim == 1 else found).contiguous()
+    if classes is None:
+        if count:
+            raise ValueError("colors is a mapping from classes, and the boxes have none: give labels or classes")
+        return None
+    known = {_class_of(key, numbered) if isinstance(key, str) else index(key): _rgba(color)
+             for key, color in value.items()}
+    last = max(known, default=-1) + 1
+    if last > _MAX_CLASSES or min(known, default=0) < 0:
+        raise ValueError(f"colors has the classes {min(known)} to {last - 1}; legal are 0 to {_MAX_CLASSES - 1}")
+    table = torch.zeros(last + 1, 4, dtype=torch.uint8)  # the last: by class
+    for number, color in known.items():
+        if color.shape != (4,):
+            raise ValueError(f"colors has {tuple(color.shape)} numbers for one class; legal are 3 or 4, or '#rrggbb'")
+        table[number] = color
+    if classes.device.type != "cpu":
+        table = table.pin_memory().to(classes.device, non_blocking=True)
+    return table[torch.where((classes >= 0) & (classes < last), classes, last).long()]
+
+
+def _rgba(value: Any) -> torch.Tensor:
+    """Return (4,) or (N, 4) uint8 of "#rrggbb", integers from 0 to 255, or floating point from 0 to 1."""
+    if isinstance(value, str):
+        try:
+            if len(value) not in (7, 9) or value[0] != "#":
+                raise ValueError
+            value = tuple(bytes.fromhex(value[1:]))
+        except ValueError:
+            raise ValueError(f"colors holds {shown(value)}; legal are '#rrggbb', '#rrggbbaa', or 3 or 4 numbers"
+                             ) from None
+    elif isinstance(value, (list, tuple)) and any(isinstance(color, str) for color in value):
+        return torch.stack([_rgba(color) for color in value])
+    found = array(value, "colors", empty=(0, 4))
+    if found.is_floating_point():
+        found = (found * 255).round().clamp(0, 255).nan_to_num(0)
+    elif found.dtype is torch.bool or found.is_complex() or (
+            found.device.type == "cpu" and found.numel() and not 0 <= int(found.min()) <= int(found.max()) <= 255):
+        raise ValueError(f"colors hold {shown(found.tolist())}; legal are integers from 0 to 255 and floating point "
+                         "from 0 to 1")
+    if found.ndim not in (1, 2) or found.shape[-1] not in (3, 4):
+        raise ValueError(f"colors have shape {tuple(found.shape)}; legal are (3|4,) and (N, 3|4)")
+    found = found.to(torch.uint8)
+    return torch.nn.functional.pad(found, (0, 1), value=255) if found.shape[-1] == 3 else found
+
+
+# ---- points, lines and notes
+
+
+def _points(value: Any, skeleton: Any, classes: Any) -> Tensors:
+    """Return "points" (M, K, 3), and their "skeleton" and "point_classes" where they are given."""
+    if value is None:
+        if skeleton is not None or classes is not None:
+            raise ValueError(f"{'skeleton' if skeleton is not None else 'point_classes'} without points")
+        return {}
+    found = floats(value, "points", empty=(0, 0, 3))
+    if found.ndim == 2:
+        found = found[None]
+    if found.ndim != 3 or found.shape[2] not in (2, 3):
+        raise ValueError(f"points have shape {tuple(found.shape)}; legal are (K, 2|3) and (M, K, 2|3): x, y and, if "
+                         "you like, a confidence or visibility, over 0: seen")
+    if found.shape[2] == 2:
+        found = torch.nn.functional.pad(found, (0, 1), value=1.0)
+    out, each = {"points": found}, found.shape[1]
+    if skeleton is not None and len(found):
+        if isinstance(skeleton, str):
+            if skeleton != "coco" or each != 17:
+                raise ValueError(f"skeleton is {shown(skeleton)}, for groups of {each} points; legal are 'coco', for "
+                                 "17, and pairs of point numbers")
+            skeleton = COCO_SKELETON
+        out["skeleton"] = pairs = numbers(skeleton, "skeleton", 0, empty=(0, 2))
+        if pairs.device.type == "cpu" and pairs.numel() and int(pairs.max()) >= each:
+            raise ValueError(f"skeleton names point {int(pairs.max())}; legal are 0 to {each - 1}")
+    if classes is not None:
+        out["point_classes"] = _each(classes, "point_classes")
+    return out
+
+
+def _lines(value: Any, classes: Any) -> Tensors:
+    """Return "lines" (V, 2) with "line_ends" (L,), and "line_classes" where they are given."""
+    if value is None:
+        if classes is not None:
+            raise ValueError("line_classes without lines")
+        return {}
+    first = value[0] if isinstance(value, (list, tuple)) and len(value) else None
+    if first is None or (isinstance(first, (list, tuple)) and first and not hasattr(first[0], "__len__")):
+        whole = floats(value, "lines", empty=(0, 0, 2))  # an array, or one line as a list of points
+        whole = whole[None] if whole.ndim == 2 else whole
+        if whole.ndim != 3:
+            raise ValueError(f"lines have shape {tuple(whole.shape)}; legal are (V, 2), (L, V, 2) and lists of (V, 2)")
+        found = list(whole)
+    else:
+        found = [floats(line, f"lines[{n}]") for n, line in enumerate(value)]
+    for n, line in enumerate(found):
+        if line.ndim != 2 or line.shape[1] != 2 or line.device != found[0].device:
+            raise ValueError(f"lines[{n}] has shape {tuple(line.shape)} on {line.device}; legal is (V, 2), all on one "
+                             "device")
+    out = {"lines": torch.cat(found) if found else torch.empty(0, 2),
+           "line_ends": torch.tensor(np.cumsum([len(line) for line in found]), dtype=torch.int32)}
+    if classes is not None:
+        out["line_classes"] = _each(classes, "line_classes")
+    return out
+
+
+def _notes(value: Any) -> Tensors:
+    """Return "notes_at" (T, 2) with the texts of "notes"."""
+    if value is None:
+        return {}
+    if isinstance(value, str):
+        value = [(0.0, 0.0, value)]
+    if not isinstance(value, (list, tuple)):
+        raise TypeError(f"notes is a {type(value).__name__}, not a text or a list of (x, y, text)")
+    places, found = [], []
+    for n, note in enumerate(value):
+        try:
+            x, y, text = note
+            places.append((float(x), float(y)))
+        except (TypeError, ValueError):
+            raise ValueError(f"notes[{n}] is {shown(note)}, not (x, y, text)") from None
+        found.append(text)
+    return {"notes_at": torch.tensor(places, dtype=torch.float32).reshape(-1, 2), "notes": texts(found, "notes")}
+
+
+def _add_words(meta: Meta, get: Callable[[str], Any]) -> None:
     """Add what is shown of the whole."""
     motion = get("motion")
     if motion is not None:
@@ -140,34 +334,24 @@ def _add_words(meta: Meta, get: Any) -> None:
             continue
         if not isinstance(text, str):
             raise TypeError(f"{what} is a {type(text).__name__}, not a text")
-        check_text(text, what)
+        checks.check_text(text, what)
         meta[what] = text if len(text) <= most else text[: most - 3] + "..."
     for what in ("rate_hz", "work_ms"):
         if get(what) is not None:
             meta[what] = checks.number(what, get(what), 0, 2**53)
     if get("skipped") is not None:
-        meta["skipped"] = int(checks.number("skipped", get("skipped"), 0, 2**53))
+        meta["skipped"] = checks.whole("skipped", get("skipped"), 0, 2**53)
 
 
-def together(tensors: Tensors, device: torch.device) -> Tensors:
-    """Return all on one GPU without waiting for it: what is on the CPU is copied in one piece. Raises ValueError."""
-    here = {name: t for name, t in tensors.items() if t.device.type == "cpu"}
-    if any(t.device != device for name, t in tensors.items() if name not in here):
+def together(tensors: Tensors, device: str) -> Tensors:
+    """Return all on one GPU, such as "cuda:0", without waiting for it. Raises ValueError if some are on another."""
+    if any(str(t.device) not in (device, "cpu") for t in tensors.values()):
         places = "; ".join(f"{name} on {t.device}" for name, t in tensors.items())
-        raise ValueError(f"an overlay on several GPUs ({places}): put all on one, or on the "
-                         "CPU")
-    offsets, end = [], 0
-    for t in here.values():
-        offsets.append(end)
-        end = round_up(end + t.nbytes, ALIGN)
-    buffer = torch.empty(end, dtype=torch.uint8, pin_memory=True)
-    for offset, t in zip(offsets, here.values(), strict=True):
-        buffer[offset : offset + t.nbytes].copy_(t.contiguous().view(-1).view(torch.uint8))
-    there = buffer.to(device, non_blocking=True)
-    return tensors | {name: there[offset : offset + t.nbytes].view(t.dtype).view(t.shape)
-                      for offset, (name, t) in zip(offsets, here.items(), strict=True)}
+        raise ValueError(f"an overlay on several GPUs ({places}): put all on one, or on the CPU")
+    return {name: t.contiguous().pin_memory().to(device, non_blocking=True) if t.device.type == "cpu" else t
+            for name, t in tensors.items()}
 
 
-def device_of(tensors: Tensors) -> torch.device | None:
-    """Return the GPU of some of them; None: all are on the CPU."""
-    return next((t.device for t in tensors.values() if t.device.type != "cpu"), None)
+def device_of(tensors: Tensors) -> str:
+    """Return the device of those that are on a GPU; "cpu" if none is."""
+    return next((str(t.device) for t in tensors.values() if t.device.type != "cpu"), "cpu")

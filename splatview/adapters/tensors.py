@@ -68,9 +68,7 @@ def as_tensor(value: Any, what: str) -> torch.Tensor:
     if tensor.layout is not torch.strided or tensor.is_quantized:
         raise ValueError(f"{what} is {'quantised' if tensor.is_quantized else tensor.layout}; publish a dense "
                          "tensor: .dequantize() or .to_dense()")
-    if tensor.is_conj() or tensor.is_neg():
-        tensor = tensor.resolve_conj().resolve_neg()
-    return tensor
+    return tensor.resolve_conj().resolve_neg()
 
 
 def _converted(value: Any) -> torch.Tensor:
@@ -78,27 +76,19 @@ def _converted(value: Any) -> torch.Tensor:
             hasattr(value, "__dlpack__") or hasattr(value, "__cuda_array_interface__")):
         if _is_pil(value) and (mode := getattr(value, "mode", None)) not in _PIL_MODES:
             raise TypeError(f'its mode is {mode!r}; legal are {", ".join(_PIL_MODES)}: use .convert("RGB")')
-        return _from_numpy(np.asarray(value))
+        array = np.asarray(value)
+        if not array.flags.writeable:  # torch warns about those, since it might write
+            interface = {**array.__array_interface__, "data": (array.__array_interface__["data"][0], False)}
+            array = np.asarray(SimpleNamespace(__array_interface__=interface, keep=array))
+        try:
+            return torch.from_numpy(array)
+        except (TypeError, ValueError):  # negative or odd strides, another byte order
+            return torch.from_numpy(np.array(array, array.dtype.newbyteorder("="), copy=True, order="C"))
     strides = getattr(value, "strides", None)
     if isinstance(strides, tuple) and min(strides, default=0) < 0:  # over which torch ends the process
         raise ValueError("its strides are negative; publish a contiguous copy")
     return torch.from_dlpack(value) if hasattr(value, "__dlpack__") else torch.as_tensor(value)
 
 
-def _from_numpy(array: np.ndarray) -> torch.Tensor:
-    if not array.flags.writeable:  # torch warns about those, since it might write
-        interface = {**array.__array_interface__, "data": (array.__array_interface__["data"][0], False)}
-        array = np.asarray(SimpleNamespace(__array_interface__=interface, keep=array))
-    try:
-        return torch.from_numpy(array)
-    except (TypeError, ValueError):  # negative or odd strides, another byte order
-        return torch.from_numpy(np.array(array, array.dtype.newbyteorder("="), copy=True, order="C"))
-
-
 def _is_pil(value: Any) -> bool:
     return type(value).__module__.partition(".")[0] == "PIL"
-
-
-def shape_text(tensor: torch.Tensor) -> str:
-    """Return a shape as Python writes tuples, of plain numbers."""
-    return f"({', '.join(map(str, tensor.shape))}{',' if tensor.ndim == 1 else ''})"

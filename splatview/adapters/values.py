@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from splatview.adapters.metadata import check_text
+from splatview.adapters.checks import check_text
 from splatview.adapters.tensors import as_tensor
 from splatview_ipc.control.limits import MAX_META_TEXT
 
@@ -21,30 +21,32 @@ if TYPE_CHECKING:
 _MAX_INT32 = 2**31 - 1
 
 
-def array(value: Any, what: str) -> torch.Tensor:
-    """Return a tensor of a tensor, an array of any library or lists of numbers. Raises TypeError, ValueError."""
+def array(value: Any, what: str, empty: tuple[int, ...] = (0,)) -> torch.Tensor:
+    """Return a tensor of a tensor, an array of any library or lists of numbers. Raises TypeError, ValueError.
+
+    `empty`: shape of a list or a vector of nothing.
+    """
     if not isinstance(value, (list, tuple)):
-        return as_tensor(value, what).detach()
-    if value and all(isinstance(part, torch.Tensor) for part in value):
+        found = as_tensor(value, what).detach()
+    elif value and all(isinstance(part, torch.Tensor) for part in value):
         try:
-            return torch.stack(tuple(as_tensor(part, what) for part in value)).detach()
+            found = torch.stack([as_tensor(part, what) for part in value]).detach()
         except RuntimeError as e:
             raise ValueError(f"{what}: these tensors do not make one: {e}") from None
-    try:
-        made = np.array(value)
-    except (TypeError, ValueError, RuntimeError) as e:  # the last of tensors within it
-        raise ValueError(f"{what}: this list does not make an array: {e}") from None
-    if made.dtype.kind not in "biuf":
+    else:
         try:
-            made = np.array(value, np.float32)  # None is taken for NaN
-        except (TypeError, ValueError, OverflowError):
-            raise TypeError(f"{what} holds more than numbers: {shown(value)}") from None
-    return torch.from_numpy(made)
+            made = np.array(value)
+            if made.dtype.kind not in "biuf":
+                made = np.array(value, np.float32)  # None is taken for NaN
+        except (TypeError, ValueError, RuntimeError, OverflowError) as e:
+            raise ValueError(f"{what} is {shown(value)}, of which no array of numbers can be made: {e}") from None
+        found = torch.from_numpy(made)
+    return found.reshape(empty) if found.shape == (0,) else found
 
 
-def floats(value: Any, what: str, double: bool = False) -> torch.Tensor:
+def floats(value: Any, what: str, empty: tuple[int, ...] = (0,), double: bool = False) -> torch.Tensor:
     """Return float32, or float64 as it is if `double`; the caller's own memory only on a GPU."""
-    tensor = array(value, what)
+    tensor = array(value, what, empty)
     if tensor.is_complex():
         raise ValueError(f"{what} is complex; legal are real numbers")
     dtype = torch.float64 if double and tensor.dtype == torch.float64 else torch.float32
@@ -53,9 +55,10 @@ def floats(value: Any, what: str, double: bool = False) -> torch.Tensor:
     return tensor.to(dtype)
 
 
-def numbers(value: Any, what: str, least: int = -1, most: int = _MAX_INT32) -> torch.Tensor:
+def numbers(value: Any, what: str, least: int = -1, most: int = _MAX_INT32, empty: tuple[int, ...] = (0,)
+            ) -> torch.Tensor:
     """Return int32 of whole numbers, on the CPU from `least` to `most`. Raises TypeError, ValueError."""
-    tensor = array(value, what)
+    tensor = array(value, what, empty)
     if not tensor.numel():
         tensor = tensor.to(torch.int64)
     if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype is torch.bool:
@@ -78,8 +81,7 @@ def texts(value: Sequence[str], what: str) -> torch.Tensor:
             raise ValueError(f"{what}[{i}] has {len(text)} characters; at most {MAX_META_TEXT} are shown")
         if "\0" in text:
             raise ValueError(f"{what}[{i}] is {shown(text)}: a text holds no zero character")
-        if not text.isascii():
-            check_text(text, f"{what}[{i}]")
+        check_text(text, f"{what}[{i}]")
     raw = bytearray("".join(text + "\0" for text in value), "utf-8")
     return torch.frombuffer(raw, dtype=torch.uint8) if raw else torch.empty(0, dtype=torch.uint8)
 

@@ -5,43 +5,42 @@ from __future__ import annotations
 import itertools
 import re
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
-from splatview.adapters import checks
+from splatview.adapters import NamedTensors, checks
 from splatview.api.session import begun, capturing, disabled, public, session
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from typing import TypedDict, Unpack
-
-    import torch
+    from typing import Unpack
 
     from splatview_ipc.publisher.publisher import Publisher
     from splatview_ipc.publisher.stream import Stream
 
-    class More(TypedDict, total=False):
-        """Keywords of `annotate` beside its parameters."""
-
-        classes: Any
-        names: Sequence[str] | Mapping[int, str] | None
-        colors: Any
-        point_classes: Any
-        skeleton: Any
-        lines: Any
-        line_classes: Any
-        notes: str | Sequence[tuple[float, float, str]] | None
-        size: tuple[int, int] | None
-        format: str | None
-        order: str | None
-        motion: bool | None
-        run: str | None
-        by: str | None
-        rate_hz: float | None
-        work_ms: float | None
-        skipped: int | None
-        trouble: str | None
-
 __all__ = ["annotate"]
+
+
+class More(TypedDict, total=False):
+    """Keywords of `annotate` beside its parameters."""
+
+    classes: Any
+    names: Sequence[str] | Mapping[int, str] | None
+    colors: Any
+    point_classes: Any
+    skeleton: Any
+    lines: Any
+    line_classes: Any
+    notes: str | Sequence[tuple[float, float, str]] | None
+    size: tuple[int, int] | None
+    format: str | None
+    order: str | None
+    motion: bool | None
+    run: str | None
+    by: str | None
+    rate_hz: float | None
+    work_ms: float | None
+    skipped: int | None
+    trouble: str | None
 
 
 @public()
@@ -83,76 +82,72 @@ def annotate(name: str, *, boxes: Any = None, labels: Any = None, scores: Any = 
     by, rate_hz, work_ms, skipped: who found this, how often a second it does, how long it took in milliseconds, how
         many frames it passed over; shown beside the picture. trouble: what went wrong, for people.
 
-    The call never waits for a viewer, nor for a GPU: tensors there stay there, and what their values are is not looked
-    at. They and masks are kept, not copied, until the next call: do not write into them before. A handful of boxes
-    costs some ten microseconds, whether or not a viewer looks. Raises TypeError or ValueError for what cannot be drawn.
+    The call never waits for a viewer, nor for a GPU: tensors there stay there, and their values are not looked at. They
+    and masks are kept, not copied, until the next call: do not write into them before. A handful of boxes costs some
+    tens of microseconds, whether or not a viewer looks. Raises TypeError or ValueError for what cannot be drawn.
     Faults of the surroundings never reach the caller, unless SPLATVIEW_STRICT=1. SPLATVIEW_DISABLE=1 makes the call do
     nothing.
     """
     checks.stream_name(name)
     if disabled():
         return
-    from splatview.adapters.overlay import OPTIONS, adapted
+    from splatview.adapters.overlay import adapted, device_of, together
     from splatview_ipc.kinds import check_frame
     from splatview_ipc.shm.slot_layout import dtype_name
 
     if capturing():
         return
-    if unknown := [key for key in more if key not in OPTIONS]:
+    if unknown := [key for key in more if key not in More.__annotations__]:
         raise TypeError(f"annotate has no {', '.join(map(repr, unknown))}; it has boxes, labels, scores, points, "
-                        f"masks, version, {', '.join(OPTIONS)}")
+                        f"masks, version, {', '.join(More.__annotations__)}")
+    run = more.get("run")
+    if run is not None and not (isinstance(run, str) and re.fullmatch(r"[A-Za-z0-9._-]{1,64}", run)):
+        raise ValueError(f"run is {str(run)[:70]!r}, not a run's id: up to 64 letters, digits and '._-'; "
+                         "`splatview status` lists them")
     given = {"boxes": boxes, "labels": labels, "scores": scores, "points": points, "masks": masks, **more}
     tensors, meta = adapted(given)
-    run = more.get("run")
-    if run is not None and not isinstance(run, str):
-        raise TypeError(f"run is a {type(run).__name__}, not a run's id, a str")
-    if run is not None and re.fullmatch(r"[A-Za-z0-9._-]{1,64}", run) is None:
-        raise ValueError(f"run is {run[:70]!r}, not a run's id: up to 64 letters, digits and '._-'; "
-                         "`splatview status` lists them")
-    meta["version"], meta["time_ns"], over_run = _computed_on(name, version, run)
+    drawn = version is not None or any(value is not None for key, value in given.items() if key != "run")
+    meta["version"], meta["time_ns"], over_run = _computed_on(name, version, run) if drawn else (0, 0, "")
     check_frame("overlay", {k: (dtype_name(t), tuple(t.shape)) for k, t in tensors.items()}, meta)
-    if version is None and all(v is None for k, v in given.items() if k != "run"):  # take away what is drawn
-        publisher = begun()
-        meta |= {"version": 0, "time_ns": 0}
-        if publisher is not None:
-            for stream in list(publisher.streams.values()):
-                if stream.kind == "overlay" and stream.over[0] == name and run in (
-                        None, stream.over[1] or publisher.run_id):
-                    _publish(stream, tensors, meta)
+    publisher = session().run() if drawn else begun()
+    if publisher is None:
         return
-    publisher = session().run()
-    if publisher is not None:
-        with session().lock:
-            stream = _overlay(publisher, name, over_run)
-        _publish(stream, tensors, meta)
+    with session().lock:  # results may come from several threads
+        if drawn:
+            overlays = [_overlay(publisher, name, over_run)]
+        else:  # take away what is drawn
+            overlays = [s for s in publisher.streams.values() if s.kind == "overlay" and s.over[0] == name
+                        and run in (None, s.over[1] or publisher.run_id)]
+        for stream in overlays:
+            device = device_of(tensors)
+            if device == "cpu" and stream.info is not None:
+                device = stream.info.device  # which viewers have open: to change it for one result would cost them
+            placed = tensors if device == "cpu" else together(tensors, device)
+            stream.describe(NamedTensors("overlay", tuple(placed), device=device), copy=True)
+            stream.publish((tuple(placed.values()), meta))
 
 
 def _computed_on(name: str, version: Any, run: str | None) -> tuple[int, int, str]:
     """Return the version, its time in ns (each 0: not known), and the run, "" for this process's own, or any."""
     publisher = begun()
     own = publisher.streams.get(name) if publisher is not None else None
-    own_run = publisher.run_id if publisher is not None else ""
+    own_run = publisher.run_id if publisher is not None and own is not None else ""
     reading = sys.modules.get("splatview.api.frames")
-    seen = reading.newest_seen(name) if reading is not None else None
+    seen = (reading.newest_seen(name) if reading is not None else None) or (0, 0, "")
     number, time_ns = version, 0
     if hasattr(version, "version") and hasattr(version, "time_ns"):  # a frame
         number, time_ns = version.version, int(version.time_ns)
-        if run is None:
-            run = getattr(version, "run", None) or (seen[2] if seen and seen[:2] == (number, time_ns) else None)
-    if run is None:
-        run = own_run if own is not None else seen[2] if seen is not None else ""
+        run = run or getattr(version, "run", None) or (seen[2] if seen[:2] == (number, time_ns) else None)
+    run = run or own_run or seen[2]
     if own is not None and run == own_run:
         if own.kind != "image":
             raise ValueError(f"{name!r} shows {own.kind}; only over pictures (streams of kind image) can be drawn")
-        run = ""
-        if version is None:
-            number = own.version
+        run, number = "", own.version if version is None else number
     elif version is None:
-        number, time_ns = seen[:2] if seen is not None and seen[2] == run else (0, 0)
+        number, time_ns = seen[:2] if seen[2] == run else (0, 0)
     if not hasattr(number, "__index__"):
         raise TypeError(f"version is a {type(version).__name__}, not a number or a frame of splatview.frames")
-    number = checks.whole("version", number, 0, 2**63 - 1)
-    return number, time_ns, run or ""
+    return checks.whole("version", number, 0, 2**63 - 1), time_ns, run
 
 
 def _overlay(publisher: Publisher, name: str, run: str) -> Stream:
@@ -161,35 +156,16 @@ def _overlay(publisher: Publisher, name: str, run: str) -> Stream:
     from splatview_ipc.control.run_folder import list_runs, runtime_folder
 
     overlays = [s for s in publisher.streams.values() if s.kind == "overlay" and s.over[0] == name]
-    stream = next((s for s in overlays if s.over[1] == run), None)
-    if stream is not None:
+    if (stream := next((s for s in overlays if s.over[1] == run), None)) is not None:
         return stream
-    if overlays:
-        alive = {folder.description.id for folder in list_runs(runtime_folder())} | (
-            {"", publisher.run_id} if name in publisher.streams else set())
-        stream = next((s for s in overlays if s.over[1] not in alive), None)
+    alive = {folder.description.id for folder in list_runs(runtime_folder())}
+    alive |= {""} if name in publisher.streams else set()
+    stream = next((s for s in overlays if s.over[1] not in alive), None)
     if stream is None:
-        ends = itertools.chain([""], (f" {number}" for number in itertools.count(2)))
-        names = (f"{name} overlay"[: MAX_NAME - len(end)] + end for end in ends)
+        ends = itertools.chain([" overlay"], (f" overlay {number}" for number in itertools.count(2)))
+        names = (name[: MAX_NAME - len(end)] + end for end in ends)
         stream = publisher.stream(next(n for n in names if n not in publisher.streams), "overlay")
     stream.over = name, run
     if stream.info is not None:
         publisher.wake()
     return stream
-
-
-def _publish(stream: Stream, tensors: dict[str, torch.Tensor], meta: dict[str, Any]) -> None:
-    from splatview.adapters import named_tensors
-    from splatview.adapters.overlay import device_of, together
-
-    info, device = stream.info, device_of(tensors)
-    if device is None and info is not None and info.device != "cpu":
-        import torch
-
-        device = torch.device(info.device)  # which viewers have open: to change it for one result would cost them
-    if device is not None:
-        tensors = together(tensors, device)
-    layout = named_tensors("overlay", tuple(tensors), device=str(device or "cpu"))
-    with session().lock:  # results may come from several threads
-        stream.describe(layout, copy=True)
-        stream.publish((tuple(tensors.values()), meta))

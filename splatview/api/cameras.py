@@ -6,7 +6,7 @@ import math
 from collections import deque
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
-from splatview.adapters import checks, named_tensors
+from splatview.adapters import NamedTensors, checks
 from splatview.api.session import capturing, public, session
 
 if TYPE_CHECKING:
@@ -122,9 +122,9 @@ class Cameras:
         if photos is not None and (paths := photos.texts()) is not None:
             tensors["paths"] = paths
         device = device_of(tensors)
-        if device is not None:
+        if device != "cpu":
             tensors = together(tensors, device)
-        layout = named_tensors("cameras", tuple(tensors), shape=(self.count,), device=str(device or "cpu"))
+        layout = NamedTensors("cameras", tuple(tensors), shape=(self.count,), device=device)
         stream.describe(layout, copy=True)
         stream.publish((tuple(tensors.values()), {"photos": self._set if has else 0}))
 
@@ -142,7 +142,7 @@ class Cameras:
 
         stream = self._publisher.stream(f"{self._name[: MAX_NAME - 10]} {what}", "cameras")
         stream.over = self._name, ""
-        stream.describe(named_tensors("cameras", (what,), shape=shape), copy=True)
+        stream.describe(NamedTensors("cameras", (what,), shape=shape), copy=True)
         return stream
 
     def ask(self, camera: int, side: int) -> None:

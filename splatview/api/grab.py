@@ -9,7 +9,6 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from splatview.adapters import checks
-from splatview.adapters.metadata import check_tensor
 from splatview.api.session import begun, public, session
 
 if TYPE_CHECKING:
@@ -152,7 +151,7 @@ def _camera(camera: Any) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     """Return a tensor or an array as lists of numbers."""
-    check_tensor(value, "camera")
+    checks.check_tensor(value, "camera")
     if not hasattr(value, "tolist"):
         raise TypeError(f"camera: a {type(value).__name__}; numbers, lists of them, tensors and arrays can be taken")
     if math.prod(shape := tuple(value.shape)) > 64:

@@ -10,7 +10,6 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from splatview.adapters import checks
-from splatview.adapters.metadata import check_tensor
 from splatview.api.session import public, session
 
 if TYPE_CHECKING:
@@ -174,7 +173,7 @@ def _converted(name: str, value: Any) -> Any:
     """Return a number as a float, a CUDA tensor as it is. Raises TypeError, ValueError."""
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
-        check_tensor(value, f"log: {name}")
+        checks.check_tensor(value, f"log: {name}")
         if value.numel() != 1 or value.is_complex():
             raise TypeError(f"log: {name} is a tensor of shape {tuple(value.shape)}, {value.dtype}; legal are real "
                             "ones of one element")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from splatview.adapters import checks
-from splatview.adapters.metadata import checked
 from splatview.api.session import public, session
 
 if TYPE_CHECKING:
@@ -49,11 +48,10 @@ def publish(value: Any, name: str | None = None, *, kind: str | None = None, cop
         and opacities before exp and sigmoid; left out: read off the names), `sh_degree` (the degree in use) and
         `antialiased` steer the drawing; for images `layout`: "HWC", "CHW", or "BGR" for (H, W, 3|4) with blue first.
 
-    The call waits neither for a viewer nor for the GPU: copies are queued on torch's current stream. Tensors are kept
-    until the next version or `close`, and copied only while a viewer shows them: a later one is shown what they hold by
-    then. Arrays that torch cannot take as they are (negative strides, PIL) are copied at the call. While a
-    CUDA graph is captured nothing is queued. Within torch.compile a call breaks the graph; within torch.vmap and the
-    transforms of torch.func tensors raise TypeError.
+    The call waits neither for a viewer nor for the GPU: copies are queued on torch's current stream. Tensors and arrays
+    are kept until the next version or `close`, and copied only while a viewer shows them: a later one is shown what
+    they hold by then. PIL images are copied at the call. While a CUDA graph is captured nothing is queued. Within
+    torch.compile a call breaks the graph; within torch.vmap and the transforms of torch.func tensors raise TypeError.
     Raises TypeError or ValueError for values that cannot be shown. Faults of the surroundings (no shared memory, an
     unwritable runtime folder) are logged once and counted, and raised only when SPLATVIEW_STRICT=1 is set.
     SPLATVIEW_DISABLE=1 makes the call do nothing.
@@ -63,7 +61,7 @@ def publish(value: Any, name: str | None = None, *, kind: str | None = None, cop
 
         name = kind or ("image" if is_array(value) else "gaussians")
     if meta:
-        meta = checked(meta)
+        meta = checks.metadata(meta)
     options = kind, copy, live, shard, meta.get("activated"), meta.get("layout")
     known = session().published.get(name)
     published = known.layout.match(value, meta) if known is not None and known.options == options else None

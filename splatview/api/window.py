@@ -12,7 +12,6 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from splatview.adapters import checks
-from splatview.adapters.metadata import check_tensor
 from splatview.api.publish import publish
 from splatview.api.session import begun, disabled, public, session
 from splatview_ipc.control import limits
@@ -154,7 +153,7 @@ class Window:
             image = picture_at(data_ptr, image, height, channels)
         elif height is not None or data_ptr is not None:
             raise TypeError("set_image takes an image, or width, height and data_ptr")
-        check_tensor(image, "image")
+        checks.check_tensor(image, "image")
         if getattr(image, "ndim", 0) == 4 and len(image) == 1:
             image = image[0]
         place = None

@@ -12,8 +12,8 @@ import torch
 from support.annotate_cases import made, texts
 
 import splatview
-from splatview.adapters.overlay import OPTIONS
-from splatview.adapters.overlay_parts import COCO_SKELETON
+from splatview.adapters.overlay import COCO_SKELETON
+from splatview.api.annotate import More
 
 if TYPE_CHECKING:
     from support.annotate_cases import Overlays
@@ -56,6 +56,8 @@ def test_nothing_found(empty: Any) -> None:
     assert all(not t.numel() for t in tensors.values())
     tensors, _ = made(boxes=empty, classes=[], colors={1: "#ff0000"}, point_classes=[], points=[], skeleton="coco")
     assert tensors["boxes"].shape == (0, 4)
+    for labels in ([], "person"):
+        assert made(boxes=empty, labels=labels, classes=[])[0]["labels"].shape == (0,)
 
 
 def test_the_callers_own_memory_is_not_kept() -> None:
@@ -194,7 +196,7 @@ JUNK: list[Any] = [
 
 def test_whatever_it_is_given_it_is_drawn_or_the_mistake_is_named(overlays: Overlays) -> None:
     rng = np.random.default_rng(0)
-    names = ["boxes", "labels", "scores", "points", "masks", "version", *OPTIONS]
+    names = ["boxes", "labels", "scores", "points", "masks", "version", *More.__annotations__]
     for _ in range(400):
         given = {str(name): JUNK[rng.integers(len(JUNK))]
                  for name in rng.choice(names, rng.integers(1, 5), replace=False)}

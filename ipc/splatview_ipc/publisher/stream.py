@@ -467,5 +467,6 @@ class _Gpu:
 
 
 def _counts(tensors: tuple[torch.Tensor, ...]) -> list[int] | None:
-    """Return how many in-place operations ended on each tensor; None where torch does not count them."""
-    return None if any(t.is_inference() for t in tensors) else [t._version for t in tensors]
+    """Return how many in-place operations ended on each tensor; None where they are not counted: NumPy, inference."""
+    counted = all(hasattr(t, "is_inference") and not t.is_inference() for t in tensors)
+    return [t._version for t in tensors] if counted else None
