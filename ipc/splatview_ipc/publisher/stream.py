@@ -466,7 +466,8 @@ class _Gpu:
             self.trouble = e
 
 
-def _counts(tensors: tuple[torch.Tensor, ...]) -> list[int] | None:
-    """Return how many in-place operations ended on each tensor; None where they are not counted: NumPy, inference."""
-    counted = all(hasattr(t, "is_inference") and not t.is_inference() for t in tensors)
-    return [t._version for t in tensors] if counted else None
+def _counts(tensors: tuple[Any, ...]) -> list[int] | None:
+    """Return how many in-place operations ended on each tensor; None where torch does not count them."""
+    if any(hasattr(t, "is_inference") and t.is_inference() for t in tensors):
+        return None
+    return [getattr(t, "_version", 0) for t in tensors]  # 0: a NumPy array
