@@ -6,7 +6,6 @@ drawn over them once it is there, with the version in which it was found.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 import time
@@ -37,12 +36,11 @@ _LONGEST_TROUBLE = 400
 
 def main(settings_json: str) -> int:
     """Detect until a signal. Return the exit status: 2 for a request that cannot be met, with the cause on stderr."""
+    settings = msgspec.json.decode(settings_json, type=InferenceSettings)
+    os.nice(_NICENESS)
     try:
-        settings = msgspec.json.decode(settings_json, type=InferenceSettings)
-        with contextlib.suppress(OSError):
-            os.nice(_NICENESS)
         detector = open_detector(settings)
-    except (msgspec.MsgspecError, UnicodeError, DetectorError) as e:
+    except DetectorError as e:
         print(e, file=sys.stderr)
         return 2
     print(detector.by, file=sys.stderr, flush=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     import numpy as np
 
 LEGAL = "a file MODEL.onnx, people, or module:function"
-
-_Part = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
 class DetectorError(Exception):
@@ -36,22 +34,22 @@ class Detector(Protocol):
         ...
 
 
-class InferenceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class InferenceSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The requested detector, and the pictures for it. Settings of `python -m splatview.camera.inference`."""
 
     detect: str
     labels: str = ""
     """A file with the names of a network's classes, or "coco"; "" for those in the network's own metadata."""
-    threshold: _Part | None = None
+    threshold: float | None = None
     """Minimum score; None for the detector's own."""
-    nms: _Part = 0.45
+    nms: float = 0.45
     """Of two boxes of a class whose intersection over union exceeds this, the one with the higher score is kept."""
     provider: Literal["", "cuda", "cpu"] = ""
     """Device on which onnxruntime runs; "" for CUDA where it works, else the CPU."""
     stream: str = "camera"
     run: str | None = None
     """The run that publishes the stream, as for `splatview.frames`."""
-    every: Annotated[int, msgspec.Meta(ge=1)] | Literal["auto"] = "auto"
+    every: int | Literal["auto"] = "auto"
     """Look at every N-th picture, or "auto": at the newest as soon as the last result is published."""
     motion: bool = False
     """Viewers may move boxes between two results."""
