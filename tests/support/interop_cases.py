@@ -95,7 +95,7 @@ class OwnMemory:
         return (self._piece,)
 
     def pointer(self) -> int:
-        return self.allocation.pointer()
+        return self.allocation.tensor("uint8", (1,)).data_ptr()
 
     def tensor(self, dtype: str, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> torch.Tensor:
         return self.allocation.tensor(dtype, shape, offset, strides)

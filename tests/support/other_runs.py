@@ -21,4 +21,6 @@ class OtherRun(Publisher):
         if layout is None:
             layout = self._layouts[name] = recognise(value, None, meta)
             self.stream(name, layout.kind).describe(layout)
-        self.streams[name].publish(layout.match(value, meta))
+        published = layout.match(value, meta)
+        assert published is not None
+        self.streams[name].publish(published)
