@@ -28,6 +28,12 @@ def number(name: str, value: Any, least: float, most: float) -> float:
     return found
 
 
+def step(value: Any) -> float:
+    """Return the number of a step, an int as it is."""
+    exact = type(value) is int and -MAX_STEP <= value <= MAX_STEP
+    return value if exact else number("step", value, -MAX_STEP, MAX_STEP)
+
+
 def whole(name: str, value: Any, least: int, most: int) -> int:
     check_tensor(value, name)
     try:

@@ -55,7 +55,7 @@ def publish_cameras(viewmats: Any = None, Ks: Any = None, width: Any = None, hei
     checks.stream_name(name)
     if session().idle or capturing():
         return
-    cameras: Cameras | None = session().features.get(f"cameras {name}")  # type: ignore[assignment]
+    cameras: Cameras | None = session().features.get(f"cameras {name}")
     photos = None if cameras is None else cameras.photos
     count = None if cameras is None else cameras.count
     found = None
@@ -73,7 +73,7 @@ def publish_cameras(viewmats: Any = None, Ks: Any = None, width: Any = None, hei
         publisher = session().run()
         if publisher is None:
             return
-        cameras = session().features.get(f"cameras {name}")  # type: ignore[assignment]
+        cameras = session().features.get(f"cameras {name}")
         if cameras is None:
             cameras = Cameras(publisher, name)
             session().add(f"cameras {name}", cameras, cameras.turn)

@@ -6,9 +6,9 @@ import contextlib
 import logging
 import math
 import os
+import sys
 import time
 import weakref
-from collections import OrderedDict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +40,7 @@ _SILENCE_S = 10.0
 _REMEMBERED = 256
 """Names in `newest_seen`."""
 
-seen: OrderedDict[str, tuple[int, int, str]] = OrderedDict()
+seen: dict[str, tuple[int, int, str]] = {}
 """By the stream's name: version, time and run of the frame that was handed out last in this process."""
 
 
@@ -187,10 +187,10 @@ class Frames:
             frame = Frame(shared, copies, skipped, stream.run.id)
         self._last = max(self._last, shared.version)
         self.skipped += skipped
+        seen.pop(self.name, None)
         seen[self.name] = shared.version, shared.time_ns, stream.run.id
-        seen.move_to_end(self.name)
-        while len(seen) > _REMEMBERED:
-            seen.popitem(last=False)
+        if len(seen) > _REMEMBERED:
+            del seen[next(iter(seen))]  # the oldest
         return frame
 
     def _follow(self, now: float) -> None:
@@ -266,13 +266,7 @@ def _copied(shared: Shared, in_place: bool) -> dict[str, np.ndarray | torch.Tens
 
 
 def _checked(timeout: float | None) -> float | None:
-    if timeout is None:
-        return None
-    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
-        raise TypeError(f"timeout is a {type(timeout).__name__}, not a number of seconds or None")
-    if not 0 <= timeout < math.inf:
-        raise ValueError(f"timeout is {timeout!r}; legal are seconds from 0 on, or None: wait for ever")
-    return float(timeout)
+    return None if timeout is None else checks.number("timeout", timeout, 0, sys.float_info.max)
 
 
 def _close(subscriber: Subscriber, pid: int) -> None:

@@ -50,13 +50,12 @@ def log(step: float | None = None, /, **scalars: Any) -> None:
     Raises TypeError or ValueError for what is no number, for a wrong name and for one too many. Faults of the
     surroundings never reach the caller, unless SPLATVIEW_STRICT=1. SPLATVIEW_DISABLE=1 makes the call do nothing.
     """
-    logger: Logger | None = session().features.get("log") or _begin()  # type: ignore[assignment]
+    logger: Logger | None = session().features.get("log") or _begin()
     if logger is None:
         return
     if step is None and (step := scalars.pop("step", None)) is None:
         step = logger.step + 1
-    if type(step) is not int or not -checks.MAX_STEP <= step <= checks.MAX_STEP:
-        step = checks.number("step", step, -checks.MAX_STEP, checks.MAX_STEP)
+    step = checks.step(step)
     if not scalars:
         raise TypeError("log: no scalars were named; splatview.log(step, loss=loss)")
     later = False
@@ -196,4 +195,4 @@ def _begin() -> Logger | None:
         if publisher is not None and "log" not in current.features:
             logger = Logger(publisher.stream(STREAM, "scalars"))
             current.add("log", logger, logger.turn)
-        return current.features.get("log")  # type: ignore[return-value]
+        return current.features.get("log")

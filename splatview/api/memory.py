@@ -54,7 +54,7 @@ def publish_memory(name: str = "memory", *, device: torch.device | str | int | N
     Raises TypeError or ValueError for arguments that are wrong. Faults of the surroundings never reach the caller,
     unless SPLATVIEW_STRICT=1. SPLATVIEW_DISABLE=1 makes the call do nothing.
     """
-    meter: Meter | None = session().features.get(f"memory {name}")  # type: ignore[assignment]
+    meter: Meter | None = session().features.get(f"memory {name}")
     if meter is None:
         checks.stream_name(name)
         entries = checks.whole("max_entries", max_entries, 1, 10**8)
@@ -66,18 +66,17 @@ def publish_memory(name: str = "memory", *, device: torch.device | str | int | N
 
 def _begin(name: str, device: int | None, hz: float, max_entries: int | None) -> Meter | None:
     """Return the meter of a name that had none; None if there is no run."""
-    from splatview.api.recording import Recording
-
     current = session()
     with current.lock:
         publisher = current.run()
         if publisher is None:
             return None
         stream = publisher.stream(name, "memory")
-        recording: Recording | None = current.features.get("recording")  # type: ignore[assignment]
-        if recording is None:
-            recording = Recording(publisher.run_id, max_entries)
-            current.add("recording", recording)
+        if "recording" not in current.features:
+            from splatview.api.recording import Recording
+
+            current.add("recording", Recording(publisher.run_id, max_entries))
+        recording: Recording = current.features["recording"]
         if device != HOST:
             import torch
 
@@ -114,13 +113,9 @@ class Meter:
 
     def mark(self, step: Any) -> None:
         """Mark the beginning of a step. The trainer's thread."""
-        if step is None:
-            step = self._calls
-        elif type(step) is not int or not -checks.MAX_STEP <= step <= checks.MAX_STEP:
-            step = checks.number("step", step, -checks.MAX_STEP, checks.MAX_STEP)
+        self._step = self._calls if step is None else checks.step(step)
         self._calls += 1
-        self._step = step
-        self._recording.steps.append((time.time_ns(), step))
+        self._recording.steps.append((time.time_ns(), self._step))
         if self._device is None and (torch := torch_with_cuda()) is not None:
             self._device = torch.cuda.current_device()
 

@@ -7,6 +7,7 @@ between its versions: what is missing becomes `trouble`, a text for people, neve
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import logging
 import os
@@ -16,6 +17,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from splatview.api.session import session
 from splatview_ipc.control import memory_snapshots
 
 if TYPE_CHECKING:
@@ -51,38 +53,33 @@ class Recording:
         self._lacks = ""
         """The trouble that stays."""
         self._ours = self._ended = False
-        self._ooms: list[float] = []
+        self._ooms, self._rest_until = 0, 0.0
         self._lock = threading.Lock()
         memory_snapshots.tidy()  # an earlier run may have been killed while it wrote one
 
     def attach(self) -> None:
         """Begin, once CUDA is in use. Idempotent; never raises."""
-        if self.attached or os.getpid() != self._pid:
+        if os.getpid() != self._pid:
             return  # a forked child, to which PyTorch took over what the parent queued
         with self._lock:
             if self.attached or self._ended:
                 return
             self.attached = True
             try:
-                _observe()
-                self._record()
+                import torch
+                from torch.cuda import memory
+
+                observe()
+                enabled = getattr(torch._C, "_cuda_isHistoryEnabled", None)
+                if self._max_entries is None:
+                    self._lacks = "allocations are not recorded: record=False"
+                elif enabled is None or not enabled():  # by other code. (Before CUDA is in use, torch 2.11 crashes.)
+                    # Names of C++ functions would make a snapshot take minutes.
+                    memory._record_memory_history("all", context="all", stacks="python", max_entries=self._max_entries)
+                    self._ours = True
             except Exception as e:
                 self._lacks = f"allocations are not recorded: {_one_line(e)}"
             self.trouble = self._lacks
-
-    def _record(self) -> None:
-        import torch
-        from torch.cuda import memory
-
-        if self._max_entries is None:
-            self._lacks = "allocations are not recorded: record=False"
-            return
-        enabled = getattr(torch._C, "_cuda_isHistoryEnabled", None)
-        if enabled is not None and enabled():
-            return  # by other code, for itself. (Asked before CUDA is in use, torch 2.11 crashes.)
-        # Names of C++ functions would make a snapshot take minutes.
-        memory._record_memory_history("all", context="all", stacks="python", max_entries=self._max_entries)
-        self._ours = True
 
     def close(self) -> None:
         """Stop recording, unless other code began it. Idempotent; never raises."""
@@ -140,24 +137,19 @@ class Recording:
         return path
 
     def out_of_memory(self) -> None:
-        """Write down what is allocated when an allocation failed, in the thread of that allocation."""
+        """Write a snapshot when an allocation failed, in the thread of that allocation."""
         now = time.time()
-        if len(self._ooms) >= MAX_OOM_SNAPSHOTS or (self._ooms and now - self._ooms[-1] < OOM_REST_S):
+        if self._ooms >= MAX_OOM_SNAPSHOTS or now < self._rest_until:
             return
-        self._ooms.append(now)
+        self._ooms, self._rest_until = self._ooms + 1, now + OOM_REST_S
         path = self.write(snapshot, "oom") if (snapshot := self.take()) is not None else None
         if path is not None:
             _log.warning("splatview: the GPU is out of memory; who holds it shows: splatview memory %s", path)
 
 
-_observing = False
-
-
-def _observe() -> None:
+@functools.cache
+def observe() -> None:
     """Have PyTorch call `_out_of_memory` when an allocation fails. This cannot be undone, so once is for good."""
-    global _observing
-    if _observing:
-        return
     import torch
 
     names = "_cuda_attach_out_of_memory_observer", "_cuda_attachOutOfMemoryObserver"  # of different versions of torch
@@ -165,19 +157,15 @@ def _observe() -> None:
     if attach is None:
         raise RuntimeError("this torch has no observer of memory that runs out")
     attach(_out_of_memory)
-    _observing = True
 
 
 def _out_of_memory(device: int, asked: int, allocated: int, free: int) -> None:
-    from splatview.api.memory import Meter
-    from splatview.api.session import session
-
+    features = session().features
     try:
-        features = session().features
         if "recording" in features:
-            features["recording"].out_of_memory()  # type: ignore[attr-defined]
-        for feature in features.values():
-            if isinstance(feature, Meter):
+            features["recording"].out_of_memory()
+        for name, feature in features.items():
+            if name.startswith("memory "):
                 feature.sample()  # viewers see it even if the trainer ends now
     except Exception as e:  # the trainer has its own to deal with
         _log.warning("splatview: no snapshot of the memory that ran out: %s", _one_line(e))

@@ -82,7 +82,7 @@ def overlays(subscriber: Subscriber, wait_until: Callable[..., Any]) -> Overlays
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A cache folder for each test; the folder of the snapshots in it."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(recording, "_observing", False)
+    recording.observe.cache_clear()
     yield tmp_path / "cache" / "splatview" / "snapshots" / "taken"
     splatview.close()
 
