@@ -10,10 +10,11 @@ import torch
 
 from splatview.adapters.images import guessed_layout
 from splatview.adapters.tensors import as_tensor, is_array
-from splatview.adapters.values import floats, numbers
+from splatview.adapters.values import floats, numbers, texts
 from splatview_ipc import kinds
 from splatview_ipc.control.limits import MAX_META_TEXT
 from splatview_ipc.kinds.cameras import CAMERAS_MOST
+from splatview_ipc.kinds.rules import check_extent
 from splatview_ipc.shm.slot_layout import dtype_name
 
 if TYPE_CHECKING:
@@ -81,7 +82,6 @@ class Photos:
         """`count`: of cameras. Checks shapes only. Raises TypeError, ValueError."""
         self.given = images
         """As the caller gave them, to tell whether the next ones are the same."""
-        self.paths = [""] * count
         self.tensors: list[torch.Tensor | None] = [None] * count
         self._ready: dict[torch.device, torch.cuda.Event] = {}
         """Recorded behind the writes of what is on a GPU."""
@@ -99,46 +99,32 @@ class Photos:
                             "tensors (H, W, 3) or of paths")
         if len(items) != count:
             raise ValueError(f"images are {len(items)}, not {count}: one for each camera, None where there is none")
+        paths = [""] * count
         for i, item in enumerate(items):
             if isinstance(item, (str, os.PathLike)):
-                path = self.paths[i] = os.path.abspath(os.fsdecode(os.fspath(item)))
+                path = paths[i] = os.path.abspath(os.fsdecode(os.fspath(item)))
                 if len(path) > MAX_META_TEXT or not path.isprintable():
                     raise ValueError(f"images[{i}] is the path {path[:80]!r}; legal are up to {MAX_META_TEXT} "
                                      "printable characters")
             elif item is not None:
                 self.tensors[i] = _photo(item, i)
+        self.paths = texts(paths, "images") if any(paths) else None
+        """"paths" of a frame; None if there are none."""
+        if self.paths is not None:
+            check_extent("bytes of paths of images", len(self.paths), CAMERAS_MOST["text"])
         for device in {t.device for t in self.tensors if t is not None and t.is_cuda}:
             event = self._ready[device] = torch.cuda.Event()
             event.record(torch.cuda.current_stream(device))
 
-    @property
-    def any(self) -> bool:
-        """True if some are in memory."""
-        return any(t is not None for t in self.tensors)
+    def read(self, camera: int, side: int) -> torch.Tensor:
+        """Return (M, H, W, 3) uint8 in host memory. Waits for a GPU: not for trainers.
 
-    def texts(self) -> torch.Tensor | None:
-        """Return "paths" of a frame; None if there are none. Raises ValueError for more than fits."""
-        if not any(self.paths):
-            return None
-        whole = ("\0".join(self.paths) + "\0").encode()
-        if len(whole) > CAMERAS_MOST["text"]:
-            raise ValueError(f"the paths of images have {len(whole)} bytes; at most {CAMERAS_MOST['text']}")
-        return torch.frombuffer(bytearray(whole), dtype=torch.uint8)
-
-    def whole(self, camera: int) -> torch.Tensor:
-        """Return (1, H, W, 3) uint8 in host memory; H and W are 0 if there is none. Waits for a GPU: not for trainers.
+        side: 0: the photograph of `camera` in its own size, 0 by 0 if there is none. Otherwise photographs of that
+        width and height, from `camera` on, as many as go together; black where there is none.
         """
-        tensor = self.tensors[camera] if camera < len(self.tensors) else None
-        return torch.empty(1, 0, 0, 3, dtype=torch.uint8) if tensor is None else self._on_host(tensor, 0)
-
-    def small(self, first: int, side: int) -> torch.Tensor:
-        """Return (M, side, side, 3) uint8 in host memory, of the cameras from `first` on, as many as go together; black
-        where there is none. Waits for a GPU."""
-        side = min(max(side, 1), _SMALL_SIDE)
-        some = self.tensors[first: first + max(_SMALL_BYTES // (3 * side * side), 1)]
-        if not some:
-            return torch.empty(1, 0, 0, 3, dtype=torch.uint8)
-        black = torch.zeros(1, 1, 3, dtype=torch.uint8)
+        side = min(side, _SMALL_SIDE)
+        some = self.tensors[camera: camera + (max(_SMALL_BYTES // (3 * side * side), 1) if side else 1)]
+        black = torch.zeros(min(side, 1), min(side, 1), 3, dtype=torch.uint8)
         return torch.cat([self._on_host(black if t is None else t, side) for t in some])
 
     def _on_host(self, photo: torch.Tensor, side: int) -> torch.Tensor:
@@ -171,8 +157,7 @@ def _photo(item: Any, i: int) -> torch.Tensor:
 
 
 def _as_bytes(photo: torch.Tensor, side: int) -> torch.Tensor:
-    """Return (1, H, W, 3) uint8 of (H, W, 1|3|4). side: its new H and W, as means over areas, of a sample where there
-    are very many pixels; 0: as it is."""
+    """Return (1, H, W, 3) uint8 of (H, W, 1|3|4). side: its new H and W, as means over areas; 0: as it is."""
     photo = photo.expand(*photo.shape[:2], 3) if photo.shape[2] == 1 else photo[:, :, :3]
     if side:
         rows, columns = (max(n // (4 * side), 1) for n in photo.shape[:2])

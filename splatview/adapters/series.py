@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -23,8 +22,6 @@ _FEW = 4
 """So many series have as many rows each as one alone would."""
 _LATEST = [MEMORY_COLUMNS.index(name) for name in ("time", "step", "allocated", "allocations", "retries", "ooms")]
 _LOW, _COUNT = MEMORY_COLUMNS.index("low"), len(MEMORY_COLUMNS)
-_SLOTS = 1024
-"""Numbers that may be on their way."""
 
 
 class Table:
@@ -95,50 +92,34 @@ def _merge(rows: np.ndarray, starts: np.ndarray) -> np.ndarray:
 # ---- scalars in GPU memory, brought to the host without waiting for the GPU
 
 
-class Later:
+class Later(NamedTuple):
     """A number on its way to the host."""
 
-    __slots__ = ("_event", "_pinned", "_slot")
-
-    def __init__(self, pinned: Pinned, slot: int, event: torch.cuda.Event) -> None:
-        self._pinned, self._slot, self._event = pinned, slot, event
+    host: torch.Tensor
+    event: torch.cuda.Event
 
     @property
     def arrived(self) -> bool:
-        return self._event.query()
-
-    def take(self) -> float:
-        """Return the number, once, after it has arrived."""
-        value = self._pinned.slots[self._slot].item()
-        self._pinned.free.append(self._slot)
-        return float(value)
+        return self.event.query()
 
 
-class Pinned:
-    """Pinned memory for numbers on their way. One thread queues copies, another takes what has arrived."""
+def queued(scalars: Mapping[str, Any]) -> dict[str, float | Later]:
+    """Queue a copy of each CUDA tensor of one element on torch's current stream; floats stay.
 
-    def __init__(self) -> None:
-        self.slots = torch.empty(_SLOTS, dtype=torch.float64, pin_memory=True).unbind(0)
-        self.free = deque(range(_SLOTS))
-
-    def queue(self, tensor: torch.Tensor, events: dict[torch.device, torch.cuda.Event]) -> Later | None:
-        """Queue a copy of a CUDA tensor of one element on torch's current stream.
-
-        `events` gets the event of its device, to be recorded behind all copies. None: a CUDA graph is being captured,
-        in whose replays the copy would run again, or all slots are in use.
-        """
-        with torch.cuda.device(tensor.device):
-            if torch.cuda.is_current_stream_capturing() or not self.free:
-                return None
-            slot = self.free.popleft()
-            self.slots[slot].copy_(tensor.detach().reshape(()), non_blocking=True)
-        event = events.get(tensor.device)
-        if event is None:
-            event = events[tensor.device] = torch.cuda.Event()
-        return Later(self, slot, event)
-
-
-def record(events: dict[torch.device, torch.cuda.Event]) -> None:
-    """Record events behind what torch's current streams have queued."""
+    Left out are those for which a CUDA graph is being captured, in whose replays the copy would run again.
+    """
+    found: dict[str, float | Later] = {}
+    events: dict[torch.device, torch.cuda.Event] = {}
+    for name, value in scalars.items():
+        if type(value) is float:
+            found[name] = value
+            continue
+        with torch.cuda.device(value.device):
+            if torch.cuda.is_current_stream_capturing():
+                continue
+            host = torch.empty((), dtype=torch.float64, pin_memory=True)
+            host.copy_(value.detach().reshape(()), non_blocking=True)
+        found[name] = Later(host, events.setdefault(value.device, torch.cuda.Event()))
     for device, event in events.items():
         event.record(torch.cuda.current_stream(device))
+    return found

@@ -115,12 +115,12 @@ class Cameras:
         if photos is not self.photos:
             self._set += 1
         self.photos, self.count = photos, len(tensors["viewmats"])
-        has = photos is not None and photos.any
+        has = photos is not None and any(t is not None for t in photos.tensors)
         if has and self._photo_stream is None:
             self._photo_stream = self._part("photos", ())
             self._publisher.on_photos[self._photo_stream.name] = self.ask
-        if photos is not None and (paths := photos.texts()) is not None:
-            tensors["paths"] = paths
+        if photos is not None and photos.paths is not None:
+            tensors["paths"] = photos.paths
         device = device_of(tensors)
         if device != "cpu":
             tensors = together(tensors, device)
@@ -159,8 +159,7 @@ class Cameras:
             return math.inf
         camera, side = self._asked.popleft()
         if photos is not None and camera < len(photos.tensors) and stream.readers:
-            tensor = photos.small(camera, side) if side else photos.whole(camera)
-            stream.publish(((tensor,), {"camera": camera, "side": side, "photos": number}))
+            stream.publish(((photos.read(camera, side),), {"camera": camera, "side": side, "photos": number}))
         return now + _PACE_S
 
     def close(self) -> None:

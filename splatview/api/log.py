@@ -13,9 +13,6 @@ from splatview.adapters import checks
 from splatview.api.session import public, session
 
 if TYPE_CHECKING:
-    import torch
-
-    from splatview.adapters.series import Pinned
     from splatview_ipc.publisher.stream import Stream
 
 __all__ = ["log"]
@@ -82,7 +79,6 @@ class Logger:
         """Step, time, values: floats, and `Later` for what is on its way from a GPU."""
         self._stream, self._table = stream, Table()
         stream.describe(SCALARS)
-        self._pinned: Pinned | None = None
         self._lost = 0
         self._pending = False
         """True if a call came since the worker's last look."""
@@ -105,16 +101,10 @@ class Logger:
 
     def queued(self, scalars: dict[str, Any]) -> dict[str, Any]:
         """Queue a copy of each CUDA tensor; those of which none can be queued are lost."""
-        from splatview.adapters.series import Pinned, record
+        from splatview.adapters.series import queued
 
-        if self._pinned is None:
-            self._pinned = Pinned()
-        events: dict[torch.device, torch.cuda.Event] = {}
-        made = {name: value if type(value) is float else self._pinned.queue(value, events)
-                for name, value in scalars.items()}
-        record(events)
-        found = {name: value for name, value in made.items() if value is not None}
-        self._lost += len(made) - len(found)
+        found = queued(scalars)
+        self._lost += len(scalars) - len(found)
         return found
 
     def append(self, step: float, scalars: dict[str, Any]) -> None:
@@ -156,7 +146,8 @@ class Logger:
             while self._waiting and all(type(v) is float or v.arrived for v in self._waiting[0][2].values()):
                 step, when, scalars = self._waiting.popleft()
                 for name, value in scalars.items():
-                    found.setdefault(name, []).append((step, when, value if type(value) is float else value.take()))
+                    number = value if type(value) is float else value.host.item()
+                    found.setdefault(name, []).append((step, when, number))
             if found:
                 self._table.add(found, float(step))
             return bool(found)
