@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 from operator import index
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from splatview_ipc.control.limits import MAX_META_TEXT, MAX_NAME
 from splatview_ipc.kinds.gaussians import SH_DEGREE
 from splatview_ipc.kinds.rules import check_meta
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 MAX_STEP = 2**53
 
 
-def number(name: str, value: Any, least: float, most: float) -> float:
+def number(name: str, value: Any, least: float, most: float, convert: Callable[[Any], float] = float) -> float:
     """Return a real number, which tensors and arrays of one element are too."""
     check_tensor(value, name)
     try:
         if isinstance(value, (bool, str, bytes)):
             raise TypeError
-        found = float(value)
+        found = convert(value)
     except OverflowError:
         found = float("inf")
     except (TypeError, ValueError, RuntimeError):
-        raise TypeError(f"{name} is a {type(value).__name__}, not a number") from None
+        what = "whole number" if convert is index else "number"
+        raise TypeError(f"{name} is a {type(value).__name__}, not a {what}") from None
     if not least <= found <= most:
-        raise ValueError(f"{name} is {found:g}; legal are {least:g} to {most:g}")
+        raise ValueError(f"{name} is {found}; legal are {least} to {most}")
     return found
 
 
@@ -35,16 +39,7 @@ def step(value: Any) -> float:
 
 
 def whole(name: str, value: Any, least: int, most: int) -> int:
-    check_tensor(value, name)
-    try:
-        if isinstance(value, bool):
-            raise TypeError
-        found = index(value)
-    except TypeError:
-        raise TypeError(f"{name} is a {type(value).__name__}, not a whole number") from None
-    if not least <= found <= most:
-        raise ValueError(f"{name} is {found}; legal are {least} to {most}")
-    return found
+    return int(number(name, value, least, most, index))
 
 
 def stream_name(name: Any) -> None:

@@ -71,30 +71,37 @@ class GaussianLayout:
 
     kind = "gaussians"
 
-    def __init__(self, parts: _Parts, color: str, activated: bool):
-        tensors = parts.tensors
-        self.shape = tuple(tensors["means"].shape)
+    def __init__(self, value: Any, holder: Callable[[Any], Any], keys: dict[str, str], color: _Color, activated: bool):
+        """`holder`: from a value to what holds the parts; `keys`: their names there. Raises TypeError, ValueError."""
+        held = holder(value)
+        self._type, self._holder, self._fields = type(value), holder, tuple(keys)
+        self._by_attribute = not isinstance(held, (Mapping, torch.nn.ParameterDict, tuple, list))
+        places = [_TUPLE.index(key) for key in keys.values()] if isinstance(held, (tuple, list)) else keys.values()
+        self._look_up: Callable[[Any], Any] = (attrgetter if self._by_attribute else itemgetter)(*places)  # type: ignore[operator]
+        found = self._look_up(held)
+        self._convert = not all(isinstance(part, torch.Tensor) for part in found)
+        """True for arrays of other libraries."""
+        tensors = {field: as_tensor(part, f"gaussians: {key}")
+                   for (field, key), part in zip(keys.items(), found, strict=True)}
+        first, more = tensors["color"], tensors.get("color_rest")
+        self._color = "sh" if color.space == "rgb" and first.ndim == 3 else color.space
+        self._activated = activated
+        _check(keys, tensors, self._color)
+        self.shape, self.device = tuple(tensors["means"].shape), str(tensors["means"].device)
         self.dtype = dtype_name(tensors["means"])
-        self.device = str(tensors["means"].device)
-        self._color, self._activated = color, activated
-        self._parts = parts
         self._looks = tuple((t.shape, t.dtype, t.device) for t in tensors.values())
         self._last: tuple[Any, ...] = (None,) * len(tensors)
-        self._degree = 0
+        rest = more.shape[1] if more is not None else first.shape[1] - 1 if first.ndim == 3 else 0
+        self._degree = SH_REST.index(rest) if self._color == "sh" else 0
         """The SH degree for which there are coefficients."""
-        if color == "sh":
-            first, more = tensors["color"], tensors.get("color_rest")
-            rest = more.shape[1] if more is not None else first.shape[1] - 1 if first.ndim == 3 else 0
-            self._degree = SH_REST.index(rest)
 
     def match(self, value: Any, meta: dict[str, Any]) -> tuple[tuple[torch.Tensor, ...], dict[str, Any]] | None:
-        parts = self._parts
-        if type(value) is not parts.type:
+        if type(value) is not self._type:
             return None
         try:
-            tensors = parts.look_up(parts.holder(value))
-            if parts.convert:
-                tensors = tuple(map(as_tensor, tensors, parts.fields))
+            tensors = self._look_up(self._holder(value))
+            if self._convert:
+                tensors = tuple(map(as_tensor, tensors, self._fields))
             # The very tensors of the last call keep their shapes, but for an assignment to `.data`, which changes N.
             if not (all(map(is_, tensors, self._last)) and tensors[0].shape == self._looks[0][0]):
                 if not all(t.shape == shape and t.dtype is dtype and t.device == device and holds_values(t)
@@ -104,13 +111,13 @@ class GaussianLayout:
         except (LookupError, AttributeError, TypeError, ValueError):
             return None
         degree = meta.get("sh_degree")
-        if degree is None and parts.by_attribute:  # an inria model knows how far it has come
+        if degree is None and self._by_attribute:  # an inria model knows how far it has come
             degree = getattr(value, "active_sh_degree", None)
         return self._last, {"antialiased": False, **meta, "color": self._color, "activated": self._activated,
                             "sh_degree": self._degree if degree is None else min(int(degree), self._degree)}
 
     def frame(self, tensors: tuple[torch.Tensor, ...]) -> dict[str, torch.Tensor]:
-        fields = {field: as_tensor(t, field).detach() for field, t in zip(self._parts.fields, tensors, strict=True)}
+        fields = {field: as_tensor(t, field).detach() for field, t in zip(self._fields, tensors, strict=True)}
         n = len(fields["means"])
         fields["opacities"] = fields["opacities"].reshape(n)
         fields["scales"] = fields["scales"].expand(n, 3)  # also (N, 1): as large along every axis
@@ -154,31 +161,7 @@ def recognise_gaussians(value: Any, options: dict[str, Any]) -> GaussianLayout:
         keys["color_rest"] = str(color.rest)
     if "background" in have:
         keys["background"] = "background"
-    parts = _Parts(value, holder, keys)
-    space = "sh" if color.space == "rgb" and parts.tensors["color"].ndim == 3 else color.space
-    _check(keys, parts.tensors, space)
-    return GaussianLayout(parts, space, activated)
-
-
-class _Parts:
-    """How to get the parts out of values of one type."""
-
-    def __init__(self, value: Any, holder: Callable[[Any], Any], keys: dict[str, str]):
-        self.type = type(value)
-        self.fields = tuple(keys)
-        self.holder = holder
-        """From a value to what holds the parts."""
-        held = holder(value)
-        self.by_attribute = not isinstance(held, (Mapping, torch.nn.ParameterDict, tuple, list))
-        if isinstance(held, (tuple, list)):
-            self.look_up: Callable[[Any], tuple[Any, ...]] = itemgetter(*map(_TUPLE.index, keys.values()))
-        else:
-            self.look_up = (attrgetter if self.by_attribute else itemgetter)(*keys.values())
-        found = self.look_up(held)
-        self.convert = not all(isinstance(part, torch.Tensor) for part in found)
-        """True for arrays of other libraries."""
-        self.tensors = {field: as_tensor(part, f"gaussians: {name}")
-                        for (field, name), part in zip(keys.items(), found, strict=True)}
+    return GaussianLayout(value, holder, keys, color, activated)
 
 
 def _holder(value: Any) -> tuple[Callable[[Any], Any], set[str]]:

@@ -9,12 +9,13 @@ import numpy as np
 import torch
 
 from splatview.adapters import NamedTensors
+from splatview.adapters.values import texts
 from splatview_ipc.kinds.memory import MEMORY_COLUMNS, MEMORY_ROWS
 from splatview_ipc.kinds.scalars import SCALAR_COLUMNS, SCALAR_ROWS
 from splatview_ipc.kinds.series import Series, scalar_rows, scalar_series
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
 SCALARS = NamedTensors("scalars", ("rows", "ends", "names"), shape=(SCALAR_ROWS, len(SCALAR_COLUMNS)), dtype="float64")
 MEMORY = NamedTensors("memory", ("samples",), shape=(MEMORY_ROWS, len(MEMORY_COLUMNS)), dtype="float64")
@@ -32,7 +33,6 @@ class Table:
         """The newest step."""
         self._series: dict[str, Series] = {}
         self._lock = threading.Lock()
-        self._names = b""
 
     def __bool__(self) -> bool:
         return bool(self._series)
@@ -47,7 +47,6 @@ class Table:
                 for series in self._series.values():
                     series.limit(most)
                 self._series |= {name: scalar_series(most) for name in new}
-                self._names = b"".join(name.encode() + b"\0" for name in self._series)
             for name, rows in samples.items():
                 self._series[name].extend(scalar_rows(np.array(rows, np.float64)))
             self.step = step
@@ -57,28 +56,21 @@ class Table:
         with self._lock:
             rows = [series.rows for series in self._series.values()]
             ends = np.cumsum([len(r) for r in rows]).astype(np.int32)
-            names = np.frombuffer(self._names, np.uint8).copy()
-            return torch.from_numpy(np.concatenate(rows)), torch.from_numpy(ends), torch.from_numpy(names)
+            return torch.from_numpy(np.concatenate(rows)), torch.from_numpy(ends), texts(tuple(self._series), "log")
 
 
-class Samples:
-    """Samples of memory, the oldest first."""
+class Samples(Series):
+    """Samples of memory, the oldest first: MEMORY_COLUMNS, and of how many samples a row is."""
 
     def __init__(self) -> None:
-        self._series = Series(MEMORY_ROWS, _COUNT + 1, _COUNT, _merge)
+        super().__init__(MEMORY_ROWS, _COUNT + 1, _COUNT, _merge)
 
-    def add(self, row: Sequence[float]) -> None:
-        """Add the newest sample, in the order of MEMORY_COLUMNS."""
-        self._series.extend(np.array([[*row, 1]], np.float64))
-
-    @property
-    def rows(self) -> np.ndarray:
-        """(N, len(MEMORY_COLUMNS)) float64, a view that never changes."""
-        return self._series.rows[:, :_COUNT]
+    def add(self, row: list[float]) -> None:
+        self.extend(np.array([[*row, 1]], np.float64))
 
     def tensors(self) -> tuple[torch.Tensor, ...]:
         """Return the tensors of a frame."""
-        return (torch.from_numpy(self.rows),)
+        return (torch.from_numpy(self.rows[:, :_COUNT]),)
 
 
 def _merge(rows: np.ndarray, starts: np.ndarray) -> np.ndarray:

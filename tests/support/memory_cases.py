@@ -21,7 +21,7 @@ def meter(name: str = "memory") -> Any:
 
 
 def rows(name: str = "memory") -> np.ndarray:
-    return meter(name).samples.rows
+    return meter(name).samples.tensors()[0].numpy()
 
 
 def newest(column: str, name: str = "memory") -> float:
