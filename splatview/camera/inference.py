@@ -1,7 +1,6 @@
 """The inference process of `splatview camera`: detects things in the newest picture of a stream, again and again.
 
-It is no part of the path of pictures to the screen: however long a result takes, pictures go on, and the result is
-drawn over them once it is there, with the version in which it was found.
+Pictures do not wait for it: a result is drawn over them once it is there, with the version in which it was found.
 """
 
 from __future__ import annotations

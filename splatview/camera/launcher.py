@@ -72,7 +72,7 @@ class _Program:
         """Start it when it is due. Return its exit code, once, when it has ended."""
         if self.start_at is not None and now >= self.start_at:
             self.start_at = None
-            self._child = ChildProgram(*self._arguments, env=self._env, on_error=self.tell, on_output=self.tell)
+            self._child = ChildProgram(*self._arguments, env=self._env, on_error=self.tell)
         if self._child is None or self._child.running():
             return None
         code = self._child.exit_code or 0

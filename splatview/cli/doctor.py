@@ -171,11 +171,8 @@ def check_camera() -> Finding:
     """What `splatview camera` needs beyond the rest: libraries that read pictures, and one that runs networks."""
     from splatview.camera.sources import cameras
 
-    modules = (*EXTRAS["camera"], *EXTRAS["video"])
-    if not any(map(installed, modules)):
-        return Finding("absent", "not installed", install_line("camera"))
     words, missing = [], []
-    for module in modules:
+    for module in (*EXTRAS["camera"], *EXTRAS["video"]):
         try:
             library = import_module(module)
             words.append(f"{NAMES[module]} {library.__version__}")

@@ -84,7 +84,15 @@ def draw(gaussians: Gaussians, view: View, sh_degree: int = 0) -> Drawn:
     All tensors are on one device: a CUDA device, or the CPU, where sh_degree is at most 1.
     """
     if gaussians["means"].is_cuda:
-        return _draw_gsplat(gaussians, view, sh_degree)
+        blended, alpha, meta = rasterization(
+            gaussians["means"], functional.normalize(gaussians["quats"], dim=1), gaussians["scales"].exp(),
+            torch.sigmoid(gaussians["opacities"]), torch.cat([gaussians["sh0"], gaussians["shN"]], 1),
+            view.viewmat[None], view.K[None], view.width, view.height,
+            sh_degree=sh_degree, packed=False, render_mode="RGB+D")
+        if meta["means2d"].requires_grad:
+            meta["means2d"].retain_grad()
+        visible = (meta["radii"][0] > 0).all(-1)
+        return Drawn(blended[0, ..., :3], alpha[0, ..., 0], blended[0, ..., 3], meta["means2d"], visible)
     means2d, conics, depths, variances, valid = project(gaussians, view)
     opacities = torch.sigmoid(gaussians["opacities"])
     if means2d.requires_grad:
@@ -98,19 +106,6 @@ def draw(gaussians: Gaussians, view: View, sh_degree: int = 0) -> Drawn:
     visible = torch.zeros(len(means2d), dtype=torch.bool)
     visible[tiling.gaussians] = True
     return Drawn(blended[..., :3], alpha, blended[..., 3], means2d, visible)
-
-
-def _draw_gsplat(gaussians: Gaussians, view: View, sh_degree: int) -> Drawn:
-    blended, alpha, meta = rasterization(
-        gaussians["means"], functional.normalize(gaussians["quats"], dim=1), gaussians["scales"].exp(),
-        torch.sigmoid(gaussians["opacities"]), torch.cat([gaussians["sh0"], gaussians["shN"]], 1),
-        view.viewmat[None], view.K[None], view.width, view.height,
-        sh_degree=sh_degree, packed=False, render_mode="RGB+D")
-    means2d = meta["means2d"]
-    if means2d.requires_grad:
-        means2d.retain_grad()
-    visible = (meta["radii"][0] > 0).all(-1)
-    return Drawn(blended[0, ..., :3], alpha[0, ..., 0], blended[0, ..., 3], means2d, visible)
 
 
 def choose_device(wanted: Literal["auto", "cpu", "cuda"]) -> torch.device:

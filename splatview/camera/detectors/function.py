@@ -20,11 +20,10 @@ _LEGAL = ("a dict of splatview.annotate's keywords, (boxes, labels, scores), an 
 
 
 class FunctionDetector:
-    """`module:function`, called with a picture, (H, W, 3), uint8, RGB, its own to write to and to keep.
+    """`module:function`, called with a picture; it returns one of `_LEGAL`, also as tensors.
 
-    It returns a dict of `splatview.annotate`'s keywords; or (boxes, labels, scores); or an array or tensor (N, 4 | 5 |
-    6), x0 y0 x1 y1, score, class; or None for nothing. If it is a class, one object is made, without arguments, and
-    called. The module is searched for in the current folder too, after all installed ones.
+    If it is a class, one object is made, without arguments, and called. The module is searched for in the current
+    folder too, after all installed ones.
     """
 
     def __init__(self, spec: str) -> None:
