@@ -131,8 +131,8 @@ def close_all(tensors: dict[str, DeviceTensor]) -> None:
 
 def test_every_pixel_in_place_and_live(trainer: Peer, ctx: moderngl.Context, request: pytest.FixtureRequest) -> None:
     tensors = device_tensors(trainer)
-    bridge = DirectBridge(ctx)
-    sources = {name: bridge.put(tensor, wanted(name, 0)[1]) for name, tensor in tensors.items()}
+    bridges = {name: DirectBridge(ctx) for name in tensors}  # each keeps its last two sources
+    sources = {name: bridges[name].put(tensor, wanted(name, 0)[1]) for name, tensor in tensors.items()}
     spanned = max(len(source.access.pieces) for source in sources.values())
     assert spanned == 1 if request.node.callspec.params["trainer"] == "own" else spanned > 1
     for k in (0, 1, 2, 3):
@@ -148,7 +148,7 @@ def test_every_pixel_in_place_and_live(trainer: Peer, ctx: moderngl.Context, req
     for name, source in sources.items():
         tensor, layout = wanted(name, 3)
         assert same(read_source(ctx, source), expected(tensor, layout), tensors[name].dtype), f"{name} after the end"
-    bridge.close()
+        bridges[name].close()
     close_all(tensors)
     assert ctx.error == "GL_NO_ERROR"
 

@@ -95,6 +95,7 @@ def test_readers_are_blind_to_each_other(pair: TransportPair) -> None:
     others = [pair.make_reader() for _ in range(3)]
     pair.write(5, 1)
     for reader in (*others, pair.reader):
+        pair.follow(reader)
         frame = reader.read()
         assert frame is not None
         assert np.all(frame.tensors["sh0"].to_float32() == 1)

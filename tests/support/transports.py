@@ -11,7 +11,7 @@ from splatview_ipc.control.messages import tokens
 from splatview_ipc.control.sockets import close_all
 from splatview_ipc.transports import TRANSPORTS
 from splatview_ipc.transports.memory import MemoryTransport
-from support.wait import turns
+from support.wait import PATIENCE, turns
 
 if TYPE_CHECKING:
     from splatview_ipc.control.frame import Frame
@@ -77,12 +77,16 @@ class TransportPair:
         if torch.cuda.is_available():
             torch.cuda.synchronize()
 
+    def follow(self, reader: Reader) -> None:
+        """Tell a reader of the newest generation."""
+        if self.name == "in-place":
+            with Handed(self.writer.ref) as fds:
+                assert reader.follow(self.writer.ref, fds)
+
     def read(self, after: int = 0) -> Frame:
         """The newest frame; it has to come."""
         for _ in turns(f"a frame after {after}"):
-            if self.name == "in-place":
-                with Handed(self.writer.ref) as fds:
-                    self.reader.follow(self.writer.ref, fds)
+            self.follow(self.reader)
             frame = self.reader.read(after)
             if frame is not None:
                 return frame
@@ -93,3 +97,7 @@ class TransportPair:
         self.writer.close()
         if self._memory is not None:
             self._memory.close()
+        if self.name not in ("memory", "ring"):
+            from splatview_ipc.cuda import retiring
+
+            assert retiring.settle(PATIENCE)

@@ -239,9 +239,11 @@ class Stream:
         if len(self._offered()) < 2:
             active.retry_at = self._run.now() + RETRY_S
         self._failed[name] = str(error)
-        if anew:
-            what = "is not shown" if active.retry_at else f"goes by {self._offered()[0]} instead of {name}"
-            self._run.fault(SharingError(f"stream {self.name!r} {what}: {error}"))
+        best = self._offered()[0]
+        if active.retry_at and anew:
+            self._run.fault(SharingError(f"stream {self.name!r} is not shown: {error}"))
+        elif anew and best not in ZERO_COPY:
+            self._run.fault(SharingError(f"stream {self.name!r} goes by {best} instead of {name}: {error}"))
         writer, active.writer, active.shown = active.writer, None, None
         if writer is not None:
             writer.close()

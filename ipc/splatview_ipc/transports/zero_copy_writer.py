@@ -166,13 +166,11 @@ class ZeroCopyWriter(SlotWriter):
 
     def turn(self, now: float) -> float | None:
         """Give replaced generations back that were kept long enough."""
-        while len(self._generations) > 1 and 0 < self._generations[0].until <= now:
+        for generation in list(self._generations)[:-1]:
+            generation.until = generation.until or now + KEEP_S
+        while len(self._generations) > 1 and self._generations[0].until <= now:
             self._forget()
-        if len(self._generations) < 2:
-            return None
-        first = self._generations[0]
-        first.until = first.until or now + KEEP_S
-        return first.until
+        return self._generations[0].until if len(self._generations) > 1 else None
 
     def close(self) -> None:
         if self._closed:
