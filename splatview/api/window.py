@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
-import re
-import socket
 import sys
 import weakref
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from splatview.adapters import checks
@@ -19,6 +17,7 @@ from splatview_ipc.control import limits
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from splatview.api.session import Session
     from splatview_ipc.control.render_requests import NewestLines, WindowState
     from splatview_ipc.system.child_program import ChildProgram
 
@@ -61,10 +60,11 @@ class Window:
         if len(title) > limits.MAX_NAME or not (title.isprintable() or not title):
             raise ValueError(f"title is {title[:40]!r}; legal are up to {limits.MAX_NAME} printable characters")
         self._title = title
-        self._owner: Any = None
+        self._owner: Session | None = None
         """The session that publishes for it."""
         self._streams: tuple[str, str] | None = None
         """The names of its image's and its scene's stream."""
+        self._end: weakref.finalize[..., Window] | None = None
         self._shown: tuple[str, str] | None = None
         """The stream shown, and its run."""
         self._program: ChildProgram | None = None
@@ -96,7 +96,7 @@ class Window:
             raise RuntimeError("no window can be opened: this process could not begin to publish, and a warning "
                                "says why; splatview doctor says more")
         self._take_over()
-        if _has_display():
+        if os.environ.get("WAYLAND_DISPLAY") or os.environ.get("DISPLAY"):
             settings = encode(WindowSettings(*self._asked_size, self._title, os.getpid())).decode()
             program = ChildProgram("splatview_viewer", "window", settings, pipes=True)
             assert program.stdin is not None and program.stdout is not None
@@ -245,8 +245,8 @@ class Window:
                 if not reason and code not in (None, 0) and not (self._state is not None and self._state.closed):
                     reason = f"the window's process ended by itself, with code {code}"
                 program.end(0)  # of a window that is closed already
-            for name in self._streams or ():
-                session().forget(name)
+            if self._end is not None:
+                self._end()
         self._program = self._pipes = self._streams = self._shown = self._last_place = None
         self._closed = True
         return reason
@@ -267,7 +267,9 @@ class Window:
     def _set(self, which: int, value: Any, kind: str, live: bool) -> None:
         self._take_over()
         if self._streams is None:
-            self._streams = _take_names(self, self._title)
+            self._streams = _free_names(self._title)
+            self._end = weakref.finalize(self, _forget, session(), self._streams)
+            self._end.atexit = False
         name = self._streams[which]
         _publish(value, name, kind=kind, live=live)
         publisher = begun()
@@ -275,39 +277,23 @@ class Window:
             self._show(shown)
 
 
-_named: dict[tuple[str, str], weakref.ref[Window]] = {}
-"""The names of windows' streams, and the windows that took them last."""
-
-
-def _take_names(window: Window, title: str) -> tuple[str, str]:
-    """Return names for a window's image and scene that no other stream of this process has."""
+def _free_names(title: str) -> tuple[str, str]:
+    """Return names for a window's image and scene under which nothing of this process is shown."""
     streams = publisher.streams if (publisher := begun()) is not None else {}
     base = " ".join("".join(c for c in title if c.isprintable() and c != "/").split())
     base = "window" if base in ("", "splatview") else base[: limits.MAX_NAME - 20]
-    number = 1
-    while True:
+    for number in count(1):
         name = base if number == 1 else f"{base} {number}"
         names = name, f"{name} scene"
-        before = _named[names]() if names in _named else None
-        if names in _named and (before is None or before._streams != names or before._owner is not session()):
-            for name in names if before is None else ():  # what it showed when it was garbage collected
-                session().forget(name)
+        taken = (n in session().published or (n in streams and streams[n].kind != kind)
+                 for n, kind in zip(names, ("image", "gaussians"), strict=True))
+        if not any(taken):
             break
-        if names not in _named and not any(name in streams for name in names):
-            break
-        number += 1
-    _named[names] = weakref.ref(window)
     return names
 
 
-def _has_display() -> bool:
-    if os.environ.get("WAYLAND_DISPLAY"):
-        return True
-    x11 = os.environ.get("DISPLAY", "")
-    local = re.fullmatch(r"(?:unix)?:(\d+)(?:\.\d+)?", x11)
-    for address in (f"\0/tmp/.X11-unix/X{local[1]}", f"/tmp/.X11-unix/X{local[1]}") if local else ():
-        with contextlib.closing(socket.socket(socket.AF_UNIX)) as knock, contextlib.suppress(OSError):
-            knock.settimeout(1.0)
-            knock.connect(address)
-            return True
-    return bool(x11) and local is None
+def _forget(owner: Session, names: tuple[str, str]) -> None:
+    """Release what a window showed that is closed, or that was garbage collected."""
+    if owner is session():  # not in a forked child
+        for name in names:
+            owner.forget(name)
