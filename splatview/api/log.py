@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 __all__ = ["log"]
 
 STREAM = "scalars"
-"""The stream's name."""
 _PERIOD_S = 0.1
 """Time between two looks at what was logged."""
 _MAX_WAITING = 1 << 16
@@ -72,7 +71,6 @@ class Logger:
         from splatview.adapters.series import SCALARS, Table
 
         self.known: set[str] = set()
-        """The names so far."""
         self.step: float = -1
         """Of the last call."""
         self._waiting: deque[tuple[float, float, dict[str, Any]]] = deque()
@@ -90,8 +88,7 @@ class Logger:
         from splatview_ipc.kinds.scalars import SCALAR_SERIES
 
         if not 1 <= len(name) <= _MAX_NAME or not name.isprintable():
-            shown = repr(name[:40]) + ("..." if len(name) > 40 else "")
-            raise ValueError(f"log: a scalar is called {shown}; legal are 1 to {_MAX_NAME} printable characters")
+            raise ValueError(f"log: a scalar is called {name[:40]!r}; legal are 1 to {_MAX_NAME} printable characters")
         _converted(name, value)
         with self._lock:
             if len(self.known) >= SCALAR_SERIES:

@@ -8,9 +8,13 @@ import re
 import stat
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from splatview_ipc.control.errors import RuntimeFolderError
 from splatview_ipc.system.files import make_private, write_output
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 MAX_KEPT = 8
 _STALE_S = 3600.0
@@ -33,7 +37,7 @@ def write_private(name: str, content: bytes) -> Path:
     path = folder()
     try:
         make_private(path)
-        if not _is_own_folder(path):
+        if not _is_own(path, stat.S_ISDIR):
             raise RuntimeFolderError(f"{path}: not a folder that belongs to you; set XDG_CACHE_HOME to another one")
         path.chmod(0o700)
     except OSError as e:
@@ -51,38 +55,35 @@ def find(name: str) -> Path | None:
     """Return the snapshot of this name; None if there is none, or one that is not this user's own regular file."""
     path = folder() / name
     with contextlib.suppress(OSError):
-        if _NAME.fullmatch(name) and _is_own_folder(path.parent):
-            info = path.lstat()
-            return path if stat.S_ISREG(info.st_mode) and info.st_uid == os.getuid() else None
+        if _NAME.fullmatch(name) and _is_own(path.parent, stat.S_ISDIR) and _is_own(path, stat.S_ISREG):
+            return path
     return None
 
 
 def newest_oom_snapshot(run_id: str, since: float) -> Path | None:
     """Return the newest snapshot that a run took when it ran out of memory, after `since` (seconds since the epoch)."""
     of_run = re.compile(re.escape(run_id) + r"-[0-9]+-oom\.pickle")
-    newest = max(filter(lambda path: of_run.fullmatch(path.name), _all()), key=_written_at, default=None)
-    return find(newest.name) if newest is not None and _written_at(newest) >= since else None
+    with contextlib.suppress(OSError):
+        newest = next((path for path in reversed(_all()) if of_run.fullmatch(path.name)), None)
+        return find(newest.name) if newest is not None and newest.lstat().st_mtime >= since else None
+    return None
 
 
 def tidy() -> None:
-    """Remove all but the newest, and old half-written files. Never raises."""
-    stale = [path for path in folder().glob(".splatview-*.part") if time.time() - _written_at(path) > _STALE_S]
-    for path in [*stale, *sorted(_all(), key=_written_at)[:-MAX_KEPT]]:
-        with contextlib.suppress(OSError):
+    """Remove all but the newest, and old half-written files. Never raises: other processes may remove them as well."""
+    with contextlib.suppress(OSError):
+        parts = folder().glob(".splatview-*.part")
+        stale = [path for path in parts if time.time() - path.lstat().st_mtime > _STALE_S]
+        for path in [*stale, *_all()[:-MAX_KEPT]]:
             path.unlink()
 
 
 def _all() -> list[Path]:
-    return [path for path in folder().glob("*.pickle") if _NAME.fullmatch(path.name)]
+    """Return all snapshots, the oldest first."""
+    found = [path for path in folder().glob("*.pickle") if _NAME.fullmatch(path.name)]
+    return sorted(found, key=lambda path: path.lstat().st_mtime)
 
 
-def _written_at(path: Path) -> float:
-    try:
-        return path.lstat().st_mtime
-    except OSError:
-        return 0.0
-
-
-def _is_own_folder(path: Path) -> bool:
+def _is_own(path: Path, is_kind: Callable[[int], bool]) -> bool:
     info = path.lstat()
-    return stat.S_ISDIR(info.st_mode) and info.st_uid == os.getuid()
+    return is_kind(info.st_mode) and info.st_uid == os.getuid()
