@@ -8,13 +8,9 @@ import re
 import stat
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from splatview_ipc.control.errors import RuntimeFolderError
 from splatview_ipc.system.files import make_private, write_output
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 MAX_KEPT = 8
 _STALE_S = 3600.0
@@ -37,7 +33,7 @@ def write_private(name: str, content: bytes) -> Path:
     path = folder()
     try:
         make_private(path)
-        if not _is_own(path, stat.S_ISDIR):
+        if not _is_own(path, stat.S_IFDIR):
             raise RuntimeFolderError(f"{path}: not a folder that belongs to you; set XDG_CACHE_HOME to another one")
         path.chmod(0o700)
     except OSError as e:
@@ -55,7 +51,7 @@ def find(name: str) -> Path | None:
     """Return the snapshot of this name; None if there is none, or one that is not this user's own regular file."""
     path = folder() / name
     with contextlib.suppress(OSError):
-        if _NAME.fullmatch(name) and _is_own(path.parent, stat.S_ISDIR) and _is_own(path, stat.S_ISREG):
+        if _NAME.fullmatch(name) and _is_own(path.parent, stat.S_IFDIR) and _is_own(path, stat.S_IFREG):
             return path
     return None
 
@@ -84,6 +80,6 @@ def _all() -> list[Path]:
     return sorted(found, key=lambda path: path.lstat().st_mtime)
 
 
-def _is_own(path: Path, is_kind: Callable[[int], bool]) -> bool:
+def _is_own(path: Path, kind: int) -> bool:
     info = path.lstat()
-    return is_kind(info.st_mode) and info.st_uid == os.getuid()
+    return stat.S_IFMT(info.st_mode) == kind and info.st_uid == os.getuid()
