@@ -56,27 +56,21 @@ def publish_cameras(viewmats: Any = None, Ks: Any = None, width: Any = None, hei
     if session().idle or capturing():
         return
     cameras: Cameras | None = session().features.get(f"cameras {name}")
-    photos = None if cameras is None else cameras.photos
-    count = None if cameras is None else cameras.count
-    found = None
+    count, photos, found = None if cameras is None else cameras.count, None, None
     if viewmats is not None:
         from splatview.adapters.cameras import Photos, poses
 
         found = poses(viewmats, Ks, width, height)
-        before, count = count, len(found["viewmats"])
-        if count != before:
-            photos = None
+        count = len(found["viewmats"])
+        if cameras is not None and cameras.count == count:
+            photos = cameras.photos
         if images is not None and (photos is None or photos.given is not images):
-            photos = Photos(images, len(found["viewmats"]))
+            photos = Photos(images, count)
     number = None if current is None else _camera(current, count)
+    cameras = session().feature(f"cameras {name}", lambda publisher: Cameras(publisher, name))
+    if cameras is None:
+        return
     with session().lock:
-        publisher = session().run()
-        if publisher is None:
-            return
-        cameras = session().features.get(f"cameras {name}")
-        if cameras is None:
-            cameras = Cameras(publisher, name)
-            session().add(f"cameras {name}", cameras, cameras.turn)
         if found is not None:
             cameras.publish(found, photos)
         if number is not None:
@@ -97,12 +91,10 @@ class Cameras:
 
     def __init__(self, publisher: Publisher, name: str) -> None:
         self.count: int | None = None
-        """Cameras; None before they were published."""
         self.photos: Photos | None = None
         self._publisher = publisher
         self._name = name
         self._set = 0
-        """Number of the set of photographs."""
         self._current: Stream | None = None
         self._photo_stream: Stream | None = None
         self._asked: deque[tuple[int, int]] = deque(maxlen=_MAX_ASKED)

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 _START_TIMEOUT_S = 60.0
 """The program loads torch."""
 _LOOK_S = 2e-4
-"""Time between two looks for a picture that was announced."""
 LATE_S = 5.0
 """Time beyond a request's own timeout until the program counts as hanging."""
 _LARGE_BYTES = 1 << 26

@@ -13,7 +13,7 @@ from splatview.adapters import checks
 from splatview.api.session import public, session
 
 if TYPE_CHECKING:
-    from splatview_ipc.publisher.stream import Stream
+    from splatview_ipc.publisher.publisher import Publisher
 
 __all__ = ["log"]
 
@@ -46,7 +46,7 @@ def log(step: float | None = None, /, **scalars: Any) -> None:
     Raises TypeError or ValueError for what is no number, for a wrong name and for one too many. Faults of the
     surroundings never reach the caller, unless SPLATVIEW_STRICT=1. SPLATVIEW_DISABLE=1 makes the call do nothing.
     """
-    logger: Logger | None = session().features.get("log") or _begin()
+    logger: Logger | None = session().feature("log", Logger)
     if logger is None:
         return
     if step is None and (step := scalars.pop("step", None)) is None:
@@ -67,7 +67,7 @@ def log(step: float | None = None, /, **scalars: Any) -> None:
 class Logger:
     """What a run logs: the calls that wait for the worker thread, and the table that they become."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, publisher: Publisher) -> None:
         from splatview.adapters.series import SCALARS, Table
 
         self.known: set[str] = set()
@@ -75,8 +75,8 @@ class Logger:
         """Of the last call."""
         self._waiting: deque[tuple[float, float, dict[str, Any]]] = deque()
         """Step, time, values: floats, and `Later` for what is on its way from a GPU."""
-        self._stream, self._table = stream, Table()
-        stream.describe(SCALARS)
+        self._stream, self._table = publisher.stream(STREAM, "scalars"), Table()
+        self._stream.describe(SCALARS)
         self._lost = 0
         self._pending = False
         """True if a call came since the worker's last look."""
@@ -173,14 +173,3 @@ def _converted(name: str, value: Any) -> Any:
         raise ValueError(f"log: {name} is {str(value)[:20]}..., too large for a float") from None
     except (TypeError, ValueError):
         raise TypeError(f"log: {name} is a {type(value).__name__}, of which float() makes no number") from None
-
-
-def _begin() -> Logger | None:
-    """The logger of this process; None if there is no run."""
-    current = session()
-    with current.lock:
-        publisher = current.run()
-        if publisher is not None and "log" not in current.features:
-            logger = Logger(publisher.stream(STREAM, "scalars"))
-            current.add("log", logger, logger.turn)
-        return current.features.get("log")

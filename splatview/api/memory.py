@@ -7,6 +7,7 @@ import logging
 import os
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from splatview.adapters import checks
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     import torch
 
     from splatview.api.recording import Recording
-    from splatview_ipc.publisher.stream import Stream
+    from splatview_ipc.publisher.publisher import Publisher
 
 __all__ = ["publish_memory"]
 
@@ -58,50 +59,36 @@ def publish_memory(name: str = "memory", *, device: torch.device | str | int | N
     if meter is None:
         checks.stream_name(name)
         entries = checks.whole("max_entries", max_entries, 1, 10**8)
-        meter = _begin(name, _ordinal(device), checks.number("hz", hz, 0.001, 100), entries if record else None)
-        if meter is None:
-            return
-    meter.mark(step)
-
-
-def _begin(name: str, device: int | None, hz: float, max_entries: int | None) -> Meter | None:
-    """Return the meter of a name that had none; None if there is no run."""
-    current = session()
-    with current.lock:
-        publisher = current.run()
-        if publisher is None:
-            return None
-        stream = publisher.stream(name, "memory")
-        if "recording" not in current.features:
-            from splatview.api.recording import Recording
-
-            current.add("recording", Recording(publisher.run_id, max_entries))
-        recording: Recording = current.features["recording"]
-        if device != HOST:
-            import torch
-
-            with contextlib.suppress(AttributeError):  # at once, or as soon as the trainer begins to use CUDA
-                torch.cuda._lazy_call(recording.attach)
-        meter = Meter(stream, recording, device, hz)
-        publisher.on_snapshot[name] = meter.ask
-        current.add(f"memory {name}", meter, meter.turn)
-        return meter
+        meter = session().feature(f"memory {name}", partial(
+            Meter, name=name, device=_ordinal(device), hz=checks.number("hz", hz, 0.001, 100),
+            max_entries=entries if record else None))
+    if meter is not None:
+        meter.mark(step)
 
 
 class Meter:
     """One stream of kind memory: the samples of one GPU."""
 
-    def __init__(self, stream: Stream, recording: Recording, device: int | None, hz: float) -> None:
-        """`device`: the ordinal, HOST, or None for the one in use."""
-        from splatview.adapters.series import MEMORY, Samples
+    def __init__(self, publisher: Publisher, name: str, device: int | None, hz: float, max_entries: int | None) -> None:
+        """`device`: the ordinal, HOST, or None for the one in use; `max_entries` of the recording, None: none."""
+        import torch
 
-        self._stream = stream
-        self._recording = recording
+        from splatview.adapters.series import MEMORY, Samples
+        from splatview.api.recording import Recording
+
+        self._stream = publisher.stream(name, "memory")
+        self._stream.describe(MEMORY)
+        publisher.on_snapshot[name] = self.ask
+        if "recording" not in session().features:
+            session().add("recording", Recording(publisher.run_id, max_entries))
+        self._recording: Recording = session().features["recording"]
+        if device != HOST:
+            with contextlib.suppress(AttributeError):  # at once, or as soon as the trainer begins to use CUDA
+                torch.cuda._lazy_call(self._recording.attach)
         self._device = device
         self._stats: Any = None
         """PyTorch's statistics by device; None while only the host is shown."""
         self._asked = False
-        """True if a viewer asked for a full snapshot."""
         self._period, self._due, self._rest_until = 1 / hz, 0.0, 0.0
         self._calls, self._step = 0, -1.0
         self._peaks = 0, 0
@@ -109,7 +96,6 @@ class Meter:
         self._about: dict[str, Any] = {"device": "cpu", "gpu": "", "total": 0, "hz": hz}
         self.samples = Samples()
         self._lock = threading.RLock()
-        stream.describe(MEMORY)
 
     def mark(self, step: Any) -> None:
         """Mark the beginning of a step. The trainer's thread."""
@@ -193,17 +179,15 @@ class Meter:
 
 
 def _ordinal(device: Any) -> int | None:
-    """Return a device's ordinal, HOST, or None. Raises TypeError, ValueError."""
+    """Return a device's ordinal, HOST, or None. Raises ValueError."""
     if device is None:
         return None
     legal = 'legal are None, an ordinal such as 0, "cuda:0", a torch.device, and "cpu"'
-    if isinstance(device, bool) or not (isinstance(device, (int, str)) or type(device).__name__ == "device"):
-        raise TypeError(f"device is a {type(device).__name__}; {legal}")
     import torch
 
     try:
         parsed = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
-    except RuntimeError:
+    except (RuntimeError, TypeError):
         raise ValueError(f"device is {device!r}; {legal}") from None
     if parsed.type == "cpu":
         return HOST

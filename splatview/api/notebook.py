@@ -19,7 +19,6 @@ __all__ = ["Page", "show"]
 
 _LENGTH = re.compile(r"(?:[0-9]{1,5}|[0-9]{0,5}\.[0-9]{1,4})(?:px|%|em|rem|ch|vw|vh|vmin|vmax|cm|mm|in|pt)")
 _LOOK_S = 0.05
-"""Time between two looks for a viewer that is starting."""
 
 
 class Page:

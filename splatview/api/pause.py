@@ -19,7 +19,6 @@ __all__ = ["paused", "wait_while_paused"]
 _log = logging.getLogger("splatview")
 
 _LOOK_S = 0.01
-"""Time between two looks at the button."""
 
 
 @public(answers=True)

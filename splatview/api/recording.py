@@ -39,9 +39,7 @@ class Recording:
         """`max_entries`: of the trace, for each GPU; None: record nothing."""
         self.run_id = run_id
         self.newest = ""
-        """Name of the newest snapshot."""
         self.count = 0
-        """Snapshots written."""
         self.trouble = ""
         """Why there is less than there could be."""
         self.steps: deque[tuple[int, float]] = deque(maxlen=_MAX_STEPS)

@@ -81,8 +81,18 @@ class Session:
                     atexit.register(_at_exit)  # behind those of the modules that it uses, to come before them
         return self.publisher
 
-    def add(self, name: str, feature: Any, turn: Turn | None = None) -> None:
-        """Take over a feature. `turn`: its work for the worker thread, which the first one starts."""
+    def feature(self, name: str, make: Callable[[Publisher], Any]) -> Any:
+        """Return a feature of the run, which is made when it is first asked for; None without a run."""
+        if name not in self.features:
+            with self.lock:
+                publisher = self.run()
+                if publisher is not None and name not in self.features:
+                    self.add(name, make(publisher))
+        return self.features.get(name)
+
+    def add(self, name: str, feature: Any) -> None:
+        """Take over a feature. If it has a `turn`, the worker thread calls it; the first such feature starts it."""
+        turn: Turn | None = getattr(feature, "turn", None)
         with self.lock:
             if turn is not None and self._worker is None:
                 worker = threading.Thread(target=self._work, name="splatview worker", daemon=True)

@@ -66,7 +66,6 @@ class Window:
         """The names of its image's and its scene's stream."""
         self._end: weakref.finalize[..., Window] | None = None
         self._shown: tuple[str, str] | None = None
-        """The stream shown, and its run."""
         self._program: ChildProgram | None = None
         self._pipes: NewestLines | None = None
         self._state: WindowState | None = None
