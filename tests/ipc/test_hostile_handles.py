@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from splatview_ipc.control import limits, messages
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.cuda.tensors import check_within
-from splatview_ipc.transports.zero_copy_reader import ZeroCopyReader, check_tensors
+from splatview_ipc.transports.zero_copy_reader import check_tensors
 
 GPU, OTHER = "0123456789abcdef" * 2, "f" * 32
 SEGMENT = messages.SegmentRef("inplace-0123456789abcdef01234567", 1 << 20)
@@ -33,10 +33,9 @@ def test_shapes_strides_and_offsets_never_reach_beyond_their_memory(
     ref = messages.TensorRef("t", dtype, shape, strides, 0, offset)  # type: ignore[arg-type]
     offer = in_place(ref, memories=(messages.IpcMemory(bytes(64), size, GPU),))
     assert messages.decode_to_viewer(messages.encode(messages.Offer(0, "in-place", offer))).ref == offer  # type: ignore
-    last = offset + (1 + sum((n - 1) * s for n, s in dims)) * limits.ITEM_SIZE[dtype]
-    fits = 0 in shape or (last <= size and offset % limits.ITEM_SIZE[dtype] == 0)
-    for check in (lambda: check_tensors(offer),
-                  lambda: 0 in shape or check_within(dtype, shape, strides, offset, size)):
+    count = 0 if 0 in shape else 1 + sum((n - 1) * s for n, s in dims)
+    fits = offset + count * limits.ITEM_SIZE[dtype] <= size and offset % limits.ITEM_SIZE[dtype] == 0
+    for check in (lambda: check_tensors(offer), lambda: check_within(dtype, shape, strides, offset, size)):
         try:
             check()
             refused = False
@@ -89,5 +88,5 @@ def test_what_does_not_fit_together_is_refused_before_anything_is_opened(case: s
         "strides": in_place(messages.TensorRef("t", "float32", (4,), (), 0, 0), memories=(memory,)),
         "no memory": in_place(messages.TensorRef("t", "float32", (4,), (1,), 1, 0), memories=(memory,)),
     }[case]
-    with pytest.raises(SharingError, match="announced"):
-        ZeroCopyReader(ref, {})
+    with pytest.raises(SharingError):
+        check_tensors(ref)

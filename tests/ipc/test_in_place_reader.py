@@ -13,12 +13,7 @@ from splatview_ipc.control import descriptors
 from splatview_ipc.control.frame import DeviceTensor, Frame
 from splatview_ipc.control.messages import FdMemory, InPlaceRef, TensorRef, VersionHeader, encode
 from splatview_ipc.cuda import driver
-from splatview_ipc.shm.slot_layout import (
-    ARRIVED,
-    FIRST_SLOT,
-    OLDEST_KEPT,
-    WORDS_PER_SLOT,
-)
+from splatview_ipc.shm.slot_layout import ARRIVED, OLDEST_KEPT, SEQ
 from splatview_ipc.shm.slot_writer import SlotWriter
 
 if TYPE_CHECKING:
@@ -41,7 +36,7 @@ class Control(SlotWriter):
     in_segment = False
 
     def __init__(self) -> None:
-        super().__init__(0, 4, label="inplace")
+        super().__init__(0, 4)
 
     def offer(self, generation: int) -> InPlaceRef:
         """Memory of this generation's own in pieces, and a version that is stored there."""
@@ -58,8 +53,8 @@ class Control(SlotWriter):
 
     def arrive(self, version: int) -> None:
         """The GPU has come to the version's mark."""
-        slot = version % self.slots
-        self._words[FIRST_SLOT + slot * WORDS_PER_SLOT + ARRIVED] = self._words[FIRST_SLOT + slot * WORDS_PER_SLOT]
+        base = self.bases[version % self.slots]
+        self._words[base + ARRIVED] = self._words[base + SEQ]
 
     def keeps(self, generation: int) -> None:
         self._words[OLDEST_KEPT] = generation

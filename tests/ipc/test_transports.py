@@ -14,7 +14,7 @@ from splatview_ipc.control import messages
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.frame import RemoteTensor
 from splatview_ipc.control.messages import RingRef, SegmentRef
-from splatview_ipc.shm.slot_layout import slots_for
+from splatview_ipc.shm.slot_layout import ring_size
 from splatview_ipc.transports import TRANSPORTS
 from splatview_ipc.transports.cpu_ring import CpuRingReader, CpuRingWriter
 
@@ -176,7 +176,9 @@ def test_the_newest_frame_and_the_next_two_writes_never_meet(ring: tuple[CpuRing
 
 
 def test_slots_by_size() -> None:
-    assert [slots_for(size << 20) for size in (1, 8, 9, 64, 65, 4000)] == [8, 8, 4, 4, 3, 3]
+    for size, growing, slots in ((1, False, 8), (8, False, 8), (8, True, 4), (64, False, 4), (64, True, 3)):
+        tensors = {"image": torch.empty(size << 20, dtype=torch.uint8, device="meta")}
+        assert ring_size(tensors, growing) == (size << 20 if not growing else 3 * size << 19, slots)
 
 
 def test_segments_are_sealed_and_withdrawn() -> None:

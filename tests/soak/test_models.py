@@ -100,13 +100,13 @@ def broken_in_place(module: str, old: str, new: str, wrong: str, **case: Any) ->
 _GONE = "what was given back"
 BROKEN_IN_PLACE = {
     "no second look": broken_in_place(
-        PLACE_READER, "                if not self.unchanged(slot, seq):\n                    continue\n", "", "torn",
+        READER, "                if not self.unchanged(slot, seq):\n                    continue\n", "", "torn",
         publishes=4, moves=0),
     "no fence behind the first look": broken_in_place(
-        PLACE_READER, "            load_fence()  #", "            #", "torn", publishes=4, moves=0, attempts=1,
+        READER, "            full_fence()  #", "            #", "torn", publishes=4, moves=0, attempts=1,
         memory=WEAK),
     "any generation will do": broken_in_place(
-        PLACE_READER, "header.generation != current.number", "False", "of generation", publishes=2, moves=1),
+        PLACE_READER, "header.generation != generation.number", "False", "of generation", publishes=2, moves=1),
     "given back before it is said": broken_in_place(
         PLACE, "        self._words[OLDEST_KEPT] = first.number + 1\n",
         "        first.undo[0]()\n        self._words[OLDEST_KEPT] = first.number + 1\n",

@@ -9,10 +9,9 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-from splatview_ipc.control.messages import VersionHeader
 from splatview_ipc.shm.slot_layout import FIRST_SLOT, OLDEST_KEPT, WORDS_PER_SLOT
 from support import modelled
-from support.explorer import TSO, WEAK, Explorer, Found, Port, Process, Wrong
+from support.explorer import TSO, Explorer, Found, Port, Process, Wrong
 from support.modelled import code, initial, run
 
 PUBLISHED = ("published",)
@@ -39,8 +38,8 @@ class Case:
 
 def explore(case: Case) -> Found:
     modelled.cells = case.cells
-    modules = code(case.changes, case.memory == WEAK)
-    modules.zero_copy_writer.driver = SimpleNamespace(current_stream=lambda index: 0, write_value=lambda *args: None)
+    modules = code(case.changes)
+    modules.gpu_slots.driver = SimpleNamespace(current_stream=lambda index: 0, write_value=lambda *args: None)
     writer = partial(_writer, case, modules)
     words = [("ring", FIRST_SLOT + slot * WORDS_PER_SLOT + word) for slot in range(case.slots) for word in range(6)]
     run(Port({}, lambda a: True, ()))
@@ -64,9 +63,8 @@ def _made(case: Case, modules: SimpleNamespace) -> Any:
 
     class Writer(modules.zero_copy_writer.ZeroCopyWriter):
         def __init__(self) -> None:
-            modules.slot_writer.SlotWriter.__init__(self, 0, case.slots, label="inplace")
-            self._generations, self._key, self._index, self._on_device = deque(), (), 0, 0
-            self._sent = {}
+            modules.slot_writer.SlotWriter.__init__(self, 0, case.slots)
+            self._generations, self._key, self.index, self._marks = deque(), (), 0, [0] * case.slots
 
         def move(self, number: int) -> None:
             """As `_begin_generation`, of memory that needs no export; it is gone when the generation is given back."""
@@ -114,7 +112,7 @@ def _reader_of(case: Case, modules: SimpleNamespace, generation: int) -> Any:
             modules.slot_reader.SlotReader.__init__(self, SimpleNamespace(size=1 << 40, label="ring"), {})
             self._generations = [SimpleNamespace(number=generation, specs={"image": ("uint8", (1, 2))}, tensors={},
                                                  frames=0, memories=frozenset())]
-            self._open, self._closed, self._version_header = {}, False, VersionHeader("image", 0, {})
+            self._open, self._closed = {}, False
 
     return Reader()
 

@@ -87,7 +87,7 @@ class Segment:
     """In place of `splatview_ipc.shm.segment.Segment`."""
 
     def __init__(self, size: int, label: str):
-        self.map = Region("ring" if label == "inplace" else label)
+        self.map = Region(label)
         self.ref = SimpleNamespace(size=max(size, 1 << 30), label=self.map.label)
 
     def close(self) -> None:
@@ -117,13 +117,9 @@ def _fence() -> None:
     now().fence()
 
 
-def _nothing() -> None:
-    pass
-
-
-def code(changes: tuple[tuple[str, str, str], ...] = (), weak: bool = False) -> SimpleNamespace:
+def code(changes: tuple[tuple[str, str, str], ...] = ()) -> SimpleNamespace:
     """The modules by the last part of their names. `changes`: a module, a text that stands there once, and what to
-    put instead. `weak`: compiled for a processor on which `store_fence` and `load_fence` are full fences."""
+    put instead."""
     made: dict[str, ModuleType] = {}
     assert {module for module, _, _ in changes} <= {*_ORDER}
     before = {name: import_module(name) for name in _ORDER}
@@ -139,19 +135,18 @@ def code(changes: tuple[tuple[str, str, str], ...] = (), weak: bool = False) -> 
             module.__file__ = spec.origin
             exec(compile(text, spec.origin, "exec"), module.__dict__)
             sys.modules[name] = module  # for those that come after it
-            _rig(module, weak)
+            _rig(module)
     finally:
         sys.modules.update(before)
     return SimpleNamespace(**{name.rpartition(".")[2]: module for name, module in made.items()})
 
 
-def _rig(module: ModuleType, weak: bool) -> None:
+def _rig(module: ModuleType) -> None:
     def clock() -> int:
         return now().clock
 
     rigged: dict[str, Any] = {
         "Segment": Segment, "memoryview": lambda region: region, "full_fence": _fence,
-        "store_fence": _fence if weak else _nothing, "load_fence": _fence if weak else _nothing,
         "close_map": lambda region: None, "open_segment": lambda ref, *_: Region(ref.label),
         "time": SimpleNamespace(time_ns=clock),
         "driver": SimpleNamespace(is_capturing=lambda: False, current_stream=lambda index: 0,
@@ -179,7 +174,7 @@ def plain(thing: Any, seen: frozenset[int] = frozenset()) -> Any:
 
 
 _SAME = ("Words", "Region", "Segment", "Target", "Queued", "dtype", "Size", "TensorHeader", "RingRef",
-         "SimpleNamespace", "frozenset")
+         "SimpleNamespace", "frozenset", "range")
 """Types whose objects are made once and stay, or follow from others."""
 
 

@@ -9,10 +9,9 @@ from typing import Any
 
 import torch
 
-from splatview_ipc.shm.slot_layout import FIRST_SLOT, WORDS_PER_SLOT
-from splatview_ipc.shm.slot_writer import SlotWriter
+from splatview_ipc.shm.slot_layout import DONE, FIRST_SLOT, WORDS_PER_SLOT
 from support import modelled
-from support.explorer import TSO, WEAK, Explorer, Found, Port, Process, Wrong
+from support.explorer import TSO, Explorer, Found, Port, Process, Wrong
 from support.modelled import MOST_CELLS, Target, code, initial, now, remembered, run
 
 PUBLISHED = ("published",)
@@ -51,14 +50,14 @@ class Case:
 def explore(case: Case, most: int = 2_000_000) -> Found:
     """Every interleaving of a case."""
     modelled.cells = case.cells
-    modules = code(case.changes, case.memory == WEAK)
+    modules = code(case.changes)
     writer = partial(_writer, case, modules)
     run(Port({}, lambda a: True, ()))
     made = _ring(modules, case)
     headers = [("header", made.header_offset(slot), half) for slot in range(case.slots) for half in range(case.cells)]
     words = [("ring", FIRST_SLOT + slot * WORDS_PER_SLOT + word) for slot in range(case.slots) for word in range(5)]
     data = [("data", slot, cell) for slot in range(case.slots) for cell in range(case.cells)]
-    done = {("ring", SlotWriter.done_offset(slot) // 8) for slot in range(case.slots)}
+    done = {("ring", base + DONE) for base in made.bases}
     memory = initial(writer, *headers, *words, *data, PUBLISHED, *((SEEN, n) for n in range(len(case.reads))))
     alone = {a for a in memory if a[0] in ("ring", "control") and not (case.gpu and a in done)}
     processes = [Process("writer", writer, alone.__contains__, maker=True, mortal=case.dies == "writer")]
@@ -90,7 +89,7 @@ def _ring(modules: SimpleNamespace, case: Case) -> Any:
 
         def __init__(self) -> None:
             super().__init__(0, MOST_CELLS, case.slots)
-            self._done = [self.done_offset(slot) // 8 for slot in range(self.slots)]
+            self._marks = [base + DONE for base in self.bases]
 
         def _targets(self, slot: int, headers: Any) -> list[Target]:
             return [Queued(slot)]

@@ -94,25 +94,6 @@ def _unknown() -> bool:
     return False
 
 
-class Made:
-    """The tensor made by `DeviceTensor.torch`, kept for later versions in the same memory: making it takes longer than
-    all else that is done with a version. It keeps the memory mapped until `drop`."""
-
-    __slots__ = ("_over", "tensor")
-
-    def __init__(self) -> None:
-        self.tensor: torch.Tensor | None = None
-        self._over = False
-
-    def keep(self, tensor: torch.Tensor) -> None:
-        if not self._over and not tensor.is_inference():  # such a one could not be used everywhere
-            self.tensor = tensor
-
-    def drop(self) -> None:
-        """Drop the tensor, and keep no other."""
-        self._over, self.tensor = True, None
-
-
 @dataclass(frozen=True)
 class DeviceTensor:
     """A tensor in another process's memory on a GPU. Only read it."""
@@ -127,22 +108,14 @@ class DeviceTensor:
     """Bytes from the memory's start to the first element."""
     ready: Callable[[int], None] = field(default=_nothing, repr=False, compare=False)
     """As `Frame.wait`."""
-    made: Made | None = field(default=None, repr=False, compare=False)
-    """Cache of the tensor that `torch` makes, dropped by its owner; None: it is made anew each time."""
 
     def torch(self) -> torch.Tensor:
         """Return a CUDA tensor over the same bytes, on this process's device with that UUID: nothing is copied.
 
-        Keep the frame while you use it, and call `Frame.wait` first. Of zero-copy tensors it may be the same object for
-        several versions. Raises SharingError when this process has no such device or cannot map the memory.
+        Keep the frame while you use it, and call `Frame.wait` first. It may be the same object for several versions in
+        the same memory. Raises SharingError when this process has no such device or cannot map the memory.
         """
-        made = self.made
-        if made is not None and (tensor := made.tensor) is not None:
-            return tensor
-        tensor = self.memory.tensor(self.dtype, self.shape, self.strides, self.offset)
-        if made is not None:
-            made.keep(tensor)
-        return tensor
+        return self.memory.tensor(self.dtype, self.shape, self.strides, self.offset)
 
     def to_float32(self) -> np.ndarray:
         """Return a float32 copy on the host, C-contiguous, ordered after the tensor's data. Waits for it."""
@@ -177,7 +150,7 @@ class Frame:
     """All on the host, or all on one GPU."""
     intact: Callable[[], bool]
     """Returns True if all that was read until now is this version, whole."""
-    release: Callable[[], None] = field(repr=False)
+    release: Callable[[], None] = field(default=_nothing, repr=False)
     wait: Callable[[int], None] = field(default=_nothing, repr=False)
     """`wait(stream)`: work given to a CUDA stream afterwards (its handle as an int; of the GPU that the tensors are on)
     finds the data there. For zero-copy tensors it waits, on the host, until the trainer's GPU has come that far, the

@@ -71,6 +71,11 @@ class FdMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="fd"
     """Bytes of each chunk."""
     gpu: Gpu
 
+    @property
+    def size(self) -> int:
+        """Bytes of all."""
+        return sum(self.pieces)
+
 
 class TorchMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="torch"):
     """One storage of torch: behind the token is one descriptor, a file that describes an export made for its reader."""

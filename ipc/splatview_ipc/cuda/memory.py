@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from splatview_ipc.control.messages import FdMemory, IpcMemory
 
 
+_MOST_TENSORS = limits.MAX_SLOTS * limits.MAX_TENSORS
+
+
 class Mapped:
     """GPU memory at an address of this process, and the calls that give it back, the last one first."""
 
@@ -155,6 +158,8 @@ class Opened:
         self.pieces = pieces
         self._handle = handle
         self._mapped: Mapped | None = None
+        self._tensors: dict[tuple[Any, ...], torch.Tensor] = {}
+        """By place: to make one takes longer than all else that is done with a version."""
         self._closed = False
 
     def pointer(self) -> int:
@@ -166,9 +171,17 @@ class Opened:
 
     def tensor(self, dtype: str, shape: Sequence[int], strides: Sequence[int], offset: int) -> torch.Tensor:
         """A tensor over it, which keeps it mapped; to be read, never written. Raises SharingError."""
-        check_within(dtype, shape, strides, offset, self.size)
-        mapped = self._map()
-        return tensor_at(mapped.address + offset, dtype, shape, strides, mapped.index, mapped)
+        key = dtype, tuple(shape), tuple(strides), offset
+        tensor = self._tensors.get(key)
+        if tensor is None:
+            check_within(dtype, shape, strides, offset, self.size)
+            mapped = self._map()
+            tensor = tensor_at(mapped.address + offset, dtype, shape, strides, mapped.index, mapped)
+            if len(self._tensors) >= _MOST_TENSORS:
+                self._tensors.clear()
+            if not tensor.is_inference():  # such a one could not be used everywhere
+                self._tensors[key] = tensor
+        return tensor
 
     def _map(self) -> Mapped:
         if self._closed:
@@ -198,6 +211,8 @@ class Opened:
             if int(base) != mapped.address or int(size) < self.size:
                 raise SharingError(f"the shared allocation has {int(size)} bytes; {self.size} were announced")
             return
+        if not self.pieces:  # for tensors without elements
+            return
         chunks: list[tuple[Any, int]] = []
         try:
             for fd, size in self.pieces:
@@ -213,6 +228,7 @@ class Opened:
         Idempotent; done when it is collected."""
         if not self._closed:
             self._closed, self._mapped = True, None
+            self._tensors.clear()
             for piece in self.pieces:
                 with contextlib.suppress(OSError):
                     os.close(piece.fd)
@@ -230,15 +246,14 @@ def open_memory(ref: IpcMemory | FdMemory, fds: Sequence[int] = ()) -> Opened:
     from splatview_ipc.control.frame import Piece
     from splatview_ipc.control.messages import IpcMemory
 
-    handle, sizes, total = ((ref.handle, (), ref.size) if isinstance(ref, IpcMemory) else
-                            (b"", ref.pieces, sum(ref.pieces)))
-    if (len(fds) != len(sizes) or min(sizes, default=1) < 1 or not 1 <= total <= limits.MAX_SEGMENT
+    handle, sizes = (ref.handle, ()) if isinstance(ref, IpcMemory) else (b"", ref.pieces)
+    if (len(fds) != len(sizes) or min(sizes, default=1) < 1 or not 1 <= ref.size <= limits.MAX_SEGMENT
             or len(handle) not in (0, 64)):
         for fd in fds:
             with contextlib.suppress(OSError):
                 os.close(fd)
-        raise SharingError(f"GPU memory of {total} bytes, {len(sizes)} pieces and a handle of {len(handle)} bytes came "
-                           f"with {len(fds)} descriptors; legal are 64 bytes, or pieces with one descriptor each, for "
-                           f"1 to {limits.MAX_SEGMENT} bytes")
+        raise SharingError(f"GPU memory of {ref.size} bytes, {len(sizes)} pieces and a handle of {len(handle)} bytes "
+                           f"came with {len(fds)} descriptors; legal are 64 bytes, or pieces with one descriptor each, "
+                           f"for 1 to {limits.MAX_SEGMENT} bytes")
     pieces = tuple(Piece(fd, size) for fd, size in zip(fds, sizes, strict=True))
-    return Opened(ref.gpu, total, bytes(handle), pieces)
+    return Opened(ref.gpu, ref.size, bytes(handle), pieces)

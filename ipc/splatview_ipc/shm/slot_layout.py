@@ -1,4 +1,4 @@
-"""Layout of the segments that hold slots, and the memory fences of the slot protocol.
+"""Layout of the segments that hold slots, and the memory fence of the slot protocol.
 
 The control segment: one control page, then per slot one page with an encoded header, followed by the slot's data if
 these are stored in the segment (`in_segment`); otherwise the data are stored elsewhere, slot after slot.
@@ -26,9 +26,33 @@ HEADER_BYTES = PAGE
 ALIGN = 256
 """Alignment of tensors in a slot, bytes."""
 
-_STORES_IN_ORDER = ("x86_64", "AMD64", "i686")
-_WEAKLY_ORDERED = platform.machine() not in _STORES_IN_ORDER
+_WEAKLY_ORDERED = platform.machine() not in ("x86_64", "AMD64", "i686")
 _local = threading.local()
+
+
+class SlotPlaces:
+    """Places of a ring's slots, for its writer and its readers."""
+
+    in_segment = True
+    """True if the data are stored in the control segment, behind each slot's header."""
+
+    def __init__(self, slots: int, capacity: int):
+        self.slots = slots
+        self.capacity = capacity
+        """Bytes of tensor data per slot, whole pages."""
+        self.bases = range(FIRST_SLOT, FIRST_SLOT + slots * WORDS_PER_SLOT, WORDS_PER_SLOT)
+        """By slot, the index of its first word."""
+        self._stride = HEADER_BYTES + (capacity if self.in_segment else 0)
+        self.size = PAGE + slots * self._stride
+        """Bytes of the control segment."""
+
+    def header_offset(self, slot: int) -> int:
+        """Return the bytes from the segment's start to a slot's header."""
+        return PAGE + slot * self._stride
+
+    def data_offset(self, slot: int) -> int:
+        """Return the bytes from the segment's start to a slot's data; for data elsewhere, from their start."""
+        return self.header_offset(slot) + HEADER_BYTES if self.in_segment else slot * self.capacity
 
 
 def full_fence() -> None:
@@ -49,26 +73,15 @@ def full_fence() -> None:
             pass
 
 
-if platform.machine() in _STORES_IN_ORDER:
-    def store_fence() -> None:
-        """Order the stores of single words before it against all stores after it."""
-        # x86 makes them visible in program order.
-
-    def load_fence() -> None:
-        """Order the loads of words before it before all loads after it."""
-        # x86 performs them in program order.
-else:
-    store_fence = load_fence = full_fence
-
-
 def data_bytes(tensors: dict[str, torch.Tensor]) -> int:
     """Return the bytes of a slot's data that these tensors take, alignment included."""
     return sum(round_up(t.numel() * t.element_size(), ALIGN) for t in tensors.values())
 
 
-def slots_for(capacity: int) -> int:
-    """Return how many slots a ring has for frames of up to `capacity` bytes."""
-    return 8 if capacity <= 8 << 20 else 4 if capacity <= 64 << 20 else 3
+def ring_size(tensors: dict[str, torch.Tensor], growing: bool) -> tuple[int, int]:
+    """Return the bytes of a slot for such tensors, half as much again if they grow, and how many slots a ring has."""
+    capacity = max(data_bytes(tensors) * (3 if growing else 2) // 2, 1)
+    return capacity, 8 if capacity <= 8 << 20 else 4 if capacity <= 64 << 20 else 3
 
 
 def dtype_name(tensor: torch.Tensor) -> str:

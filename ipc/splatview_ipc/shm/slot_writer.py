@@ -16,10 +16,10 @@ Invariants (tests/ipc/test_models.py explores the real code through every interl
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING, Any
 
-from splatview_ipc.control import limits
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.messages import FrameHeader, TensorHeader, encode
 from splatview_ipc.shm.segment import PAGE, Segment, round_up
@@ -27,7 +27,6 @@ from splatview_ipc.shm.slot_layout import (
     ALIGN,
     CAPACITY,
     DONE,
-    FIRST_SLOT,
     HEADER,
     HEADER_BYTES,
     MAGIC,
@@ -36,7 +35,7 @@ from splatview_ipc.shm.slot_layout import (
     SLOTS,
     TIME,
     VERSION,
-    WORDS_PER_SLOT,
+    SlotPlaces,
     data_bytes,
     dtype_name,
     full_fence,
@@ -45,26 +44,22 @@ from splatview_ipc.shm.slot_layout import (
 if TYPE_CHECKING:
     import torch
 
+    from splatview_ipc.control.messages import VersionHeader
 
-class SlotWriter:
-    """Base of the transports' writers. A transport adds `ref` and fills in `_targets` and `_copy`."""
 
-    in_segment = True
-    """True if the data are stored in the control segment, at `data_offset(slot)`."""
+class SlotWriter(SlotPlaces):
+    """Base of the transports' writers. A transport adds `ref`, and fills in `_copy`."""
+
     note = ""
-    """The reason why this transport is worse here than usual, for users; "" if it is not. Sent along with `ref`."""
+    """As `Writer.note`."""
 
-    def __init__(self, capacity: int, slots: int, label: str = "ring"):
+    def __init__(self, capacity: int, slots: int):
         """`capacity`: bytes of tensor data per slot, alignment included (`data_bytes`). Allocates all memory.
 
         Raises SharingError when the memory cannot be allocated.
         """
-        if not limits.MIN_SLOTS <= slots <= limits.MAX_SLOTS:
-            raise ValueError(f"slots is {slots}, not {limits.MIN_SLOTS} to {limits.MAX_SLOTS}")
-        self.slots = slots
-        self.capacity = round_up(capacity, PAGE)
-        self._stride = HEADER_BYTES + (self.capacity if self.in_segment else 0)
-        self.segment = Segment(PAGE + slots * self._stride, label)
+        super().__init__(slots, round_up(capacity, PAGE))
+        self.segment = Segment(self.size, "ring")
         self._words = memoryview(self.segment.map).cast("Q")
         self._bytes = memoryview(self.segment.map)
         self._words[SLOTS], self._words[CAPACITY] = slots, self.capacity
@@ -77,47 +72,36 @@ class SlotWriter:
     def _targets(self, slot: int, headers: tuple[TensorHeader, ...]) -> list[torch.Tensor]:
         """Return contiguous tensors over the slot's data, of these dtypes, shapes and offsets (bytes from the start of
         the slot's data). Called when the layout changed."""
-        raise NotImplementedError
+        import torch
+
+        targets = []
+        for h in headers:
+            dtype, start = getattr(torch, h.dtype), self.data_offset(slot) + h.offset
+            targets.append(torch.empty(h.shape, dtype=dtype) if 0 in h.shape else torch.frombuffer(
+                self.segment.map, dtype=dtype, count=math.prod(h.shape), offset=start).view(h.shape))
+        return targets
 
     def _copy(self, slot: int, targets: list[torch.Tensor], sources: list[torch.Tensor], whole: int) -> None:
         """Copy the sources (any strides) into the targets, and have `done` become `whole` behind the last of them:
         `set_done`, or a write of the GPU in stream order."""
         raise NotImplementedError
 
-    def header_offset(self, slot: int) -> int:
-        """Return the bytes from the segment's start to a slot's header."""
-        return PAGE + slot * self._stride
-
-    def data_offset(self, slot: int) -> int:
-        """Return the bytes from the segment's start to a slot's data; for data elsewhere, from their start."""
-        return PAGE + slot * self._stride + HEADER_BYTES if self.in_segment else slot * self.capacity
-
-    @staticmethod
-    def done_offset(slot: int) -> int:
-        """Return the bytes from the segment's start to a slot's `done` word."""
-        return 8 * (FIRST_SLOT + slot * WORDS_PER_SLOT + DONE)
-
     def set_done(self, slot: int, whole: int) -> None:
         """Store that the copy into a slot has ended."""
-        self._words[FIRST_SLOT + slot * WORDS_PER_SLOT + DONE] = whole
+        self._words[self.bases[slot] + DONE] = whole
 
     def fits(self, tensors: dict[str, torch.Tensor]) -> bool:
-        """Return whether `write` can take these tensors; otherwise another writer is made for them."""
+        """As `Writer.fits`."""
         return data_bytes(tensors) <= self.capacity
 
     def write(self, kind: str, tensors: dict[str, torch.Tensor], meta: dict[str, Any], version: int,
               confirmed: bool = True) -> bool:
-        """Make these tensors, all of one version, the newest frame. Never waits for a reader.
-
-        Returns False when no slot is free now. Raises SharingError when the tensors or the metadata do not fit.
-        """
+        """As `Writer.write`; False when no slot is free now."""
         layout = [(name, t.dtype, t.shape) for name, t in tensors.items()]
         if layout != self._layout:
             self._lay_out(tensors)
             self._layout = layout
-        header = encode(FrameHeader(kind, self._tensor_headers, meta, confirmed))  # type: ignore[arg-type]
-        if len(header) > HEADER_BYTES:
-            raise SharingError(f"metadata of {len(header)} bytes; the limit is {HEADER_BYTES}")
+        header = encoded(FrameHeader(kind, self._tensor_headers, meta, confirmed))  # type: ignore[arg-type]
         slot = self.free_slot()
         if slot < 0:
             return False
@@ -134,10 +118,10 @@ class SlotWriter:
 
     def free_slot(self) -> int:
         """Return the slot to write into next, -1 if there is none (invariant 5)."""
-        newest, words = -1, self._words
+        newest = -1
         if self._last >= 0 and not self._whole(self._last):  # a GPU is behind: an older slot is the newest whole one
-            versions = [words[FIRST_SLOT + i * WORDS_PER_SLOT + VERSION] if self._whole(i) else 0
-                        for i in range(self.slots)]
+            versions = [self._words[base + VERSION] if self._whole(slot) else 0
+                        for slot, base in enumerate(self.bases)]
             newest = versions.index(max(versions)) if max(versions) else -1
         for i in range(1, self.slots):
             slot = (self._last + i) % self.slots
@@ -146,12 +130,12 @@ class SlotWriter:
         return -1
 
     def _whole(self, slot: int) -> bool:
-        base = FIRST_SLOT + slot * WORDS_PER_SLOT
+        base = self.bases[slot]
         return self._words[base + DONE] == self._words[base + SEQ]
 
     def begin(self, slot: int) -> int:
         """Enter a slot; return the even number that its `done` must become."""
-        index = FIRST_SLOT + slot * WORDS_PER_SLOT + SEQ
+        index = self.bases[slot] + SEQ
         number = self._words[index] + 1
         self._words[index] = number
         full_fence()  # on x86 as well: large copies overtake the stores before them
@@ -159,7 +143,7 @@ class SlotWriter:
 
     def commit(self, slot: int, whole: int, header: bytes, version: int) -> None:
         """Leave a slot; readers get it once it is done. `version` 0: no reader gets it."""
-        words, base, start = self._words, FIRST_SLOT + slot * WORDS_PER_SLOT, self.header_offset(slot)
+        words, base, start = self._words, self.bases[slot], self.header_offset(slot)
         self._bytes[start : start + len(header)] = header
         words[base + HEADER] = len(header)
         words[base + VERSION] = version
@@ -180,12 +164,20 @@ class SlotWriter:
         self._slot_targets = [self._targets(slot, self._tensor_headers) for slot in range(self.slots)]
 
     def turn(self, now: float) -> float | None:
-        """Do what is due, on the helper thread; return when (seconds) to be called again, None: not by time."""
+        """As `Writer.turn`."""
         return None
 
     def close(self) -> None:
-        """Give everything back; what readers have mapped stays readable to them, and is not written any more."""
+        """As `Writer.close`."""
         self._slot_targets = []
         self._words.release()
         self._bytes.release()
         self.segment.close()
+
+
+def encoded(header: FrameHeader | VersionHeader) -> bytes:
+    """Return the bytes of a slot's header. Raises SharingError when there are too many."""
+    data = encode(header)
+    if len(data) > HEADER_BYTES:
+        raise SharingError(f"metadata of {len(data)} bytes; the limit is {HEADER_BYTES}")
+    return data

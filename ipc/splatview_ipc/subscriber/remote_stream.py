@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from splatview_ipc.control import messages
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.subscriber.rate import Rate
-from splatview_ipc.transports import TRANSPORTS
+from splatview_ipc.transports import TRANSPORTS, Reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from splatview_ipc.control.frame import Frame
     from splatview_ipc.control.messages import Ref, StreamInfo
     from splatview_ipc.subscriber.remote_run import RemoteRun
-    from splatview_ipc.transports.base import Reader
 
 
 class RemoteStream:

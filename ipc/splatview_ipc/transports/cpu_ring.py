@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.frame import RemoteTensor
 from splatview_ipc.control.messages import RingRef
-from splatview_ipc.shm.slot_layout import data_bytes, slots_for
+from splatview_ipc.shm.slot_layout import ring_size
 from splatview_ipc.shm.slot_reader import SlotReader
 from splatview_ipc.shm.slot_writer import SlotWriter
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import torch
 
     from splatview_ipc.control.messages import Ref, TensorHeader
-    from splatview_ipc.transports.base import Descriptors
+    from splatview_ipc.transports import Descriptors
 
 
 class CpuRingWriter(SlotWriter):
@@ -24,15 +24,11 @@ class CpuRingWriter(SlotWriter):
     @classmethod
     def make(cls, tensors: dict[str, torch.Tensor], growing: bool) -> CpuRingWriter:
         """As `Transport.writer`."""
-        capacity = room_for(data_bytes(tensors), growing)
-        return cls(capacity, slots_for(capacity))
+        return cls(*ring_size(tensors, growing))
 
     def __init__(self, capacity: int, slots: int):
         super().__init__(capacity, slots)
         self.ref = RingRef(self.segment.ref)
-
-    def _targets(self, slot: int, headers: tuple[TensorHeader, ...]) -> list[torch.Tensor]:
-        return targets_in(self.segment.map, self.data_offset(slot), headers)
 
     def _copy(self, slot: int, targets: list[torch.Tensor], sources: list[torch.Tensor], whole: int) -> None:
         for target, source in zip(targets, sources, strict=True):
@@ -58,22 +54,3 @@ class CpuRingReader(SlotReader):
 
     def _tensor(self, slot: int, header: TensorHeader) -> RemoteTensor:
         return RemoteTensor.view(self._map, header.dtype, header.shape, self.data_offset(slot) + header.offset)
-
-
-def room_for(frame: int, growing: bool) -> int:
-    """Return the bytes of a slot for frames of `frame` bytes: half as much again where they are growing."""
-    return max(frame * 3 // 2 if growing else frame, 1)
-
-
-def targets_in(buffer: Any, start: int, headers: tuple[TensorHeader, ...]) -> list[torch.Tensor]:
-    """Return tensors over a writable buffer, as `SlotWriter._targets`; a slot's data begin at byte `start`."""
-    import torch
-
-    targets = []
-    for h in headers:
-        dtype, count = getattr(torch, h.dtype), 1
-        for extent in h.shape:
-            count *= extent
-        targets.append(torch.frombuffer(buffer, dtype=dtype, count=count, offset=start + h.offset).view(h.shape)
-                       if count else torch.empty(h.shape, dtype=dtype))
-    return targets

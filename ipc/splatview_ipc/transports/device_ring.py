@@ -9,37 +9,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from splatview_ipc.control import descriptors, limits
+from splatview_ipc.control import descriptors
 from splatview_ipc.control.errors import SharingError
-from splatview_ipc.control.frame import DeviceTensor, Made
+from splatview_ipc.control.frame import DeviceTensor
 from splatview_ipc.control.messages import DeviceRingRef, FdMemory
 from splatview_ipc.cuda.memory import Allocation, open_memory
 from splatview_ipc.cuda.tensors import contiguous
-from splatview_ipc.shm.slot_layout import data_bytes, slots_for
 from splatview_ipc.shm.slot_reader import SlotReader
-from splatview_ipc.transports.cpu_ring import room_for
 from splatview_ipc.transports.gpu_slots import GpuSlotWriter
 
 if TYPE_CHECKING:
     import torch
 
     from splatview_ipc.control.messages import Ref, TensorHeader
-    from splatview_ipc.transports.base import Descriptors
+    from splatview_ipc.transports import Descriptors
 
 
 class DeviceRingWriter(GpuSlotWriter):
     """The trainer's side."""
 
     in_segment = False
-
-    @classmethod
-    def make(cls, tensors: dict[str, torch.Tensor], growing: bool) -> DeviceRingWriter:
-        """As `Transport.writer`; the tensors are on one CUDA device."""
-        index = next(iter(tensors.values())).get_device()
-        if index < 0:
-            raise SharingError("a ring in GPU memory takes CUDA tensors")
-        capacity = room_for(data_bytes(tensors), growing)
-        return cls(index, capacity, slots_for(capacity))
 
     def __init__(self, index: int, capacity: int, slots: int):
         """`index`: the device's ordinal; the rest as for SlotWriter. Raises SharingError."""
@@ -78,36 +67,21 @@ class DeviceRingReader(SlotReader):
         if not isinstance(ref, DeviceRingRef):
             raise SharingError(f"a ring in GPU memory was announced as {type(ref).__name__}")
         super().__init__(ref.control, fds)
-        self._tensors: dict[tuple[int, TensorHeader], DeviceTensor] = {}
-        """By slot. What they make for torch is kept: to make it takes longer than all else done with a frame."""
         self.memory = None
         try:
-            if self.slots * self.capacity > sum(ref.memory.pieces):
-                raise SharingError(f"{self.slots} slots of {self.capacity} bytes were announced in "
-                                   f"{sum(ref.memory.pieces)} bytes of GPU memory")
+            if self.slots * self.capacity > ref.memory.size:
+                raise SharingError(f"{self.slots} slots of {self.capacity} bytes were announced in {ref.memory.size} "
+                                   "bytes of GPU memory")
             self.memory = open_memory(ref.memory, descriptors.duplicates(fds.get(ref.memory.token, ())))
         except BaseException:
             self.close()
             raise
 
     def _tensor(self, slot: int, header: TensorHeader) -> DeviceTensor:
-        tensor = self._tensors.get((slot, header))
-        if tensor is None:
-            if len(self._tensors) >= self.slots * limits.MAX_TENSORS:  # they look different all the time
-                self._forget()
-            assert self.memory is not None
-            tensor = self._tensors[slot, header] = DeviceTensor(
-                header.dtype, header.shape, contiguous(header.shape), self.memory,
-                self.data_offset(slot) + header.offset, made=Made())
-        return tensor
-
-    def _forget(self) -> None:
-        for tensor in self._tensors.values():
-            assert tensor.made is not None
-            tensor.made.drop()
-        self._tensors.clear()
+        assert self.memory is not None
+        return DeviceTensor(header.dtype, header.shape, contiguous(header.shape), self.memory,
+                            self.data_offset(slot) + header.offset)
 
     def close(self) -> None:
         super().close()
-        self._forget()
         self.memory = None  # frames that are still open keep it

@@ -1,22 +1,23 @@
-"""Base of the transports whose slots the GPU fills: it writes itself, in stream order, when a slot is whole.
+"""Base of the transports for CUDA tensors: the GPU itself writes, in stream order, that a version's data are there.
 
-The control page is pinned, and behind each copy the GPU writes the slot's number into its `done` word there. Nothing
-waits, and no reader needs CUDA to know that a frame is complete.
+The control page is pinned, and behind each copy the GPU writes the slot's number into its `done` word there (zero-copy:
+behind each version, into `arrived`). Nothing waits, and no reader needs CUDA to know that a frame is complete.
 
 Invariants, beside those of `splatview_ipc.shm.slot_writer`
 1. `done` is written by the GPU: the processor stores to it only where nothing was queued that will (a failed copy).
 2. The slot's odd number is seen before its copy is queued, and no copy is queued into a slot before the last one into
    it has ended: two copies never meet there, whatever their streams.
-3. The control page stays pinned, and the slots stay, until `done` has caught up with every slot's number (`_idle`).
+3. The control page stays pinned, and the slots stay, until that word has caught up with every slot's number (`_idle`).
 """
 
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from splatview_ipc.cuda import driver, retiring
 from splatview_ipc.shm.segment import PAGE
+from splatview_ipc.shm.slot_layout import DONE, SEQ, ring_size
 from splatview_ipc.shm.slot_writer import SlotWriter
 
 if TYPE_CHECKING:
@@ -24,14 +25,23 @@ if TYPE_CHECKING:
 
 
 class GpuSlotWriter(SlotWriter):
-    """Slots whose copies the GPU makes. Call `_pin` before the first write."""
+    """Slots that the GPU marks. Call `_pin` before the first write."""
+
+    marked = DONE
+    """The word of a slot that the GPU writes."""
+
+    @classmethod
+    def make(cls, tensors: dict[str, torch.Tensor], growing: bool) -> Self:
+        """As `Transport.writer`; the tensors are on one CUDA device."""
+        return cls(next(iter(tensors.values())).get_device(), *ring_size(tensors, growing))
 
     def __init__(self, index: int, capacity: int, slots: int):
         """`index`: the device's ordinal; the rest as for SlotWriter. Raises SharingError."""
         super().__init__(capacity, slots)
         self.index = index
         self._pinned = 0
-        self._done: list[int] = []
+        self._marks: list[int] = []
+        """By slot, the address of its marked word on the device."""
         self._closed = False
 
     def _pin(self, size: int) -> None:
@@ -39,7 +49,7 @@ class GpuSlotWriter(SlotWriter):
         address = ctypes.addressof(ctypes.c_char.from_buffer(self.segment.map))
         on_device = driver.register_host(address, max(size, PAGE), self.index)
         self._pinned = address
-        self._done = [on_device + self.done_offset(slot) for slot in range(self.slots)]
+        self._marks = [on_device + 8 * (base + self.marked) for base in self.bases]
 
     def fits(self, tensors: dict[str, torch.Tensor]) -> bool:
         return all(t.get_device() == self.index for t in tensors.values()) and super().fits(tensors)
@@ -53,13 +63,17 @@ class GpuSlotWriter(SlotWriter):
     def _copy(self, slot: int, targets: list[torch.Tensor], sources: list[torch.Tensor], whole: int) -> None:
         for target, source in zip(targets, sources, strict=True):
             target.copy_(source, non_blocking=True)
-        driver.write_value(self.index, driver.current_stream(self.index), self._done[slot], whole)
+        self._mark(slot, whole)
+
+    def _mark(self, slot: int, whole: int) -> None:
+        """Have the GPU write a slot's number behind all that torch's current stream was given so far."""
+        driver.write_value(self.index, driver.current_stream(self.index), self._marks[slot], whole)
 
     def _idle(self) -> bool:
-        """Return whether nothing queued on the GPU uses the slots any more."""
-        words = [self.done_offset(slot) // 8 for slot in range(self.slots)]
-        # The sequence number stands before `done`.
-        return all(self._words[word] == self._words[word - 1] for word in words) or driver.broken(self.index)
+        """Return whether nothing queued on the GPU uses the slots or the control page any more."""
+        words = self._words
+        return (all(words[base + self.marked] == words[base + SEQ] for base in self.bases)
+                or driver.broken(self.index))
 
     def close(self) -> None:
         """Give everything back as soon as the GPU is through with it. Idempotent."""

@@ -44,7 +44,7 @@ class MemoryTransport:
         if self._newest is None or self._newest[1] <= after:
             return None
         *stamped, confirmed = self._newest
-        return Frame(*stamped, intact=lambda: True, release=lambda: None, confirmed=confirmed)  # type: ignore[arg-type]
+        return Frame(*stamped, intact=lambda: True, confirmed=confirmed)  # type: ignore[arg-type]
 
     def turn(self, now: float) -> float | None:
         return None

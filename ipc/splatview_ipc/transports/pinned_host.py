@@ -13,14 +13,10 @@ from typing import TYPE_CHECKING, Any
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.messages import RingRef
 from splatview_ipc.cuda import driver
-from splatview_ipc.shm.slot_layout import data_bytes, slots_for
-from splatview_ipc.transports.cpu_ring import room_for, targets_in
 from splatview_ipc.transports.gpu_slots import GpuSlotWriter
 
 if TYPE_CHECKING:
     import torch
-
-    from splatview_ipc.control.messages import TensorHeader
 
 SHARE = 0.1
 """Share of the time that copies may take."""
@@ -28,15 +24,6 @@ SHARE = 0.1
 
 class PinnedHostWriter(GpuSlotWriter):
     """The trainer's side. The viewer's is `splatview_ipc.transports.cpu_ring.CpuRingReader`."""
-
-    @classmethod
-    def make(cls, tensors: dict[str, torch.Tensor], growing: bool) -> PinnedHostWriter:
-        """As `Transport.writer`; the tensors are on one CUDA device."""
-        index = next(iter(tensors.values())).get_device()
-        if index < 0:
-            raise SharingError("the transport through pinned host memory takes CUDA tensors")
-        capacity = room_for(data_bytes(tensors), growing)
-        return cls(index, capacity, slots_for(capacity))
 
     def __init__(self, index: int, capacity: int, slots: int):
         """`index`: the device's ordinal; the rest as for SlotWriter. Pins the memory, a millisecond per 3 MB.
@@ -67,9 +54,6 @@ class PinnedHostWriter(GpuSlotWriter):
             self._rests_until = self._copied_at + taken / SHARE
             self._copied_at = None
         return time.perf_counter() >= self._rests_until and super().write(kind, tensors, meta, version, confirmed)
-
-    def _targets(self, slot: int, headers: tuple[TensorHeader, ...]) -> list[torch.Tensor]:
-        return targets_in(self.segment.map, self.data_offset(slot), headers)
 
     def _copy(self, slot: int, targets: list[torch.Tensor], sources: list[torch.Tensor], whole: int) -> None:
         begun = time.perf_counter()

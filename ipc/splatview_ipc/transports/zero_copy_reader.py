@@ -10,58 +10,43 @@ import time
 from typing import TYPE_CHECKING
 
 from splatview_ipc import kinds
-from splatview_ipc.control import descriptors, limits
+from splatview_ipc.control import descriptors
 from splatview_ipc.control.errors import SharingError
-from splatview_ipc.control.frame import DeviceTensor, Frame, Made
-from splatview_ipc.control.messages import (
-    DecodeError,
-    FdMemory,
-    InPlaceRef,
-    IpcMemory,
-    TorchMemory,
-    VersionHeader,
-    decode_version_header,
-)
-from splatview_ipc.shm.slot_layout import ARRIVED, FIRST_SLOT, OLDEST_KEPT, WORDS_PER_SLOT, full_fence, load_fence
+from splatview_ipc.control.frame import DeviceTensor, Frame
+from splatview_ipc.control.messages import InPlaceRef, IpcMemory, TorchMemory, VersionHeader, decode_version_header
+from splatview_ipc.cuda import driver
+from splatview_ipc.cuda.memory import Opened, open_memory
+from splatview_ipc.cuda.tensors import check_within
+from splatview_ipc.shm.slot_layout import ARRIVED, OLDEST_KEPT, full_fence
 from splatview_ipc.shm.slot_reader import SlotReader
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import torch
-
-    from splatview_ipc.control.frame import DeviceMemory
     from splatview_ipc.control.messages import MemoryRef, Ref
-    from splatview_ipc.transports.base import Descriptors
+    from splatview_ipc.transports import Descriptors
 
-WAIT_S = 5.0
+_WAIT_S = 5.0
 """Seconds for which the data of a version are waited for; then they are read as they are. Only a GPU that takes as
 long for what was published before them, or that has failed, needs them."""
-_PAUSES_S = 0.0001, 0.001
-"""Seconds between looks whether they have arrived: at first, and at most."""
+_PAUSE_S = 0.0003
+"""Seconds between looks whether they have arrived."""
 
 
 class _Generation:
     """A generation in the viewer."""
 
-    def __init__(self, ref: InPlaceRef, memories: dict[MemoryRef, DeviceMemory], reader: ZeroCopyReader):
+    def __init__(self, ref: InPlaceRef, opened: dict[MemoryRef, Opened], reader: ZeroCopyReader):
         self.number = ref.generation
         self.specs = {t.name: (t.dtype, t.shape) for t in ref.tensors}
         self.memories = frozenset(ref.memories)
         self.frames = 0
         """Frames of it that are not closed."""
-        empty = _NoMemory(ref.gpu)
+        nothing = Opened(ref.gpu, 0)  # for tensors without elements
+        memories = dict(enumerate(opened[memory] for memory in ref.memories))
         self.tensors = {
-            t.name: DeviceTensor(t.dtype, t.shape, t.strides,
-                                 memories[ref.memories[t.memory]] if 0 not in t.shape else empty, t.offset,
-                                 reader.wait, Made())
+            t.name: DeviceTensor(t.dtype, t.shape, t.strides, memories.get(t.memory, nothing), t.offset, reader.wait)
             for t in ref.tensors}
-
-    def retire(self) -> None:
-        """Drop what was made for torch: no frame of it is held any more, and none will come."""
-        for tensor in self.tensors.values():
-            if tensor.made is not None:
-                tensor.made.drop()
 
 
 class ZeroCopyReader(SlotReader):
@@ -78,10 +63,9 @@ class ZeroCopyReader(SlotReader):
         self._newest = self._settled = 0, 0
         """The word that tells that the newest version read has arrived, and its value then; and of the last version
         that was waited for."""
-        self._open: dict[MemoryRef, DeviceMemory] = {}
+        self._open: dict[MemoryRef, Opened] = {}
         self._generations: list[_Generation] = []
         """The current one last; before it those whose frames are still held."""
-        self._version_header = VersionHeader("image", 0, {})
         self._closed = False
         try:
             self._take(ref, fds)
@@ -104,14 +88,12 @@ class ZeroCopyReader(SlotReader):
 
     def _take(self, ref: InPlaceRef, fds: Descriptors) -> None:
         """Open a generation; one that was replaced meanwhile is dropped unread."""
-        from splatview_ipc.cuda.driver import torch_with_cuda
-
         try:
             for memory in ref.memories:
                 if memory not in self._open:
                     own = [] if isinstance(memory, IpcMemory) else fds.get(memory.token, ())
                     self._open[memory] = opened = self._open_memory(memory, own)
-                    if torch_with_cuda() is not None:  # what cannot be mapped is better known now than when it is drawn
+                    if driver.torch_with_cuda() is not None:  # find out now, not when drawing, that it cannot be mapped
                         opened.pointer()
         except SharingError:
             self._close_unused()
@@ -122,10 +104,8 @@ class ZeroCopyReader(SlotReader):
             self._generations.append(_Generation(ref, self._open, self))
         self._retire()
 
-    def _open_memory(self, memory: MemoryRef, fds: Sequence[int]) -> DeviceMemory:
+    def _open_memory(self, memory: MemoryRef, fds: Sequence[int]) -> Opened:
         """Open a memory; `fds`, the descriptors of its token, stay the caller's. Raises SharingError."""
-        from splatview_ipc.cuda.memory import open_memory
-
         if isinstance(memory, TorchMemory):
             raise SharingError("memory of torch was announced as memory of the driver")
         return open_memory(memory, descriptors.duplicates(fds))
@@ -133,31 +113,18 @@ class ZeroCopyReader(SlotReader):
     def read(self, after: int = 0, attempts: int = 4) -> Frame | None:
         """As `Reader.read`. The tensors change when the trainer changes them."""
         self._retire()
-        for _ in range(attempts):
-            slot, seq = self.newest(after)
-            if slot < 0:
-                return None
-            load_fence()  # what follows is of this number, or a later one
-            try:
-                stamp, raw = self.stamp(slot), self.raw_header(slot)
-                if not self.unchanged(slot, seq):
-                    continue
-                if raw != self._header_bytes:
-                    self._version_header, self._header_bytes = decode_version_header(raw), raw
-                header, current = self._version_header, self._generations[-1] if self._generations else None
-                if (current is None or header.generation != current.number
-                        or self._words[OLDEST_KEPT] > current.number):
-                    return None  # its tensors have not been offered yet, or are gone already
-                kinds.check_frame(header.kind, current.specs, header.meta)
-            except (*DecodeError, ValueError):
-                self.garbled += self.unchanged(slot, seq)
-                return None
-            return self._version(current, header, stamp, (FIRST_SLOT + slot * WORDS_PER_SLOT + ARRIVED, seq))
-        return None
+        return super().read(after, attempts)
 
-    def _version(self, generation: _Generation, header: VersionHeader, stamp: tuple[int, int],
-                 mark: tuple[int, int]) -> Frame:
-        self._newest = mark
+    def _decode(self, raw: bytes) -> VersionHeader:
+        return decode_version_header(raw)
+
+    def _frame(self, slot: int, seq: int, stamp: tuple[int, int]) -> Frame | None:
+        header, generation = self._header, self._generations[-1] if self._generations else None
+        if (generation is None or header.generation != generation.number
+                or self._words[OLDEST_KEPT] > generation.number):
+            return None  # its tensors have not been offered yet, or are gone already
+        kinds.check_frame(header.kind, generation.specs, header.meta)
+        self._newest = mark = self.bases[slot] + ARRIVED, seq
 
         def kept() -> bool:
             full_fence()
@@ -183,23 +150,19 @@ class ZeroCopyReader(SlotReader):
             return False
 
     def wait(self, stream: int) -> None:
-        """As `Frame.wait`, for the newest version read. Waits on the host, whatever the stream, at most WAIT_S: work of
-        a trainer that is gone ended with it, unfinished."""
-        mark, pause = self._newest, _PAUSES_S[0]
-        end = time.perf_counter() + WAIT_S
+        """As `Frame.wait`, for the newest version read. Waits on the host, whatever the stream, at most _WAIT_S: work
+        of a trainer that is gone ended with it, unfinished."""
+        mark, end = self._newest, time.perf_counter() + _WAIT_S
         while mark != self._settled and not self._arrived(mark) and self.alive():
             if time.perf_counter() > end:
                 break
-            time.sleep(pause)
-            pause = min(2 * pause, _PAUSES_S[1])
+            time.sleep(_PAUSE_S)
         self._settled = mark
 
     def _retire(self) -> None:
-        """Close what no frame holds any more."""
+        """Close the memory of which no frame is held any more, nor will come."""
         current = None if self._closed or not self._generations else self._generations[-1]
-        for generation in [g for g in self._generations if g.frames == 0 and g is not current]:
-            self._generations.remove(generation)
-            generation.retire()
+        self._generations = [g for g in self._generations if g.frames or g is current]
         self._close_unused()
 
     def _close_unused(self) -> None:
@@ -213,42 +176,12 @@ class ZeroCopyReader(SlotReader):
         super().close()
 
 
-class _NoMemory:
-    """Memory of tensors without elements."""
-
-    size = 0
-    pieces = ()
-
-    def __init__(self, gpu: str):
-        self.gpu = gpu
-
-    def pointer(self) -> int:
-        return 0
-
-    def tensor(self, dtype: str, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> torch.Tensor:
-        import torch
-
-        from splatview_ipc.cuda import driver
-
-        return torch.empty(shape, dtype=getattr(torch, dtype), device=f"cuda:{driver.here(self.gpu)}")
-
-    def close(self) -> None:
-        pass
-
-
 def check_tensors(ref: InPlaceRef) -> None:
     """Raise SharingError unless every tensor is within its memory."""
     if len({t.name for t in ref.tensors}) != len(ref.tensors):
         raise SharingError("a tensor name was announced twice")
     if len(set(ref.memories)) != len(ref.memories) or any(m.gpu != ref.gpu for m in ref.memories):
         raise SharingError("memories were announced twice, or on several GPUs")
-    sizes = [sum(m.pieces) if isinstance(m, FdMemory) else m.size for m in ref.memories]
     for t in ref.tensors:
-        if len(t.strides) != len(t.shape):
-            raise SharingError(f"{t.name} was announced with {len(t.shape)} extents and {len(t.strides)} strides")
-        if 0 in t.shape:
-            continue
-        item = limits.ITEM_SIZE[t.dtype]
-        last = sum((extent - 1) * stride for extent, stride in zip(t.shape, t.strides, strict=True))
-        if t.memory >= len(sizes) or t.offset % item or t.offset + (last + 1) * item > sizes[t.memory]:
-            raise SharingError(f"{t.name} {t.shape} was announced outside of its memory")
+        size = ref.memories[t.memory].size if t.memory < len(ref.memories) else 0
+        check_within(t.dtype, t.shape, t.strides, t.offset, size)

@@ -20,26 +20,18 @@ Invariants (tests/ipc/test_models.py explores 1 to 4)
 
 from __future__ import annotations
 
-import ctypes
 import itertools
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from splatview_ipc.control import descriptors, limits
 from splatview_ipc.control.errors import SharingError
-from splatview_ipc.control.messages import InPlaceRef, VersionHeader, encode
-from splatview_ipc.cuda import driver, retiring
-from splatview_ipc.shm.segment import PAGE
-from splatview_ipc.shm.slot_layout import (
-    ARRIVED,
-    FIRST_SLOT,
-    HEADER_BYTES,
-    OLDEST_KEPT,
-    WORDS_PER_SLOT,
-    full_fence,
-)
-from splatview_ipc.shm.slot_writer import SlotWriter
+from splatview_ipc.control.messages import InPlaceRef, VersionHeader
+from splatview_ipc.cuda import driver
+from splatview_ipc.shm.slot_layout import ARRIVED, OLDEST_KEPT, full_fence
+from splatview_ipc.shm.slot_writer import encoded
+from splatview_ipc.transports.gpu_slots import GpuSlotWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,27 +61,26 @@ class _Generation:
         """When to give it back (clock seconds); 0: it was not seen replaced by `turn` yet."""
 
 
-class ZeroCopyWriter(SlotWriter):
+class ZeroCopyWriter(GpuSlotWriter):
     """The trainer's side."""
 
     in_segment = False
+    marked = ARRIVED
+
+    @classmethod
+    def make(cls, tensors: dict[str, torch.Tensor], growing: bool) -> Self:
+        return cls(tensors)
 
     def __init__(self, tensors: dict[str, torch.Tensor]):
         """For tensors on the device of these, which are shared at once. Raises SharingError."""
-        self._index = next(iter(tensors.values())).device.index or 0
-        self._gpu = driver.gpu_uuid(self._index)
-        super().__init__(0, _SLOTS, label="inplace")
+        index = next(iter(tensors.values())).get_device()
+        self._gpu = driver.gpu_uuid(index)
+        super().__init__(index, 0, _SLOTS)
         self._generations: deque[_Generation] = deque()
         self._key: tuple[Any, ...] = ()
-        self._pinned = self._on_device = 0
-        self._sent: dict[int, int] = {}
-        """By slot, what the GPU writes last that has arrived."""
-        self._closed = False
         self._ref: InPlaceRef | None = None
         try:
-            address = ctypes.addressof(ctypes.c_char.from_buffer(self.segment.map))
-            self._on_device = driver.register_host(address, PAGE, self._index)
-            self._pinned = address
+            self._pin(0)
             self._begin_generation(tensors)
         except BaseException:
             self.close()
@@ -101,7 +92,7 @@ class ZeroCopyWriter(SlotWriter):
         return self._ref
 
     def fits(self, tensors: dict[str, torch.Tensor]) -> bool:
-        return all(t.is_cuda and (t.device.index or 0) == self._index for t in tensors.values())
+        return all(t.get_device() == self.index for t in tensors.values())
 
     def write(self, kind: str, tensors: dict[str, torch.Tensor], meta: dict[str, Any], version: int,
               confirmed: bool = True) -> bool:
@@ -111,16 +102,12 @@ class ZeroCopyWriter(SlotWriter):
         """
         if _key(tensors) != self._key:
             self._begin_generation(tensors)
-        header = encode(VersionHeader(kind, self._generations[-1].number, meta))  # type: ignore[arg-type]
-        if len(header) > HEADER_BYTES:
-            raise SharingError(f"metadata of {len(header)} bytes; the limit is {HEADER_BYTES}")
+        header = encoded(VersionHeader(kind, self._generations[-1].number, meta))  # type: ignore[arg-type]
         slot = (self._last + 1) % self.slots
         whole = self.begin(slot)
         self.set_done(slot, whole)
         self.commit(slot, whole, header, version)
-        self._sent[slot] = whole
-        driver.write_value(self._index, driver.current_stream(self._index),
-                           self._on_device + 8 * (FIRST_SLOT + slot * WORDS_PER_SLOT + ARRIVED), whole)
+        self._mark(slot, whole)
         return True
 
     def _begin_generation(self, tensors: dict[str, torch.Tensor]) -> None:
@@ -173,26 +160,13 @@ class ZeroCopyWriter(SlotWriter):
         return self._generations[0].until if len(self._generations) > 1 else None
 
     def close(self) -> None:
-        if self._closed:
-            return
-        self._closed = True
-        self._words[OLDEST_KEPT] = _NONE_KEPT
-        full_fence()
-        for generation in self._generations:
-            for call in generation.undo:
-                call()
-        self._generations.clear()
-        retiring.retire(self._idle, self._give_back)
-
-    def _idle(self) -> bool:
-        """Return whether the GPU will not write into the control page any more."""
-        words = self._words
-        return (all(words[FIRST_SLOT + slot * WORDS_PER_SLOT + ARRIVED] == whole for slot, whole in self._sent.items())
-                or driver.broken(self._index))
-
-    def _give_back(self) -> None:
-        if self._pinned:
-            driver.release_host(self._pinned, self._index)
+        if not self._closed:
+            self._words[OLDEST_KEPT] = _NONE_KEPT
+            full_fence()
+            for generation in self._generations:
+                for call in generation.undo:
+                    call()
+            self._generations.clear()
         super().close()
 
 
