@@ -77,7 +77,8 @@ class GaussianLayout:
         self._type, self._holder, self._fields = type(value), holder, tuple(keys)
         self._by_attribute = not isinstance(held, (Mapping, torch.nn.ParameterDict, tuple, list))
         places = [_TUPLE.index(key) for key in keys.values()] if isinstance(held, (tuple, list)) else keys.values()
-        self._look_up: Callable[[Any], Any] = (attrgetter if self._by_attribute else itemgetter)(*places)  # type: ignore[operator]
+        getter: Any = attrgetter if self._by_attribute else itemgetter
+        self._look_up: Callable[[Any], tuple[Any, ...]] = getter(*places)
         found = self._look_up(held)
         self._convert = not all(isinstance(part, torch.Tensor) for part in found)
         """True for arrays of other libraries."""

@@ -162,15 +162,12 @@ def _class_names(value: Sequence[str] | Mapping[int, str] | None) -> dict[int, s
             raise TypeError("it is one text")
         pairs = value.items() if isinstance(value, Mapping) else enumerate(value)
         names = {index(number): text for number, text in pairs}
+        checks.check_text("".join(names.values()), "names")
     except TypeError as e:
-        raise TypeError(f"names is a {type(value).__name__}, not a list of texts or a mapping from class numbers "
-                        f"to texts: {e}") from None
-    for number, text in names.items():
-        if not isinstance(text, str):
-            raise TypeError(f"names[{number}] is a {type(text).__name__}, not a text")
-        checks.check_text(text, f"names[{number}]")
-        if not 0 <= number < _MAX_CLASSES:
-            raise ValueError(f"names has the class {number}; legal are 0 to {_MAX_CLASSES - 1}")
+        raise TypeError(f"names is {shown(value)}, not a list of texts or a mapping from class numbers to texts: {e}"
+                        ) from None
+    if names and not 0 <= min(names) <= max(names) < _MAX_CLASSES:
+        raise ValueError(f"names has the classes {min(names)} to {max(names)}; legal are 0 to {_MAX_CLASSES - 1}")
     return names
 
 
@@ -204,11 +201,11 @@ def _colors(value: Any, tensors: Tensors, numbered: Mapping[str, int]) -> torch.
         if count:
             raise ValueError("colors is a mapping from classes, and the boxes have none: give labels or classes")
         return None
-    known = {_class_of(key, numbered) if isinstance(key, str) else index(key): _rgba(color)
-             for key, color in value.items()}
+    known: dict[int, torch.Tensor] = {}
+    for key, color in value.items():
+        number = _class_of(key, numbered) if isinstance(key, str) else key
+        known[checks.whole("a class in colors", number, 0, _MAX_CLASSES - 1)] = _rgba(color)
     last = max(known, default=-1) + 1
-    if last > _MAX_CLASSES or min(known, default=0) < 0:
-        raise ValueError(f"colors has the classes {min(known)} to {last - 1}; legal are 0 to {_MAX_CLASSES - 1}")
     table = torch.zeros(last + 1, 4, dtype=torch.uint8)  # the last: by class
     for number, color in known.items():
         if color.shape != (4,):
@@ -343,15 +340,13 @@ def _add_words(meta: Meta, get: Callable[[str], Any]) -> None:
         meta["skipped"] = checks.whole("skipped", get("skipped"), 0, 2**53)
 
 
-def together(tensors: Tensors, device: str) -> Tensors:
-    """Return all on one GPU, such as "cuda:0", without waiting for it. Raises ValueError if some are on another."""
-    if any(str(t.device) not in (device, "cpu") for t in tensors.values()):
-        places = "; ".join(f"{name} on {t.device}" for name, t in tensors.items())
-        raise ValueError(f"an overlay on several GPUs ({places}): put all on one, or on the CPU")
-    return {name: t.contiguous().pin_memory().to(device, non_blocking=True) if t.device.type == "cpu" else t
-            for name, t in tensors.items()}
-
-
-def device_of(tensors: Tensors) -> str:
-    """Return the device of those that are on a GPU; "cpu" if none is."""
-    return next((str(t.device) for t in tensors.values() if t.device.type != "cpu"), "cpu")
+def on_one_device(tensors: Tensors, otherwise: str = "cpu") -> tuple[Tensors, str]:
+    """Return all on the GPU of some of them, or `otherwise`, and which that is. Waits for no GPU. Raises ValueError."""
+    gpus = sorted({str(t.device) for t in tensors.values() if t.is_cuda})
+    if len(gpus) > 1:
+        raise ValueError(f"tensors on several GPUs ({', '.join(gpus)}): put all on one, or on the CPU")
+    device = gpus[0] if gpus else otherwise
+    if device != "cpu":
+        tensors = {name: t if t.is_cuda else t.contiguous().pin_memory().to(device, non_blocking=True)
+                   for name, t in tensors.items()}
+    return tensors, device

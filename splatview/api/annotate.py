@@ -91,7 +91,7 @@ def annotate(name: str, *, boxes: Any = None, labels: Any = None, scores: Any = 
     checks.stream_name(name)
     if disabled():
         return
-    from splatview.adapters.overlay import adapted, device_of, together
+    from splatview.adapters.overlay import adapted, on_one_device
     from splatview_ipc.kinds import check_frame
     from splatview_ipc.shm.slot_layout import dtype_name
 
@@ -119,10 +119,8 @@ def annotate(name: str, *, boxes: Any = None, labels: Any = None, scores: Any = 
             overlays = [s for s in publisher.streams.values() if s.kind == "overlay" and s.over[0] == name
                         and run in (None, s.over[1] or publisher.run_id)]
         for stream in overlays:
-            device = device_of(tensors)
-            if device == "cpu" and stream.info is not None:
-                device = stream.info.device  # which viewers have open: to change it for one result would cost them
-            placed = tensors if device == "cpu" else together(tensors, device)
+            # A GPU that viewers have opened stays: to change it for one result would cost them.
+            placed, device = on_one_device(tensors, stream.info.device if stream.info is not None else "cpu")
             stream.describe(NamedTensors("overlay", tuple(placed), device=device), copy=True)
             stream.publish((tuple(placed.values()), meta))
 
@@ -138,16 +136,16 @@ def _computed_on(name: str, version: Any, run: str | None) -> tuple[int, int, st
     if hasattr(version, "version") and hasattr(version, "time_ns"):  # a frame
         number, time_ns = version.version, int(version.time_ns)
         run = run or getattr(version, "run", None) or (seen[2] if seen[:2] == (number, time_ns) else None)
-    run = run or own_run or seen[2]
-    if own is not None and run == own_run:
+    over_run = str(run or own_run or seen[2])
+    if own is not None and over_run == own_run:
         if own.kind != "image":
             raise ValueError(f"{name!r} shows {own.kind}; only over pictures (streams of kind image) can be drawn")
-        run, number = "", own.version if version is None else number
+        over_run, number = "", own.version if version is None else number
     elif version is None:
-        number, time_ns = seen[:2] if seen[2] == run else (0, 0)
+        number, time_ns = seen[:2] if seen[2] == over_run else (0, 0)
     if not hasattr(number, "__index__"):
         raise TypeError(f"version is a {type(version).__name__}, not a number or a frame of splatview.frames")
-    return checks.whole("version", number, 0, 2**63 - 1), time_ns, run
+    return checks.whole("version", number, 0, 2**63 - 1), time_ns, over_run
 
 
 def _overlay(publisher: Publisher, name: str, run: str) -> Stream:

@@ -101,7 +101,7 @@ class Cameras:
         """Camera and side (0: the whole photograph) of what viewers ask for."""
 
     def publish(self, tensors: dict[str, torch.Tensor], photos: Photos | None) -> None:
-        from splatview.adapters.overlay import device_of, together
+        from splatview.adapters.overlay import on_one_device
 
         stream = self._publisher.stream(self._name, "cameras")
         if photos is not self.photos:
@@ -113,9 +113,7 @@ class Cameras:
             self._publisher.on_photos[self._photo_stream.name] = self.ask
         if photos is not None and photos.paths is not None:
             tensors["paths"] = photos.paths
-        device = device_of(tensors)
-        if device != "cpu":
-            tensors = together(tensors, device)
+        tensors, device = on_one_device(tensors)
         layout = NamedTensors("cameras", tuple(tensors), shape=(self.count,), device=device)
         stream.describe(layout, copy=True)
         stream.publish((tuple(tensors.values()), {"photos": self._set if has else 0}))

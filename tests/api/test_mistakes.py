@@ -104,7 +104,7 @@ MISTAKES: dict[Any, list[tuple[dict[str, Any], str]]] = {
         ({"boxes": BOXES, "labels": ["a"]}, "labels are 1, not 2"),
         ({"boxes": BOXES, "labels": ["a", "b\0"]}, "no zero character"),
         ({"boxes": BOXES, "labels": ["ok", "a\ud800"]}, "UTF-8"),
-        ({"boxes": BOXES, "labels": [1, 2], "names": {10_000: "b"}}, "names has the class 10000"),
+        ({"boxes": BOXES, "labels": [1, 2], "names": {0: "a", 10_000: "b"}}, "names has the classes 0 to 10000"),
         ({"points": np.zeros((1001, 100, 2))}, "100100 points"),
         ({"points": np.zeros((2, 3, 2)), "skeleton": [(0, 3)]}, "skeleton names point 3"),
         ({"lines": np.zeros((3, 100_000, 2))}, "300000 vertices"),
