@@ -54,7 +54,7 @@ class Impostor:
         for connection in list(self.server.connections.values()):
             try:
                 while (packet := connection.receive()) is not None:
-                    self.heard.append(message := messages.decode_to_trainer(packet.data))
+                    self.heard.append(message := messages.decode_to_trainer(packet[0]))
                     if isinstance(message, messages.Hello):
                         self.viewers[connection] = mail.Push(self._endpoint(self.folder.path, message.inbox))
                     elif isinstance(message, messages.Fetch) and not self.silent:

@@ -15,7 +15,7 @@ import os
 import select
 import socket
 import struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from splatview_ipc.control import limits
 from splatview_ipc.control.errors import SharingError
@@ -38,17 +38,6 @@ _QUEUE_FULL = (errno.EAGAIN, errno.ENOBUFS, errno.ENOMEM, errno.ETOOMANYREFS)
 
 class EndedError(Exception):
     """The other end is gone."""
-
-
-class Packet(NamedTuple):
-    """A packet that was received."""
-
-    data: bytes
-    """Empty if it was too long."""
-    fds: list[int]
-    """Descriptors, the caller's."""
-    lost: bool
-    """True if more descriptors were sent than were taken."""
 
 
 class Connection:
@@ -75,15 +64,15 @@ class Connection:
                 return False
             raise EndedError from None
 
-    def receive(self, descriptors: int = 0) -> Packet | None:
-        """Return the next packet with at most so many descriptors (the kernel closes others); None: there is none yet.
-        Raises EndedError."""
-        space = socket.CMSG_SPACE(4 * descriptors) if descriptors else 0
+    def receive(self, descriptors: int = 0) -> tuple[bytes, list[int]] | None:
+        """Return the next packet, empty if it was too long, and its descriptors, the caller's: none if there were more
+        than `descriptors`. None: there is no packet yet. Raises EndedError."""
+        asked = limits.MAX_MESSAGE, socket.CMSG_SPACE(4 * descriptors) if descriptors else 0, socket.MSG_CMSG_CLOEXEC
         try:
             try:
-                data, control, flags, _ = self._socket.recvmsg(limits.MAX_MESSAGE, space, socket.MSG_CMSG_CLOEXEC)
+                data, control, flags, _ = self._socket.recvmsg(*asked)
             except ConnectionResetError:  # the other end was closed with packets unread; what it sent is still there
-                data, control, flags, _ = self._socket.recvmsg(limits.MAX_MESSAGE, space, socket.MSG_CMSG_CLOEXEC)
+                data, control, flags, _ = self._socket.recvmsg(*asked)
         except BlockingIOError:
             return None
         except OSError:
@@ -92,10 +81,12 @@ class Connection:
         for level, kind, payload in control:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                 fds.frombytes(payload[: len(payload) - len(payload) % fds.itemsize])
-        if not data:
+        if flags & socket.MSG_CTRUNC or not data:
             close_all(fds)
+            fds = fds[:0]
+        if not data:
             raise EndedError
-        return Packet(b"" if flags & socket.MSG_TRUNC else data, list(fds), bool(flags & socket.MSG_CTRUNC))
+        return b"" if flags & socket.MSG_TRUNC else data, list(fds)
 
     def close(self) -> None:
         """End the connection, also for forked processes that have it. What was sent arrives. Idempotent."""

@@ -182,7 +182,7 @@ class Helper:
             packet = connection.receive()
             if packet is None:
                 return False
-            message = messages.decode_to_trainer(packet.data)
+            message = messages.decode_to_trainer(packet[0])
         except EndedError:
             self._cut(connection)
             return False

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from splatview_ipc.control.run_folder import RunFolder
-    from splatview_ipc.control.sockets import Connection, Packet
+    from splatview_ipc.control.sockets import Connection
 
     CanTake = Callable[[str, str], bool]
 
@@ -30,8 +30,6 @@ _BURST = 64
 """Messages taken in one poll."""
 _SILENCE_S = 2.0
 """Time after which descriptors are requested again, and their absence is shown."""
-_DOUBT_S = 0.3
-"""Time after which memory that cannot be opened is requested again: its replacement is on the way."""
 _CONTROL = -1
 """Key of the welcome among the messages that wait for descriptors; others are streams' indices."""
 
@@ -56,12 +54,12 @@ class _Awaited:
     def complete(self, token: str) -> bool:
         return len(self.fds.get(token, ())) == self.needed[token]
 
-    def take(self, message: messages.Descriptors, packet: Packet) -> None:
+    def take(self, message: messages.Descriptors, fds: list[int]) -> None:
         """Take in a part of an answer."""
         there = self.fds.setdefault(message.token, [])
-        there += packet.fds
+        there += fds
         count = self.needed[message.token]
-        self.failed |= packet.lost or message.total != count or not packet.fds or len(there) > count
+        self.failed |= message.total != count or not fds or len(there) > count
 
     def close(self) -> None:
         """Idempotent."""
@@ -98,10 +96,7 @@ class RemoteRun:
         self._opened: dict[int, str] = {}
         """Transports requested of the trainer, by stream."""
         self._awaited: dict[int, _Awaited] = {}
-        self._open_again: dict[int, float] = {}
-        """Clock time of the next request, by stream."""
         self._now = 0.0
-        self._counters: dict[str, int] = {}
         if folder.description.protocol != limits.PROTOCOL:
             self.refused = messages.mismatch((limits.VERSION, limits.PROTOCOL),
                                              (folder.description.version, folder.description.protocol))
@@ -122,9 +117,7 @@ class RemoteRun:
     @property
     def counters(self) -> dict[str, int]:
         """The trainer's own counts: dropped_messages, faults, copies, skipped."""
-        if self.control is not None:
-            self._counters = self.control.counters()
-        return self._counters
+        return self.control.counters() if self.control is not None else {}
 
     @property
     def paused(self) -> bool:
@@ -136,8 +129,7 @@ class RemoteRun:
         return self.control.waits if self.control is not None else 0
 
     def set_paused(self, paused: bool) -> None:
-        """Press or release the pause button; a trainer that calls `wait_while_paused` waits. Releasing it releases it
-        for all viewers."""
+        """Press or release the pause button; releasing it releases it for all viewers."""
         self.send(messages.Pause(paused))
 
     def step(self) -> None:
@@ -155,8 +147,6 @@ class RemoteRun:
         """Send a message. Never waits: if the queue of a stopped trainer is full, the connection is made anew."""
         if self._connection is None:
             return
-        if isinstance(message, messages.Snapshot | messages.Photos):
-            self._open(self.streams[message.index])  # it is about an opened stream
         try:
             if not self._connection.send(messages.encode(message)):
                 self._disconnect()
@@ -164,7 +154,7 @@ class RemoteRun:
             pass  # what the trainer sent before is still to be read
 
     def poll(self, now: float) -> bool:
-        """Take in what happened. Never waits. Returns True when a stream, a viewer or the run itself changed."""
+        """Take in what happened. Never waits. Returns True when a stream, a version, a viewer or the run changed."""
         self._now, changed = now, False
         if self._connection is None and self.alive and now >= self._next_try:
             self._connect()
@@ -172,17 +162,15 @@ class RemoteRun:
             changed = self._receive()
             changed |= self._await_descriptors()
         for stream in self.streams.values():
-            stream.measure(now)
-            self._open(stream)
+            changed |= stream.measure(now)
+            self.share(stream)
         return changed
 
-    def _open(self, stream: RemoteStream) -> None:
+    def share(self, stream: RemoteStream) -> None:
         """Have the trainer share a stream as it is wanted now."""
         index, wanted = stream.info.index, stream.wanted_transport
-        again = self._open_again.get(index, math.inf) <= self._now
-        if self._attached and (again or wanted != self._opened.get(index, "")):
+        if self._attached and wanted != self._opened.get(index, ""):
             self._drop_awaited(index)
-            self._open_again.pop(index, None)
             self._opened[index] = wanted
             self.send(messages.Open(index, wanted) if wanted else messages.Release(index))  # type: ignore[arg-type]
 
@@ -190,13 +178,8 @@ class RemoteRun:
         """Tell the trainer that a stream is not shown any more, also if it is opened again before the next poll."""
         index = stream.info.index
         self._drop_awaited(index)
-        self._open_again.pop(index, None)
         if self._opened.pop(index, ""):
             self.send(messages.Release(index))
-
-    def ask_again(self, stream: RemoteStream) -> None:
-        """Have a stream's memory offered once more, soon: what was offered cannot be opened."""
-        self._open_again[stream.info.index] = self._now + _DOUBT_S
 
     def _connect(self) -> None:
         self._next_try = self._now + _CONNECT_PERIOD_S
@@ -207,17 +190,19 @@ class RemoteRun:
         except OSError:  # it ends, or is stopped
             return
         except SharingError as e:
-            self.refused, self._next_try = str(e), self._now + _REFUSED_PERIOD_S
-            self._disconnect()
+            self._refuse(str(e))
             return
         self.send(messages.Hello(limits.PROTOCOL, os.getpid(), self._client, pid_namespace(), limits.VERSION, name))
 
+    def _refuse(self, reason: str) -> None:
+        """Leave the run alone for a while; `reason` is for users."""
+        self.refused, self._next_try = reason, self._now + _REFUSED_PERIOD_S
+        self._disconnect()
+
     def _receive(self) -> bool:
         changed = False
-        for _ in range(_BURST):
-            if self._pull is None or _CONTROL in self._awaited:
-                break  # streams are known only when their versions can be read
-            data = self._pull.receive()
+        for _ in range(_BURST):  # streams are known only when their versions can be read
+            data = self._pull.receive() if self._pull is not None and _CONTROL not in self._awaited else None
             if data is None:
                 break
             changed |= self._take(data)
@@ -229,7 +214,7 @@ class RemoteRun:
                 break
             if packet is None:
                 break
-            changed |= self._take_packet(packet)
+            changed |= self._take_packet(*packet)
         return changed
 
     def _take(self, data: bytes) -> bool:
@@ -240,46 +225,47 @@ class RemoteRun:
             self.dropped += 1
             return False
         if isinstance(message, messages.Welcome):
-            self._wait_for(_CONTROL, message, messages.tokens(message.control))
+            self._wait_for(_CONTROL, message)
         elif isinstance(message, messages.Manifest):
             for info in message.streams:
-                stream = self.streams.get(info.index)
-                if stream is None:
+                if info.index not in self.streams:
                     self.streams[info.index] = RemoteStream(self, info)
-                elif stream.info != info:
-                    stream.info_changed(info)
+                elif self.streams[info.index].info != info:
+                    self.streams[info.index].info_changed(info)
             self.viewers = [{"pid": v.pid, "client": v.client} for v in message.viewers]
             self.welcomed = True
         elif isinstance(message, messages.Offer):
-            stream = self.streams.get(message.index)
-            if stream is not None and message.transport == self._opened.get(message.index):
-                known = stream.known
-                self._wait_for(message.index, message,
-                               {t: n for t, n in messages.tokens(message.ref).items() if t not in known})
+            if message.transport == self._opened.get(message.index):
+                self._wait_for(message.index, message)
         else:
             self.dropped += 1
             return False
         return True
 
-    def _take_packet(self, packet: Packet) -> bool:
+    def _take_packet(self, data: bytes, fds: list[int]) -> bool:
         """Take a packet of the connection: descriptors, or a refusal."""
         try:
-            message = messages.decode_to_viewer(packet.data)
+            message = messages.decode_to_viewer(data)
         except messages.DecodeError:
             message = None
         if isinstance(message, messages.Descriptors):
             for awaited in self._awaited.values():
                 if message.token in awaited.needed and awaited.asked and not awaited.complete(message.token):
-                    awaited.take(message, packet)
+                    awaited.take(message, fds)
                     return False
         elif isinstance(message, messages.Refused):
-            self.refused, self._next_try = message.reason, self._now + _REFUSED_PERIOD_S
+            self._refuse(message.reason)
         else:
             self.dropped += 1
-        close_all(packet.fds)
+        close_all(fds)
         return isinstance(message, messages.Refused)
 
-    def _wait_for(self, key: int, message: messages.Welcome | messages.Offer, needed: dict[str, int]) -> None:
+    def _wait_for(self, key: int, message: messages.Welcome | messages.Offer) -> None:
+        """Have the descriptors of a message fetched, but for those that the stream's reader has."""
+        offered = isinstance(message, messages.Offer)
+        known = self.streams[key].known if offered else frozenset()
+        needed = {token: count for token, count in messages.tokens(message.ref if offered else message.control).items()
+                  if token not in known}
         self._drop_awaited(key)
         self._awaited[key] = _Awaited(message, needed, failed=sum(needed.values()) > limits.MAX_PIECES)
 
@@ -312,13 +298,10 @@ class RemoteRun:
         try:
             control = ControlReader(message.control, awaited.fds)
         except SharingError as e:
-            self.refused, self._next_try = str(e), self._now + _REFUSED_PERIOD_S
-            self._disconnect()
+            self._refuse(str(e))
             return
         if self.control is not None:
             self.control.close()
-            for stream in self.streams.values():  # until now they were readable: the run might have ended
-                stream.detach()
         self.control, self._attached, self.refused = control, True, None
 
     def _drop_awaited(self, key: int) -> None:
@@ -331,7 +314,6 @@ class RemoteRun:
         for key in list(self._awaited):
             self._drop_awaited(key)
         self._opened.clear()
-        self._open_again.clear()
         self._attached = False
         if self._connection is not None:
             self._connection.close()
@@ -343,8 +325,6 @@ class RemoteRun:
     def end(self) -> None:
         """The trainer is gone. Memory that it shared stays readable as long as it is mapped."""
         self.alive, self.ended_at = False, time.time()
-        for stream in self.streams.values():
-            stream.end()
         self._disconnect()
         self.watch.close()
 

@@ -23,8 +23,6 @@ class RemoteStream:
     def __init__(self, run: RemoteRun, info: StreamInfo):
         self.run = run
         self.info = info
-        self.rate_hz = 0.0
-        """Publishes per second, lately."""
         self.fault: str | None = None
         """The reason why its data cannot be read, for users; None: it can."""
         self.fallback = ""
@@ -44,8 +42,8 @@ class RemoteStream:
         self._failed: dict[str, str] = {}
         self._doubted: Ref | None = None
         """The reference that could not be opened at the first try."""
-        self._last_version = 0
         self._rate = Rate()
+        self._counted = 0
 
     @property
     def name(self) -> str:
@@ -69,7 +67,7 @@ class RemoteStream:
 
     @property
     def gpu(self) -> str:
-        """UUID of the GPU that its tensors are on, 32 hexadecimal digits; "" for the CPU."""
+        """UUID of the GPU that its tensors are on; "" for the CPU."""
         return self.info.gpu
 
     @property
@@ -86,10 +84,12 @@ class RemoteStream:
     @property
     def version(self) -> int:
         """The newest published version, read from shared memory."""
-        control = self.run.control
-        if control is not None:
-            self._last_version = control.version(self.info.index)
-        return self._last_version
+        return self.run.control.version(self.info.index) if self.run.control is not None else self._counted
+
+    @property
+    def rate_hz(self) -> float:
+        """Publishes per second, lately."""
+        return self._rate.hz if self.run.alive else 0.0
 
     @property
     def opened(self) -> bool:
@@ -123,14 +123,17 @@ class RemoteStream:
     def request_snapshot(self) -> None:
         """Have the trainer take a full snapshot of its GPU's memory. For opened streams of kind memory: the frames to
         come hold the newest snapshot's name and the number of snapshots in their metadata."""
-        if self._opened and self.run.alive:
-            self.run.send(messages.Snapshot(self.info.index))
+        self._request(messages.Snapshot(self.info.index))
 
     def request_photos(self, camera: int, side: int = 0) -> None:
         """Have the trainer show photographs in the frames to come (`messages.Photos`). For opened streams of kind
         cameras that are a part of another. A request without an effect may be repeated."""
+        self._request(messages.Photos(self.info.index, camera, side))
+
+    def _request(self, message: messages.Snapshot | messages.Photos) -> None:
         if self._opened and self.run.alive:
-            self.run.send(messages.Photos(self.info.index, camera, side))
+            self.run.share(self)
+            self.run.send(message)
 
     @property
     def torn(self) -> int:
@@ -169,25 +172,17 @@ class RemoteStream:
                 self._reader, self._reader_transport = made, offer.transport
             self._ref, self.fault, self._doubted = offer.ref, None, None
         except SharingError as e:
-            if self._doubted is None:  # perhaps it was replaced just now, and what replaces it is on its way
-                self._doubted = offer.ref
-                self.run.ask_again(self)
-            else:
+            if self._doubted == offer.ref:
                 self._fail(offer.transport, str(e))
+            else:  # perhaps it was replaced just now
+                self._doubted = offer.ref
+                self.run.send(messages.Open(self.info.index, offer.transport))
 
-    def detach(self) -> None:
-        """Forget what was offered: the connection was lost. What was read stays readable."""
-        self._ref = self._doubted = None
-
-    def end(self) -> None:
-        """Take in that the run has ended: what was read stays readable."""
-        self.version  # noqa: B018  (keeps the last one)
-        self.rate_hz = 0.0
-
-    def measure(self, now: float) -> None:
-        """Take in how many versions there are at `now` (seconds)."""
-        self._rate.look(now, self.version)
-        self.rate_hz = self._rate.hz
+    def measure(self, now: float) -> bool:
+        """Take in how many versions there are at `now` (seconds); return whether there is a new one."""
+        before, self._counted = self._counted, self.version
+        self._rate.look(now, self._counted)
+        return self._counted != before
 
     def _choose(self) -> None:
         """Settle on the best transport that the run offers and this process can take."""

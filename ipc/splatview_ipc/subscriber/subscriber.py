@@ -10,15 +10,13 @@ from splatview_ipc.control import limits, mail
 from splatview_ipc.control.errors import RuntimeFolderError, SharingError
 from splatview_ipc.control.run_folder import list_runs, remove_stale, runtime_folder
 from splatview_ipc.subscriber.remote_run import RemoteRun
-from splatview_ipc.subscriber.remote_stream import RemoteStream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
     from pathlib import Path
 
     from splatview_ipc.control.run_folder import RunFolder
-
-__all__ = ["RemoteRun", "RemoteStream", "Subscriber"]
+    from splatview_ipc.subscriber.remote_stream import RemoteStream
 
 _SCAN_PERIOD_S, _SCAN_LATEST_S = 0.25, 1.0
 """Time between two scans for runs, and the most while new versions arrive: a scan takes a third of a millisecond, and
@@ -48,7 +46,6 @@ class Subscriber:
         self._next_scan = 0.0
         self._tidied = False
         """True once what dead programs left has been removed."""
-        self._seen: dict[tuple[str, int], int] = {}
         self.fault: str | None = None
         """The reason why no run can be found, for users; None: they can."""
 
@@ -65,27 +62,16 @@ class Subscriber:
     def poll(self, now: float | None = None) -> bool:
         """Take in what happened. Never blocks. Returns True when a run, a stream or a version changed."""
         now = time.monotonic() if now is None else now
-        changed = self._look(now)
+        changed = any([run.poll(now) for run in self.runs])
         if now >= self._next_scan and (not changed or now >= self._next_scan + _SCAN_LATEST_S - _SCAN_PERIOD_S):
             self._next_scan = now + _SCAN_PERIOD_S
             if self._scan():
                 changed = True
-                self._look(now)
+                for run in self.runs:
+                    run.poll(now)
         retiring = sys.modules.get("splatview_ipc.cuda.retiring")
         if retiring is not None:
             retiring.turn()
-        return changed
-
-    def _look(self, now: float) -> bool:
-        """Take in what the known runs did."""
-        changed = False
-        for run in self._runs.values():
-            changed |= run.poll(now)
-            for index, stream in run.streams.items():
-                version = stream.version
-                if self._seen.get((run.id, index)) != version:
-                    self._seen[run.id, index] = version
-                    changed = True
         return changed
 
     def wait_for_runs(self, timeout: float) -> None:
@@ -116,25 +102,21 @@ class Subscriber:
             self.fault = str(e)
             return False
         self.fault = None
-        changed = False
         found = {f.description.id: f for f in self._choose(list_runs(root))}
-        for run_id, folder in found.items():
-            if run_id not in self._runs:
-                self._runs[run_id] = RemoteRun(folder, self._client, self._can_take, self._endpoint)
-                changed = True
-        gone = [r for r in self._runs.values() if r.alive and r.id not in found and not r.watch.alive()]
+        new = [run_id for run_id in found if run_id not in self._runs]
+        for run_id in new:
+            self._runs[run_id] = RemoteRun(found[run_id], self._client, self._can_take, self._endpoint)
+        gone = [r for r in self.runs if r.alive and r.id not in found and not r.watch.alive()]
         for run in gone:
             run.end()
-            changed = True
         if gone or not self._tidied:
             self._tidied = True
             remove_stale(root)
-        ended = sorted((r for r in self._runs.values() if not r.alive), key=lambda r: r.ended_at)
-        for run in ended[: max(0, len(ended) - _KEEP_ENDED)]:
+        ended = sorted((r for r in self.runs if not r.alive), key=lambda r: r.ended_at)
+        for run in ended[:-_KEEP_ENDED]:
             run.close()
             del self._runs[run.id]
-            self._seen = {k: v for k, v in self._seen.items() if k[0] != run.id}
-        return changed
+        return bool(new or gone)
 
     def _choose(self, folders: list[RunFolder]) -> list[RunFolder]:
         """Return the runs to follow, oldest first: known ones, and the newest others up to MAX_RUNS."""
