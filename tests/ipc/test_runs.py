@@ -125,7 +125,7 @@ def test_a_name_that_is_taken_is_not_taken_over(runtime_dir: Path, monkeypatch: 
     lots = iter(["aaaa", "aaaa", "cccc", "dddd", "bbbb"])
     first = create_run("same", 77, 1.0)
     for _ in range(3):
-        with pytest.raises(RuntimeFolderError, match="exists"):
+        with pytest.raises(RuntimeFolderError, match="set SPLATVIEW"):
             create_run("same", 77, 2.0)
     second = create_run("same", 77, 2.0)
     assert (first.description.id, second.description.id) == ("same-77-aaaa", "same-77-bbbb")

@@ -1,13 +1,12 @@
 """Registry of running viewers: other programs find the addresses of their pages here.
 
 A viewer that serves browsers has one small file in the runtime folder, `viewer-PID-XXXX.json`: description and lock in
-one. The viewer holds the lock as long as it lives, which is the only sign of life, as for runs.
+one, which the viewer holds as long as it lives.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import logging
 import os
 import pwd
@@ -22,9 +21,9 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from msgspec import Meta
 
-from splatview_ipc.control import limits
+from splatview_ipc.control import limits, run_folder
 from splatview_ipc.control.errors import RuntimeFolderError
-from splatview_ipc.control.run_folder import TOUCH_PERIOD_S, being_made, held, read_description, runtime_folder
+from splatview_ipc.control.run_folder import runtime_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,8 +32,6 @@ _log = logging.getLogger("splatview")
 _FILE = re.compile(r"\.?viewer-[0-9]{1,10}-[0-9a-f]{8}\.json")
 _URL = re.compile(r"http://(?:\[[0-9A-Fa-f:.]+(?:%[A-Za-z0-9._-]+)?\]|[A-Za-z0-9._-]+):([0-9]{1,5})"
                   r"(?:/(?:\?[A-Za-z0-9._~=&%-]*)?)?")
-_MOST = 1000
-"""Files that are looked at."""
 
 
 class ViewerInfo(msgspec.Struct, frozen=True):
@@ -44,7 +41,7 @@ class ViewerInfo(msgspec.Struct, frozen=True):
     url: Annotated[str, Meta(max_length=1024)]
     """The page's address on this machine, "http://HOST:PORT/?token=..."."""
     host: Annotated[str, Meta(min_length=1, max_length=255)]
-    """The address that it listens at."""
+    """The address that it listens at, as `port`."""
     port: Annotated[int, Meta(ge=1, le=65535)]
     run: Annotated[str, Meta(max_length=limits.MAX_NAME)] | None = None
     """The run that it is limited to, as `--run` named it; None: it shows all."""
@@ -68,13 +65,10 @@ class Announcement:
         self._lock_fd = -1
         try:
             final = runtime_folder() / f"viewer-{os.getpid()}-{secrets.token_hex(4)}.json"
-            hidden = final.with_name(f".{final.name}")
-            self._lock_fd = os.open(hidden, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-            self._path = hidden
-            fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # before anyone can see it
+            self._path = final.with_name(f".{final.name}")
+            self._lock_fd = run_folder.create_locked(self._path)  # before anyone can see it
             os.write(self._lock_fd, content)
-            hidden.rename(final)
-            self._path = final
+            self._path = self._path.rename(final)
         except (OSError, RuntimeFolderError) as e:
             self.close()
             _log.warning("splatview.show, status and demo will not find this viewer: %s", e)
@@ -82,18 +76,18 @@ class Announcement:
     def refresh(self, now: float) -> None:
         """Touch the file if an hour has passed: cleaners of temporary files go by age."""
         if self._path is not None and now >= self._touch_due:
-            self._touch_due = now + TOUCH_PERIOD_S
+            self._touch_due = now + run_folder.TOUCH_PERIOD_S
             with contextlib.suppress(OSError):
                 os.utime(self._path)
 
     def close(self) -> None:
         """Remove the file. Idempotent."""
-        path, fd, self._path, self._lock_fd = self._path, self._lock_fd, None, -1
-        if path is not None:
+        if self._path is not None:
             with contextlib.suppress(OSError):
-                path.unlink()
-        if fd >= 0:
-            os.close(fd)
+                self._path.unlink()
+        if self._lock_fd >= 0:
+            os.close(self._lock_fd)
+        self._path, self._lock_fd = None, -1
 
     def __enter__(self) -> Announcement:
         return self
@@ -103,18 +97,15 @@ class Announcement:
 
 
 def announce(url: str, *, host: str, port: int, run: str | None = None) -> Announcement:
-    """Let other programs of this user know that this process serves browsers at `url`. Call it once it answers.
+    """Let other programs of this user know that this process serves browsers at `url`. Call `refresh` now and then.
 
-    host, port: the address that it listens at. run: as `--run` limits it. Raises ValueError for a url that `ViewerInfo`
-    does not allow. Call `refresh` now and then.
+    The arguments are those of `ViewerInfo`. Raises ValueError for a url that it does not allow.
     """
     said = {"pid": os.getpid(), "url": url, "host": host, "port": port, "run": run, "started": time.time()}
     try:
         content = msgspec.json.encode(msgspec.convert(said, ViewerInfo))
     except msgspec.ValidationError as e:
         raise ValueError(f"announce: {e}") from None
-    with contextlib.suppress(RuntimeFolderError, OSError):
-        viewers()  # removes what dead ones have left
     return Announcement(content)
 
 
@@ -124,14 +115,14 @@ def viewers() -> list[ViewerInfo]:
     What cannot be read or understood is left out. Raises RuntimeFolderError when the runtime folder cannot be used.
     """
     with os.scandir(runtime_folder()) as entries:
-        paths = [Path(e.path) for e in islice(entries, _MOST)
+        paths = [Path(e.path) for e in islice(entries, run_folder.MOST_ENTRIES)
                  if _FILE.fullmatch(e.name) and e.is_file(follow_symlinks=False)]
     found = []
     for path in paths:
-        if held(path):
-            info = None if path.name.startswith(".") else read_description(path, ViewerInfo)
+        if run_folder.held(path):
+            info = None if path.name.startswith(".") else run_folder.read_description(path, ViewerInfo)
             found += [info] if info is not None else []
-        elif not being_made(path):
+        elif not run_folder.being_made(path):
             with contextlib.suppress(OSError):
                 path.unlink()  # names are never used again, so this is the dead one's
     return sorted(found, key=lambda v: (v.started, v.pid), reverse=True)

@@ -18,6 +18,7 @@ import logging
 import os
 import re
 import secrets
+import shutil
 import stat
 import time
 from dataclasses import dataclass
@@ -38,7 +39,7 @@ TOUCH_PERIOD_S = 3600.0
 """Cleaners of temporary files go by age: what is in use is touched so often."""
 _LOCK, _DESCRIPTION = "lock", "run.json"
 _CONTENTS = re.compile(r"lock|run\.json|socket|in-[0-9a-f]{8}")
-"""All that a run's folder may hold, the last being viewers' sockets."""
+"""All that a run's folder may hold; `in-` are viewers' sockets."""
 _FOLDER = re.compile(r"\.?[A-Za-z0-9._-]{1,40}-[0-9]{1,10}-[0-9a-f]{4}")
 _LONGEST = 60
 """Bytes of the runtime folder's path. A socket's address has 107: the rest is for a run's folder and its sockets."""
@@ -48,12 +49,11 @@ _MAX_DESCRIPTION = 64 * 1024
 """Bytes."""
 _NO_FILES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 """Errors that leave a lock's state unknown: this process can open no more files."""
-_MOST = 1000
-"""Folders that are looked at: each takes some ten microseconds."""
+MOST_ENTRIES = 1000
+"""Entries of the runtime folder that are looked at: each takes some ten microseconds."""
 _MAKING_S = 10.0
 """A hidden folder or file older than this was left behind while it was made."""
 _OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-_CREATE = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW
 _Described = TypeVar("_Described", bound=msgspec.Struct)
 
 
@@ -81,17 +81,14 @@ class RunFolder:
     path: Path
     description: Description
 
-    def watch(self) -> RunWatch:
-        return RunWatch(self.path / _LOCK)
-
 
 class RunWatch:
     """The lock of a run, kept open: it tells whether the run lives, also when its folder was deleted."""
 
-    def __init__(self, lock: Path):
+    def __init__(self, folder: RunFolder):
         self._fd = -1
         with contextlib.suppress(OSError):
-            self._fd = os.open(lock, _OPEN)
+            self._fd = os.open(folder.path / _LOCK, _OPEN)
 
     def alive(self) -> bool:
         return self._fd >= 0 and _is_locked(self._fd)
@@ -139,7 +136,8 @@ class OwnedRunFolder(RunFolder):
         """Remove the folder, unless another one has taken its place, and release the lock. Idempotent."""
         with contextlib.suppress(OSError):
             if os.path.samestat(os.fstat(self._lock_fd), os.lstat(self.path / _LOCK)):
-                _remove(self.path, dead=False)
+                fcntl.flock(self._lock_fd, fcntl.LOCK_UN)
+                _remove(self.path)
         self.abandon()
 
 
@@ -150,25 +148,21 @@ def runtime_folder() -> Path:
     """
     explicit = os.environ.get("SPLATVIEW_RUNTIME_DIR")
     path = Path(explicit).absolute() if explicit else Path(f"/tmp/splatview-{os.getuid()}")
-    mend = ("choose another SPLATVIEW_RUNTIME_DIR" if explicit else
-            "set SPLATVIEW_RUNTIME_DIR to a folder that you own")
+    trouble = ""
     if len(os.fsencode(path)) > _LONGEST:
-        raise RuntimeFolderError(f"runtime folder {path}: longer than {_LONGEST} bytes, too long for sockets in it; "
-                                 f"{mend}")
-    try:
-        path.mkdir(mode=0o700, parents=path.parent != Path("/tmp"), exist_ok=True)
-        info = path.lstat()
-    except OSError as e:
-        raise RuntimeFolderError(f"runtime folder {path}: {e.strerror}; {mend}") from None
-    if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid():
-        raise RuntimeFolderError(f"runtime folder {path}: not a folder that belongs to you; {mend}")
-    if info.st_mode & 0o077:
+        trouble = f"longer than {_LONGEST} bytes, too long for sockets in it"
+    else:
         try:
-            path.chmod(0o700)
+            path.mkdir(mode=0o700, parents=path.parent != Path("/tmp"), exist_ok=True)
+            info = path.lstat()
+            if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.getuid():
+                trouble = "not a folder that belongs to you"
+            elif info.st_mode & 0o777 != 0o700:
+                path.chmod(0o700)
         except OSError as e:
-            raise RuntimeFolderError(f"runtime folder {path}: others may enter it ({e.strerror}); {mend}") from None
-    if not os.access(path, os.W_OK | os.X_OK):
-        raise RuntimeFolderError(f"runtime folder {path}: not writable; {mend}")
+            trouble = str(e.strerror)
+    if trouble:
+        raise RuntimeFolderError(f"runtime folder {path}: {trouble}; set SPLATVIEW_RUNTIME_DIR to a folder of your own")
     return path
 
 
@@ -177,35 +171,38 @@ def create_run(name: str, pid: int, started: float, hidden: bool = False) -> Own
 
     Raises RuntimeFolderError.
     """
-    remove_stale(runtime_folder())
+    root = runtime_folder()
+    remove_stale(root)
     name = without_surrogates(name)  # bytes of the environment, or of the script's name, that are not UTF-8
     kept = "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in name)[:_SLUG].strip(".-")
-    path = runtime_folder() / f"{kept or 'run'}-{pid}-{secrets.token_hex(2)}"
+    path = root / f"{kept or 'run'}-{pid}-{secrets.token_hex(2)}"
     description = Description(limits.PROTOCOL, path.name, name[: limits.MAX_NAME], pid, started, hidden, limits.VERSION)
+    making, fd = path.with_name(f".{path.name}"), -1
     try:
-        return OwnedRunFolder(path, description, _make(path, description))
+        making.mkdir(mode=0o700)
+        try:
+            fd = create_locked(making / _LOCK)
+            (making / _DESCRIPTION).touch(0o600)
+            (making / _DESCRIPTION).write_bytes(msgspec.json.encode(description))
+            making.rename(path)
+        except OSError:
+            shutil.rmtree(making, ignore_errors=True)
+            if fd >= 0:
+                os.close(fd)
+            raise
     except OSError as e:
-        raise RuntimeFolderError(f"runtime folder {path.parent}: {e.strerror}; set SPLATVIEW_RUNTIME_DIR to a folder "
-                                 "you can write") from None
+        raise RuntimeFolderError(f"runtime folder {root}: {e.strerror}; set SPLATVIEW_RUNTIME_DIR to a folder you can "
+                                 "write") from None
+    return OwnedRunFolder(path, description, fd)
 
 
-def _make(final: Path, description: Description) -> int:
-    """Make a run's folder, and return the descriptor of its lock. Raises OSError."""
-    making = final.with_name(f".{final.name}")
-    fd = -1
-    making.mkdir(mode=0o700)
+def create_locked(path: Path) -> int:
+    """Create a file, readable for its owner alone, and hold its lock; return the descriptor. Raises OSError."""
+    fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
-        fd = os.open(making / _LOCK, _CREATE, 0o600)
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        with open(os.open(making / _DESCRIPTION, _CREATE, 0o600), "wb") as f:
-            f.write(msgspec.json.encode(description))
-        if os.path.lexists(final):  # an empty folder would be replaced
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
-        making.rename(final)
-    except BaseException:
-        _remove(making, dead=False)
-        if fd >= 0:
-            os.close(fd)
+    except OSError:
+        os.close(fd)
         raise
     return fd
 
@@ -238,20 +235,20 @@ def remove_stale(root: Path) -> int:
 def _folders(root: Path) -> list[Path]:
     try:
         with os.scandir(root) as entries:
-            return [Path(e.path) for e in islice(entries, _MOST) if e.is_dir(follow_symlinks=False)]
+            return [Path(e.path) for e in islice(entries, MOST_ENTRIES) if e.is_dir(follow_symlinks=False)]
     except OSError:
         return []
 
 
-def _remove(path: Path, dead: bool = True) -> bool:
-    """Remove a run's folder, `dead`: unless its lock is held; return whether it is gone."""
+def _remove(path: Path) -> bool:
+    """Remove a run's folder, unless its lock is held; return whether it is gone."""
     try:
         fd = os.open(path, _OPEN | os.O_DIRECTORY)
     except OSError:
         return False
     try:  # by the descriptor: another folder may take this name meanwhile
         names = os.listdir(fd)
-        if not all(map(_CONTENTS.fullmatch, names)) or (dead and held(_LOCK, fd)):
+        if not all(map(_CONTENTS.fullmatch, names)) or held(_LOCK, fd):
             return False
         for name in names:
             with contextlib.suppress(FileNotFoundError):  # others clear away as well

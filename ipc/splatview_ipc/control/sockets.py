@@ -126,17 +126,16 @@ class Server:
         for connection in [c for c in self.connections.values() if now >= c.until]:
             self.close_one(connection)
         while len(self.connections) < MAX_CONNECTIONS and now >= self._resting_until:
+            rested, self._resting_until = self._resting_until, 0.0
             try:
                 found, _ = self._socket.accept()
             except OSError as e:
-                if e.errno not in (errno.EMFILE, errno.ENFILE):
-                    return  # there is none
-                first, self._resting_until = not self._resting_until, now + _NO_FILES_S
-                if first:
-                    raise SharingError("no open file is left to answer a viewer with: raise the limit (ulimit -n), or "
-                                       "have the training open fewer") from None
+                if e.errno in (errno.EMFILE, errno.ENFILE):
+                    self._resting_until = now + _NO_FILES_S
+                    if not rested:
+                        raise SharingError("no open file is left to answer a viewer with: raise the limit (ulimit -n), "
+                                           "or have the training open fewer") from None
                 return
-            self._resting_until = 0.0
             found.setblocking(False)
             credentials = found.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
             if struct.unpack("3i", credentials)[1] == os.getuid():

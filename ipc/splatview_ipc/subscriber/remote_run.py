@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from splatview_ipc.control import limits, mail, messages
 from splatview_ipc.control.errors import SharingError
-from splatview_ipc.control.run_folder import SOCKET_NAME
+from splatview_ipc.control.run_folder import SOCKET_NAME, RunWatch
 from splatview_ipc.control.sockets import DESCRIPTORS_PER_PACKET, EndedError, close_all, connect, pid_namespace
 from splatview_ipc.shm.control_block import ControlReader
 from splatview_ipc.subscriber.remote_stream import RemoteStream
@@ -42,7 +42,7 @@ class _Awaited:
     needed: dict[str, int]
     """Tokens, and the number of descriptors behind each."""
     ask_at: float = 0.0
-    asked: bool = False
+    """Clock time of the next request; 0: none was made."""
     failed: bool = False
     """True if some of them cannot be had."""
     fds: dict[str, list[int]] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class RemoteRun:
     def __init__(self, folder: RunFolder, client: str, can_take: CanTake,
                  endpoint: Callable[[Path, str], str] = mail.endpoint):
         self.folder = folder
-        self.watch = folder.watch()
+        self.watch = RunWatch(folder)
         self.alive = True
         self.refused: str | None = None
         """The reason why this run cannot be attached to, for users; None: it can."""
@@ -85,7 +85,7 @@ class RemoteRun:
         """True once its list of streams has arrived."""
         self.ended_at = 0.0
         self.dropped = 0
-        """Messages from it that made no sense."""
+        """Messages from it that made no sense, or came too late."""
         self.control: ControlReader | None = None
         self._client, self._can_take, self._endpoint = client, can_take, endpoint
         self._connection: Connection | None = None
@@ -190,14 +190,9 @@ class RemoteRun:
         except OSError:  # it ends, or is stopped
             return
         except SharingError as e:
-            self._refuse(str(e))
+            self._disconnect(str(e))
             return
         self.send(messages.Hello(limits.PROTOCOL, os.getpid(), self._client, pid_namespace(), limits.VERSION, name))
-
-    def _refuse(self, reason: str) -> None:
-        """Leave the run alone for a while; `reason` is for users."""
-        self.refused, self._next_try = reason, self._now + _REFUSED_PERIOD_S
-        self._disconnect()
 
     def _receive(self) -> bool:
         changed = False
@@ -205,7 +200,7 @@ class RemoteRun:
             data = self._pull.receive() if self._pull is not None and _CONTROL not in self._awaited else None
             if data is None:
                 break
-            changed |= self._take(data)
+            changed |= self._take(data, [])
         for _ in range(_BURST):
             try:
                 packet = self._connection.receive(DESCRIPTORS_PER_PACKET) if self._connection is not None else None
@@ -214,16 +209,21 @@ class RemoteRun:
                 break
             if packet is None:
                 break
-            changed |= self._take_packet(*packet)
+            changed |= self._take(*packet)
         return changed
 
-    def _take(self, data: bytes) -> bool:
-        """Take a message of the trainer's mail; return whether something changed that is shown."""
+    def _take(self, data: bytes, fds: list[int]) -> bool:
+        """Take a message of the trainer; return whether something changed that is shown."""
         try:
             message = messages.decode_to_viewer(data)
         except messages.DecodeError:
-            self.dropped += 1
-            return False
+            message = None
+        if isinstance(message, messages.Descriptors):
+            for awaited in self._awaited.values():
+                if message.token in awaited.needed and awaited.ask_at and not awaited.complete(message.token):
+                    awaited.take(message, fds)
+                    return False
+        close_all(fds)
         if isinstance(message, messages.Welcome):
             self._wait_for(_CONTROL, message)
         elif isinstance(message, messages.Manifest):
@@ -237,28 +237,12 @@ class RemoteRun:
         elif isinstance(message, messages.Offer):
             if message.transport == self._opened.get(message.index):
                 self._wait_for(message.index, message)
+        elif isinstance(message, messages.Refused):  # the trainer ends the connection
+            self.refused, self._next_try = message.reason, self._now + _REFUSED_PERIOD_S
         else:
             self.dropped += 1
             return False
         return True
-
-    def _take_packet(self, data: bytes, fds: list[int]) -> bool:
-        """Take a packet of the connection: descriptors, or a refusal."""
-        try:
-            message = messages.decode_to_viewer(data)
-        except messages.DecodeError:
-            message = None
-        if isinstance(message, messages.Descriptors):
-            for awaited in self._awaited.values():
-                if message.token in awaited.needed and awaited.asked and not awaited.complete(message.token):
-                    awaited.take(message, fds)
-                    return False
-        elif isinstance(message, messages.Refused):
-            self._refuse(message.reason)
-        else:
-            self.dropped += 1
-        close_all(fds)
-        return isinstance(message, messages.Refused)
 
     def _wait_for(self, key: int, message: messages.Welcome | messages.Offer) -> None:
         """Have the descriptors of a message fetched, but for those that the stream's reader has."""
@@ -277,28 +261,26 @@ class RemoteRun:
                 continue  # the connection was lost meanwhile
             if awaited.done:
                 del self._awaited[key]
-                self._complete(awaited)
+                if isinstance(awaited.message, messages.Offer):  # its reader reports missing descriptors
+                    self.streams[key].offered(awaited.message, awaited.fds)
+                else:
+                    self._attach(awaited.message, awaited.fds)
                 awaited.close()
                 changed = True
             elif self._now >= awaited.ask_at:
-                if awaited.asked and isinstance(awaited.message, messages.Offer):
+                if awaited.ask_at and isinstance(awaited.message, messages.Offer):
                     self.streams[key].fault = f"no memory within {_SILENCE_S:.0f} s: is the trainer stopped?"
                 awaited.close()
-                awaited.asked, awaited.ask_at = True, self._now + _SILENCE_S
+                awaited.ask_at = self._now + _SILENCE_S
                 for token in awaited.needed:
                     self.send(messages.Fetch(token))
         return changed
 
-    def _complete(self, awaited: _Awaited) -> None:
-        """Open the memory of a message; its reader reports missing descriptors."""
-        message = awaited.message
-        if isinstance(message, messages.Offer):
-            self.streams[message.index].offered(message, awaited.fds)
-            return
+    def _attach(self, welcome: messages.Welcome, fds: dict[str, list[int]]) -> None:
         try:
-            control = ControlReader(message.control, awaited.fds)
+            control = ControlReader(welcome.control, fds)
         except SharingError as e:
-            self._refuse(str(e))
+            self._disconnect(str(e))
             return
         if self.control is not None:
             self.control.close()
@@ -309,8 +291,10 @@ class RemoteRun:
         if awaited is not None:
             awaited.close()
 
-    def _disconnect(self) -> None:
-        """Forget the connection and the requests made over it. Idempotent."""
+    def _disconnect(self, refused: str = "") -> None:
+        """Forget the connection and the requests made over it; `refused`: for a while, and why. Idempotent."""
+        if refused:
+            self.refused, self._next_try = refused, self._now + _REFUSED_PERIOD_S
         for key in list(self._awaited):
             self._drop_awaited(key)
         self._opened.clear()

@@ -18,9 +18,8 @@ if TYPE_CHECKING:
     from splatview_ipc.control.run_folder import RunFolder
     from splatview_ipc.subscriber.remote_stream import RemoteStream
 
-_SCAN_PERIOD_S, _SCAN_LATEST_S = 0.25, 1.0
-"""Time between two scans for runs, and the most while new versions arrive: a scan takes a third of a millisecond, and
-a viewer that waits for a version has precedence."""
+_SCAN_PERIOD_S = 0.25
+"""Time between two scans for runs, which take a third of a millisecond."""
 _KEEP_ENDED = 8
 """Number of ended runs whose last pictures are kept."""
 
@@ -44,8 +43,6 @@ class Subscriber:
         self._endpoint = endpoint
         self._runs: dict[str, RemoteRun] = {}
         self._next_scan = 0.0
-        self._tidied = False
-        """True once what dead programs left has been removed."""
         self.fault: str | None = None
         """The reason why no run can be found, for users; None: they can."""
 
@@ -63,12 +60,9 @@ class Subscriber:
         """Take in what happened. Never blocks. Returns True when a run, a stream or a version changed."""
         now = time.monotonic() if now is None else now
         changed = any([run.poll(now) for run in self.runs])
-        if now >= self._next_scan and (not changed or now >= self._next_scan + _SCAN_LATEST_S - _SCAN_PERIOD_S):
+        if now >= self._next_scan:
             self._next_scan = now + _SCAN_PERIOD_S
-            if self._scan():
-                changed = True
-                for run in self.runs:
-                    run.poll(now)
+            changed |= self._scan()
         retiring = sys.modules.get("splatview_ipc.cuda.retiring")
         if retiring is not None:
             retiring.turn()
@@ -109,8 +103,7 @@ class Subscriber:
         gone = [r for r in self.runs if r.alive and r.id not in found and not r.watch.alive()]
         for run in gone:
             run.end()
-        if gone or not self._tidied:
-            self._tidied = True
+        if gone:
             remove_stale(root)
         ended = sorted((r for r in self.runs if not r.alive), key=lambda r: r.ended_at)
         for run in ended[:-_KEEP_ENDED]:
