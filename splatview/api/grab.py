@@ -1,25 +1,45 @@
-"""`grab`: what the viewer draws, returned as a tensor."""
+"""`grab`: what the viewer draws, returned as a tensor. The program that draws is started once and ends with the run."""
 
 from __future__ import annotations
 
 import json
 import math
 import os
+import select
 import sys
+import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 from splatview.adapters import checks
 from splatview.api.session import begun, public, session
+from splatview_ipc.control import render_requests
+from splatview_ipc.control.render_requests import RenderError, RenderRequest, RenderResult
+from splatview_ipc.cuda import driver
+from splatview_ipc.subscriber.subscriber import Subscriber
+from splatview_ipc.system.child_program import ChildProgram
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import torch
 
+    from splatview_ipc.control.frame import Frame
+    from splatview_ipc.control.render_requests import Answer
+
 __all__ = ["grab"]
 
 _DRAWN = {"gaussians": 0, "image": 1}
 """Kinds of this process's own streams that are brought up to date, in the order in which they are taken."""
+_START_TIMEOUT_S = 60.0
+"""The program loads torch."""
+_LOOK_S = 2e-4
+LATE_S = 5.0
+"""Time beyond a request's own timeout until the program counts as hanging."""
+_LARGE_BYTES = 1 << 26
+"""Pictures of more bytes: the memory in which they came is released at once."""
+_END_PATIENCE_S = 3.0
+_ERRORS = {"value": ValueError, "lookup": LookupError, "timeout": TimeoutError, "fault": RuntimeError}
 
 
 @public(answers=True)
@@ -58,8 +78,6 @@ def grab(name: str | None = None, *, camera: Mapping[str, Any] | str | os.PathLi
     is no such stream; TimeoutError when it brought nothing in time; RuntimeError when nothing can be drawn here, and
     while a CUDA graph is being captured.
     """
-    from splatview_ipc.control.render_requests import RenderRequest
-
     if name is not None:
         checks.stream_name(name)
     view = None if camera is None else _camera(camera)
@@ -72,9 +90,6 @@ def grab(name: str | None = None, *, camera: Mapping[str, Any] | str | os.PathLi
     device = _device()
     grabber = session().features.get("grab")
     if grabber is None or not grabber.alive:
-        from splatview.api.grabber import Grabber
-        from splatview_ipc.cuda import driver
-
         if grabber is not None:
             grabber.close()
         grabber = Grabber("" if device is None else driver.gpu_uuid(device), timeout)
@@ -106,9 +121,7 @@ def _newest(name: str | None, run: str | None, gpu: bool) -> dict[str, Any]:
 
 def _device() -> int | None:
     """Return the GPU in use here, None if none is. Raises RuntimeError while a CUDA graph is captured."""
-    from splatview_ipc.cuda.driver import torch_with_cuda
-
-    torch = torch_with_cuda()
+    torch = driver.torch_with_cuda()
     if torch is None:
         return None
     if torch.cuda.is_current_stream_capturing():
@@ -119,8 +132,6 @@ def _device() -> int | None:
 
 def _camera(camera: Any) -> dict[str, Any]:
     """Return a camera as JSON has it. The program that draws checks its values."""
-    from splatview_ipc.control.render_requests import MAX_CAMERA
-
     if isinstance(camera, (str, os.PathLike)):
         text = os.fspath(camera)
         if not text.lstrip().startswith("{"):
@@ -128,7 +139,7 @@ def _camera(camera: Any) -> dict[str, Any]:
                 if not os.path.isfile(text):  # opening a FIFO would wait without end
                     raise ValueError("no such file")
                 with open(text, encoding="utf-8") as f:
-                    text = f.read(MAX_CAMERA)
+                    text = f.read(render_requests.MAX_CAMERA)
             except (OSError, ValueError) as e:
                 raise ValueError(f"camera: {text[:80]!r} is neither a JSON object nor a readable file "
                                  f"({getattr(e, 'strerror', None) or e})") from None
@@ -140,8 +151,8 @@ def _camera(camera: Any) -> dict[str, Any]:
         raise TypeError(f"camera is a {type(camera).__name__}, not a mapping such as {{\"viewmat\": ..., \"K\": ...}}, "
                         "JSON or the name of a file")
     text = json.dumps({str(key): value for key, value in camera.items() if value is not None}, default=_plain)
-    if len(text) > MAX_CAMERA:
-        raise ValueError(f"camera: more than {MAX_CAMERA:,} characters as JSON; it takes two matrices")
+    if len(text) > render_requests.MAX_CAMERA:
+        raise ValueError(f"camera: more than {render_requests.MAX_CAMERA:,} characters as JSON; it takes two matrices")
     made = json.loads(text)
     for key in made.keys() & {"viewmat", "K"}:  # of matrices in a batch of one, that one
         while isinstance(made[key], list) and len(made[key]) == 1:
@@ -177,3 +188,128 @@ def _background(color: Any) -> tuple[float, float, float] | None:
     if not all(0 <= c <= 1 for c in (r, g, b)):
         raise ValueError(f"background {color!r} is not (R, G, B), each from 0 to 1")
     return r, g, b
+
+
+class Grabber:
+    """The program that draws, from the caller's side. `lock` is to be held around `draw`."""
+
+    def __init__(self, gpu_uuid: str, timeout: float) -> None:
+        """`gpu_uuid`: the GPU to draw on, "" for any; `timeout`: seconds for the start, 60 at least.
+
+        Raises RuntimeError or TimeoutError, with the program's last words, when it does not start.
+        """
+        self.lock = threading.Lock()
+        self._program = ChildProgram("splatview_viewer", "grab", *([gpu_uuid] if gpu_uuid else []), pipes=True)
+        self._subscriber: Subscriber | None = None
+        self._timeout = self._deadline = 0.0
+        ready = self._ask(b"", max(timeout, _START_TIMEOUT_S))
+        if not isinstance(ready, render_requests.Ready):
+            self.close()
+            raise RuntimeError(f"grab: nothing can be drawn here: {getattr(ready, 'reason', ready)}")
+        self._run = ready.run
+
+    @property
+    def alive(self) -> bool:
+        return self._program.running()
+
+    def draw(self, request: RenderRequest, gpu: int) -> torch.Tensor:
+        """Return the picture for a request: (H, W, 3) uint8, the caller's own.
+
+        `gpu`: the ordinal of the GPU on which to return a picture that comes in GPU memory.
+        Raises what the answer says: ValueError, LookupError, TimeoutError, RuntimeError.
+        """
+        answer = self._ask(render_requests.encode(request) + b"\n", request.timeout + LATE_S)
+        if isinstance(answer, RenderResult):
+            return self._picture(answer, gpu)
+        assert isinstance(answer, RenderError)
+        raise _ERRORS[answer.kind](answer.reason)
+
+    def _ask(self, line: bytes, timeout: float) -> Answer:
+        """Send a request, and return the answer. Until the picture is there, the program may take `timeout` seconds."""
+        self._timeout, self._deadline = timeout, time.monotonic() + timeout
+        assert self._program.stdin is not None and self._program.stdout is not None
+        requests, answers = self._program.stdin.fileno(), self._program.stdout.fileno()
+        os.set_blocking(requests, False)  # a stopped program does not read, and a camera may be longer than a pipe
+        read = b""
+        try:
+            while line:
+                self._wait_for(requests, select.POLLOUT)
+                line = line[os.write(requests, line):]
+            while not read.endswith(b"\n"):
+                self._wait_for(answers, select.POLLIN)
+                part = os.read(answers, 1 << 16)
+                if not part or len(read) > render_requests.MAX_LINE:
+                    raise BrokenPipeError
+                read += part
+            return render_requests.decode_answer(read)
+        except BrokenPipeError:
+            raise self._ended() from None
+        except (*render_requests.DecodeError, ValueError) as e:
+            self.close()
+            raise RuntimeError(f"grab: the program that draws sent what makes no sense: {e}") from None
+        except BaseException:  # such as Ctrl-C: the answer to come would be taken for the next one
+            self.close()
+            raise
+
+    def _wait_for(self, fd: int, event: int) -> None:
+        poller = select.poll()
+        poller.register(fd, event)
+        if not poller.poll(max(0.0, self._deadline - time.monotonic()) * 1000):
+            raise self._hangs()
+
+    def _hangs(self) -> TimeoutError:
+        self.close()
+        return TimeoutError(f"grab: the program that draws did not answer within {self._timeout:g} s: "
+                            f"{self._program.last_words()}")
+
+    def _ended(self) -> RuntimeError:
+        self.close()
+        return RuntimeError(f"grab: the program that draws ended with code {self._program.exit_code}: "
+                            f"{self._program.last_words()}")
+
+    def _picture(self, drawn: RenderResult, gpu: int) -> torch.Tensor:
+        if self._subscriber is None:
+            self._subscriber = Subscriber(self._run, client="grab")
+        while True:
+            stream = next((s for s in self._subscriber.streams if s.name == drawn.stream), None)
+            if stream is not None:
+                stream.open()
+                frame = stream.read(after=drawn.version - 1)
+                picture = None if frame is None else _copied(frame, drawn.flipped, gpu)
+                if picture is not None:
+                    if picture.numel() > _LARGE_BYTES:
+                        stream.release()
+                    return picture
+                if stream.fault:
+                    raise RuntimeError(f"grab: the picture cannot be read: {stream.fault}")
+            if not self._program.running():
+                raise self._ended()
+            if time.monotonic() > self._deadline:
+                raise self._hangs()
+            time.sleep(_LOOK_S)
+            self._subscriber.poll()
+
+    def close(self) -> None:
+        """End the program. Idempotent."""
+        if self._subscriber is not None:
+            self._subscriber.close()
+        self._program.end(_END_PATIENCE_S)
+
+
+def _copied(frame: Frame, flipped: bool, gpu: int) -> torch.Tensor | None:
+    """Return a copy of a picture; None if it was overwritten meanwhile."""
+    import torch
+
+    tensor = frame.tensors["image"]
+    with frame:
+        if not frame.on_gpu:
+            array = tensor.array  # type: ignore[union-attr]
+            picture = torch.from_numpy((array[::-1] if flipped else array)[..., :3].copy())
+            return picture if frame.intact() else None
+        with torch.no_grad(), torch.cuda.device(tensor.torch().device):  # type: ignore[union-attr]
+            source = tensor.torch()[..., :3]  # type: ignore[union-attr]
+            stream = torch.cuda.current_stream()
+            frame.wait(stream.cuda_stream)
+            picture = source.flip(0) if flipped else source.clone(memory_format=torch.contiguous_format)
+            stream.synchronize()  # the frame is released
+        return picture.to(torch.device("cuda", gpu))
