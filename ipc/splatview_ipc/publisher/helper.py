@@ -20,6 +20,7 @@ from splatview_ipc.control import descriptors, limits, mail, messages
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.run_folder import SOCKET_NAME
 from splatview_ipc.control.sockets import EndedError, Server, pid_namespace, wait_for
+from splatview_ipc.shm.control_block import DROPPED, ControlBlock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from splatview_ipc.control.run_folder import OwnedRunFolder
     from splatview_ipc.control.sockets import Connection
     from splatview_ipc.publisher.stream import Stream
-    from splatview_ipc.shm.control_block import ControlBlock
 
 _TELL_PERIOD_S = 0.05
 """Time between two manifests, and until what a full queue did not take is sent again."""
@@ -187,14 +187,14 @@ class Helper:
             self._cut(connection)
             return False
         except messages.DecodeError:
-            self._control.count_dropped()
+            self._control.words[DROPPED] += 1
             return True
         try:
             viewer = self._viewers.get(connection)
             if isinstance(message, messages.Hello) and viewer is None:
                 self._welcome(connection, message)
             elif viewer is None or not self._handle(viewer, message):
-                self._control.count_dropped()
+                self._control.words[DROPPED] += 1
         except EndedError:
             self._cut(connection)
         except Exception as e:

@@ -14,7 +14,7 @@ from splatview_ipc.control import descriptors, limits, mail, messages
 from splatview_ipc.control.run_folder import create_run
 from splatview_ipc.publisher.helper import CLOCK, Helper
 from splatview_ipc.publisher.stream import Stream
-from splatview_ipc.shm.control_block import ControlBlock
+from splatview_ipc.shm.control_block import FAULTS, ControlBlock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,7 +83,7 @@ class Publisher:
 
     def fault(self, error: BaseException) -> None:
         """Count a fault of the surroundings and pass it on."""
-        self.control.count_fault()
+        self.control.words[FAULTS] += 1
         if self._on_fault is not None:
             self._on_fault(error)
 

@@ -26,27 +26,19 @@ if TYPE_CHECKING:
     from splatview_ipc.control.messages import SegmentRef
 
 _MAGIC = 0x32_57_45_49_56_54_4C_50  # "PLTVIEW2"
-_MAGIC_WORD, _PAUSED, _DROPPED, _FAULTS, COPIES, SKIPPED, _WAITS = range(7)
+_MAGIC_WORD, _PAUSED, DROPPED, FAULTS, COPIES, SKIPPED, _WAITS = range(7)
+"""Of these count, in `ControlBlock.words`: DROPPED, invalid messages from outside; FAULTS, of the surroundings, that
+were survived; COPIES, frames that a stream brought to viewers; SKIPPED, values that no viewer was there for."""
 _FIRST_STREAM = 8
 _WORDS_PER_STREAM = 8  # a cache line each
 _SIZE = (_FIRST_STREAM + limits.MAX_STREAMS * _WORDS_PER_STREAM) * 8
 
 
-class ControlBlock:
-    """The trainer's side."""
+class _Words:
+    """The words of a control block, as both sides see them."""
 
-    def __init__(self) -> None:
-        self.segment = Segment(_SIZE, "control")
-        self.words = memoryview(self.segment.map).cast("Q")
-        """A stream adds to the word COPIES for each frame that it brought to viewers."""
-        self.paused_by = ""
-        """The viewers that paused the run, for users: names and process ids."""
-        self.granted = self.passed = 0
-        """Steps granted to the paused run, written by the helper thread alone; and steps taken, written by the
-        trainer's thread alone."""
-        self.noted: float | None = None
-        """Clock time, seconds, at which the log noted that the run is paused; None: not noted, or noted as over."""
-        self.words[_MAGIC_WORD] = _MAGIC
+    def __init__(self, mapping: mmap.mmap):
+        self.words = memoryview(mapping).cast("Q")
 
     @staticmethod
     def version_word(stream: int) -> int:
@@ -57,13 +49,6 @@ class ControlBlock:
     def paused(self) -> bool:
         return bool(self.words[_PAUSED])
 
-    def pause(self, by: str) -> None:
-        """Have the run pause, because of the viewers named here; "": go on."""
-        if by and not self.paused:
-            self.granted = self.passed  # what was granted in another pause is forgotten
-        self.paused_by = by
-        self.words[_PAUSED] = int(bool(by))
-
     @property
     def waits(self) -> int:
         """0: the trainer has never called `splatview.wait_while_paused`; 1: it calls it; 2: it waits there now."""
@@ -73,23 +58,39 @@ class ControlBlock:
     def waits(self, value: int) -> None:
         self.words[_WAITS] = value
 
-    def count_dropped(self) -> None:
-        """Count an invalid message from outside."""
-        self.words[_DROPPED] += 1
-
-    def count_fault(self) -> None:
-        """Count a fault of the surroundings that was survived."""
-        self.words[_FAULTS] += 1
-
     def counters(self) -> dict[str, int]:
-        return _counters(self.words)
+        return {"dropped_messages": self.words[DROPPED], "faults": self.words[FAULTS], "copies": self.words[COPIES],
+                "skipped": self.words[SKIPPED]}
+
+
+class ControlBlock(_Words):
+    """The trainer's side."""
+
+    def __init__(self) -> None:
+        self.segment = Segment(_SIZE, "control")
+        super().__init__(self.segment.map)
+        self.paused_by = ""
+        """The viewers that paused the run, for users: names and process ids."""
+        self.granted = self.passed = 0
+        """Steps granted to the paused run, written by the helper thread alone; and steps taken, written by the
+        trainer's thread alone."""
+        self.noted: float | None = None
+        """Clock time, seconds, at which the log noted that the run is paused; None: not noted, or noted as over."""
+        self.words[_MAGIC_WORD] = _MAGIC
+
+    def pause(self, by: str) -> None:
+        """Have the run pause, because of the viewers named here; "": go on."""
+        if by and not self.paused:
+            self.granted = self.passed  # what was granted in another pause is forgotten
+        self.paused_by = by
+        self.words[_PAUSED] = int(bool(by))
 
     def close(self) -> None:
         self.words.release()
         self.segment.close()
 
 
-class ControlReader:
+class ControlReader(_Words):
     """The viewer's side."""
 
     def __init__(self, ref: SegmentRef, fds: Mapping[str, Sequence[int]]):
@@ -97,31 +98,14 @@ class ControlReader:
         if ref.size < _SIZE:
             raise SharingError(f"a control block of {ref.size} bytes was announced; {_SIZE} are needed")
         self._map = open_segment(ref, fds, mmap.PROT_READ, _SIZE)
-        self.words = memoryview(self._map).cast("Q")
+        super().__init__(self._map)
         if self.words[_MAGIC_WORD] != _MAGIC:
             self.close()
             raise SharingError("the announced control block is not one")
 
     def version(self, stream: int) -> int:
-        return min(self.words[_FIRST_STREAM + stream * _WORDS_PER_STREAM], limits.MAX_COUNTER)
-
-    @property
-    def paused(self) -> bool:
-        return bool(self.words[_PAUSED])
-
-    @property
-    def waits(self) -> int:
-        """As `ControlBlock.waits`."""
-        return self.words[_WAITS]
-
-    def counters(self) -> dict[str, int]:
-        return _counters(self.words)
+        return min(self.words[self.version_word(stream)], limits.MAX_COUNTER)
 
     def close(self) -> None:
         self.words.release()
         close_map(self._map)
-
-
-def _counters(words: memoryview) -> dict[str, int]:
-    return {"dropped_messages": words[_DROPPED], "faults": words[_FAULTS], "copies": words[COPIES],
-            "skipped": words[SKIPPED]}

@@ -9,7 +9,6 @@ lets a peer grow the file: neither is used.)
 from __future__ import annotations
 
 import ctypes
-import errno
 import fcntl
 import mmap
 import os
@@ -18,12 +17,11 @@ from typing import TYPE_CHECKING
 
 from splatview_ipc.control import descriptors, limits
 from splatview_ipc.control.errors import SharingError
+from splatview_ipc.control.messages import SegmentRef
 from splatview_ipc.system import free_memory
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from splatview_ipc.control.messages import SegmentRef
 
 PAGE = 64 * 1024
 """Alignment of what is mapped on its own: the largest page size of any Linux we run on."""
@@ -36,7 +34,7 @@ _MAPPED_AT_ONCE = 8 << 20
 """Bytes whose pages are mapped in one system call, up to 10 ms on a slow machine: it holds a lock that delays
 allocations in other threads."""
 _SPARE = 256 << 20
-"""Bytes that stay free for the training, at most."""
+"""Bytes that stay free for the training, at most; as much as a segment takes, below."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.madvise.argtypes, _libc.madvise.restype = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int), ctypes.c_int
@@ -60,18 +58,21 @@ class Segment:
         self.token = f"{label}-{secrets.token_hex(12)}"
         if self.size > limits.MAX_SEGMENT:
             raise SharingError(f"a shared segment of {self.size} bytes is over the limit of {limits.MAX_SEGMENT}")
-        _check_free(self.size)
+        available, spare = free_memory.available_bytes() if size > 1 << 20 else None, min(size, _SPARE)
+        if available is not None and available < size + spare:
+            raise SharingError(f"not enough memory: the frames need {size / 1e6:,.0f} MB, and {spare / 1e6:,.0f} MB "
+                               f"stay free for the training, but {available / 1e6:,.0f} MB are left. Free some memory, "
+                               "or publish less at once; tried again every second")
+        self.fd = -1
         try:
             self.fd = os.memfd_create(f"splatview-{label}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        except OSError as e:
-            raise SharingError(f"no shared memory ({e.strerror}): memfd_create failed") from None
-        try:
             os.ftruncate(self.fd, self.size)
             os.posix_fallocate(self.fd, 0, self.size)
             fcntl.fcntl(self.fd, _F_ADD_SEALS, _SEAL_SHRINK | _SEAL_GROW | _SEAL_SEAL)
             self.map = mmap.mmap(self.fd, self.size)
         except (OSError, ValueError) as e:
-            os.close(self.fd)
+            if self.fd >= 0:
+                os.close(self.fd)
             raise SharingError(f"no shared memory for {self.size / 1e6:.1f} MB ({e}): free some memory, or publish "
                                "less at once") from None
         address = ctypes.addressof(ctypes.c_char.from_buffer(self.map))
@@ -82,8 +83,6 @@ class Segment:
     @property
     def ref(self) -> SegmentRef:
         """The segment's description for another process."""
-        from splatview_ipc.control.messages import SegmentRef
-
         return SegmentRef(self.token, self.size)
 
     def close(self) -> None:
@@ -93,17 +92,6 @@ class Segment:
             os.close(self.fd)
             self.fd = -1
             close_map(self.map)
-
-
-def _check_free(size: int) -> None:
-    """Raise SharingError unless as much again stays free, up to _SPARE: a picture must not end the training."""
-    if size < 1 << 20:
-        return
-    available, spare = free_memory.available_bytes(), min(size, _SPARE)
-    if available is not None and available < size + spare:
-        raise SharingError(f"not enough memory: the frames need {size / 1e6:,.0f} MB, and {spare / 1e6:,.0f} MB stay "
-                           f"free for the training, but {available / 1e6:,.0f} MB are left. Free some memory, or "
-                           "publish less at once; tried again every second")
 
 
 def open_segment(ref: SegmentRef, fds: Mapping[str, Sequence[int]], prot: int, size: int = 0) -> mmap.mmap:
@@ -116,17 +104,15 @@ def open_segment(ref: SegmentRef, fds: Mapping[str, Sequence[int]], prot: int, s
         raise SharingError(f"the announced memory came with {len(found)} descriptors; it has one")
     try:
         real, seals = os.fstat(found[0]).st_size, fcntl.fcntl(found[0], _F_GET_SEALS)
-    except OSError as e:
-        raise SharingError(f"what was handed over is no shared memory: {e}") from None
+    except OSError:
+        real = seals = 0
     if real != ref.size or not seals & _SEAL_SHRINK or not seals & _SEAL_GROW:
         raise SharingError(f"what was handed over has {real} bytes, seals {seals:#x}; {ref.size} sealed bytes were "
                            "announced")
     try:
         return mmap.mmap(found[0], size or ref.size, prot=prot)
     except (OSError, ValueError) as e:
-        lacking = isinstance(e, OSError) and e.errno in (errno.EMFILE, errno.ENFILE)
-        what_to_do = ". Raise the viewer's limit of open files (ulimit -n), or show fewer streams" if lacking else ""
-        raise SharingError(f"cannot map {size or ref.size} bytes: {e}{what_to_do}") from None
+        raise SharingError(f"cannot map {size or ref.size} bytes: {e}") from None
 
 
 def close_map(mapping: mmap.mmap) -> None:
