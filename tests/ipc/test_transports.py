@@ -105,7 +105,8 @@ def test_readers_are_blind_to_each_other(pair: TransportPair) -> None:
             reader.close()
             reader.close()
     pair.write(5, 2)
-    assert pair.read(after=1).version == 2
+    with pair.read(after=1) as newest:
+        assert newest.version == 2
 
 
 def test_what_was_announced_is_not_trusted(pair: TransportPair) -> None:
@@ -125,11 +126,13 @@ def test_what_was_announced_is_not_trusted(pair: TransportPair) -> None:
 
 def test_a_frame_outlives_both_sides(pair: TransportPair) -> None:
     pair.write(5, 1)
-    tensor = pair.read().tensors["means"]
+    frame = pair.read()
+    tensor = frame.tensors["means"]
     view = tensor.array if isinstance(tensor, RemoteTensor) else tensor.torch()
     pair.writer.close()
     pair.reader.close()
     assert (view == 1).all()
+    frame.close()
 
 
 # ---- rings
