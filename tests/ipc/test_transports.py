@@ -125,11 +125,12 @@ def test_what_was_announced_is_not_trusted(pair: TransportPair) -> None:
 
 def test_a_frame_outlives_both_sides(pair: TransportPair) -> None:
     pair.write(5, 1)
-    tensor = pair.read().tensors["means"]
-    view = tensor.array if isinstance(tensor, RemoteTensor) else tensor.torch()
-    pair.writer.close()
-    pair.reader.close()
-    assert (view == 1).all()
+    with pair.read() as frame:
+        tensor = frame.tensors["means"]
+        view = tensor.array if isinstance(tensor, RemoteTensor) else tensor.torch()
+        pair.writer.close()
+        pair.reader.close()
+        assert (view == 1).all()
 
 
 # ---- rings
