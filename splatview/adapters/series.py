@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -23,6 +24,8 @@ _FEW = 4
 """So many series have as many rows each as one alone would."""
 _LATEST = [MEMORY_COLUMNS.index(name) for name in ("time", "step", "allocated", "allocations", "retries", "ooms")]
 _LOW, _COUNT = MEMORY_COLUMNS.index("low"), len(MEMORY_COLUMNS)
+_SLOTS = 1024
+"""Numbers that may be on their way."""
 
 
 class Table:
@@ -95,10 +98,16 @@ class Later(NamedTuple):
         return self.event.query()
 
 
-def queued(scalars: Mapping[str, Any]) -> dict[str, float | Later]:
-    """Queue a copy of each CUDA tensor of one element on torch's current stream; floats stay.
+def pinned_slots() -> deque[torch.Tensor]:
+    """Return memory for numbers on their way. To be allocated once: the allocation may wait for a GPU."""
+    return deque(torch.empty(_SLOTS, dtype=torch.float64, pin_memory=True).unbind(0))
 
-    Left out are those for which a CUDA graph is being captured, in whose replays the copy would run again.
+
+def queued(scalars: Mapping[str, Any], free: deque[torch.Tensor]) -> dict[str, float | Later]:
+    """Queue a copy of each CUDA tensor of one element on torch's current stream into a `free` slot; floats stay.
+
+    Left out are those for which a CUDA graph is being captured, in whose replays the copy would run again, or all slots
+    are in use.
     """
     found: dict[str, float | Later] = {}
     events: dict[torch.device, torch.cuda.Event] = {}
@@ -107,9 +116,9 @@ def queued(scalars: Mapping[str, Any]) -> dict[str, float | Later]:
             found[name] = value
             continue
         with torch.cuda.device(value.device):
-            if torch.cuda.is_current_stream_capturing():
+            if torch.cuda.is_current_stream_capturing() or not free:
                 continue
-            host = torch.empty((), dtype=torch.float64, pin_memory=True)
+            host = free.popleft()
             host.copy_(value.detach().reshape(()), non_blocking=True)
         found[name] = Later(host, events.setdefault(value.device, torch.cuda.Event()))
     for device, event in events.items():

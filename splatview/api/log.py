@@ -77,6 +77,8 @@ class Logger:
         """Step, time, values: floats, and `Later` for what is on its way from a GPU."""
         self._stream, self._table = publisher.stream(STREAM, "scalars"), Table()
         self._stream.describe(SCALARS)
+        self._slots: Any = None
+        """A deque of free pinned memory for CUDA tensors; None before the first one."""
         self._lost = 0
         self._pending = False
         """True if a call came since the worker's last look."""
@@ -98,9 +100,11 @@ class Logger:
 
     def queued(self, scalars: dict[str, Any]) -> dict[str, Any]:
         """Queue a copy of each CUDA tensor; those of which none can be queued are lost."""
-        from splatview.adapters.series import queued
+        from splatview.adapters.series import pinned_slots, queued
 
-        found = queued(scalars)
+        if self._slots is None:
+            self._slots = pinned_slots()
+        found = queued(scalars, self._slots)
         self._lost += len(scalars) - len(found)
         return found
 
@@ -143,8 +147,10 @@ class Logger:
             while self._waiting and all(type(v) is float or v.arrived for v in self._waiting[0][2].values()):
                 step, when, scalars = self._waiting.popleft()
                 for name, value in scalars.items():
-                    number = value if type(value) is float else value.host.item()
-                    found.setdefault(name, []).append((step, when, number))
+                    if type(value) is not float:
+                        slot, value = value.host, value.host.item()
+                        self._slots.append(slot)
+                    found.setdefault(name, []).append((step, when, value))
             if found:
                 self._table.add(found, float(step))
             return bool(found)

@@ -6,20 +6,29 @@ import logging
 import os
 import sys
 import weakref
-from itertools import count
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from splatview.adapters import checks
 from splatview.api.publish import publish
 from splatview.api.session import begun, disabled, public, session
 from splatview_ipc.control import limits
+from splatview_ipc.control.render_requests import (
+    MAX_SIDE,
+    MIN_SIDE,
+    NewestLines,
+    Show,
+    WindowSettings,
+    WindowState,
+    encode,
+)
+from splatview_ipc.system.child_program import ChildProgram
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from splatview.api.session import Session
-    from splatview_ipc.control.render_requests import NewestLines, WindowState
-    from splatview_ipc.system.child_program import ChildProgram
 
 __all__ = ["Window"]
 
@@ -51,8 +60,6 @@ class Window:
 
         Opens nothing yet: see `start`. Raises TypeError, ValueError.
         """
-        from splatview_ipc.control.render_requests import MAX_SIDE, MIN_SIDE
-
         self._asked_size = (checks.whole("width", width, MIN_SIDE, MAX_SIDE),
                             checks.whole("height", height, MIN_SIDE, MAX_SIDE))
         if not isinstance(title, str):
@@ -68,7 +75,7 @@ class Window:
         self._shown: tuple[str, str] | None = None
         self._program: ChildProgram | None = None
         self._pipes: NewestLines | None = None
-        self._state: WindowState | None = None
+        self._state = WindowState(*self._asked_size)
         self._closed = False
         """True if it was closed since it was last started."""
         self._last_place: tuple[Any, ...] | None = None
@@ -84,9 +91,6 @@ class Window:
         Raises RuntimeError when it is open already and, if blocking, when it could not be opened. Not blocking, that is
         logged, and `is_running()` is False. Does nothing with SPLATVIEW_DISABLE=1.
         """
-        from splatview_ipc.control.render_requests import NewestLines, WindowSettings, encode
-        from splatview_ipc.system.child_program import ChildProgram
-
         if self._is_open():
             raise RuntimeError("the window is already started; destroy() closes it")
         if disabled():
@@ -103,7 +107,7 @@ class Window:
         else:
             program = ChildProgram("splatview_viewer", "serve", "--web", "--run", str(os.getpid()),
                                    on_error=lambda line: print(line, file=sys.stderr, flush=True))
-        self._program, self._state, self._closed = program, None, False
+        self._program, self._state, self._closed = program, WindowState(*self._asked_size), False
         if self._shown is not None:
             self._show(self._shown)
         if blocking:
@@ -119,13 +123,12 @@ class Window:
     @public()
     def size(self) -> tuple[int, int]:
         """Return (width, height) of the window's picture in pixels; before it is open, what was asked for."""
-        state = self._state if self._is_open() else None
-        return self._asked_size if state is None else (state.width, state.height)
+        return (self._state.width, self._state.height) if self._is_open() else self._asked_size
 
     @public()
     def fps(self) -> float:
         """Return the pictures that the window drew in the last second; 0.0 while nothing changes, or when closed."""
-        return self._state.fps if self._is_open() and self._state is not None else 0.0
+        return self._state.fps if self._is_open() else 0.0
 
     @public()
     def set_image(self, image: Any, height: int | None = None, data_ptr: int | None = None, *,
@@ -212,7 +215,7 @@ class Window:
         if program is None or self._owner is not session():
             return False
         self._receive()
-        if program.running() and not (self._state is not None and self._state.closed):
+        if program.running() and not self._state.closed:
             return True
         if reason := self._let_go():
             _log.warning("%s", reason)
@@ -220,15 +223,9 @@ class Window:
 
     def _receive(self) -> None:
         if self._pipes is not None and (line := self._pipes.newest()) is not None:
-            from msgspec.json import decode
-
-            from splatview_ipc.control.render_requests import WindowState
-
-            self._state = decode(line, type=WindowState)
+            self._state = msgspec.json.decode(line, type=WindowState)
 
     def _show(self, shown: tuple[str, str]) -> None:
-        from splatview_ipc.control.render_requests import Show, encode
-
         self._shown = shown
         if self._pipes is not None:
             self._pipes.send(encode(Show(*shown)) + b"\n")
@@ -239,9 +236,8 @@ class Window:
         if self._owner is session():
             if program is not None:
                 self._receive()
-                code = program.exit_code
-                reason = self._state.reason if self._state is not None else ""
-                if not reason and code not in (None, 0) and not (self._state is not None and self._state.closed):
+                code, reason = program.exit_code, self._state.reason
+                if not reason and code not in (None, 0) and not self._state.closed:
                     reason = f"the window's process ended by itself, with code {code}"
                 program.end(0)  # of a window that is closed already
             if self._end is not None:
@@ -281,14 +277,15 @@ def _free_names(title: str) -> tuple[str, str]:
     streams = publisher.streams if (publisher := begun()) is not None else {}
     base = " ".join("".join(c for c in title if c.isprintable() and c != "/").split())
     base = "window" if base in ("", "splatview") else base[: limits.MAX_NAME - 20]
-    for number in count(1):
+    number = 1
+    while True:
         name = base if number == 1 else f"{base} {number}"
         names = name, f"{name} scene"
         taken = (n in session().published or (n in streams and streams[n].kind != kind)
                  for n, kind in zip(names, ("image", "gaussians"), strict=True))
         if not any(taken):
-            break
-    return names
+            return names
+        number += 1
 
 
 def _forget(owner: Session, names: tuple[str, str]) -> None:

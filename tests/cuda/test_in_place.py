@@ -165,13 +165,13 @@ def run(steps, every):
 def test_no_two_generations_are_ever_mixed(
         trainer: Trainer, subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
     """A hundred densifications, N changing: each frame is of one of them, and no memory is left over."""
-    trainer.do(DENSIFY + "scene = run(1, 1)")
+    trainer.do(DENSIFY + "scene = make(1000, 1); alone = memory(); scene = run(1, 1)")
     stream = stream_of(subscriber, wait_until)
     next_frame(subscriber, stream).close()
     trainer.do("scene = run(60, 6); splatview.publish(scene)")
     next_frame(subscriber, stream, stream.version - 1).close()
-    before, files, published = trainer.do("scene = make(1000, 1); splatview.publish(scene); time.sleep(1.5); "
-                                          "answer = [memory(), open_files(), stream().version]")
+    files, published = trainer.do("scene = make(1000, 1); splatview.publish(scene); "
+                                  "until(lambda: memory() == alone); answer = [open_files(), stream().version]")
     on_gpu, ours = used(trainer.process.pid), len(open_files())
     trainer.start("scene = run(1400, 14)")
     seen: dict[int, int] = {}
@@ -199,8 +199,7 @@ def test_no_two_generations_are_ever_mixed(
     assert stream.sharing == "in-place", (stream.sharing, stream.fallback)
     trainer.do("scene = make(1000, 1); splatview.publish(scene)")
     next_frame(subscriber, stream, last).close()
-    wait_until(lambda: (subscriber.poll(), trainer.do("answer = memory()") == before)[-1],
-               what=f"torch has as much allocated as before, {before}")
+    trainer.do("until(lambda: memory() == alone)")
     files_after = trainer.do("answer = open_files()")
     now = used(trainer.process.pid)
     assert now - on_gpu <= 64 << 20, f"the trainer had {on_gpu >> 20} MiB of GPU memory, now {now >> 20}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 import torch
-from support.gpu_memory import used
+from support.gpu_memory import told, used
 from support.interop_cases import OwnMemory, expected, same
 from support.sharing import Peer
 from support.wait import PATIENCE
@@ -173,9 +173,10 @@ def test_memory_goes_back(trainer: Peer, ctx: moderngl.Context) -> None:
     ctx.finish()
     left = used() + used(trainer.process.pid)
     print(f"MB of both: {both / MB:.0f}, {held / MB:.0f} after the trainer let go, {left / MB:.0f} at last")
-    assert left < both - 24 * MB
-    # A driver that counts memory for its maker alone took it off at the first step.
-    assert left < held - 24 * MB or held < both - 24 * MB
+    if told():
+        assert left < both - 24 * MB
+        # A driver that counts memory for its maker alone took it off at the first step.
+        assert left < held - 24 * MB or held < both - 24 * MB
     assert len(bridge._memories) == 1
     bridge.close()
     memory.close()

@@ -53,6 +53,7 @@ def peers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Peer]]
     started = Programs(tmp_path_factory.mktemp("lenders"))
     made = {name: Peer(started, tmp_path_factory.mktemp("peer"), PIECES, begin=LENDER, PYTORCH_CUDA_ALLOC_CONF=conf)
             for name, conf in ALLOCATORS.items()}
+    assert all(peer.socket for peer in made.values())  # connected
     yield made
     for peer in made.values():
         peer.close()
@@ -166,9 +167,27 @@ writer.close()
 def test_every_reference_is_returned(lender: Callable[[str], Peer]) -> None:
     """Of viewers that read, that never open what they fetched, and that keep it for too long; more than are counted."""
     peer = lender("""
+import weakref
+from torch.multiprocessing.reductions import StorageWeakRef
+from splatview_ipc.transports import torch_ipc
+returned, release = [], torch_ipc._release
+def noting(counter, offset):
+    returned.append((counter.decode(), offset))
+    release(counter, offset)
+torch_ipc._release = noting
+def counts():
+    found = []
+    for name, offset in returned:
+        try:
+            with open("/dev/shm" + name, "rb") as f:
+                found.append(int.from_bytes(f.read()[64 + 8 * offset:][:8], "little", signed=True))
+        except OSError as e:
+            found.append(e.strerror)
+    return found
 before = torch.cuda.memory_allocated()
 image = torch.full((1000, 1000), 7.0, device="cuda")
 writer = TorchIpcWriter({"image": image})
+alive, storage = weakref.ref(writer), StorageWeakRef(image.untyped_storage())
 write(writer, image, 1)
 for _ in range(20):
     for fds in fetch(writer.ref).values():
@@ -179,11 +198,15 @@ for _ in range(3):
 hear()
 held = torch.cuda.memory_allocated() - before
 writer.close()
-retiring.settle()
+settled, after_closing = retiring.settle(), counts()
 del image, writer
 gc.collect()
+gone = alive() is None, storage.expired()
 torch.cuda.ipc_collect()
-say(f"{held} {torch.cuda.memory_allocated() - before}")
+torch_ipc._release = release
+left = torch.cuda.memory_allocated() - before
+torch.cuda.ipc_collect()
+say(f"{held} {left} {settled} {gone} {after_closing} {torch.cuda.memory_allocated() - before} {torch.__version__}")
 hear()
 """)
     first, kept, unread = reader_of(peer), reader_of(peer), borrow(peer)
@@ -193,9 +216,10 @@ hear()
     first.close()
     frame = newest(kept)
     peer.say()
-    held, left = (int(n) for n in peer.hear().split())
+    said = peer.hear()
+    held, left = (int(n) for n in said.split()[:2])
     assert held >= 4_000_000
-    assert left == 0
+    assert left == 0, said
     assert not frame.intact(), "the trainer has given it back"
     frame.close()
     kept.close()

@@ -92,7 +92,7 @@ def test_frames_that_are_none_are_refused_by_name() -> None:
     for tensors, more, words in ((torch.zeros(5, 12, dtype=torch.float64), {}, r"\(5, 12\)"),
                                  (torch.zeros(5, 13), {}, "float32"),
                                  (torch.zeros(5000, 13, dtype=torch.float64), {}, "5000"),
-                                 (None, {"total": "much"}, "'total' is 'much'"), (None, {"snapshots": True}, "True")):
+                                 (None, {"total": "much"}, "total is 'much'"), (None, {"snapshots": True}, "True")):
         frame = memory_frame(tensors, **more)
         with pytest.raises(ViewerError, match=words):
             read_frame(frame.tensors, frame.meta)

@@ -64,4 +64,4 @@ def test_a_viewer_draws_every_stream_of_an_example(path: Path, programs: Program
 
 def test_every_published_example_has_its_streams_named_here() -> None:
     publishing = {p.stem for p in EXAMPLES if "splatview.publish(" in p.read_text()}
-    assert publishing == set(STREAMS)
+    assert publishing <= set(STREAMS)

@@ -111,7 +111,7 @@ class Stream:
         """Transports that do not work here, or whose memory is short, and why."""
         self._gpu: _Gpu | None = None
         self._settling: tuple[Published, list[int], float] | None = None
-        """A late copy of CPU tensors: the value, their counts of in-place operations before it, when to compare."""
+        """A late copy: the value, its tensors' counts of in-place operations before it, when to compare."""
         self._moves = 0
         self._addresses: list[int] = []
 
@@ -380,7 +380,7 @@ class Stream:
             newest = self._newest
             if not ready or newest is None:
                 return
-            counts = _counts(newest[1][0]) if self._gpu is None else []
+            counts = _counts(newest[1][0])
             for name, active in self._active.items():
                 if active.shown is not newest[1] and now >= active.next_at:
                     self._write(name, active, now, counts is not None)
@@ -395,10 +395,11 @@ class Stream:
         if now < due:
             return due
         self._settling = None
-        with self._lock:
-            active = self._active.get("ring")
-            if active is not None and active.shown is published and _counts(published[0]) != counts:
-                self._write("ring", active, now, confirmed=False)
+        if _counts(published[0]) != counts:
+            with self._lock, self._side_stream():
+                for name, active in self._active.items():
+                    if name not in ZERO_COPY and active.shown is published:
+                        self._write(name, active, now, confirmed=False)
         self._run.control.words[ControlBlock.version_word(self.index)] = self.version
         return math.inf
 
