@@ -274,7 +274,5 @@ hear()
         opened.pointer()
     opened.close()
     assert open_files() <= before
-    with pytest.raises(SharingError):
-        memory.open_memory(IpcMemory(b"\7" * 64, 4096, driver.gpu_uuid(0)), ()).pointer()
     assert int(torch.ones(5, device="cuda").sum()) == 5, "CUDA goes on after a refusal"
     peer.say()

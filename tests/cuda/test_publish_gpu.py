@@ -32,14 +32,13 @@ def subscriber(request: pytest.FixtureRequest) -> Iterator[Subscriber]:
         yield s
 
 
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.float16, torch.bfloat16, torch.float32])
-def test_a_cuda_image(subscriber: Subscriber, wait_until: Callable[..., Any], dtype: torch.dtype) -> None:
-    image = (torch.rand(3, 37, 53, device="cuda") * 200).to(dtype).permute(1, 2, 0)
+def test_a_cuda_image(subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
+    image = (torch.rand(3, 37, 53, device="cuda") * 200).to(torch.bfloat16).permute(1, 2, 0)
     splatview.publish(image, "image")
     stream = stream_of(subscriber, wait_until, "image")
     with next_frame(subscriber, stream) as frame:
         assert np.array_equal(values(frame)["image"], image.float().cpu().numpy())
-        assert frame.tensors["image"].dtype == str(dtype).removeprefix("torch.")
+        assert frame.tensors["image"].dtype == "bfloat16"
         assert frame.on_gpu == (stream.sharing == "device-ring")
     assert stream.device == "cuda:0"
     assert stream.sharing in COPYING
@@ -117,8 +116,8 @@ def test_nothing_is_made_on_the_gpu_while_nobody_looks(wait_until: Callable[...,
         assert publisher.control.counters()["copies"] == copies
 
 
-@pytest.mark.parametrize("way", COPYING)
-def test_no_torn_cuda_frame(programs: Programs, wait_until: Callable[..., Any], way: str) -> None:
+def test_no_torn_frame_comes_through_the_host(programs: Programs, wait_until: Callable[..., Any]) -> None:
+    """Flat out. (tests/cuda/test_device_ring.py does the same to the ring in GPU memory.)"""
     trainer = Trainer(programs)
     trainer.start("""
 frames = [torch.zeros(800, 800, 4, dtype=torch.uint8, device="cuda") for _ in range(2)]
@@ -133,7 +132,7 @@ threading.Thread(target=work, daemon=True).start()
     trainer.finish()
     shown = last = 0
     torch.zeros(1, device="cuda")
-    with Subscriber(transports=(way,)) as subscriber:
+    with Subscriber(transports=("host",)) as subscriber:
         stream = stream_of(subscriber, wait_until, "frames")
         for _ in turns("30 whole frames", rest=False):
             if shown == 30:
@@ -148,5 +147,5 @@ threading.Thread(target=work, daemon=True).start()
                     continue
                 assert image.min() == image.max(), f"version {frame.version} is torn"
                 last, shown = frame.version, shown + 1
-        assert stream.sharing == way
+        assert stream.sharing == "host"
     trainer.do("stop.set()")
