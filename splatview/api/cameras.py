@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import torch
 
     from splatview.adapters.cameras import Photos
+    from splatview_ipc.control import messages
     from splatview_ipc.publisher.publisher import Publisher
     from splatview_ipc.publisher.stream import Stream
 
@@ -110,7 +111,7 @@ class Cameras:
         has = photos is not None and any(t is not None for t in photos.tensors)
         if has and self._photo_stream is None:
             self._photo_stream = self._part("photos", ())
-            self._publisher.on_photos[self._photo_stream.name] = self.ask
+            self._publisher.on_request["Photos", self._photo_stream.name] = self.ask
         if photos is not None and photos.paths is not None:
             tensors["paths"] = photos.paths
         tensors, device = on_one_device(tensors)
@@ -135,10 +136,11 @@ class Cameras:
         stream.describe(NamedTensors("cameras", (what,), shape=shape), copy=True)
         return stream
 
-    def ask(self, camera: int, side: int) -> None:
-        """A viewer asks for a photograph, or for small ones from `camera` on. The publisher's helper thread."""
-        if (camera, side) not in self._asked:
-            self._asked.append((camera, side))
+    def ask(self, request: messages.Photos) -> None:
+        """Take a viewer's request. The publisher's helper thread."""
+        asked = request.camera, request.side
+        if asked not in self._asked:
+            self._asked.append(asked)
         session().wake()
 
     def turn(self, now: float) -> float:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import torch
 
     from splatview.api.recording import Recording
+    from splatview_ipc.control import messages
     from splatview_ipc.publisher.publisher import Publisher
 
 __all__ = ["publish_memory"]
@@ -78,7 +79,7 @@ class Meter:
 
         self._stream = publisher.stream(name, "memory")
         self._stream.describe(MEMORY)
-        publisher.on_snapshot[name] = self.ask
+        publisher.on_request["Snapshot", name] = self.ask
         if "recording" not in session().features:
             session().add("recording", Recording(publisher.run_id, max_entries))
         self._recording: Recording = session().features["recording"]
@@ -105,8 +106,8 @@ class Meter:
         if self._device is None and (torch := torch_with_cuda()) is not None:
             self._device = torch.cuda.current_device()
 
-    def ask(self) -> None:
-        """A viewer asks for a full snapshot. The publisher's helper thread."""
+    def ask(self, _: messages.Snapshot) -> None:
+        """Take a viewer's request for a full snapshot. The publisher's helper thread."""
         self._asked = True
         session().wake()
 

@@ -163,12 +163,6 @@ def test_viewer_of_another_protocol_is_refused_with_both_versions(pair: Pair, li
     pair.until(lambda: (liar.receive(), not liar.up)[-1])
 
 
-def test_viewer_without_a_mailbox_is_refused(pair: Pair, liar: Liar) -> None:
-    liar.hello(inbox="")
-    refused = answer(pair, liar)
-    assert isinstance(refused, messages.Refused) and "ZeroMQ" in refused.reason
-
-
 def test_one_viewer_too_many_is_refused_and_attached_when_another_leaves(pair: Pair) -> None:
     liars = [Liar(pair.publisher.folder.path) for _ in range(limits.MAX_VIEWERS - 1)]
     for one in liars:

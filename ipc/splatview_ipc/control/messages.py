@@ -188,7 +188,7 @@ class Hello(_Message, frozen=True):
     """The PID namespace of `pid` (the inode of /proc/self/ns/pid); 0: unknown."""
     version: ReleaseName = ""
     inbox: Annotated[str, Meta(pattern=r"\A(in-[0-9a-f]{8})?\Z")] = ""
-    """Name of the ZeroMQ socket that the viewer has bound in the run's folder. A viewer without one is refused."""
+    """Name of the ZeroMQ socket that the viewer has bound in the run's folder; "": one of another protocol."""
 
 
 class Open(_Message, frozen=True):

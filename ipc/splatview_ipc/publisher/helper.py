@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from splatview_ipc.control import descriptors, limits, mail, messages
 from splatview_ipc.control.errors import SharingError
@@ -65,15 +65,11 @@ class Helper:
     """Answers viewers on behalf of a run."""
 
     def __init__(self, folder: OwnedRunFolder, control: ControlBlock, streams: dict[str, Stream],
-                 fault: Callable[[BaseException], None],
-                 asked: Callable[[Stream, messages.Snapshot | messages.Photos], None], *,
-                 clock: Callable[[], float] = CLOCK, endpoint: Callable[[Path, str], str] = mail.endpoint):
-        """`streams` is the run's own dictionary, read at each turn. `fault` is called with faults of the surroundings,
-        `asked` with the requests of viewers. Without `start`, `turn` has to be called. Raises SharingError."""
-        self._folder = folder
-        self._control = control
-        self._streams = streams
-        self._fault, self._asked = fault, asked
+                 on_request: dict[tuple[str, str], Callable[[Any], None]], fault: Callable[[BaseException], None], *,
+                 clock: Callable[[], float], endpoint: Callable[[Path, str], str]):
+        """The arguments are the run's own. Without `start`, `turn` has to be called. Raises SharingError."""
+        self._folder, self._control, self._streams = folder, control, streams
+        self._on_request, self._fault = on_request, fault
         self.clock, self._endpoint = clock, endpoint
         self._viewers: dict[Connection, _Viewer] = {}
         self._told, self._changed = -math.inf, False
@@ -112,8 +108,7 @@ class Helper:
         if self._thread is None:
             self._give_back()
             return True
-        with contextlib.suppress(OSError):
-            os.eventfd_write(self._wake, 1)
+        self.wake()
         self._thread.join(_JOIN_S)
         return not self._thread.is_alive()
 
@@ -212,7 +207,9 @@ class Helper:
         elif isinstance(message, messages.Snapshot | messages.Photos):
             if message.index not in viewer.opened:
                 return False
-            self._asked(self._by_index()[message.index], message)
+            call = self._on_request.get((type(message).__name__, self._by_index()[message.index].name))
+            if call is not None:
+                call(message)
         elif isinstance(message, messages.Pause):
             for one in (viewer,) if message.paused else self._viewers.values():
                 one.paused = message.paused
@@ -226,20 +223,19 @@ class Helper:
         return True
 
     def _welcome(self, connection: Connection, hello: messages.Hello) -> None:
-        reason = ""
-        if hello.protocol != limits.PROTOCOL:
+        reason, push = "", None
+        if hello.protocol != limits.PROTOCOL or not hello.inbox:
             reason = messages.mismatch((hello.version, hello.protocol), (limits.VERSION, limits.PROTOCOL))
         elif len(self._viewers) >= limits.MAX_VIEWERS:
             reason = f"{limits.MAX_VIEWERS} viewers are attached to this run already: close one"
-        elif not hello.inbox:
-            reason = "the viewer has no ZeroMQ socket to be answered in"
-        if reason:
-            self._refuse(connection, reason)
-            return
-        try:
-            push = mail.Push(self._endpoint(self._folder.path, hello.inbox))
-        except SharingError as e:
-            self._refuse(connection, f"the run cannot answer now: {e}")
+        else:
+            try:
+                push = mail.Push(self._endpoint(self._folder.path, hello.inbox))
+            except SharingError as e:
+                reason = f"the run cannot answer now: {e}"
+        if push is None:
+            connection.send(messages.encode(messages.Refused(reason)))
+            self._cut(connection)  # what was sent arrives
             return
         viewer = self._viewers[connection] = _Viewer(connection, hello, push)
         connection.until = math.inf
@@ -249,11 +245,6 @@ class Helper:
         push.send(messages.encode(messages.Welcome(limits.PROTOCOL, self._folder.description.pid,
                                                    self._control.segment.ref)))
         self._told, self._changed = -math.inf, True
-
-    def _refuse(self, connection: Connection, reason: str) -> None:
-        with contextlib.suppress(EndedError):
-            connection.send(messages.encode(messages.Refused(reason)))
-        self._cut(connection)  # what was sent arrives
 
     def _by_index(self) -> dict[int, Stream]:
         return {stream.index: stream for stream in list(self._streams.values())}
@@ -302,16 +293,7 @@ class Helper:
 
     def _tell(self, now: float) -> float | None:
         """Send offers and manifests that have changed; return when the rest is due."""
-        streams, full = self._by_index(), False
-        for viewer in self._viewers.values():
-            for index, transport in viewer.opened.items():
-                offer = streams[index].offer(transport)
-                if offer is None or offer[0] is viewer.offered.get(index):
-                    continue
-                if viewer.push.send(messages.encode(messages.Offer(index, transport, *offer))):  # type: ignore[arg-type]
-                    viewer.offered[index] = offer[0]
-                else:
-                    full = True
+        streams = self._by_index()
         if self._changed and now >= self._told + _TELL_PERIOD_S:
             self._told, self._changed = now, False
             manifest = messages.Manifest(
@@ -323,9 +305,16 @@ class Helper:
                         viewer.manifest = manifest
                     else:
                         self._changed = True
-        if self._changed and self._viewers:
-            return self._told + _TELL_PERIOD_S
-        return now + _TELL_PERIOD_S if full else None
+        for viewer in self._viewers.values():
+            for index, transport in viewer.opened.items():
+                offer = streams[index].offer(transport)
+                if offer is None or offer[0] is viewer.offered.get(index):
+                    continue
+                if viewer.push.send(messages.encode(messages.Offer(index, transport, *offer))):  # type: ignore[arg-type]
+                    viewer.offered[index] = offer[0]
+                else:
+                    self._changed = True
+        return self._told + _TELL_PERIOD_S if self._changed and self._viewers else None
 
     def _report(self, error: BaseException) -> None:
         with contextlib.suppress(Exception):  # raising on request is for the trainer's own thread

@@ -8,9 +8,9 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from splatview_ipc.control import descriptors, limits, mail, messages
+from splatview_ipc.control import descriptors, limits, mail
 from splatview_ipc.control.run_folder import create_run
 from splatview_ipc.publisher.helper import CLOCK, Helper
 from splatview_ipc.publisher.stream import Stream
@@ -26,20 +26,15 @@ class Publisher:
     def __init__(self, name: str | None = None, on_fault: Callable[[BaseException], None] | None = None, *,
                  hidden: bool = False, threaded: bool = True, clock: Callable[[], float] = CLOCK,
                  endpoint: Callable[[Path, str], str] = mail.endpoint):
-        """Make the run's folder and start answering viewers.
+        """Make the run's folder and start answering viewers. Raises IpcError.
 
         `name`: the run's name for users; the script's name by default. `on_fault` is called with every fault of the
-        surroundings that happens later; they are counted anyway, and never raised. `hidden`: only a viewer that knows
-        the run's id finds it. `threaded`: False: no thread is started, and the caller turns `helper`.
-        `clock` (seconds), `endpoint` (the ZeroMQ address of a socket in a run's folder): for tests.
-        Raises IpcError when the run cannot be made.
+        surroundings that happens later. `hidden`: only a viewer that knows the run's id finds it. For tests:
+        `threaded`, False: the caller turns `helper`; `clock` (seconds); `endpoint` (as `mail.endpoint`).
         """
         self.streams: dict[str, Stream] = {}
-        self.on_snapshot: dict[str, Callable[[], None]] = {}
-        """By the stream's name: what to call, from the helper thread, when a viewer requests a full snapshot."""
-        self.on_photos: dict[str, Callable[[int, int], None]] = {}
-        """By the stream's name: what to call, from the helper thread, when a viewer requests photographs, with the
-        camera and the side (`messages.Photos`)."""
+        self.on_request: dict[tuple[str, str], Callable[[Any], None]] = {}
+        """By message ("Snapshot", "Photos") and stream: called with a viewer's request, from the helper thread."""
         self._on_fault = on_fault
         self._lock = threading.Lock()
         self.folder = create_run(name or _script_name(), os.getpid(), time.time(), hidden)
@@ -47,7 +42,7 @@ class Publisher:
             undoing.callback(self.folder.remove)
             self.control = ControlBlock()
             undoing.callback(self.control.close)
-            self.helper = Helper(self.folder, self.control, self.streams, self.fault, self._asked, clock=clock,
+            self.helper = Helper(self.folder, self.control, self.streams, self.on_request, self.fault, clock=clock,
                                  endpoint=endpoint)
             undoing.callback(self.helper.close)
             if threaded:
@@ -87,18 +82,10 @@ class Publisher:
         if self._on_fault is not None:
             self._on_fault(error)
 
-    def _asked(self, stream: Stream, what: messages.Snapshot | messages.Photos) -> None:
-        if isinstance(what, messages.Photos):
-            if (bring := self.on_photos.get(stream.name)) is not None:
-                bring(what.camera, what.side)
-        elif (call := self.on_snapshot.get(stream.name)) is not None:
-            call()
-
     def close(self, ending: bool = False) -> None:
         """End the run and give everything back. Idempotent; never raises.
 
-        `ending`: True at the end of the process, which gives the memory back by itself: the last version is written,
-        and viewers keep what they have mapped.
+        `ending`: True at the end of the process: the last version is written, and viewers keep what they have mapped.
         """
         if self not in _open_publishers:
             return
