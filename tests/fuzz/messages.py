@@ -49,7 +49,7 @@ def to_viewer() -> list[Any]:
     """One message of each kind that trainers send, and one Offer of each transport."""
     info = messages.StreamInfo(0, "splats", "gaussians", (300, 3), "float32", "cuda:0", ("in-place", "device-ring"),
                                "because", GPU, True)
-    return [messages.Welcome(limits.PROTOCOL, 1234, SEGMENT),
+    return [messages.Welcome(SEGMENT),
             messages.Manifest((info, info), (messages.ViewerInfo(77, "viewer"),)),
             messages.Offer(0, "ring", messages.RingRef(SEGMENT), "slow"),
             messages.Offer(0, "device-ring", messages.DeviceRingRef(SEGMENT, PIECES)),

@@ -83,8 +83,7 @@ class Impostor:
 
     def welcome(self, **changes: Any) -> messages.Welcome:
         """An honest run's answer to Hello; `changes` are fields."""
-        said: dict[str, Any] = {"protocol": limits.PROTOCOL, "pid": os.getpid(), "control": self.control.segment.ref}
-        return messages.Welcome(**said | changes)
+        return messages.Welcome(**{"control": self.control.segment.ref} | changes)
 
     def close(self) -> None:
         for push in self.viewers.values():

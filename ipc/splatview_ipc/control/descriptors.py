@@ -36,9 +36,8 @@ _lock = threading.Lock()
 def offer(count: int, make: Make, token: str = "") -> str:
     """Let viewers of this process's runs fetch `count` descriptors; return the token.
 
-    `make(start, stop)` returns new descriptors of these numbers, at most DESCRIPTORS_PER_PACKET, and may raise
-    SharingError or OSError. It runs on the helper thread, under this module's lock. `token`: of the caller's making,
-    unguessable.
+    `make(start, stop)` returns new descriptors of these numbers, at most DESCRIPTORS_PER_PACKET, or raises SharingError
+    or OSError. It runs on the helper thread, under this module's lock. `token`: the caller's own, unguessable.
     """
     token = token or f"fds-{secrets.token_hex(12)}"
     with _lock:
@@ -55,12 +54,10 @@ def withdraw(token: str) -> None:
 def take(token: str, start: int, stop: int) -> tuple[list[int], int]:
     """Return new descriptors of a token, the caller's, and the number of all; none and 0 if they are not available."""
     with _lock:
-        count, make = _offers.get(token, (0, None))
-        if make is None or not start < count:
-            return [], 0
         try:
+            count, make = _offers[token]
             return make(start, min(stop, count)), count
-        except (SharingError, OSError):
+        except (KeyError, SharingError, OSError):
             return [], 0
 
 
@@ -69,10 +66,10 @@ def duplicates(fds: Sequence[int]) -> list[int]:
     made: list[int] = []
     try:
         made.extend(os.dup(fd) for fd in fds)
+        return made
     except OSError as e:
         close_all(made)
         raise SharingError(f"no more file descriptors ({e.strerror}): raise the limit (ulimit -n)") from None
-    return made
 
 
 def send(connection: Connection, token: str) -> None:

@@ -1,10 +1,4 @@
-"""The errors of sharing, as one small tree.
-
-IpcError
-├── RuntimeFolderError   the folder in which runs are found cannot be used
-├── NoViewerError        no viewer for a browser could be started
-└── SharingError         shared memory could not be made, opened or trusted
-"""
+"""The errors of sharing."""
 
 
 class IpcError(Exception):

@@ -39,8 +39,7 @@ class DeviceMemory(Protocol):
         ...
 
     def pointer(self) -> int:
-        """Its device address in this process, in the GPU's primary context. Maps at the first call, for reading
-        only where that is possible; without a call it costs no CUDA context. Raises SharingError."""
+        """Map it at the first call; return its address in the GPU's primary context. Raises SharingError."""
         ...
 
     def tensor(self, dtype: str, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> torch.Tensor:
@@ -136,9 +135,8 @@ class Frame:
     """One version of a stream. Use it as a context manager: leaving closes it.
 
     The writer does not wait for readers. Read, copy or upload, and when that is done (a GPU's work ended), ask
-    `intact()`: False means that the writer wrote there meanwhile, and what was read must be discarded. Tensors that are
-    shared without a copy may change between two versions and even while they are read: `intact()` then returns True if
-    their memory was kept all the time.
+    `intact()`: False means that the writer wrote there meanwhile, and what was read must be discarded. Zero-copy
+    tensors may change at any time: `intact()` then returns True if their memory was kept.
     """
 
     kind: str
@@ -152,10 +150,9 @@ class Frame:
     """Returns True if all that was read until now is this version, whole."""
     release: Callable[[], None] = field(default=_nothing, repr=False)
     wait: Callable[[int], None] = field(default=_nothing, repr=False)
-    """`wait(stream)`: work given to a CUDA stream afterwards (its handle as an int; of the GPU that the tensors are on)
-    finds the data there. For zero-copy tensors it waits, on the host, until the trainer's GPU has come that far, the
-    trainer is gone, or 5 s have passed; look at `complete` not to wait. Nothing to do for host memory and rings, whose
-    frames are complete when they are handed out."""
+    """`wait(stream)`: work given to a CUDA stream afterwards (its handle, on the tensors' GPU) finds the data there.
+    For zero-copy tensors it waits, on the host, until the trainer's GPU has come that far, the trainer is gone, or 5 s
+    have passed. Others are complete when they are handed out."""
     arrived: Callable[[], bool] = field(default=_unknown, repr=False)
     """Returns True once the GPU is known to have written the data."""
     confirmed: bool = True
@@ -165,7 +162,6 @@ class Frame:
 
     @property
     def on_gpu(self) -> bool:
-        """True if its tensors are on a GPU."""
         return any(isinstance(t, DeviceTensor) for t in self.tensors.values())
 
     @property

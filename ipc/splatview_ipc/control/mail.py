@@ -63,7 +63,10 @@ class _End:
         self._process = process = _processes[-1]
         with process.lock:
             try:
-                _check_files()
+                most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+                used = len(os.listdir("/proc/self/fd"))  # not opened to see: the training may need the rest right now
+                if most != resource.RLIM_INFINITY and used + _FILES > most:
+                    raise OSError(f"{used} open files of {most}: raise the limit (ulimit -n)")
                 if process.context is None:
                     process.context = zmq.Context()
                 self._socket = process.context.socket(kind)
@@ -94,10 +97,10 @@ class _End:
 
 
 class Pull(_End):
-    """The viewer's end."""
+    """The viewer's end, bound."""
 
     def __init__(self, address: str):
-        """Bind. Raises SharingError."""
+        """Raises SharingError."""
         super().__init__(zmq.PULL, address)
 
     def receive(self) -> bytes | None:
@@ -110,10 +113,10 @@ class Pull(_End):
 
 
 class Push(_End):
-    """The trainer's end."""
+    """The trainer's end, connected sooner or later."""
 
     def __init__(self, address: str):
-        """Connect, sooner or later. Raises SharingError."""
+        """Raises SharingError."""
         super().__init__(zmq.PUSH, address)
 
     def send(self, packet: bytes) -> bool:
@@ -123,12 +126,3 @@ class Push(_End):
             return True
         except zmq.ZMQError:
             return False
-
-
-def _check_files() -> None:
-    """Raise OSError if libzmq might find no room for an open file. They are counted, not opened: the rest may be what
-    the training opens at this very moment."""
-    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    used = len(os.listdir("/proc/self/fd"))
-    if most != resource.RLIM_INFINITY and used + _FILES > most:
-        raise OSError(f"{used} open files of {most}: raise the limit (ulimit -n)")

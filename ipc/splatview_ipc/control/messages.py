@@ -1,11 +1,8 @@
 """The typed messages between a trainer and its viewers, and the header of a frame in shared memory.
 
-All are msgspec structs with bounds: unknown fields, wrong types and numbers out of range are refused by the
-decoder, before any of our code sees them. Nothing is ever unpickled.
-
-Viewers send over a Unix socket in the run's folder (`control.sockets`). The trainer answers over ZeroMQ
-(`control.mail`), in the socket that the viewer's Hello names; only file descriptors, and a refusal, come over the Unix
-socket.
+All are msgspec structs with bounds: the decoder refuses unknown fields, wrong types and numbers out of range. Nothing
+is ever unpickled. Viewers send over the run's Unix socket (`control.sockets`), which file descriptors and refusals come
+back over; all else comes over ZeroMQ (`control.mail`), to the socket that the viewer's Hello names.
 """
 
 from __future__ import annotations
@@ -37,8 +34,6 @@ Bytes = Annotated[int, Meta(ge=0, le=limits.MAX_SEGMENT)]
 Shard = tuple[Annotated[int, Meta(ge=0, lt=limits.MAX_SHARDS)], Annotated[int, Meta(ge=1, le=limits.MAX_SHARDS)]]
 """A rank, and the number of ranks."""
 Token = Annotated[str, Meta(min_length=1, max_length=40, pattern=r"\A[a-z0-9-]+\Z")]
-ReleaseName = Annotated[str, Meta(max_length=limits.MAX_VERSION)]
-"""A release of splatview, for users; "": unknown."""
 MetaDict = Annotated[dict[Word, MetaValue], Meta(max_length=limits.MAX_META)]
 
 
@@ -47,7 +42,7 @@ class _Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag=True
 
 
 class SegmentRef(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A sealed memfd of the trainer, one descriptor: fetched with the token."""
+    """A sealed memfd of the trainer, fetched with the token."""
 
     token: Token
     size: Annotated[int, Meta(ge=1, le=limits.MAX_SEGMENT)]
@@ -62,13 +57,12 @@ class IpcMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="ip
 
 
 class FdMemory(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="fd"):
-    """CUDA virtual memory of the trainer: adjacent chunks, one descriptor each, fetched with the token. Equal tokens:
-    the same memory."""
+    """CUDA virtual memory of the trainer: adjacent chunks of these sizes, one descriptor each. Equal tokens: the same
+    memory."""
 
     token: Token
     pieces: Annotated[tuple[Annotated[int, Meta(ge=1, le=limits.MAX_SEGMENT)], ...],
                       Meta(min_length=1, max_length=limits.MAX_PIECES)]
-    """Bytes of each chunk."""
     gpu: Gpu
 
     @property
@@ -95,7 +89,7 @@ class TensorRef(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_l
     dtype: DType
     shape: Shape
     strides: Shape
-    """In elements, one per dimension; never negative."""
+    """In elements."""
     memory: Annotated[int, Meta(ge=0, lt=limits.MAX_MEMORIES)]
     """Index in the list of memories."""
     offset: Bytes
@@ -186,14 +180,13 @@ class Hello(_Message, frozen=True):
     client: Annotated[str, Meta(max_length=40)]
     namespace: Counter = 0
     """The PID namespace of `pid` (the inode of /proc/self/ns/pid); 0: unknown."""
-    version: ReleaseName = ""
+    version: Annotated[str, Meta(max_length=limits.MAX_VERSION)] = ""
     inbox: Annotated[str, Meta(pattern=r"\A(in-[0-9a-f]{8})?\Z")] = ""
     """Name of the ZeroMQ socket that the viewer has bound in the run's folder; "": one of another protocol."""
 
 
 class Open(_Message, frozen=True):
-    """Share a stream's data over this transport until Release, or Open with another transport. Repeated, it requests
-    the offer again."""
+    """Share a stream over this transport until Release or the next Open. Repeated, it requests the offer again."""
 
     index: Index
     transport: TransportName
@@ -210,8 +203,7 @@ class Fetch(_Message, frozen=True):
 
 
 class Pause(_Message, frozen=True):
-    """The pause button. The trainer's `wait_while_paused` reads it from shared memory. A viewer that resumes the run
-    resumes it for all."""
+    """The pause button. A viewer that resumes the run resumes it for all."""
 
     paused: bool
 
@@ -227,8 +219,8 @@ class Snapshot(_Message, frozen=True):
 
 
 class Photos(_Message, frozen=True):
-    """Show photographs in frames of this opened stream of kind cameras: that of `camera` as it is (`side` 0), or a
-    batch of those from `camera` on, scaled to `side` pixels in width and height."""
+    """Show photographs in this opened stream of kind cameras: that of `camera` as it is (`side` 0), or a batch of those
+    from `camera` on, scaled to `side` pixels in width and height."""
 
     index: Index
     camera: Annotated[int, Meta(ge=0, lt=CAMERAS_MOST["cameras"])]
@@ -245,12 +237,9 @@ ToTrainer = Hello | Open | Release | Fetch | Pause | Step | Snapshot | Photos | 
 # From a trainer to a viewer.
 
 class Welcome(_Message, frozen=True):
-    """The answer to Hello."""
+    """The answer to Hello: the control block."""
 
-    protocol: Counter
-    pid: Pid
     control: SegmentRef
-    """The control block."""
 
 
 class Manifest(_Message, frozen=True):
@@ -267,11 +256,11 @@ class Offer(_Message, frozen=True):
     transport: TransportName
     ref: Ref
     note: Text = ""
-    """The reason why this transport is worse here than usual, for users; "" if it is not."""
+    """The reason why this transport is worse here than usual, for users."""
 
 
 class Refused(_Message, frozen=True):
-    """The viewer cannot attach; `reason` is to be shown."""
+    """The viewer cannot attach; the reason is for users."""
 
     reason: Text
 

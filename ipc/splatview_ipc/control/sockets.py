@@ -1,8 +1,7 @@
 """The Unix socket of a run: packets from viewers to a trainer, one message each, and descriptors back.
 
-Sequenced packets of the kernel: a packet arrives whole or not at all, its size is known before it is read, and the
-kernel bounds what is queued, whatever a peer does. The end of the other side is known at once. Nothing here waits but
-`wait_for`.
+The kernel delivers each packet whole, bounds what is queued, and reports the end of the other side at once. Nothing
+here waits but `wait_for`.
 """
 
 from __future__ import annotations

@@ -242,8 +242,7 @@ class Helper:
         if hello.namespace in (0, pid_namespace()):
             with contextlib.suppress(OSError):  # its connection tells
                 viewer.pidfd = os.pidfd_open(hello.pid)
-        push.send(messages.encode(messages.Welcome(limits.PROTOCOL, self._folder.description.pid,
-                                                   self._control.segment.ref)))
+        push.send(messages.encode(messages.Welcome(self._control.segment.ref)))
         self._told, self._changed = -math.inf, True
 
     def _by_index(self) -> dict[int, Stream]:
