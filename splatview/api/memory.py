@@ -79,7 +79,6 @@ class Meter:
 
         self._stream = publisher.stream(name, "memory")
         self._stream.describe(MEMORY)
-        publisher.on_request["Snapshot", name] = self.ask
         if "recording" not in session().features:
             session().add("recording", Recording(publisher.run_id, max_entries))
         self._recording: Recording = session().features["recording"]
@@ -97,6 +96,7 @@ class Meter:
         self._about: dict[str, Any] = {"device": "cpu", "gpu": "", "total": 0, "hz": hz}
         self.samples = Samples()
         self._lock = threading.RLock()
+        publisher.on_request["Snapshot", name] = self.ask
 
     def mark(self, step: Any) -> None:
         """Mark the beginning of a step. The trainer's thread."""
