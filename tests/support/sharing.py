@@ -30,16 +30,18 @@ TIMEOUT = 60.0
 OWNER = """
 import os, socket, sys
 import msgspec, torch
+from splatview_ipc.control.descriptors import take
 from splatview_ipc.cuda.export import describe
 s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 s.settimeout(60)
 s.connect(sys.argv[1])
 def share(tensors):
-    exports, refs = describe(tensors)
-    fds = [fd for e in exports for fd in e.descriptors()]
+    memories, refs, undo = describe(tensors)
+    fds = [fd for m in memories if hasattr(m, "pieces") for fd in take(m.token, 0, len(m.pieces))[0]]
     assert len(fds) <= 200, len(fds)
-    body = msgspec.msgpack.encode(([e.ref(f"t-{i}") for i, e in enumerate(exports)], refs))
-    socket.send_fds(s, [body], fds)
+    socket.send_fds(s, [msgspec.msgpack.encode((memories, refs))], fds)
+    for call in undo:
+        call()
     for fd in fds:
         os.close(fd)
 def say(text): s.send(text.encode())

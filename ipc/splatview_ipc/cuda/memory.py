@@ -17,6 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from splatview_ipc.control import limits
 from splatview_ipc.control.errors import SharingError
+from splatview_ipc.control.frame import Piece
+from splatview_ipc.control.messages import FdMemory, IpcMemory
+from splatview_ipc.control.sockets import close_all
 from splatview_ipc.cuda import driver, retiring
 from splatview_ipc.cuda.export import export_fd
 from splatview_ipc.cuda.tensors import check_within, contiguous, tensor_at
@@ -25,9 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import torch
-
-    from splatview_ipc.control.frame import Piece
-    from splatview_ipc.control.messages import FdMemory, IpcMemory
 
 
 _MOST_TENSORS = limits.MAX_SLOTS * limits.MAX_TENSORS
@@ -46,7 +46,6 @@ class Mapped:
 
     def map_chunks(self, chunks: Sequence[tuple[Any, int]], writable: bool) -> None:
         """Map chunks, allocation handle and bytes each, one after the other. Raises SharingError."""
-        cu = driver.bindings()
         size = sum(size for _, size in chunks)
         self.address = at = int(driver.handle("cuMemAddressReserve", size, 0, 0, 0))
         self.undo.append(partial(driver.release, "cuMemAddressFree", at, size))
@@ -54,6 +53,7 @@ class Mapped:
             driver.call("cuMemMap", at, chunk_size, 0, chunk, 0)
             self.undo.append(partial(driver.release, "cuMemUnmap", at, chunk_size))
             at += chunk_size
+        cu = driver.bindings()
         access = cu.CUmemAccessDesc()
         access.location.type = cu.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
         access.location.id = self.index
@@ -117,14 +117,10 @@ class Allocation:
                 raise
         self._mapped = mapped
 
-    def _open(self) -> Mapped:
+    def fd(self) -> int:
+        """Return a new descriptor of the memory, the caller's. Raises SharingError."""
         if self._mapped is None:
             raise SharingError("this memory has been closed")
-        return self._mapped
-
-    def fd(self) -> int:
-        """A new descriptor of the memory; the caller closes it. Raises SharingError."""
-        self._open()
         return export_fd(self._chunk)
 
     def tensor(self, dtype: str, shape: Sequence[int], offset: int = 0,
@@ -135,8 +131,9 @@ class Allocation:
         """
         strides = contiguous(shape) if strides is None else strides
         check_within(dtype, shape, strides, offset, self.size)
-        mapped = self._open()
-        return tensor_at(mapped.address + offset, dtype, shape, strides, self.index, mapped)
+        if self._mapped is None:
+            raise SharingError("this memory has been closed")
+        return tensor_at(self._mapped.address + offset, dtype, shape, strides, self.index, self._mapped)
 
     def close(self, idle: bool = False) -> None:
         """Give it back, once the tensors over it are gone; other processes keep what they opened. Idempotent.
@@ -223,15 +220,11 @@ class Opened:
                 driver.release("cuMemRelease", chunk)  # what is mapped stays
 
     def close(self) -> None:
-        """Close its descriptors, and unmap it once the tensors over it are gone.
-
-        Idempotent; done when it is collected."""
+        """Close its descriptors, and unmap it once the tensors over it are gone. Idempotent; done when collected."""
         if not self._closed:
             self._closed, self._mapped = True, None
             self._tensors.clear()
-            for piece in self.pieces:
-                with contextlib.suppress(OSError):
-                    os.close(piece.fd)
+            close_all([piece.fd for piece in self.pieces])
 
     def __del__(self) -> None:
         with contextlib.suppress(Exception):  # at interpreter exit modules may be gone
@@ -239,21 +232,13 @@ class Opened:
 
 
 def open_memory(ref: IpcMemory | FdMemory, fds: Sequence[int] = ()) -> Opened:
-    """Another process's memory, from what was announced and, for FdMemory, its descriptors, which become ours.
+    """Return another process's memory, from what was announced and, for FdMemory, its descriptors, which become ours.
 
     Touches no CUDA until `pointer` or `tensor` is called. Raises SharingError (the descriptors are then closed).
     """
-    from splatview_ipc.control.frame import Piece
-    from splatview_ipc.control.messages import IpcMemory
-
     handle, sizes = (ref.handle, ()) if isinstance(ref, IpcMemory) else (b"", ref.pieces)
-    if (len(fds) != len(sizes) or min(sizes, default=1) < 1 or not 1 <= ref.size <= limits.MAX_SEGMENT
-            or len(handle) not in (0, 64)):
-        for fd in fds:
-            with contextlib.suppress(OSError):
-                os.close(fd)
-        raise SharingError(f"GPU memory of {ref.size} bytes, {len(sizes)} pieces and a handle of {len(handle)} bytes "
-                           f"came with {len(fds)} descriptors; legal are 64 bytes, or pieces with one descriptor each, "
-                           f"for 1 to {limits.MAX_SEGMENT} bytes")
-    pieces = tuple(Piece(fd, size) for fd, size in zip(fds, sizes, strict=True))
-    return Opened(ref.gpu, ref.size, bytes(handle), pieces)
+    if len(fds) != len(sizes) or not 1 <= ref.size <= limits.MAX_SEGMENT:
+        close_all(fds)
+        raise SharingError(f"GPU memory of {ref.size} bytes in {len(sizes)} pieces came with {len(fds)} descriptors; "
+                           f"legal are 1 to {limits.MAX_SEGMENT} bytes, and a descriptor for each piece")
+    return Opened(ref.gpu, ref.size, handle, tuple(map(Piece, fds, sizes)))

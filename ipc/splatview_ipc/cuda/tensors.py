@@ -23,14 +23,14 @@ class _Interface:
 
 
 def span(shape: Sequence[int], strides: Sequence[int]) -> int:
-    """Elements from a tensor's first to its last in memory, both included; 0 for an empty tensor."""
+    """Return the elements from a tensor's first to its last in memory, both included; 0 for an empty tensor."""
     if 0 in shape:
         return 0
     return 1 + sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True))
 
 
 def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
-    """The strides, in elements, of a C-contiguous tensor."""
+    """Return the strides, in elements, of a C-contiguous tensor."""
     strides: list[int] = []
     step = 1
     for extent in reversed(shape):
@@ -40,33 +40,25 @@ def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def tensor_at(pointer: int, dtype: str, shape: Sequence[int], strides: Sequence[int], device: int,
-              keep: Any = None) -> torch.Tensor:
-    """A tensor over GPU memory that is already there; nothing is copied.
+              keep: Any) -> torch.Tensor:
+    """Return a tensor over GPU memory that is already there; nothing is copied.
 
     `dtype`: "uint8", "float32", ...; `strides` in elements, none negative; `device`: the ordinal here; `keep` lives as
-    long as the tensor's storage. Raises ValueError when the pointer does not suit the type.
+    long as the tensor's storage.
     """
     import torch
 
-    where = torch.device("cuda", device)
-    kind = getattr(torch, dtype)
-    size = span(shape, strides) * kind.itemsize
-    if size == 0:
+    where, kind = torch.device("cuda", device), getattr(torch, dtype)
+    if 0 in shape:
         return torch.empty(tuple(shape), dtype=kind, device=where)
-    if pointer % kind.itemsize:
-        raise ValueError(f"a {dtype} tensor cannot start at address {pointer:#x}: not a multiple of {kind.itemsize}")
-    raw = torch.as_tensor(_Interface(pointer, size, keep), device=where)
+    raw = torch.as_tensor(_Interface(pointer, span(shape, strides) * kind.itemsize, keep), device=where)
     return raw.view(kind).as_strided(tuple(shape), tuple(strides))
 
 
 def check_within(dtype: str, shape: Sequence[int], strides: Sequence[int], offset: int, size: int) -> None:
-    """Raise SharingError unless a tensor lies within memory of `size` bytes."""
+    """Raise SharingError unless a tensor lies within memory of `size` bytes, at a multiple of its element's size."""
     item = limits.ITEM_SIZE.get(dtype)
-    if item is None:
-        raise SharingError(f"a tensor of {dtype}; legal are {', '.join(limits.ITEM_SIZE)}")
-    if len(shape) != len(strides) or any(n < 0 for n in shape) or any(n < 0 for n in strides):
-        raise SharingError(f"shape {tuple(shape)} with strides {tuple(strides)}: one of each per dimension, "
-                           "none negative")
-    if offset < 0 or offset % item or offset + span(shape, strides) * item > size:
+    if (item is None or len(shape) != len(strides) or min(0, offset, *shape, *strides) < 0 or offset % item
+            or offset + span(shape, strides) * item > size):
         raise SharingError(f"{dtype} {tuple(shape)} with strides {tuple(strides)} at byte {offset} does not lie within "
-                           f"{size} bytes, aligned to {item}")
+                           f"{size} bytes, aligned to its elements")

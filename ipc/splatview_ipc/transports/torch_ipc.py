@@ -30,7 +30,7 @@ from splatview_ipc.control import descriptors, limits
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.messages import Bytes, DecodeError, TorchMemory, encode
 from splatview_ipc.cuda import driver
-from splatview_ipc.cuda.export import check_shareable, tensor_refs
+from splatview_ipc.cuda.export import Shared, check_shareable, tensor_refs
 from splatview_ipc.cuda.memory import Mapped, Opened
 from splatview_ipc.transports.zero_copy_reader import ZeroCopyReader
 from splatview_ipc.transports.zero_copy_writer import ZeroCopyWriter
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     import torch
 
-    from splatview_ipc.control.messages import MemoryRef, TensorRef
+    from splatview_ipc.control.messages import MemoryRef
 
 MOST_EXPORTS = 8
 """References of one storage that are out at a time."""
@@ -75,8 +75,7 @@ _decode = msgspec.msgpack.Decoder(TorchExport).decode
 class TorchIpcWriter(ZeroCopyWriter):
     """The trainer's side."""
 
-    def _describe(self, tensors: dict[str, torch.Tensor]) -> tuple[
-            list[MemoryRef], tuple[TensorRef, ...], list[Callable[[], object]]]:
+    def _describe(self, tensors: dict[str, torch.Tensor]) -> Shared:
         import torch
 
         check_shareable(tensors)
@@ -91,7 +90,7 @@ class TorchIpcWriter(ZeroCopyWriter):
             token = descriptors.offer(1, exports.make)
             memories.append(TorchMemory(token, storage.nbytes(), driver.gpu_uuid(storage.device.index)))
             undo += [partial(descriptors.withdraw, token), exports.close]
-        return memories, tensor_refs(tensors, {start: s.nbytes() for start, s in storages.items()}), undo
+        return tuple(memories), tensor_refs(tensors, {start: s.nbytes() for start, s in storages.items()}), undo
 
 
 class _Exports:

@@ -22,13 +22,11 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
-from splatview_ipc.control import descriptors, limits
-from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.messages import InPlaceRef, VersionHeader
 from splatview_ipc.cuda import driver
+from splatview_ipc.cuda.export import Shared, describe
 from splatview_ipc.shm.slot_layout import ARRIVED, OLDEST_KEPT, full_fence
 from splatview_ipc.shm.slot_writer import encoded
 from splatview_ipc.transports.gpu_slots import GpuSlotWriter
@@ -38,7 +36,6 @@ if TYPE_CHECKING:
 
     import torch
 
-    from splatview_ipc.control.messages import MemoryRef, TensorRef
 
 KEEP_S = 1.0
 """Seconds for which a replaced generation is kept for viewers that still read it."""
@@ -116,31 +113,13 @@ class ZeroCopyWriter(GpuSlotWriter):
         memories, refs, undo = self._describe(kept)
         self._generations.append(_Generation(next(_numbers), tuple(kept.values()), undo))
         self._key = _key(tensors)
-        self._ref = InPlaceRef(self.segment.ref, self._gpu, self._generations[-1].number, tuple(memories), refs)
+        self._ref = InPlaceRef(self.segment.ref, self._gpu, self._generations[-1].number, memories, refs)
         while len(self._generations) > 1 + _MOST_KEPT:
             self._forget()
 
-    def _describe(self, tensors: dict[str, torch.Tensor]) -> tuple[
-            list[MemoryRef], tuple[TensorRef, ...], list[Callable[[], object]]]:
-        """Return the memory of the tensors of a generation, their places in it, and what to call when it is given back.
-
-        Raises SharingError when it cannot be shared.
-        """
-        from splatview_ipc.cuda.export import describe
-
-        exports, refs = describe(tensors)
-        if len(exports) > limits.MAX_MEMORIES:
-            raise SharingError(f"the tensors are spread over {len(exports)} allocations; at most {limits.MAX_MEMORIES} "
-                               "are shared at once")
-        memories: list[MemoryRef] = []
-        undo: list[Callable[[], object]] = []
-        for export in exports:
-            token = ""
-            if export.pieces:
-                token = descriptors.offer(len(export.pieces), export.descriptors)
-                undo.append(partial(descriptors.withdraw, token))
-            memories.append(export.ref(token))
-        return memories, refs, undo
+    def _describe(self, tensors: dict[str, torch.Tensor]) -> Shared:
+        """Share the memory of the tensors of a generation. Raises SharingError."""
+        return describe(tensors)
 
     def _forget(self) -> None:
         """Give the oldest generation back."""
