@@ -22,9 +22,9 @@ pytestmark = pytest.mark.cuda
 TRAINER = """
 import itertools
 from collections import deque
-from splatview_ipc.cuda import retiring
 from splatview_ipc.transports.device_ring import DeviceRingWriter
 from support.sharing import close_fds, own_fds, send_ring
+from support.wait import all_retired
 a = torch.rand(4096, 4096, device="cuda")
 b = a @ a
 def tensors(kind):
@@ -65,7 +65,7 @@ def session(kind, ahead, streams):
     s.settimeout(60)
     writer.close()
     torch.cuda.synchronize()
-    say(f"{i} {written} {retiring.settle()}")
+    say(f"{i} {written} {all_retired()}")
 while True:
     s.settimeout(None)
     order = s.recv(1 << 16)

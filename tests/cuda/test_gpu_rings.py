@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 from support.transports import reader_of
-from support.wait import PATIENCE
+from support.wait import PATIENCE, all_retired
 
-from splatview_ipc.cuda import retiring
 from splatview_ipc.transports import pinned_host
 from splatview_ipc.transports.device_ring import DeviceRingWriter
 from splatview_ipc.transports.pinned_host import PinnedHostWriter
@@ -62,7 +61,7 @@ def ring(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
     yield made
     made.close()
     torch.cuda.synchronize()
-    assert retiring.settle(PATIENCE)
+    assert all_retired()
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "float16", "bfloat16", "float32"])
@@ -174,4 +173,4 @@ def test_a_ring_on_another_gpu_than_the_current_one() -> None:
             assert torch.equal(there, image)
     reader.close()
     writer.close()
-    assert retiring.settle(PATIENCE)
+    assert all_retired()

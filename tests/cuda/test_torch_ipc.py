@@ -32,8 +32,8 @@ LENDER = OWNER + """
 import gc, threading
 from splatview_ipc.control import descriptors
 from splatview_ipc.control.messages import tokens
-from splatview_ipc.cuda import retiring
 from splatview_ipc.transports.torch_ipc import TorchIpcWriter
+from support.wait import all_retired
 def fetch(ref):  # as the trainer answers a viewer
     return {token: descriptors.take(token, 0, count)[0] for token, count in tokens(ref).items()}
 def lend(writer):
@@ -198,7 +198,7 @@ for _ in range(3):
 hear()
 held = torch.cuda.memory_allocated() - before
 writer.close()
-settled, after_closing = retiring.settle(), counts()
+settled, after_closing = all_retired(), counts()
 del image, writer
 gc.collect()
 gone = alive() is None, storage.expired()

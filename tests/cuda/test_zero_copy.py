@@ -8,9 +8,8 @@ import pytest
 import torch
 from support.open_files import open_files
 from support.transports import Handed, reader_of
-from support.wait import PATIENCE, wait_until
+from support.wait import all_retired, wait_until
 
-from splatview_ipc.cuda import retiring
 from splatview_ipc.cuda.memory import Allocation
 from splatview_ipc.transports import TRANSPORTS
 from splatview_ipc.transports.zero_copy_writer import KEEP_S, ZeroCopyWriter
@@ -61,7 +60,7 @@ class Pair:
         self.writer.close()
         for allocation in self.allocations:
             allocation.close()
-        assert retiring.settle(PATIENCE)
+        assert all_retired()
 
 
 @pytest.fixture
@@ -126,7 +125,7 @@ def test_a_writer_that_is_closed_while_the_gpu_is_busy_gives_everything_back(pai
         writer.close()
         writer.close()
     torch.cuda.synchronize()
-    assert retiring.settle()
+    assert all_retired()
     assert open_files() <= files
     pair.write()
 
