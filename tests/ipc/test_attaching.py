@@ -79,15 +79,6 @@ def test_nothing_is_copied_for_a_stream_that_is_not_open(pair: Pair) -> None:
     assert pair.viewer.streams[0].version == 200 and pair.counted("copies") == copies > 0
 
 
-def test_reader_that_opens_again_sees_the_newest(pair: Pair) -> None:
-    pair.publish(image(1))
-    pair.newest()
-    pair.viewer.streams[0].release()
-    pair.pump(2)
-    pair.publish(image(2))
-    assert (pair.newest(after=1)[2]["image"] == 2).all()
-
-
 def test_frames_of_another_size_are_offered_anew(pair: Pair) -> None:
     for version, size in enumerate((4, 300, 2, 1000, 8), 1):
         pair.publish(image(version, size))
@@ -194,16 +185,6 @@ def test_run_of_another_protocol_is_not_attached_to(pair: Pair, said: dict[str, 
     pair.pump(200)
     assert words in str(pair.viewer.runs[0].refused)
     assert len(pair.publisher.helper.fds()) == 2, "it is not even spoken to"
-
-
-def test_messages_that_a_later_release_adds_are_dropped(pair: Pair, liar: Liar) -> None:
-    liar.hello()
-    assert isinstance(answer(pair, liar), messages.Welcome)
-    for message in ({"type": "Rewind", "index": 0, "to": 17}, {"type": "Open", "index": 0, "transport": "telepathy"},
-                    messages.Open(0, "ring")):
-        assert liar.send(messages.encode(message))
-    pair.until(lambda: isinstance(answer(pair, liar), messages.Offer))
-    assert pair.counted("dropped_messages") == 2
 
 
 # -- several processes -------------------------------------------------------------------------------------------------

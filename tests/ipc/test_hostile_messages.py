@@ -11,7 +11,7 @@ import msgspec
 import pytest
 import torch
 from fuzz.messages import to_trainer
-from support.impostor import Liar, pickles
+from support.impostor import Liar
 from support.meters import footprint, settled
 from support.reading import copied
 from support.wait import wait_until
@@ -22,7 +22,6 @@ from splatview_ipc.publisher import helper
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
 
     from support.pair import Pair
 
@@ -87,18 +86,6 @@ def run(pair: Pair) -> Iterator[Run]:
     assert not pair.faults
 
 
-def test_cut_short_at_every_byte(run: Run) -> None:
-    link, sent = run.liar(), 0
-    for message in to_trainer():
-        packet = messages.encode(message)
-        parts = [*(packet[:end] for end in range(1, len(packet))), packet + b"\x00"]
-        run.push(link, parts)
-        sent += len(parts)
-    run.dropped(sent)
-    run.goes_on()
-    link.close()
-
-
 def test_anything_in_any_field(run: Run) -> None:
     """Each field of each message holds what it may not; each message holds more, and less, than it should."""
     base = footprint()
@@ -129,21 +116,6 @@ def test_anything_in_any_field(run: Run) -> None:
     run.goes_on()
     run.pair.until(run.alone)
     settled(base, wait_until)
-
-
-def test_nothing_is_executed(run: Run, tmp_path: Path) -> None:
-    canary = tmp_path / "canary"
-    forms = pickles(canary)
-    wrapped = [{"type": "Hello", "protocol": limits.PROTOCOL, "pid": 1, "client": p} for p in forms]
-    wrapped += [{"type": "Fetch", "token": p} for p in forms]
-    packets = [*forms, *map(messages.encode, wrapped),
-               *(messages.encode(msgspec.msgpack.Ext(code, p)) for p in forms for code in (-1, 1, 80))]
-    link = run.liar()
-    run.push(link, packets)
-    run.dropped(len(packets))
-    assert not canary.exists()
-    run.goes_on()
-    link.close()
 
 
 def test_forged_tokens_get_nothing(run: Run) -> None:

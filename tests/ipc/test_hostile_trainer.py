@@ -20,8 +20,6 @@ from splatview_ipc.control import descriptors, limits, messages
 from splatview_ipc.control.run_folder import list_runs
 from splatview_ipc.control.sockets import close_all
 from splatview_ipc.shm.segment import Segment
-from splatview_ipc.shm.slot_layout import FIRST_SLOT, HEADER, WORDS_PER_SLOT
-from splatview_ipc.transports.cpu_ring import CpuRingWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -100,14 +98,14 @@ def test_anything_in_any_field(impostor: Impostor, pair: Pair) -> None:
             right.append(packet)
     assert len(wrong) > 0.9 * len(packets)
     through(impostor, pair, wrong)
-    assert liar(pair).dropped == len(wrong)
+    pair.until(lambda: liar(pair).dropped == len(wrong))
     through(impostor, pair, right)
     assert sees_the_honest(pair)
     assert not footprint().over(before, descriptors=8)
 
 
 def test_nothing_of_a_run_is_executed(impostor: Impostor, pair: Pair, tmp_path: Path, runtime_dir: Path) -> None:
-    """Pickles as messages, and within them; as frames' headers, and in their metadata; as run.json, and within it."""
+    """Pickles as messages, and within them; as run.json, and within it."""
     canary = tmp_path / "canary"
     forms = pickles(canary)
     for form in forms:  # the counter-proof: unpickled, each makes the file
@@ -118,16 +116,11 @@ def test_nothing_of_a_run_is_executed(impostor: Impostor, pair: Pair, tmp_path: 
     packets = [*forms, *map(messages.encode, values), *(messages.encode({**m, name: v}) for m in said for name in m
                                                        for v in values)]
     through(impostor, pair, packets)
-    assert liar(pair).dropped >= 0.9 * len(packets)
+    pair.until(lambda: liar(pair).dropped >= 0.9 * len(packets))
     dropped = liar(pair).dropped
     for form in forms:
         impostor.hand(form, [])
-    pair.pump(2)
-    assert liar(pair).dropped == dropped + len(forms)
-
-    read, garbled = read_forged(impostor, pair, forms, values)
-    assert read >= len(forms), "within metadata they are text like any other"
-    assert garbled >= len(values), "elsewhere they make no sense"
+    pair.until(lambda: liar(pair).dropped >= dropped + len(forms))
 
     description = msgspec.to_builtins(impostor.folder.description)
     texts = [*forms, *(msgspec.json.encode({**description, name: p.decode("latin-1")}) for p in forms
@@ -137,38 +130,6 @@ def test_nothing_of_a_run_is_executed(impostor: Impostor, pair: Pair, tmp_path: 
         list_runs(runtime_dir)
     assert sees_the_honest(pair)
     assert not canary.exists()
-
-
-def read_forged(impostor: Impostor, pair: Pair, forms: list[bytes], values: list[Any]) -> tuple[int, int]:
-    """Have the viewer read frames whose headers are pickles, or hold these values: how many it took, how many not."""
-    writer = CpuRingWriter(1 << 20, 3)
-    image = messages.TensorHeader("image", "uint8", (4, 6, 3), 0)
-    headers = [*forms, *map(messages.encode, values)]
-    headers += [messages.encode(["image", [image], meta]) for v in values for meta in (v, {"layout": v},
-                {"layout": "HWC", "note": v}, {"layout": "HWC", "a": {"b": v}})]
-    headers += [messages.encode([v, [image], {}]) for v in values]
-    stream = opened(impostor, pair)
-    through(impostor, pair, [messages.Offer(0, "ring", writer.ref)])
-    assert stream.opened
-    words, content = memoryview(writer.segment.map).cast("Q"), memoryview(writer.segment.map)
-    read = 0
-    for version, header in enumerate(headers, 1):
-        assert writer.write("image", {"image": torch.zeros(4, 6, 3, dtype=torch.uint8)}, {"layout": "HWC"}, version)
-        slot = (version - 1) % 3
-        start = writer.header_offset(slot)
-        content[start:start + len(header)] = header
-        words[FIRST_SLOT + slot * WORDS_PER_SLOT + HEADER] = len(header)
-        impostor.control.words[impostor.control.version_word(0)] = version
-        pair.pump()
-        if (frame := stream.read(version - 1)) is not None:
-            with frame:
-                assert frame.version == version
-                assert repr(frame.meta)
-                read += 1
-    words.release()
-    content.release()
-    writer.close()
-    return read, len(headers) - read
 
 
 def test_flood_of_offers_for_what_was_not_opened(impostor: Impostor, pair: Pair) -> None:
@@ -266,17 +227,6 @@ def test_offer_of_endless_memory_is_refused_before_it_is_fetched(impostor: Impos
     assert {type(h) for h in impostor.heard} == {messages.Open, messages.Release}, "nothing is fetched"
 
 
-def test_names_that_would_write_elsewhere(impostor: Impostor, pair: Pair) -> None:
-    """Control characters, endless and twisted names are only names."""
-    names = ["\x1b]0;x\x07\x1b[2J", "../../../etc", "a\x00b", "\u202egnp.exe", "##", "%s%n", "x" * limits.MAX_NAME,
-             "\U0001f600" * 50]
-    streams = tuple(info(i, name=name, why=name, device=name[:40], over=name) for i, name in enumerate(names))
-    through(impostor, pair, [impostor.welcome(), messages.Manifest(streams, ()),
-                             messages.Manifest(streams[::-1], ()), messages.Manifest((), ())])
-    assert [s.name for s in liar(pair).streams.values()] == names
-    assert sees_the_honest(pair)
-
-
 def test_what_it_says_of_versions_is_bounded(impostor: Impostor, pair: Pair) -> None:
     through(impostor, pair, [impostor.welcome(), messages.Manifest((info(0),), ())])
     (stream,) = liar(pair).streams.values()
@@ -290,15 +240,3 @@ def test_what_it_says_of_versions_is_bounded(impostor: Impostor, pair: Pair) -> 
     pair.pump()
     assert liar(pair).paused
     assert set(liar(pair).counters) == {"dropped_messages", "faults", "copies", "skipped"}
-
-
-def test_run_folder_made_of_odd_things(impostor: Impostor, runtime_dir: Path) -> None:
-    """Links and pipes in the place of what belongs there are not followed, nor waited for."""
-    path, honest = impostor.folder.path / "run.json", len(list_runs(runtime_dir)) - 1
-    content = path.read_bytes()
-    for make in (lambda: os.mkfifo(path), lambda: path.symlink_to("/dev/zero"),
-                 lambda: path.symlink_to(runtime_dir / "elsewhere")):
-        path.unlink()
-        (runtime_dir / "elsewhere").write_bytes(content)
-        make()
-        assert len(list_runs(runtime_dir)) == honest

@@ -77,15 +77,6 @@ def test_a_killed_run_is_gone_and_cleaned_up(runtime_dir: Path, programs: Progra
     assert list(runtime_dir.iterdir()) == []
 
 
-def test_a_process_id_that_was_used_before(runtime_dir: Path) -> None:
-    old = left_behind(runtime_dir, f"old-{os.getpid()}-0000")
-    assert list_runs(runtime_dir) == []
-    run = create_run("old", os.getpid(), 2.0)
-    assert not old.exists()
-    assert [r.description.id for r in list_runs(runtime_dir)] == [run.description.id]
-    run.remove()
-
-
 @pytest.mark.parametrize("content", [
     b"", b"{}", b"[]", b"\xff", b'{"protocol":1,"id":"../x","name":"","pid":1,"started":0}', b"[" * 100_000])
 def test_descriptions_that_make_no_sense_are_left_out(runtime_dir: Path, content: bytes) -> None:
@@ -95,13 +86,19 @@ def test_descriptions_that_make_no_sense_are_left_out(runtime_dir: Path, content
     run.remove()
 
 
-def test_run_json_that_is_a_folder_is_left_out(runtime_dir: Path) -> None:
+def test_links_pipes_and_folders_are_neither_followed_nor_waited_for(runtime_dir: Path, tmp_path: Path) -> None:
     run, before = create_run("a", os.getpid(), 0), open_files()
-    (run.path / "run.json").unlink()
-    (run.path / "run.json").mkdir()
+    path = run.path / "run.json"
+    path.rename(tmp_path / "elsewhere")
+    for make in (lambda: os.mkfifo(path), lambda: path.symlink_to("/dev/zero"),
+                 lambda: path.symlink_to(tmp_path / "elsewhere")):
+        make()
+        assert list_runs(runtime_dir) == []
+        path.unlink()
+    path.mkdir()
     assert list_runs(runtime_dir) == []
     assert open_files() <= before
-    (run.path / "run.json").rmdir()
+    path.rmdir()
     run.remove()
 
 
@@ -110,29 +107,6 @@ def test_the_name_of_a_run_can_be_any_text_of_the_environment(runtime_dir: Path)
     (found,) = list_runs(runtime_dir)
     assert found.description.name == "a\ufffdb\ufffd"
     run.remove()
-
-
-# -- names that are taken ----------------------------------------------------------------------------------------------
-
-
-def test_a_name_that_is_taken_is_not_taken_over(runtime_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two containers that share a runtime folder may have one process id, and draw the same lot."""
-    making = runtime_folder() / ".same-77-cccc"
-    making.mkdir()
-    (making / "lock").touch()
-    (runtime_dir / "same-77-dddd").write_text("mine")
-    monkeypatch.setattr(runs.secrets, "token_hex", lambda _: next(lots))
-    lots = iter(["aaaa", "aaaa", "cccc", "dddd", "bbbb"])
-    first = create_run("same", 77, 1.0)
-    for _ in range(3):
-        with pytest.raises(RuntimeFolderError, match="set SPLATVIEW"):
-            create_run("same", 77, 2.0)
-    second = create_run("same", 77, 2.0)
-    assert (first.description.id, second.description.id) == ("same-77-aaaa", "same-77-bbbb")
-    assert (making / "lock").exists() and len(list_runs(runtime_dir)) == 2
-    for run in (first, second):
-        run.remove()
-    assert sorted(runtime_dir.iterdir()) == [making, runtime_dir / "same-77-dddd"]
 
 
 # -- what is cleared away ----------------------------------------------------------------------------------------------

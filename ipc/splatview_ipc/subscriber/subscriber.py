@@ -103,8 +103,7 @@ class Subscriber:
         gone = [r for r in self.runs if r.alive and r.id not in found and not r.watch.alive()]
         for run in gone:
             run.end()
-        if gone:
-            remove_stale(root)
+        remove_stale(root)
         ended = sorted((r for r in self.runs if not r.alive), key=lambda r: r.ended_at)
         for run in ended[:-_KEEP_ENDED]:
             run.close()
