@@ -12,7 +12,7 @@ import argparse
 
 import numpy as np
 import torch
-from torchvision.models.detection import SSDLite320_MobileNet_V3_Large_Weights, ssdlite320_mobilenet_v3_large
+from torchvision.models.detection import SSDLite320_MobileNet_V3_Large_Weights, ssdlite320_mobilenet_v3_large  # pyright: ignore[reportMissingImports]
 
 import splatview
 

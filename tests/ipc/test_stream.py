@@ -86,10 +86,10 @@ def test_a_publish_within_a_publish_is_left_to_the_helper(pair: Pair, monkeypatc
     stop, inside = threading.Event(), threading.Event()
 
     class Slow(MemoryTransport):
-        def write(self, *args: Any) -> bool:  # type: ignore[override]
+        def write(self, *args: Any, **more: Any) -> bool:
             inside.set()
             stop.wait()
-            return super().write(*args)
+            return super().write(*args, **more)
 
     memory = Slow()
     offer(monkeypatch, pair, ring=Transport(lambda tensors, growing: memory, RING.reader, ""))

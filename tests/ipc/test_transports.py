@@ -168,11 +168,11 @@ def test_values_of_any_dtype_and_strides_and_metadata_arrive(
 
 def test_the_newest_frame_and_the_next_two_writes_never_meet(ring: tuple[CpuRingWriter, CpuRingReader]) -> None:
     writer, reader = ring
+    frame: Any = None
     for version in range(1, 8):
         writer.write("image", {"image": torch.full((4, 4), version, dtype=torch.uint8)}, {"layout": "HW"}, version)
         if version == 5:
             frame = reader.read()
-            assert frame is not None
     assert frame.version == 5
     assert frame.intact()
     assert (frame.tensors["image"].to_float32() == 5).all()

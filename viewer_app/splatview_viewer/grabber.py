@@ -246,7 +246,7 @@ class Grabber:
         self._pixels = np.empty(0, np.uint8)
         for name, layout in list(self._layouts.items()):
             if layout.bytes > _LARGE:
-                self._publish(torch.zeros((1, 1, 3), dtype=torch.uint8, device=layout.device), False, 1)
+                self._publish(torch.zeros((1, 1, 3), dtype=torch.uint8, device=layout.device), False)
                 self._layouts.pop(name)
 
     def close(self) -> None:

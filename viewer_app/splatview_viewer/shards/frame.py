@@ -203,7 +203,7 @@ def _joined(name: str, parts: tuple[Any, ...], gathering: Gathering | None) -> A
     shape = sum(part.shape[0] for part in parts), *rest
     if gathering is None:
         return JoinedTensor(parts, shape)
-    return GatheredTensor(_widest(parts), shape, (), parts[0].memory, 0, gathering.wait, None, parts, name, gathering)
+    return GatheredTensor(_widest(parts), shape, (), parts[0].memory, 0, gathering.wait, parts, name, gathering)
 
 
 def _place(out: Any, begin: int, shape: tuple[int, ...]) -> Any:
