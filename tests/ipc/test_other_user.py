@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import stat
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
@@ -75,10 +74,6 @@ def opened_above(path: Path) -> None:
             above.chmod(0o755)
 
 
-def private(path: Path) -> bool:
-    return not stat.S_IMODE(path.stat().st_mode) & 0o077
-
-
 @pytest.fixture
 def published(runtime_dir: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """The folder of a run of this process, begun where new files are everybody's."""
@@ -93,21 +88,9 @@ def published(runtime_dir: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     return publisher.folder.path
 
 
-@dataclass(frozen=True)
-class Kept:
-    """What a viewer keeps and says of itself beside that."""
-
-    memo: Path
-    told: Path
-    """Its announcement."""
-    columns: Path
-    snapshot: Path
-    folders: list[Path]
-
-
 @pytest.fixture
-def kept(runtime_dir: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Kept]:
-    """Its memo, its announcement with the token of its page, and its caches, made where new files are everybody's."""
+def kept(runtime_dir: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[tuple[list[Path], list[Path]]]:
+    """Files and folders of a viewer, its page's token among them, made where new files are everybody's."""
     cache, state = tmp_path / "home" / "cache", tmp_path / "home" / "state"
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
     monkeypatch.setenv("XDG_STATE_HOME", str(state))
@@ -123,51 +106,39 @@ def kept(runtime_dir: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
         draft_of_columns.keep(columns, "0123-1")
         snapshot = memory_snapshots.write_private(memory_snapshots.name_of("run-1-bbbb", 1, "asked"), b"x")
         announcement = announce("http://127.0.0.1:7007/?token=secret", host="127.0.0.1", port=7007)
+        recording = StreamFolder(tmp_path / "recordings", "run", "stream")
+        recording.write_index(1.0, [])
+        recording.close()
     finally:
         os.umask(before)
     (told,) = runtime_dir.glob("viewer-*.json")
     assert "secret" in told.read_text()
-    folders = [cache / "splatview", columns.parent, columns, snapshot.parent, state / "splatview"]
-    yield Kept(memo, told, columns / "0123-1.columns", snapshot, folders)
+    files = [memo, told, columns / "0123-1.columns", snapshot, recording.path / "recording.json"]
+    yield files, [cache / "splatview", columns.parent, columns, snapshot.parent, state / "splatview", recording.path]
     draft_of_columns.close()
     announcement.close()
 
 
-def test_the_folders_are_the_owners_alone(published: Path, kept: Kept, runtime_dir: Path, tmp_path: Path) -> None:
+def test_the_folders_are_the_owners_alone(published: Path, kept: tuple[list[Path], list[Path]],
+                                          runtime_dir: Path) -> None:
     """Permissions: what runs where no other user can be tried."""
-    assert private(runtime_dir)
-    assert private(published)
-    assert private(published / "run.json")
-    assert private(published / "lock")
-    before = os.umask(0)
-    try:
-        folder = StreamFolder(tmp_path / "recordings", "run", "stream")
-        folder.write_index(1.0, [])
-        folder.close()
-    finally:
-        os.umask(before)
-    for path in kept.folders:
-        assert private(path), path
-    for path in (kept.memo, kept.told, kept.columns):
-        assert private(path), path
-    assert private(folder.path), "what is recorded is private, wherever it is put"
+    files, folders = kept
+    for path in (runtime_dir, published, published / "run.json", published / "lock", *files[:4], *folders):
+        assert not stat.S_IMODE(path.stat().st_mode) & 0o077, path
 
 
 @needs_root
-def test_another_user_gets_at_nothing(published: Path, kept: Kept, programs: Programs, tmp_path: Path) -> None:
+def test_another_user_gets_at_nothing(published: Path, kept: tuple[list[Path], list[Path]], programs: Programs,
+                                      tmp_path: Path) -> None:
     publisher = publishing.begun()
     assert publisher is not None
     opened_above(tmp_path)
-    folder = StreamFolder(tmp_path / "recordings", "run", "stream")
-    folder.write_index(1.0, [])
-    fds = [publisher.control.segment.fd]
-    files = [str(folder.path / "recording.json"), *map(str, (kept.memo, kept.told, kept.columns, kept.snapshot))]
+    fds, (files, folders) = [publisher.control.segment.fd], kept
     with Subscriber() as viewer:
         welcomed(viewer)
         (inbox,) = published.glob("in-*")
-        request = json.dumps([str(published), inbox.name, os.getpid(), fds, files, [*map(str, kept.folders)]])
+        request = json.dumps([str(published), inbox.name, os.getpid(), fds, [*map(str, files)], [*map(str, folders)]])
         said, errors = programs.code(TRY, request, PYTHONPATH="").end()
-    folder.close()
     assert said, errors
     assert json.loads(said) == []
 

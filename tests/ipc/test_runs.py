@@ -27,16 +27,8 @@ from splatview_ipc.subscriber.subscriber import Subscriber
 
 if TYPE_CHECKING:
     from support.pair import Pair
-    from support.programs import Programs
 
 LONG_AGO, FAR_AHEAD = 1e9, 4e9
-HOLD = """
-import os, sys
-from splatview_ipc.control.run_folder import create_run
-run = create_run("held", os.getpid(), 1.0)
-print(run.path, flush=True)
-sys.stdin.readline()
-"""
 
 
 def left_behind(root: Path, name: str, started: float = 1.0) -> Path:
@@ -63,17 +55,6 @@ def test_a_run_is_found_while_its_lock_is_held(runtime_dir: Path) -> None:
         assert len(list_runs(runtime_dir)) == 1 and remove_stale(runtime_dir) == 0
     run.remove()
     run.remove()
-    assert list(runtime_dir.iterdir()) == []
-
-
-def test_a_killed_run_is_gone_and_cleaned_up(runtime_dir: Path, programs: Programs) -> None:
-    process = programs.code(HOLD)
-    assert process.line()
-    assert len(list_runs(runtime_dir)) == 1
-    process.killed()
-    assert list_runs(runtime_dir) == []
-    assert len(list(runtime_dir.iterdir())) == 1
-    assert remove_stale(runtime_dir) == 1
     assert list(runtime_dir.iterdir()) == []
 
 
