@@ -1,8 +1,7 @@
 """The helper of a run: it owns the trainer's sockets, answers viewers, and gives streams their turns.
 
-`turn` does all that can be done now and returns when it must be called again; `run`, the thread, is the only place that
-sleeps and reads the clock. It wakes for a message or the death of a viewer, for `wake`, and when a stream is due; never
-for a frame.
+`run`, the thread, is the only place that sleeps and reads the clock. It wakes for a message or the death of a viewer,
+for `wake`, and when a stream is due; never for a frame.
 """
 
 from __future__ import annotations
@@ -42,7 +41,6 @@ _CALM_PER_S, _REST_S = 200, 0.01
 """Wakes a second by others after which each one is followed by a rest: no flood may keep the GIL busy."""
 _JOIN_S = 5.0
 CLOCK = time.monotonic
-"""The clock of a run, seconds; tests pass another."""
 
 
 @dataclass
@@ -56,9 +54,9 @@ class _Viewer:
     manifest: messages.Manifest | None = None
     """The manifest sent last."""
     opened: dict[int, str] = field(default_factory=dict)
-    """Transports of its streams, by index."""
+    """Transports, by stream."""
     offered: dict[int, Ref] = field(default_factory=dict)
-    """By stream: the reference sent last."""
+    """References sent last, by stream."""
 
 
 class Helper:
@@ -73,7 +71,7 @@ class Helper:
         self.clock, self._endpoint = clock, endpoint
         self._viewers: dict[Connection, _Viewer] = {}
         self._told, self._changed = -math.inf, False
-        """Clock time of the last manifests, seconds; True if they may have changed since."""
+        """Clock time of the last manifests; True if something is to be sent."""
         self._woken = self._closing = False
         self._thread: threading.Thread | None = None
         try:
@@ -250,8 +248,7 @@ class Helper:
 
     def _open(self, viewer: _Viewer, index: int, transport: str) -> bool:
         stream = self._by_index().get(index)
-        info = stream.info if stream is not None else None
-        if stream is None or info is None or transport not in info.transports:
+        if stream is None or (info := stream.info) is None or transport not in info.transports:
             return False
         before = viewer.opened.get(index)
         viewer.offered.pop(index, None)  # a repeated Open requests the offer again

@@ -71,8 +71,7 @@ class _Awaited:
 class RemoteRun:
     """One publishing process, as a viewer sees it."""
 
-    def __init__(self, folder: RunFolder, client: str, can_take: CanTake,
-                 endpoint: Callable[[Path, str], str] = mail.endpoint):
+    def __init__(self, folder: RunFolder, client: str, can_take: CanTake, endpoint: Callable[[Path, str], str]):
         self.folder = folder
         self.watch = RunWatch(folder)
         self.alive = True
@@ -94,7 +93,7 @@ class RemoteRun:
         self._attached = False
         """True once the control block of the present connection is open."""
         self._opened: dict[int, str] = {}
-        """Transports requested of the trainer, by stream."""
+        """Transports requested of the trainer, by stream; "": released."""
         self._awaited: dict[int, _Awaited] = {}
         self._now = 0.0
         if folder.description.protocol != limits.PROTOCOL:
@@ -173,13 +172,6 @@ class RemoteRun:
             self._drop_awaited(index)
             self._opened[index] = wanted
             self.send(messages.Open(index, wanted) if wanted else messages.Release(index))  # type: ignore[arg-type]
-
-    def released(self, stream: RemoteStream) -> None:
-        """Tell the trainer that a stream is not shown any more, also if it is opened again before the next poll."""
-        index = stream.info.index
-        self._drop_awaited(index)
-        if self._opened.pop(index, ""):
-            self.send(messages.Release(index))
 
     def _connect(self) -> None:
         self._next_try = self._now + _CONNECT_PERIOD_S

@@ -107,7 +107,7 @@ class RemoteStream:
         self.wanted_transport = ""
         self._failed.clear()
         self._drop_reader()
-        self.run.released(self)
+        self.run.share(self)  # now: it may be opened again before the next poll
 
     def refuse(self, reason: str) -> None:
         """Change to the next transport, because the frames of this one cannot be used here; `reason` is for users."""
