@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from support.impostor import Liar
-from support.reading import newest, stream, welcomed
+from support.reading import newest, stream
 from support.wait import wait_until
 
 import splatview
@@ -140,6 +140,19 @@ def test_connection_that_was_cut_is_made_again(pair: Pair) -> None:
     assert (pair.newest(after=1)[2]["image"] == 2).all()
 
 
+def test_viewer_that_reads_nothing_stops_nothing_and_a_dead_one_is_forgotten(
+        pair: Pair, liar: Liar, programs: Programs) -> None:
+    process = programs.code("input()")
+    liar.hello(pid=process.pid)
+    pair.until(lambda: len(pair.run.viewers) == 2)
+    for i in range(300):  # news about streams: its queue fills, nothing waits
+        pair.publish(image(i % 256, 4 + i % 7))
+        pair.pump()
+    assert (pair.newest(after=300)[2]["image"] == 43).all()
+    process.killed()
+    pair.until(lambda: len(pair.run.viewers) == 1, "its connection stays open, as a child of it might keep it")
+
+
 # -- refusals ----------------------------------------------------------------------------------------------------------
 
 NEXT = limits.PROTOCOL + 1
@@ -196,20 +209,6 @@ for step, line in enumerate(sys.stdin):
     print(step, flush=True)
 """
 """Publishes at each line, and prints the step."""
-VIEWER = """
-import time
-from splatview_ipc.subscriber.subscriber import Subscriber
-subscriber, held = Subscriber(), []
-while True:
-    subscriber.poll()
-    for stream in subscriber.streams:
-        stream.open()
-        if len(held) < 1 and (frame := stream.read()):
-            held.append(frame)
-            print("reading", flush=True)
-    time.sleep(0.01)
-"""
-"""Holds the first frame for ever."""
 
 
 def test_runs_of_one_name_are_told_apart_and_a_killed_ones_last_picture_stays(
@@ -238,25 +237,6 @@ def test_runs_of_one_name_are_told_apart_and_a_killed_ones_last_picture_stays(
     wait_until(lambda: (subscriber.poll(), sum(r.alive for r in subscriber.runs) == 1)[-1])
     living = [r.id for r in subscriber.runs if r.alive]
     wait_until(lambda: (subscriber.poll(), [p.name for p in runtime_dir.iterdir()] == living)[-1], "the dead is swept")
-
-
-def test_stopped_viewer_stops_nothing_and_a_killed_one_is_forgotten(programs: Programs,
-                                                                    subscriber: Subscriber) -> None:
-    splatview.publish(image(0))
-    viewer = programs.code(VIEWER)
-    assert viewer.line() == "reading"
-    run = welcomed(subscriber)
-    wait_until(lambda: (subscriber.poll(), len(run.viewers) == 2)[-1])
-    viewer.send_signal(signal.SIGSTOP)
-    for i in range(2000):
-        splatview.publish(image(i % 256))
-    for i in range(300):  # a flood of news about streams: its queue fills, nothing waits
-        splatview.publish(torch.zeros(4 + i % 7, 5), "changing")
-    assert newest(subscriber, "image", after=2000)[0] == 2001
-    viewer.send_signal(signal.SIGKILL)
-    viewer.wait()
-    wait_until(lambda: (subscriber.poll(), len(run.viewers) == 1)[-1])
-    assert len([p for p in run.folder.path.iterdir() if p.name.startswith("in-")]) == 1, "ours alone"
 
 
 def test_stopped_trainer_stops_no_viewer(programs: Programs, subscriber: Subscriber) -> None:

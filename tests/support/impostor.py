@@ -7,6 +7,8 @@ import socket
 import time
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from splatview_ipc.control import descriptors, limits, mail, messages
 from splatview_ipc.control.run_folder import SOCKET_NAME, create_run
 from splatview_ipc.control.sockets import EndedError, Server
@@ -26,6 +28,32 @@ def info(index: int = 0, **changes: Any) -> StreamInfo:
     said: dict[str, Any] = {"index": index, "name": f"stream {index}", "kind": "image", "shape": (4, 6, 3),
                             "dtype": "uint8", "device": "cpu", "transports": ("ring",)}
     return messages.StreamInfo(**said | changes)
+
+
+ODD: list[Any] = [2**63, 2**64 - 1, -(2**63), -1, 2**31, 1.5, float("nan"), float("inf"), None, True, "",
+                  "x" * 100_000, "\x00\x1b[2J", b"\x80\x04", [], [[[[]]]], {}, {"a": {"b": {}}}, "ring", "Hello"]
+
+
+def spoiled(honest: list[Any], decode: Callable[[bytes], Any]) -> tuple[list[bytes], list[bytes]]:
+    """Messages with odd values in each field, with one field more and one less: those that `decode` refuses, and the
+    few that it takes."""
+    packets = []
+    for message in honest:
+        said = msgspec.to_builtins(message)
+        packets += [messages.encode({**said, "more": 1})]
+        packets += [messages.encode({k: v for k, v in said.items() if k != name}) for name in said]
+        packets += [messages.encode({**said, name: odd}) for name in said for odd in ODD]
+        packets += [messages.encode({**said, "ref": {**said["ref"], name: odd}}) for name in said.get("ref", {})
+                    for odd in ODD]
+    wrong, right = [], []
+    for packet in packets:
+        try:
+            decode(packet)
+            right.append(packet)
+        except messages.DecodeError:
+            wrong.append(packet)
+    assert len(wrong) > 0.9 * len(packets)
+    return wrong, right
 
 
 def pickles(canary: Path) -> list[bytes]:
