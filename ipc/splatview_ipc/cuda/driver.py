@@ -39,40 +39,36 @@ class CudaError(SharingError):
     def __init__(self, call: str, error: str):
         self.call = call
         self.error = error
-        advice = _ADVICE.get(error)
-        super().__init__(f"{call}: {error}" + (f" ({advice})" if advice else ""))
+        super().__init__(f"{call}: {error}" + (f" ({_ADVICE[error]})" if error in _ADVICE else ""))
 
 
 @functools.cache
 def bindings() -> Any:
-    """`cuda.bindings.driver`, initialised (cuInit makes no context). Raises SharingError where there is no driver."""
+    """Return `cuda.bindings.driver`, initialised (without a context). Raises SharingError where there is no driver."""
     try:
         from cuda.bindings import driver  # pyright: ignore[reportAttributeAccessIssue]  (compiled)
-    except ImportError as e:
-        raise SharingError(f"cuda-bindings cannot be imported ({e}): pip install 'cuda-bindings>=12.6'") from None
-    try:
+
         error = driver.cuInit(0)[0]
-    except RuntimeError as e:
-        raise SharingError(f"no NVIDIA driver here ({e}): GPU memory cannot be shared") from None
+    except (ImportError, RuntimeError) as e:
+        raise SharingError("GPU memory is shared by the NVIDIA driver and the package cuda-bindings>=12.6, and one is "
+                           f"missing: {e}") from None
     if int(error) != 0:
         raise CudaError("cuInit", error.name)
     return driver
 
 
 def fd_type() -> Any:
-    """The kind of handle that all memory is shared by: a POSIX file descriptor."""
+    """Return the type of all handles to shared memory: POSIX file descriptors."""
     return bindings().CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
 
 
 def call(name: str, *args: Any) -> Any:
     """Call a function of the driver; return its values after the error code: None, one value or a tuple."""
-    function = getattr(bindings(), name, None)
-    if function is None:
-        raise SharingError(f"cuda-bindings has no {name}: pip install -U cuda-bindings")
+    driver = bindings()
     try:
-        result = function(*args)
-    except RuntimeError as e:  # the installed driver lacks it
-        raise SharingError(f"{name}: {e}; the NVIDIA driver is too old") from None
+        result = getattr(driver, name)(*args)
+    except (AttributeError, RuntimeError) as e:  # one of the two lacks it
+        raise SharingError(f"{name}: {e}; update the NVIDIA driver, and cuda-bindings (pip install -U)") from None
     if int(result[0]) != 0:
         raise CudaError(name, result[0].name)
     return None if len(result) == 1 else result[1] if len(result) == 2 else result[1:]
@@ -89,8 +85,7 @@ def handle(name: str, *args: Any) -> Any:
 def release(name: str, *args: Any) -> str:
     """`call` that never raises, for giving something back; return "" or the error's name.
 
-    At interpreter exit CUDA may be gone, and after a fault in a kernel every call fails: either way the driver takes
-    everything back when the process ends.
+    At exit, and after a fault in a kernel, every call fails; the driver takes all back when the process ends.
     """
     try:
         call(name, *args)
@@ -103,7 +98,7 @@ _library = functools.cache(lambda: ctypes.CDLL("libcuda.so.1"))
 
 
 def pointer_attribute(attribute: int, pointer: int) -> int:
-    """An attribute of a device address as a number. (The bindings refuse attributes that are newer than they are.)
+    """Return an attribute of a device address. (The bindings refuse attributes that are newer than they are.)
 
     Raises CudaError; needs a current context (`context`).
     """
@@ -114,23 +109,21 @@ def pointer_attribute(attribute: int, pointer: int) -> int:
     return value.value
 
 
-# Devices.
-
 @functools.cache
 def device(index: int) -> Any:
-    """The driver's handle of a device; makes no context."""
+    """Return the driver's handle of a device; makes no context."""
     return call("cuDeviceGet", index)
 
 
 @functools.cache
 def gpu_uuid(device_index: int) -> str:
-    """A device's UUID, 32 lower-case hexadecimal digits; makes no context. (Of the instance where MIG splits a GPU.)"""
+    """Return a device's UUID (with MIG, its instance's), 32 lower-case hexadecimal digits; makes no context."""
     name = "cuDeviceGetUuid_v2" if hasattr(bindings(), "cuDeviceGetUuid_v2") else "cuDeviceGetUuid"
     return bytes(call(name, device(device_index)).bytes).hex()
 
 
 def device_of(uuid: str) -> int | None:
-    """The ordinal that a GPU has in this process, or None when it is not visible here; makes no context.
+    """Return a GPU's ordinal in this process, None when it is not visible here; makes no context.
 
     Raises SharingError where there is no driver.
     """
@@ -144,7 +137,7 @@ def device_of(uuid: str) -> int | None:
 
 
 def here(uuid: str) -> int:
-    """`device_of`; raises SharingError when the GPU is not visible."""
+    """Return a GPU's ordinal in this process. Raises SharingError when it is not visible here."""
     index = device_of(uuid)
     if index is None:
         raise SharingError(f"GPU {uuid} is not visible in this process: look at CUDA_VISIBLE_DEVICES, and in a "
@@ -152,14 +145,12 @@ def here(uuid: str) -> int:
     return index
 
 
-# Contexts.
-
 _primary: dict[int, Any] = {}
 """Primary contexts that were retained here, until the process ends (as torch keeps them)."""
 
 
 def in_use() -> tuple[int, ...]:
-    """The devices whose primary context was retained here."""
+    """Return the devices whose primary context was retained here."""
     return tuple(_primary)
 
 
@@ -198,18 +189,14 @@ def torch_with_cuda() -> Any:
     return torch if cuda is not None and cuda.is_initialized() else None
 
 
-# Streams.
-
 def current_stream(index: int) -> int:
-    """torch's current stream on a device, as the driver's number; 0 (the default stream) while torch has no CUDA."""
+    """Return torch's current stream on a device, as a number; 0 (the default stream) while torch has no CUDA."""
     torch = torch_with_cuda()
-    if torch is None:
-        return 0
-    return torch._C._cuda_getCurrentRawStream(index)
+    return torch._C._cuda_getCurrentRawStream(index) if torch is not None else 0
 
 
 def is_capturing() -> bool:
-    """Report that torch's current stream is being captured into a CUDA graph. False where CUDA is lost."""
+    """Return whether torch's current stream is being captured into a CUDA graph. False where CUDA is lost."""
     torch = torch_with_cuda()
     try:
         return torch is not None and torch._C._cuda_isCurrentStreamCapturing()
@@ -218,7 +205,7 @@ def is_capturing() -> bool:
 
 
 def is_captured(index: int, stream: int) -> bool:
-    """Report that a stream of a device is being captured into a CUDA graph, or for the default stream that any is.
+    """Return whether a stream of a device, for the default stream any, is being captured into a CUDA graph.
 
     Any thread. False where CUDA is lost for this process.
     """
@@ -232,17 +219,13 @@ def is_captured(index: int, stream: int) -> bool:
 
 @functools.lru_cache(256)
 def stream_object(stream: int) -> Any:
-    """A stream's number as the object that cuda-bindings takes without conversion; cached, since making one costs more
-    than most calls."""
+    """Return a stream as cuda-bindings takes it without conversion; cached: making one costs more than most calls."""
     return bindings().CUstream(stream)
 
 
 def write_value(index: int, stream: int, address: int, value: int) -> None:
-    """Have the GPU write a 64-bit value at a device address when all earlier work of a stream of device `index` has
-    ended and its writes can be seen everywhere. Never waits. Costs a microsecond or two.
-
-    The address is of memory from `register_host`, which fails on devices that cannot write so.
-    """
+    """Have the GPU write 64 bits into memory of `register_host`, by its device address, when all earlier work of a
+    stream of device `index` has ended and its writes can be seen everywhere. Never waits, costs 1 or 2 us."""
     in_stream(index, stream, "cuStreamWriteValue64", stream_object(stream), address, value, 0)
 
 
@@ -282,7 +265,7 @@ def behind(index: int, stream: int) -> Iterator[bool]:
 
 
 def broken(index: int) -> bool:
-    """Report that a device takes no more work, after a fault in a kernel or at the end of the process. Never waits."""
+    """Return whether a device takes no more work, as after a fault in a kernel, or as CUDA shuts down. Never waits."""
     try:
         with context(index), relaxed_capture():
             event = handle("cuEventCreate", int(bindings().CUevent_flags.CU_EVENT_DISABLE_TIMING))
@@ -293,13 +276,11 @@ def broken(index: int) -> bool:
     return error not in ("", "CUDA_ERROR_NOT_READY")
 
 
-# Host memory.
-
 def register_host(address: int, size: int, index: int) -> int:
     """Pin host memory so that the GPU reads it and writes it, also in the order of a stream (`write_value`).
 
     Returns its device address. `release_host` it before it is unmapped. Takes about a millisecond per 3 MB.
-    Raises SharingError.
+    Raises SharingError, also where the GPU cannot write so.
     """
     driver = bindings()
     can_write = driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS

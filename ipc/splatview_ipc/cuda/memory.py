@@ -196,7 +196,7 @@ class Opened:
         return mapped
 
     def _map_into(self, mapped: Mapped) -> None:
-        """Map the memory, with the GPU's context current; what was done stays in `mapped.undo`. Raises SharingError."""
+        """Map the memory, in the GPU's context; `mapped.undo` takes back what was done. Raises SharingError."""
         if self._handle:
             cu = driver.bindings()
             handle = cu.CUipcMemHandle()

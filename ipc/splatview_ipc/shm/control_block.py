@@ -13,7 +13,6 @@ Invariants
 
 from __future__ import annotations
 
-import mmap
 from typing import TYPE_CHECKING
 
 from splatview_ipc.control import limits
@@ -21,6 +20,7 @@ from splatview_ipc.control.errors import SharingError
 from splatview_ipc.shm.segment import Segment, close_map, open_segment
 
 if TYPE_CHECKING:
+    import mmap
     from collections.abc import Mapping, Sequence
 
     from splatview_ipc.control.messages import SegmentRef
@@ -38,7 +38,7 @@ class _Words:
     """The words of a control block, as both sides see them."""
 
     def __init__(self, mapping: mmap.mmap):
-        self.words = memoryview(mapping).cast("Q")
+        self.words = memoryview(mapping)[:_SIZE].cast("Q")
 
     @staticmethod
     def version_word(stream: int) -> int:
@@ -95,9 +95,7 @@ class ControlReader(_Words):
 
     def __init__(self, ref: SegmentRef, fds: Mapping[str, Sequence[int]]):
         """Raises SharingError when the segment is not what was announced."""
-        if ref.size < _SIZE:
-            raise SharingError(f"a control block of {ref.size} bytes was announced; {_SIZE} are needed")
-        self._map = open_segment(ref, fds, mmap.PROT_READ, _SIZE)
+        self._map = open_segment(ref, fds, _SIZE)
         super().__init__(self._map)
         if self.words[_MAGIC_WORD] != _MAGIC:
             self.close()

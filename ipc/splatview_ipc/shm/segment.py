@@ -79,11 +79,8 @@ class Segment:
         for start in range(0, self.size, _MAPPED_AT_ONCE):  # Linux before 5.14 maps at the first write instead
             _libc.madvise(address + start, min(_MAPPED_AT_ONCE, self.size - start), _MADV_POPULATE_WRITE)
         descriptors.offer(1, lambda start, stop: [os.dup(self.fd)], self.token)
-
-    @property
-    def ref(self) -> SegmentRef:
+        self.ref = SegmentRef(self.token, self.size)
         """The segment's description for another process."""
-        return SegmentRef(self.token, self.size)
 
     def close(self) -> None:
         """Give the memory back; readers keep what they have mapped. Idempotent."""
@@ -94,14 +91,16 @@ class Segment:
             close_map(self.map)
 
 
-def open_segment(ref: SegmentRef, fds: Mapping[str, Sequence[int]], prot: int, size: int = 0) -> mmap.mmap:
-    """Map the first `size` bytes (0: all) of a segment that another process announced, by its descriptor in `fds`.
+def open_segment(ref: SegmentRef, fds: Mapping[str, Sequence[int]], least: int) -> mmap.mmap:
+    """Map a segment that another process announced, by its descriptor in `fds`, for reading.
 
-    Raises SharingError when it is missing, has another size than announced, or could still shrink or grow.
+    Raises SharingError when it is missing, has less than `least` bytes or another size than announced, or could still
+    shrink or grow.
     """
     found = fds.get(ref.token, ())
-    if len(found) != 1:
-        raise SharingError(f"the announced memory came with {len(found)} descriptors; it has one")
+    if len(found) != 1 or ref.size < least:
+        raise SharingError(f"memory of {ref.size} bytes was announced, with {len(found)} descriptors; at least {least} "
+                           "bytes and one descriptor are needed")
     try:
         real, seals = os.fstat(found[0]).st_size, fcntl.fcntl(found[0], _F_GET_SEALS)
     except OSError:
@@ -110,9 +109,9 @@ def open_segment(ref: SegmentRef, fds: Mapping[str, Sequence[int]], prot: int, s
         raise SharingError(f"what was handed over has {real} bytes, seals {seals:#x}; {ref.size} sealed bytes were "
                            "announced")
     try:
-        return mmap.mmap(found[0], size or ref.size, prot=prot)
+        return mmap.mmap(found[0], ref.size, prot=mmap.PROT_READ)
     except (OSError, ValueError) as e:
-        raise SharingError(f"cannot map {size or ref.size} bytes: {e}") from None
+        raise SharingError(f"cannot map {ref.size} bytes: {e}") from None
 
 
 def close_map(mapping: mmap.mmap) -> None:

@@ -6,7 +6,6 @@ It only reads: nothing that a reader does, or dies of, is noticed by the writer 
 from __future__ import annotations
 
 import math
-import mmap
 from typing import TYPE_CHECKING, Any
 
 from splatview_ipc import kinds
@@ -49,9 +48,7 @@ class SlotReader(SlotPlaces):
 
         Raises SharingError when the segment is not what was announced.
         """
-        if ref.size < PAGE:
-            raise SharingError(f"a ring of {ref.size} bytes was announced; it starts with {PAGE} of control")
-        self._map = open_segment(ref, fds, mmap.PROT_READ)
+        self._map = open_segment(ref, fds, PAGE)
         self._words = memoryview(self._map)[:PAGE].cast("Q")
         super().__init__(self._words[SLOTS], self._words[CAPACITY])
         if (self._words[MAGIC_WORD] != MAGIC or not limits.MIN_SLOTS <= self.slots <= limits.MAX_SLOTS
@@ -83,7 +80,8 @@ class SlotReader(SlotPlaces):
                 return None
             full_fence()  # what follows is of this number, or a later one
             try:
-                stamp, raw = self.stamp(slot), self._raw_header(slot)
+                stamp, start = self.stamp(slot), self.header_offset(slot)
+                raw = self._map[start : start + min(self._words[self.bases[slot] + HEADER], HEADER_BYTES)]
                 if not self.unchanged(slot, seq):
                     continue
                 if raw != self._header_bytes:
@@ -111,10 +109,6 @@ class SlotReader(SlotPlaces):
         if max(version, time_ns) > limits.MAX_COUNTER:
             raise ValueError("version or time out of range")
         return version, time_ns
-
-    def _raw_header(self, slot: int) -> bytes:
-        start = self.header_offset(slot)
-        return self._map[start : start + min(self._words[self.bases[slot] + HEADER], HEADER_BYTES)]
 
     def unchanged(self, slot: int, seq: int) -> bool:
         """Return whether the slot has been what it was at this sequence number until now."""

@@ -61,7 +61,6 @@ class SlotWriter(SlotPlaces):
         super().__init__(slots, round_up(capacity, PAGE))
         self.segment = Segment(self.size, "ring")
         self._words = memoryview(self.segment.map).cast("Q")
-        self._bytes = memoryview(self.segment.map)
         self._words[SLOTS], self._words[CAPACITY] = slots, self.capacity
         self._words[MAGIC_WORD] = MAGIC
         self._layout: list[Any] | None = None
@@ -105,15 +104,14 @@ class SlotWriter(SlotPlaces):
         slot = self.free_slot()
         if slot < 0:
             return False
-        whole, committed = self.begin(slot), 0
+        whole = self.begin(slot)
         try:
             self._copy(slot, self._slot_targets[slot], list(tensors.values()), whole)
-            committed = version
         except BaseException:
             self.set_done(slot, whole)  # a slot whose copy failed must not count as busy for ever
+            self.commit(slot, whole, header, 0)
             raise
-        finally:
-            self.commit(slot, whole, header, committed)
+        self.commit(slot, whole, header, version)
         return True
 
     def free_slot(self) -> int:
@@ -144,7 +142,7 @@ class SlotWriter(SlotPlaces):
     def commit(self, slot: int, whole: int, header: bytes, version: int) -> None:
         """Leave a slot; readers get it once it is done. `version` 0: no reader gets it."""
         words, base, start = self._words, self.bases[slot], self.header_offset(slot)
-        self._bytes[start : start + len(header)] = header
+        self.segment.map[start : start + len(header)] = header
         words[base + HEADER] = len(header)
         words[base + VERSION] = version
         words[base + TIME] = time.time_ns()
@@ -171,7 +169,6 @@ class SlotWriter(SlotPlaces):
         """As `Writer.close`."""
         self._slot_targets = []
         self._words.release()
-        self._bytes.release()
         self.segment.close()
 
 
