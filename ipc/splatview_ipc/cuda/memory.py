@@ -92,11 +92,8 @@ class Allocation:
 
         Raises SharingError when the GPU has no such memory. Not zeroed by contract, though drivers do.
         """
-        if not 1 <= size <= limits.MAX_SEGMENT:
-            raise SharingError(f"GPU memory of {size} bytes; legal are 1 to {limits.MAX_SEGMENT}")
         self.index = index
         self.gpu = driver.gpu_uuid(index)
-        self._mapped: Mapped | None = None
         cu = driver.bindings()
         properties = cu.CUmemAllocationProp()
         properties.type = cu.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
@@ -115,7 +112,7 @@ class Allocation:
             except BaseException:
                 mapped.give_back(idle=True)
                 raise
-        self._mapped = mapped
+        self._mapped: Mapped | None = mapped
 
     def fd(self) -> int:
         """Return a new descriptor of the memory, the caller's. Raises SharingError."""

@@ -15,7 +15,7 @@ import os
 import secrets
 from typing import TYPE_CHECKING
 
-from splatview_ipc.control import descriptors, limits
+from splatview_ipc.control import descriptors
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.messages import SegmentRef
 from splatview_ipc.system import free_memory
@@ -56,8 +56,6 @@ class Segment:
         """
         self.size = round_up(size, PAGE)
         self.token = f"{label}-{secrets.token_hex(12)}"
-        if self.size > limits.MAX_SEGMENT:
-            raise SharingError(f"a shared segment of {self.size} bytes is over the limit of {limits.MAX_SEGMENT}")
         available, spare = free_memory.available_bytes() if size > 1 << 20 else None, min(size, _SPARE)
         if available is not None and available < size + spare:
             raise SharingError(f"not enough memory: the frames need {size / 1e6:,.0f} MB, and {spare / 1e6:,.0f} MB "
