@@ -1,12 +1,11 @@
 """Run folders, in which viewers find trainers without an address.
 
 Each run has a folder in the runtime folder, with a description (`run.json`), a socket, and a lock that the trainer
-holds as long as it lives. The lock is the only sign of life: the kernel releases it however a process ends, and nothing
-else (a reused process id, a clock set back) can be mistaken for it. A viewer keeps the lock's file open, and so knows
-whether the run lives even after its folder was deleted.
+holds as long as it lives. The lock is the only sign of life: the kernel releases it however a process ends. A viewer
+keeps the lock's file open, and so knows whether the run lives even after its folder was deleted.
 
-What is removed is known to be ours: folders with the name of a run and nothing but a run's files in them. The runtime
-folder may be any folder that the user names.
+The runtime folder may be any folder that the user names: only folders with the name of a run and nothing but a run's
+files in them are removed.
 """
 
 from __future__ import annotations
@@ -83,7 +82,7 @@ class RunFolder:
 
 
 class RunWatch:
-    """The lock of a run, kept open: it tells whether the run lives, also when its folder was deleted."""
+    """The lock of a run, kept open."""
 
     def __init__(self, folder: RunFolder):
         self._fd = -1
@@ -218,7 +217,7 @@ def list_runs(root: Path) -> list[RunFolder]:
 
 
 def other_runs(root: Path, text: str) -> str:
-    """Return which live runs there are, by name and process id, where `text` means none of them; "" where it does."""
+    """Return the names and process ids of the live runs if `text` names none of them; "" if it names one."""
     runs = [run.description for run in list_runs(root)]
     if any(run.is_called(text) for run in runs):
         return ""

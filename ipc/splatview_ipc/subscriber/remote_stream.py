@@ -28,8 +28,7 @@ class RemoteStream:
         self.fallback = ""
         """The reasons why a better transport is not in use, and the note of the one in use, for users."""
         self.order: Callable[[StreamInfo], tuple[str, ...]] | None = None
-        """Returns which of the offered transports may be taken, the best first; None: as they are offered. To be set
-        before `open`."""
+        """Returns the transports that may be taken, the best first; None: as they are offered. Set it before `open`."""
         self.wanted_transport = ""
         """The transport that the run is to share by; "": none."""
         self._opened = False
@@ -77,8 +76,7 @@ class RemoteStream:
 
     @property
     def sharing(self) -> str:
-        """The name in `splatview_ipc.transports.TRANSPORTS` of the transport in use; before the first frame, of the one
-        that would be."""
+        """The transport in use; before the first frame, the one that would be."""
         return self._reader_transport or self.wanted_transport or next(iter(self.info.transports), "")
 
     @property
@@ -111,7 +109,8 @@ class RemoteStream:
 
     def refuse(self, reason: str) -> None:
         """Change to the next transport, because the frames of this one cannot be used here; `reason` is for users."""
-        self._fail(self._reader_transport or self.wanted_transport, reason)
+        self._failed[self._reader_transport or self.wanted_transport] = reason
+        self._choose()
 
     def read(self, after: int = 0) -> Frame | None:
         """Return the newest whole frame with a version over `after`; None when there is none yet.
@@ -173,7 +172,8 @@ class RemoteStream:
             self._ref, self.fault, self._doubted = offer.ref, None, None
         except SharingError as e:
             if self._doubted == offer.ref:
-                self._fail(offer.transport, str(e))
+                self._failed[offer.transport] = str(e)
+                self._choose()
             else:  # perhaps it was replaced just now
                 self._doubted = offer.ref
                 self.run.send(messages.Open(self.info.index, offer.transport))
@@ -199,10 +199,6 @@ class RemoteStream:
         self.fallback = "; ".join(filter(None, [info.why, *better, note]))
         short = next((part for part in info.why.split("; ") if part.startswith(f"{chosen}: ")), None)
         self.fault = short if chosen else self.fallback or None  # `short`: nothing comes until there is memory
-
-    def _fail(self, transport: str, reason: str) -> None:
-        self._failed[transport] = reason
-        self._choose()
 
     def _drop_reader(self) -> None:
         if self._reader is not None:
