@@ -89,10 +89,6 @@ def _nothing(*args: object) -> None:
     pass
 
 
-def _unknown() -> bool:
-    return False
-
-
 @dataclass(frozen=True)
 class DeviceTensor:
     """A tensor in another process's memory on a GPU. Only read it."""
@@ -153,7 +149,7 @@ class Frame:
     """`wait(stream)`: work given to a CUDA stream afterwards (its handle, on the tensors' GPU) finds the data there.
     For zero-copy tensors it waits, on the host, until the trainer's GPU has come that far, the trainer is gone, or 5 s
     have passed. Others are complete when they are handed out."""
-    arrived: Callable[[], bool] = field(default=_unknown, repr=False)
+    arrived: Callable[[], bool] = field(default=lambda: False, repr=False)
     """Returns True once the GPU is known to have written the data."""
     confirmed: bool = True
     """False for a copy made while nothing was published, of tensors that may have been amid a write."""

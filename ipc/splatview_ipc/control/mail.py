@@ -4,8 +4,8 @@ The viewer binds, in the run's folder, and names its socket in its Hello; the tr
 listens would put the training at the mercy of others: libzmq (4.3.5) ends the whole process when a client connects
 while no open file is left, and accepts connections without number.
 
-Nothing waits: full queues drop, sockets do not linger. The context of the process is created with its first socket and
-terminated with its last one; a forked child has its own.
+Nothing waits: full queues drop, sockets do not linger. The process's context ends with its last socket; a forked child
+has its own.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import os
 import resource
 import secrets
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import zmq
 
@@ -57,7 +57,10 @@ _processes = [_Process()]
 class _End:
     """One socket of the process's context."""
 
-    def __init__(self, kind: int, address: str):
+    _kind: ClassVar[int]
+
+    def __init__(self, address: str):
+        """Raises SharingError."""
         if _processes[-1].pid != os.getpid():
             _processes.append(_Process())
         self._process = process = _processes[-1]
@@ -69,13 +72,13 @@ class _End:
                     raise OSError(f"{used} open files of {most}: raise the limit (ulimit -n)")
                 if process.context is None:
                     process.context = zmq.Context()
-                self._socket = process.context.socket(kind)
+                self._socket = process.context.socket(self._kind)
                 process.open.add(self)
                 self._socket.setsockopt(zmq.LINGER, 0)
                 self._socket.setsockopt(zmq.SNDHWM, _QUEUED)
                 self._socket.setsockopt(zmq.RCVHWM, _QUEUED)
                 self._socket.setsockopt(zmq.MAXMSGSIZE, limits.MAX_MESSAGE)
-                (self._socket.bind if kind == zmq.PULL else self._socket.connect)(address)
+                (self._socket.bind if self._kind == zmq.PULL else self._socket.connect)(address)
             except (OSError, zmq.ZMQError) as e:
                 self._close()
                 raise SharingError(f"no ZeroMQ socket at {address}: {e}") from None
@@ -99,9 +102,7 @@ class _End:
 class Pull(_End):
     """The viewer's end, bound."""
 
-    def __init__(self, address: str):
-        """Raises SharingError."""
-        super().__init__(zmq.PULL, address)
+    _kind = zmq.PULL
 
     def receive(self) -> bytes | None:
         """Return the next message; None: no message yet; b"": one of several parts, which no trainer sends."""
@@ -115,9 +116,7 @@ class Pull(_End):
 class Push(_End):
     """The trainer's end, connected sooner or later."""
 
-    def __init__(self, address: str):
-        """Raises SharingError."""
-        super().__init__(zmq.PUSH, address)
+    _kind = zmq.PUSH
 
     def send(self, packet: bytes) -> bool:
         """Send a message. False: the queue is full."""

@@ -58,6 +58,11 @@ class _Viewer:
     offered: dict[int, Ref] = field(default_factory=dict)
     """References sent last, by stream."""
 
+    def close(self) -> None:
+        self.push.close()
+        if self.pidfd >= 0:
+            os.close(self.pidfd)
+
 
 class Helper:
     """Answers viewers on behalf of a run."""
@@ -275,11 +280,9 @@ class Helper:
             return
         for index in list(viewer.opened):
             self._release(viewer, index)
-        viewer.push.close()
+        viewer.close()
         with contextlib.suppress(OSError):  # of a viewer that was killed
             (self._folder.path / viewer.hello.inbox).unlink()
-        if viewer.pidfd >= 0:
-            os.close(viewer.pidfd)
         self._tell_pause()  # its pause ends with it
         self._changed = True
 
@@ -323,8 +326,6 @@ class Helper:
             return
         self._woken = True  # nothing is written to a descriptor that others may have by then
         for viewer in self._viewers.values():
-            viewer.push.close()
-            if viewer.pidfd >= 0:
-                os.close(viewer.pidfd)
+            viewer.close()
         self._server.close()
         os.close(wake)
