@@ -11,7 +11,7 @@ from splatview_ipc.control.messages import tokens
 from splatview_ipc.control.sockets import close_all
 from splatview_ipc.transports import TRANSPORTS
 from splatview_ipc.transports.memory import MemoryTransport
-from support.wait import PATIENCE, turns
+from support.wait import all_retired, turns
 
 if TYPE_CHECKING:
     from splatview_ipc.control.frame import Frame
@@ -98,6 +98,4 @@ class TransportPair:
         if self._memory is not None:
             self._memory.close()
         if self.name not in ("memory", "ring"):
-            from splatview_ipc.cuda import retiring
-
-            assert retiring.settle(PATIENCE)
+            assert all_retired()
