@@ -165,29 +165,11 @@ writer.close()
 
 
 def test_every_reference_is_returned(lender: Callable[[str], Peer]) -> None:
-    """Of viewers that read, that never open what they fetched, and that keep it for too long; more than are counted."""
+    """Of viewers that return theirs, that never open what they fetched, and that keep it for too long."""
     peer = lender("""
-import weakref
-from torch.multiprocessing.reductions import StorageWeakRef
-from splatview_ipc.transports import torch_ipc
-returned, release = [], torch_ipc._release
-def noting(counter, offset):
-    returned.append((counter.decode(), offset))
-    release(counter, offset)
-torch_ipc._release = noting
-def counts():
-    found = []
-    for name, offset in returned:
-        try:
-            with open("/dev/shm" + name, "rb") as f:
-                found.append(int.from_bytes(f.read()[64 + 8 * offset:][:8], "little", signed=True))
-        except OSError as e:
-            found.append(e.strerror)
-    return found
 before = torch.cuda.memory_allocated()
 image = torch.full((1000, 1000), 7.0, device="cuda")
 writer = TorchIpcWriter({"image": image})
-alive, storage = weakref.ref(writer), StorageWeakRef(image.untyped_storage())
 write(writer, image, 1)
 for _ in range(20):
     for fds in fetch(writer.ref).values():
@@ -198,15 +180,11 @@ for _ in range(3):
 hear()
 held = torch.cuda.memory_allocated() - before
 writer.close()
-settled, after_closing = all_retired(), counts()
+all_retired()
 del image, writer
 gc.collect()
-gone = alive() is None, storage.expired()
 torch.cuda.ipc_collect()
-torch_ipc._release = release
-left = torch.cuda.memory_allocated() - before
-torch.cuda.ipc_collect()
-say(f"{held} {left} {settled} {gone} {after_closing} {torch.cuda.memory_allocated() - before} {torch.__version__}")
+say(f"{held} {torch.cuda.memory_allocated() - before}")
 hear()
 """)
     first, kept, unread = reader_of(peer), reader_of(peer), borrow(peer)

@@ -152,7 +152,8 @@ class Frame:
     arrived: Callable[[], bool] = field(default=lambda: False, repr=False)
     """Returns True once the GPU is known to have written the data."""
     confirmed: bool = True
-    """False for a copy made while nothing was published, of tensors that may have been amid a write."""
+    """False for a copy made while nothing was published, of tensors that are known to have been amid a write. An
+    operation that still runs a little later is not noticed."""
     _held: bool = field(default=False, init=False, repr=False)
     _closed: bool = field(default=False, init=False, repr=False)
 

@@ -3,15 +3,15 @@
 It works as `zero_copy_writer` describes; only the memory is found and opened by torch. It is used where the driver does
 not report the memory behind a tensor, and by SPLATVIEW_SHARE=torch.
 
-What torch.multiprocessing would pickle for one reader, an *export*, is a typed, bounded struct in a file. The trainer
-offers the file's descriptor by a token, and makes a new export each time that a viewer fetches it.
+What torch.multiprocessing would pickle for one reader, an *export*, is a typed, bounded struct in a file, made anew
+each time that a viewer fetches its descriptor.
 
 Invariants
 1. One fetch is one export, one open and one release: torch counts the reader of each export, and keeps a storage whose
    count is above 0 for ever. A viewer returns its reference when it closes the memory.
-2. The trainer returns the references of all exports of a generation when it gives the generation back, for viewers that
-   died or never opened theirs; and the oldest beyond MOST_EXPORTS. A reference that is returned twice does no harm:
-   each export has a count of its own, and below 0 counts as 0. The generation keeps the memory, not the count.
+2. A reference is returned once: below 0 torch takes its count for in use, and keeps the storage for ever. When a
+   generation is given back, its viewers have RETURN_S to return theirs; those of viewers that died or never opened
+   theirs, which torch still counts then, are returned by the trainer.
 3. No event of torch is passed on: a GPU that waits for the event of a killed process waits for ever. Readers see by the
    word `arrived` that the data are there, as for all versions without a copy.
 """
@@ -19,7 +19,7 @@ Invariants
 from __future__ import annotations
 
 import os
-from collections import deque
+import time
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,7 +29,7 @@ from msgspec import Meta
 from splatview_ipc.control import descriptors, limits
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.messages import Bytes, DecodeError, TorchMemory, encode
-from splatview_ipc.cuda import driver
+from splatview_ipc.cuda import driver, retiring
 from splatview_ipc.cuda.export import Shared, check_shareable, tensor_refs
 from splatview_ipc.cuda.memory import Mapped, Opened
 from splatview_ipc.transports.zero_copy_reader import ZeroCopyReader
@@ -42,30 +42,27 @@ if TYPE_CHECKING:
 
     from splatview_ipc.control.messages import MemoryRef
 
-MOST_EXPORTS = 8
-"""References of one storage that are out at a time."""
-_MOST_BYTES = 64 << 10
-"""Bytes of an encoded export."""
-_COUNTERS = 10_000
-"""Counters in one of torch's files."""
+MOST_EXPORTS = 64  # references of one storage that are out at a time
+RETURN_S = 2.0  # that viewers have to return theirs
+Counter = tuple[bytes, int]  # the name of a file in shared memory, and which of its counts
+_MOST_BYTES = 64 << 10  # of an encoded export
 _MALLOC, _EXPANDABLE = b"c", b"e"
-"""The second byte of a handle: memory of cudaMalloc, which has 66 bytes, or of an expandable segment."""
-_MAPPED = 13
-"""CU_POINTER_ATTRIBUTE_MAPPED."""
+"""The second byte of a handle: memory of cudaMalloc (then it has 66 bytes) or of an expandable segment."""
+_MAPPED = 13  # CU_POINTER_ATTRIBUTE_MAPPED
 
 
 class TorchExport(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
-    """A storage of the trainer for one reader, as `torch.multiprocessing.reductions.reduce_tensor` describes it."""
+    """A storage of the trainer for one reader, from `torch.multiprocessing.reductions.reduce_tensor`."""
 
     handle: Annotated[bytes, Meta(min_length=26, max_length=_MOST_BYTES // 2)]
-    """Of the whole allocation: version, type and contents, understood by torch."""
+    """Of the whole allocation: version, type and contents, for torch."""
     size: Annotated[int, Meta(ge=1, le=limits.MAX_SEGMENT)]
     """Bytes of the storage."""
     offset: Bytes
     """Bytes from the start of the allocation to the storage."""
     counter: Annotated[str, Meta(pattern=r"\A/torch_[0-9]+(_[0-9]+)*\Z", max_length=100)]
     """Name of the file in shared memory that counts the reader."""
-    counter_offset: Annotated[int, Meta(ge=0, lt=_COUNTERS)]
+    counter_offset: Annotated[int, Meta(ge=0, lt=10_000)]
     """Which of the file's counters."""
 
 
@@ -80,8 +77,7 @@ class TorchIpcWriter(ZeroCopyWriter):
 
         check_shareable(tensors)
         if (backend := torch.cuda.get_allocator_backend()) != "native":
-            raise SharingError(f"torch's allocator {backend} cannot share memory with another process; publish with "
-                               "copy=True")
+            raise SharingError(f"torch's allocator {backend} cannot share memory: publish with copy=True")
         storages = {t.untyped_storage().data_ptr(): t.untyped_storage() for t in tensors.values() if t.numel()}
         memories: list[MemoryRef] = []
         undo: list[Callable[[], object]] = []
@@ -98,45 +94,55 @@ class _Exports:
 
     def __init__(self, storage: torch.UntypedStorage):
         self._storage = storage
-        self._out: deque[tuple[bytes, int]] = deque()
-        """Counter of each export that was not returned by us."""
+        self._out: list[Counter] = []  # not returned when we last looked
 
     def make(self, start: int, stop: int) -> list[int]:
         """As `descriptors.offer` asks for: a file with an export for one more reader."""
         import torch
         from torch.multiprocessing.reductions import reduce_tensor
 
-        index = self._storage.device.index
+        device = self._storage.device
+        self._out = [counter for counter in self._out if _counted(counter)]
+        if len(self._out) >= MOST_EXPORTS:
+            raise SharingError(f"{MOST_EXPORTS} viewers read this memory or have not returned it")
         try:
-            # A stream of its own: on the default stream torch's event would spoil the capture of a CUDA graph.
-            with driver.relaxed_capture(), torch.cuda.stream(torch.cuda.Stream(index, priority=-1)):
-                whole = torch.empty(0, dtype=torch.uint8, device=self._storage.device).set_(self._storage)
+            # A stream of its own: on the default one torch's event would spoil the capture of a CUDA graph.
+            with driver.relaxed_capture(), torch.cuda.stream(torch.cuda.Stream(device, priority=-1)):
+                whole = torch.empty(0, dtype=torch.uint8, device=device).set_(self._storage)
                 fields: Any = reduce_tensor(whole)[1]
         except RuntimeError as e:
-            raise SharingError(f"torch cannot share this memory: {_first_line(e)}") from None
+            raise SharingError(f"torch cannot share this memory: {str(e).splitlines()[0]}") from None
         handle, size, offset = fields[7:10]
-        counter = fields[11:13]
+        name, number = counter = fields[11:13]
         self._out.append(counter)
-        while len(self._out) > MOST_EXPORTS:
-            _release(*self._out.popleft())
         fd = os.memfd_create("splatview-torch", os.MFD_CLOEXEC)
-        os.write(fd, encode(TorchExport(handle, size, offset, counter[0].decode(), counter[1])))
+        os.write(fd, encode(TorchExport(handle, size, offset, name.decode(), number)))
         return [fd]
 
     def close(self) -> None:
-        """Return all references, after the token was withdrawn."""
-        while self._out:
-            _release(*self._out.popleft())
+        """Have all references returned, after the token was withdrawn."""
+        out, self._out, end = self._out, [], time.perf_counter() + RETURN_S
+        retiring.retire(lambda: time.perf_counter() > end or not any(map(_counted, out)), partial(_return, out))
 
 
-def _release(counter: bytes, offset: int) -> None:
+def _counted(counter: Counter) -> bool:
+    """Return whether torch counts a reader: its file has a header of 64 bytes, and 64 bits for each export."""
+    name, offset = counter
+    try:
+        with open(f"/dev/shm{name.decode()}", "rb", buffering=0) as file:
+            return os.pread(file.fileno(), 8, 64 + 8 * offset) == (1).to_bytes(8, "little")
+    except OSError:
+        return False
+
+
+def _return(out: list[Counter]) -> None:
     import torch
 
-    torch.UntypedStorage._release_ipc_counter_cuda(counter, offset)
-
-
-def _first_line(e: BaseException) -> str:
-    return str(e).partition("\n")[0]
+    for counter in out:
+        if _counted(counter):
+            torch.UntypedStorage._release_ipc_counter_cuda(*counter)
+    with driver.relaxed_capture():
+        torch.cuda.ipc_collect()  # what was let go of while it was counted
 
 
 class TorchIpcReader(ZeroCopyReader):
@@ -158,8 +164,7 @@ def read_export(memory: TorchMemory, fds: Sequence[int]) -> TorchExport:
         raise SharingError(f"the announced export of torch cannot be read: {e}") from None
     kind, length = export.handle[1:2], len(export.handle)
     if kind not in (_MALLOC, _EXPANDABLE) or (kind == _MALLOC and length != 66):
-        raise SharingError(f"a handle of torch of type {kind!r} with {length} bytes; known are {_MALLOC!r} with 66 and "
-                           f"{_EXPANDABLE!r}")
+        raise SharingError(f"a handle of torch of type {kind!r} with {length} bytes, not {_MALLOC!r} with 66 or b'e'")
     if export.size != memory.size or export.offset + export.size > limits.MAX_SEGMENT:
         raise SharingError(f"{export.size} bytes at {export.offset} of torch's memory; {memory.size} were announced")
     return export
@@ -175,14 +180,13 @@ class _OpenedTorch(Opened):
     def _map_into(self, mapped: Mapped) -> None:
         import torch
 
-        e = self._export
+        e, no_event = self._export, (b"", False)
         try:
-            storage = torch.UntypedStorage._new_shared_cuda(  # without its event (invariant 3)
-                mapped.index, e.handle, e.size, e.offset, e.counter.encode(), e.counter_offset, b"", False)
+            storage = torch.UntypedStorage._new_shared_cuda(
+                mapped.index, e.handle, e.size, e.offset, e.counter.encode(), e.counter_offset, *no_event)
         except RuntimeError as error:
-            raise SharingError(f"torch cannot open the trainer's memory ({_first_line(error)}): is the same version of "
-                               "torch installed on both sides, and may this process read the trainer's descriptors "
-                               "(ptrace)? Else publish with copy=True") from None
+            raise SharingError(f"torch cannot open memory ({str(error).splitlines()[0]}): install the same torch on "
+                               "both sides, allow reading the trainer's descriptors (ptrace) or publish a copy") from None
         held = [storage]
         mapped.undo.append(held.clear)  # torch returns the reference
         mapped.address = storage.data_ptr()
