@@ -186,7 +186,7 @@ class _OpenedTorch(Opened):
                 mapped.index, e.handle, e.size, e.offset, e.counter.encode(), e.counter_offset, *no_event)
         except RuntimeError as error:
             raise SharingError(f"torch cannot open memory ({str(error).splitlines()[0]}): install the same torch on "
-                               "both sides, allow reading the trainer's descriptors (ptrace) or publish a copy") from None
+                               "both sides, allow reading the trainer's descriptors (ptrace) or copy=True") from None
         held = [storage]
         mapped.undo.append(held.clear)  # torch returns the reference
         mapped.address = storage.data_ptr()
