@@ -35,7 +35,7 @@ signal.pause() if "stays" in sys.argv else print("read", sys.stdin.readline(), f
 def env(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """The environment in which `child` is a module."""
     (tmp_path / "child.py").write_text(_CHILD)
-    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ['PYTHONPATH']}")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get('PYTHONPATH')])]))
     return dict(os.environ)
 
 
