@@ -40,7 +40,9 @@ RETRY_S = 1.0
 LIVE_PERIOD_S = 1 / 30
 """Seconds between two copies of a live stream that the trainer changes in place without publishing again."""
 PERIOD_S = {"ring": 1 / 240, "device-ring": 1 / 240, "host": 1 / 240}
-"""Least seconds between two frames by a transport; 1/60 by others. The last version is always shown."""
+"""Mean seconds between two frames by a transport, at least; 1/60 by others. The last version is always shown."""
+BURST_S = 0.05
+"""Seconds without a frame that are made up for: a change right behind another one is not left for later."""
 CPU_TRANSPORTS = ("ring",)
 _MOVES = 3
 """Publishes in a row at which Gaussians were stored elsewhere: from then on they are copied."""
@@ -229,7 +231,8 @@ class Stream:
         if writer.ref is not ref:
             self._run.wake()
         self.version = max(self.version, version)
-        active.shown, active.version, active.next_at = published, version, now + PERIOD_S.get(name, 1 / 60)
+        active.shown, active.version = published, version
+        active.next_at = max(active.next_at, now - BURST_S) + PERIOD_S.get(name, 1 / 60)
         self._run.control.words[COPIES] += 1
         return True
 
@@ -336,8 +339,8 @@ class Stream:
         if now >= soon and self.behind():
             self._catch_up(now)
             soon = now + GRACE_S
-        if self.behind():
-            self._left = True  # this thread comes again by itself
+        if self.behind() or now < soon:
+            self._left = True  # this thread comes again by itself: a busy trainer need not wake it
             due = min(due, soon)
         elif self.live and any(name not in ZERO_COPY for name in self._active):
             due = min(due, self._follow_live(now))
