@@ -156,10 +156,11 @@ class Helper:
             for _ in range(max(1, _MESSAGES_PER_TURN // len(talking))):
                 if not self._take_from(connection):
                     break
-        try:
-            self._server.accept(now)
-        except SharingError as e:
-            self._report(e)
+        if ready or now >= self._server.due():
+            try:
+                self._server.accept(now)
+            except SharingError as e:
+                self._report(e)
         due: list[float | None] = [self._folder.refresh(now), self._server.due()]
         for stream in list(self._streams.values()):
             try:

@@ -63,6 +63,8 @@ class ZeroCopyWriter(GpuSlotWriter):
 
     in_segment = False
     marked = ARRIVED
+    _seen: dict[str, torch.Tensor] | None = None
+    """The tensors of the last version."""
 
     @classmethod
     def make(cls, tensors: dict[str, torch.Tensor], growing: bool) -> Self:
@@ -97,8 +99,10 @@ class ZeroCopyWriter(GpuSlotWriter):
 
         Begins a generation when the tensors are stored elsewhere than the last ones.
         """
-        if _key(tensors) != self._key:
-            self._begin_generation(tensors)
+        if tensors is not self._seen:  # the same dictionary holds the same tensors
+            if _key(tensors) != self._key:
+                self._begin_generation(tensors)
+            self._seen = tensors
         header = encoded(VersionHeader(kind, self._generations[-1].number, meta))  # type: ignore[arg-type]
         slot = (self._last + 1) % self.slots
         whole = self.begin(slot)
