@@ -78,7 +78,8 @@ def metadata(meta: dict[str, Any]) -> dict[str, Any]:
             if len(value) > MAX_META_TEXT:
                 raise ValueError(f"{key} is a text of {len(value)} characters; at most {MAX_META_TEXT} travel")
             check_text(value, key)
-    check_meta(meta, SH_DEGREE)
+    if "sh_degree" in meta:
+        check_meta(meta, SH_DEGREE)
     if len(meta) > 24 or "color" in meta:
         raise ValueError(f"metadata {', '.join(meta)}: at most 24 entries, none named color")
     return meta

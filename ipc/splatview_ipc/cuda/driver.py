@@ -232,11 +232,13 @@ def write_value(index: int, stream: int, address: int, value: int) -> None:
 def in_stream(index: int, stream: int, name: str, *args: Any) -> None:
     """`call` for functions that queue work on a stream of device `index`, at the least cost.
 
-    Stream 0 is the default stream of the current context, so the device's own must be current.
+    Stream 0 is the default stream of the current context, so the device's own must be current: as a rule torch's
+    current device has it.
     """
-    if stream and not getattr(bindings(), name)(*args)[0]:
+    torch = sys.modules["torch"]
+    if (stream or torch._C._cuda_getDevice() == index) and not getattr(bindings(), name)(*args)[0]:
         return
-    with context(index):  # for the default stream, and threads without a context
+    with context(index):  # for the default stream of another device, and threads without a context
         call(name, *args)
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     Published = tuple[tuple[torch.Tensor, ...], dict[str, Any]]
 
-GRACE_S = 0.05
+GRACE_S = 0.1
 """Seconds after a publish for which what it left undone is left to the next one; then the helper thread does it."""
 SETTLE_S = 0.02
 """Seconds after a late copy at which it is known whether its tensors were amid a write."""
@@ -40,12 +40,14 @@ RETRY_S = 1.0
 LIVE_PERIOD_S = 1 / 30
 """Seconds between two copies of a live stream that the trainer changes in place without publishing again."""
 PERIOD_S = {"ring": 1 / 240, "device-ring": 1 / 240, "host": 1 / 240}
-"""Mean seconds between two frames by a transport, at least; 1/60 by others. The last version is always shown."""
+"""Mean seconds between two frames by a transport, at least. The last version is always shown."""
+IN_PLACE_PERIOD_S, GAUSSIANS_PERIOD_S = 1 / 60, 1 / 30
+"""The same for what is shared in place, where a version costs the trainer much more than a call that leaves it."""
 BURST_S = 0.05
 """Seconds without a frame that are made up for: a change right behind another one is not left for later."""
 CPU_TRANSPORTS = ("ring",)
 _MOVES = 3
-"""Publishes in a row at which Gaussians were stored elsewhere: from then on they are copied."""
+"""Versions in a row at which Gaussians were stored elsewhere: from then on they are copied."""
 
 
 class Run(Protocol):
@@ -70,6 +72,8 @@ class Run(Protocol):
 class _Active:
     """A transport in use."""
 
+    period: float
+    """Mean seconds between two versions, at least."""
     readers: int = 0
     writer: Writer | None = None
     shown: Published | None = None
@@ -82,19 +86,19 @@ class _Active:
     """When the next one may be written."""
     retry_at: float = 0.0
     """When to try again to make the writer."""
-    _frame: tuple[ValueLayout, tuple[torch.Tensor, ...], list[int], dict[str, torch.Tensor]] | None = None
+    _last: tuple[ValueLayout, tuple[torch.Tensor, ...], list[int], dict[str, torch.Tensor]] | None = None
+    """Of the last value that was shared in place: layout, tensors, their addresses, fields."""
 
-    def frame(self, layout: ValueLayout, tensors: tuple[torch.Tensor, ...]) -> dict[str, torch.Tensor]:
-        """Return the fields of a value to share in place: the last ones if the same tensors are at the same addresses.
+    def fields(self, layout: ValueLayout, tensors: tuple[torch.Tensor, ...]) -> tuple[dict[str, torch.Tensor], bool]:
+        """Return the fields of a value to share in place, and whether it is stored elsewhere than the last one.
 
-        A dozen calls of torch are spared, which cost most of a version in place. What is kept keeps its memory, so no
-        other tensor can have these addresses.
+        The fields of the very tensors of the last one are kept: a dozen calls of torch are most of a version's cost.
         """
-        addresses = [t.data_ptr() for t in tensors]
-        last = self._frame
-        if last is None or last[0] is not layout or last[1] is not tensors or last[2] != addresses:
-            last = self._frame = layout, tensors, addresses, layout.frame(tensors)
-        return last[3]
+        addresses, last = [t.data_ptr() for t in tensors], self._last
+        moved = last is None or last[2] != addresses
+        if last is None or moved or last[0] is not layout or last[1] is not tensors:
+            last = self._last = layout, tensors, addresses, layout.frame(tensors)
+        return last[3], moved
 
 
 class Stream:
@@ -130,7 +134,6 @@ class Stream:
         self._settling: tuple[Published, list[int], float] | None = None
         """A late copy: the value, its tensors' counts of in-place operations before it, when to compare."""
         self._moves = 0
-        self._addresses: list[int] = []
 
     # The trainer's thread.
 
@@ -200,12 +203,6 @@ class Stream:
     def _share(self, now: float) -> None:
         """Write the newest value to every transport in use. Under the lock."""
         assert self._newest is not None
-        if self._gpu is not None and self.kind == "gaussians" and self._moves < _MOVES:
-            addresses = [t.data_ptr() for t in self._newest[1][0]]
-            self._moves = self._moves + 1 if addresses != self._addresses else 0
-            self._addresses = addresses
-            if self._moves == _MOVES:
-                self._run.wake()  # viewers take another transport
         for name, active in self._active.items():
             if now < active.next_at or not self._write(name, active, now):
                 self._leave()
@@ -233,7 +230,14 @@ class Stream:
         if newest is None or name in self._failed:
             return True  # its viewers are choosing another
         layout, published = newest
-        tensors = active.frame(layout, published[0]) if name in ZERO_COPY else layout.frame(published[0])
+        if name in ZERO_COPY:
+            tensors, moved = active.fields(layout, published[0])
+            if self._moves < _MOVES:
+                self._moves = self._moves + 1 if moved else 0
+                if self._moves == _MOVES:
+                    self._run.wake()  # viewers take another transport
+        else:
+            tensors = layout.frame(published[0])
         if writer is None or (layout is not active.layout and not writer.fits(tensors)):
             return False  # the helper thread makes one
         ref, version = writer.ref, max(self.version, active.version + 1)  # the other thread may have used the number
@@ -247,7 +251,7 @@ class Stream:
             self._run.wake()
         self.version = max(self.version, version)
         active.shown, active.version, active.layout = published, version, layout
-        active.next_at = max(active.next_at, now - BURST_S) + PERIOD_S.get(name, 1 / 60)
+        active.next_at = max(active.next_at, now - BURST_S) + active.period
         self._run.control.words[COPIES] += 1
         return True
 
@@ -315,7 +319,9 @@ class Stream:
         """Count one more viewer that takes frames by this transport."""
         with self._lock:
             if transport not in self._active:
-                self._active = {**self._active, transport: _Active()}
+                in_place = GAUSSIANS_PERIOD_S if self.kind == "gaussians" else IN_PLACE_PERIOD_S
+                period = PERIOD_S.get(transport, in_place)
+                self._active = {**self._active, transport: _Active(period)}
             self._active[transport].readers += 1
 
     def release(self, transport: str) -> None:
@@ -372,9 +378,9 @@ class Stream:
     def _make_writer(self, name: str, active: _Active) -> None:
         """Make the writer that a transport lacks, or one that the newest value fits. Allocates outside of the lock."""
         newest = self._newest
-        if newest is None or name not in self._suitable() or (name in self._failed and not active.retry_at):
+        if newest is None or (active.writer is not None and active.layout is newest[0]):
             return
-        if active.writer is not None and active.layout is newest[0]:
+        if name not in self._suitable() or (name in self._failed and not active.retry_at):
             return
         try:
             with self._lock, self._side_stream():
