@@ -4,7 +4,7 @@ The scene has six tensors. "limit alone" is what nothing could do without: a CUD
 object, the launch of the device copy. They take turns with `publish`, so that both meet the same machine. "In a
 training" the calls stand where a trainer has them: behind a step that launches its kernels and waits for the loss, the
 GPU kept busy until the next step is due, 100 times a second. A thread that sleeps instead finds all caches cold.
-Gaussians in place are marked at most 30 times a second: "marked" are those calls, the other rows are all calls.
+Tensors in place are marked at most 60 times a second: "marked" are those calls, the other rows are all calls.
 The last pixel that the viewer shows must be of the colour that was published last.
 """
 

@@ -40,9 +40,7 @@ RETRY_S = 1.0
 LIVE_PERIOD_S = 1 / 30
 """Seconds between two copies of a live stream that the trainer changes in place without publishing again."""
 PERIOD_S = {"ring": 1 / 240, "device-ring": 1 / 240, "host": 1 / 240}
-"""Mean seconds between two frames by a transport, at least. The last version is always shown."""
-IN_PLACE_PERIOD_S, GAUSSIANS_PERIOD_S = 1 / 60, 1 / 30
-"""The same for what is shared in place, where a version costs the trainer much more than a call that leaves it."""
+"""Mean seconds between two frames by a transport, at least; 1/60 by others. The last version is always shown."""
 BURST_S = 0.05
 """Seconds without a frame that are made up for: a change right behind another one is not left for later."""
 CPU_TRANSPORTS = ("ring",)
@@ -319,9 +317,7 @@ class Stream:
         """Count one more viewer that takes frames by this transport."""
         with self._lock:
             if transport not in self._active:
-                in_place = GAUSSIANS_PERIOD_S if self.kind == "gaussians" else IN_PLACE_PERIOD_S
-                period = PERIOD_S.get(transport, in_place)
-                self._active = {**self._active, transport: _Active(period)}
+                self._active = {**self._active, transport: _Active(PERIOD_S.get(transport, 1 / 60))}
             self._active[transport].readers += 1
 
     def release(self, transport: str) -> None:
