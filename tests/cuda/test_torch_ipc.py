@@ -167,6 +167,8 @@ writer.close()
 def test_every_reference_is_returned(lender: Callable[[str], Peer]) -> None:
     """Of viewers that return theirs, that never open what they fetched, and that keep it for too long."""
     peer = lender("""
+gc.collect()
+torch.cuda.ipc_collect()
 before = torch.cuda.memory_allocated()
 image = torch.full((1000, 1000), 7.0, device="cuda")
 writer = TorchIpcWriter({"image": image})
@@ -197,7 +199,7 @@ hear()
     said = peer.hear()
     held, left = (int(n) for n in said.split()[:2])
     assert held >= 4_000_000
-    assert left == 0, said
+    assert left <= 0, said  # less: of what ran before it
     assert not frame.intact(), "the trainer has given it back"
     frame.close()
     kept.close()

@@ -45,7 +45,7 @@ BURST_S = 0.05
 """Seconds without a frame that are made up for: a change right behind another one is not left for later."""
 CPU_TRANSPORTS = ("ring",)
 _MOVES = 3
-"""Versions in a row at which Gaussians were stored elsewhere: from then on they are copied."""
+"""Publishes in a row at which Gaussians were stored elsewhere: from then on they are copied."""
 
 
 class Run(Protocol):
@@ -87,16 +87,16 @@ class _Active:
     _last: tuple[ValueLayout, tuple[torch.Tensor, ...], list[int], dict[str, torch.Tensor]] | None = None
     """Of the last value that was shared in place: layout, tensors, their addresses, fields."""
 
-    def fields(self, layout: ValueLayout, tensors: tuple[torch.Tensor, ...]) -> tuple[dict[str, torch.Tensor], bool]:
-        """Return the fields of a value to share in place, and whether it is stored elsewhere than the last one.
+    def fields(self, layout: ValueLayout, tensors: tuple[torch.Tensor, ...]) -> dict[str, torch.Tensor]:
+        """Return the fields of a value to share in place: the last ones if the same tensors are at the same addresses.
 
-        The fields of the very tensors of the last one are kept: a dozen calls of torch are most of a version's cost.
+        A dozen calls of torch are spared, which cost most of a version. What is kept keeps its memory, so that no other
+        tensor can have these addresses.
         """
         addresses, last = [t.data_ptr() for t in tensors], self._last
-        moved = last is None or last[2] != addresses
-        if last is None or moved or last[0] is not layout or last[1] is not tensors:
+        if last is None or last[0] is not layout or last[1] is not tensors or last[2] != addresses:
             last = self._last = layout, tensors, addresses, layout.frame(tensors)
-        return last[3], moved
+        return last[3]
 
 
 class Stream:
@@ -132,6 +132,7 @@ class Stream:
         self._settling: tuple[Published, list[int], float] | None = None
         """A late copy: the value, its tensors' counts of in-place operations before it, when to compare."""
         self._moves = 0
+        self._addresses: list[int] = []
 
     # The trainer's thread.
 
@@ -201,6 +202,12 @@ class Stream:
     def _share(self, now: float) -> None:
         """Write the newest value to every transport in use. Under the lock."""
         assert self._newest is not None
+        if self._gpu is not None and self.kind == "gaussians" and self._moves < _MOVES:
+            addresses = [t.data_ptr() for t in self._newest[1][0]]
+            self._moves = self._moves + 1 if addresses != self._addresses else 0
+            self._addresses = addresses
+            if self._moves == _MOVES:
+                self._run.wake()  # viewers take another transport
         for name, active in self._active.items():
             if now < active.next_at or not self._write(name, active, now):
                 self._leave()
@@ -228,14 +235,7 @@ class Stream:
         if newest is None or name in self._failed:
             return True  # its viewers are choosing another
         layout, published = newest
-        if name in ZERO_COPY:
-            tensors, moved = active.fields(layout, published[0])
-            if self._moves < _MOVES:
-                self._moves = self._moves + 1 if moved else 0
-                if self._moves == _MOVES:
-                    self._run.wake()  # viewers take another transport
-        else:
-            tensors = layout.frame(published[0])
+        tensors = active.fields(layout, published[0]) if name in ZERO_COPY else layout.frame(published[0])
         if writer is None or (layout is not active.layout and not writer.fits(tensors)):
             return False  # the helper thread makes one
         ref, version = writer.ref, max(self.version, active.version + 1)  # the other thread may have used the number
