@@ -8,7 +8,7 @@ import pytest
 
 import splatview
 from splatview_ipc.control.errors import NoViewerError
-from splatview_ipc.control.registry import announce
+from splatview_ipc.control.registry import Announcement
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,7 +19,7 @@ URL = "http://127.0.0.1:7007/"
 
 def test_a_running_viewer_is_shown_in_a_frame(capsys: pytest.CaptureFixture[str]) -> None:
     url = URL + "?token=a&b=c"
-    with announce(url, host="127.0.0.1", port=7007):
+    with Announcement(url, host="127.0.0.1", port=7007):
         page = splatview.show()
         wide = splatview.show(800, "50vh")
     for shown, size in ((page, "width: 100%; height: 600px"), (wide, "width: 800px; height: 50vh")):
@@ -31,7 +31,7 @@ def test_a_running_viewer_is_shown_in_a_frame(capsys: pytest.CaptureFixture[str]
 
 
 def test_over_ssh_the_line_to_type_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    with announce("http://127.0.0.1:7011/", host="127.0.0.1", port=7011):
+    with Announcement("http://127.0.0.1:7011/", host="127.0.0.1", port=7011):
         monkeypatch.delenv("SSH_CONNECTION", raising=False)
         assert "ssh" not in splatview.show()._repr_html_()
         monkeypatch.setenv("LOGNAME", "someone")
@@ -44,8 +44,8 @@ def test_over_ssh_the_line_to_type_is_shown(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_viewer_that_follows_the_same_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    with announce(URL, host="127.0.0.1", port=7007), \
-            announce("http://127.0.0.1:7008/", host="127.0.0.1", port=7008, run="42"):
+    with Announcement(URL, host="127.0.0.1", port=7007), \
+            Announcement("http://127.0.0.1:7008/", host="127.0.0.1", port=7008, run="42"):
         assert splatview.show().port == 7007
         assert splatview.show(run=42).port == splatview.show(run="42").port == 7008
 

@@ -16,7 +16,7 @@ from support import messages
 import splatview
 from splatview.cli import doctor
 from splatview.cli.main import main
-from splatview_ipc.control.registry import announce
+from splatview_ipc.control.registry import Announcement
 from splatview_ipc.subscriber.subscriber import Subscriber
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def test_status_lists_streams_and_viewers(status: Callable[..., str], wait_until
 
 def test_status_lists_viewers_in_browsers(status: Callable[..., str]) -> None:
     url = "http://127.0.0.1:7013/?token=abc"
-    with announce(url, host="0.0.0.0", port=7013, run="train"):
+    with Announcement(url, host="0.0.0.0", port=7013, run="train"):
         (found,) = json.loads(status("--json"))["viewers"]
         assert {k: v for k, v in found.items() if k != "started"} == {
             "pid": os.getpid(), "url": url, "host": "0.0.0.0", "port": 7013, "run": "train"}
@@ -164,7 +164,7 @@ def test_doctor_tells_who_has_the_port(monkeypatch: pytest.MonkeyPatch) -> None:
         port = free.getsockname()[1]
         monkeypatch.setattr(doctor, "_PORT", port)
         taken = doctor.check_port()
-        with announce(f"http://127.0.0.1:{port}/?token=secret", host="127.0.0.1", port=port):
+        with Announcement(f"http://127.0.0.1:{port}/?token=secret", host="127.0.0.1", port=port):
             ours = doctor.check_port()
     assert taken.state == "absent"
     assert "--port" in taken.mend

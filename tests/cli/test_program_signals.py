@@ -64,9 +64,9 @@ def test_a_killed_viewer_and_one_that_a_signal_ended_leave_nothing(programs: Pro
 
 TRAINER = """
 import torch, splatview
-from splatview_ipc.control.registry import announce
+from splatview_ipc.control.registry import Announcement
 splatview.publish(torch.zeros(4, 4))
-announced = announce("http://127.0.0.1:7010/", host="127.0.0.1", port=7010)
+announced = Announcement("http://127.0.0.1:7010/", host="127.0.0.1", port=7010)
 print("ready", flush=True)
 input()
 """

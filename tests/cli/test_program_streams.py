@@ -16,7 +16,7 @@ from support.wait import PATIENCE
 
 import splatview
 from splatview.api import session as publishing
-from splatview_ipc.control.registry import announce
+from splatview_ipc.control.registry import Announcement
 
 pytestmark = pytest.mark.programs
 def ended(*args: str, **options: Any) -> subprocess.CompletedProcess[str]:
@@ -63,7 +63,7 @@ def test_status_prints_nothing_that_a_terminal_obeys(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("SPLATVIEW_NAME", EVIL)
     monkeypatch.setattr("splatview.adapters.checks.stream_name", lambda name: None)  # as a trainer that is not ours
     splatview.publish(torch.zeros(4, 4), EVIL)
-    with announce("http://127.0.0.1:7013/", host="127.0.0.1", port=7013, run=EVIL):
+    with Announcement("http://127.0.0.1:7013/", host="127.0.0.1", port=7013, run=EVIL):
         done = ended("status", env=environment(LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0"))
     assert (done.returncode, done.stderr) == (0, "")
     assert not any(c in done.stdout.replace("\n", "") for c in OBEYED)

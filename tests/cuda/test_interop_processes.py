@@ -126,7 +126,7 @@ def wanted(name: str, k: int) -> tuple[torch.Tensor, str]:
 
 def close_all(tensors: dict[str, DeviceTensor]) -> None:
     for memory in {id(t.memory): t.memory for t in tensors.values()}.values():
-        memory.close()
+        memory.close()  # type: ignore[attr-defined]
 
 
 def test_every_pixel_in_place_and_live(trainer: Peer, ctx: moderngl.Context, request: pytest.FixtureRequest) -> None:

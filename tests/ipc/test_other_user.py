@@ -15,7 +15,7 @@ from support.reading import welcomed
 import splatview
 from splatview.api import session as publishing
 from splatview_ipc.control import memory_snapshots
-from splatview_ipc.control.registry import announce
+from splatview_ipc.control.registry import Announcement
 from splatview_ipc.subscriber.subscriber import Subscriber
 from splatview_viewer.memo import Memo, memo_file
 from splatview_viewer.memory.loading.cache import draft
@@ -105,7 +105,7 @@ def kept(runtime_dir: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
         draft_of_columns = draft(columns, 1)
         draft_of_columns.keep(columns, "0123-1")
         snapshot = memory_snapshots.write_private(memory_snapshots.name_of("run-1-bbbb", 1, "asked"), b"x")
-        announcement = announce("http://127.0.0.1:7007/?token=secret", host="127.0.0.1", port=7007)
+        announcement = Announcement("http://127.0.0.1:7007/?token=secret", host="127.0.0.1", port=7007)
         recording = StreamFolder(tmp_path / "recordings", "run", "stream")
         recording.write_index(1.0, [])
         recording.close()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from splatview_ipc.control.errors import RuntimeFolderError
-from splatview_ipc.control.registry import announce, viewers
+from splatview_ipc.control.registry import Announcement, viewers
 from splatview_ipc.control.run_folder import runtime_folder
 
 if TYPE_CHECKING:
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 URL = "http://127.0.0.1:7007/"
 HOLD = """
 import sys
-from splatview_ipc.control.registry import announce
-held = announce("http://127.0.0.1:7010/", host="127.0.0.1", port=7010, run="x")
+from splatview_ipc.control.registry import Announcement
+held = Announcement("http://127.0.0.1:7010/", host="127.0.0.1", port=7010, run="x")
 print("announced", flush=True)
 sys.stdin.readline()
 """
 
 
 def test_a_viewer_is_found_while_it_is_announced(runtime_dir: Path) -> None:
-    announcement = announce(URL + "?token=ab-C_1", host="0.0.0.0", port=7007, run="train")
+    announcement = Announcement(URL + "?token=ab-C_1", host="0.0.0.0", port=7007, run="train")
     (found,) = viewers()
     assert (found.pid, found.url, found.host, found.port, found.run) == (
         os.getpid(), URL + "?token=ab-C_1", "0.0.0.0", 7007, "train")
@@ -44,7 +44,7 @@ def test_a_viewer_is_found_while_it_is_announced(runtime_dir: Path) -> None:
 
 
 def test_file_in_use_is_touched_once_an_hour(runtime_dir: Path) -> None:
-    with announce(URL, host="127.0.0.1", port=7007) as announcement:
+    with Announcement(URL, host="127.0.0.1", port=7007) as announcement:
         (file,) = runtime_dir.iterdir()
         for now, touched in ((100.0, True), (3699.0, False), (3700.0, True)):
             os.utime(file, (0, 0))
@@ -104,7 +104,7 @@ def test_links_and_other_names_are_not_followed(runtime_dir: Path, tmp_path: Pat
 def test_an_address_that_cannot_be_opened_is_refused(runtime_dir: Path) -> None:
     for url, port in (("http://127.0.0.1:7007/", 7008), ("ftp://127.0.0.1:7007/", 7007), ("http://127.0.0.1:0/", 0)):
         with pytest.raises(ValueError, match="announce"):
-            announce(url, host="127.0.0.1", port=port)
+            Announcement(url, host="127.0.0.1", port=port)
     assert not runtime_dir.exists()
 
 
@@ -112,7 +112,7 @@ def test_a_viewer_that_cannot_be_announced_goes_on(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("SPLATVIEW_RUNTIME_DIR", str(tmp_path / "file"))
-    with announce(URL, host="127.0.0.1", port=7007):
+    with Announcement(URL, host="127.0.0.1", port=7007):
         assert str(tmp_path / "file") in caplog.text
         assert len(caplog.records) == 1
     with pytest.raises(RuntimeFolderError):

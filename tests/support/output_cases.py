@@ -14,9 +14,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 REASONS = {
-    "fifo": "it is a FIFO", "device": "it is a character device", "socket": "it is a socket",
-    "folder": "it is a folder", "link to a device": "it is a character device",
-    "link to a fifo": "it is a FIFO", "links in a circle": "Too many levels of symbolic links",
+    **dict.fromkeys(("fifo", "device", "socket", "folder", "link to a device", "link to a fifo"), "not a regular file"),
+    "links in a circle": "Too many levels of symbolic links",
     "link to no folder": "there is no folder", "no folder": "there is no folder",
 }
 """Each kind of target that is refused, and the words that say why."""

@@ -38,18 +38,10 @@ class DeviceMemory(Protocol):
         """Its chunks in order, for importing elsewhere (OpenGL, Vulkan); () for cudaMalloc memory."""
         ...
 
-    def pointer(self) -> int:
-        """Map it at the first call; return its address in the GPU's primary context. Raises SharingError."""
-        ...
-
     def tensor(self, dtype: str, shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> torch.Tensor:
         """Return a CUDA tensor over it, which keeps it mapped; `strides` in elements, `offset` in bytes.
 
         Raises SharingError."""
-        ...
-
-    def close(self) -> None:
-        """Unmap and close, after this process's own GPU work on it has ended. Idempotent."""
         ...
 
 

@@ -56,10 +56,21 @@ class ViewerInfo(msgspec.Struct, frozen=True):
 
 
 class Announcement:
-    """One viewer's file, as long as it is open. `with announce(...):` or `close()`."""
+    """Lets other programs of this user know that this process serves browsers, until it is closed: one viewer's file.
 
-    def __init__(self, content: bytes):
-        """A runtime folder that cannot be used is logged."""
+    `with Announcement(...):` or `close()`. Call `refresh` now and then.
+    """
+
+    def __init__(self, url: str, *, host: str, port: int, run: str | None = None):
+        """The arguments are those of `ViewerInfo`. Raises ValueError for a url that it does not allow.
+
+        A runtime folder that cannot be used is logged.
+        """
+        said = {"pid": os.getpid(), "url": url, "host": host, "port": port, "run": run, "started": time.time()}
+        try:
+            content = msgspec.json.encode(msgspec.convert(said, ViewerInfo))
+        except msgspec.ValidationError as e:
+            raise ValueError(f"announce: {e}") from None
         self._path: Path | None = None
         self._touch_due = 0.0
         self._lock_fd = -1
@@ -94,19 +105,6 @@ class Announcement:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def announce(url: str, *, host: str, port: int, run: str | None = None) -> Announcement:
-    """Let other programs of this user know that this process serves browsers at `url`. Call `refresh` now and then.
-
-    The arguments are those of `ViewerInfo`. Raises ValueError for a url that it does not allow.
-    """
-    said = {"pid": os.getpid(), "url": url, "host": host, "port": port, "run": run, "started": time.time()}
-    try:
-        content = msgspec.json.encode(msgspec.convert(said, ViewerInfo))
-    except msgspec.ValidationError as e:
-        raise ValueError(f"announce: {e}") from None
-    return Announcement(content)
 
 
 def viewers() -> list[ViewerInfo]:

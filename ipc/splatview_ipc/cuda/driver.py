@@ -33,11 +33,9 @@ _ADVICE = {
 
 
 class CudaError(SharingError):
-    """A call of the driver failed. `call` and `error` are their names, as in "cuMemCreate" and
-    "CUDA_ERROR_OUT_OF_MEMORY"."""
+    """A call of the driver failed. `error` is the error's name, as in "CUDA_ERROR_OUT_OF_MEMORY"."""
 
     def __init__(self, call: str, error: str):
-        self.call = call
         self.error = error
         super().__init__(f"{call}: {error}" + (f" ({_ADVICE[error]})" if error in _ADVICE else ""))
 

@@ -58,11 +58,6 @@ def fragment_head(defines: Iterable[str]) -> str:
     return "#version 330\n" + "".join(f"#define {d}\n" for d in defines) + SHADER
 
 
-def dtype_name(tensor: torch.Tensor) -> str:
-    """"float32" for torch.float32."""
-    return str(tensor.dtype).removeprefix("torch.")
-
-
 def local_tensor(tensor: Pixels) -> torch.Tensor:
     """A picture as this process's tensor, on a GPU in the order of its current stream."""
     import torch

@@ -9,8 +9,9 @@ import numpy as np
 
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.frame import RemoteTensor
-from splatview_ipc.gl.base import DTYPES, Form, dtype_name, local_tensor
+from splatview_ipc.gl.base import DTYPES, Form, local_tensor
 from splatview_ipc.gl.sources import TextureSource
+from splatview_ipc.shm.slot_layout import dtype_name
 
 if TYPE_CHECKING:
     import torch

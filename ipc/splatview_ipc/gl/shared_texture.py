@@ -17,11 +17,11 @@ import moderngl
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.cuda import driver
 from splatview_ipc.gl import glapi
-from splatview_ipc.gl.base import dtype_name
 from splatview_ipc.gl.direct import require_import
 from splatview_ipc.gl.glapi import GL
 from splatview_ipc.gl.texture_tensor import DTYPES, array_copy
 from splatview_ipc.gl.vulkan import vulkan_on
+from splatview_ipc.shm.slot_layout import dtype_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 PICTURES = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP"}
 """Suffixes of picture files, and Pillow's names of their formats."""
-_KINDS = {stat.S_IFCHR: "a character device", stat.S_IFBLK: "a block device", stat.S_IFIFO: "a FIFO",
-          stat.S_IFSOCK: "a socket", stat.S_IFDIR: "a folder"}
 
 
 class OutputError(OSError):
@@ -93,8 +91,7 @@ def output_file(path: str | os.PathLike[str], *, numbered: bool = False, private
             with contextlib.suppress(FileNotFoundError):
                 before = os.stat(path).st_mode  # the kernel refuses other users' links in shared folders
             if before is not None and not stat.S_ISREG(before):
-                kind = _KINDS.get(stat.S_IFMT(before))
-                raise OutputError(path, f"it is {kind}; expected a regular file or a new name")
+                raise OutputError(path, "it is not a regular file; expected one, or a new name")
             target = Path(os.path.realpath(path))
         part = target.with_name(f".splatview-{os.urandom(8).hex()}.part")
         mode = 0o600 if private or before is not None else 0o666

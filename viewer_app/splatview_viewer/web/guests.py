@@ -37,7 +37,7 @@ class Browsers:
 
         Raises ViewerError when there is no such address, or no free port.
         """
-        from splatview_ipc.control.registry import announce
+        from splatview_ipc.control.registry import Announcement
         from splatview_viewer.web.encoders import choose, forced_encoder
 
         self._ctx, self._wake = ctx, wake
@@ -48,8 +48,8 @@ class Browsers:
         with ExitStack() as opened:
             self.server = _serve(host, port, token, wake)
             opened.callback(self.server.close)
-            self._entry = opened.enter_context(announce(local_url(self.server), host=self.server.host,
-                                                        port=self.server.port, run=run))
+            self._entry = opened.enter_context(Announcement(local_url(self.server), host=self.server.host,
+                                                            port=self.server.port, run=run))
             self._opened = opened.pop_all()
 
     def say(self, environ: dict[str, str]) -> None:
