@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from splatview_ipc.control.frame import Frame
     from splatview_ipc.control.render_requests import Answer
 
-__all__ = ["grab"]
-
 _DRAWN = {"gaussians": 0, "image": 1}
 """Kinds of this process's own streams that are brought up to date, in the order in which they are taken."""
 _START_TIMEOUT_S = 60.0

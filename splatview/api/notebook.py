@@ -15,8 +15,6 @@ from splatview.api.session import public, session
 if TYPE_CHECKING:
     from splatview_ipc.control.registry import ViewerInfo
 
-__all__ = ["Page", "show"]
-
 _LENGTH = re.compile(r"(?:[0-9]{1,5}|[0-9]{0,5}\.[0-9]{1,4})(?:px|%|em|rem|ch|vw|vh|vmin|vmax|cm|mm|in|pt)")
 _LOOK_S = 0.05
 
