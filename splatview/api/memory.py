@@ -128,8 +128,7 @@ class Meter:
             self._settle()
         if self._asked and now >= self._rest_until:
             self._asked, self._rest_until, self._due = False, now + _REST_S, now
-            snapshot = self._recording.take()
-            if snapshot is not None and (path := self._recording.write(snapshot, "asked")) is not None:
+            if (path := self._recording.save("asked")) is not None:
                 _log.info("splatview: a snapshot of the memory: splatview memory %s", path)
         if now >= self._due:
             self._due = max(self._due + self._period, now)
@@ -270,7 +269,7 @@ class Recording:
 
                     memory._record_memory_history(None)
 
-    def take(self) -> dict[str, Any] | None:
+    def _take(self) -> dict[str, Any] | None:
         """Return a full snapshot of all GPUs, as PyTorch gives it, with the steps among its annotations.
 
         The thread keeps the interpreter meanwhile: about 0.2 seconds for 100,000 entries. None: see `trouble`.
@@ -299,8 +298,10 @@ class Recording:
             snapshot["external_annotations"] = [*snapshot.get("external_annotations", ()), *marks]
         return snapshot
 
-    def write(self, snapshot: dict[str, Any], why: str) -> Path | None:
-        """Write a snapshot to a file of its own; `why`: "asked" or "oom". None: see `trouble`."""
+    def save(self, why: str) -> Path | None:
+        """Write a full snapshot to a file of its own; `why`: "asked" or "oom". None: see `trouble`."""
+        if (snapshot := self._take()) is None:
+            return None
         with self._lock:
             name = memory_snapshots.name_of(self.run_id, self.count + 1, why)
             try:
@@ -319,8 +320,7 @@ class Recording:
         if self._ooms >= MAX_OOM_SNAPSHOTS or now < self._rest_until:
             return
         self._ooms, self._rest_until = self._ooms + 1, now + OOM_REST_S
-        path = self.write(snapshot, "oom") if (snapshot := self.take()) is not None else None
-        if path is not None:
+        if (path := self.save("oom")) is not None:
             _log.warning("splatview: the GPU is out of memory; who holds it shows: splatview memory %s", path)
 
 

@@ -42,9 +42,6 @@ class Page:
                 f'<div style="font-size: smaller; opacity: 0.7"><a href="{escape(self.url)}" target="_blank" '
                 f'rel="noopener">{escape(self.url)}</a>{escape(_tunnel(self.url))}</div>')
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        return {"text/html": self._repr_html_(), "text/plain": repr(self)}
-
 
 @public(answers=True)
 def show(width: int | str = "100%", height: int | str = 600, *, run: str | int | None = None, port: int = 7007,
