@@ -9,8 +9,8 @@ import math
 import torch
 
 import splatview
+from splatview.demo.datasets import View
 from splatview.demo.rasterizer import choose_device, draw
-from splatview.demo.views import View
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--steps", type=int, default=2000, help="pictures to draw")

@@ -25,7 +25,7 @@ import tyro
 from PIL import Image
 from torch.nn import functional
 
-from splatview.demo.views import View
+from splatview.demo.datasets import View
 
 PHOTOS = Path(__file__).parent.parent / "splatview" / "demo" / "photos"
 QUALITY = 75

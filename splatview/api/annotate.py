@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from splatview_ipc.publisher.publisher import Publisher
     from splatview_ipc.publisher.stream import Stream
 
-__all__ = ["annotate"]
-
 
 class More(TypedDict, total=False):
     """Keywords of `annotate` beside its parameters."""
@@ -131,7 +129,7 @@ def _computed_on(name: str, version: Any, run: str | None) -> tuple[int, int, st
     own = publisher.streams.get(name) if publisher is not None else None
     own_run = publisher.run_id if publisher is not None and own is not None else ""
     reading = sys.modules.get("splatview.api.frames")
-    seen = (reading.newest_seen(name) if reading is not None else None) or (0, 0, "")
+    seen = reading.seen.get(name, (0, 0, "")) if reading is not None else (0, 0, "")
     number, time_ns = version, 0
     if hasattr(version, "version") and hasattr(version, "time_ns"):  # a frame
         number, time_ns = version.version, int(version.time_ns)

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from splatview_ipc.publisher.publisher import Publisher
     from splatview_ipc.publisher.stream import Stream
 
-__all__ = ["publish_cameras"]
-
 _PACE_S = 0.015
 """Time between two photographs: viewers see the newest frame of a stream, and need a moment to look."""
 _MAX_ASKED = 256

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from splatview_ipc.control.frame import Frame
     from splatview_ipc.control.render_requests import Answer
 
-__all__ = ["grab"]
-
 _DRAWN = {"gaussians": 0, "image": 1}
 """Kinds of this process's own streams that are brought up to date, in the order in which they are taken."""
 _START_TIMEOUT_S = 60.0
@@ -134,19 +132,14 @@ def _camera(camera: Any) -> dict[str, Any]:
     """Return a camera as JSON has it. The program that draws checks its values."""
     if isinstance(camera, (str, os.PathLike)):
         text = os.fspath(camera)
-        if not text.lstrip().startswith("{"):
-            try:
-                if not os.path.isfile(text):  # opening a FIFO would wait without end
-                    raise ValueError("no such file")
+        try:
+            if os.path.isfile(text):  # not a FIFO, whose opening would wait without end
                 with open(text, encoding="utf-8") as f:
                     text = f.read(render_requests.MAX_CAMERA)
-            except (OSError, ValueError) as e:
-                raise ValueError(f"camera: {text[:80]!r} is neither a JSON object nor a readable file "
-                                 f"({getattr(e, 'strerror', None) or e})") from None
-        try:
             camera = json.loads(text)
-        except (ValueError, RecursionError) as e:
-            raise ValueError(f"camera: not JSON: {e}") from None
+        except (OSError, ValueError, RecursionError) as e:
+            raise ValueError(f"camera: {os.fspath(camera)[:80]!r} is neither a JSON object nor a readable file ({e})"
+                             ) from None
     if not hasattr(camera, "items"):
         raise TypeError(f"camera is a {type(camera).__name__}, not a mapping such as {{\"viewmat\": ..., \"K\": ...}}, "
                         "JSON or the name of a file")

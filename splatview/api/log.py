@@ -15,8 +15,6 @@ from splatview.api.session import public, session
 if TYPE_CHECKING:
     from splatview_ipc.publisher.publisher import Publisher
 
-__all__ = ["log"]
-
 STREAM = "scalars"
 _PERIOD_S = 0.1
 """Time between two looks at what was logged."""

@@ -1,27 +1,35 @@
-"""`publish_memory`: samples of the GPU's memory, and full snapshots on request or when memory runs out."""
+"""`publish_memory`: samples of the GPU's memory, and full snapshots on request or when memory runs out.
+
+PyTorch's recording of allocations covers all GPUs of the process. Its functions used here are private
+(`torch.cuda.memory._...`) and differ between its versions: what is missing becomes `trouble`, a text for people, never
+an exception.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import gc
 import logging
 import os
+import pickle
 import threading
 import time
-from functools import partial
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from splatview.adapters import checks
 from splatview.api.session import public, session
+from splatview_ipc.control import memory_snapshots
 from splatview_ipc.cuda.driver import torch_with_cuda
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import torch
 
-    from splatview.api.recording import Recording
     from splatview_ipc.control import messages
     from splatview_ipc.publisher.publisher import Publisher
-
-__all__ = ["publish_memory"]
 
 _log = logging.getLogger("splatview")
 
@@ -29,6 +37,11 @@ _REST_S = 2.0
 """Least time between two full snapshots that viewers ask for."""
 HOST = -1
 """In place of a device's ordinal: only the host's memory."""
+MAX_OOM_SNAPSHOTS = 4
+OOM_REST_S = 10.0
+"""Snapshots of a run that runs out of memory again and again, and the least time between two of them."""
+_MAX_STEPS = 4096
+"""The newest steps, which a snapshot names."""
 
 
 @public()
@@ -60,7 +73,7 @@ def publish_memory(name: str = "memory", *, device: torch.device | str | int | N
     if meter is None:
         checks.stream_name(name)
         entries = checks.whole("max_entries", max_entries, 1, 10**8)
-        meter = session().feature(f"memory {name}", partial(
+        meter = session().feature(f"memory {name}", functools.partial(
             Meter, name=name, device=_ordinal(device), hz=checks.number("hz", hz, 0.001, 100),
             max_entries=entries if record else None))
     if meter is not None:
@@ -75,7 +88,6 @@ class Meter:
         import torch
 
         from splatview.adapters.series import MEMORY, Samples
-        from splatview.api.recording import Recording
 
         self._stream = publisher.stream(name, "memory")
         self._stream.describe(MEMORY)
@@ -116,8 +128,7 @@ class Meter:
             self._settle()
         if self._asked and now >= self._rest_until:
             self._asked, self._rest_until, self._due = False, now + _REST_S, now
-            snapshot = self._recording.take()
-            if snapshot is not None and (path := self._recording.write(snapshot, "asked")) is not None:
+            if (path := self._recording.save("asked")) is not None:
                 _log.info("splatview: a snapshot of the memory: splatview memory %s", path)
         if now >= self._due:
             self._due = max(self._due + self._period, now)
@@ -197,3 +208,145 @@ def _ordinal(device: Any) -> int | None:
     if parsed.index is not None and torch.cuda.is_initialized() and parsed.index >= torch.cuda.device_count():
         raise ValueError(f"device is {device!r}, and there are {torch.cuda.device_count()} GPUs; {legal}")
     return parsed.index
+
+
+class Recording:
+    """What PyTorch records while memory is published."""
+
+    def __init__(self, run_id: str, max_entries: int | None) -> None:
+        """`max_entries`: of the trace, for each GPU; None: record nothing."""
+        self.run_id = run_id
+        self.newest = ""
+        self.count = 0
+        self.trouble = ""
+        """Why there is less than there could be."""
+        self.steps: deque[tuple[int, float]] = deque(maxlen=_MAX_STEPS)
+        """When steps began (ns since the epoch), and their numbers."""
+        self.attached = False
+        """True once CUDA is in use."""
+        self._pid = os.getpid()
+        self._max_entries = max_entries
+        self._lacks = ""
+        """The trouble that stays."""
+        self._ours = self._ended = False
+        self._ooms, self._rest_until = 0, 0.0
+        self._lock = threading.Lock()
+        memory_snapshots.tidy()  # an earlier run may have been killed while it wrote one
+
+    def attach(self) -> None:
+        """Begin, once CUDA is in use. Idempotent; never raises."""
+        if os.getpid() != self._pid:
+            return  # a forked child, to which PyTorch took over what the parent queued
+        with self._lock:
+            if self.attached or self._ended:
+                return
+            self.attached = True
+            try:
+                import torch
+                from torch.cuda import memory
+
+                observe()
+                enabled = getattr(torch._C, "_cuda_isHistoryEnabled", None)
+                if self._max_entries is None:
+                    self._lacks = "allocations are not recorded: record=False"
+                elif enabled is None or not enabled():  # by other code. (Before CUDA is in use, torch 2.11 crashes.)
+                    # Names of C++ functions would make a snapshot take minutes.
+                    memory._record_memory_history("all", context="all", stacks="python", max_entries=self._max_entries)
+                    self._ours = True
+            except Exception as e:
+                self._lacks = f"allocations are not recorded: {_one_line(e)}"
+            self.trouble = self._lacks
+
+    def close(self) -> None:
+        """Stop recording, unless other code began it. Idempotent; never raises."""
+        with self._lock:
+            self._ended = True
+            self.steps.clear()  # PyTorch keeps this object until CUDA is in use, which may be never
+            if self._ours:
+                self._ours = False
+                with contextlib.suppress(Exception):
+                    from torch.cuda import memory
+
+                    memory._record_memory_history(None)
+
+    def _take(self) -> dict[str, Any] | None:
+        """Return a full snapshot of all GPUs, as PyTorch gives it, with the steps among its annotations.
+
+        The thread keeps the interpreter meanwhile: about 0.2 seconds for 100,000 entries. None: see `trouble`.
+        """
+        if not self.attached:
+            self.trouble = "no snapshot: CUDA is not in use in this process"
+            return None
+        from torch.cuda import memory
+
+        collecting = gc.isenabled()
+        gc.disable()  # it would visit a million new objects again and again
+        try:
+            snapshot: Any = memory._snapshot()
+        except Exception as e:
+            self.trouble = f"no snapshot: {_one_line(e)}"
+            return None
+        finally:
+            if collecting:
+                gc.enable()
+        steps = list(self.steps)
+        ends = [*(begin for begin, _ in steps[1:]), time.time_ns()]
+        marks = [{"name": f"step {number:.15g}", "stage": stage, "device": 0, "time_us": ns // 1000}
+                 for (begin, number), end in zip(steps, ends, strict=False)
+                 for stage, ns in (("START", begin), ("END", end))]
+        with contextlib.suppress(Exception):
+            snapshot["external_annotations"] = [*snapshot.get("external_annotations", ()), *marks]
+        return snapshot
+
+    def save(self, why: str) -> Path | None:
+        """Write a full snapshot to a file of its own; `why`: "asked" or "oom". None: see `trouble`."""
+        if (snapshot := self._take()) is None:
+            return None
+        with self._lock:
+            name = memory_snapshots.name_of(self.run_id, self.count + 1, why)
+            try:
+                path = memory_snapshots.write_private(name, pickle.dumps(snapshot, 4))
+            except Exception as e:
+                self.trouble = f"the snapshot could not be written: {_one_line(e)}"
+                _log.warning("splatview: %s", self.trouble)
+                return None
+            self.newest, self.count, self.trouble = name, self.count + 1, self._lacks
+        memory_snapshots.tidy()
+        return path
+
+    def out_of_memory(self) -> None:
+        """Write a snapshot when an allocation failed, in the thread of that allocation."""
+        now = time.time()
+        if self._ooms >= MAX_OOM_SNAPSHOTS or now < self._rest_until:
+            return
+        self._ooms, self._rest_until = self._ooms + 1, now + OOM_REST_S
+        if (path := self.save("oom")) is not None:
+            _log.warning("splatview: the GPU is out of memory; who holds it shows: splatview memory %s", path)
+
+
+@functools.cache
+def observe() -> None:
+    """Have PyTorch call `_out_of_memory` when an allocation fails. This cannot be undone, so once is for good."""
+    import torch
+
+    names = "_cuda_attach_out_of_memory_observer", "_cuda_attachOutOfMemoryObserver"  # of different versions of torch
+    attach = next((a for name in names if (a := getattr(torch._C, name, None)) is not None), None)
+    if attach is None:
+        raise RuntimeError("this torch has no observer of memory that runs out")
+    attach(_out_of_memory)
+
+
+def _out_of_memory(device: int, asked: int, allocated: int, free: int) -> None:
+    features = session().features
+    try:
+        if "recording" in features:
+            features["recording"].out_of_memory()
+        for name, feature in features.items():
+            if name.startswith("memory "):
+                feature.sample()  # viewers see it even if the trainer ends now
+    except Exception as e:  # the trainer has its own to deal with
+        _log.warning("splatview: no snapshot of the memory that ran out: %s", _one_line(e))
+
+
+def _one_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".partition("\n")[0][:300]

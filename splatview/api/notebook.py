@@ -15,8 +15,6 @@ from splatview.api.session import public, session
 if TYPE_CHECKING:
     from splatview_ipc.control.registry import ViewerInfo
 
-__all__ = ["Page", "show"]
-
 _LENGTH = re.compile(r"(?:[0-9]{1,5}|[0-9]{0,5}\.[0-9]{1,4})(?:px|%|em|rem|ch|vw|vh|vmin|vmax|cm|mm|in|pt)")
 _LOOK_S = 0.05
 
@@ -43,9 +41,6 @@ class Page:
                 'allow="clipboard-read; clipboard-write; fullscreen"></iframe>'
                 f'<div style="font-size: smaller; opacity: 0.7"><a href="{escape(self.url)}" target="_blank" '
                 f'rel="noopener">{escape(self.url)}</a>{escape(_tunnel(self.url))}</div>')
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        return {"text/html": self._repr_html_(), "text/plain": repr(self)}
 
 
 @public(answers=True)

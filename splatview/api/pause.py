@@ -14,8 +14,6 @@ from splatview_ipc.system.terminal import printable
 if TYPE_CHECKING:
     from splatview_ipc.shm.control_block import ControlBlock
 
-__all__ = ["paused", "wait_while_paused"]
-
 _log = logging.getLogger("splatview")
 
 _LOOK_S = 0.01

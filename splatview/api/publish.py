@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from splatview.adapters.images import ImageLayout
     from splatview_ipc.publisher.stream import Published, Stream
 
-__all__ = ["close", "publish"]
-
 
 class Known(NamedTuple):
     """A stream, the layout of the values it has been given so far, and the options they were given with."""

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from splatview.api.session import Session
 
-__all__ = ["Window"]
-
 _log = logging.getLogger("splatview")
 _NEW_EACH_TIME = 3
 """Images in a row in GPU memory other than that of the one before, after which images are copied there."""

@@ -92,7 +92,7 @@ def _main(args: list[str]) -> int:
     from splatview_ipc.control.errors import IpcError
 
     try:
-        module = "splatview.demo.command" if command == "demo" else f"splatview.cli.{command}"
+        module = f"splatview.{command}.command" if command in ("camera", "demo") else f"splatview.cli.{command}"
         return import_module(module).main(rest)
     except IpcError as e:
         from splatview_ipc.system.terminal import printable_lines

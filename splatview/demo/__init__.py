@@ -1,8 +1,8 @@
 """Training 3-D Gaussians from posed photographs, small enough to read and quick enough for a CPU: `splatview demo`.
 
 `command` starts `trainer`, the process that trains and publishes, and the viewer beside it. `datasets` reads the
-photographs, the packaged ones too, from COLMAP (`colmap`) and nerfstudio folders within the bounds of `files`; `views`
-are what they become. `training` optimises; `rasterizer` and `compositing` draw with gradients.
+photographs, the packaged ones too, from COLMAP and nerfstudio folders within the bounds of `files`. `training`
+optimises; `rasterizer` and `compositing` draw with gradients.
 """
 
 

@@ -8,26 +8,81 @@ from __future__ import annotations
 
 import json
 import math
+import struct
 from collections import ChainMap
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
+from gsplat.utils import normalized_quat_to_rotmat
 
-from splatview.demo import DemoError, colmap
+from splatview.demo import DemoError
 from splatview.demo.files import check_memory, open_picture, read_bytes, read_points
-from splatview.demo.views import Capture, View
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
+Gaussians = Mapping[str, torch.Tensor] | torch.nn.ParameterDict
+"""As gsplat's trainer holds them: means (N, 3), scales (N, 3) log, quats (N, 4) wxyz of any length, opacities (N,)
+logit, sh0 (N, 1, 3), shN (N, K-1, 3)."""
 PHOTOS = Path(__file__).parent / "photos"
 """A still life in nerfstudio's format; `tools/make_demo_photos.py` made it."""
 _JSON_GROWTH = 40
 """Bytes of Python objects for each byte of JSON, at most."""
 _HELD_OUT_EVERY = 8
+_MODELS = {0: ("SIMPLE_PINHOLE", 3), 1: ("PINHOLE", 4), 2: ("SIMPLE_RADIAL", 4), 3: ("RADIAL", 5), 4: ("OPENCV", 8),
+           6: ("FULL_OPENCV", 12)}
+"""COLMAP's camera models that are a pinhole and a lens: name and number of parameters."""
+_ONE_FOCAL = ("SIMPLE_PINHOLE", "SIMPLE_RADIAL", "RADIAL")
+_MODEL_GROWTH = 12
+"""Memory for each byte of a COLMAP model."""
+
+
+@dataclass(frozen=True)
+class View:
+    """A pinhole camera with its place in the world, and its photograph."""
+
+    viewmat: torch.Tensor
+    """(4, 4) float world to camera, OpenCV axes: x right, y down, z forward."""
+    K: torch.Tensor
+    """(3, 3) float in pixels; pixel centres are at +0.5."""
+    width: int
+    height: int
+    image: torch.Tensor = field(default_factory=torch.Tensor)
+    """(H, W, 3) float in [0, 1]; empty until it is read."""
+    path: Path = Path()
+    """The photograph's file; its size may be another one."""
+    distorted: bool = False
+    """The lens has a distortion that K does not describe."""
+
+    @property
+    def position(self) -> torch.Tensor:
+        """(3,) the camera's centre in the world."""
+        return -self.viewmat[:3, :3].T @ self.viewmat[:3, 3]
+
+    def to(self, device: torch.device | str) -> View:
+        return replace(self, viewmat=self.viewmat.to(device), K=self.K.to(device), image=self.image.to(device))
+
+
+@dataclass(frozen=True)
+class Capture:
+    """A scene as a camera and structure from motion leave it."""
+
+    train: list[View]
+    held_out: list[View]
+    """Views that no gradient sees: quality is measured on these."""
+    points: torch.Tensor
+    """(N, 3) float32, world."""
+    colors: torch.Tensor
+    """(N, 3) float32 in [0, 1]."""
+    notes: tuple[str, ...] = ()
+    """What the user should know about how this was read."""
+
+    @property
+    def extent(self) -> float:
+        """The scene's size in world units: the largest distance of a camera from their common middle."""
+        centres = torch.stack([view.position for view in self.train])
+        return max(float((centres - centres.mean(0)).norm(dim=1).max()), 1e-3)
 
 
 def load(source: Path, *, pixels: int, max_points: int, seed: int = 0,
@@ -81,16 +136,89 @@ def _read(source: Path) -> tuple[list[View], np.ndarray, np.ndarray]:
     """Return views by name, without pictures, points (N, 3) and their colours (N, 3) of 0 to 255."""
     for sparse in ("sparse/0", "sparse", "colmap/sparse/0"):
         if (source / sparse / "cameras.bin").exists():
-            return colmap.read_model(source / sparse, source / "images")
-        if (source / sparse / "cameras.txt").exists():
-            raise DemoError(f"{source / sparse}: a model as text; make it binary: colmap model_converter --input_path "
-                            "FOLDER --output_path FOLDER --output_type BIN")
+            return _read_model(source / sparse, source / "images")
     names = [source] if source.suffix == ".json" else [source / "transforms.json", source / "transforms_train.json"]
     for path in names:
         if path.exists():
             return _read_transforms(path)
-    raise DemoError(f"--data {source}: no such data set: expected a COLMAP folder (images/ and sparse/0/*.bin), or a "
-                    "folder with transforms.json")
+    raise DemoError(f"--data {source}: no such data set: expected a COLMAP folder (images/ and sparse/0/*.bin, which "
+                    "colmap model_converter makes of *.txt), or a folder with transforms.json")
+
+
+def _read_model(sparse: Path, pictures: Path) -> tuple[list[View], np.ndarray, np.ndarray]:
+    """Read COLMAP's model (https://colmap.github.io/format.html) in a folder with cameras.bin, images.bin and
+    points3D.bin, as `_read` does. Poses are world-to-camera in OpenCV axes already. Raises DemoError."""
+    path = sparse / "cameras.bin"
+    try:
+        cameras = _cameras(read_bytes(path, _MODEL_GROWTH))
+        path = sparse / "images.bin"
+        views = _images(read_bytes(path, _MODEL_GROWTH), cameras, pictures)
+        path = sparse / "points3D.bin"
+        points, colors = _points(read_bytes(path, _MODEL_GROWTH))
+    except (struct.error, ValueError) as e:
+        raise DemoError(f"{path}: damaged or cut short ({e!s:.200})") from None
+    return sorted(views, key=lambda view: view.path), points, colors
+
+
+def _count(data: bytes, least: int) -> int:
+    """The number of entries, each of at least so many bytes."""
+    (n,) = struct.unpack_from("<Q", data)
+    if n * least > len(data):
+        raise ValueError(f"announces {n} entries in {len(data)} bytes")
+    return n
+
+
+def _cameras(data: bytes) -> dict[int, View]:
+    """Return the cameras by their numbers, at the origin of the world."""
+    at, found = 8, {}
+    for _ in range(_count(data, 48)):
+        key, number, width, height = struct.unpack_from("<iiQQ", data, at)
+        if number not in _MODELS:
+            legal = ", ".join(name for name, _ in _MODELS.values())
+            raise DemoError(f"COLMAP camera model {number} is not one of {legal}; run `colmap image_undistorter` and "
+                            "use its output")
+        model, n = _MODELS[number]
+        values = struct.unpack_from(f"<{n}d", data, at + 24)
+        at += 24 + 8 * n
+        if model in _ONE_FOCAL:
+            fx, fy, cx, cy, *lens = values[0], *values
+        else:
+            fx, fy, cx, cy, *lens = values
+        if width <= 0 or height <= 0 or not (fx > 0 and fy > 0):
+            raise ValueError(f"camera of {width}x{height} pixels with focal lengths {fx}, {fy}: all must be positive")
+        K = torch.tensor([[fx, 0, cx], [0, fy, cy], [0, 0, 1]])
+        found[key] = View(torch.eye(4), K, width, height, distorted=any(abs(k) > 1e-6 for k in lens))
+    return found
+
+
+def _images(data: bytes, cameras: dict[int, View], pictures: Path) -> list[View]:
+    at, found = 8, []
+    for _ in range(_count(data, 73)):
+        _, *pose, camera = struct.unpack_from("<i7di", data, at)
+        end = data.index(b"\0", at + 64)
+        name = data[at + 64 : end].decode("utf-8")
+        (observed,) = struct.unpack_from("<Q", data, end + 1)
+        at = end + 9 + 24 * observed
+        if camera not in cameras:
+            raise ValueError(f"camera {camera} is not in cameras.bin")
+        quaternion = torch.tensor(pose[:4], dtype=torch.float64)
+        if not quaternion.norm() > 0:
+            raise ValueError(f"quaternion {pose[:4]} is not a rotation")
+        viewmat = torch.eye(4)
+        viewmat[:3, :3] = normalized_quat_to_rotmat(quaternion / quaternion.norm())
+        viewmat[:3, 3] = torch.tensor(pose[4:])
+        found.append(replace(cameras[camera], viewmat=viewmat, path=pictures / name))
+    return found
+
+
+def _points(data: bytes) -> tuple[np.ndarray, np.ndarray]:
+    at, n = 8, _count(data, 51)
+    points, colors = np.zeros((n, 3), np.float32), np.zeros((n, 3), np.uint8)
+    for i in range(n):
+        x, y, z, r, g, b, _, track = struct.unpack_from("<3d3BdQ", data, at + 8)
+        points[i], colors[i] = (x, y, z), (r, g, b)
+        at += 51 + 8 * track
+    return points, colors
 
 
 def _read_transforms(path: Path) -> tuple[list[View], np.ndarray, np.ndarray]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from PIL import Image
 
-    from splatview.demo.views import Gaussians
+    from splatview.demo.datasets import Gaussians
 
 _SHARE = 0.8
 """The part of the free memory that a data set may take."""

@@ -18,7 +18,7 @@ from splatview.demo import DemoError
 from splatview.demo.compositing import ALPHA_MIN, Composite, tile
 
 if TYPE_CHECKING:
-    from splatview.demo.views import Gaussians, View
+    from splatview.demo.datasets import Gaussians, View
 
 SH_C0 = 0.28209479177387814
 SH_C1 = 0.4886025119029199

@@ -11,7 +11,7 @@ from gsplat.strategy import ops
 from splatview.demo.rasterizer import SH_C0, Drawn, draw
 
 if TYPE_CHECKING:
-    from splatview.demo.views import Capture, View
+    from splatview.demo.datasets import Capture, View
 
 _RATES = {"means": 1.2e-3, "scales": 1e-2, "quats": 4e-3, "opacities": 5e-2, "sh0": 1e-2, "shN": 1e-3}
 """Learning rates of gsplat's examples/simple_trainer.py, raised for a run of a thousand steps instead of thirty

@@ -14,7 +14,7 @@ from support.window_cases import SIZE, Seen
 
 import splatview
 from splatview import Window
-from splatview.api import recording
+from splatview.api import memory
 from splatview.api import session as publishing
 from splatview_ipc.subscriber.subscriber import Subscriber
 
@@ -82,7 +82,7 @@ def overlays(subscriber: Subscriber, wait_until: Callable[..., Any]) -> Overlays
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A cache folder for each test; the folder of the snapshots in it."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    recording.observe.cache_clear()
+    memory.observe.cache_clear()
     yield tmp_path / "cache" / "splatview" / "snapshots" / "taken"
     splatview.close()
 

@@ -12,7 +12,7 @@ from support.wait import PATIENCE, turns
 
 import splatview
 from splatview.api import session as publishing
-from splatview.api.frames import Frames, newest_seen
+from splatview.api.frames import Frames, seen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,8 +60,8 @@ def test_frames_have_what_was_published(wait_until: Callable[..., Any]) -> None:
             last = frame.time_ns
         assert frames.path == "ring"
         assert frame.run == frames.run == publishing.begun().run_id  # type: ignore[union-attr]
-        assert newest_seen("it") == (5, last, frames.run)
-    assert newest_seen("other") is None
+        assert seen["it"] == (5, last, frames.run)
+    assert "other" not in seen
 
 
 def test_the_latest_is_given_again_and_waited_for_only_while_there_is_none(wait_until: Callable[..., Any]) -> None:

@@ -25,7 +25,6 @@ def test_a_running_viewer_is_shown_in_a_frame(capsys: pytest.CaptureFixture[str]
     for shown, size in ((page, "width: 100%; height: 600px"), (wide, "width: 800px; height: 50vh")):
         html = shown._repr_html_()
         assert f'<iframe src="{URL}?token=a&amp;b=c" style="{size}; border: 0; display: block"' in html
-        assert shown._repr_mimebundle_() == {"text/html": html, "text/plain": repr(shown)}
     assert page.url == url
     assert capsys.readouterr().out.count(url) == 2, "a script's call prints what a prompt would show"
 

@@ -17,7 +17,7 @@ from support.wait import PATIENCE
 
 import splatview
 from splatview.adapters.series import Samples
-from splatview.api import recording
+from splatview.api import memory
 from splatview_ipc.control import memory_snapshots
 from splatview_ipc.kinds.memory import MEMORY_COLUMNS, MEMORY_ROWS
 
@@ -125,7 +125,7 @@ def test_memory_that_runs_out_is_written_down_at_once(allocator: Allocator, read
                                                       caplog: pytest.LogCaptureFixture,
                                                       wait_until: Callable[..., Any],
                                                       monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recording, "OOM_REST_S", PATIENCE)
+    monkeypatch.setattr(memory, "OOM_REST_S", PATIENCE)
     splatview.publish_memory(hz=1)
     wait_until(lambda: len(reader.look().samples))
     allocator.fail()

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from splatview.api.frame import Frame
-    from splatview.api.frames import Frames
+    from splatview.api.frames import Frame, Frames
 
 
 @pytest.fixture

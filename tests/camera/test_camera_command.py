@@ -17,7 +17,7 @@ from support.wait import PATIENCE
 
 import splatview
 from splatview.camera.capture import PLAYED
-from splatview.camera.launcher import Plan, launch
+from splatview.camera.command import launch
 from splatview.camera.pattern import number_of, square
 from splatview.camera.sources import CaptureSettings
 from splatview_ipc.control.run_folder import list_runs, runtime_folder
@@ -67,7 +67,7 @@ class Launched:
 def launched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Launched]:
     """Launch a camera whose programs are scripts: each start takes the next of `capture`, `infer` or `serve`. SIGTERM
     comes as soon as `until` has been said."""
-    monkeypatch.setattr("splatview.camera.launcher.RESTART_S", 0.01)
+    monkeypatch.setattr("splatview.camera.command.RESTART_S", 0.01)
     monkeypatch.chdir(tmp_path)
 
     def run(until: str = "", *, source: str = "test", loop: bool = True, out: Path | None = None,
@@ -84,7 +84,7 @@ def launched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., L
         with monkeypatch.context() as patch:
             patch.setattr("splatview_ipc.system.child_program.command", command)
             patch.setattr(sys, "stderr", said)
-            code = launch(Plan(CaptureSettings(source=source, loop=loop), detector, viewer, offscreen=True, out=out))
+            code = launch(CaptureSettings(source=source, loop=loop), detector, viewer, offscreen=True, out=out)
         assert children(os.getpid()) == others, "all have ended"
         assert not any(scripts.values()), "all were started"
         return Launched(code, said.getvalue(), started)

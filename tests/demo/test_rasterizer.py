@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from splatview.demo.datasets import View
 from splatview.demo.rasterizer import draw
-from splatview.demo.views import View
 
 WIDTH, HEIGHT = 21, 14  # neither is a multiple of the tile, so tiles reach over both edges
 

@@ -14,7 +14,7 @@ from splatview.demo.training import Training
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from splatview.demo.views import Capture
+    from splatview.demo.datasets import Capture
 
 CPU = torch.device("cpu")
 

@@ -15,7 +15,7 @@ from support.viewer import Viewer
 from support.wait import PATIENCE
 
 import splatview
-from splatview.api import recording
+from splatview.api import memory
 from splatview_ipc.control import memory_snapshots
 from splatview_ipc.kinds.memory import MEMORY_COLUMNS
 from splatview_viewer.app import AppOptions
@@ -180,7 +180,7 @@ allocator.allocate(GIB)
 @pytest.fixture
 def train(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """A step of a trainer in this process."""
-    recording.observe.cache_clear()
+    memory.observe.cache_clear()
     allocator = Allocator().install(lambda *given: monkeypatch.setattr(*given, raising=False))
     return lambda: exec(STEP, {"splatview": splatview, "torch": torch, "GIB": GIB, "allocator": allocator})
 

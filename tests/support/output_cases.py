@@ -176,7 +176,7 @@ def _demo(*args: object) -> int:
 
 
 def _camera(*args: object) -> int:
-    from splatview.cli.camera import main
+    from splatview.camera.command import main
 
     return main([str(a) for a in args])
 

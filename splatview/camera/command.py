@@ -1,20 +1,37 @@
-"""`splatview camera`: the options. `splatview.camera.launcher` starts the programs."""
+"""`splatview camera`: the options, and the three programs: started, watched, ended. Capture, inference, viewer."""
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
+import msgspec
 import tyro
 
+from splatview.adapters.checks import stream_name
+from splatview.camera.capture import PLAYED
 from splatview.camera.detectors import LEGAL
-from splatview.camera.launcher import Plan, launch
-from splatview.camera.sources import CameraError, CaptureSettings, check, kind_of
+from splatview.camera.sources import CameraError, CaptureSettings, check, kind_of, shown
 from splatview_ipc.system import entry
+from splatview_ipc.system.child_program import ChildProgram
 from splatview_ipc.system.files import check_picture
 from splatview_ipc.system.optional_packages import require
+from splatview_ipc.system.terminal import printable, without_surrogates
+
+RESTART_S = 3.0
+"""Pause before a program that died is started again."""
+_LOOK_S = 0.05
+_NOISE = "splatview: serve: no run"
+"""First words of the viewer before the first picture."""
+_EXPLAINED = 2
+"""Exit status of a program whose stderr has the reason why it cannot do what was requested."""
 
 
 @dataclass(frozen=True)
@@ -88,18 +105,16 @@ def main(args: list[str]) -> int:
     """Return the exit status: 2 for a request that cannot be met, with the cause on stderr."""
     options: Camera = entry.options(Camera, "splatview camera", args)
     try:
-        plan = _plan(options)
-        check(plan.capture)
+        capture, detector, viewer = _programs(options)
+        check(capture)
     except (ValueError, OSError, CameraError) as e:
         print(f"splatview camera: {e}", file=sys.stderr)
         return 2
-    return launch(plan)
+    return launch(capture, detector, viewer, offscreen=options.offscreen, out=options.out)
 
 
-def _plan(o: Camera) -> Plan:
-    """Return what to start. Raises ValueError, and OSError for a file that cannot be written."""
-    from splatview.adapters.checks import stream_name
-
+def _programs(o: Camera) -> tuple[CaptureSettings, dict[str, object] | None, tuple[str, ...] | None]:
+    """Return what `launch` starts. Raises ValueError, and OSError for a file that cannot be written."""
     stream_name(o.name)
     width, height = _size("--size", o.size) if o.size else (0, 0)
     _size("--window-size", o.window_size)
@@ -124,7 +139,7 @@ def _plan(o: Camera) -> Plan:
     viewer = (*screens, "--port", str(o.port), "--size", o.window_size, "--max-fps", f"{o.max_fps:g}", *more)
     capture = CaptureSettings(source=o.source, width=width, height=height, fps=o.fps or 0.0, patience=o.patience,
                               stream=o.name, loop=not o.once)
-    return Plan(capture, detector, viewer if o.viewer else None, offscreen=o.offscreen, out=o.out)
+    return capture, detector, viewer if o.viewer else None
 
 
 def _size(name: str, text: str) -> tuple[int, int]:
@@ -153,3 +168,142 @@ def _detector(o: Camera) -> dict[str, object] | None:
     elif ":" not in o.detect:
         raise ValueError(f"--detect is {o.detect!r}; legal are {LEGAL}")
     return {**given, "stream": o.name, "detect": o.detect}
+
+
+def launch(capture: CaptureSettings, detector: dict[str, object] | None, viewer: tuple[str, ...] | None, *,
+           offscreen: bool = False, out: Path | None = None) -> int:
+    """Run until the viewer is closed, a signal comes, or there is nothing more to show. Return the exit status.
+
+    Args:
+        detector: settings of the inference process, less its run; None: there is none.
+        viewer: arguments of `python -m splatview_viewer serve`; None: there is no viewer.
+        offscreen: the viewer has neither a window nor pages: the session ends once a file was played.
+        out: the viewer's picture file: a session whose file was played waits for its first picture.
+    """
+    session = _Session(capture, detector, viewer, viewer is None or offscreen, out)
+    with entry.ending(session.end):
+        try:
+            return session.run()
+        finally:
+            entry.ignore()  # nothing interrupts the cleaning up
+            for program in (session.viewer, session.inference, session.capture):  # the viewer keeps its last picture
+                program.end()
+
+
+class _Program:
+    """One of the three programs, started again after it has died."""
+
+    def __init__(self, title: str, module: str, *arguments: str, env: dict[str, str]) -> None:
+        self.title = title
+        self.start_at: float | None = 0.0
+        """When to start it (monotonic); None for not at all, and while it runs."""
+        self.played = False
+        """It has said that a recording ended."""
+        self._arguments = module, *arguments
+        self._env = env
+        self._child: ChildProgram | None = None
+
+    def turn(self, now: float) -> int | None:
+        """Start it when it is due. Return its exit code, once, when it has ended."""
+        if self.start_at is not None and now >= self.start_at:
+            self.start_at = None
+            self._child = ChildProgram(*self._arguments, env=self._env, on_error=self.tell)
+        if self._child is None or self._child.running():
+            return None
+        code = self._child.exit_code or 0
+        self.end()
+        if code not in (0, _EXPLAINED):
+            how = f"with code {code}" if code > 0 else f"by a signal ({signal.strsignal(-code)})"
+            self.tell(f"it ended {how}")
+        return code
+
+    def start_again(self, now: float) -> None:
+        """Have it started again after a pause, and say so."""
+        self.start_at = now + RESTART_S
+        self.tell(f"it is started again in {RESTART_S:g} s")
+
+    def tell(self, line: str) -> None:
+        if line == PLAYED:
+            self.played = True
+        elif line.strip() and not line.startswith(_NOISE):  # one write: threads of several programs call this
+            print(f"{self.title}: {printable(line.rstrip().removeprefix('splatview: '))}\n", end="", file=sys.stderr,
+                  flush=True)
+
+    def end(self) -> None:
+        if self._child is not None:
+            self._child.end()
+        self._child = self.start_at = None
+
+
+class _Session:
+    """The programs, and the state of what they show."""
+
+    def __init__(self, settings: CaptureSettings, detector: dict[str, object] | None, viewer: tuple[str, ...] | None,
+                 ends_played: bool, out: Path | None) -> None:
+        """`ends_played`: it ends once a file was played; the rest as for `launch`."""
+        name = _run_name(settings.source)
+        env = {**os.environ, "SPLATVIEW_NAME": name}
+        env.pop("SPLATVIEW_DISABLE", None)
+        self.capture = _Program("camera", "splatview.camera.capture", msgspec.json.encode(settings).decode(), env=env)
+        self.inference = _Program("detector", "splatview.camera.inference",
+                                  json.dumps({"run": name, **(detector or {})}), env=env)
+        self.viewer = _Program("viewer", "splatview_viewer", "serve", "--run", name, *(viewer or ()), env=env)
+        if detector is None:
+            self.inference.start_at = None
+        if viewer is None:
+            self.viewer.start_at = None
+            self.capture.tell(f"published as {settings.stream!r}; splatview serve shows it. Ctrl-C ends it")
+        self.code: int | None = None
+        """The exit status, once it is over."""
+        self._ends_played = ends_played
+        self._out = out
+        self._picture_before = self._picture_time()
+
+    def end(self, *_: object) -> None:
+        """End the session: handles signals."""
+        self.code = 0
+
+    def run(self) -> int:
+        while self.code is None:
+            self.turn(time.monotonic())
+            time.sleep(_LOOK_S)
+        return self.code
+
+    def turn(self, now: float) -> None:
+        """Start programs that are due, and note which have ended."""
+        viewer, capture, inference = (program.turn(now) for program in (self.viewer, self.capture, self.inference))
+        if self.code is not None:  # a signal came meanwhile
+            return
+        if viewer is not None:
+            self.code = viewer if viewer >= 0 else 1
+        elif self.capture.played and self._ends_played and (
+                self._out is None or self._picture_time() != self._picture_before):
+            self.code = 0
+        elif capture == _EXPLAINED:
+            self.code = capture
+        elif capture is not None:
+            self.capture.start_again(now)
+        if inference == _EXPLAINED:
+            self.inference.tell("it cannot run; pictures go on without it")
+        elif inference is not None:
+            self.inference.start_again(now)
+
+    def _picture_time(self) -> int | None:
+        """Return the modification time of the viewer's picture file, in nanoseconds; None without such a file."""
+        return self._out.stat().st_mtime_ns if self._out is not None and self._out.exists() else None
+
+
+def _run_name(source: str) -> str:
+    """Return the name of a new run: the user's, or the source in a word or two, without what only its owner should see.
+
+    Where a live run has that name, a number is put before it: the viewer finds this run by its name, also after the
+    capturing process was started again. (A number behind it would match too: ids begin alike.)
+    """
+    from splatview_ipc.control.run_folder import list_runs, runtime_folder
+
+    kind = kind_of(source)
+    short = urlsplit(source).hostname or kind if kind == "network" else {
+        "file": Path(source).name, "pipeline": kind}.get(kind, shown(source))
+    name = without_surrogates(os.environ.get("SPLATVIEW_NAME") or f"camera {short[:60]}")
+    taken = {folder.description.name for folder in list_runs(runtime_folder())}
+    return next(n for n in (name, *(f"{i}. {name}" for i in range(2, len(taken) + 3))) if n not in taken)
