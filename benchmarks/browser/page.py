@@ -1,7 +1,7 @@
 """Stands for the page, without a browser: `python -m benchmarks.browser.page JSON`.
 
-JSON: {"port", "size"} for splatview, which is acknowledged at once; {"port", "size", "viser": VERSION} for viser, which
-wants nothing. Pictures are counted when they have come whole. Commands:
+JSON: {"port", "token", "size"} for splatview, which is acknowledged at once; {"port", "size", "viser": VERSION} for
+viser, which wants nothing. Pictures are counted when they have come whole. Commands:
 
 | do | what |
 |---|---|
@@ -68,7 +68,7 @@ class Page:
             self._socket.send(_camera(*self._size), binary=True)
             work = self._read_viser
         else:
-            self._socket = WebSocket(options["port"], "/ws")
+            self._socket = WebSocket(options["port"], f"/ws?token={options['token']}")
             width, height = self._size
             self._say(messages.Hello(protocol=messages.PROTOCOL, id="benchmark", width=width, height=height))
             work = self._read

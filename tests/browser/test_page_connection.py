@@ -59,7 +59,7 @@ def test_device_pixels(viewer: Viewer, open_page: Open, picture_of: Callable[...
 
 def test_the_page_comes_back_after_the_viewer_restarts(start: Callable[..., Viewer], open_page: Open,
                                                        picture_of: Callable[..., np.ndarray]) -> None:
-    first = start()
+    first = start(token="kept")
     page, client = connected(first, open_page, (1280, 800), expected=REFUSED)
     client.connection.send(m.Caption("render", "", True))
     until(page, "splatview.state().typing")
@@ -75,7 +75,7 @@ def test_the_page_comes_back_after_the_viewer_restarts(start: Callable[..., View
         seen = picture_of(page, "gone")
     np.testing.assert_array_equal(on_canvas(page), drawn(1280, 800))  # the last picture is kept
     assert seen[100:].mean() > 20
-    again = start(first.port)
+    again = start(first.port, token="kept")
     assert again.port == first.port
     fresh = again.client()
     assert fresh.hello.id == client.hello.id
@@ -130,7 +130,7 @@ def test_an_older_page_reloads_once(viewer: Viewer, open_page: Open, wait_until:
         assert "const PROTOCOL = 1;" in script
         route.fulfill(body=script.replace("const PROTOCOL = 1;", "const PROTOCOL = 0;"), content_type="text/javascript")
 
-    page = open_page(viewer.url, routes={"**/viewer.js": old})
+    page = open_page(viewer.url, expected="403", routes={"**/viewer.js": old})
     wait_until(lambda: page.wait_for_timeout(20) or len(loads) == 2, what="the page reloads")
     page.wait_for_load_state()
     until(page, "splatview.state().notice === 'This page is older than the viewer: reload it.'")
@@ -142,7 +142,7 @@ def test_an_older_page_reloads_once(viewer: Viewer, open_page: Open, wait_until:
 
 
 def test_tabs_have_ids_of_their_own_and_keep_them(viewer: Viewer, open_page: Open) -> None:
-    page, client = connected(viewer, open_page)
+    page, client = connected(viewer, open_page, expected="403")
     page.reload()
     assert viewer.client().hello.id == client.hello.id
     with page.context.expect_page() as opened:

@@ -102,7 +102,7 @@ class Viewer:
         self.port = self.server.port
         self.bare = f"http://127.0.0.1:{self.port}/"
         """The address without a token, as the page shows it."""
-        self.url = self.bare + (f"?token={token}" if token else "")
+        self.url = f"{self.bare}?token={self.server.token}"
 
     def client(self) -> Client:
         """The next page that says hello."""

@@ -75,12 +75,10 @@ class Connection:
     above allow is closed.
     """
 
-    def __init__(self, socket: web.WebSocketResponse, hello: m.Hello, peer: str, owner: int | None = None):
-        """Call it in the web thread. `peer`: the page's address and port, for messages; `owner`: the uid at the other
-        end, None where not known."""
+    def __init__(self, socket: web.WebSocketResponse, hello: m.Hello, peer: str):
+        """Call it in the web thread. `peer`: the page's address and port, for messages."""
         self.hello = hello
         self.peer = peer
-        self.owner = owner
         self.key = secrets.token_urlsafe(16)
         """Known to this page alone."""
         self.receiver: Receiver | None = None
@@ -144,11 +142,6 @@ class Connection:
             while len(self._offers) > MAX_OFFERS:
                 del self._offers[next(iter(self._offers))]
         self.send(m.Offer(path.name, key, size))
-
-    def offers(self, key: str) -> bool:
-        """Return whether a file waits to be fetched with this key."""
-        with self._offering:
-            return key in self._offers
 
     def offered(self, key: str) -> Path | None:
         """The file that was offered with this key, for the one time that it may be fetched."""

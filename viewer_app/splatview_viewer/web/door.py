@@ -109,9 +109,6 @@ class Visit(web.RequestHandler):
         self.since = self._clock.time()
         """When it came, or its last request was answered."""
         self.settled = False
-        self.owner: int | None = None
-        """The uid at the other end, None where not known."""
-        self.owner_asked = False
         self.requests = 0
         self._metered = True
         self._left, self._at = float(READ_AT_FIRST), self.since

@@ -28,7 +28,7 @@ _BLOCK = 256 * 1024
 
 
 class Files:
-    """Knows nothing of who may ask: the server has looked at host, origin, token and owner before. Web thread."""
+    """Files of connected pages. The server has checked host, origin and token before. Web thread."""
 
     def __init__(self, connections: Callable[[], Iterable[Connection]]) -> None:
         """`connections`: those that there are."""
@@ -50,14 +50,6 @@ class Files:
         if not connection.hand_in(Upload(path, self.uploads.remove)):
             self.uploads.remove(path)
             raise Refused(410, f"The connection to the viewer was lost while {path.name} was sent")
-
-    def is_offered(self, key: str, owner: int | None) -> bool:
-        """Return whether this key admits to a file without the token: it was offered to a page of the same owner.
-
-        The browser fetches a file by its address alone. The key, good for one file and one time, is in it instead of
-        the token because browsers write the address into their list of downloads, and into the file's attributes.
-        """
-        return any(c.owner == owner and c.offers(key) for c in self._connections())
 
     async def hand_out(self, request: web.BaseRequest, headers: dict[str, str]) -> web.StreamResponse:
         """Send a file that was offered to a page; each offer is good for one time. Raises Refused."""

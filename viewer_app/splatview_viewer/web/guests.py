@@ -31,9 +31,9 @@ class Browsers:
 
     def __init__(self, ctx: moderngl.Context, wake: Callable[[], None], *, host: str | None = None, port: int = 7007,
                  run: str | None = None, token: str | None = None) -> None:
-        """Serves from now on, only to this machine if `host` is None, where this user's own connections need no token.
-        All others need `token`, the one that pages at `port` have already; by default a new one. `ctx`: what the
-        screens are drawn with; `wake` ends the loop's sleep, from any thread; `run`: what other programs are told.
+        """Serves from now on, only to this machine if `host` is None. `token`: the one that pages at `port` have
+        already; by default a new one. `ctx`: what the screens are drawn with; `wake` ends the loop's sleep, from any
+        thread; `run`: what other programs are told.
 
         Raises ViewerError when there is no such address, or no free port.
         """
@@ -86,7 +86,7 @@ class Browsers:
 
 def _serve(host: str | None, port: int, token: str | None, wake: Callable[[], None]) -> WebServer:
     def at(port: int, token: str | None) -> WebServer:
-        return WebServer(host or "127.0.0.1", port, token=token, own_user=host is None, wake=wake)
+        return WebServer(host or "127.0.0.1", port, token=token, wake=wake)
 
     server = at(port, token)
     if token is not None and server.moved_from is not None:

@@ -1,8 +1,8 @@
 """The web server of the viewer: the page and its WebSocket on one port, in a thread of its own.
 
-Everything that it gives out is read into memory at the start, but for files that the viewer offers to a page, each
-under a key for one time; no name in a request leads to a file. It knows nothing of pictures: each page that says hello
-becomes a Connection, which the thread that draws takes with `arrivals`.
+The page itself is read into memory at the start; a file that the viewer offers to a page is fetched once, by a key. No
+name in a request leads to a file. The server knows nothing of pictures: each page that says hello becomes a Connection,
+which the thread that draws takes with `arrivals`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from splatview_viewer.web._listen import listen
 from splatview_viewer.web.connection import Connection
 from splatview_viewer.web.door import Door, Turns, visit_of
 from splatview_viewer.web.files import Files
-from splatview_viewer.web.owner import Owners
 from splatview_viewer.web.uploads import MAX_FILE, Refused
 
 if TYPE_CHECKING:
@@ -75,26 +74,22 @@ class WebServer:
     """
 
     def __init__(self, host: str = "127.0.0.1", port: int = 7007, *, token: str | None = None,
-                 own_user: bool | None = None, wake: Callable[[], None]) -> None:
+                 wake: Callable[[], None]) -> None:
         """Bind to `host`, a name or address of this machine, and `port`, 0 for any that is free. Where the port is
         taken: the next free one of the 20 that follow; `moved_from` then says which it was.
 
-        Pages must know `token`, letters, digits, - and _; by default a random one is made. `own_user`: connections of
-        the user that this process runs as need none. By default they need none where only this machine can reach the
-        server and no token was given. Raises ViewerError when it cannot listen there, or the token is none.
+        Every request needs `token`, letters, digits, - and _; by default a random one of 128 bits. Raises ViewerError
+        when it cannot listen there, or for an invalid token.
         """
         if token is not None and not re.fullmatch(r"[A-Za-z0-9_-]{1,128}", token):
             raise ViewerError("token: it must be 1 to 128 letters, digits, - and _")
-        if own_user is None:
-            own_user = token is None and guard.is_loopback(host)
         self.host = host
         self.token: str = token or secrets.token_urlsafe(16)
         self.viewer = secrets.token_hex(8)
         """Names this viewer to its pages: another one after a restart."""
         self._wake = wake
         self._assets = _assets()
-        self._rules = guard.rules_for(host, self.token, guard.own_user() if own_user else None)
-        self._owners = Owners()
+        self._rules = guard.rules_for(host, self.token)
         self._arrived: deque[Connection] = deque()
         self._pages = Turns(PAGES_AT_ONCE, PAGES_PER_SECOND)
         self._serving: dict[asyncio.Task[Any], Connection | None] = {}
@@ -178,10 +173,10 @@ class WebServer:
             return _text(405, f"Only {method}.", {"Allow": method})
         headers = request.headers.getall(guard.TOKEN_HEADER, [])
         given = guard.tokens(request.query.get("token"), headers, _offered(request))
-        if path in _GUARDED and (reason := await self._refusal(request, given)):
+        if path in _GUARDED and (reason := guard.refuse_token(self._rules, given)):
             if path == "/" and "text/html" in request.headers.get("Accept", ""):  # a person, not the page's script
                 return web.Response(status=403, text=_REFUSAL.format(html.escape(reason)), content_type="text/html",
-                                    headers=_headers(hosts[0]))
+                                    headers=_headers(hosts[0], framed=False))
             return _text(403, reason)
         if path == "/ws":
             return await self._websocket(request, hosts[0])
@@ -195,26 +190,6 @@ class WebServer:
         if tag in request.headers.get("If-None-Match", ""):
             return web.Response(status=304, headers=headers)
         return web.Response(body=body, content_type=kind, charset="utf-8", headers=headers)
-
-    async def _refusal(self, request: web.BaseRequest, given: list[str]) -> str:
-        """The one gate before all that is the viewer's own. Return why the request is refused, "" where it is not.
-        `given`: its tokens."""
-        if guard.has_token(self._rules, given):  # costs no question to the kernel
-            return ""
-        owner = await self._owner(request)
-        if request.rel_url.raw_path == "/download" and not given:
-            if self._files.is_offered(request.query.get("key", ""), owner):
-                return ""
-        return guard.refuse_token(self._rules, given, owner)
-
-    async def _owner(self, request: web.BaseRequest) -> int | None:
-        """Return the uid at the other end of the request's connection, None where it is not known or not needed."""
-        visit = visit_of(request)
-        if self._rules.user is not None and not visit.owner_asked:
-            visit.owner_asked = True
-            socket = request.transport.get_extra_info("socket") if request.transport is not None else None
-            visit.owner = await self._owners.of(socket) if socket is not None else None
-        return visit.owner
 
     async def _file(self, request: web.BaseRequest, host: str) -> web.StreamResponse:
         """A file from a page, or for one."""
@@ -291,7 +266,7 @@ class WebServer:
 
     async def _connected(self, request: web.BaseRequest, response: web.WebSocketResponse, hello: m.Hello,
                          task: asyncio.Task[Any]) -> None:
-        connection = Connection(response, hello, _peer(request), await self._owner(request))
+        connection = Connection(response, hello, _peer(request))
         connection.send(m.Welcome(m.PROTOCOL, VERSION, self.viewer, connection.key, MAX_FILE))
         self._serving[task] = connection
         self._arrived.append(connection)

@@ -1,7 +1,7 @@
 // The page of a splatview viewer: its picture on one canvas, what the user does back to it.
 // The messages are those of viewer_app/web/messages.py. No dependencies, no build step.
 
-import {download, makeFiles} from "./files.js";
+import {makeFiles, save} from "./files.js";
 import {framed, store, takeToken} from "./session.js";
 
 /**
@@ -232,9 +232,7 @@ function draw(picture, bitmap) {
 
 /** @param {Binary} file */
 function keepFile(file) {
-  const url = URL.createObjectURL(new Blob([file.body], {type: "image/png"}));
-  download(url, file.name.endsWith(".png") ? file.name : `${file.name}.png`);
-  setTimeout(() => URL.revokeObjectURL(url), 10000);
+  save(new Blob([file.body], {type: "image/png"}), file.name.endsWith(".png") ? file.name : `${file.name}.png`);
   toast("Picture saved");
 }
 
