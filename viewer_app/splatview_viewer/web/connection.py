@@ -37,11 +37,6 @@ MAX_RATE = 1000
 """Messages a second that a page may send over a while."""
 PATIENCE = 2.0
 """Seconds for which it may send more than that: so many messages are its credit."""
-_PING_COSTS = 20
-"""Messages that a ping or pong of a page counts for: it sends none of its own accord."""
-PING_EVERY = 5.0
-SILENCE = 20.0
-"""Seconds without a sign of life after which a page is gone; it is asked for one every PING_EVERY."""
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -95,8 +90,6 @@ class Connection:
         self._kept: deque[tuple[m.ClientMessage | Upload, float]] = deque()
         self._ended: tuple[int, str] | None = None
         self._over = False
-        self._ping = False
-        self._heard = time.monotonic()
         self._credit = MAX_RATE * PATIENCE
 
     @property
@@ -162,14 +155,14 @@ class Connection:
 
     async def run(self) -> None:
         """Serve the page until the connection is over. Called once, by the server, in the web thread."""
-        reader, writer, watch = (asyncio.create_task(work) for work in (self._read(), self._write(), self._watch()))
+        reader, writer, stop = (asyncio.create_task(work) for work in (self._read(), self._write(), self._stop.wait()))
         try:
-            await asyncio.wait((reader, writer, watch), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((reader, writer, stop), return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._end(1000, "")
             self._over = True
             reader.cancel()
-            watch.cancel()
+            stop.cancel()
             self._tell(lambda receiver: receiver.lost())
             self.receiver = None
             for message, _ in self._kept:
@@ -181,7 +174,7 @@ class Connection:
                 await asyncio.wait((writer,), timeout=0.3)
             finally:
                 writer.cancel()
-                for failed in await asyncio.gather(reader, writer, watch, return_exceptions=True):
+                for failed in await asyncio.gather(reader, writer, return_exceptions=True):
                     if isinstance(failed, Exception) and not isinstance(failed, ConnectionError):
                         _log.error("The connection to %s ended with an error", self.peer, exc_info=failed)
                 for waiting in (self._texts, self._files, self._pictures):
@@ -198,20 +191,15 @@ class Connection:
         before = time.monotonic()
         while True:
             received = await self._socket.receive()
-            now = self._heard = time.monotonic()
+            now = time.monotonic()
             if received.type is WSMsgType.BINARY:
                 return self._end(1008, "a page sends text, not bytes")
-            if received.type not in (WSMsgType.TEXT, WSMsgType.PING, WSMsgType.PONG):
-                return None  # it has closed, or broke the rules of WebSockets
-            self._credit = min(self._credit + (now - before) * MAX_RATE, MAX_RATE * PATIENCE)
-            self._credit -= 1 if received.type is WSMsgType.TEXT else _PING_COSTS
+            if received.type is not WSMsgType.TEXT:
+                return None  # closed, silent for too long, or not a WebSocket any more
+            self._credit = min(self._credit + (now - before) * MAX_RATE, MAX_RATE * PATIENCE) - 1
             before = now
             if self._credit < 0:
                 return self._end(1008, f"more than {MAX_RATE} messages a second")
-            if received.type is not WSMsgType.TEXT:
-                if received.type is WSMsgType.PING:
-                    await self._socket.pong(received.data)
-                continue
             try:
                 message = m.parse(received.data)
             except m.MessageError as e:
@@ -255,9 +243,6 @@ class Connection:
             self._work.clear()
             self._woken = False  # before looking: what is put here from now on wakes again
             while True:
-                if self._ping:
-                    self._ping = False
-                    await self._socket.ping()
                 if self._texts:
                     await self._socket.send_str(m.encode(self._texts.popleft()))
                 elif self._over:
@@ -268,20 +253,6 @@ class Connection:
                     await self._socket.send_bytes(m.pack(self._pictures.popleft()))
                 else:
                     break
-
-    async def _watch(self) -> None:
-        """Ends when the connection shall end: told so, or the page has been silent for too long."""
-        while True:
-            try:
-                await asyncio.wait_for(self._stop.wait(), PING_EVERY)
-            except TimeoutError:
-                pass
-            else:
-                return None
-            if time.monotonic() - self._heard > SILENCE:
-                return self._end(1001, "the page does not answer")
-            self._ping = True
-            self._work.set()
 
     # -- from any thread ---------------------------------------------------------------------------------------------
 

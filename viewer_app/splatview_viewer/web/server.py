@@ -19,6 +19,7 @@ from importlib import resources
 from typing import TYPE_CHECKING
 
 from aiohttp import WSMsgType, web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from splatview_ipc.control.limits import VERSION
 from splatview_viewer.errors import ViewerError
@@ -26,7 +27,6 @@ from splatview_viewer.web import guard
 from splatview_viewer.web import messages as m
 from splatview_viewer.web._listen import listen
 from splatview_viewer.web.connection import Connection
-from splatview_viewer.web.door import Door, Turns, visit_of
 from splatview_viewer.web.files import Files
 from splatview_viewer.web.uploads import MAX_FILE, Refused
 
@@ -37,10 +37,14 @@ if TYPE_CHECKING:
 
 MAX_CLIENTS = 32
 """Pages connected at a time."""
-PAGES_AT_ONCE, PAGES_PER_SECOND = MAX_CLIENTS, 2
-"""Pages that arrive: so many in no time, and so many a second for long. Each has a screen made for it."""
+MAX_CONNECTIONS = 256
+"""TCP connections at a time. Further ones are closed at once."""
+KEEP_ALIVE = 15.0
+"""Seconds without a complete request after which an idle connection is closed."""
 HELLO_WITHIN = 5.0
-"""Seconds that a page has to say hello."""
+"""Seconds within which a page must say hello."""
+HEARTBEAT = 14.0
+"""Seconds between pings of a page; one that does not answer within half of that is gone."""
 _CLOSING = 1.2
 """Seconds for pages to hear that the server ends."""
 
@@ -49,6 +53,9 @@ _FILES = {"/": "index.html"} | {f"/{name}": name for name in (
     "viewer.js", "files.js", "session.js", "refused.js", "viewer.css", "favicon.svg")}
 _GUARDED = "/", "/ws", "/upload", "/download"
 """All that is the viewer's own. Other paths are parts of the page, which anybody can read in the package."""
+
+_OF_CLIENTS = HttpProcessingError, ConnectionError
+"""Faults of clients that speak no HTTP, or leave before the answer."""
 
 _REFUSAL = """<!doctype html>
 <html lang="en">
@@ -65,6 +72,9 @@ _REFUSAL = """<!doctype html>
 """What a person sees who may not come in, and why; unless the tab has kept the token, with which it comes again."""
 
 _log = logging.getLogger(__name__)
+_http_log = logging.getLogger(f"{__name__}.http")
+_http_log.addFilter(lambda record: not (record.exc_info and isinstance(record.exc_info[1], _OF_CLIENTS)))
+"""aiohttp's, without the faults of clients, which must not fill the user's terminal."""
 
 
 class WebServer:
@@ -91,7 +101,6 @@ class WebServer:
         self._assets = _assets()
         self._rules = guard.rules_for(host, self.token)
         self._arrived: deque[Connection] = deque()
-        self._pages = Turns(PAGES_AT_ONCE, PAGES_PER_SECOND)
         self._serving: dict[asyncio.Task[Any], Connection | None] = {}
         self._files = Files(lambda: [c for c in self._serving.values() if c is not None])
         self._socket = listen(host, port)
@@ -144,15 +153,18 @@ class WebServer:
     async def _serve(self, bound: socket.socket) -> None:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
-        http = Door(self._answer, access_log=None, keepalive_timeout=15, lingering_time=1, auto_decompress=False)
-        serving = asyncio.ensure_future(http.serve(bound))
+        app = web.Application()
+        app.router.add_route("*", "/{path:.*}", self._answer)
+        runner = web.AppRunner(app, access_log=None, logger=_http_log, keepalive_timeout=KEEP_ALIVE,
+                               lingering_time=1, shutdown_timeout=0.2, auto_decompress=False)
+        await runner.setup()
+        http = runner.server
+        assert http is not None
+        listening = await self._loop.create_server(
+            lambda: http() if len(http.connections) < MAX_CONNECTIONS else _Full(), sock=bound)
         self._started.set()
-        stopped = asyncio.ensure_future(self._stop.wait())
-        await asyncio.wait((serving, stopped), return_when=asyncio.FIRST_COMPLETED)
-        stopped.cancel()
-        serving.cancel()
-        await asyncio.wait((serving, stopped))
-        bound.close()
+        await self._stop.wait()
+        listening.close()
         for connection in filter(None, self._serving.values()):
             connection.close("the viewer has ended", 1001)
         if self._serving:
@@ -160,10 +172,10 @@ class WebServer:
         for protocol in http.connections:
             if protocol.transport is not None:
                 protocol.transport.abort()
-        await http.shutdown(0.2)
+        await runner.cleanup()
         await asyncio.sleep(0)  # what was aborted is closed in the next turn
 
-    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
         hosts = request.headers.getall("Host", [])
         if reason := guard.refuse_host(self._rules, hosts):
             return _text(403, reason)
@@ -191,7 +203,7 @@ class WebServer:
             return web.Response(status=304, headers=headers)
         return web.Response(body=body, content_type=kind, charset="utf-8", headers=headers)
 
-    async def _file(self, request: web.BaseRequest, host: str) -> web.StreamResponse:
+    async def _file(self, request: web.Request, host: str) -> web.StreamResponse:
         """A file from a page, or for one."""
         try:
             if request.method == "GET":
@@ -205,25 +217,24 @@ class WebServer:
             return answer
         return _text(200, "Taken.")
 
-    async def _websocket(self, request: web.BaseRequest, host: str) -> web.StreamResponse:
+    async def _websocket(self, request: web.Request, host: str) -> web.StreamResponse:
         if reason := guard.refuse_origin(host, request.headers.getall("Origin", [])):
             return _text(403, reason)
         if request.headers.get("Upgrade", "").lower() != "websocket":
             return _text(400, "This is a WebSocket. Open / in a browser.")
         if (offered := _offered(request)) and guard.SUBPROTOCOL not in offered:  # aiohttp would log them, a token too
             return _text(400, f"Unknown subprotocols: expected {guard.SUBPROTOCOL}")
-        response = web.WebSocketResponse(protocols=(guard.SUBPROTOCOL,), timeout=1, autoping=False, compress=False,
-                                         max_msg_size=m.MAX_MESSAGE)
+        response = web.WebSocketResponse(protocols=(guard.SUBPROTOCOL,), timeout=1, heartbeat=HEARTBEAT,
+                                         compress=False, max_msg_size=m.MAX_MESSAGE)
         await response.prepare(request)
         task = asyncio.current_task()
         assert task is not None
         self._serving[task] = None
         try:
             hello = await self._hello(response)
-            if hello is not None and (reason := await self._no_room()):
-                await self._refuse(response, reason, True)
+            if hello is not None and sum(c is not None for c in self._serving.values()) >= MAX_CLIENTS:
+                await self._refuse(response, f"{MAX_CLIENTS} pages show this viewer already: close one", True)
             elif hello is not None:
-                visit_of(request).settled = True
                 await self._connected(request, response, hello, task)
         finally:
             self._serving.pop(task)
@@ -231,15 +242,6 @@ class WebServer:
             if request.transport is not None:
                 request.transport.abort()  # what it has not read by now is not waited for
         return response
-
-    async def _no_room(self) -> str:
-        """Why a page that has said hello cannot stay; "" where it can."""
-        for first in (True, False):
-            if sum(c is not None for c in self._serving.values()) >= MAX_CLIENTS:
-                return f"{MAX_CLIENTS} pages show this viewer already: close one"
-            if first and not await self._pages.taken(HELLO_WITHIN):
-                return "more pages come than this viewer can let in"
-        return ""
 
     async def _hello(self, response: web.WebSocketResponse) -> m.Hello | None:
         """What the page says first, or None where the connection ends before."""
@@ -264,7 +266,7 @@ class WebServer:
             return None
         return message
 
-    async def _connected(self, request: web.BaseRequest, response: web.WebSocketResponse, hello: m.Hello,
+    async def _connected(self, request: web.Request, response: web.WebSocketResponse, hello: m.Hello,
                          task: asyncio.Task[Any]) -> None:
         connection = Connection(response, hello, _peer(request))
         connection.send(m.Welcome(m.PROTOCOL, VERSION, self.viewer, connection.key, MAX_FILE))
@@ -283,6 +285,14 @@ class WebServer:
         await _soon(response.close(code=1013 if again else 1008, message=_reason(reason)))
 
 
+class _Full(asyncio.Protocol):
+    """Closes a connection beyond MAX_CONNECTIONS."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        transport.abort()
+
+
 async def _soon(work: Coroutine[Any, Any, object]) -> None:
     """Something that takes no time unless the other side is stuck or gone."""
     try:
@@ -296,12 +306,12 @@ def _reason(text: str) -> bytes:
     return text.encode()[:120].decode(errors="ignore").encode()
 
 
-def _offered(request: web.BaseRequest) -> list[str]:
+def _offered(request: web.Request) -> list[str]:
     """Return the subprotocols of a WebSocket's request: of the first header, as aiohttp takes them."""
     return guard.subprotocols(request.headers.getall("Sec-WebSocket-Protocol", [])[:1])
 
 
-def _peer(request: web.BaseRequest) -> str:
+def _peer(request: web.Request) -> str:
     name = request.transport.get_extra_info("peername") if request.transport is not None else None
     return f"{name[0]}:{name[1]}" if name else "a page that has gone"
 
