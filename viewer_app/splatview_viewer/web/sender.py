@@ -36,8 +36,8 @@ REST = 0.25
 """Seconds without another picture after which the last one is sent without loss."""
 PROMPT = 0.3
 """Seconds after what a user did for which pictures should answer soon, rather than be many."""
-_REST_OF_TRY = 0.05
-"""The same where the last one was worse than it needed to be."""
+_REST_AT_FIRST = 0.05
+"""The same for the first picture, which is small because nothing is known of the line."""
 _AGAIN = (2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 """Delays in seconds before each retry of a lossless picture that was too large for the measured line. While nothing
 else is sent, only these retries show that the line has become faster."""
@@ -245,7 +245,7 @@ class Sender:
 
         def put() -> None:
             if not self._suspended:
-                self._due = now + (_REST_OF_TRY if self._pacer.trying else REST)
+                self._due = now + (REST if self._pacer.known else _REST_AT_FIRST)
                 before, self._last = self._last, frame
                 self._lossless_bytes = self._withheld = 0
                 self._users[frame] += 1
