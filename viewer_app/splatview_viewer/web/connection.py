@@ -21,16 +21,12 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
-MAX_PICTURES = 4
-"""Pictures that wait to be sent; who sends more does not control the flow."""
-LEAST_WAITING = 4 * 1024**2
-"""Bytes of pictures that may wait in any case, beside one picture; also as many as the page has bytes of pixels."""
-MAX_FILES = 4
+MAX_WAITING = 64 * 1024**2
+"""Bytes that may wait to be sent to a page: two pictures without loss of the largest size."""
 MAX_OFFERS = 8
 """Files that wait to be fetched; one more takes the place of the oldest."""
 OFFERED_FOR = 60.0
 """Seconds in which a page has to fetch one."""
-MAX_TEXTS = 256
 MAX_KEPT = 4096
 """Messages of the page that wait for somebody to attach."""
 MAX_RATE = 1000
@@ -38,7 +34,7 @@ MAX_RATE = 1000
 PATIENCE = 2.0
 """Seconds for which it may send more than that: so many messages are its credit."""
 
-T = TypeVar("T")
+T = TypeVar("T", str, bytes)
 _log = logging.getLogger(__name__)
 
 
@@ -66,8 +62,8 @@ class Receiver(Protocol):
 class Connection:
     """One page. Made by the server after the page's hello; every method may be called from any thread.
 
-    What is sent after the connection is over is dropped without a word. A page for which more waits than the bounds
-    above allow is closed.
+    What is sent after the connection is over is dropped. A page for which more than MAX_WAITING bytes wait is
+    closed.
     """
 
     def __init__(self, socket: web.WebSocketResponse, hello: m.Hello, peer: str):
@@ -79,9 +75,12 @@ class Connection:
         self.receiver: Receiver | None = None
         self._socket = socket
         self._loop = asyncio.get_running_loop()
-        self._texts: deque[m.ServerMessage] = deque()
-        self._files: deque[tuple[str, bytes]] = deque()
-        self._pictures: deque[m.Picture] = deque()
+        self._texts: deque[str] = deque()
+        self._files: deque[bytes] = deque()
+        self._pictures: deque[bytes] = deque()
+        self._waiting = 0
+        """Bytes in these queues and on their way to the kernel."""
+        self._counting = threading.Lock()
         self._work = asyncio.Event()  # something to send, or to end
         self._stop = asyncio.Event()  # nothing more is read, and what cannot be sent soon is dropped
         self._woken = False  # a call that sets _work is under way: a burst costs one
@@ -104,21 +103,14 @@ class Connection:
 
     def send(self, message: m.ServerMessage) -> None:
         """Before all pictures that wait."""
-        self._queue(self._texts, message, MAX_TEXTS, "messages")
+        self._queue(self._texts, m.encode(message))
 
     def send_picture(self, picture: m.Picture) -> None:
-        """At most MAX_PICTURES wait, in no more bytes than the page has of pixels; the caller sends no more."""
-        width, height = picture.full
-        waiting = sum(len(p.data) for p in tuple(self._pictures))
-        if waiting and waiting + len(picture.data) > max(4 * width * height, LEAST_WAITING):
-            self._end(1008, f"{waiting + len(picture.data):,} bytes of pictures wait to be sent already")
-        self._queue(self._pictures, picture, MAX_PICTURES, "pictures")
+        self._queue(self._pictures, m.pack(picture))
 
     def send_file(self, name: str, png: bytes) -> None:
         """A picture for the user to keep. Raises ValueError for a name of more than 255 bytes."""
-        if not 0 < len(name.encode()) <= 255:
-            raise ValueError(f"a file name has 1 to 255 bytes: {name[:40]!r}")
-        self._queue(self._files, (name, png), MAX_FILES, "files")
+        self._queue(self._files, m.pack_file(name, png))
 
     @property
     def files_waiting(self) -> int:
@@ -244,13 +236,15 @@ class Connection:
             self._woken = False  # before looking: what is put here from now on wakes again
             while True:
                 if self._texts:
-                    await self._socket.send_str(m.encode(self._texts.popleft()))
+                    text = self._texts.popleft()
+                    await self._socket.send_str(text)
+                    self._count(-len(text))
                 elif self._over:
                     return
-                elif self._files:
-                    await self._socket.send_bytes(m.pack_file(*self._files.popleft()))
-                elif self._pictures:
-                    await self._socket.send_bytes(m.pack(self._pictures.popleft()))
+                elif self._files or self._pictures:
+                    data = (self._files or self._pictures).popleft()
+                    await self._socket.send_bytes(data)
+                    self._count(-len(data))
                 else:
                     break
 
@@ -261,10 +255,17 @@ class Connection:
             self._ended = code, reason
             self._call(self._stop.set)
 
-    def _queue(self, queue: deque[T], item: T, most: int, what: str) -> None:
-        if len(queue) >= most:
-            self._end(1008, f"{most} {what} wait to be sent already")
+    def _count(self, size: int) -> int:
+        """Add to the bytes that wait; return how many those are."""
+        with self._counting:
+            self._waiting += size
+            return self._waiting
+
+    def _queue(self, queue: deque[T], item: T) -> None:
         if self._ended is not None:
+            return
+        if self._count(len(item)) > MAX_WAITING:
+            self._end(1008, f"more than {MAX_WAITING >> 20} MB wait to be sent already")
             return
         queue.append(item)
         if not self._woken:

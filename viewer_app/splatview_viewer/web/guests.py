@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from splatview_viewer.guests import Guest
 from splatview_viewer.screens.browser import BrowserScreen
 from splatview_viewer.web.address import lines, local_url
-from splatview_viewer.web.budget import PageBudget
 from splatview_viewer.web.server import WebServer
 
 if TYPE_CHECKING:
@@ -43,7 +42,6 @@ class Browsers:
         self._ctx, self._wake = ctx, wake
         self._encoder: Encoder | None = None if forced_encoder() is None else choose(ctx)
         self._count = 0
-        self._budget = PageBudget()
         Thread(target=_prepare, name="prepare", daemon=True).start()
         with ExitStack() as opened:
             self.server = _serve(host, port, token, wake)
@@ -67,8 +65,7 @@ class Browsers:
 
                 self._encoder = choose(self._ctx)
             try:
-                screen = BrowserScreen(self._ctx, connection, self._wake, encoder=self._encoder, work=work,
-                                       budget=self._budget)
+                screen = BrowserScreen(self._ctx, connection, self._wake, encoder=self._encoder, work=work)
             except Exception as e:  # one browser less, not the end of the viewer
                 log.warning("a browser at %s cannot be served: %s", connection.peer, e)
                 connection.close("no picture can be drawn for it")

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from splatview_viewer.errors import ViewerError
-from splatview_viewer.web.budget import JPEG_BYTES, LOSSLESS_BYTES, PageBudget
 from splatview_viewer.web.encoders.base import host_pixels
 from splatview_viewer.web.encoders.lossless import LosslessEncoder
 from splatview_viewer.web.messages import Picture
@@ -57,9 +56,9 @@ class Sender:
     """One page's pictures. `send`, `rest` and `close` belong to the thread that draws, the others to any thread."""
 
     def __init__(self, connection: Connection, encoder: Encoder, frames: Frames, changed: Callable[[], None], *,
-                 pool: Executor | None = None, budget: PageBudget | None = None) -> None:
+                 pool: Executor | None = None) -> None:
         """`frames`: where frames go that are not used any more. `changed` is called in any thread when `ready` may have
-        become true. `budget`: bounds the memory for encoding; by default one of this page's own."""
+        become true."""
         self.took: deque[tuple[tuple[int, int], float]] = deque(maxlen=64)
         """Sizes of pictures that the GPU encoded, and the milliseconds that it took."""
         self._connection = connection
@@ -67,7 +66,6 @@ class Sender:
         self._frames = frames
         self._changed = changed
         self._pool = pool or workers()
-        self._budget = budget or PageBudget()
         self._pacer = Pacer()
         self._lock = threading.Lock()
         self._waiting: deque[tuple[Frame, Level]] = deque()
@@ -270,10 +268,6 @@ class Sender:
 
     def _encode(self, frame: Frame, level: Level) -> tuple[bytes, tuple[int, int]]:
         """The file of a picture, and its size in pixels."""
-        with self._budget.encoding(_pixels(frame) * JPEG_BYTES):
-            return self._encode_now(frame, level)
-
-    def _encode_now(self, frame: Frame, level: Level) -> tuple[bytes, tuple[int, int]]:
         size = scaled(frame.size, level.scale)
         if not self._failed:
             try:
@@ -298,11 +292,9 @@ class Sender:
             allowed = self._pacer.lossless_allowed(size)
         with self._arrived(frame):
             lossless, data, level = LosslessEncoder(), b"", None
-            allowed = allowed and self._budget.fits_encoding(_pixels(frame) * LOSSLESS_BYTES)
             if allowed:
                 self._frames.clear()  # the spare ones
-                with self._budget.encoding(_pixels(frame) * LOSSLESS_BYTES):
-                    data = lossless.encode(host_pixels(frame.pixels), bottom_up=True)
+                data = lossless.encode(host_pixels(frame.pixels), bottom_up=True)
                 size = len(data)
                 with self._lock:
                     allowed = self._pacer.lossless_allowed(size)
@@ -356,11 +348,6 @@ def scaled(size: tuple[int, int], scale: float) -> tuple[int, int]:
     if abs(whole * scale - 1) < 1e-6:
         return -(-size[0] // whole), -(-size[1] // whole)
     return max(round(size[0] * scale), 1), max(round(size[1] * scale), 1)
-
-
-def _pixels(frame: Frame) -> int:
-    width, height = frame.size
-    return width * height
 
 
 def _same(a: Frame, b: Frame) -> bool:
