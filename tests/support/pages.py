@@ -141,6 +141,11 @@ def on_canvas(page: Page) -> np.ndarray:
     return np.frombuffer(base64.b64decode(data), np.uint8).reshape(height, width, 4)[..., :3]
 
 
+def mask(event: Any) -> int:
+    """The modifiers of an event as a number: shift 1, ctrl 2, alt 4, super 8."""
+    return sum(1 << bit for bit, name in enumerate(("shift", "ctrl", "alt", "super")) if name in event.mods)
+
+
 def state(page: Page) -> dict[str, Any]:
     return page.evaluate("splatview.state()")
 

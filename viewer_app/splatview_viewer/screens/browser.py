@@ -13,7 +13,7 @@ import moderngl
 
 from splatview_ipc.control.errors import IpcError
 from splatview_viewer.errors import FileError, GraphicsError
-from splatview_viewer.events import ClickCounter, Expose, FileDrop, Resize
+from splatview_viewer.events import ClickCounter, Expose, FileDrop, PointerMove, Resize
 from splatview_viewer.pictures import safe_name
 from splatview_viewer.renderers.gl import SOFTWARE
 from splatview_viewer.screens._mailbox import Mailbox
@@ -82,7 +82,7 @@ class BrowserScreen:
         self._keeping = threading.Semaphore(_MOST_KEPT)
         """Of pictures to be kept: how many more may be encoded."""
         self._closed = self._released = self._missed = False
-        self._mailbox: Mailbox[tuple[Event, float, float]] = Mailbox(_supersedes)
+        self._mailbox: Mailbox[tuple[Event, float]] = Mailbox(_supersedes)
         self._clicks = ClickCounter()
         self._at = self._at_drawn = 0.0, 0.0
         """The newest event since the last picture, and the newest in that: the page's time and ours."""
@@ -139,7 +139,7 @@ class BrowserScreen:
     def take(self, message: m.ClientMessage | Upload, now: float) -> None:
         """What the page says."""
         if isinstance(message, Upload):
-            self._put(FileDrop((str(message.path),), message.done), 0.0, now)
+            self._put(FileDrop((str(message.path),), message.done), now)
             return
         if isinstance(message, m.Ack):
             self._sender.acked(message.number, now)
@@ -150,17 +150,17 @@ class BrowserScreen:
             before, self._visible = self._visible, message.on
             self.wake()
             if message.on and not before:
-                self._put(Expose(), 0.0, now)
+                self._put(Expose(), now)
             elif not message.on:
                 self._sender.hidden()
             return
         event = m.event_of(message, self._clicks, now, self.scale)
         if event is not None:
-            self._put(event, getattr(message, "at", 0.0), now)
+            self._put(event, now)
 
-    def _put(self, event: Event, at: float, now: float) -> None:
+    def _put(self, event: Event, now: float) -> None:
         self._sender.used(now)
-        if self._released or not self._mailbox.put((event, at, now)):
+        if self._released or not self._mailbox.put((event, now)):
             _give_back(event)
             self._connection.close("the viewer is too far behind; connect again")
         elif self._released:  # since a moment
@@ -168,7 +168,7 @@ class BrowserScreen:
         self._wake_loop()
 
     def _give_back(self) -> None:
-        for event, *_ in self._mailbox.take(0):
+        for event, _ in self._mailbox.take(0):
             _give_back(event)
 
     def lost(self) -> None:
@@ -231,9 +231,9 @@ class BrowserScreen:
         if timeout > 0:
             self._look_after()
         events = []
-        for event, at, now in items:
-            if at > 0:
-                self._at = at, now
+        for event, now in items:
+            if event.at > 0:
+                self._at = event.at, now
             if isinstance(event, Resize):
                 self._asked = Resize(*self._legal(event.width, event.height), event.scale)
                 self._fit()
@@ -258,7 +258,7 @@ class BrowserScreen:
                 self._work.took(("encode", *size), ms)
         if self._missed and self.ready:
             self._missed = False
-            self._mailbox.put((Expose(), 0.0, time.monotonic()))
+            self._mailbox.put((Expose(), time.monotonic()))
 
     def _collect(self) -> None:
         frame = self._reader.collect()
@@ -283,7 +283,7 @@ class BrowserScreen:
         self._sender.suspend(on)
         if not on:
             self._fit()
-            self._mailbox.put((Expose(), 0.0, time.monotonic()))
+            self._mailbox.put((Expose(), time.monotonic()))
             return
         self._missed = False
         self._reader.close()
@@ -381,9 +381,9 @@ class BrowserScreen:
         self.wake()
 
 
-def _supersedes(new: tuple[Event, float, float], last: tuple[Event, float, float]) -> bool:
+def _supersedes(new: tuple[Event, float], last: tuple[Event, float]) -> bool:
     """Whether an event says all that the one before it said."""
-    return type(new[0]) is type(last[0]) and isinstance(new[0], (m.events.PointerMove, Resize, Expose))
+    return type(new[0]) is type(last[0]) and isinstance(new[0], (PointerMove, Resize, Expose))
 
 
 def _give_back(event: Event) -> None:

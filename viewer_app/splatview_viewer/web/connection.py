@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from aiohttp import WSMsgType
 
+from splatview_viewer.events import PointerMove
 from splatview_viewer.web import messages as m
 
 if TYPE_CHECKING:
@@ -204,7 +205,7 @@ class Connection:
         if self.receiver is not None:
             self._tell(lambda receiver: receiver.take(message, now))
             return
-        if self._kept and isinstance(message, m.Move) and isinstance(self._kept[-1][0], m.Move):
+        if self._kept and isinstance(message, PointerMove) and isinstance(self._kept[-1][0], PointerMove):
             self._kept.pop()
         self._kept.append((message, now))
         if len(self._kept) > MAX_KEPT:
