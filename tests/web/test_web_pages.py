@@ -6,7 +6,7 @@ import os
 import socket
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import aiohttp
 import pytest
@@ -71,10 +71,10 @@ def test_pictures_files_and_words(visitor: Visitor) -> None:
     pictures = [picture(1), picture(2, 3_000_000), picture(3, 0)]
     for sent in pictures:
         connection.send_picture(sent)
+        assert page.picture() == sent
     connection.send(m.Caption("a", "b", True))
     connection.send(m.Clipboard("text"))
     connection.send_file("shot.png", b"\x89PNG")
-    assert [page.picture() for _ in pictures] == pictures
     assert [page.receive(), page.receive()] == [m.Caption("a", "b", True), m.Clipboard("text")]
     assert page.file() == m.File("shot.png", b"\x89PNG")
     with pytest.raises(ValueError, match="255"):
@@ -161,23 +161,29 @@ def test_too_many_messages(visitor: Visitor, monkeypatch: pytest.MonkeyPatch) ->
     assert page.close_code == 1008 and "10 messages a second" in page.close_reason
 
 
-@pytest.mark.parametrize("message", [
-    pytest.param(lambda number: picture(number, 1_900_000), id="pictures"),
-    pytest.param(lambda number: m.Clipboard("x" * 60_000), id="words"),
-])
+def test_newest_picture_replaces_those_that_wait(join: Callable[..., Visitor]) -> None:
+    """A page that reads nothing for a while gets what is new when it reads again, and little that is old."""
+    visitor = join(reading=False)
+    for number in range(200):
+        visitor.connection.send_picture(picture(number, 1_900_000))
+    visitor.page.read()
+    numbers = [visitor.page.picture().number]
+    while numbers[-1] != 199:
+        numbers.append(visitor.page.picture().number)
+    assert numbers == sorted(numbers) and len(numbers) < 20
+    assert not visitor.connection.closed
+
+
 def test_a_page_that_does_not_read_is_closed_and_slows_no_other(join: Callable[..., Visitor],
-                                                                message: Callable[[int], Any]) -> None:
-    """What waits for it is bounded, whatever it acknowledges."""
+                                                                monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits for it is bounded."""
+    monkeypatch.setattr(bounds, "MAX_WAITING", 4 << 20)
     stuck, other = join(reading=False), join()
     number = 0
     while not stuck.connection.closed:
         number += 1
         assert number < 2000, "nothing stopped it"
-        sent = message(number)
-        if isinstance(sent, m.Picture):
-            stuck.connection.send_picture(sent)
-        else:
-            stuck.connection.send(sent)
+        stuck.connection.send(m.Clipboard("x" * 60_000))
         if number % 10 == 0:
             other.goes_on(number)
     assert stuck.attach().over.wait(PATIENCE)

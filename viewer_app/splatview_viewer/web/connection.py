@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
 MAX_WAITING = 64 * 1024**2
-"""Bytes that may wait to be sent to a page: two pictures without loss of the largest size."""
+"""Bytes of messages and files that may wait to be sent to a page."""
 MAX_OFFERS = 8
 """Files that wait to be fetched; one more takes the place of the oldest."""
 OFFERED_FOR = 60.0
@@ -63,8 +63,8 @@ class Receiver(Protocol):
 class Connection:
     """One page. Made by the server after the page's hello; every method may be called from any thread.
 
-    What is sent after the connection is over is dropped. A page for which more than MAX_WAITING bytes wait is
-    closed.
+    What is sent after the connection is over is dropped. A page for which more than MAX_WAITING bytes of messages and
+    files wait is closed; a picture that waits is replaced by the next one.
     """
 
     def __init__(self, socket: web.WebSocketResponse, hello: m.Hello, peer: str):
@@ -76,12 +76,13 @@ class Connection:
         self.receiver: Receiver | None = None
         self._socket = socket
         self._loop = asyncio.get_running_loop()
+        self._lock = threading.Lock()
+        """Of all that waits."""
         self._texts: deque[str] = deque()
         self._files: deque[bytes] = deque()
-        self._pictures: deque[bytes] = deque()
         self._waiting = 0
-        """Bytes in these queues and on their way to the kernel."""
-        self._counting = threading.Lock()
+        """Bytes in these queues."""
+        self._picture: bytes | None = None
         self._work = asyncio.Event()  # something to send, or to end
         self._stop = asyncio.Event()  # nothing more is read, and what cannot be sent soon is dropped
         self._woken = False  # a call that sets _work is under way: a burst costs one
@@ -103,11 +104,14 @@ class Connection:
             receiver.lost()
 
     def send(self, message: m.ServerMessage) -> None:
-        """Before all pictures that wait."""
+        """Before files and pictures that wait."""
         self._queue(self._texts, m.encode(message))
 
     def send_picture(self, picture: m.Picture) -> None:
-        self._queue(self._pictures, m.pack(picture))
+        """In place of one that still waits."""
+        if self._ended is None:
+            self._picture = m.pack(picture)
+            self._wake()
 
     def send_file(self, name: str, png: bytes) -> None:
         """A picture for the user to keep. Raises ValueError for a name of more than 255 bytes."""
@@ -170,8 +174,9 @@ class Connection:
                 for failed in await asyncio.gather(reader, writer, return_exceptions=True):
                     if isinstance(failed, Exception) and not isinstance(failed, ConnectionError):
                         _log.error("The connection to %s ended with an error", self.peer, exc_info=failed)
-                for waiting in (self._texts, self._files, self._pictures):
-                    waiting.clear()
+                self._texts.clear()
+                self._files.clear()
+                self._picture = None
 
     @property
     def farewell(self) -> tuple[int, str]:
@@ -235,19 +240,27 @@ class Connection:
             await self._work.wait()
             self._work.clear()
             self._woken = False  # before looking: what is put here from now on wakes again
-            while True:
-                if self._texts:
-                    text = self._texts.popleft()
-                    await self._socket.send_str(text)
-                    self._count(-len(text))
-                elif self._over:
-                    return
-                elif self._files or self._pictures:
-                    data = (self._files or self._pictures).popleft()
-                    await self._socket.send_bytes(data)
-                    self._count(-len(data))
+            while (item := self._next()) is not None:
+                if isinstance(item, str):
+                    await self._socket.send_str(item)
                 else:
-                    break
+                    await self._socket.send_bytes(item)
+            if self._over:
+                return
+
+    def _next(self) -> str | bytes | None:
+        """Take what is to be sent next; None for nothing. Once the connection is over only messages are sent."""
+        with self._lock:
+            item: str | bytes | None = None
+            if self._texts:
+                item = self._texts.popleft()
+            elif self._files and not self._over:
+                item = self._files.popleft()
+            if item is not None:
+                self._waiting -= len(item)
+            elif not self._over:
+                item, self._picture = self._picture, None
+            return item
 
     # -- from any thread ---------------------------------------------------------------------------------------------
 
@@ -256,19 +269,20 @@ class Connection:
             self._ended = code, reason
             self._call(self._stop.set)
 
-    def _count(self, size: int) -> int:
-        """Add to the bytes that wait; return how many those are."""
-        with self._counting:
-            self._waiting += size
-            return self._waiting
-
     def _queue(self, queue: deque[T], item: T) -> None:
         if self._ended is not None:
             return
-        if self._count(len(item)) > MAX_WAITING:
+        with self._lock:
+            full = self._waiting + len(item) > MAX_WAITING
+            if not full:
+                self._waiting += len(item)
+                queue.append(item)
+        if full:
             self._end(1008, f"more than {MAX_WAITING >> 20} MB wait to be sent already")
-            return
-        queue.append(item)
+        else:
+            self._wake()
+
+    def _wake(self) -> None:
         if not self._woken:
             self._woken = True
             self._call(self._work.set)
