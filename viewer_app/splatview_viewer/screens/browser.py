@@ -101,7 +101,7 @@ class BrowserScreen:
         if self._suspended:
             made.release()
             self._target = None
-        self._sender = Sender(connection, self._encoder, self._reader.frames, self._changed, pool=self._pool)
+        self._sender = Sender(connection, self._encoder, self._changed, pool=self._pool)
         connection.attach(self)
 
     def _legal(self, width: int, height: int) -> tuple[int, int]:
