@@ -1,4 +1,4 @@
-"""One WebSocket of a page, for a thread that draws: what comes is handed on, what goes waits here in bounds."""
+"""A page's WebSocket, for the thread that draws: received messages are passed on, sent ones wait here in bounds."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 MAX_WAITING = 64 * 1024**2
 """Bytes of messages and files that may wait to be sent to a page."""
 MAX_OFFERS = 8
-"""Files that wait to be fetched; one more takes the place of the oldest."""
+"""Files that wait to be fetched; a further one replaces the oldest."""
 OFFERED_FOR = 60.0
 """Seconds in which a page has to fetch one."""
 MAX_KEPT = 4096
-"""Messages of the page that wait for somebody to attach."""
+"""Received messages that wait for a receiver to attach."""
 MAX_RATE = 1000
-"""Messages a second that a page may send over a while."""
+"""Sustained rate of a page's messages, per second."""
 PATIENCE = 2.0
-"""Seconds for which it may send more than that: so many messages are its credit."""
+"""Seconds of MAX_RATE that may come in one burst."""
 
 T = TypeVar("T", str, bytes)
 _log = logging.getLogger(__name__)
@@ -41,27 +41,27 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Upload:
-    """A file that the page has sent, beside its messages."""
+    """A file that the page has uploaded."""
 
     path: Path
     done: Callable[[Path], None]
-    """To be called with the path once nobody needs the file any more, from any thread."""
+    """To be called with the path once the file is not needed any more, from any thread."""
 
 
 class Receiver(Protocol):
-    """Takes what a page says. Called in the web thread; must return at once."""
+    """Receives a page's messages. Called in the web thread; must return at once."""
 
     def take(self, message: m.ClientMessage | Upload, now: float) -> None:
-        """A message, everything but hello, that came at `now` of time.monotonic(); or a file."""
+        """`message`: any but hello, received at `now` of time.monotonic(); or a file."""
         ...
 
     def lost(self) -> None:
-        """The connection is over, whoever ended it. Called once, and nothing afterwards."""
+        """The connection is over. Called once, as the last call."""
         ...
 
 
 class Connection:
-    """One page. Made by the server after the page's hello; every method may be called from any thread.
+    """One page. Made by the server after the page's hello; usable from any thread.
 
     What is sent after the connection is over is dropped. A page for which more than MAX_WAITING bytes of messages and
     files wait is closed; a picture that waits is replaced by the next one.
@@ -72,7 +72,7 @@ class Connection:
         self.hello = hello
         self.peer = peer
         self.key = secrets.token_urlsafe(16)
-        """Known to this page alone."""
+        """Secret of this page, with which it uploads files."""
         self.receiver: Receiver | None = None
         self._socket = socket
         self._loop = asyncio.get_running_loop()
@@ -99,7 +99,7 @@ class Connection:
         return self._ended is not None
 
     def attach(self, receiver: Receiver) -> None:
-        """Hand on what the page says from now on, and first what it has said since its hello."""
+        """Pass on messages from now on, and first those received since the hello."""
         if not self._call(self._attach, receiver):
             receiver.lost()
 
@@ -109,9 +109,12 @@ class Connection:
 
     def send_picture(self, picture: m.Picture) -> None:
         """In place of one that still waits."""
-        if self._ended is None:
-            self._picture = m.pack(picture)
-            self._wake()
+        if self._ended is not None:
+            return
+        packed = m.pack(picture)
+        with self._lock:  # against the writer, which takes it and puts nothing in its place
+            self._picture = packed
+        self._wake()
 
     def send_file(self, name: str, png: bytes) -> None:
         """A picture for the user to keep. Raises ValueError for a name of more than 255 bytes."""
@@ -123,7 +126,7 @@ class Connection:
         return len(self._files)
 
     def offer(self, path: Path, size: int) -> None:
-        """A file for the user to keep, which the page fetches if it is there by then."""
+        """Offer a file for the user to keep, which the page fetches."""
         if self._ended is not None:
             return
         key = secrets.token_urlsafe(16)
@@ -134,20 +137,20 @@ class Connection:
         self.send(m.Offer(path.name, key, size))
 
     def offered(self, key: str) -> Path | None:
-        """The file that was offered with this key, for the one time that it may be fetched."""
+        """Take the file that was offered with this key; None for an unknown or expired one. Each is fetched once."""
         with self._offering:
             path, since = self._offers.pop(key, (None, 0.0))
         return path if time.monotonic() - since <= OFFERED_FOR and not self._over else None
 
     def hand_in(self, upload: Upload) -> bool:
-        """A file that has come from the page as a whole; False when the connection is over. In the web thread."""
+        """Pass on a complete upload; return False when the connection is over. In the web thread."""
         if self._over or self._ended is not None:
             return False
         self._take(upload, time.monotonic())
         return True
 
     def close(self, reason: str = "", code: int = 1000) -> None:
-        """End it; messages that wait are still sent if that takes no time. `code` is the WebSocket's. Idempotent."""
+        """End it; messages that wait are still sent if that takes under 0.3 s. `code`: the WebSocket's. Idempotent."""
         self._end(code, reason)
 
     async def run(self) -> None:
@@ -214,7 +217,7 @@ class Connection:
             self._kept.pop()
         self._kept.append((message, now))
         if len(self._kept) > MAX_KEPT:
-            self._end(1008, "nobody takes what the page says")
+            self._end(1008, "no receiver takes its messages")
 
     def _attach(self, receiver: Receiver) -> None:
         self.receiver = receiver
@@ -227,13 +230,13 @@ class Connection:
             self._tell(lambda receiver, message=message, now=now: receiver.take(message, now))
 
     def _tell(self, what: Callable[[Receiver], None]) -> None:
-        """An error of the receiver is its own; the page and the other connections stay."""
+        """Call the receiver. Its errors are logged; the connection stays."""
         if self.receiver is None:
             return
         try:
             what(self.receiver)
         except Exception:
-            _log.exception("What the page at %s said was not taken", self.peer)
+            _log.exception("A message of the page at %s was not taken", self.peer)
 
     async def _write(self) -> None:
         while True:

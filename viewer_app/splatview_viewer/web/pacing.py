@@ -2,7 +2,8 @@
 
 The way to a page is one line: a picture waits until the line is free, then takes the round trip and a time for each
 byte (the network, or a phone that decodes). Both are exponentially weighted averages over acknowledged pictures. When a
-picture takes more than BAD seconds of the line, the next ones have half the bytes; otherwise they grow step by step.
+picture takes more than BAD seconds of the line, the next ones shrink, to half the bytes at most; otherwise they grow
+step by step.
 """
 
 from __future__ import annotations
@@ -122,7 +123,8 @@ class Pacer:
         level = self._level
         if takes[level] > BAD:
             half = _share(LEVELS[level]) / 2
-            self._level = next((k for k in range(level, len(LEVELS)) if _share(LEVELS[k]) <= half), len(LEVELS) - 1)
+            self._level = next((k for k in range(level + 1, len(LEVELS)) if takes[k] <= GOOD
+                                or _share(LEVELS[k]) <= half), len(LEVELS) - 1)
             if now - self._rose_at < _TOO_SOON:
                 self._patience = min(self._patience * 2, _MOST_PATIENCE)
         elif takes[level] <= GOOD and level > 0 and now - self._changed_at >= self._patience:
