@@ -1,4 +1,4 @@
-"""Files that go between pages and the viewer over HTTP, beside the connections: to be opened here, or kept there."""
+"""Uploads and downloads of pages, over HTTP beside their WebSockets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from splatview_viewer.web.connection import Connection
 
 KEY_HEADER = "X-Splatview-Page"
-"""Says with its connection's key which page sends a file. No form of a foreign page can send it."""
+"""Header with the key of the connection whose page sends a file. Forms of foreign pages cannot send it."""
 _BLOCK = 256 * 1024
 
 
@@ -29,7 +29,7 @@ class Files:
     """Files of connected pages. The server has checked host, origin and token before. Web thread."""
 
     def __init__(self, connections: Callable[[], Iterable[Connection]]) -> None:
-        """`connections`: those that there are."""
+        """`connections`: returns the present ones."""
         self._connections = connections
         self.uploads = Uploads()
 
@@ -75,7 +75,7 @@ class Files:
                 await asyncio.wait_for(response.write(block), STALL)
                 size -= len(block)
             await response.write_eof()
-        except OSError:  # the browser calls the file broken, which it is
+        except OSError:  # the browser reports a broken file
             if request.transport is not None:
                 request.transport.abort()
         finally:
@@ -83,7 +83,7 @@ class Files:
         return response
 
     def close(self) -> None:
-        """Remove what pages have sent. Idempotent."""
+        """Remove all uploads. Idempotent."""
         self.uploads.close()
 
 

@@ -1,4 +1,4 @@
-"""Browsers that come to the viewer, as guests with screens of their own."""
+"""Connected browsers, each with a screen of its own."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ log = logging.getLogger("splatview")
 
 
 class Browsers:
-    """Serves the page, and makes a screen of each that connects."""
+    """Serves the page, and makes a screen for each browser that connects."""
 
     def __init__(self, ctx: moderngl.Context, wake: Callable[[], None], *, host: str | None = None, port: int = 7007,
                  run: str | None = None, token: str | None = None) -> None:
@@ -51,22 +51,22 @@ class Browsers:
             self._opened = opened.pop_all()
 
     def say(self, environ: dict[str, str]) -> None:
-        """Print where the page is."""
+        """Print the page's address."""
         for line in lines(self.server, environ):
             print(line, file=sys.stderr, flush=True)
 
     def arrivals(self, work: GpuWork) -> list[Guest]:
-        """Those that have come since the last time. Call it at each turn."""
+        """Return the browsers that connected since the last call. Call it at each turn."""
         self._entry.refresh(time.monotonic())
         guests = []
         for connection in self.server.arrivals():
-            if self._encoder is None:  # on a GPU it takes some hundred MB, which nobody pays for who serves nobody
+            if self._encoder is None:  # made late: on a GPU it takes some hundred MB
                 from splatview_viewer.web.encoders import choose
 
                 self._encoder = choose(self._ctx)
             try:
                 screen = BrowserScreen(self._ctx, connection, self._wake, encoder=self._encoder, work=work)
-            except Exception as e:  # one browser less, not the end of the viewer
+            except Exception as e:  # must not end the viewer
                 log.warning("a browser at %s cannot be served: %s", connection.peer, e)
                 connection.close("no picture can be drawn for it")
                 continue
@@ -75,7 +75,7 @@ class Browsers:
         return guests
 
     def close(self) -> None:
-        """Let nobody in any more, and end the connections. Idempotent."""
+        """Stop serving and end the connections. Idempotent."""
         self._opened.close()
         if self._encoder is not None:
             self._encoder.close()
@@ -87,7 +87,7 @@ def _serve(host: str | None, port: int, token: str | None, wake: Callable[[], No
 
     server = at(port, token)
     if token is not None and server.moved_from is not None:
-        # Pages still send their token to the port before, which another program has now.
+        # Pages still send this token to the former port, which another program has now.
         server.close()
         moved = at(server.port, None)
         moved.moved_from = server.moved_from
@@ -96,7 +96,7 @@ def _serve(host: str | None, port: int, token: str | None, wake: Callable[[], No
 
 
 def _prepare() -> None:
-    """Load what the first browser would wait for, where there may be a GPU. No CUDA context is made."""
+    """Load libraries that the first browser would wait for. No CUDA context is made."""
     from splatview_viewer.errors import ViewerError
     from splatview_viewer.web.encoders.nvjpeg import library
 

@@ -34,7 +34,7 @@ log = logging.getLogger("splatview")
 REST = 0.25
 """Seconds without another picture after which the last one is sent without loss."""
 PROMPT = 0.3
-"""Seconds after what a user did for which pictures should answer soon, rather than be many."""
+"""Seconds after input for which low latency matters more than the frame rate."""
 _REST_AT_FIRST = 0.05
 """The same for the first picture, which is small because nothing is known of the line."""
 _AGAIN = (2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
@@ -48,7 +48,7 @@ _ANSWERED = 0.25
 
 @functools.cache
 def workers() -> Executor:
-    """The threads that encode for all pages; they leave a core for what draws."""
+    """The threads that encode for all pages. One core is left to the thread that draws."""
     return ThreadPoolExecutor(2, "encode")
 
 
@@ -88,14 +88,14 @@ class Sender:
             return self._is_ready()
 
     def _is_ready(self) -> bool:
-        """One may be drawn while the one before is being encoded, unless the user does something: the later drawn,
-        the newer is what it answers. The lock must be held."""
+        """A picture may be drawn while another is being encoded, except after input: the later it is drawn, the newer
+        the input that it shows. The lock must be held."""
         most = 0 if time.monotonic() < self._prompt_until else IN_FLIGHT - 1
         encoding = self._busy + (self._next is not None)
         return encoding <= most and encoding + self._pacer.in_flight < IN_FLIGHT and not self._closed
 
     def used(self, now: float) -> None:
-        """The user did something at `now` of time.monotonic()."""
+        """Note input at `now` of time.monotonic()."""
         self._prompt_until = now + PROMPT
 
     @property
@@ -120,7 +120,7 @@ class Sender:
             self._changed()
 
     def hidden(self) -> None:
-        """Nobody sees the page from now on."""
+        """The page is hidden from now on."""
         with self._lock:
             self._pacer.pause()
 
@@ -188,7 +188,7 @@ class Sender:
             self._resting = False
 
     def _try(self, work: Callable[..., Any], *args: Any) -> Any:
-        """What it returns. A fault ends this page, and nothing else."""
+        """Return the result. A fault ends this page only, and the result is None."""
         try:
             if not self._closed:
                 return work(*args)
@@ -260,7 +260,7 @@ class Sender:
                 data, _ = self._encode(frame, level)
         with self._lock:
             if self._last is not frame or self._closed:
-                return  # something else is to be seen there
+                return  # a newer picture was sent meanwhile
             if self._busy or self._pacer.in_flight:
                 self._due = time.monotonic() + REST
                 return
@@ -282,7 +282,7 @@ class Sender:
 
     @contextmanager
     def _arrived(self, frame: Frame) -> Iterator[None]:
-        """Where the pixels are there: for pixels on a GPU, on a stream of this page's own."""
+        """Wait until the pixels are there; those on a GPU are used on a stream of this page's own."""
         if frame.arrived is None:
             yield
             return
@@ -291,11 +291,11 @@ class Sender:
         with torch.cuda.device(frame.pixels.device):  # type: ignore[arg-type]
             if self._stream is None:
                 self._stream = torch.cuda.Stream()
-            frame.arrived.synchronize()  # what comes next waits without sleeping, and drawing may take long
+            frame.arrived.synchronize()  # sleeps, unlike the next wait: drawing may take long
             with torch.cuda.stream(self._stream):
                 self._stream.wait_event(frame.arrived)
                 yield
-                self._stream.synchronize()  # before somebody else writes into it
+                self._stream.synchronize()  # before the memory is used again
 
 
 def scaled(size: tuple[int, int], scale: float) -> tuple[int, int]:
@@ -308,7 +308,7 @@ def scaled(size: tuple[int, int], scale: float) -> tuple[int, int]:
 
 
 def _same(a: Frame, b: Frame) -> bool:
-    """Whether two pictures are the same. Differing ones are mostly told after a few rows."""
+    """Return whether two pictures are the same. Different ones mostly differ within a few rows."""
     if a.size != b.size:
         return False
     if isinstance(a.pixels, np.ndarray) and isinstance(b.pixels, np.ndarray):
@@ -321,7 +321,7 @@ def _same(a: Frame, b: Frame) -> bool:
 
 @functools.cache
 def _memcmp() -> Any:
-    """The C library's, during which other threads go on."""
+    """The C library's memcmp, which releases the interpreter's lock."""
     compare = ctypes.CDLL(None).memcmp
     compare.argtypes = ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t
     compare.restype = ctypes.c_int

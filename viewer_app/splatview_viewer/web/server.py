@@ -52,7 +52,7 @@ _TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg"
 _FILES = {"/": "index.html"} | {f"/{name}": name for name in (
     "viewer.js", "files.js", "session.js", "refused.js", "viewer.css", "favicon.svg")}
 _GUARDED = "/", "/ws", "/upload", "/download"
-"""All that is the viewer's own. Other paths are parts of the page, which anybody can read in the package."""
+"""Paths that need the token. The others are parts of the page, which is public in the package."""
 
 _OF_CLIENTS = HttpProcessingError, ConnectionError
 """Faults of clients that speak no HTTP, or leave before the answer."""
@@ -69,7 +69,7 @@ _REFUSAL = """<!doctype html>
 <noscript>{0}</noscript></body>
 </html>
 """
-"""What a person sees who may not come in, and why; unless the tab has kept the token, with which it comes again."""
+"""The page that shows why a request was refused. If the tab still has the token it loads again with it."""
 
 _log = logging.getLogger(__name__)
 _http_log = logging.getLogger(f"{__name__}.http")
@@ -80,7 +80,7 @@ _http_log.addFilter(lambda record: not (record.exc_info and isinstance(record.ex
 class WebServer:
     """Serves the page from its construction until `close`.
 
-    Any thread may use it. `wake` is called in the web thread when `arrivals` has something; it must return at once.
+    Usable from any thread. `wake` is called in the web thread when `arrivals` has a page; it must return at once.
     """
 
     def __init__(self, host: str = "127.0.0.1", port: int = 7007, *, token: str | None = None,
@@ -96,7 +96,7 @@ class WebServer:
         self.host = host
         self.token: str = token or secrets.token_urlsafe(16)
         self.viewer = secrets.token_hex(8)
-        """Names this viewer to its pages: another one after a restart."""
+        """Id of this viewer process for its pages."""
         self._wake = wake
         self._assets = _assets()
         self._rules = guard.rules_for(host, self.token)
@@ -117,11 +117,11 @@ class WebServer:
             raise ViewerError(f"the web server did not start: {self._failure}") from self._failure
 
     def arrivals(self) -> list[Connection]:
-        """Pages that have said hello since the last call."""
+        """Return the pages that have said hello since the last call."""
         new = []
         while self._arrived:
             connection = self._arrived.popleft()
-            if not connection.closed:  # nothing is made for a page that has left since
+            if not connection.closed:  # it may have left since
                 new.append(connection)
         return new
 
@@ -173,7 +173,7 @@ class WebServer:
             if protocol.transport is not None:
                 protocol.transport.abort()
         await runner.cleanup()
-        await asyncio.sleep(0)  # what was aborted is closed in the next turn
+        await asyncio.sleep(0)  # aborted transports are closed in the next turn
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         hosts = request.headers.getall("Host", [])
@@ -186,7 +186,7 @@ class WebServer:
         headers = request.headers.getall(guard.TOKEN_HEADER, [])
         given = guard.tokens(request.query.get("token"), headers, _offered(request))
         if path in _GUARDED and (reason := guard.refuse_token(self._rules, given)):
-            if path == "/" and "text/html" in request.headers.get("Accept", ""):  # a person, not the page's script
+            if path == "/" and "text/html" in request.headers.get("Accept", ""):  # not the page's script
                 return web.Response(status=403, text=_REFUSAL.format(html.escape(reason)), content_type="text/html",
                                     headers=_headers(hosts[0], framed=False))
             return _text(403, reason)
@@ -204,7 +204,7 @@ class WebServer:
         return web.Response(body=body, content_type=kind, charset="utf-8", headers=headers)
 
     async def _file(self, request: web.Request, host: str) -> web.StreamResponse:
-        """A file from a page, or for one."""
+        """Answer an upload or a download."""
         try:
             if request.method == "GET":
                 return await self._files.hand_out(request, _headers(host))
@@ -213,7 +213,7 @@ class WebServer:
             await self._files.receive(request)
         except Refused as e:
             answer = _text(e.status, str(e))
-            answer.force_close()  # what else comes of a file is not read
+            answer.force_close()  # the rest of an upload is not read
             return answer
         return _text(200, "Taken.")
 
@@ -240,11 +240,11 @@ class WebServer:
             self._serving.pop(task)
             await _soon(response.close())
             if request.transport is not None:
-                request.transport.abort()  # what it has not read by now is not waited for
+                request.transport.abort()  # unsent bytes are dropped
         return response
 
     async def _hello(self, response: web.WebSocketResponse) -> m.Hello | None:
-        """What the page says first, or None where the connection ends before."""
+        """Return the page's hello; None where the connection ends before."""
         try:
             first = await asyncio.wait_for(response.receive(), HELLO_WITHIN)
         except TimeoutError:
@@ -294,7 +294,7 @@ class _Full(asyncio.Protocol):
 
 
 async def _soon(work: Coroutine[Any, Any, object]) -> None:
-    """Something that takes no time unless the other side is stuck or gone."""
+    """Do something quick that hangs only if the other side is stuck or gone."""
     try:
         await asyncio.wait_for(work, 0.7)
     except (TimeoutError, ConnectionError):
@@ -302,7 +302,7 @@ async def _soon(work: Coroutine[Any, Any, object]) -> None:
 
 
 def _reason(text: str) -> bytes:
-    """As much of a text as fits into the frame that closes a WebSocket."""
+    """Return a text cut to fit into the frame that closes a WebSocket."""
     return text.encode()[:120].decode(errors="ignore").encode()
 
 
@@ -321,7 +321,7 @@ def _text(status: int, text: str, headers: dict[str, str] | None = None) -> web.
 
 
 def _headers(host: str, *, framed: bool = True) -> dict[str, str]:
-    """What every answer says to the browser. `host`: the Host header, once it is allowed; "" leaves it out. `framed`:
+    """Return the headers of every answer. `host`: the Host header, once it is allowed; "" leaves it out. `framed`:
     pages of other servers on this machine may show the answer in a frame."""
     name = guard.host_name(host)
     named = bool(name) and ":" not in name  # the grammar of a policy has no IPv6 addresses
@@ -343,7 +343,7 @@ def _headers(host: str, *, framed: bool = True) -> dict[str, str]:
 
 
 def _assets() -> dict[str, tuple[bytes, str, str]]:
-    """Path: content, type, entity tag."""
+    """Return content, type and entity tag of each path."""
     page = resources.files("splatview_viewer.web") / "page"
     found = {}
     for path, name in _FILES.items():

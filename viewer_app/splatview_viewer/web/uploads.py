@@ -1,4 +1,4 @@
-"""Files that pages send: in a private folder of this viewer, within bounds, until nobody needs them."""
+"""Files that pages upload: in a private folder of this viewer, within bounds, until they are not needed any more."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ MAX_KEPT = 8 * 1024**3
 """Bytes of all that are kept."""
 MAX_COUNT = 256
 AT_ONCE = 2
-"""Files that are on their way at a time."""
+"""Uploads at a time."""
 SPARE = 512 * 1024**2
-"""Bytes of the disk that are left to others."""
+"""Bytes of the disk that stay free."""
 STALL = 20.0
 """Seconds without a byte after which a file does not come any more."""
 _PREFIX = "splatview-files-"
 _LOCK = "lock"
 _YOUNG = 60.0
-"""Seconds in which another viewer has locked a hidden folder that it made."""
+"""Seconds within which another viewer locks a hidden folder that it made."""
 _MOST_LEFT = 100
 """Folders that are removed at a time."""
 _MOST_NAME = 200
@@ -46,8 +46,8 @@ _MOST_NAME = 200
 _log = logging.getLogger(__name__)
 
 
-class Refused(Exception):  # noqa: N818  (it is no error here: it is what the page is told)
-    """Why a file is not taken, for people."""
+class Refused(Exception):  # noqa: N818  (an answer to the page, not a fault here)
+    """Why a file is rejected, for users."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
@@ -129,15 +129,15 @@ class Uploads:
         return self._folder
 
     def remove(self, path: Path) -> None:
-        """Nobody needs a file any more. From any thread; idempotent."""
+        """Remove a file that is not needed any more. From any thread; idempotent."""
         with self._lock:
             if self._kept.pop(path, None) is None:
                 return
-        # Gigabytes are not removed in no time, and who asks may be drawing.
+        # Removing gigabytes takes a while, and the caller may be the thread that draws.
         Thread(target=shutil.rmtree, args=(path.parent, True), name="remove", daemon=True).start()
 
     def close(self) -> None:
-        """Remove all of it, and take nothing any more. Idempotent."""
+        """Remove everything and reject further files. Idempotent."""
         with self._lock:
             self._closed = True
             folder, self._folder = self._folder, None
@@ -146,7 +146,7 @@ class Uploads:
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
         if held is not None:
-            os.close(held)  # not before: another viewer would remove the same
+            os.close(held)  # last: without the lock another viewer would remove the folder as well
 
 
 async def _write(content: StreamReader, path: Path, file: BinaryIO, size: int, wanted: Callable[[], bool]) -> None:
@@ -170,7 +170,7 @@ async def _write(content: StreamReader, path: Path, file: BinaryIO, size: int, w
 
 
 def _make_folder(around: Path) -> tuple[Path, int]:
-    """Make a folder, and lock it before it has the name by which others know it. Raises OSError."""
+    """Make a folder, and lock it before it gets the name that other viewers look for. Raises OSError."""
     hidden = Path(tempfile.mkdtemp(prefix=f".{_PREFIX}", dir=around))
     lock = -1
     try:
@@ -187,13 +187,13 @@ def _make_folder(around: Path) -> tuple[Path, int]:
 
 
 def _sweep(around: Path) -> None:
-    """Remove what viewers of this user have left here that did not end by themselves: nobody holds their locks."""
+    """Remove folders of this user's killed viewers: those whose locks are free."""
     left = (f for pattern in (f"{_PREFIX}*", f".{_PREFIX}*") for f in around.glob(pattern) if _is_ours(f))
     for folder in islice(left, _MOST_LEFT):
         try:
             lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         except FileNotFoundError:
-            with suppress(OSError):  # it ended before it had a lock, and so before there was anything to keep
+            with suppress(OSError):  # killed before it had a lock, and so before there was a file
                 folder.rmdir()
             continue
         except OSError:
@@ -208,7 +208,7 @@ def _sweep(around: Path) -> None:
 
 
 def _is_ours(folder: Path) -> bool:
-    """Return whether this user made a folder, and not only now: a hidden one may get its lock the next moment."""
+    """Return whether this user made a folder. A young hidden one does not count: it may be about to be locked."""
     try:
         found = folder.stat(follow_symlinks=False)
     except OSError:
@@ -218,7 +218,7 @@ def _is_ours(folder: Path) -> bool:
 
 
 def safe_name(given: str) -> str:
-    """A file name that says what was given, and leads nowhere else: one part of a path, without what is not seen."""
+    """Return one safe part of a path for a given file name, without invisible characters."""
     last = unicodedata.normalize("NFC", given).replace("\\", "/").rpartition("/")[2]
     name = "".join(c for c in last if unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
     name = name.strip(" .") or "file"
@@ -229,7 +229,7 @@ def safe_name(given: str) -> str:
 
 
 def in_words(size: int) -> str:
-    """A number of bytes for people: 1.5 GB."""
+    """Return a number of bytes in words: 1.5 GB."""
     for unit, words in ((10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
         if size >= unit:
             return f"{size / unit:.3g} {words}"
