@@ -85,15 +85,32 @@ def base_picture(folder: Path, size: tuple[int, int]) -> tuple[str, str]:
     return str(file), what
 
 
-def address(viewer: Program, timeout: float = 60.0) -> int:
-    """The port that the viewer says it listens on."""
+@dataclass(frozen=True)
+class Address:
+    """Of the page that a viewer serves."""
+
+    port: int
+    token: str
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/?token={self.token}"
+
+    def page(self, size: tuple[int, int]) -> str:
+        """The argument of benchmarks.browser.page."""
+        return json.dumps({"port": self.port, "token": self.token, "size": size})
+
+
+def address(viewer: Program, timeout: float = 60.0) -> Address:
+    """The address that the viewer prints."""
     def found() -> re.Match[str] | None:
-        return next((m for line in list(viewer.said) if (m := re.search(r"http://127\.0\.0\.1:(\d+)", line))), None)
+        printed = re.compile(r"http://127\.0\.0\.1:(\d+)/\?token=(\S+)")
+        return next((m for line in list(viewer.said) if (m := printed.search(line))), None)
 
     until("the viewer's address", lambda: found() is not None, timeout)
     match = found()
     assert match is not None
-    return int(match[1])
+    return Address(int(match[1]), match[2])
 
 
 @dataclass(frozen=True)
@@ -130,7 +147,7 @@ def _measure(device: str, base: str, mode: Mode) -> Ours:
     with (Program("benchmarks.browser.publisher", device) as publisher,
           Program("benchmarks.browser.serve", "--web", *mode.options) as viewer):
         publisher.ask("pictures", base=base, size=SIZE, hz=mode.hz, timeout=60)
-        with Program("benchmarks.browser.page", json.dumps({"port": address(viewer), "size": SIZE})) as page:
+        with Program("benchmarks.browser.page", address(viewer).page(SIZE)) as page:
             until("a first picture", lambda: page.ask("state")["pictures"] > 0, 60)
             page.ask("key", name="h")  # the panel away: the picture fills the page
             until("a picture with its number", lambda: page.ask("state")["number"] >= 0, 30)
@@ -157,7 +174,7 @@ def _drawn_in_chromium(device: str, base: str) -> list[dict[str, str]]:
     with (Program("benchmarks.browser.publisher", device) as publisher,
           Program("benchmarks.browser.serve", "--web") as viewer):
         publisher.ask("pictures", base=base, size=SIZE, hz=60, timeout=60)
-        with chromium.Chromium(f"http://127.0.0.1:{address(viewer)}/", SIZE) as tab:
+        with chromium.Chromium(address(viewer).url, SIZE) as tab:
             tab.page.keyboard.press("h")
             until("a picture with its number", lambda: tab.number() >= 0, 30)
             time.sleep(WARM)

@@ -37,8 +37,8 @@ def run() -> list[dict[str, str]]:
         with (Program("benchmarks.browser.publisher", device) as publisher,
               Program("benchmarks.browser.serve", "--web") as viewer):
             publisher.ask("pictures", base=base, size=SIZE, hz=HZ, timeout=60)
-            port = address(viewer)
-            with Program("benchmarks.browser.page", json.dumps({"port": port, "size": SIZE})) as page:
+            place = address(viewer)
+            with Program("benchmarks.browser.page", place.page(SIZE)) as page:
                 until("a first picture", lambda: page.ask("state")["pictures"] > 0, 60)
                 page.ask("key", name="h")
                 until("pictures that change", lambda: _rate(page) > 2)
@@ -49,7 +49,8 @@ def run() -> list[dict[str, str]]:
                 rows.append({"what": f"a process that takes one core and never comes; 720p of {what}, {HZ} times/s",
                              **idle.row()})
                 for kind in KINDS:
-                    command = [sys.executable, "-m", "benchmarks.browser.hostile", kind, str(port), str(BLOCK)]
+                    command = [sys.executable, "-m", "benchmarks.browser.hostile", kind, str(place.port), place.token,
+                               str(BLOCK)]
                     rows += tried(kind, lambda kind=kind, command=command: [
                         {"what": kind, **_measure(viewer.pid, threads, page, command).row(),
                          "target": "ratio 0.9"}])

@@ -11,7 +11,6 @@ second alone.
 
 from __future__ import annotations
 
-import json
 import math
 import tempfile
 import time
@@ -24,7 +23,7 @@ from benchmarks.browser.chromium import Chromium, executable
 from benchmarks.browser.programs import Program
 from benchmarks.gpu import Skipped, tried
 from benchmarks.gpu.clocks import percentile, until
-from benchmarks.web import address, base_picture
+from benchmarks.web import Address, address, base_picture
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -60,17 +59,17 @@ def run() -> list[dict[str, str]]:
 def _measure(device: str, folder: Path, case: Case) -> list[dict[str, str]]:
     rows = []
     for how, measure in {"in Chromium": _in_chromium, "without a browser": _without}.items():
-        def one(measure: Callable[[int, Case], dict[str, str]] = measure) -> list[dict[str, str]]:
-            with _shown(device, folder, case) as port:
-                return [measure(port, case)]
+        def one(measure: Callable[[Address, Case], dict[str, str]] = measure) -> list[dict[str, str]]:
+            with _shown(device, folder, case) as place:
+                return [measure(place, case)]
 
         rows += tried(f"{case.what}, {how}", one)
     return rows
 
 
 @contextmanager
-def _shown(device: str, folder: Path, case: Case) -> Iterator[int]:
-    """A viewer that serves it; the port."""
+def _shown(device: str, folder: Path, case: Case) -> Iterator[Address]:
+    """A viewer that serves it; its address."""
     with (Program("benchmarks.browser.publisher", device) as publisher,
           Program("benchmarks.browser.serve", "--web") as viewer):
         if case.gaussians:
@@ -93,12 +92,12 @@ def _filled(press: Callable[[], object], mark: Callable[[], Any], case: Case) ->
     until(f"the mark in the middle, not at {mark()}", lambda: _centred(mark(), case.size), 30)
 
 
-def _in_chromium(port: int, case: Case) -> dict[str, str]:
+def _in_chromium(place: Address, case: Case) -> dict[str, str]:
     try:
         executable()
     except Skipped as e:
         return {"what": f"{case.what}, in Chromium: not measured: {e}"}
-    with Chromium(f"http://127.0.0.1:{port}/", case.size) as tab:
+    with Chromium(place.url, case.size) as tab:
         _filled(lambda: tab.page.keyboard.press("h"), tab.mark, case)
         before = tab.pixels()
         dx, dy = tab.drag(SECONDS, HZ)
@@ -126,8 +125,8 @@ def _off(tab: Chromium, dx: int, dy: int) -> str:
     return f"mark {math.hypot(seen[0][0] - x, seen[0][1] - y):.1f} px off in the end"
 
 
-def _without(port: int, case: Case) -> dict[str, str]:
-    with Program("benchmarks.browser.page", json.dumps({"port": port, "size": case.size})) as page:
+def _without(place: Address, case: Case) -> dict[str, str]:
+    with Program("benchmarks.browser.page", place.page(case.size)) as page:
         until("a first picture", lambda: page.ask("state")["pictures"] > 0, 60)
         _filled(lambda: page.ask("key", name="h"), lambda: page.ask("state")["mark"], case)
         page.ask("drag", seconds=SECONDS, hz=HZ, timeout=SECONDS + 20)

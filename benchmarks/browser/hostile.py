@@ -1,4 +1,4 @@
-"""Clients that mean no good, against our own server: `python -m benchmarks.browser.hostile KIND PORT SECONDS`.
+"""Clients that mean no good, against our own server: `python -m benchmarks.browser.hostile KIND PORT TOKEN SECONDS`.
 
 Each does one thing as fast as the server of this machine lets it, over plain sockets, and comes back when it is thrown
 out. At the end it prints as JSON how often it came.
@@ -45,7 +45,7 @@ def frame(kind: int, data: bytes = b"", *, last: bool = True, packed: bool = Fal
 
 def hello(name: str = "bad", side: int = 64) -> bytes:
     """The frame with which a page begins."""
-    return frame(TEXT, json.dumps({"t": "hello", "protocol": 1, "id": name, "width": side, "height": side}).encode())
+    return frame(TEXT, json.dumps({"t": "hello", "protocol": 2, "id": name, "width": side, "height": side}).encode())
 
 
 class Client:
@@ -95,8 +95,9 @@ def _moves(count: int) -> bytes:
     return b"".join(frame(TEXT, b'{"t":"move","x":%d,"y":%d}' % (i % 60, i % 50)) for i in range(count))
 
 
-def _clients(kind: str, port: int) -> list[Client]:
-    page = upgrade(port) + hello()
+def _clients(kind: str, port: int, token: str) -> list[Client]:
+    known = f"/ws?token={token}"
+    page = upgrade(port, known) + hello()
     get = head(port)
     luck = random.Random(5)
     made: dict[str, Callable[[], list[Client]]] = {
@@ -109,7 +110,8 @@ def _clients(kind: str, port: int) -> list[Client]:
         "endless heads": lambda: [Client(port, b"GET / HTTP/1.1\r\n", b"X-%d: y\r\n" % i * 400)
                                   for i in range(_CONNECTIONS)],
         "endless bodies": lambda: [
-            Client(port, head(port, "/upload?name=a", "POST", **{"Content-Length": str(10**12)}), bytes(1 << 16))
+            Client(port, head(port, f"/upload?name=a&token={token}", "POST", **{"Content-Length": str(10**12)}),
+                   bytes(1 << 16))
             for _ in range(_CONNECTIONS)],
         "endless chunks": lambda: [
             Client(port, head(port, "/", "GET", **{"Transfer-Encoding": "chunked"}), b"1\r\nx\r\n" * 5000)
@@ -123,9 +125,9 @@ def _clients(kind: str, port: int) -> list[Client]:
         "pages that never read": lambda: [
             Client(port, page, frame(PING, b"x" * 100) * 10 + _moves(10), reads=False, every=0.02) for _ in range(20)],
         "pages that come and go": lambda: [Client(port, page, frame(CLOSE), every=0.05) for _ in range(_CONNECTIONS)],
-        "sockets without a hello": lambda: [Client(port, upgrade(port), b"", every=1e9) for _ in range(300)],
+        "sockets without a hello": lambda: [Client(port, upgrade(port, known), b"", every=1e9) for _ in range(300)],
         "compressed bombs": lambda: [Client(
-            port, upgrade(port, **{"Sec-WebSocket-Extensions": "permessage-deflate"}) + hello(),
+            port, upgrade(port, known, **{"Sec-WebSocket-Extensions": "permessage-deflate"}) + hello(),
             frame(TEXT, bytes.fromhex("ecc1010100000080") + bytes(60_000), packed=True)) for _ in range(8)],
     }
     if kind not in made:
@@ -139,9 +141,9 @@ KINDS = ("half-open requests, a byte at a time", "connections that say nothing",
          "pages that come and go", "sockets without a hello", "compressed bombs")
 
 
-def attack(kind: str, port: int, seconds: float) -> dict[str, int]:
+def attack(kind: str, port: int, token: str, seconds: float) -> dict[str, int]:
     """Do it for so long. How often a connection was opened, and how many bytes went out."""
-    clients = _clients(kind, port)
+    clients = _clients(kind, port, token)
     end = time.monotonic() + seconds
     while (now := time.monotonic()) < end:
         for client in clients:
@@ -155,4 +157,4 @@ def attack(kind: str, port: int, seconds: float) -> dict[str, int]:
 if __name__ == "__main__":
     os.nice(5)
     print("begun", flush=True)
-    print(json.dumps(attack(sys.argv[1], int(sys.argv[2]), float(sys.argv[3]))), flush=True)
+    print(json.dumps(attack(sys.argv[1], int(sys.argv[2]), sys.argv[3], float(sys.argv[4]))), flush=True)

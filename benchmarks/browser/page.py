@@ -1,7 +1,7 @@
 """Stands for the page, without a browser: `python -m benchmarks.browser.page JSON`.
 
-JSON: {"port", "size"} for splatview, which is acknowledged at once; {"port", "size", "viser": VERSION} for viser, which
-wants nothing. Pictures are counted when they have come whole. Commands:
+JSON: {"port", "token", "size"} for splatview, which is acknowledged at once; {"port", "size", "viser": VERSION} for
+viser, which wants nothing. Pictures are counted when they have come whole. Commands:
 
 | do | what |
 |---|---|
@@ -36,6 +36,7 @@ import numpy as np
 from benchmarks.browser import jpeg, marks, numbered, programs
 from benchmarks.browser.hand import way
 from benchmarks.browser.websocket import Closed, WebSocket
+from splatview_viewer import events as ev
 from splatview_viewer.web import messages
 
 _CHECKED = 24
@@ -68,7 +69,7 @@ class Page:
             self._socket.send(_camera(*self._size), binary=True)
             work = self._read_viser
         else:
-            self._socket = WebSocket(options["port"], "/ws")
+            self._socket = WebSocket(options["port"], f"/ws?token={options['token']}")
             width, height = self._size
             self._say(messages.Hello(protocol=messages.PROTOCOL, id="benchmark", width=width, height=height))
             work = self._read
@@ -125,7 +126,7 @@ class Page:
 
     def do_key(self, name: str) -> None:
         for pressed in (True, False):
-            self._say(messages.Key(name, pressed, at=time.perf_counter() * 1e3))
+            self._say(ev.Key(name, pressed, at=time.perf_counter() * 1e3))
 
     def do_state(self) -> dict[str, Any]:
         seen = self._seen[-1:]
@@ -185,19 +186,19 @@ class Page:
         self._drawn, self._moves, self._seen = [], [], []
         self._decoding = True
         x0, y0 = way(0, self._size)
-        self._say(messages.Press(x0, y0, at=time.perf_counter() * 1e3))
+        self._say(ev.PointerPress(x0, y0, at=time.perf_counter() * 1e3))
         begin = due = time.monotonic()
         step = 0
         while time.monotonic() < begin + seconds:
             step += 1
             x, y = way(step, self._size)
             at = time.perf_counter() * 1e3
-            self._say(messages.Move(x, y, at=at))
+            self._say(ev.PointerMove(x, y, at=at))
             self._moves.append((at, x - x0, y - y0))
             due += 1 / hz
             time.sleep(max(due - time.monotonic(), 0))
         time.sleep(0.5)
-        self._say(messages.Release(*(x0 + self._moves[-1][1], y0 + self._moves[-1][2]), at=time.perf_counter() * 1e3))
+        self._say(ev.PointerRelease(*(x0 + self._moves[-1][1], y0 + self._moves[-1][2]), at=time.perf_counter() * 1e3))
         self._decoding = False
 
     def do_latency(self) -> dict[str, Any]:

@@ -60,8 +60,9 @@ def show(width: int | str = "100%", height: int | str = 600, *, run: str | int |
     in a terminal it is the address, which a script prints.
 
     The frame asks for the address from the machine that the browser is on. With the kernel elsewhere, forward the
-    port, `ssh -L 7007:127.0.0.1:7007 HOST` (VS Code does so by itself). The address holds the viewer's token, which
-    admits connections of other users too. A saved notebook keeps it; it is worth nothing once the viewer has ended.
+    port, `ssh -L 7007:127.0.0.1:7007 HOST` (VS Code does so by itself). The address holds the viewer's token,
+    which every connection needs, and which admits other users. A saved notebook keeps it; it is worth nothing once the
+    viewer has ended.
 
     Raises ValueError for values that are not legal, and ipc.NoViewerError, with the viewer's last words, when none
     could be started.

@@ -54,9 +54,3 @@ def screen_fixture() -> Iterator[OffscreenScreen]:
     error = screen.ctx.error
     screen.close()
     assert error == "GL_NO_ERROR"
-
-
-@pytest.fixture(autouse=True)
-def no_timers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Closed pages leave no timer behind that returns their memory to the system later."""
-    monkeypatch.setattr("splatview_viewer.web.budget._malloc_trim", lambda: None, raising=False)

@@ -12,13 +12,13 @@ from PIL import Image
 from support.browser_rig import Rig
 from support.wait import PATIENCE, turns
 
+from splatview_viewer import events as ev
 from splatview_viewer import screens
 from splatview_viewer.app import App, AppOptions
 from splatview_viewer.errors import ViewerError
 from splatview_viewer.events import ClickCounter, Close, FileDrop, Key, PointerMove, PointerPress, Resize, Text, Wheel
 from splatview_viewer.screens.base import Caption, parse_size
 from splatview_viewer.screens.offscreen import OffscreenScreen
-from splatview_viewer.web import messages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -63,7 +63,7 @@ def resize(screen: Screen, width: int, height: int, request: pytest.FixtureReque
     if isinstance(screen, OffscreenScreen):
         screen.push(Resize(width, height))
     elif screen.name == "browser":
-        request.getfixturevalue("rig").pages[screen].send(messages.Resize(width, height))
+        request.getfixturevalue("rig").pages[screen].send(ev.Resize(width, height))
     else:
         import glfw
 

@@ -12,8 +12,8 @@ from PIL import Image
 from support.house import House, pixels
 
 import splatview
+from splatview_viewer import events as ev
 from splatview_viewer.interface.panel import Asked
-from splatview_viewer.web import messages as m
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from support.web_clients import Page
 
     from splatview_viewer.seat import Seat
+    from splatview_viewer.web import messages as m
 
 
 def shown(seat: Seat) -> str:
@@ -50,13 +51,13 @@ def test_each_page_has_its_own_size_and_zoom(house: House, picture: Path) -> Non
     before = house.at_rest(tall)
     assert before.shape == (700, 400, 3)
     np.testing.assert_array_equal(before[200:500], whole)  # a narrow page begins without the panel
-    wide.send(m.Wheel(x=590, y=250, dx=0, dy=4, mods=0, at=1.0))
+    wide.send(ev.Wheel(x=590, y=250, dx=0, dy=4, at=1.0))
     house.until(lambda: house.app.seats[0].view.zoom > 2)  # type: ignore[union-attr]
     zoomed = house.at_rest(wide)
     assert zoomed.shape == (520, 900, 3)
     assert house.app.seats[1].view.zoom == 1  # type: ignore[union-attr]
-    tall.send(m.Key(name="h", pressed=True, mods=0, repeat=False, at=2.0))
-    tall.send(m.Key(name="h", pressed=True, mods=0, repeat=False, at=2.0))
+    tall.send(ev.Key(name="h", pressed=True, repeat=False, at=2.0))
+    tall.send(ev.Key(name="h", pressed=True, repeat=False, at=2.0))
     np.testing.assert_array_equal(house.at_rest(tall), before)
 
 
@@ -80,12 +81,12 @@ def test_one_follows_another_until_it_moves_by_itself(house: House) -> None:
     assert b.state.others == ["Browser 1"]
     b._obey(Asked(follow="Browser 1"))
     assert b.state.follows == "Browser 1"
-    leader.send(m.Wheel(x=590, y=250, dx=0, dy=4, mods=0, at=1.0))
+    leader.send(ev.Wheel(x=590, y=250, dx=0, dy=4, at=1.0))
     house.until(lambda: a.view.zoom > 2)  # type: ignore[union-attr]
     # Both show the same, but for their panels' lists of others.
     np.testing.assert_array_equal(house.at_rest(follower)[:480, 280:], house.at_rest(leader)[:480, 280:])
-    follower.send(m.Press(x=590, y=250, button="left", mods=0, at=2.0))
-    follower.send(m.Move(x=640, y=250, mods=0, at=3.0))
+    follower.send(ev.PointerPress(x=590, y=250, button="left", at=2.0))
+    follower.send(ev.PointerMove(x=640, y=250, at=3.0))
     house.until(lambda: b.leader is None)
     assert b.state.follows is None
     assert a.view.pan_zoom.center != b.view.pan_zoom.center  # type: ignore[union-attr]
@@ -100,7 +101,7 @@ def test_one_follows_another_until_it_moves_by_itself(house: House) -> None:
 def test_a_page_that_comes_back_sees_what_it_saw(house: House) -> None:
     page = house.page(id="mine")
     house.at_rest(page)
-    page.send(m.Wheel(x=590, y=250, dx=0, dy=4, mods=0, at=1.0))
+    page.send(ev.Wheel(x=590, y=250, dx=0, dy=4, at=1.0))
     house.until(lambda: house.app.seats[0].view.zoom > 2)  # type: ignore[union-attr]
     before = house.at_rest(page)
     page.end()
@@ -116,8 +117,8 @@ def test_a_page_that_comes_back_sees_what_it_saw(house: House) -> None:
 def test_a_picture_to_keep_is_a_download_without_the_panel(house: House, picture: Path) -> None:
     page = house.page(400, 300)
     house.at_rest(page)
-    page.send(m.Key(name="h", pressed=True, mods=0, repeat=False, at=1.0))
-    page.send(m.Screenshot(at=2.0))
+    page.send(ev.Key(name="h", pressed=True, repeat=False, at=1.0))
+    page.send(ev.Screenshot(at=2.0))
     found: list[m.File] = []
     house.until(lambda: found.extend(page.files()) or found)
     assert found[0].name == "picture.png"

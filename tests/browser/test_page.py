@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from support.pages import connected, drawn, on_canvas, png, state, until
 
+from splatview_viewer import events as ev
 from splatview_viewer.web import messages as m
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def test_the_screenshot_button_downloads_what_the_viewer_answers(viewer: Viewer,
     data = png(drawn(64, 48))
     with page.expect_download() as download:
         page.click("#shot")
-        assert client.wait(m.Screenshot).at > 0
+        assert client.wait(ev.Screenshot).at > 0
         client.connection.send_file("render 12.png", data)
     assert download.value.suggested_filename == "render 12.png"
     assert download.value.path().read_bytes() == data

@@ -9,6 +9,7 @@ import pytest
 from support.pages import connected, drawn, on_canvas, state, until
 from support.wait import turns
 
+from splatview_viewer import events as ev
 from splatview_viewer.web import messages as m
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def test_a_resize_is_told_and_the_last_picture_stays(viewer: Viewer, open_page: 
                                                      picture_of: Callable[..., np.ndarray]) -> None:
     page, client = connected(viewer, open_page, (800, 600))
     page.set_viewport_size({"width": 1000, "height": 700})
-    resize = client.wait(m.Resize)
+    resize = client.wait(ev.Resize)
     assert (resize.width, resize.height, resize.scale) == (1000, 700, 1.0)
     seen = picture_of(page)  # the old picture over all of the new window: no black, no empty edge
     assert seen.shape == (700, 1000, 3)
@@ -50,7 +51,7 @@ def test_device_pixels(viewer: Viewer, open_page: Open, picture_of: Callable[...
     below = round(60 * ratio)
     np.testing.assert_array_equal(seen[below:], pixels[below:])  # sharp: pixel for pixel
     page.mouse.move(100, 200)
-    move = client.wait(m.Move)
+    move = client.wait(ev.PointerMove)
     assert (move.x, move.y) == (100 * ratio, 200 * ratio)
 
 
@@ -59,7 +60,7 @@ def test_device_pixels(viewer: Viewer, open_page: Open, picture_of: Callable[...
 
 def test_the_page_comes_back_after_the_viewer_restarts(start: Callable[..., Viewer], open_page: Open,
                                                        picture_of: Callable[..., np.ndarray]) -> None:
-    first = start()
+    first = start(token="kept")
     page, client = connected(first, open_page, (1280, 800), expected=REFUSED)
     client.connection.send(m.Caption("render", "", True))
     until(page, "splatview.state().typing")
@@ -75,7 +76,7 @@ def test_the_page_comes_back_after_the_viewer_restarts(start: Callable[..., View
         seen = picture_of(page, "gone")
     np.testing.assert_array_equal(on_canvas(page), drawn(1280, 800))  # the last picture is kept
     assert seen[100:].mean() > 20
-    again = start(first.port)
+    again = start(first.port, token="kept")
     assert again.port == first.port
     fresh = again.client()
     assert fresh.hello.id == client.hello.id
@@ -84,8 +85,8 @@ def test_the_page_comes_back_after_the_viewer_restarts(start: Callable[..., View
     assert (state(page)["notice"], state(page)["typing"]) == ("", False)
     page.mouse.up()  # of the press before: the new viewer knows nothing of it
     page.keyboard.press("f")
-    fresh.wait(m.Key, 2)
-    assert not fresh.said(m.Press, m.Release)
+    fresh.wait(ev.Key, 2)
+    assert not fresh.said(ev.PointerPress, ev.PointerRelease)
 
 
 def test_a_refusal_is_shown_and_respected(viewer: Viewer, open_page: Open,
@@ -127,10 +128,10 @@ def test_an_older_page_reloads_once(viewer: Viewer, open_page: Open, wait_until:
     def old(route: Route) -> None:
         loads.append(route.request.url)
         script = route.fetch().text()
-        assert "const PROTOCOL = 1;" in script
-        route.fulfill(body=script.replace("const PROTOCOL = 1;", "const PROTOCOL = 0;"), content_type="text/javascript")
+        assert "const PROTOCOL = 2;" in script
+        route.fulfill(body=script.replace("const PROTOCOL = 2;", "const PROTOCOL = 0;"), content_type="text/javascript")
 
-    page = open_page(viewer.url, routes={"**/viewer.js": old})
+    page = open_page(viewer.url, expected="403", routes={"**/viewer.js": old})
     wait_until(lambda: page.wait_for_timeout(20) or len(loads) == 2, what="the page reloads")
     page.wait_for_load_state()
     until(page, "splatview.state().notice === 'This page is older than the viewer: reload it.'")
@@ -142,7 +143,7 @@ def test_an_older_page_reloads_once(viewer: Viewer, open_page: Open, wait_until:
 
 
 def test_tabs_have_ids_of_their_own_and_keep_them(viewer: Viewer, open_page: Open) -> None:
-    page, client = connected(viewer, open_page)
+    page, client = connected(viewer, open_page, expected="403")
     page.reload()
     assert viewer.client().hello.id == client.hello.id
     with page.context.expect_page() as opened:
@@ -188,9 +189,9 @@ def test_the_buttons_fade_and_leave_the_keys_to_the_viewer(viewer: Viewer, open_
     for button, key in (("#panel", "h"), ("#fit", "f")):
         client.forget()
         page.click(button)
-        client.wait(m.Key, 2)
-        assert [(said.name, said.pressed) for said in client.said(m.Key)] == [(key, True), (key, False)]
-        assert not client.said(m.Press)
+        client.wait(ev.Key, 2)
+        assert [(said.name, said.pressed) for said in client.said(ev.Key)] == [(key, True), (key, False)]
+        assert not client.said(ev.PointerPress)
     page.mouse.move(300, 200)
     until(page, "document.body.classList.contains('rest')")
     until(page, "getComputedStyle(document.querySelector('#buttons')).opacity === '0'")
@@ -203,11 +204,11 @@ def test_the_buttons_fade_and_leave_the_keys_to_the_viewer(viewer: Viewer, open_
     page.keyboard.press("Enter")
     page.keyboard.press("Tab")
     page.keyboard.press("Space")
-    client.wait(m.Key, 4)
+    client.wait(ev.Key, 4)
     page.keyboard.press("Escape")
     page.keyboard.press("Tab")
-    client.wait(m.Key, 6)
-    assert [said.name for said in client.said(m.Key) if said.pressed] == ["h", "f", "tab"]
+    client.wait(ev.Key, 6)
+    assert [said.name for said in client.said(ev.Key) if said.pressed] == ["h", "f", "tab"]
 
 
 def test_a_phone(viewer: Viewer, open_page: Open, picture_of: Callable[..., np.ndarray]) -> None:
@@ -220,9 +221,9 @@ def test_a_phone(viewer: Viewer, open_page: Open, picture_of: Callable[..., np.n
         assert box is not None and box["width"] >= 44 and box["height"] >= 44
         assert box["x"] >= 195 and box["x"] + box["width"] <= 390  # beside the panel
     page.tap("#panel")
-    client.wait(m.Key, 2)
-    assert [key.name for key in client.said(m.Key)] == ["h", "h"]
-    assert not client.said(m.Press)
+    client.wait(ev.Key, 2)
+    assert [key.name for key in client.said(ev.Key)] == ["h", "h"]
+    assert not client.said(ev.PointerPress)
     assert page.is_hidden("#keyboard")
     client.connection.send(m.Caption("render", "", True))
     page.wait_for_selector("#keyboard")

@@ -84,7 +84,7 @@ def test_a_file_is_pasted_and_text_before_it(viewer: Viewer, open_page: Open) ->
         'paste', {clipboardData: data, bubbles: true, cancelable: true})); }"""
     page.evaluate(paste, "")
     assert came(client)[0].path.read_bytes() == b"png"
-    from splatview_viewer.web.messages import Text
+    from splatview_viewer.events import Text
 
     page.evaluate(paste, "1\t2")
     assert client.wait(Text).text == "1\t2"
@@ -156,7 +156,7 @@ def test_the_viewer_is_gone(start: Callable[..., Viewer], open_page: Open, tmp_p
 
 
 def test_a_foreign_page_sends_nothing(viewer: Viewer, open_page: Open, own_folder: Path) -> None:
-    """Not even one that knows the key of a page."""
+    """Not even one that knows the token, and the key of a page."""
     _, client = connected(viewer, open_page)
     page = open_page("http://evil.example/", expected="CORS|net::ERR_FAILED|403|405", routes={
         "http://evil.example/**": lambda route: route.fulfill(body="<!doctype html>evil", content_type="text/html")})
@@ -168,12 +168,12 @@ def test_a_foreign_page_sends_nothing(viewer: Viewer, open_page: Open, own_folde
         catch (e) { said.push(e.name); }
       }
       return said;
-    }""", [f"{viewer.url}upload?name=evil.ply", client.connection.key])
+    }""", [f"{viewer.bare}upload?name=evil.ply&token={viewer.server.token}", client.connection.key])
     assert outcome == ["opaque", "TypeError", "TypeError"] or outcome == ["TypeError"] * 3
-    page.set_content(f"<form method=post enctype=text/plain action='{viewer.url}upload?name=evil.ply'><input name=a>"
-                     "<button>x</button></form>")
+    page.set_content(f"<form method=post enctype=text/plain action='{viewer.bare}upload?name=evil.ply"
+                     f"&amp;token={viewer.server.token}'><input name=a><button>x</button></form>")
     page.click("button")
-    page.wait_for_url(f"{viewer.url}**")
+    page.wait_for_url(f"{viewer.bare}**")
     assert "Only the viewer's own page may connect" in page.content()
     assert not list(own_folder.iterdir())
     assert not [said for said in client._said if isinstance(said, Upload)]
@@ -200,6 +200,5 @@ def test_a_file_is_downloaded(start: Callable[..., Viewer], open_page: Open, tmp
 def test_a_download_that_cannot_be_leaves_the_page(viewer: Viewer, open_page: Open, tmp_path: Path) -> None:
     page, client = connected(viewer, open_page, expected="404")
     client.connection.offer(tmp_path / "not there.ply", 10)
-    until(page, f"({TOAST}) === 'Downloading not there.ply'")
-    page.wait_for_timeout(200)
+    until(page, f"({TOAST}).includes('not there.ply: cannot be read')")
     assert page.url == viewer.bare and state(page)["connected"]

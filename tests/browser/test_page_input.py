@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from support.pages import connected, until
+from support.pages import connected, mask, until
 
+from splatview_viewer import events as ev
 from splatview_viewer.web import messages as m
 
 if TYPE_CHECKING:
@@ -27,13 +28,13 @@ def test_buttons_and_moves(viewer: Viewer, open_page: Open) -> None:
         page.mouse.down(button=button)
         page.mouse.move(220.5, 160)
         page.mouse.up(button=button)
-        press, release = client.wait(m.Press), client.wait(m.Release)
-        assert (press.x, press.y, press.button, press.mods) == (400, 300, button, 0)
+        press, release = client.wait(ev.PointerPress), client.wait(ev.PointerRelease)
+        assert (press.x, press.y, press.button, mask(press)) == (400, 300, button, 0)
         assert (release.x, release.y, release.button) == (441, 320, button)
-        order = [type(message) for message in client.said(m.Move, m.Press, m.Release)]
-        assert order == [m.Move, m.Press, m.Move, m.Release]
-        assert client.said(m.Move)[-1].x == 441
-        times = [message.at for message in client.said(m.Move, m.Press, m.Release)]
+        order = [type(message) for message in client.said(ev.PointerMove, ev.PointerPress, ev.PointerRelease)]
+        assert order == [ev.PointerMove, ev.PointerPress, ev.PointerMove, ev.PointerRelease]
+        assert client.said(ev.PointerMove)[-1].x == 441
+        times = [message.at for message in client.said(ev.PointerMove, ev.PointerPress, ev.PointerRelease)]
         assert times == sorted(times) and times[0] > 0
 
 
@@ -43,29 +44,29 @@ def test_a_drag_goes_on_outside_and_the_pointer_leaves_afterwards(viewer: Viewer
     page.mouse.down()
     page.mouse.move(820, 630)
     page.mouse.up()
-    release = client.wait(m.Release)
+    release = client.wait(ev.PointerRelease)
     assert (release.x, release.y) == (820, 630)
-    client.wait(m.Leave)
-    assert type(client.said(m.Press, m.Release, m.Leave)[-1]) is m.Leave
+    client.wait(ev.PointerLeave)
+    assert type(client.said(ev.PointerPress, ev.PointerRelease, ev.PointerLeave)[-1]) is ev.PointerLeave
 
 
 def test_the_wheel(viewer: Viewer, open_page: Open) -> None:
     page, client = connected(viewer, open_page)
     page.mouse.move(300, 200)
     page.mouse.wheel(0, -100)
-    wheel = client.wait(m.Wheel)
-    assert (wheel.x, wheel.y, wheel.dx, wheel.dy, wheel.mods) == (300, 200, 0, 1, 0)
+    wheel = client.wait(ev.Wheel)
+    assert (wheel.x, wheel.y, wheel.dx, wheel.dy, mask(wheel)) == (300, 200, 0, 1, 0)
     page.mouse.wheel(50, 0)
-    assert client.wait(m.Wheel, 2).dx == 0.5
+    assert client.wait(ev.Wheel, 2).dx == 0.5
     page.keyboard.down("Shift")
     page.mouse.wheel(0, 300)
-    wheel = client.wait(m.Wheel, 3)
-    assert (wheel.dx, wheel.dy, wheel.mods) == (0, -3, 1)
+    wheel = client.wait(ev.Wheel, 3)
+    assert (wheel.dx, wheel.dy, mask(wheel)) == (0, -3, 1)
     page.keyboard.up("Shift")
     for mode, notch in ((1, 3), (2, 1)):  # lines, pages
         page.evaluate("""([deltaMode, deltaY]) => document.querySelector('canvas').dispatchEvent(new WheelEvent(
           'wheel', {deltaMode, deltaY, clientX: 1, clientY: 1, bubbles: true, cancelable: true}))""", [mode, notch])
-        assert client.wait(m.Wheel, 3 + mode).dy == -1
+        assert client.wait(ev.Wheel, 3 + mode).dy == -1
 
 
 def test_losing_the_window_lets_go_of_everything(viewer: Viewer, open_page: Open) -> None:
@@ -73,17 +74,17 @@ def test_losing_the_window_lets_go_of_everything(viewer: Viewer, open_page: Open
     page.mouse.move(300, 200)
     page.mouse.down()
     page.keyboard.down("w")
-    client.wait(m.Key)
+    client.wait(ev.Key)
     page.evaluate("window.dispatchEvent(new Event('blur'))")
-    assert client.wait(m.Release).button == "left"
-    assert (client.wait(m.Key, 2).name, client.wait(m.Key, 2).pressed) == ("w", False)
+    assert client.wait(ev.PointerRelease).button == "left"
+    assert (client.wait(ev.Key, 2).name, client.wait(ev.Key, 2).pressed) == ("w", False)
     page.mouse.move(310, 210)  # still down for the browser, but not for the viewer
     page.mouse.up()
     page.keyboard.up("w")
     page.keyboard.press("f")
-    client.wait(m.Key, 4)
-    assert len(client.said(m.Press)) == len(client.said(m.Release)) == 1
-    assert [key.name for key in client.said(m.Key)] == ["w", "w", "f", "f"]
+    client.wait(ev.Key, 4)
+    assert len(client.said(ev.PointerPress)) == len(client.said(ev.PointerRelease)) == 1
+    assert [key.name for key in client.said(ev.Key)] == ["w", "w", "f", "f"]
 
 
 # ---- fingers
@@ -106,13 +107,14 @@ def test_one_finger_is_the_left_button(phone: tuple[Page, Client, CDPSession]) -
     touch(cdp, "Move", (210, 320))
     touch(cdp, "Move", (220, 340))
     touch(cdp, "End")
-    client.wait(m.Leave)
-    said = client.said(m.Move, m.Press, m.Release, m.Leave, m.Pinch, m.Wheel)
-    assert [type(message) for message in said if type(message) is not m.Move] == [m.Press, m.Release, m.Leave]
-    press, release = client.said(m.Press)[0], client.said(m.Release)[0]
+    client.wait(ev.PointerLeave)
+    said = client.said(ev.PointerMove, ev.PointerPress, ev.PointerRelease, ev.PointerLeave, ev.Pinch, ev.Wheel)
+    kinds = [type(message) for message in said if type(message) is not ev.PointerMove]
+    assert kinds == [ev.PointerPress, ev.PointerRelease, ev.PointerLeave]
+    press, release = client.said(ev.PointerPress)[0], client.said(ev.PointerRelease)[0]
     assert (press.x, press.y, press.button) == (600, 900, "left")
     assert (release.x, release.y, release.button) == (660, 1020, "left")
-    assert client.said(m.Move)[-1].x == 660
+    assert client.said(ev.PointerMove)[-1].x == 660
 
 
 def test_two_fingers_pinch_and_pan(phone: tuple[Page, Client, CDPSession]) -> None:
@@ -125,12 +127,12 @@ def test_two_fingers_pinch_and_pan(phone: tuple[Page, Client, CDPSession]) -> No
     touch(cdp, "Move", (300, 600))  # the finger that stays does nothing more
     touch(cdp, "End")
     page.touchscreen.tap(100, 700)
-    client.wait(m.Release, 2)
-    said = client.said(m.Press, m.Release, m.Pinch, m.Move)
+    client.wait(ev.PointerRelease, 2)
+    said = client.said(ev.PointerPress, ev.PointerRelease, ev.Pinch, ev.PointerMove)
     kinds = [type(message) for message in said]
-    assert kinds[:2] == [m.Press, m.Release]  # the drag ends where it began, before the pinch begins
-    pinches = client.said(m.Pinch)
-    assert kinds[2:] == [m.Pinch] * len(pinches) + [m.Press, m.Release] and pinches
+    assert kinds[:2] == [ev.PointerPress, ev.PointerRelease]  # the drag ends where it began, before the pinch begins
+    pinches = client.said(ev.Pinch)
+    assert kinds[2:] == [ev.Pinch] * len(pinches) + [ev.PointerPress, ev.PointerRelease] and pinches
     assert np.prod([pinch.factor for pinch in pinches]) == pytest.approx(2, rel=1e-3)
     assert sum(pinch.dx for pinch in pinches) == pytest.approx(90, abs=0.1)
     assert sum(pinch.dy for pinch in pinches) == pytest.approx(60, abs=0.1)
@@ -148,8 +150,8 @@ def test_keys_have_the_viewers_names(viewer: Viewer, open_page: Open) -> None:
                "Delete": "delete", "Shift": "shift", "Alt": "alt", ".": "period"}
     for name in pressed:
         page.keyboard.press(name)
-    client.wait(m.Key, 2 * len(pressed))
-    said = [(key.name, key.pressed) for key in client.said(m.Key)]
+    client.wait(ev.Key, 2 * len(pressed))
+    said = [(key.name, key.pressed) for key in client.said(ev.Key)]
     assert said == [(name, down) for name in pressed.values() for down in (True, False)]
     assert page.evaluate("document.activeElement.id") == "canvas"  # Tab did not take the focus away
 
@@ -160,8 +162,8 @@ def test_repeats_and_modifiers(viewer: Viewer, open_page: Open) -> None:
         page.keyboard.down("ArrowRight")
     page.keyboard.up("ArrowRight")
     page.keyboard.press("Control+Shift+Z")
-    client.wait(m.Key, 10)
-    said = [(key.name, key.pressed, key.repeat, key.mods) for key in client.said(m.Key)]
+    client.wait(ev.Key, 10)
+    said = [(key.name, key.pressed, key.repeat, mask(key)) for key in client.said(ev.Key)]
     assert said[:4] == [("right", True, False, 0), ("right", True, True, 0), ("right", True, True, 0),
                         ("right", False, False, 0)]
     assert said[4:] == [("ctrl", True, False, 2), ("shift", True, False, 3), ("z", True, False, 3),
@@ -174,8 +176,8 @@ def test_letters_of_other_layouts(viewer: Viewer, open_page: Open) -> None:
         page.evaluate("""(init) => { for (const type of ['keydown', 'keyup'])
           document.activeElement.dispatchEvent(new KeyboardEvent(type, {...init, bubbles: true})); }""",
                       {"key": key, "code": code})
-    client.wait(m.Key, 8)
-    assert [key.name for key in client.said(m.Key) if key.pressed] == ["a", "f", "1", "g"]
+    client.wait(ev.Key, 8)
+    assert [key.name for key in client.said(ev.Key) if key.pressed] == ["a", "f", "1", "g"]
 
 
 def test_the_browser_keeps_its_shortcuts(viewer: Viewer, open_page: Open) -> None:
@@ -188,8 +190,8 @@ def test_the_browser_keeps_its_shortcuts(viewer: Viewer, open_page: Open) -> Non
         page.keyboard.press(name)
     page.keyboard.press("Control+c")
     page.keyboard.press("q")
-    client.wait_for(lambda: [key for key in client.said(m.Key) if key.name == "q" and not key.pressed], "q")
-    others = [key.name for key in client.said(m.Key) if key.name not in ("ctrl", "shift")]
+    client.wait_for(lambda: [key for key in client.said(ev.Key) if key.name == "q" and not key.pressed], "q")
+    others = [key.name for key in client.said(ev.Key) if key.name not in ("ctrl", "shift")]
     assert others == ["c", "c", "q", "q"]
     assert page.evaluate("left") == ["r", "l", "t", "w", "F5", "F11", "F12", "I", "-", "=", "0", "v"]
 
@@ -200,15 +202,15 @@ def test_text(viewer: Viewer, open_page: Open) -> None:
     for init in ({"key": "é"}, {"key": "€", "ctrlKey": True, "altKey": True, "modifierAltGraph": True}):
         page.evaluate("(init) => document.activeElement.dispatchEvent(new KeyboardEvent("
                       "'keydown', {...init, code: 'KeyE', bubbles: true}))", init)
-    client.wait(m.Text, 7)
-    assert "".join(text.text for text in client.said(m.Text)) == "aZ 3/é€"
-    assert client.said(m.Key)[-1].mods == 0  # AltGr is no Ctrl and Alt
+    client.wait(ev.Text, 7)
+    assert "".join(text.text for text in client.said(ev.Text)) == "aZ 3/é€"
+    assert mask(client.said(ev.Key)[-1]) == 0  # AltGr is no Ctrl and Alt
     client.forget()
     page.keyboard.press("Control+a")
     page.keyboard.press("Enter")
     page.keyboard.press("x")
-    client.wait(m.Text)
-    assert [text.text for text in client.said(m.Text)] == ["x"]
+    client.wait(ev.Text)
+    assert [text.text for text in client.said(ev.Text)] == ["x"]
 
 
 def test_a_text_field_gets_the_keyboard_and_what_is_composed(viewer: Viewer, open_page: Open) -> None:
@@ -217,20 +219,20 @@ def test_a_text_field_gets_the_keyboard_and_what_is_composed(viewer: Viewer, ope
     until(page, "document.activeElement.id === 'field'")
     page.keyboard.type("a1")
     page.keyboard.press("Backspace")
-    client.wait(m.Key, 6)
-    assert [text.text for text in client.said(m.Text)] == ["a", "1"]  # once each
+    client.wait(ev.Key, 6)
+    assert [text.text for text in client.said(ev.Text)] == ["a", "1"]  # once each
     client.forget()
     page.keyboard.insert_text("日本")  # as an input method or a phone does
-    assert client.wait(m.Text).text == "日本"
+    assert client.wait(ev.Text).text == "日本"
     client.forget()
     cdp = page.context.new_cdp_session(page)
     for composed in ("n", "ni", "你"):
         cdp.send("Input.imeSetComposition", {"text": composed, "selectionStart": 1, "selectionEnd": 1})
     cdp.send("Input.insertText", {"text": "你"})
-    client.wait_for(lambda: [text for text in client.said(m.Text) if text.text == "你"], "what was composed")
+    client.wait_for(lambda: [text for text in client.said(ev.Text) if text.text == "你"], "what was composed")
     typed = ""
-    for message in client.said(m.Text, m.Key):
-        if isinstance(message, m.Text):
+    for message in client.said(ev.Text, ev.Key):
+        if isinstance(message, ev.Text):
             typed += message.text
         elif message.pressed:
             assert message.name == "backspace"
@@ -240,8 +242,8 @@ def test_a_text_field_gets_the_keyboard_and_what_is_composed(viewer: Viewer, ope
     page.evaluate("""() => { const field = document.querySelector('#field');
       field.setRangeText('', field.value.length - 2, field.value.length, 'end');
       field.dispatchEvent(new InputEvent('input')); }""")  # a phone deletes in the field, without a key
-    client.wait(m.Key, 4)
-    assert {key.name for key in client.said(m.Key)} == {"backspace"}
+    client.wait(ev.Key, 4)
+    assert {key.name for key in client.said(ev.Key)} == {"backspace"}
     client.connection.send(m.Caption("render", "", False))
     until(page, "document.activeElement.id === 'canvas'")
 
@@ -250,10 +252,10 @@ def test_paste(viewer: Viewer, open_page: Open) -> None:
     page, client = connected(viewer, open_page, permissions=["clipboard-read", "clipboard-write"])
     page.evaluate("navigator.clipboard.writeText('0.25\\n日本')")
     page.keyboard.press("Control+v")
-    assert client.wait(m.Text).text == "0.25\n日本"
-    assert "v" not in [key.name for key in client.said(m.Key)]
+    assert client.wait(ev.Text).text == "0.25\n日本"
+    assert "v" not in [key.name for key in client.said(ev.Key)]
     long = "x" * 12000 + "\ud83d"
     page.evaluate("""(text) => { const clipboardData = new DataTransfer(); clipboardData.setData('text/plain', text);
       document.activeElement.dispatchEvent(new ClipboardEvent('paste', {clipboardData, bubbles: true})); }""", long)
-    assert client.wait(m.Text, 2).text == "x" * 10000
+    assert client.wait(ev.Text, 2).text == "x" * 10000
     assert not client.connection.closed

@@ -6,9 +6,9 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from support.pages import connected, state
+from support.pages import connected, mask, state
 
-from splatview_viewer.web import messages as m
+from splatview_viewer import events as ev
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,9 +22,9 @@ _WATCH = "window.left = []; addEventListener('keydown', (e) => { if (!e.defaultP
 _CATCH = _WATCH + "; addEventListener('keydown', (e) => e.preventDefault())"
 
 
-def pressed(client_said: list[m.Key]) -> list[tuple[str, int]]:
+def pressed(client_said: list[ev.Key]) -> list[tuple[str, int]]:
     """Names and modifiers of the keys that went down, but for those that are only held."""
-    return [(key.name, key.mods) for key in client_said
+    return [(key.name, mask(key)) for key in client_said
             if key.pressed and key.name not in ("shift", "ctrl", "alt", "super")]
 
 
@@ -41,8 +41,8 @@ def test_a_key_of_the_viewer(watched: Watched, press: str, name: str, mods: int)
     page, client = watched(_WATCH)
     url = page.url
     page.keyboard.press(press)
-    client.wait_for(lambda: any(key.name == name and not key.pressed for key in client.said(m.Key)), press)
-    assert pressed(client.said(m.Key)) == [(name, mods)]
+    client.wait_for(lambda: any(key.name == name and not key.pressed for key in client.said(ev.Key)), press)
+    assert pressed(client.said(ev.Key)) == [(name, mods)]
     assert left(page) == []
     assert page.url == url and state(page)["connected"]
 
@@ -54,8 +54,8 @@ def test_a_key_of_the_browser(watched: Watched, press: str) -> None:
     shortcut = press.rpartition("+")[2].removeprefix("Digit")
     page.keyboard.press(press)
     page.keyboard.press("x")
-    client.wait_for(lambda: any(key.name == "x" and not key.pressed for key in client.said(m.Key)), "x")
-    assert pressed(client.said(m.Key)) == [("x", 0)]
+    client.wait_for(lambda: any(key.name == "x" and not key.pressed for key in client.said(ev.Key)), "x")
+    assert pressed(client.said(ev.Key)) == [("x", 0)]
     assert [key.upper() for key in left(page)] == [shortcut.upper().replace("EQUAL", "=")]
 
 
@@ -67,8 +67,8 @@ def test_a_key_that_is_held_says_so(watched: Watched) -> None:
         page.keyboard.down("s")
     page.keyboard.up("s")
     page.keyboard.up("Control")
-    client.wait_for(lambda: any(key.name == "ctrl" and not key.pressed for key in client.said(m.Key)), "Ctrl up")
-    assert [key.repeat for key in client.said(m.Key) if key.name == "s" and key.pressed] == [False, True, True]
+    client.wait_for(lambda: any(key.name == "ctrl" and not key.pressed for key in client.said(ev.Key)), "Ctrl up")
+    assert [key.repeat for key in client.said(ev.Key) if key.name == "s" and key.pressed] == [False, True, True]
 
 
 def test_a_camera_is_pasted(viewer: Viewer, open_page: Open) -> None:
@@ -77,8 +77,8 @@ def test_a_camera_is_pasted(viewer: Viewer, open_page: Open) -> None:
     camera = json.dumps({"camera": [[1.0] * 4] * 4, "fov": 50}, indent=2)
     page.evaluate("(text) => navigator.clipboard.writeText(text)", camera)
     page.keyboard.press("Control+v")
-    assert client.wait(m.Text).text == camera
-    assert ("v", 2) not in pressed(client.said(m.Key))
+    assert client.wait(ev.Text).text == camera
+    assert ("v", 2) not in pressed(client.said(ev.Key))
 
 
 @pytest.mark.parametrize(("key", "mods"), [("Alt", 4), ("Control", 2)])
@@ -87,5 +87,5 @@ def test_clicks_with_a_key(watched: Watched, key: str, mods: int) -> None:
     page.keyboard.down(key)
     page.mouse.click(400, 300)
     page.keyboard.up(key)
-    assert client.wait(m.Press).mods == mods and client.wait(m.Release).mods == mods
+    assert mask(client.wait(ev.PointerPress)) == mask(client.wait(ev.PointerRelease)) == mods
     assert page.evaluate("String(getSelection())") == ""

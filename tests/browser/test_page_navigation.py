@@ -6,9 +6,9 @@ import math
 from typing import TYPE_CHECKING
 
 import pytest
-from support.pages import connected
+from support.pages import connected, mask
 
-from splatview_viewer.web import messages as m
+from splatview_viewer import events as ev
 
 if TYPE_CHECKING:
     from playwright.sync_api import CDPSession
@@ -26,8 +26,8 @@ def turn(client: Client, cdp: CDPSession, degrees: float, steps: int = 12) -> fl
     cdp.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
     cdp.send("Input.dispatchTouchEvent", {"type": "touchStart", "touchPoints": [{"x": 50, "y": 600, "id": 0}]})
     cdp.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
-    client.wait(m.Leave, 2)  # of the finger that came first, and of this one
-    return math.degrees(sum(pinch.turn for pinch in client.said(m.Pinch)))
+    client.wait(ev.PointerLeave, 2)  # of the finger that came first, and of this one
+    return math.degrees(sum(pinch.turn for pinch in client.said(ev.Pinch)))
 
 
 def test_two_fingers_turn_once_it_is_meant(viewer: Viewer, open_page: Open) -> None:
@@ -50,19 +50,19 @@ def test_alt_moves_slowly_and_is_not_the_browsers(viewer: Viewer, open_page: Ope
         page.keyboard.up(name)
     page.keyboard.press("x")
     page.keyboard.up("Alt")
-    client.wait(m.Key, 8)
-    said = [(key.name, key.pressed, key.mods) for key in client.said(m.Key)]
+    client.wait(ev.Key, 8)
+    said = [(key.name, key.pressed, mask(key)) for key in client.said(ev.Key)]
     assert said == [("alt", True, 4), ("w", True, 4), ("w", False, 4), ("d", True, 4), ("d", False, 4),
                     ("left", True, 4), ("left", False, 4), ("alt", False, 0)]
     assert page.evaluate("left") == ["x"]
-    assert not client.said(m.Text)
+    assert not client.said(ev.Text)
 
 
 def test_keys_that_are_held_are_let_go_when_the_page_loses_the_keyboard(viewer: Viewer, open_page: Open) -> None:
     page, client = connected(viewer, open_page)
     page.keyboard.down("w")
     page.keyboard.down("a")
-    client.wait(m.Key, 2)
+    client.wait(ev.Key, 2)
     page.evaluate("dispatchEvent(new Event('blur'))")
-    client.wait(m.Key, 4)
-    assert {(key.name, key.pressed) for key in client.said(m.Key)[2:]} == {("w", False), ("a", False)}
+    client.wait(ev.Key, 4)
+    assert {(key.name, key.pressed) for key in client.said(ev.Key)[2:]} == {("w", False), ("a", False)}

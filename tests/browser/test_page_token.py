@@ -127,7 +127,7 @@ def test_frame_of_another_site_has_the_token(start: Callable[..., Viewer], open_
 def test_frame_without_the_token_shows_nothing(viewer: Viewer, open_page: Open) -> None:
     """A page of another user's server, in whose frame this user's clicks would land."""
     with elsewhere(f"<iframe src='{viewer.bare}' width=640 height=400></iframe>") as other:
-        page = open_page(other.url, expected="frame|ERR_")
+        page = open_page(other.url, expected="frame|ERR_|403")
         for _ in turns("the frame shows an error"):
             page.wait_for_timeout(1)  # lets playwright take in what the browser reports
             if page.frames[1].url == "chrome-error://chromewebdata/":

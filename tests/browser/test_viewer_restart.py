@@ -36,8 +36,8 @@ def test_the_page_recovers_from_a_killed_viewer_and_says_that_the_run_ended(
     until(page, "splatview.state().notice.startsWith('The viewer is gone')")
     assert inside(picture_of(page, "viewer-gone"))[100:].std() > 10, "the last picture is still there"
     before = state(page)["frames"]
-    again = stage.viewer(port=program.port)
-    assert again.port == program.port
+    again = stage.viewer(after=program)
+    assert again.url == program.url
     until(page, f"splatview.state().frames > {before}")  # until then the old picture stands there
     comes(page, is_like(placed(FIRST, 0, 1, 2)))
     assert not page.evaluate("splatview.state().notice")

@@ -15,7 +15,7 @@ from support.web_clients import Page
 
 import splatview
 from splatview.cli.main import main
-from splatview_ipc.control.registry import viewers
+from splatview_ipc.control.registry import ViewerInfo, viewers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,13 +23,15 @@ if TYPE_CHECKING:
 
     from support.programs import Program, Programs
 
-def upload(port: int) -> Page:
+def upload(viewer: ViewerInfo) -> Page:
     """A page that has sent a file to a viewer; it stays connected."""
-    page = Page(port).connect()
+    port, token = viewer.port, viewer.url.partition("?token=")[2]
+    page = Page(port).connect(token=token)
     welcome = page.greet()
     client = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     client.request("POST", "/upload?name=scene.ply", b"content", {
-        "Origin": f"http://127.0.0.1:{port}", "X-Splatview-Page": welcome.key})
+        "Origin": f"http://127.0.0.1:{port}", "X-Splatview-Page": welcome.key,
+        "X-Splatview-Token": token})
     assert client.getresponse().status == 200
     client.close()
     return page
@@ -45,7 +47,7 @@ def test_a_killed_viewer_and_one_that_a_signal_ended_leave_nothing(programs: Pro
     def serving() -> tuple[Program, Page]:
         program = programs.splatview("serve", "--web", "--port", "0", DISPLAY="", WAYLAND_DISPLAY="", TMPDIR=str(kept))
         (viewer,) = wait_until(lambda: program.poll() is not None or [v for v in viewers() if v.pid == program.pid])
-        return program, upload(viewer.port)
+        return program, upload(viewer)
 
     first, page = serving()
     first.killed()

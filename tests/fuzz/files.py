@@ -22,6 +22,7 @@ from support.memory_data import block, event, listing, segment, snapshot
 
 from fuzz import FORMAT_OF, target
 from fuzz.damage import odd
+from splatview_viewer import events as ev
 from splatview_viewer.cameras import camera_from_json
 from splatview_viewer.errors import ViewerError
 from splatview_viewer.files import open_file
@@ -276,9 +277,10 @@ def _memo(data: bytes) -> None:
 
 
 PAGE: list[Any] = [
-    m.Hello(protocol=m.PROTOCOL, id="tab", width=640, height=480, scale=2.0), m.Resize(320, 240), m.Visible(True),
-    m.Move(1.5, 2.5, 3, 12.0), m.Press(1, 2, "right", 1, 5.0, True), m.Release(1, 2), m.Leave(), m.Wheel(1, 2, 0, 1),
-    m.Pinch(1, 2, 1.1, 0, 0, 0, 0.1), m.Key("a"), m.Text("typed"), m.Screenshot(), m.Ack(7)]
+    m.Hello(protocol=m.PROTOCOL, id="tab", width=640, height=480, scale=2.0), ev.Resize(320, 240), m.Visible(True),
+    ev.PointerMove(1.5, 2.5, frozenset(("shift",)), at=12.0), ev.PointerPress(1, 2, "right", touch=True, at=5.0),
+    ev.PointerRelease(1, 2), ev.PointerLeave(), ev.Wheel(1, 2, 0, 1),
+    ev.Pinch(1, 2, 1.1, 0, 0, 0.1), ev.Key("a"), ev.Text("typed"), ev.Screenshot(), m.Ack(7)]
 
 
 @target("page_message", lambda: [m.encode(message).encode() for message in PAGE])

@@ -1,4 +1,4 @@
-"""Programs of another user of the machine, for tests: requests to a web server, and a relay in front of one."""
+"""Programs of another user of the machine, for tests: requests to a web server."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -31,7 +31,7 @@ def why_not() -> str:
 needs_root = pytest.mark.skipif(bool(why_not()), reason=why_not() or "programs can become another user")
 
 _BECOME = """
-import json, os, re, socket, sys, threading
+import json, os, re, socket, sys
 "".encode("idna")  # modules of the interpreter may be out of the other user's reach
 port, uid, patience, requests = json.loads(sys.argv[1])
 os.setgroups([])
@@ -55,46 +55,12 @@ for address, request in requests:
 print(json.dumps(answers))
 """
 
-_RELAY = _BECOME + """
-def copy(source, target):
-    try:
-        while part := source.recv(65536):
-            target.sendall(part)
-    except OSError:
-        pass
-    for end in (source, target):
-        try:
-            end.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass
-listening = socket.create_server(("127.0.0.1", 0))
-print(listening.getsockname()[1], flush=True)
-while True:
-    client, _ = listening.accept()
-    server = socket.create_connection(("127.0.0.1", port))
-    for pair in ((client, server), (server, client)):
-        threading.Thread(target=copy, args=pair, daemon=True).start()
-"""
-
-
-def _start(programs: Programs, program: str, port: int, uid: int, requests: list[Any]) -> Any:
-    return programs.code(program, json.dumps([port, uid, PATIENCE, requests]), PYTHONPATH="")
-
-
 def ask_as(programs: Programs, port: int, requests: list[tuple[str, str]], uid: int = OTHER) -> list[str]:
     """Send each request, (address, text), from a process of `uid`; return the answers, of a WebSocket the head."""
-    said, errors = _start(programs, _REQUESTS, port, uid, requests).communicate(timeout=PATIENCE * len(requests))
+    program = programs.code(_REQUESTS, json.dumps([port, uid, PATIENCE, requests]), PYTHONPATH="")
+    said, errors = program.communicate(timeout=PATIENCE * len(requests))
     assert said, errors
     return json.loads(said)
-
-
-def relay_as(programs: Programs, port: int, uid: int = OTHER) -> int:
-    """Start a program of `uid` that forwards connections to `port`, as a container's port mapping does; return its
-    port."""
-    relay = _start(programs, _RELAY, port, uid, [])
-    line = relay.stdout.readline()
-    assert line, relay.stderr.read()
-    return int(line)
 
 
 def request(port: int, path: str, method: str = "GET", body: str = "", **headers: str) -> str:

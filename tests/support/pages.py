@@ -102,7 +102,7 @@ class Viewer:
         self.port = self.server.port
         self.bare = f"http://127.0.0.1:{self.port}/"
         """The address without a token, as the page shows it."""
-        self.url = self.bare + (f"?token={token}" if token else "")
+        self.url = f"{self.bare}?token={self.server.token}"
 
     def client(self) -> Client:
         """The next page that says hello."""
@@ -139,6 +139,11 @@ def on_canvas(page: Page) -> np.ndarray:
     """(H, W, 3) uint8: what the canvas holds."""
     width, height, data = page.evaluate(CANVAS)
     return np.frombuffer(base64.b64decode(data), np.uint8).reshape(height, width, 4)[..., :3]
+
+
+def mask(event: Any) -> int:
+    """The modifiers of an event as a number: shift 1, ctrl 2, alt 4, super 8."""
+    return sum(1 << bit for bit, name in enumerate(("shift", "ctrl", "alt", "super")) if name in event.mods)
 
 
 def state(page: Page) -> dict[str, Any]:

@@ -74,6 +74,10 @@ class Page:
         assert isinstance(answer, m.Welcome), answer
         return answer
 
+    def read(self) -> None:
+        """Begin to read, for a page with `reading=False`."""
+        self._loop.call_soon_threadsafe(self._start_reading)
+
     def send(self, message: m.ClientMessage | str | bytes) -> None:
         """A message, or any text or bytes in its place."""
         assert self._socket is not None

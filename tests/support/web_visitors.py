@@ -98,6 +98,12 @@ def ask(port: int, method: str, path: str, body: bytes | None = None, headers: d
         client.close()
 
 
+def fetch(visitor: Visitor, key: str, token: str = "secret", **headers: str) -> tuple[int, str,
+                                                                                  http.client.HTTPResponse, bytes]:
+    """Download what was offered with `key`, as the page's script does."""
+    return ask(visitor.port, "GET", f"/download?key={key}", headers={"X-Splatview-Token": token, **headers})
+
+
 def raw(port: int, request: bytes) -> bytes:
     """What comes back on one connection until the server ends it."""
     with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as client:

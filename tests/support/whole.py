@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
 import shutil
 import threading
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from splatview_viewer.recovering.restart import VARIABLE
 from support.pages import CANVAS, state
 from support.wait import PATIENCE
 
@@ -78,6 +80,10 @@ class Program:
     def port(self) -> int:
         return int(re.findall(r":(\d+)", self.url)[0])
 
+    @property
+    def token(self) -> str:
+        return self.url.partition("?token=")[2]
+
 
 class Stage:
     """Where trainers and viewers meet: a runtime folder of its own, for as long as it is open."""
@@ -94,10 +100,11 @@ class Stage:
     def trainer(self, source: str, *args: Any, name: str = "training") -> subprocess.Popen[str]:
         return self._programs.code(source, *map(str, args), **self.env, SPLATVIEW_NAME=name)
 
-    def viewer(self, *args: str, port: int = 0) -> Program:
-        """`splatview serve --web`."""
+    def viewer(self, *args: str, port: int = 0, after: Program | None = None) -> Program:
+        """`splatview serve --web`. `after`: takes its port and token, as a viewer that restarts itself."""
         web = "serve", "--web", "--port", str(port)
-        self._viewers.append(Program(self._programs.python("-m", "splatview_viewer", *web, *args, **self.env)))
+        more = {} if after is None else {VARIABLE: json.dumps({"port": after.port, "token": after.token})}
+        self._viewers.append(Program(self._programs.python("-m", "splatview_viewer", *web, *args, **self.env, **more)))
         return self._viewers[-1].listen()
 
     def close(self) -> None:

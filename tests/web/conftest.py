@@ -20,12 +20,6 @@ if TYPE_CHECKING:
     from splatview_viewer.screens.browser import BrowserScreen
 
 
-@pytest.fixture(autouse=True)
-def no_timers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Closed pages leave no timer behind that returns their memory to the system later."""
-    monkeypatch.setattr("splatview_viewer.web.budget._malloc_trim", lambda: None, raising=False)
-
-
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where temporary files lie."""

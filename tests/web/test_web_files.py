@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import pytest
 from support.wait import PATIENCE
-from support.web_visitors import Visitor, ask, kept
+from support.web_visitors import Visitor, ask, fetch, kept
 
 from splatview_viewer.web import messages as m
 from splatview_viewer.web import uploads
@@ -198,10 +198,6 @@ def test_what_a_killed_viewer_has_left_is_removed(visitor: Visitor, folder: Path
 # -- what is fetched ---------------------------------------------------------------------------------------------------
 
 
-def fetch(visitor: Visitor, key: str, token: str = "secret", **headers: str) -> Any:
-    return ask(visitor.port, "GET", f"/download?token={token}&key={key}", headers=headers)
-
-
 def test_a_file_is_offered_once(visitor: Visitor, tmp_path: Path) -> None:
     content = os.urandom(2_000_000)
     path = tmp_path / "Füchse <1>.ply"
@@ -209,7 +205,7 @@ def test_a_file_is_offered_once(visitor: Visitor, tmp_path: Path) -> None:
     visitor.connection.offer(path, len(content))
     offer = visitor.page.receive()
     assert isinstance(offer, m.Offer) and (offer.name, offer.size) == (path.name, len(content))
-    assert fetch(visitor, offer.key, "wrong")[0] == 403
+    assert fetch(visitor, offer.key, "wrong")[0] == ask(visitor.port, "GET", f"/download?key={offer.key}")[0] == 403
     assert fetch(visitor, offer.key, Host="evil.example")[0] == 403
     assert ask(visitor.port, "POST", f"/download?token=secret&key={offer.key}", b"")[0] == 405
     status, _, answer, got = fetch(visitor, offer.key)

@@ -9,13 +9,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from splatview_viewer import events
+from splatview_viewer.events import (
+    Key,
+    Pinch,
+    PointerLeave,
+    PointerMove,
+    PointerPress,
+    PointerRelease,
+    Resize,
+    Screenshot,
+    Text,
+    Wheel,
+)
 from splatview_viewer.web import messages as m
 
-HELLO = m.Hello(protocol=1, id="tab-1_A", width=640, height=480, scale=2.0, visible=False)
+MODS: events.Mods = frozenset({"shift", "alt"})
+HELLO = m.Hello(protocol=m.PROTOCOL, id="tab-1_A", width=640, height=480, scale=2.0, visible=False)
 CLIENT = [
-    HELLO, m.Resize(16, 8192, 0.25), m.Visible(True), m.Move(-3.5, 7.25, 5, 12.5), m.Press(1, 2, "middle", 15, 9.0),
-    m.Release(1, 2, "right"), m.Leave(3.0), m.Wheel(1, 2, 0.5, -1.5, 2, 4.0), m.Pinch(1, 2, 1.25, -3.0, 4.0, 5.0),
-    m.Key("page_up", False, 1, True, 6.0), m.Text("äöü 日本 🙂"), m.Screenshot(8.0), m.Ack(0xFFFFFFFF),
+    HELLO, Resize(16, 8192, 0.25), m.Visible(True), PointerMove(-3.5, 7.25, MODS, at=12.5),
+    PointerPress(1, 2, "middle", at=9.0), PointerRelease(1, 2, "right"), PointerLeave(at=3.0),
+    Wheel(1, 2, 0.5, -1.5, MODS, at=4.0), Pinch(1, 2, 1.25, -3.0, 4.0, 5.0), Key("page_up", False, MODS, True, at=6.0),
+    Text("äöü 日本 🙂"), Screenshot(at=8.0), m.Ack(0xFFFFFFFF),
 ]
 SERVER = [m.Welcome(1, "0.1.0", "ab12"), m.Caption("fox", "The run has ended", True), m.Clipboard("x\ny"),
           m.Refused("full", True)]
@@ -24,7 +38,6 @@ SERVER = [m.Welcome(1, "0.1.0", "ab12"), m.Caption("fox", "The run has ended", T
 def test_there_and_back() -> None:
     for message in CLIENT:
         text = m.encode(message)
-        assert f'"t":"{type(message).__name__.lower()}"' in text
         assert m.parse(text) == m.parse(text.encode()) == message
     for answer in SERVER:
         assert m.parse_answer(m.encode(answer)) == answer
@@ -36,7 +49,8 @@ BAD = [
     "", "{", "3", "[]", '"move"', "{}", '{"t":"nothing"}', '{"t":1}', '{"t":"move"}', "[" * 60000,
     '{"t":"move","x":' + "[" * 60000, '{"t":"leave"}' + " " * m.MAX_MESSAGE,
     '{"t":"move","x":1,"y":NaN}', '{"t":"move","x":1e999,"y":1}', '{"t":"move","x":1e300,"y":1}',
-    '{"t":"move","x":"1","y":1}', '{"t":"move","x":null,"y":1}', '{"t":"move","x":1,"y":1,"mods":16}',
+    '{"t":"move","x":"1","y":1}', '{"t":"move","x":null,"y":1}', '{"t":"move","x":1,"y":1,"mods":["hyper"]}',
+    '{"t":"move","x":1,"y":1,"mods":1}',
     '{"t":"move","x":1,"y":1,"at":-1}', '{"t":"move","x":1,"y":1,"z":1}', '{"t":"move","x":1,"y":1}{}',
     '{"t":"press","x":1,"y":1,"button":"fourth"}', '{"t":"resize","width":15,"height":100}',
     '{"t":"resize","width":8193,"height":100}', '{"t":"resize","width":100.5,"height":100}',
@@ -44,9 +58,9 @@ BAD = [
     '{"t":"key","name":"hyper"}', '{"t":"text","text":""}', '{"t":"text","text":"\\ud800"}',
     '{"t":"text","text":"' + "a" * 10001 + '"}', '{"t":"pinch","x":1,"y":1,"factor":0}', '{"t":"ack","number":-1}',
     '{"t":"ack","number":4294967296}', '{"t":"visible","on":1}', '{"t":"wheel","x":1,"y":1,"dy":1e9}',
-    '{"t":"hello","protocol":1,"id":"","width":100,"height":100}',
-    '{"t":"hello","protocol":1,"id":"a\\n","width":100,"height":100}',
-    '{"t":"hello","protocol":1,"id":"' + "a" * 65 + '","width":100,"height":100}',
+    '{"t":"hello","protocol":2,"id":"","width":100,"height":100}',
+    '{"t":"hello","protocol":2,"id":"a\\n","width":100,"height":100}',
+    '{"t":"hello","protocol":2,"id":"' + "a" * 65 + '","width":100,"height":100}',
     '{"t":"hello","protocol":true,"id":"a","width":100,"height":100}',
 ]
 
@@ -66,8 +80,8 @@ def test_anything_else_is_refused_as_such(data: bytes | str) -> None:
 
 
 def test_another_protocol_is_told_by_its_number() -> None:
-    with pytest.raises(m.ProtocolError, match=r"protocol 2, this viewer 1"):
-        m.parse('{"t":"hello","protocol":2,"name":"new"}')
+    with pytest.raises(m.ProtocolError, match=r"protocol 3, this viewer 2"):
+        m.parse('{"t":"hello","protocol":3,"name":"new"}')
 
 
 def event(message: m.ClientMessage, clicks: events.ClickCounter | None = None, now: float = 0.0) -> object:
@@ -75,34 +89,28 @@ def event(message: m.ClientMessage, clicks: events.ClickCounter | None = None, n
 
 
 def test_events() -> None:
-    assert event(m.Move(3, 4, 5)) == events.PointerMove(3, 4, frozenset(("shift", "alt")))
-    assert event(m.Press(3, 4, "middle", 10)) == events.PointerPress(3, 4, "middle", frozenset(("ctrl", "super")), 1)
-    assert event(m.Release(3, 4, "right")) == events.PointerRelease(3, 4, "right")
-    assert event(m.Leave()) == events.PointerLeave()
-    assert event(m.Wheel(3, 4, 0.5, -2.0, 1)) == events.Wheel(3, 4, -2.0, 0.5, frozenset(("shift",)))
-    assert event(m.Pinch(3, 4, 1.5, 6, 7)) == events.Pinch(3, 4, 1.5, 6, 7)
-    assert event(m.Key("f5", False, 2, True)) == events.Key("f5", False, frozenset(("ctrl",)), True)
-    assert event(m.Text("a\r\nb\tc\x1b\x00\x7f\x9f🙂")) == events.Text("a\nb\tc🙂")
-    assert event(m.Resize(300, 200, 1.5)) == events.Resize(300, 200, 1.5)
-    assert event(m.Screenshot()) == events.Screenshot()
+    for message in CLIENT[3:-1]:
+        assert event(message) == message
+    assert event(Text("a\r\nb\tc\x1b\x00\x7f\x9f🙂")) == Text("a\nb\tc🙂")
+    assert event(PointerPress(1, 2, clicks=9)) == PointerPress(1, 2), "not for the page to say"
 
 
-@pytest.mark.parametrize("message", [HELLO, m.Visible(False), m.Ack(1), m.Text("\x00")])
+@pytest.mark.parametrize("message", [HELLO, m.Visible(False), m.Ack(1), Text("\x00")])
 def test_no_event(message: m.ClientMessage) -> None:
     assert event(message) is None
 
 
-def test_what_no_hand_does_is_bounded() -> None:
-    assert event(m.Wheel(0, 0, -9999.0, 9999.0)) == events.Wheel(0, 0, 20, -20)
-    assert event(m.Pinch(0, 0, 0.001)) == events.Pinch(0, 0, 0.1)
-    assert event(m.Pinch(0, 0, 999.0)) == events.Pinch(0, 0, 10)
+def test_what_no_hand_does_is_refused() -> None:
+    for message in (Wheel(0, 0, -9999.0), Pinch(0, 0, 0.001), Pinch(0, 0, 999.0)):
+        with pytest.raises(m.MessageError):
+            m.parse(m.encode(message))
 
 
 def test_a_double_click_is_told_by_the_clock_of_the_page() -> None:
     """Both presses may arrive late, and at once or far apart."""
     clicks = events.ClickCounter()
-    counts = [event(m.Press(3, 4, at=at), clicks, now) for at, now in ((1000.0, 5.0), (1300.0, 9.0), (3000.0, 9.0))]
-    assert [c.clicks for c in counts if isinstance(c, events.PointerPress)] == [1, 2, 1]
+    counts = [event(PointerPress(3, 3, at=at), clicks, now) for at, now in ((1e3, 5.0), (1.3e3, 9.0), (3e3, 9.0))]
+    assert [c.clicks for c in counts if isinstance(c, PointerPress)] == [1, 2, 1]
 
 
 PICTURE = m.Picture(7, "jpeg", (960, 540), (1920, 1080), 123.5, 4567, 80, False, b"\xff\xd8image")

@@ -7,12 +7,9 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-import aiohttp
 import pytest
-from support.other_users import OTHER, ask_as, needs_root, relay_as, request, upgrade
-from support.wait import wait_until
-from support.web_clients import Page
-from support.web_visitors import Receiver, Visitor, ask
+from support.other_users import OTHER, ask_as, needs_root, request, upgrade
+from support.web_visitors import Visitor, fetch
 
 from splatview_viewer.web import messages as m
 from splatview_viewer.web.server import WebServer
@@ -71,34 +68,9 @@ def test_keys_of_own_pages_are_no_use_to_other_user(viewer: WebServer, programs:
         assert statuses(answers) == [403, 403]
         assert own.receiver.uploads == [] and "a secret" not in answers[1]
         assert own.post(token=viewer.token)[0] == 200
-        assert ask(viewer.port, "GET", f"/download?key={offer.key}&token={viewer.token}")[1] == "a secret"
+        assert fetch(own, offer.key, viewer.token)[1] == "a secret"
     finally:
         own.page.end()
-
-
-def test_relay_of_other_user_needs_the_token(viewer: WebServer, programs: Programs, tmp_path: Path) -> None:
-    """A container's port mapping: the browser's own connection ends at the relay."""
-    port = relay_as(programs, viewer.port)
-    assert ask(port, "GET", "/")[0] == 403
-    with Page(port) as page, pytest.raises(aiohttp.WSServerHandshakeError, match="403"):
-        page.connect()
-    with Page(port) as page:
-        page.connect(headers={"Sec-WebSocket-Protocol": f"splatview, token.{viewer.token}"})
-        key = page.greet().key
-        (connection,) = wait_until(viewer.arrivals)
-        receiver = Receiver()
-        connection.attach(receiver)
-        headers = {"Origin": f"http://127.0.0.1:{port}", "X-Splatview-Page": key}
-        assert ask(port, "POST", "/upload?name=a", b"x", headers)[0] == 403
-        assert ask(port, "POST", "/upload?name=a", b"x", {**headers, "X-Splatview-Token": viewer.token})[0] == 200
-        assert len(receiver.uploads) == 1
-        (tmp_path / "film.mp4").write_bytes(b"pictures")
-        connection.offer(tmp_path / "film.mp4", 8)
-        offer = page.receive()
-        assert isinstance(offer, m.Offer)
-        assert ask(port, "GET", f"/download?key={'x' * 22}")[0] == 403
-        assert ask(port, "GET", f"/download?key={offer.key}")[1] == "pictures", "a link needs no token for its one file"
-        assert ask(port, "GET", f"/download?key={offer.key}")[0] == 403
 
 
 def test_status_of_root_prints_no_token_of_another_user(programs: Programs, runtime_dir: Path) -> None:

@@ -6,7 +6,7 @@ import os
 import socket
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import aiohttp
 import pytest
@@ -14,6 +14,7 @@ from support.wait import PATIENCE, turns, wait_until
 from support.web_clients import Page
 from support.web_visitors import Receiver, Visitor
 
+from splatview_viewer import events as ev
 from splatview_viewer.web import connection as bounds
 from splatview_viewer.web import messages as m
 from splatview_viewer.web import server as module
@@ -36,11 +37,12 @@ def test_a_page_arrives() -> None:
     try:
         with Page(server.port) as page:
             welcome = page.connect(token="secret").greet(640, 480, 2.0, id="tab", visible=False)
-            assert welcome.viewer == server.viewer and welcome.protocol == 1 and welcome.version
+            assert welcome.viewer == server.viewer and welcome.protocol == m.PROTOCOL and welcome.version
             assert woken.wait(PATIENCE)
             (connection,) = server.arrivals()
             assert server.arrivals() == []
-            assert connection.hello == m.Hello(protocol=1, id="tab", width=640, height=480, scale=2.0, visible=False)
+            assert connection.hello == m.Hello(protocol=m.PROTOCOL, id="tab", width=640, height=480, scale=2.0,
+                                               visible=False)
             assert connection.peer.startswith("127.0.0.1:")
             assert not connection.closed
     finally:
@@ -50,8 +52,8 @@ def test_a_page_arrives() -> None:
 def test_what_the_page_says_is_taken_in_order(join: Callable[..., Visitor]) -> None:
     """Also what it said before the receiver was attached."""
     visitor = join()
-    early = [m.Move(1, 1), m.Press(2, 2), m.Resize(400, 300), m.Visible(False)]
-    late = [m.Ack(1), m.Move(3, 3), m.Text("hi")]
+    early = [ev.PointerMove(1, 1), ev.PointerPress(2, 2), ev.Resize(400, 300), m.Visible(False)]
+    late = [m.Ack(1), ev.PointerMove(3, 3), ev.Text("hi")]
     for message in early:
         visitor.page.send(message)
     receiver = visitor.attach()
@@ -69,10 +71,10 @@ def test_pictures_files_and_words(visitor: Visitor) -> None:
     pictures = [picture(1), picture(2, 3_000_000), picture(3, 0)]
     for sent in pictures:
         connection.send_picture(sent)
+        assert page.picture() == sent
     connection.send(m.Caption("a", "b", True))
     connection.send(m.Clipboard("text"))
     connection.send_file("shot.png", b"\x89PNG")
-    assert [page.picture() for _ in pictures] == pictures
     assert [page.receive(), page.receive()] == [m.Caption("a", "b", True), m.Clipboard("text")]
     assert page.file() == m.File("shot.png", b"\x89PNG")
     with pytest.raises(ValueError, match="255"):
@@ -102,8 +104,8 @@ def test_the_viewer_closes_a_page(visitor: Visitor) -> None:
 
 @pytest.mark.parametrize(("first", "code", "reason"), [
     ("{", 1008, "not a message"), ('{"t":"move","x":1,"y":1}', 1008, "hello"),
-    (b'{"t":"hello","protocol":1,"id":"a","width":100,"height":100}', 1008, "hello"),
-    ('{"t":"hello","protocol":1,"id":"a","width":NaN,"height":100}', 1008, "not a message"),
+    (b'{"t":"hello","protocol":2,"id":"a","width":100,"height":100}', 1008, "hello"),
+    ('{"t":"hello","protocol":2,"id":"a","width":NaN,"height":100}', 1008, "not a message"),
     ("a" * (m.MAX_MESSAGE + 1), 1009, ""),
 ])
 def test_no_hello(server: WebServer, first: str | bytes, code: int, reason: str) -> None:
@@ -124,17 +126,17 @@ def test_silence_in_place_of_hello(server: WebServer, monkeypatch: pytest.Monkey
 
 def test_another_protocol(server: WebServer) -> None:
     with Page(server.port) as page:
-        page.connect(token="secret").send('{"t":"hello","protocol":2,"something":"new"}')
+        page.connect(token="secret").send('{"t":"hello","protocol":3,"something":"new"}')
         welcome, refused = page.receive(), page.receive()
         assert isinstance(welcome, m.Welcome) and welcome.protocol == m.PROTOCOL  # an older page loads itself anew
         assert isinstance(refused, m.Refused) and not refused.again
-        assert "protocol 2" in refused.reason and "viewer 1" in refused.reason
+        assert "protocol 3" in refused.reason and "viewer 2" in refused.reason
         assert page.ended() and page.close_code == 1008
 
 
 @pytest.mark.parametrize(("message", "code"), [
     ('{"t":"move","x":NaN,"y":0}', 1008), (b"\x00\x01", 1008), ("[" * 60000, 1008), ("x" * 70000, 1009),
-    ('{"t":"hello","protocol":1,"id":"a","width":100,"height":100}', 1008),
+    ('{"t":"hello","protocol":2,"id":"a","width":100,"height":100}', 1008),
 ])
 def test_what_is_no_message_ends_that_page_only(join: Callable[..., Visitor], message: str | bytes,
                                                 code: int) -> None:
@@ -154,28 +156,34 @@ def test_too_many_messages(visitor: Visitor, monkeypatch: pytest.MonkeyPatch) ->
         for _ in turns("the viewer closes the page", rest=False):
             if page.over:
                 break
-            page.send(m.Leave())
+            page.send(ev.PointerLeave())
     assert page.ended()
     assert page.close_code == 1008 and "10 messages a second" in page.close_reason
 
 
-@pytest.mark.parametrize("message", [
-    pytest.param(lambda number: picture(number, 1_900_000), id="pictures"),
-    pytest.param(lambda number: m.Clipboard("x" * 60_000), id="words"),
-])
+def test_newest_picture_replaces_those_that_wait(join: Callable[..., Visitor]) -> None:
+    """A page that reads nothing for a while gets what is new when it reads again, and little that is old."""
+    visitor = join(reading=False)
+    for number in range(200):
+        visitor.connection.send_picture(picture(number, 1_900_000))
+    visitor.page.read()
+    numbers = [visitor.page.picture().number]
+    while numbers[-1] != 199:
+        numbers.append(visitor.page.picture().number)
+    assert numbers == sorted(numbers) and len(numbers) < 20
+    assert not visitor.connection.closed
+
+
 def test_a_page_that_does_not_read_is_closed_and_slows_no_other(join: Callable[..., Visitor],
-                                                                message: Callable[[int], Any]) -> None:
-    """What waits for it is bounded, whatever it acknowledges."""
+                                                                monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits for it is bounded."""
+    monkeypatch.setattr(bounds, "MAX_WAITING", 4 << 20)
     stuck, other = join(reading=False), join()
     number = 0
     while not stuck.connection.closed:
         number += 1
         assert number < 2000, "nothing stopped it"
-        sent = message(number)
-        if isinstance(sent, m.Picture):
-            stuck.connection.send_picture(sent)
-        else:
-            stuck.connection.send(sent)
+        stuck.connection.send(m.Clipboard("x" * 60_000))
         if number % 10 == 0:
             other.goes_on(number)
     assert stuck.attach().over.wait(PATIENCE)
@@ -187,14 +195,14 @@ def test_a_page_too_many(server: WebServer, monkeypatch: pytest.MonkeyPatch) -> 
     with Page(server.port) as first, Page(server.port) as second, Page(server.port) as third:
         first.connect(token="secret").greet()
         second.connect(token="secret").greet()
-        third.connect(token="secret").send(m.Hello(protocol=1, id="third", width=100, height=100))
+        third.connect(token="secret").send(m.Hello(protocol=m.PROTOCOL, id="third", width=100, height=100))
         refused = third.receive()
         assert isinstance(refused, m.Refused) and refused.again and "2 pages" in refused.reason and third.ended()
         first.drop()
 
         def enters() -> bool:
             with Page(server.port) as page, suppress(ConnectionError):  # refused, and closed before that was read
-                page.connect(token="secret").send(m.Hello(protocol=1, id="new", width=100, height=100))
+                page.connect(token="secret").send(m.Hello(protocol=m.PROTOCOL, id="new", width=100, height=100))
                 return isinstance(page.receive(), m.Welcome)
             return False
 

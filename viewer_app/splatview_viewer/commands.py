@@ -33,9 +33,8 @@ class _Viewer:
     port: Annotated[int, tyro.conf.arg(metavar="N")] = 7007
     """Where --web serves; if it is taken, at the next one that is free."""
     host: Annotated[str | None, tyro.conf.arg(metavar="ADDRESS")] = None
-    """Let --web be reached at this address of the machine from elsewhere as well (0.0.0.0: at all of them). All
-    connections need the token in the printed URL then, your own too. Default: this machine alone, which is enough for
-    ssh -L; only connections of other users, and those whose user is not known, need the token."""
+    """Let --web be reached at this address of the machine from elsewhere as well (0.0.0.0: at all of them). Default:
+    this machine alone, which is enough for ssh -L. Every connection needs the token in the printed URL."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="PICTURE")] = None
     """Write what is shown, panel included, to this .png, .jpg or .webp: once a second when it changed, and at the
     end."""

@@ -1,21 +1,29 @@
-"""What a person does, as plain data: the same from a window, a browser or a test.
+"""Input events: the same from a window, a browser or a test.
 
 Positions are in framebuffer pixels from the top left corner; (0, 0) is the outer corner of the first pixel,
-so its centre lies at (0.5, 0.5).
+so its centre lies at (0.5, 0.5). A page sends its events as JSON: limits hold for those that are decoded.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable  # noqa: TC003  (msgspec resolves annotations at run time)
+from pathlib import Path  # noqa: TC003
+from typing import Annotated, Literal
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+import msgspec
+from msgspec import Meta
 
 Button = Literal["left", "right", "middle"]
-Mods = frozenset[str]
-"""Modifier keys held down: any of "shift", "ctrl", "alt", "super"."""
+Mod = Literal["shift", "ctrl", "alt", "super"]
+Mods = frozenset[Mod]
+"""Modifier keys held down."""
+
+_Position = Annotated[float, Meta(ge=-65536, le=65536)]  # a drag goes on outside the picture
+_Notches = Annotated[float, Meta(ge=-20, le=20)]
+_Factor = Annotated[float, Meta(ge=0.1, le=10)]
+_Turn = Annotated[float, Meta(ge=-7, le=7)]
+_Side = Annotated[int, Meta(ge=16, le=8192)]
+_Scale = Annotated[float, Meta(ge=0.25, le=8)]
 
 NO_MODS: Mods = frozenset()
 
@@ -26,24 +34,29 @@ KEYS: tuple[str, ...] = (
     "shift", "ctrl", "alt", "super",
 )
 """Every name that `Key.name` can have; a screen leaves other keys out."""
+_NAMES = frozenset(KEYS)
 
 
-@dataclass(frozen=True)
-class PointerMove:
-    x: float
-    y: float
+class _Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="t", forbid_unknown_fields=True):
+    """Base of all events. `t` names the kind of a decoded one."""
+
+    at: Annotated[float, Meta(ge=0, le=1e15)] = 0.0
+    """Milliseconds by the clock of the page that sent it; 0: unknown."""
+
+
+class PointerMove(_Event, frozen=True, tag="move"):
+    x: _Position
+    y: _Position
     mods: Mods = NO_MODS
 
 
-@dataclass(frozen=True)
-class PointerLeave:
+class PointerLeave(_Event, frozen=True, tag="leave"):
     """The pointer is no longer over the picture."""
 
 
-@dataclass(frozen=True)
-class PointerPress:
-    x: float
-    y: float
+class PointerPress(_Event, frozen=True, tag="press"):
+    x: _Position
+    y: _Position
     button: Button = "left"
     mods: Mods = NO_MODS
     clicks: int = 1
@@ -52,79 +65,74 @@ class PointerPress:
     """Whether it is a finger."""
 
 
-@dataclass(frozen=True)
-class PointerRelease:
-    x: float
-    y: float
+class PointerRelease(_Event, frozen=True, tag="release"):
+    x: _Position
+    y: _Position
     button: Button = "left"
     mods: Mods = NO_MODS
 
 
-@dataclass(frozen=True)
-class Wheel:
+class Wheel(_Event, frozen=True, tag="wheel"):
     """The wheel turned by `dy` notches (up, away from the user, is positive) and `dx` to the right."""
 
-    x: float
-    y: float
-    dy: float
-    dx: float = 0.0
+    x: _Position
+    y: _Position
+    dy: _Notches
+    dx: _Notches = 0.0
     mods: Mods = NO_MODS
 
 
-@dataclass(frozen=True)
-class Pinch:
+class Pinch(_Event, frozen=True, tag="pinch"):
     """Two fingers: what lies under their middle, now at (x, y), was moved by (dx, dy), grew by `factor` and turned by
     `turn` radians, clockwise."""
 
-    x: float
-    y: float
-    factor: float
-    dx: float = 0.0
-    dy: float = 0.0
-    turn: float = 0.0
+    x: _Position
+    y: _Position
+    factor: _Factor
+    dx: _Position = 0.0
+    dy: _Position = 0.0
+    turn: _Turn = 0.0
 
 
-@dataclass(frozen=True)
-class Key:
+class Key(_Event, frozen=True, tag="key"):
     name: str
+    """One of KEYS."""
     pressed: bool = True
     mods: Mods = NO_MODS
     repeat: bool = False
 
+    def __post_init__(self) -> None:
+        if self.name not in _NAMES:
+            raise ValueError(f"unknown key {self.name[:20]!r}: expected one of events.KEYS")
 
-@dataclass(frozen=True)
-class Text:
+
+class Text(_Event, frozen=True, tag="text"):
     """Characters as typed, after the keyboard layout and dead keys."""
 
-    text: str
+    text: Annotated[str, Meta(min_length=1, max_length=10000)]
 
 
-@dataclass(frozen=True)
-class Resize:
-    width: int
-    height: int
-    scale: float = 1.0
+class Resize(_Event, frozen=True, tag="resize"):
+    width: _Side
+    height: _Side
+    scale: _Scale = 1.0
 
 
-@dataclass(frozen=True)
-class Expose:
+class Expose(_Event, frozen=True, tag="expose"):
     """What was shown is lost or was covered: draw the picture again."""
 
 
-@dataclass(frozen=True)
-class Close:
+class Close(_Event, frozen=True, tag="close"):
     """The screen was asked to close."""
 
 
-@dataclass(frozen=True)
-class FileDrop:
+class FileDrop(_Event, frozen=True, tag="files"):
     paths: tuple[str, ...]
     done: Callable[[Path], None] | None = None
     """To be called with each path once its file is not needed any more: a page's are only lent. From any thread."""
 
 
-@dataclass(frozen=True)
-class Screenshot:
+class Screenshot(_Event, frozen=True, tag="screenshot"):
     """The user wants to keep what is shown, without the panel."""
 
 
@@ -132,6 +140,12 @@ Event = (
     PointerMove | PointerLeave | PointerPress | PointerRelease | Wheel | Pinch | Key | Text | Resize | Expose
     | Close | FileDrop | Screenshot
 )
+
+
+PageEvent = (
+    PointerMove | PointerLeave | PointerPress | PointerRelease | Wheel | Pinch | Key | Text | Resize | Screenshot
+)
+"""The events that a page sends."""
 
 
 class ClickCounter:

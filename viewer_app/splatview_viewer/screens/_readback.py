@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import mmap
 import threading
+import weakref
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from splatview_viewer.screens._target import Target
 
     Pixels = np.ndarray | torch.Tensor
+    Memory = tuple[Pixels, torch.cuda.Event | None]
 
 _KEPT = 2
 """Frames that are kept for use again beside the one that the page shows."""
@@ -45,12 +47,12 @@ class Frame:
 
 
 class Frames:
-    """Frames of one size that are used again. For any thread."""
+    """Frames of one size. The memory of a frame is used again once nothing refers to the frame. For any thread."""
 
-    def __init__(self, make: Callable[[tuple[int, int]], Frame]) -> None:
+    def __init__(self, make: Callable[[tuple[int, int]], Memory]) -> None:
         self._make = make
         self._size = (0, 0)
-        self._free: list[Frame] = []
+        self._free: list[Memory] = []
         self._lock = threading.Lock()
 
     def take(self, size: tuple[int, int]) -> Frame:
@@ -58,15 +60,15 @@ class Frames:
             if size != self._size:
                 self._size = size
                 self._free.clear()
-            frame = self._free.pop() if self._free else self._make(size)
-        frame.at = frame.taken = 0.0
+            memory = self._free.pop() if self._free else self._make(size)
+        frame = Frame(*memory)
+        weakref.finalize(frame, self._give, size, memory).atexit = False
         return frame
 
-    def give(self, frame: Frame) -> None:
-        """Nobody uses it any more."""
+    def _give(self, size: tuple[int, int], memory: Memory) -> None:
         with self._lock:
-            if frame.size == self._size and len(self._free) < _KEPT:
-                self._free.append(frame)
+            if size == self._size and len(self._free) < _KEPT:
+                self._free.append(memory)
 
     def clear(self) -> None:
         with self._lock:
@@ -97,10 +99,10 @@ class Reader(Protocol):
         ...
 
 
-def _host_frame(size: tuple[int, int]) -> Frame:
+def _host_memory(size: tuple[int, int]) -> Memory:
     # Mapped, so that the memory returns to the system with the frame: malloc keeps what was freed.
     room = mmap.mmap(-1, size[0] * size[1] * 4, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    return Frame(np.frombuffer(room, np.uint8).reshape(size[1], size[0], 4))
+    return np.frombuffer(room, np.uint8).reshape(size[1], size[0], 4), None
 
 
 class _AtOnce:
@@ -108,7 +110,7 @@ class _AtOnce:
 
     reading = False
 
-    def __init__(self, make: Callable[[tuple[int, int]], Frame]) -> None:
+    def __init__(self, make: Callable[[tuple[int, int]], Memory]) -> None:
         self.frames = Frames(make)
         self._frame: Frame | None = None
 
@@ -125,7 +127,7 @@ class HostReader(_AtOnce):
     """Where OpenGL draws on the processor: a copy in memory, after the drawing."""
 
     def __init__(self) -> None:
-        super().__init__(_host_frame)
+        super().__init__(_host_memory)
 
     def begin(self, target: Target) -> None:
         frame = self.frames.take(target.size)
@@ -137,7 +139,7 @@ class BufferReader:
     """Through a buffer of the GPU, which is looked at when the GPU has filled it."""
 
     def __init__(self, ctx: moderngl.Context) -> None:
-        self.frames = Frames(_host_frame)
+        self.frames = Frames(_host_memory)
         self._ctx = ctx
         self._buffer: moderngl.Buffer | None = None
         self._size = (0, 0)
@@ -192,11 +194,11 @@ class CudaReader(_AtOnce):
         super().__init__(self._make)
         self._device = device
 
-    def _make(self, size: tuple[int, int]) -> Frame:
+    def _make(self, size: tuple[int, int]) -> Memory:
         import torch
 
         pixels = torch.empty((size[1], size[0], 4), dtype=torch.uint8, device=torch.device("cuda", self._device))
-        return Frame(pixels, torch.cuda.Event(blocking=True))  # who waits for it sleeps
+        return pixels, torch.cuda.Event(blocking=True)  # a thread that waits for it sleeps
 
     def begin(self, target: Target) -> None:
         import torch

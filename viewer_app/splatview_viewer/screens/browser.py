@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import io
 import logging
-import math
 import threading
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 import moderngl
-import msgspec
 
 from splatview_ipc.control.errors import IpcError
 from splatview_viewer.errors import FileError, GraphicsError
-from splatview_viewer.events import ClickCounter, Expose, FileDrop, Resize
+from splatview_viewer.events import ClickCounter, Expose, FileDrop, PointerMove, Resize
 from splatview_viewer.pictures import safe_name
 from splatview_viewer.renderers.gl import SOFTWARE
 from splatview_viewer.screens._mailbox import Mailbox
@@ -24,7 +21,6 @@ from splatview_viewer.screens._readback import BufferReader, CudaReader, HostRea
 from splatview_viewer.screens._target import Target
 from splatview_viewer.screens.base import MIN_SIZE
 from splatview_viewer.web import messages as m
-from splatview_viewer.web.budget import PageBudget
 from splatview_viewer.web.connection import Upload
 from splatview_viewer.web.encoders import choose
 from splatview_viewer.web.encoders.base import MAX_SIDE
@@ -48,18 +44,13 @@ log = logging.getLogger("splatview")
 
 _FAILURES = (moderngl.Error, IpcError, RuntimeError)
 """What OpenGL, the ways from it to CUDA and torch raise, where there is too little memory for instance."""
-_MOST_PIXELS = 4096 * 4096
-"""Of a page: a few of its pictures are in memory at a time, 64 MB each. Ours asks for no more than half of that."""
+_MOST_PIXELS = 3840 * 2160
+"""Of a page, as in the page's own script. A page holds about five pictures of 4 bytes a pixel: what is drawn, read,
+encoded and shown, and what waits to be sent."""
 _GLANCE = 0.002
 """Seconds until a picture that the GPU is reading is looked for again."""
-_STEPS = 8
-"""A page that gets smaller pictures than it asked for gets one of so many fractions of their width and height, so that
-not every change of another page resizes it."""
-_LEAST_SCALE = 0.25
-"""Pixels per point, as in a page's own messages."""
 _MOST_KEPT = 2
 """Pictures to be kept that are on their way to one page."""
-SMALLER = "Pictures are smaller: {pages} pages share {total} MB of the viewer's memory"
 
 
 class BrowserScreen:
@@ -69,11 +60,10 @@ class BrowserScreen:
     says_trouble: ClassVar[bool] = True
 
     def __init__(self, ctx: moderngl.Context, connection: Connection, wake: Callable[[], None], *,
-                 encoder: Encoder | None = None, pool: Executor | None = None, work: GpuWork | None = None,
-                 budget: PageBudget | None = None) -> None:
+                 encoder: Encoder | None = None, pool: Executor | None = None,
+                 work: GpuWork | None = None) -> None:
         """`wake` ends the sleep of the loop that draws, from any thread. `encoder`: shared with others, and not closed
         here; by default one of its own. `pool`: the threads that encode. `work`: what is told how long the GPU encodes.
-        `budget`: shared with all other pages; by default one of its own.
 
         Raises GraphicsError when no framebuffer of the page's size can be made.
         """
@@ -85,32 +75,24 @@ class BrowserScreen:
         self._encoder: Encoder = encoder or self._own_encoder  # type: ignore[assignment]
         self._pool = pool or workers()
         self._most = min(MAX_SIDE, int(ctx.info["GL_MAX_TEXTURE_SIZE"]))
-        self._budget = budget or PageBudget()
         hello = connection.hello
         self._asked = Resize(*self._legal(hello.width, hello.height), hello.scale)
         """The size that the page would like to have."""
         self._visible, self._suspended = hello.visible, not hello.visible
-        self._budget_version = -1
-        self._caption_sent: Caption | None = None
         self._keeping = threading.Semaphore(_MOST_KEPT)
         """Of pictures to be kept: how many more may be encoded."""
         self._closed = self._released = self._missed = False
-        self._mailbox: Mailbox[tuple[Event, float, float]] = Mailbox(_supersedes)
+        self._mailbox: Mailbox[tuple[Event, float]] = Mailbox(_supersedes)
         self._clicks = ClickCounter()
         self._at = self._at_drawn = 0.0, 0.0
         """The newest event since the last picture, and the newest in that: the page's time and ours."""
         self._caption: Caption | None = None
         self._clipboard = ""
         self._glancing = False
-        self._size, self._scale, self._fraction = (self._asked.width, self._asked.height), hello.scale, 1.0
-        if self._suspended:
-            self._budget.ask(self, 0)
-        else:
-            self._size, self._scale, self._fraction = self._divided()
+        self._size = self._asked.width, self._asked.height
         try:
             made, self._reader = self._make((MIN_SIZE, MIN_SIZE) if self._suspended else self._size)
         except BaseException:
-            self._budget.leave(self)
             self._close_encoder()
             raise
         self._shared = made.shared is not None
@@ -119,23 +101,12 @@ class BrowserScreen:
         if self._suspended:
             made.release()
             self._target = None
-        self._sender = Sender(connection, self._encoder, self._reader.frames, self._changed, pool=self._pool,
-                              budget=self._budget)
+        self._sender = Sender(connection, self._encoder, self._changed, pool=self._pool)
         connection.attach(self)
 
     def _legal(self, width: int, height: int) -> tuple[int, int]:
         width = min(max(width, MIN_SIZE), self._most)
         return width, min(max(height, MIN_SIZE), self._most, _MOST_PIXELS // width)
-
-    def _divided(self) -> tuple[tuple[int, int], float, float]:
-        """Ask the budget; return size, pixels per point, and the fraction of the width and height asked for."""
-        width, height, scale = self._asked.width, self._asked.height, self._asked.scale
-        self._budget.ask(self, width * height)
-        self._budget_version = self._budget.version
-        fraction = min(math.sqrt(self._budget.pixels(self) / (width * height)), 1.0)
-        fraction = max(math.floor(fraction * _STEPS + 1e-6), 1) / _STEPS
-        size = max(int(width * fraction), MIN_SIZE), max(int(height * fraction), MIN_SIZE)
-        return size, max(scale * fraction, _LEAST_SCALE) if fraction < 1 else scale, fraction
 
     def _make(self, size: tuple[int, int]) -> tuple[Target, Reader]:
         """What to draw into and how to read it."""
@@ -168,7 +139,7 @@ class BrowserScreen:
     def take(self, message: m.ClientMessage | Upload, now: float) -> None:
         """What the page says."""
         if isinstance(message, Upload):
-            self._put(FileDrop((str(message.path),), message.done), 0.0, now)
+            self._put(FileDrop((str(message.path),), message.done), now)
             return
         if isinstance(message, m.Ack):
             self._sender.acked(message.number, now)
@@ -179,19 +150,17 @@ class BrowserScreen:
             before, self._visible = self._visible, message.on
             self.wake()
             if message.on and not before:
-                self._put(Expose(), 0.0, now)
+                self._put(Expose(), now)
             elif not message.on:
                 self._sender.hidden()
             return
-        if self._fraction < 1:
-            message = _moved(message, self._fraction)
-        event = m.event_of(message, self._clicks, now, self._scale)
+        event = m.event_of(message, self._clicks, now, self.scale)
         if event is not None:
-            self._put(event, getattr(message, "at", 0.0), now)
+            self._put(event, now)
 
-    def _put(self, event: Event, at: float, now: float) -> None:
+    def _put(self, event: Event, now: float) -> None:
         self._sender.used(now)
-        if self._released or not self._mailbox.put((event, at, now)):
+        if self._released or not self._mailbox.put((event, now)):
             _give_back(event)
             self._connection.close("the viewer is too far behind; connect again")
         elif self._released:  # since a moment
@@ -199,7 +168,7 @@ class BrowserScreen:
         self._wake_loop()
 
     def _give_back(self) -> None:
-        for event, *_ in self._mailbox.take(0):
+        for event, _ in self._mailbox.take(0):
             _give_back(event)
 
     def lost(self) -> None:
@@ -225,7 +194,7 @@ class BrowserScreen:
 
     @property
     def scale(self) -> float:
-        return self._scale
+        return self._asked.scale
 
     @property
     def framebuffer(self) -> moderngl.Framebuffer:
@@ -262,16 +231,14 @@ class BrowserScreen:
         if timeout > 0:
             self._look_after()
         events = []
-        for event, at, now in items:
-            if at > 0:
-                self._at = at, now
+        for event, now in items:
+            if event.at > 0:
+                self._at = event.at, now
             if isinstance(event, Resize):
                 self._asked = Resize(*self._legal(event.width, event.height), event.scale)
                 self._fit()
-                event = Resize(*self._size, self._scale)
+                event = Resize(*self._size, self.scale)
             events.append(event)
-        if not self._suspended and self._budget_version != self._budget.version and self._fit():
-            events.append(Resize(*self._size, self._scale))
         return events
 
     def _look_after(self) -> None:
@@ -291,7 +258,7 @@ class BrowserScreen:
                 self._work.took(("encode", *size), ms)
         if self._missed and self.ready:
             self._missed = False
-            self._mailbox.put((Expose(), 0.0, time.monotonic()))
+            self._mailbox.put((Expose(), time.monotonic()))
 
     def _collect(self) -> None:
         frame = self._reader.collect()
@@ -316,9 +283,8 @@ class BrowserScreen:
         self._sender.suspend(on)
         if not on:
             self._fit()
-            self._mailbox.put((Expose(), 0.0, time.monotonic()))
+            self._mailbox.put((Expose(), time.monotonic()))
             return
-        self._budget.ask(self, 0)
         self._missed = False
         self._reader.close()
 
@@ -326,21 +292,13 @@ class BrowserScreen:
         if self._target is not None:
             self._target.release()
             self._target = None
-            self._budget.freed()
 
-    def _fit(self) -> bool:
-        """Take the size that the budget allows. Return whether it is another one."""
-        if self._suspended:
-            self._size, self._scale = (self._asked.width, self._asked.height), self._asked.scale
-            return True
-        before, (size, self._scale, self._fraction) = (self._size, self._scale), self._divided()
-        if (size, self._scale) == before or self._released:
-            return False
-        if size != self._size and self._target is not None and not self._retarget(size):
-            return False
+    def _fit(self) -> None:
+        """Take the size that the page asks for."""
+        size = self._asked.width, self._asked.height
+        if self._released or (size != self._size and self._target is not None and not self._retarget(size)):
+            return
         self._size = size
-        self._say_caption()
-        return True
 
     def _retarget(self, size: tuple[int, int]) -> bool:
         try:
@@ -352,7 +310,6 @@ class BrowserScreen:
         before, self._target = self._target, target
         if before is not None:
             before.release()
-            self._budget.freed()
         return True
 
     def present(self) -> None:
@@ -375,16 +332,8 @@ class BrowserScreen:
         return self._drawn().pixels()
 
     def caption(self, caption: Caption) -> None:
-        self._caption = caption
-        self._say_caption()
-
-    def _say_caption(self) -> None:
-        caption = self._caption
-        if caption is not None and self._fraction < 1 and not caption.trouble:
-            total = self._budget.total // 1024**2
-            caption = replace(caption, trouble=SMALLER.format(pages=self._budget.pages, total=total))
-        if caption is not None and caption != self._caption_sent:
-            self._caption_sent = caption
+        if caption != self._caption:
+            self._caption = caption
             self._connection.send(m.Caption(caption.title, caption.trouble, caption.typing))
 
     def copy(self, text: str) -> None:
@@ -410,8 +359,7 @@ class BrowserScreen:
 
     def _keep(self, picture: np.ndarray, name: str) -> None:
         try:
-            with self._budget.encoding(2 * picture.nbytes):
-                _keep(self._connection, picture, name)
+            _keep(self._connection, picture, name)
         finally:
             self._keeping.release()
 
@@ -429,25 +377,13 @@ class BrowserScreen:
         self._sender.close()
         self._reader.close()
         self._release_target()
-        self._budget.leave(self)
-        self._budget.freed()
         self._close_encoder()
         self.wake()
 
 
-def _supersedes(new: tuple[Event, float, float], last: tuple[Event, float, float]) -> bool:
+def _supersedes(new: tuple[Event, float], last: tuple[Event, float]) -> bool:
     """Whether an event says all that the one before it said."""
-    return type(new[0]) is type(last[0]) and isinstance(new[0], (m.events.PointerMove, Resize, Expose))
-
-
-def _moved(message: m.ClientMessage, fraction: float) -> m.ClientMessage:
-    """Return a message of a page that has smaller pictures than it asked for, with its positions in those."""
-    if isinstance(message, m.Pinch):
-        return msgspec.structs.replace(message, x=message.x * fraction, y=message.y * fraction,
-                                       dx=message.dx * fraction, dy=message.dy * fraction)
-    if isinstance(message, (m.Move, m.Press, m.Release, m.Wheel)):
-        return msgspec.structs.replace(message, x=message.x * fraction, y=message.y * fraction)
-    return message
+    return type(new[0]) is type(last[0]) and isinstance(new[0], (PointerMove, Resize, Expose))
 
 
 def _give_back(event: Event) -> None:

@@ -19,6 +19,7 @@ from splatview_viewer.events import (
     Expose,
     FileDrop,
     Key,
+    Mod,
     Mods,
     PointerLeave,
     PointerMove,
@@ -43,7 +44,8 @@ _BUTTONS: dict[int, Button] = {
     glfw.MOUSE_BUTTON_RIGHT: "right",
     glfw.MOUSE_BUTTON_MIDDLE: "middle",
 }
-_MODS = {glfw.MOD_SHIFT: "shift", glfw.MOD_CONTROL: "ctrl", glfw.MOD_ALT: "alt", glfw.MOD_SUPER: "super"}
+_MODS: dict[int, Mod] = {
+    glfw.MOD_SHIFT: "shift", glfw.MOD_CONTROL: "ctrl", glfw.MOD_ALT: "alt", glfw.MOD_SUPER: "super"}
 
 
 def _key_names() -> dict[int, str]:

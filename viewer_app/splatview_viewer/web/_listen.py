@@ -41,22 +41,11 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def _bound(family: int, address: tuple) -> socket.socket:
-    made = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # what the last viewer closed is no obstacle
-        # Connections inherit these. A picture that waits in the kernel is old when it arrives, so little may: on a
-        # slow link it waits in the viewer, which then makes fewer.
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT)
-        if family == socket.AF_INET6:
-            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, address[0] != "::")
-        made.bind(address)
-        made.listen(512)  # who comes is let in at a pace
-        made.setblocking(False)
-    except BaseException:
-        made.close()
-        raise
+    made = socket.create_server(address, family=family, backlog=128, dualstack_ipv6=address[0] == "::")
+    # Connections inherit these. A picture that waits in the kernel is old when it arrives, so little may: on a slow
+    # link it waits in the viewer, which then makes fewer.
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT)
     return made
 
 

@@ -1,4 +1,4 @@
-"""One WebSocket of a page, for a thread that draws: what comes is handed on, what goes waits here in bounds."""
+"""A page's WebSocket, for the thread that draws: received messages are passed on, sent ones wait here in bounds."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from aiohttp import WSMsgType
 
+from splatview_viewer.events import PointerMove
 from splatview_viewer.web import messages as m
 
 if TYPE_CHECKING:
@@ -21,74 +22,67 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
-MAX_PICTURES = 4
-"""Pictures that wait to be sent; who sends more does not control the flow."""
-LEAST_WAITING = 4 * 1024**2
-"""Bytes of pictures that may wait in any case, beside one picture; also as many as the page has bytes of pixels."""
-MAX_FILES = 4
+MAX_WAITING = 64 * 1024**2
+"""Bytes of messages and files that may wait to be sent to a page."""
 MAX_OFFERS = 8
-"""Files that wait to be fetched; one more takes the place of the oldest."""
+"""Files that wait to be fetched; a further one replaces the oldest."""
 OFFERED_FOR = 60.0
 """Seconds in which a page has to fetch one."""
-MAX_TEXTS = 256
 MAX_KEPT = 4096
-"""Messages of the page that wait for somebody to attach."""
+"""Received messages that wait for a receiver to attach."""
 MAX_RATE = 1000
-"""Messages a second that a page may send over a while."""
+"""Sustained rate of a page's messages, per second."""
 PATIENCE = 2.0
-"""Seconds for which it may send more than that: so many messages are its credit."""
-_PING_COSTS = 20
-"""Messages that a ping or pong of a page counts for: it sends none of its own accord."""
-PING_EVERY = 5.0
-SILENCE = 20.0
-"""Seconds without a sign of life after which a page is gone; it is asked for one every PING_EVERY."""
+"""Seconds of MAX_RATE that may come in one burst."""
 
-T = TypeVar("T")
+T = TypeVar("T", str, bytes)
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Upload:
-    """A file that the page has sent, beside its messages."""
+    """A file that the page has uploaded."""
 
     path: Path
     done: Callable[[Path], None]
-    """To be called with the path once nobody needs the file any more, from any thread."""
+    """To be called with the path once the file is not needed any more, from any thread."""
 
 
 class Receiver(Protocol):
-    """Takes what a page says. Called in the web thread; must return at once."""
+    """Receives a page's messages. Called in the web thread; must return at once."""
 
     def take(self, message: m.ClientMessage | Upload, now: float) -> None:
-        """A message, everything but hello, that came at `now` of time.monotonic(); or a file."""
+        """`message`: any but hello, received at `now` of time.monotonic(); or a file."""
         ...
 
     def lost(self) -> None:
-        """The connection is over, whoever ended it. Called once, and nothing afterwards."""
+        """The connection is over. Called once, as the last call."""
         ...
 
 
 class Connection:
-    """One page. Made by the server after the page's hello; every method may be called from any thread.
+    """One page. Made by the server after the page's hello; usable from any thread.
 
-    What is sent after the connection is over is dropped without a word. A page for which more waits than the bounds
-    above allow is closed.
+    What is sent after the connection is over is dropped. A page for which more than MAX_WAITING bytes of messages and
+    files wait is closed; a picture that waits is replaced by the next one.
     """
 
-    def __init__(self, socket: web.WebSocketResponse, hello: m.Hello, peer: str, owner: int | None = None):
-        """Call it in the web thread. `peer`: the page's address and port, for messages; `owner`: the uid at the other
-        end, None where not known."""
+    def __init__(self, socket: web.WebSocketResponse, hello: m.Hello, peer: str):
+        """Call it in the web thread. `peer`: the page's address and port, for messages."""
         self.hello = hello
         self.peer = peer
-        self.owner = owner
         self.key = secrets.token_urlsafe(16)
-        """Known to this page alone."""
+        """Secret of this page, with which it uploads files."""
         self.receiver: Receiver | None = None
         self._socket = socket
         self._loop = asyncio.get_running_loop()
-        self._texts: deque[m.ServerMessage] = deque()
-        self._files: deque[tuple[str, bytes]] = deque()
-        self._pictures: deque[m.Picture] = deque()
+        self._lock = threading.Lock()
+        """Of all that waits."""
+        self._texts: deque[str] = deque()
+        self._files: deque[bytes] = deque()
+        self._waiting = 0
+        """Bytes in these queues."""
+        self._picture: bytes | None = None
         self._work = asyncio.Event()  # something to send, or to end
         self._stop = asyncio.Event()  # nothing more is read, and what cannot be sent soon is dropped
         self._woken = False  # a call that sets _work is under way: a burst costs one
@@ -97,8 +91,6 @@ class Connection:
         self._kept: deque[tuple[m.ClientMessage | Upload, float]] = deque()
         self._ended: tuple[int, str] | None = None
         self._over = False
-        self._ping = False
-        self._heard = time.monotonic()
         self._credit = MAX_RATE * PATIENCE
 
     @property
@@ -107,27 +99,26 @@ class Connection:
         return self._ended is not None
 
     def attach(self, receiver: Receiver) -> None:
-        """Hand on what the page says from now on, and first what it has said since its hello."""
+        """Pass on messages from now on, and first those received since the hello."""
         if not self._call(self._attach, receiver):
             receiver.lost()
 
     def send(self, message: m.ServerMessage) -> None:
-        """Before all pictures that wait."""
-        self._queue(self._texts, message, MAX_TEXTS, "messages")
+        """Before files and pictures that wait."""
+        self._queue(self._texts, m.encode(message))
 
     def send_picture(self, picture: m.Picture) -> None:
-        """At most MAX_PICTURES wait, in no more bytes than the page has of pixels; the caller sends no more."""
-        width, height = picture.full
-        waiting = sum(len(p.data) for p in tuple(self._pictures))
-        if waiting and waiting + len(picture.data) > max(4 * width * height, LEAST_WAITING):
-            self._end(1008, f"{waiting + len(picture.data):,} bytes of pictures wait to be sent already")
-        self._queue(self._pictures, picture, MAX_PICTURES, "pictures")
+        """In place of one that still waits."""
+        if self._ended is not None:
+            return
+        packed = m.pack(picture)
+        with self._lock:  # against the writer, which takes it and puts nothing in its place
+            self._picture = packed
+        self._wake()
 
     def send_file(self, name: str, png: bytes) -> None:
         """A picture for the user to keep. Raises ValueError for a name of more than 255 bytes."""
-        if not 0 < len(name.encode()) <= 255:
-            raise ValueError(f"a file name has 1 to 255 bytes: {name[:40]!r}")
-        self._queue(self._files, (name, png), MAX_FILES, "files")
+        self._queue(self._files, m.pack_file(name, png))
 
     @property
     def files_waiting(self) -> int:
@@ -135,7 +126,7 @@ class Connection:
         return len(self._files)
 
     def offer(self, path: Path, size: int) -> None:
-        """A file for the user to keep, which the page fetches if it is there by then."""
+        """Offer a file for the user to keep, which the page fetches."""
         if self._ended is not None:
             return
         key = secrets.token_urlsafe(16)
@@ -145,38 +136,33 @@ class Connection:
                 del self._offers[next(iter(self._offers))]
         self.send(m.Offer(path.name, key, size))
 
-    def offers(self, key: str) -> bool:
-        """Return whether a file waits to be fetched with this key."""
-        with self._offering:
-            return key in self._offers
-
     def offered(self, key: str) -> Path | None:
-        """The file that was offered with this key, for the one time that it may be fetched."""
+        """Take the file that was offered with this key; None for an unknown or expired one. Each is fetched once."""
         with self._offering:
             path, since = self._offers.pop(key, (None, 0.0))
         return path if time.monotonic() - since <= OFFERED_FOR and not self._over else None
 
     def hand_in(self, upload: Upload) -> bool:
-        """A file that has come from the page as a whole; False when the connection is over. In the web thread."""
+        """Pass on a complete upload; return False when the connection is over. In the web thread."""
         if self._over or self._ended is not None:
             return False
         self._take(upload, time.monotonic())
         return True
 
     def close(self, reason: str = "", code: int = 1000) -> None:
-        """End it; messages that wait are still sent if that takes no time. `code` is the WebSocket's. Idempotent."""
+        """End it; messages that wait are still sent if that takes under 0.3 s. `code`: the WebSocket's. Idempotent."""
         self._end(code, reason)
 
     async def run(self) -> None:
         """Serve the page until the connection is over. Called once, by the server, in the web thread."""
-        reader, writer, watch = (asyncio.create_task(work) for work in (self._read(), self._write(), self._watch()))
+        reader, writer, stop = (asyncio.create_task(work) for work in (self._read(), self._write(), self._stop.wait()))
         try:
-            await asyncio.wait((reader, writer, watch), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((reader, writer, stop), return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._end(1000, "")
             self._over = True
             reader.cancel()
-            watch.cancel()
+            stop.cancel()
             self._tell(lambda receiver: receiver.lost())
             self.receiver = None
             for message, _ in self._kept:
@@ -188,11 +174,12 @@ class Connection:
                 await asyncio.wait((writer,), timeout=0.3)
             finally:
                 writer.cancel()
-                for failed in await asyncio.gather(reader, writer, watch, return_exceptions=True):
+                for failed in await asyncio.gather(reader, writer, return_exceptions=True):
                     if isinstance(failed, Exception) and not isinstance(failed, ConnectionError):
                         _log.error("The connection to %s ended with an error", self.peer, exc_info=failed)
-                for waiting in (self._texts, self._files, self._pictures):
-                    waiting.clear()
+                self._texts.clear()
+                self._files.clear()
+                self._picture = None
 
     @property
     def farewell(self) -> tuple[int, str]:
@@ -205,20 +192,15 @@ class Connection:
         before = time.monotonic()
         while True:
             received = await self._socket.receive()
-            now = self._heard = time.monotonic()
+            now = time.monotonic()
             if received.type is WSMsgType.BINARY:
                 return self._end(1008, "a page sends text, not bytes")
-            if received.type not in (WSMsgType.TEXT, WSMsgType.PING, WSMsgType.PONG):
-                return None  # it has closed, or broke the rules of WebSockets
-            self._credit = min(self._credit + (now - before) * MAX_RATE, MAX_RATE * PATIENCE)
-            self._credit -= 1 if received.type is WSMsgType.TEXT else _PING_COSTS
+            if received.type is not WSMsgType.TEXT:
+                return None  # closed, silent for too long, or not a WebSocket any more
+            self._credit = min(self._credit + (now - before) * MAX_RATE, MAX_RATE * PATIENCE) - 1
             before = now
             if self._credit < 0:
                 return self._end(1008, f"more than {MAX_RATE} messages a second")
-            if received.type is not WSMsgType.TEXT:
-                if received.type is WSMsgType.PING:
-                    await self._socket.pong(received.data)
-                continue
             try:
                 message = m.parse(received.data)
             except m.MessageError as e:
@@ -231,11 +213,11 @@ class Connection:
         if self.receiver is not None:
             self._tell(lambda receiver: receiver.take(message, now))
             return
-        if self._kept and isinstance(message, m.Move) and isinstance(self._kept[-1][0], m.Move):
+        if self._kept and isinstance(message, PointerMove) and isinstance(self._kept[-1][0], PointerMove):
             self._kept.pop()
         self._kept.append((message, now))
         if len(self._kept) > MAX_KEPT:
-            self._end(1008, "nobody takes what the page says")
+            self._end(1008, "no receiver takes its messages")
 
     def _attach(self, receiver: Receiver) -> None:
         self.receiver = receiver
@@ -248,47 +230,40 @@ class Connection:
             self._tell(lambda receiver, message=message, now=now: receiver.take(message, now))
 
     def _tell(self, what: Callable[[Receiver], None]) -> None:
-        """An error of the receiver is its own; the page and the other connections stay."""
+        """Call the receiver. Its errors are logged; the connection stays."""
         if self.receiver is None:
             return
         try:
             what(self.receiver)
         except Exception:
-            _log.exception("What the page at %s said was not taken", self.peer)
+            _log.exception("A message of the page at %s was not taken", self.peer)
 
     async def _write(self) -> None:
         while True:
             await self._work.wait()
             self._work.clear()
             self._woken = False  # before looking: what is put here from now on wakes again
-            while True:
-                if self._ping:
-                    self._ping = False
-                    await self._socket.ping()
-                if self._texts:
-                    await self._socket.send_str(m.encode(self._texts.popleft()))
-                elif self._over:
-                    return
-                elif self._files:
-                    await self._socket.send_bytes(m.pack_file(*self._files.popleft()))
-                elif self._pictures:
-                    await self._socket.send_bytes(m.pack(self._pictures.popleft()))
+            while (item := self._next()) is not None:
+                if isinstance(item, str):
+                    await self._socket.send_str(item)
                 else:
-                    break
+                    await self._socket.send_bytes(item)
+            if self._over:
+                return
 
-    async def _watch(self) -> None:
-        """Ends when the connection shall end: told so, or the page has been silent for too long."""
-        while True:
-            try:
-                await asyncio.wait_for(self._stop.wait(), PING_EVERY)
-            except TimeoutError:
-                pass
-            else:
-                return None
-            if time.monotonic() - self._heard > SILENCE:
-                return self._end(1001, "the page does not answer")
-            self._ping = True
-            self._work.set()
+    def _next(self) -> str | bytes | None:
+        """Take what is to be sent next; None for nothing. Once the connection is over only messages are sent."""
+        with self._lock:
+            item: str | bytes | None = None
+            if self._texts:
+                item = self._texts.popleft()
+            elif self._files and not self._over:
+                item = self._files.popleft()
+            if item is not None:
+                self._waiting -= len(item)
+            elif not self._over:
+                item, self._picture = self._picture, None
+            return item
 
     # -- from any thread ---------------------------------------------------------------------------------------------
 
@@ -297,12 +272,20 @@ class Connection:
             self._ended = code, reason
             self._call(self._stop.set)
 
-    def _queue(self, queue: deque[T], item: T, most: int, what: str) -> None:
-        if len(queue) >= most:
-            self._end(1008, f"{most} {what} wait to be sent already")
+    def _queue(self, queue: deque[T], item: T) -> None:
         if self._ended is not None:
             return
-        queue.append(item)
+        with self._lock:
+            full = self._waiting + len(item) > MAX_WAITING
+            if not full:
+                self._waiting += len(item)
+                queue.append(item)
+        if full:
+            self._end(1008, f"more than {MAX_WAITING >> 20} MB wait to be sent already")
+        else:
+            self._wake()
+
+    def _wake(self) -> None:
         if not self._woken:
             self._woken = True
             self._call(self._work.set)

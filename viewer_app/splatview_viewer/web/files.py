@@ -1,10 +1,9 @@
-"""Files that go between pages and the viewer over HTTP, beside the connections: to be opened here, or kept there."""
+"""Uploads and downloads of pages, over HTTP beside their WebSockets."""
 
 from __future__ import annotations
 
 import asyncio
 import hmac
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -12,30 +11,29 @@ from aiohttp.helpers import content_disposition_header
 
 from splatview_viewer.regular import open_regular
 from splatview_viewer.web.connection import Upload
-from splatview_viewer.web.door import visit_of
 from splatview_viewer.web.uploads import STALL, Refused, Uploads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
     from pathlib import Path
     from typing import BinaryIO
 
     from splatview_viewer.web.connection import Connection
 
 KEY_HEADER = "X-Splatview-Page"
-"""Says with its connection's key which page sends a file. No form of a foreign page can send it."""
+"""Header with the key of the connection whose page sends a file. Forms of foreign pages cannot send it."""
 _BLOCK = 256 * 1024
 
 
 class Files:
-    """Knows nothing of who may ask: the server has looked at host, origin, token and owner before. Web thread."""
+    """Files of connected pages. The server has checked host, origin and token before. Web thread."""
 
     def __init__(self, connections: Callable[[], Iterable[Connection]]) -> None:
-        """`connections`: those that there are."""
+        """`connections`: returns the present ones."""
         self._connections = connections
         self.uploads = Uploads()
 
-    async def receive(self, request: web.BaseRequest) -> None:
+    async def receive(self, request: web.Request) -> None:
         """Take a file for the user of the page that sends it. Raises Refused."""
         given = request.headers.get(KEY_HEADER, "").encode("utf-8", "replace")
         connection = next((c for c in self._connections() if hmac.compare_digest(c.key.encode(), given)), None)
@@ -44,31 +42,21 @@ class Files:
         size = request.content_length
         if size is None:
             raise Refused(411, "A file comes with its size, in Content-Length")
-        with _of_use(request):
-            path = await self.uploads.take(request.content, request.query.get("name", ""), size,
-                                           lambda: not connection.closed)
+        path = await self.uploads.take(request.content, request.query.get("name", ""), size,
+                                       lambda: not connection.closed)
         if not connection.hand_in(Upload(path, self.uploads.remove)):
             self.uploads.remove(path)
             raise Refused(410, f"The connection to the viewer was lost while {path.name} was sent")
 
-    def is_offered(self, key: str, owner: int | None) -> bool:
-        """Return whether this key admits to a file without the token: it was offered to a page of the same owner.
-
-        The browser fetches a file by its address alone. The key, good for one file and one time, is in it instead of
-        the token because browsers write the address into their list of downloads, and into the file's attributes.
-        """
-        return any(c.owner == owner and c.offers(key) for c in self._connections())
-
-    async def hand_out(self, request: web.BaseRequest, headers: dict[str, str]) -> web.StreamResponse:
+    async def hand_out(self, request: web.Request, headers: dict[str, str]) -> web.StreamResponse:
         """Send a file that was offered to a page; each offer is good for one time. Raises Refused."""
         key = request.query.get("key", "")
         path = next((p for c in self._connections() if (p := c.offered(key)) is not None), None)
         if path is None:
             raise Refused(404, "This file was taken already, or is not offered any more")
-        with _of_use(request):
-            return await self._sent(request, path, headers)
+        return await self._sent(request, path, headers)
 
-    async def _sent(self, request: web.BaseRequest, path: Path, headers: dict[str, str]) -> web.StreamResponse:
+    async def _sent(self, request: web.Request, path: Path, headers: dict[str, str]) -> web.StreamResponse:
         loop = asyncio.get_running_loop()
         try:
             file, size = await loop.run_in_executor(None, _open, path)
@@ -87,7 +75,7 @@ class Files:
                 await asyncio.wait_for(response.write(block), STALL)
                 size -= len(block)
             await response.write_eof()
-        except OSError:  # the browser calls the file broken, which it is
+        except OSError:  # the browser reports a broken file
             if request.transport is not None:
                 request.transport.abort()
         finally:
@@ -95,21 +83,8 @@ class Files:
         return response
 
     def close(self) -> None:
-        """Remove what pages have sent. Idempotent."""
+        """Remove all uploads. Idempotent."""
         self.uploads.close()
-
-
-@contextmanager
-def _of_use(request: web.BaseRequest) -> Iterator[None]:
-    """While a file goes over it, a connection gives way to no other and is read as fast as it comes."""
-    visit = visit_of(request)
-    visit.settled = True
-    visit.unmetered(True)
-    try:
-        yield
-    finally:
-        visit.settled = False
-        visit.unmetered(False)
 
 
 def _open(path: Path) -> tuple[BinaryIO, int]:

@@ -1,20 +1,15 @@
-"""Who may talk to the server: rules about Host, Origin, token and owner, as plain functions.
+"""Rules about Host, Origin and token, as plain functions.
 
 A page on the internet can make a browser send requests to 127.0.0.1, under its own name with a DNS entry that points
-here (DNS rebinding) or as a WebSocket from a foreign origin. The Host header tells the first, Origin the second. Each
-`refuse_...` gives "" for a request that is fine, and else what to tell the one who asked.
-
-Another user of this machine reaches the loopback address as well. There, a connection passes whose other end belongs to
-the viewer's own user (`owner.py`): a browser, an ssh tunnel. Every other connection needs the token. Where the server
-was opened to others, every connection needs it: a proxy of the user's own may stand before it.
+here (DNS rebinding) or as a WebSocket from a foreign origin. The Host header tells the first, Origin the second. Other
+users of this machine reach the loopback address as well, so every request needs the token. Each `refuse_...` returns ""
+for an allowed request, otherwise the reason for the client.
 """
 
 from __future__ import annotations
 
 import hmac
 import ipaddress
-import os
-import pwd
 import re
 import socket
 from dataclasses import dataclass
@@ -41,17 +36,14 @@ class Rules:
     any_address: bool
     """Whether it may give any IP address besides: nobody points a DNS name at this machine with one."""
     token: str
-    user: int | None
-    """The uid whose connections need no token; None: all connections need it."""
 
 
-def rules_for(host: str, token: str, user: int | None = None) -> Rules:
-    """The rules of a server bound to `host`: only this machine's own names where nothing else can reach it. Connections
-    of `user` need no token."""
+def rules_for(host: str, token: str) -> Rules:
+    """The rules of a server bound to `host`: only this machine's own names where nothing else can reach it."""
     if is_loopback(host):
-        return Rules(LOOPBACK | {host.lower()}, False, token, user)
+        return Rules(LOOPBACK | {host.lower()}, False, token)
     own = {name.lower().rstrip(".") for name in (host, socket.gethostname(), socket.getfqdn())}
-    return Rules(LOOPBACK | own, True, token, user)
+    return Rules(LOOPBACK | own, True, token)
 
 
 def is_loopback(host: str) -> bool:
@@ -109,27 +101,13 @@ def has_token(rules: Rules, given: Iterable[str]) -> bool:
     return any([hmac.compare_digest(token.encode("utf-8", "replace"), rules.token.encode()) for token in given])
 
 
-def refuse_token(rules: Rules, given: list[str], owner: int | None = None) -> str:
-    """`given`: the request's `tokens`; `owner`: the uid at the other end of its connection, None where not known."""
-    if has_token(rules, given) or (owner is not None and owner == rules.user):
+def refuse_token(rules: Rules, given: list[str]) -> str:
+    """`given`: the request's `tokens`."""
+    if has_token(rules, given):
         return ""
     wrong = "This token is not this viewer's" if given else "This viewer needs a token"
-    whose = ("" if rules.user is None else  # which each user of this machine can find out from the kernel
-             f": it belongs to {user_name(rules.user)}, and only connections of that user pass without one")
-    return f"{wrong}{whose}. Open the address that was printed where it was started, with ?token=... at its end."
-
-
-def user_name(uid: int) -> str:
-    """Return the user's name for messages."""
-    try:
-        return f"user {pwd.getpwuid(uid).pw_name}"
-    except KeyError:  # a container without an entry for this user
-        return f"uid {uid}"
-
-
-def own_user() -> int:
-    """Return the uid that sockets of this process have."""
-    return os.geteuid()
+    return (f"{wrong}. Open the address that was printed where it was started, with ?token=... at its end; "
+            "splatview status prints it again.")
 
 
 def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

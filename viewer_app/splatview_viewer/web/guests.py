@@ -1,4 +1,4 @@
-"""Browsers that come to the viewer, as guests with screens of their own."""
+"""Connected browsers, each with a screen of its own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from splatview_viewer.guests import Guest
 from splatview_viewer.screens.browser import BrowserScreen
 from splatview_viewer.web.address import lines, local_url
-from splatview_viewer.web.budget import PageBudget
 from splatview_viewer.web.server import WebServer
 
 if TYPE_CHECKING:
@@ -27,13 +26,13 @@ log = logging.getLogger("splatview")
 
 
 class Browsers:
-    """Serves the page, and makes a screen of each that connects."""
+    """Serves the page, and makes a screen for each browser that connects."""
 
     def __init__(self, ctx: moderngl.Context, wake: Callable[[], None], *, host: str | None = None, port: int = 7007,
                  run: str | None = None, token: str | None = None) -> None:
-        """Serves from now on, only to this machine if `host` is None, where this user's own connections need no token.
-        All others need `token`, the one that pages at `port` have already; by default a new one. `ctx`: what the
-        screens are drawn with; `wake` ends the loop's sleep, from any thread; `run`: what other programs are told.
+        """Serves from now on, only to this machine if `host` is None. `token`: the one that pages at `port` have
+        already; by default a new one. `ctx`: what the screens are drawn with; `wake` ends the loop's sleep, from any
+        thread; `run`: what other programs are told.
 
         Raises ViewerError when there is no such address, or no free port.
         """
@@ -43,7 +42,6 @@ class Browsers:
         self._ctx, self._wake = ctx, wake
         self._encoder: Encoder | None = None if forced_encoder() is None else choose(ctx)
         self._count = 0
-        self._budget = PageBudget()
         Thread(target=_prepare, name="prepare", daemon=True).start()
         with ExitStack() as opened:
             self.server = _serve(host, port, token, wake)
@@ -53,23 +51,22 @@ class Browsers:
             self._opened = opened.pop_all()
 
     def say(self, environ: dict[str, str]) -> None:
-        """Print where the page is."""
+        """Print the page's address."""
         for line in lines(self.server, environ):
             print(line, file=sys.stderr, flush=True)
 
     def arrivals(self, work: GpuWork) -> list[Guest]:
-        """Those that have come since the last time. Call it at each turn."""
+        """Return the browsers that connected since the last call. Call it at each turn."""
         self._entry.refresh(time.monotonic())
         guests = []
         for connection in self.server.arrivals():
-            if self._encoder is None:  # on a GPU it takes some hundred MB, which nobody pays for who serves nobody
+            if self._encoder is None:  # made late: on a GPU it takes some hundred MB
                 from splatview_viewer.web.encoders import choose
 
                 self._encoder = choose(self._ctx)
             try:
-                screen = BrowserScreen(self._ctx, connection, self._wake, encoder=self._encoder, work=work,
-                                       budget=self._budget)
-            except Exception as e:  # one browser less, not the end of the viewer
+                screen = BrowserScreen(self._ctx, connection, self._wake, encoder=self._encoder, work=work)
+            except Exception as e:  # must not end the viewer
                 log.warning("a browser at %s cannot be served: %s", connection.peer, e)
                 connection.close("no picture can be drawn for it")
                 continue
@@ -78,7 +75,7 @@ class Browsers:
         return guests
 
     def close(self) -> None:
-        """Let nobody in any more, and end the connections. Idempotent."""
+        """Stop serving and end the connections. Idempotent."""
         self._opened.close()
         if self._encoder is not None:
             self._encoder.close()
@@ -86,11 +83,11 @@ class Browsers:
 
 def _serve(host: str | None, port: int, token: str | None, wake: Callable[[], None]) -> WebServer:
     def at(port: int, token: str | None) -> WebServer:
-        return WebServer(host or "127.0.0.1", port, token=token, own_user=host is None, wake=wake)
+        return WebServer(host or "127.0.0.1", port, token=token, wake=wake)
 
     server = at(port, token)
     if token is not None and server.moved_from is not None:
-        # Pages still send their token to the port before, which another program has now.
+        # Pages still send this token to the former port, which another program has now.
         server.close()
         moved = at(server.port, None)
         moved.moved_from = server.moved_from
@@ -99,7 +96,7 @@ def _serve(host: str | None, port: int, token: str | None, wake: Callable[[], No
 
 
 def _prepare() -> None:
-    """Load what the first browser would wait for, where there may be a GPU. No CUDA context is made."""
+    """Load libraries that the first browser would wait for. No CUDA context is made."""
     from splatview_viewer.errors import ViewerError
     from splatview_viewer.web.encoders.nvjpeg import library
 

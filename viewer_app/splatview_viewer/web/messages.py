@@ -1,7 +1,6 @@
 """What goes over the WebSocket: small JSON texts both ways, and pictures to the page as binary messages.
 
-Positions are in framebuffer pixels from the top left corner. `mods` is a bit mask: shift 1, ctrl 2, alt 4, super 8.
-`at` is the page's own clock in milliseconds when the event happened; 0 where it does not say.
+A page's events are those of `splatview_viewer.events`, with its own clock in `at`.
 """
 
 from __future__ import annotations
@@ -15,22 +14,13 @@ import msgspec
 
 from splatview_viewer import events
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Raised when page and viewer of two versions would misunderstand each other."""
 MAX_MESSAGE = 64 * 1024
 """Bytes; no message of a page is longer."""
 
-_Position = Annotated[float, msgspec.Meta(ge=-65536, le=65536)]  # a drag goes on outside the picture
-_Notches = Annotated[float, msgspec.Meta(ge=-10000, le=10000)]
-_Factor = Annotated[float, msgspec.Meta(ge=0.001, le=1000)]
-_Turn = Annotated[float, msgspec.Meta(ge=-7, le=7)]
-_Side = Annotated[int, msgspec.Meta(ge=16, le=8192)]
-_Scale = Annotated[float, msgspec.Meta(ge=0.25, le=8)]
-_Mods = Annotated[int, msgspec.Meta(ge=0, le=15)]
-_Time = Annotated[float, msgspec.Meta(ge=0, le=1e15)]
 _Number = Annotated[int, msgspec.Meta(ge=0, le=0xFFFFFFFF)]
 _Id = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{1,64}\Z")]
-_Typed = Annotated[str, msgspec.Meta(min_length=1, max_length=10000)]
 
 
 class MessageError(ValueError):
@@ -50,16 +40,10 @@ class Hello(_Message, frozen=True, kw_only=True):
 
     protocol: int
     id: _Id
-    width: _Side
-    height: _Side
-    scale: _Scale = 1.0
+    width: Annotated[int, msgspec.Meta(ge=16, le=8192)]
+    height: Annotated[int, msgspec.Meta(ge=16, le=8192)]
+    scale: Annotated[float, msgspec.Meta(ge=0.25, le=8)] = 1.0
     visible: bool = True
-
-
-class Resize(_Message, frozen=True):
-    width: _Side
-    height: _Side
-    scale: _Scale = 1.0
 
 
 class Visible(_Message, frozen=True):
@@ -68,92 +52,13 @@ class Visible(_Message, frozen=True):
     on: bool
 
 
-class Move(_Message, frozen=True):
-    x: _Position
-    y: _Position
-    mods: _Mods = 0
-    at: _Time = 0.0
-
-
-class Press(_Message, frozen=True):
-    x: _Position
-    y: _Position
-    button: Literal["left", "right", "middle"] = "left"
-    mods: _Mods = 0
-    at: _Time = 0.0
-    touch: bool = False
-
-
-class Release(_Message, frozen=True):
-    x: _Position
-    y: _Position
-    button: Literal["left", "right", "middle"] = "left"
-    mods: _Mods = 0
-    at: _Time = 0.0
-
-
-class Leave(_Message, frozen=True):
-    at: _Time = 0.0
-
-
-class Wheel(_Message, frozen=True):
-    """Notches; `dy` > 0 is away from the user."""
-
-    x: _Position
-    y: _Position
-    dx: _Notches = 0.0
-    dy: _Notches = 0.0
-    mods: _Mods = 0
-    at: _Time = 0.0
-
-
-class Pinch(_Message, frozen=True):
-    """Two fingers: what lies under their middle, now at (x, y), was moved by (dx, dy), grew by `factor` and turned by
-    `turn` radians, clockwise."""
-
-    x: _Position
-    y: _Position
-    factor: _Factor
-    dx: _Position = 0.0
-    dy: _Position = 0.0
-    at: _Time = 0.0
-    turn: _Turn = 0.0
-
-
-class Key(_Message, frozen=True):
-    """`name` is one of splatview_viewer.events.KEYS."""
-
-    name: str
-    pressed: bool = True
-    mods: _Mods = 0
-    repeat: bool = False
-    at: _Time = 0.0
-
-    def __post_init__(self) -> None:
-        if self.name not in _KEYS:
-            raise ValueError(f"{self.name[:20]!r} is no key")
-
-
-class Text(_Message, frozen=True):
-    """Typed or pasted."""
-
-    text: _Typed
-    at: _Time = 0.0
-
-
-class Screenshot(_Message, frozen=True):
-    at: _Time = 0.0
-
-
 class Ack(_Message, frozen=True):
     """Picture `number` stands on the page."""
 
     number: _Number
 
 
-ClientMessage = (
-    Hello | Resize | Visible | Move | Press | Release | Leave | Wheel | Pinch | Key | Text | Screenshot | Ack
-)
+ClientMessage = Hello | Visible | Ack | events.PageEvent
 
 
 class Welcome(_Message, frozen=True):
@@ -205,7 +110,6 @@ class _Greeting(msgspec.Struct, tag_field="t", tag="hello"):
     protocol: int
 
 
-_KEYS = frozenset(events.KEYS)
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(ClientMessage)
 _greeting = msgspec.json.Decoder(_Greeting)
@@ -250,48 +154,23 @@ def parse_answer(text: str | bytes) -> ServerMessage:
 
 
 def event_of(message: ClientMessage, clicks: events.ClickCounter, now: float, scale: float) -> events.Event | None:
-    """What a person did, or None where a message says something else (hello, visible, ack).
+    """Complete an event: the clicks of a press, and text without control characters. None for other messages and for
+    text that has nothing else.
 
     Double clicks are told by the page's clock, so that a slow network does not pull two presses apart; by `now`
     (seconds) where the page gives no time. `scale` is framebuffer pixels per point.
     """
-    if isinstance(message, Move):
-        return events.PointerMove(message.x, message.y, mods_of(message.mods))
-    if isinstance(message, Press):
+    if isinstance(message, (Hello, Visible, Ack)):
+        return None
+    if isinstance(message, events.PointerPress):
         time = message.at / 1000 if message.at > 0 else now
         count = clicks.count(time, message.x, message.y, message.button, scale)
-        return events.PointerPress(message.x, message.y, message.button, mods_of(message.mods), count, message.touch)
-    if isinstance(message, Release):
-        return events.PointerRelease(message.x, message.y, message.button, mods_of(message.mods))
-    if isinstance(message, Leave):
-        return events.PointerLeave()
-    if isinstance(message, Wheel):
-        dx, dy = _clamp(message.dx, -20, 20), _clamp(message.dy, -20, 20)
-        return events.Wheel(message.x, message.y, dy, dx, mods_of(message.mods))
-    if isinstance(message, Pinch):
-        return events.Pinch(message.x, message.y, _clamp(message.factor, 0.1, 10), message.dx, message.dy,
-                            message.turn)
-    if isinstance(message, Key):
-        return events.Key(message.name, message.pressed, mods_of(message.mods), message.repeat)
-    if isinstance(message, Text):
+        return msgspec.structs.replace(message, clicks=count)
+    if isinstance(message, events.Text):
         text = "".join(c for c in message.text.replace("\r\n", "\n") if c in "\n\t" or category(c) != "Cc")
-        return events.Text(text) if text else None
-    if isinstance(message, Resize):
-        return events.Resize(message.width, message.height, message.scale)
-    return events.Screenshot() if isinstance(message, Screenshot) else None
+        return msgspec.structs.replace(message, text=text) if text else None
+    return message
 
-
-def mods_of(mask: int) -> events.Mods:
-    """The modifier keys of a bit mask, 0 to 15."""
-    return _MODS[mask]
-
-
-def _clamp(value: float, low: float, high: float) -> float:
-    return min(max(value, low), high)
-
-
-_NAMES = ("shift", "ctrl", "alt", "super")
-_MODS = tuple(frozenset(name for bit, name in enumerate(_NAMES) if mask >> bit & 1) for mask in range(16))
 
 _HEADER = struct.Struct("<BBBBIHHHHdIHH")
 _PICTURE, _FILE = 1, 2

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from splatview_viewer.errors import ViewerError
-from splatview_viewer.web.budget import JPEG_BYTES, LOSSLESS_BYTES, PageBudget
 from splatview_viewer.web.encoders.base import host_pixels
 from splatview_viewer.web.encoders.lossless import LosslessEncoder
 from splatview_viewer.web.messages import Picture
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from concurrent.futures import Executor
 
-    from splatview_viewer.screens._readback import Frame, Frames
+    from splatview_viewer.screens._readback import Frame
     from splatview_viewer.web.connection import Connection
     from splatview_viewer.web.encoders.base import Encoder
 
@@ -35,9 +34,9 @@ log = logging.getLogger("splatview")
 REST = 0.25
 """Seconds without another picture after which the last one is sent without loss."""
 PROMPT = 0.3
-"""Seconds after what a user did for which pictures should answer soon, rather than be many."""
-_REST_OF_TRY = 0.05
-"""The same where the last one was worse than it needed to be."""
+"""Seconds after input for which low latency matters more than the frame rate."""
+_REST_AT_FIRST = 0.05
+"""The same for the first picture, which is small because nothing is known of the line."""
 _AGAIN = (2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 """Delays in seconds before each retry of a lossless picture that was too large for the measured line. While nothing
 else is sent, only these retries show that the line has become faster."""
@@ -49,36 +48,32 @@ _ANSWERED = 0.25
 
 @functools.cache
 def workers() -> Executor:
-    """The threads that encode for all pages; they leave a core for what draws."""
+    """The threads that encode for all pages. One core is left to the thread that draws."""
     return ThreadPoolExecutor(2, "encode")
 
 
 class Sender:
     """One page's pictures. `send`, `rest` and `close` belong to the thread that draws, the others to any thread."""
 
-    def __init__(self, connection: Connection, encoder: Encoder, frames: Frames, changed: Callable[[], None], *,
-                 pool: Executor | None = None, budget: PageBudget | None = None) -> None:
-        """`frames`: where frames go that are not used any more. `changed` is called in any thread when `ready` may have
-        become true. `budget`: bounds the memory for encoding; by default one of this page's own."""
+    def __init__(self, connection: Connection, encoder: Encoder, changed: Callable[[], None], *,
+                 pool: Executor | None = None) -> None:
+        """`changed` is called in any thread when `ready` may have become true."""
         self.took: deque[tuple[tuple[int, int], float]] = deque(maxlen=64)
         """Sizes of pictures that the GPU encoded, and the milliseconds that it took."""
         self._connection = connection
         self._encoder = encoder
-        self._frames = frames
         self._changed = changed
         self._pool = pool or workers()
-        self._budget = budget or PageBudget()
         self._pacer = Pacer()
         self._lock = threading.Lock()
-        self._waiting: deque[tuple[Frame, Level]] = deque()
-        """What is to be encoded next. One worker at a time does it, so that pictures go out in their order."""
-        self._encoding = 0
-        """Pictures that wait or are being encoded."""
+        self._next: tuple[Frame, Level] | None = None
+        """What is to be encoded next."""
+        self._busy = False
+        """Whether a worker encodes."""
         self._resting = self._closed = self._failed = self._suspended = False
         self._number = 0
         self._last: Frame | None = None
         """What the page shows, or will when it has drawn all."""
-        self._users: dict[Frame, int] = {}
         self._due = math.inf
         self._lossless_bytes, self._withheld = 0, 0
         """Bytes of the last picture without loss (0: unknown), and how often it was sent as a JPEG instead."""
@@ -93,20 +88,21 @@ class Sender:
             return self._is_ready()
 
     def _is_ready(self) -> bool:
-        """One may be drawn while the one before is being encoded, unless the user does something: the later drawn,
-        the newer is what it answers. The lock must be held."""
+        """A picture may be drawn while another is being encoded, except after input: the later it is drawn, the newer
+        the input that it shows. The lock must be held."""
         most = 0 if time.monotonic() < self._prompt_until else IN_FLIGHT - 1
-        return self._encoding <= most and self._encoding + self._pacer.in_flight < IN_FLIGHT and not self._closed
+        encoding = self._busy + (self._next is not None)
+        return encoding <= most and encoding + self._pacer.in_flight < IN_FLIGHT and not self._closed
 
     def used(self, now: float) -> None:
-        """The user did something at `now` of time.monotonic()."""
+        """Note input at `now` of time.monotonic()."""
         self._prompt_until = now + PROMPT
 
     @property
     def due(self) -> float:
         """When `rest` has something to do, by time.monotonic(); inf: never as things are."""
         with self._lock:
-            return math.inf if self._encoding or self._resting or self._pacer.in_flight else self._due
+            return math.inf if self._busy or self._resting or self._pacer.in_flight else self._due
 
     @property
     def level(self) -> Level:
@@ -124,7 +120,7 @@ class Sender:
             self._changed()
 
     def hidden(self) -> None:
-        """Nobody sees the page from now on."""
+        """The page is hidden from now on."""
         with self._lock:
             self._pacer.pause()
 
@@ -138,21 +134,17 @@ class Sender:
         """Keep no picture while `on`. The next picture after that is sent even if the page shows it already."""
         with self._lock:
             self._suspended = on
-            before, self._last, self._due = self._last, None, math.inf
-            if before is not None:
-                self._release(before)
+            self._last, self._due = None, math.inf
 
     def send(self, frame: Frame) -> None:
-        """Send a picture, if it is not what the page has. The frame is given back in the end. Only when `ready`."""
+        """Send a picture, if it is not what the page has, in place of one that still waits to be encoded."""
         with self._lock:
             if self._closed:
                 return
-            self._users[frame] = 1
-            self._waiting.append((frame, self._pacer.level))
-            self._encoding += 1
-            first = self._encoding == 1
-        if first:
-            self._pool.submit(self._send_waiting)
+            self._next = frame, self._pacer.level
+            start, self._busy = not self._busy, True
+        if start:
+            self._pool.submit(self._send_newest)
 
     def rest(self) -> None:
         """Send what the page shows without loss, if it is time to."""
@@ -163,49 +155,40 @@ class Sender:
             if frame is None or self._closed:
                 return
             self._resting = True
-            self._users[frame] += 1
         self._pool.submit(self._send_rest, frame)
 
     def close(self) -> None:
         """Send nothing more. Waits for nothing: what is being encoded is dropped. Idempotent."""
         with self._lock:
             self._closed = True
-            before, self._last, self._due = self._last, None, math.inf
-            if before is not None:
-                self._release(before)
+            self._last, self._next, self._due = None, None, math.inf
 
     # -- in a worker -----------------------------------------------------------------------------------------
 
-    def _send_waiting(self) -> None:
-        """Encode and send until nothing waits."""
-        more = True
-        while more:
+    def _send_newest(self) -> None:
+        """Encode and send until nothing waits. One worker at a time does it, so that pictures go out in their order."""
+        while True:
             with self._lock:
-                frame, level = self._waiting.popleft()
-            put = self._try(self._encoded, frame, level)
-            with self._lock:
-                before, fault = self._is_ready(), None
-                try:
-                    if put is not None and not self._closed:
-                        put()
-                except Exception as e:
-                    fault = e
-                self._release(frame)
-                self._encoding -= 1  # under one lock with what puts it on its way: it never counts twice
-                more, became = self._encoding > 0, self._is_ready() and not before
-            if fault is not None:
-                self._fail(fault)
+                waiting, self._next = self._next, None
+            encoded = self._try(self._encoded, *waiting) if waiting is not None else None
+            with self._lock:  # one lock for both, so that no picture counts twice
+                before = self._is_ready()
+                if encoded is not None and waiting is not None:
+                    self._try(self._show, *waiting, *encoded)
+                self._busy = self._next is not None
+                more, became = self._busy, self._is_ready() and not before
             if became:
                 self._changed()
+            if not more:
+                return
 
     def _send_rest(self, frame: Frame) -> None:
         self._try(self._rest, frame)
         with self._lock:
-            self._release(frame)
             self._resting = False
 
     def _try(self, work: Callable[..., Any], *args: Any) -> Any:
-        """What it returns. A fault ends this page, and nothing else."""
+        """Return the result. A fault ends this page only, and the result is None."""
         try:
             if not self._closed:
                 return work(*args)
@@ -218,62 +201,31 @@ class Sender:
             log.error("A picture for the page at %s could not be sent", self._connection.peer, exc_info=e)
         self._connection.close(f"no picture could be sent: {e}")
 
-    def _release(self, frame: Frame) -> None:
-        """One user less. The lock must be held."""
-        self._users[frame] -= 1
-        if not self._users[frame]:
-            del self._users[frame]
-            if not self._closed:
-                self._frames.give(frame)
-
-    def _encoded(self, frame: Frame, level: Level) -> Callable[[], None] | None:
-        """Encode a picture. Returns what puts it on its way, which the lock must be held for; None if it is what the
-        page has."""
+    def _encoded(self, frame: Frame, level: Level) -> tuple[bytes, tuple[int, int]] | None:
+        """Return the file of a picture and its size; None if it is what the page has."""
         with self._arrived(frame):
-            if self._shows(frame):
-                with self._lock:
-                    if frame.at:
-                        self._unanswered = frame.at, frame.taken
-                return None
-            data, size = self._encode(frame, level)
+            last = self._last
+            if last is None or not _same(frame, last):
+                return self._encode(frame, level)
+            if frame.at:
+                self._unanswered = frame.at, frame.taken
+            return None
+
+    def _show(self, frame: Frame, level: Level, data: bytes, size: tuple[int, int]) -> None:
+        """Hand an encoded picture to the network. The lock must be held."""
         now = time.monotonic()
         at, taken = frame.at, frame.taken
         if not at and now - self._unanswered[1] < _ANSWERED:  # the picture before was the same: this is the answer
             at, taken = self._unanswered
         self._unanswered = 0.0, 0.0
-        spent = int((now - taken) * 1e6) if at else 0
-
-        def put() -> None:
-            if not self._suspended:
-                self._due = now + (_REST_OF_TRY if self._pacer.trying else REST)
-                before, self._last = self._last, frame
-                self._lossless_bytes = self._withheld = 0
-                self._users[frame] += 1
-                if before is not None:
-                    self._release(before)
-            self._put(data, self._encoder.format, size, frame, level, at=at, spent=spent)
-
-        return put
-
-    def _shows(self, frame: Frame) -> bool:
-        """Return whether the page has a picture like this one."""
-        with self._lock:
-            last = self._last
-            if last is None:
-                return False
-            self._users[last] += 1  # it may be let go meanwhile
-        try:
-            return _same(frame, last)
-        finally:
-            with self._lock:
-                self._release(last)
+        if not self._suspended:
+            self._due = now + (REST if self._pacer.known else _REST_AT_FIRST)
+            self._last = frame
+            self._lossless_bytes = self._withheld = 0
+        self._put(data, self._encoder.format, size, frame, level, at=at, spent=int((now - taken) * 1e6) if at else 0)
 
     def _encode(self, frame: Frame, level: Level) -> tuple[bytes, tuple[int, int]]:
         """The file of a picture, and its size in pixels."""
-        with self._budget.encoding(_pixels(frame) * JPEG_BYTES):
-            return self._encode_now(frame, level)
-
-    def _encode_now(self, frame: Frame, level: Level) -> tuple[bytes, tuple[int, int]]:
         size = scaled(frame.size, level.scale)
         if not self._failed:
             try:
@@ -298,11 +250,8 @@ class Sender:
             allowed = self._pacer.lossless_allowed(size)
         with self._arrived(frame):
             lossless, data, level = LosslessEncoder(), b"", None
-            allowed = allowed and self._budget.fits_encoding(_pixels(frame) * LOSSLESS_BYTES)
             if allowed:
-                self._frames.clear()  # the spare ones
-                with self._budget.encoding(_pixels(frame) * LOSSLESS_BYTES):
-                    data = lossless.encode(host_pixels(frame.pixels), bottom_up=True)
+                data = lossless.encode(host_pixels(frame.pixels), bottom_up=True)
                 size = len(data)
                 with self._lock:
                     allowed = self._pacer.lossless_allowed(size)
@@ -311,8 +260,8 @@ class Sender:
                 data, _ = self._encode(frame, level)
         with self._lock:
             if self._last is not frame or self._closed:
-                return  # something else is to be seen there
-            if self._encoding or self._pacer.in_flight:
+                return  # a newer picture was sent meanwhile
+            if self._busy or self._pacer.in_flight:
                 self._due = time.monotonic() + REST
                 return
             if not allowed:
@@ -333,7 +282,7 @@ class Sender:
 
     @contextmanager
     def _arrived(self, frame: Frame) -> Iterator[None]:
-        """Where the pixels are there: for pixels on a GPU, on a stream of this page's own."""
+        """Wait until the pixels are there; those on a GPU are used on a stream of this page's own."""
         if frame.arrived is None:
             yield
             return
@@ -342,11 +291,11 @@ class Sender:
         with torch.cuda.device(frame.pixels.device):  # type: ignore[arg-type]
             if self._stream is None:
                 self._stream = torch.cuda.Stream()
-            frame.arrived.synchronize()  # what comes next waits without sleeping, and drawing may take long
+            frame.arrived.synchronize()  # sleeps, unlike the next wait: drawing may take long
             with torch.cuda.stream(self._stream):
                 self._stream.wait_event(frame.arrived)
                 yield
-                self._stream.synchronize()  # before somebody else writes into it
+                self._stream.synchronize()  # before the memory is used again
 
 
 def scaled(size: tuple[int, int], scale: float) -> tuple[int, int]:
@@ -358,13 +307,8 @@ def scaled(size: tuple[int, int], scale: float) -> tuple[int, int]:
     return max(round(size[0] * scale), 1), max(round(size[1] * scale), 1)
 
 
-def _pixels(frame: Frame) -> int:
-    width, height = frame.size
-    return width * height
-
-
 def _same(a: Frame, b: Frame) -> bool:
-    """Whether two pictures are the same. Differing ones are mostly told after a few rows."""
+    """Return whether two pictures are the same. Different ones mostly differ within a few rows."""
     if a.size != b.size:
         return False
     if isinstance(a.pixels, np.ndarray) and isinstance(b.pixels, np.ndarray):
@@ -377,7 +321,7 @@ def _same(a: Frame, b: Frame) -> bool:
 
 @functools.cache
 def _memcmp() -> Any:
-    """The C library's, during which other threads go on."""
+    """The C library's memcmp, which releases the interpreter's lock."""
     compare = ctypes.CDLL(None).memcmp
     compare.argtypes = ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t
     compare.restype = ctypes.c_int

@@ -1,8 +1,8 @@
 """The web server of the viewer: the page and its WebSocket on one port, in a thread of its own.
 
-Everything that it gives out is read into memory at the start, but for files that the viewer offers to a page, each
-under a key for one time; no name in a request leads to a file. It knows nothing of pictures: each page that says hello
-becomes a Connection, which the thread that draws takes with `arrivals`.
+The page itself is read into memory at the start; a file that the viewer offers to a page is fetched once, by a key. No
+name in a request leads to a file. The server knows nothing of pictures: each page that says hello becomes a Connection,
+which the thread that draws takes with `arrivals`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from importlib import resources
 from typing import TYPE_CHECKING
 
 from aiohttp import WSMsgType, web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from splatview_ipc.control.limits import VERSION
 from splatview_viewer.errors import ViewerError
@@ -26,9 +27,7 @@ from splatview_viewer.web import guard
 from splatview_viewer.web import messages as m
 from splatview_viewer.web._listen import listen
 from splatview_viewer.web.connection import Connection
-from splatview_viewer.web.door import Door, Turns, visit_of
 from splatview_viewer.web.files import Files
-from splatview_viewer.web.owner import Owners
 from splatview_viewer.web.uploads import MAX_FILE, Refused
 
 if TYPE_CHECKING:
@@ -38,10 +37,14 @@ if TYPE_CHECKING:
 
 MAX_CLIENTS = 32
 """Pages connected at a time."""
-PAGES_AT_ONCE, PAGES_PER_SECOND = MAX_CLIENTS, 2
-"""Pages that arrive: so many in no time, and so many a second for long. Each has a screen made for it."""
+MAX_CONNECTIONS = 256
+"""TCP connections at a time. Further ones are closed at once."""
+KEEP_ALIVE = 15.0
+"""Seconds without a complete request after which an idle connection is closed."""
 HELLO_WITHIN = 5.0
-"""Seconds that a page has to say hello."""
+"""Seconds within which a page must say hello."""
+HEARTBEAT = 14.0
+"""Seconds between pings of a page; one that does not answer within half of that is gone."""
 _CLOSING = 1.2
 """Seconds for pages to hear that the server ends."""
 
@@ -49,7 +52,10 @@ _TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg"
 _FILES = {"/": "index.html"} | {f"/{name}": name for name in (
     "viewer.js", "files.js", "session.js", "refused.js", "viewer.css", "favicon.svg")}
 _GUARDED = "/", "/ws", "/upload", "/download"
-"""All that is the viewer's own. Other paths are parts of the page, which anybody can read in the package."""
+"""Paths that need the token. The others are parts of the page, which is public in the package."""
+
+_OF_CLIENTS = HttpProcessingError, ConnectionError
+"""Faults of clients that speak no HTTP, or leave before the answer."""
 
 _REFUSAL = """<!doctype html>
 <html lang="en">
@@ -63,40 +69,38 @@ _REFUSAL = """<!doctype html>
 <noscript>{0}</noscript></body>
 </html>
 """
-"""What a person sees who may not come in, and why; unless the tab has kept the token, with which it comes again."""
+"""The page that shows why a request was refused. If the tab still has the token it loads again with it."""
 
 _log = logging.getLogger(__name__)
+_http_log = logging.getLogger(f"{__name__}.http")
+_http_log.addFilter(lambda record: not (record.exc_info and isinstance(record.exc_info[1], _OF_CLIENTS)))
+"""aiohttp's, without the faults of clients, which must not fill the user's terminal."""
 
 
 class WebServer:
     """Serves the page from its construction until `close`.
 
-    Any thread may use it. `wake` is called in the web thread when `arrivals` has something; it must return at once.
+    Usable from any thread. `wake` is called in the web thread when `arrivals` has a page; it must return at once.
     """
 
     def __init__(self, host: str = "127.0.0.1", port: int = 7007, *, token: str | None = None,
-                 own_user: bool | None = None, wake: Callable[[], None]) -> None:
+                 wake: Callable[[], None]) -> None:
         """Bind to `host`, a name or address of this machine, and `port`, 0 for any that is free. Where the port is
         taken: the next free one of the 20 that follow; `moved_from` then says which it was.
 
-        Pages must know `token`, letters, digits, - and _; by default a random one is made. `own_user`: connections of
-        the user that this process runs as need none. By default they need none where only this machine can reach the
-        server and no token was given. Raises ViewerError when it cannot listen there, or the token is none.
+        Every request needs `token`, letters, digits, - and _; by default a random one of 128 bits. Raises ViewerError
+        when it cannot listen there, or for an invalid token.
         """
         if token is not None and not re.fullmatch(r"[A-Za-z0-9_-]{1,128}", token):
             raise ViewerError("token: it must be 1 to 128 letters, digits, - and _")
-        if own_user is None:
-            own_user = token is None and guard.is_loopback(host)
         self.host = host
         self.token: str = token or secrets.token_urlsafe(16)
         self.viewer = secrets.token_hex(8)
-        """Names this viewer to its pages: another one after a restart."""
+        """Id of this viewer process for its pages."""
         self._wake = wake
         self._assets = _assets()
-        self._rules = guard.rules_for(host, self.token, guard.own_user() if own_user else None)
-        self._owners = Owners()
+        self._rules = guard.rules_for(host, self.token)
         self._arrived: deque[Connection] = deque()
-        self._pages = Turns(PAGES_AT_ONCE, PAGES_PER_SECOND)
         self._serving: dict[asyncio.Task[Any], Connection | None] = {}
         self._files = Files(lambda: [c for c in self._serving.values() if c is not None])
         self._socket = listen(host, port)
@@ -113,11 +117,11 @@ class WebServer:
             raise ViewerError(f"the web server did not start: {self._failure}") from self._failure
 
     def arrivals(self) -> list[Connection]:
-        """Pages that have said hello since the last call."""
+        """Return the pages that have said hello since the last call."""
         new = []
         while self._arrived:
             connection = self._arrived.popleft()
-            if not connection.closed:  # nothing is made for a page that has left since
+            if not connection.closed:  # it may have left since
                 new.append(connection)
         return new
 
@@ -149,15 +153,18 @@ class WebServer:
     async def _serve(self, bound: socket.socket) -> None:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
-        http = Door(self._answer, access_log=None, keepalive_timeout=15, lingering_time=1, auto_decompress=False)
-        serving = asyncio.ensure_future(http.serve(bound))
+        app = web.Application()
+        app.router.add_route("*", "/{path:.*}", self._answer)
+        runner = web.AppRunner(app, access_log=None, logger=_http_log, keepalive_timeout=KEEP_ALIVE,
+                               lingering_time=1, shutdown_timeout=0.2, auto_decompress=False)
+        await runner.setup()
+        http = runner.server
+        assert http is not None
+        listening = await self._loop.create_server(
+            lambda: http() if len(http.connections) < MAX_CONNECTIONS else _Full(), sock=bound)
         self._started.set()
-        stopped = asyncio.ensure_future(self._stop.wait())
-        await asyncio.wait((serving, stopped), return_when=asyncio.FIRST_COMPLETED)
-        stopped.cancel()
-        serving.cancel()
-        await asyncio.wait((serving, stopped))
-        bound.close()
+        await self._stop.wait()
+        listening.close()
         for connection in filter(None, self._serving.values()):
             connection.close("the viewer has ended", 1001)
         if self._serving:
@@ -165,10 +172,10 @@ class WebServer:
         for protocol in http.connections:
             if protocol.transport is not None:
                 protocol.transport.abort()
-        await http.shutdown(0.2)
-        await asyncio.sleep(0)  # what was aborted is closed in the next turn
+        await runner.cleanup()
+        await asyncio.sleep(0)  # aborted transports are closed in the next turn
 
-    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
         hosts = request.headers.getall("Host", [])
         if reason := guard.refuse_host(self._rules, hosts):
             return _text(403, reason)
@@ -178,10 +185,10 @@ class WebServer:
             return _text(405, f"Only {method}.", {"Allow": method})
         headers = request.headers.getall(guard.TOKEN_HEADER, [])
         given = guard.tokens(request.query.get("token"), headers, _offered(request))
-        if path in _GUARDED and (reason := await self._refusal(request, given)):
-            if path == "/" and "text/html" in request.headers.get("Accept", ""):  # a person, not the page's script
+        if path in _GUARDED and (reason := guard.refuse_token(self._rules, given)):
+            if path == "/" and "text/html" in request.headers.get("Accept", ""):  # not the page's script
                 return web.Response(status=403, text=_REFUSAL.format(html.escape(reason)), content_type="text/html",
-                                    headers=_headers(hosts[0]))
+                                    headers=_headers(hosts[0], framed=False))
             return _text(403, reason)
         if path == "/ws":
             return await self._websocket(request, hosts[0])
@@ -196,28 +203,8 @@ class WebServer:
             return web.Response(status=304, headers=headers)
         return web.Response(body=body, content_type=kind, charset="utf-8", headers=headers)
 
-    async def _refusal(self, request: web.BaseRequest, given: list[str]) -> str:
-        """The one gate before all that is the viewer's own. Return why the request is refused, "" where it is not.
-        `given`: its tokens."""
-        if guard.has_token(self._rules, given):  # costs no question to the kernel
-            return ""
-        owner = await self._owner(request)
-        if request.rel_url.raw_path == "/download" and not given:
-            if self._files.is_offered(request.query.get("key", ""), owner):
-                return ""
-        return guard.refuse_token(self._rules, given, owner)
-
-    async def _owner(self, request: web.BaseRequest) -> int | None:
-        """Return the uid at the other end of the request's connection, None where it is not known or not needed."""
-        visit = visit_of(request)
-        if self._rules.user is not None and not visit.owner_asked:
-            visit.owner_asked = True
-            socket = request.transport.get_extra_info("socket") if request.transport is not None else None
-            visit.owner = await self._owners.of(socket) if socket is not None else None
-        return visit.owner
-
-    async def _file(self, request: web.BaseRequest, host: str) -> web.StreamResponse:
-        """A file from a page, or for one."""
+    async def _file(self, request: web.Request, host: str) -> web.StreamResponse:
+        """Answer an upload or a download."""
         try:
             if request.method == "GET":
                 return await self._files.hand_out(request, _headers(host))
@@ -226,48 +213,38 @@ class WebServer:
             await self._files.receive(request)
         except Refused as e:
             answer = _text(e.status, str(e))
-            answer.force_close()  # what else comes of a file is not read
+            answer.force_close()  # the rest of an upload is not read
             return answer
         return _text(200, "Taken.")
 
-    async def _websocket(self, request: web.BaseRequest, host: str) -> web.StreamResponse:
+    async def _websocket(self, request: web.Request, host: str) -> web.StreamResponse:
         if reason := guard.refuse_origin(host, request.headers.getall("Origin", [])):
             return _text(403, reason)
         if request.headers.get("Upgrade", "").lower() != "websocket":
             return _text(400, "This is a WebSocket. Open / in a browser.")
         if (offered := _offered(request)) and guard.SUBPROTOCOL not in offered:  # aiohttp would log them, a token too
             return _text(400, f"Unknown subprotocols: expected {guard.SUBPROTOCOL}")
-        response = web.WebSocketResponse(protocols=(guard.SUBPROTOCOL,), timeout=1, autoping=False, compress=False,
-                                         max_msg_size=m.MAX_MESSAGE)
+        response = web.WebSocketResponse(protocols=(guard.SUBPROTOCOL,), timeout=1, heartbeat=HEARTBEAT,
+                                         compress=False, max_msg_size=m.MAX_MESSAGE)
         await response.prepare(request)
         task = asyncio.current_task()
         assert task is not None
         self._serving[task] = None
         try:
             hello = await self._hello(response)
-            if hello is not None and (reason := await self._no_room()):
-                await self._refuse(response, reason, True)
+            if hello is not None and sum(c is not None for c in self._serving.values()) >= MAX_CLIENTS:
+                await self._refuse(response, f"{MAX_CLIENTS} pages show this viewer already: close one", True)
             elif hello is not None:
-                visit_of(request).settled = True
                 await self._connected(request, response, hello, task)
         finally:
             self._serving.pop(task)
             await _soon(response.close())
             if request.transport is not None:
-                request.transport.abort()  # what it has not read by now is not waited for
+                request.transport.abort()  # unsent bytes are dropped
         return response
 
-    async def _no_room(self) -> str:
-        """Why a page that has said hello cannot stay; "" where it can."""
-        for first in (True, False):
-            if sum(c is not None for c in self._serving.values()) >= MAX_CLIENTS:
-                return f"{MAX_CLIENTS} pages show this viewer already: close one"
-            if first and not await self._pages.taken(HELLO_WITHIN):
-                return "more pages come than this viewer can let in"
-        return ""
-
     async def _hello(self, response: web.WebSocketResponse) -> m.Hello | None:
-        """What the page says first, or None where the connection ends before."""
+        """Return the page's hello; None where the connection ends before."""
         try:
             first = await asyncio.wait_for(response.receive(), HELLO_WITHIN)
         except TimeoutError:
@@ -289,9 +266,9 @@ class WebServer:
             return None
         return message
 
-    async def _connected(self, request: web.BaseRequest, response: web.WebSocketResponse, hello: m.Hello,
+    async def _connected(self, request: web.Request, response: web.WebSocketResponse, hello: m.Hello,
                          task: asyncio.Task[Any]) -> None:
-        connection = Connection(response, hello, _peer(request), await self._owner(request))
+        connection = Connection(response, hello, _peer(request))
         connection.send(m.Welcome(m.PROTOCOL, VERSION, self.viewer, connection.key, MAX_FILE))
         self._serving[task] = connection
         self._arrived.append(connection)
@@ -308,8 +285,16 @@ class WebServer:
         await _soon(response.close(code=1013 if again else 1008, message=_reason(reason)))
 
 
+class _Full(asyncio.Protocol):
+    """Closes a connection beyond MAX_CONNECTIONS."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        transport.abort()
+
+
 async def _soon(work: Coroutine[Any, Any, object]) -> None:
-    """Something that takes no time unless the other side is stuck or gone."""
+    """Do something quick that hangs only if the other side is stuck or gone."""
     try:
         await asyncio.wait_for(work, 0.7)
     except (TimeoutError, ConnectionError):
@@ -317,16 +302,16 @@ async def _soon(work: Coroutine[Any, Any, object]) -> None:
 
 
 def _reason(text: str) -> bytes:
-    """As much of a text as fits into the frame that closes a WebSocket."""
+    """Return a text cut to fit into the frame that closes a WebSocket."""
     return text.encode()[:120].decode(errors="ignore").encode()
 
 
-def _offered(request: web.BaseRequest) -> list[str]:
+def _offered(request: web.Request) -> list[str]:
     """Return the subprotocols of a WebSocket's request: of the first header, as aiohttp takes them."""
     return guard.subprotocols(request.headers.getall("Sec-WebSocket-Protocol", [])[:1])
 
 
-def _peer(request: web.BaseRequest) -> str:
+def _peer(request: web.Request) -> str:
     name = request.transport.get_extra_info("peername") if request.transport is not None else None
     return f"{name[0]}:{name[1]}" if name else "a page that has gone"
 
@@ -336,7 +321,7 @@ def _text(status: int, text: str, headers: dict[str, str] | None = None) -> web.
 
 
 def _headers(host: str, *, framed: bool = True) -> dict[str, str]:
-    """What every answer says to the browser. `host`: the Host header, once it is allowed; "" leaves it out. `framed`:
+    """Return the headers of every answer. `host`: the Host header, once it is allowed; "" leaves it out. `framed`:
     pages of other servers on this machine may show the answer in a frame."""
     name = guard.host_name(host)
     named = bool(name) and ":" not in name  # the grammar of a policy has no IPv6 addresses
@@ -358,7 +343,7 @@ def _headers(host: str, *, framed: bool = True) -> dict[str, str]:
 
 
 def _assets() -> dict[str, tuple[bytes, str, str]]:
-    """Path: content, type, entity tag."""
+    """Return content, type and entity tag of each path."""
     page = resources.files("splatview_viewer.web") / "page"
     found = {}
     for path, name in _FILES.items():

@@ -1,4 +1,4 @@
-"""Files that pages send: in a private folder of this viewer, within bounds, until nobody needs them."""
+"""Files that pages upload: in a private folder of this viewer, within bounds, until they are not needed any more."""
 
 from __future__ import annotations
 
@@ -30,17 +30,15 @@ MAX_KEPT = 8 * 1024**3
 """Bytes of all that are kept."""
 MAX_COUNT = 256
 AT_ONCE = 2
-"""Files that are on their way at a time."""
+"""Uploads at a time."""
 SPARE = 512 * 1024**2
-"""Bytes of the disk that are left to others."""
+"""Bytes of the disk that stay free."""
 STALL = 20.0
-"""Seconds without LEAST bytes after which a file does not come any more."""
-LEAST = 20_000
-_BLOCK = 1024**2
+"""Seconds without a byte after which a file does not come any more."""
 _PREFIX = "splatview-files-"
 _LOCK = "lock"
 _YOUNG = 60.0
-"""Seconds in which another viewer has locked a hidden folder that it made."""
+"""Seconds within which another viewer locks a hidden folder that it made."""
 _MOST_LEFT = 100
 """Folders that are removed at a time."""
 _MOST_NAME = 200
@@ -48,8 +46,8 @@ _MOST_NAME = 200
 _log = logging.getLogger(__name__)
 
 
-class Refused(Exception):  # noqa: N818  (it is no error here: it is what the page is told)
-    """Why a file is not taken, for people."""
+class Refused(Exception):  # noqa: N818  (an answer to the page, not a fault here)
+    """Why a file is rejected, for users."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
@@ -58,78 +56,41 @@ class Refused(Exception):  # noqa: N818  (it is no error here: it is what the pa
 
 
 class Uploads:
-    """The folder is made with the first file, only its owner may look into it, and it goes with `close`. What a viewer
-    that was killed has left is removed by the next one that begins, in a thread since gigabytes take a while, or takes
-    a file."""
+    """The folder is made with the first file, only its owner may look into it, and it goes with `close`. What a killed
+    viewer has left is removed by the next one that begins or takes a file."""
 
     def __init__(self) -> None:
         Thread(target=_sweep, args=(Path(tempfile.gettempdir()),), name="sweep", daemon=True).start()
         self._lock = Lock()
         self._folder: Path | None = None
         self._held: int | None = None
-        """The lock that says that somebody uses the folder."""
+        """The lock of the folder."""
         self._kept: dict[Path, int] = {}
         """Bytes of each file, those to come included."""
-        self._coming: dict[Path, int] = {}
-        """Bytes that are still to come."""
-        self._count = 0
+        self._running = self._count = 0
         self._closed = False
 
     async def take(self, content: StreamReader, name: str, size: int, wanted: Callable[[], bool]) -> Path:
-        """Write what comes into a file that is called `name`, as far as a name can. Called in the web thread.
+        """Write the body of a request into a file called `name`, as far as a name can. Called in the web thread.
 
-        Raises Refused when it is too large, does not come as a whole, or `wanted` says no meanwhile; nothing stays.
+        Raises Refused when it is too large or incomplete, or once `wanted` returns False; nothing is kept then.
         """
-        loop = asyncio.get_running_loop()
-        path = await loop.run_in_executor(None, self._reserve, name, size)
-        whole = False
+        path = await asyncio.to_thread(self._reserve, name, size)
         try:
             with path.open("xb") as file:
-                await self._write(content, path, file, size, wanted)
-            whole = True
-        except OSError as e:
-            if isinstance(e, ConnectionError):
-                raise Refused(400, f"{path.name} did not come as a whole") from e
+                await _write(content, path, file, size, wanted)
+        except BaseException as e:
+            self.remove(path)
+            if not isinstance(e, OSError):
+                raise
             _log.warning("%s: cannot be written: %s", path, e.strerror or e)
             if e.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise Refused(507, f"There is no room for {path.name} on the disk of the viewer's machine") from e
             raise Refused(500, f"{path.name} cannot be written on the viewer's machine: {e.strerror or e}") from e
         finally:
             with self._lock:
-                self._coming.pop(path, None)
-            if not whole:
-                self.remove(path)
+                self._running -= 1
         return path
-
-    async def _write(self, content: StreamReader, path: Path, file: BinaryIO, size: int,
-                     wanted: Callable[[], bool]) -> None:
-        loop, come, block, ended = asyncio.get_running_loop(), 0, bytearray(), False
-        until, read = loop.time() + STALL, 0
-        while not ended:
-            try:
-                chunk = await asyncio.wait_for(content.readany(), max(until - loop.time(), 0.001))
-            except TimeoutError:
-                raise Refused(408, f"{path.name}: hardly anything came for {STALL:g} s") from None
-            except OSError:
-                raise Refused(400, f"{path.name} did not come as a whole") from None
-            except Exception as e:  # what is no HTTP any more
-                raise Refused(400, f"{path.name} did not come as a whole: {e}") from None
-            ended, read = not chunk, read + len(chunk)
-            if read >= LEAST:
-                until, read = loop.time() + STALL, 0
-            block += chunk
-            if block and (ended or len(block) >= _BLOCK):
-                begin = loop.time()
-                await _finished(loop.run_in_executor(None, file.write, block))
-                until += loop.time() - begin  # which is not the page's fault
-                come, block = come + len(block), bytearray()
-                with self._lock:
-                    if path in self._coming:
-                        self._coming[path] = size - come
-            if not wanted():
-                raise Refused(410, f"The connection to the viewer was lost while {path.name} was sent")
-        if come != size:
-            raise Refused(400, f"{path.name} did not come as a whole: {come:,} of {size:,} bytes")
 
     def _reserve(self, name: str, size: int) -> Path:
         """A path for a file of this size, in a folder of its own: names may be the same."""
@@ -140,14 +101,14 @@ class Uploads:
         with self._lock:
             if self._closed:
                 raise Refused(410, "The viewer has ended")
-            if len(self._coming) >= AT_ONCE:
+            if self._running >= AT_ONCE:
                 raise Refused(503, f"{AT_ONCE} files are being sent to this viewer already")
             if len(self._kept) >= MAX_COUNT or sum(self._kept.values()) + size > MAX_KEPT:
                 raise Refused(507, f"There is no room for {name}: this viewer keeps {MAX_COUNT} files and "
                                    f"{in_words(MAX_KEPT)} of those that were sent to it. Close some in the list")
             try:
                 folder = self._own_folder()
-                free = shutil.disk_usage(folder).free - sum(self._coming.values()) - SPARE
+                free = shutil.disk_usage(folder).free - SPARE
                 if size > free:
                     raise Refused(507, f"There is no room for {name} on the disk of the viewer's machine: it has "
                                        f"{in_words(size)}, and {in_words(max(free, 0))} are free")
@@ -156,7 +117,8 @@ class Uploads:
                 path.parent.mkdir(mode=0o700)
             except OSError as e:
                 raise Refused(500, f"{name} cannot be written on the viewer's machine: {e.strerror or e}") from e
-            self._kept[path] = self._coming[path] = size
+            self._kept[path] = size
+            self._running += 1
             return path
 
     def _own_folder(self) -> Path:
@@ -167,15 +129,15 @@ class Uploads:
         return self._folder
 
     def remove(self, path: Path) -> None:
-        """Nobody needs a file any more. From any thread; idempotent."""
+        """Remove a file that is not needed any more. From any thread; idempotent."""
         with self._lock:
             if self._kept.pop(path, None) is None:
                 return
-        # Gigabytes are not removed in no time, and who asks may be drawing.
+        # Removing gigabytes takes a while, and the caller may be the thread that draws.
         Thread(target=shutil.rmtree, args=(path.parent, True), name="remove", daemon=True).start()
 
     def close(self) -> None:
-        """Remove all of it, and take nothing any more. Idempotent."""
+        """Remove everything and reject further files. Idempotent."""
         with self._lock:
             self._closed = True
             folder, self._folder = self._folder, None
@@ -184,20 +146,31 @@ class Uploads:
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
         if held is not None:
-            os.close(held)  # not before: another viewer would remove the same
+            os.close(held)  # last: without the lock another viewer would remove the folder as well
 
 
-async def _finished(work: asyncio.Future[int]) -> None:
-    """Wait for a write; also when nobody waits for the file any more, for its descriptor is closed then."""
-    try:
-        await asyncio.shield(work)
-    except asyncio.CancelledError:
-        await asyncio.wait((work,))
-        raise
+async def _write(content: StreamReader, path: Path, file: BinaryIO, size: int, wanted: Callable[[], bool]) -> None:
+    """Write what comes, in another thread. Raises Refused where it ends or stalls before all has come."""
+    come = 0
+    while True:
+        try:
+            chunk = await asyncio.wait_for(content.readany(), STALL)
+        except TimeoutError:
+            raise Refused(408, f"{path.name}: nothing came for {STALL:g} s") from None
+        except Exception as e:  # the connection broke, or is no HTTP any more
+            raise Refused(400, f"{path.name} did not come as a whole: {e}") from None
+        if not chunk:
+            break
+        await asyncio.to_thread(file.write, chunk)
+        come += len(chunk)
+        if not wanted():
+            raise Refused(410, f"The connection to the viewer was lost while {path.name} was sent")
+    if come != size:
+        raise Refused(400, f"{path.name} did not come as a whole: {come:,} of {size:,} bytes")
 
 
 def _make_folder(around: Path) -> tuple[Path, int]:
-    """Make a folder, and lock it before it has the name by which others know it. Raises OSError."""
+    """Make a folder, and lock it before it gets the name that other viewers look for. Raises OSError."""
     hidden = Path(tempfile.mkdtemp(prefix=f".{_PREFIX}", dir=around))
     lock = -1
     try:
@@ -214,13 +187,13 @@ def _make_folder(around: Path) -> tuple[Path, int]:
 
 
 def _sweep(around: Path) -> None:
-    """Remove what viewers of this user have left here that did not end by themselves: nobody holds their locks."""
+    """Remove folders of this user's killed viewers: those whose locks are free."""
     left = (f for pattern in (f"{_PREFIX}*", f".{_PREFIX}*") for f in around.glob(pattern) if _is_ours(f))
     for folder in islice(left, _MOST_LEFT):
         try:
             lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         except FileNotFoundError:
-            with suppress(OSError):  # it ended before it had a lock, and so before there was anything to keep
+            with suppress(OSError):  # killed before it had a lock, and so before there was a file
                 folder.rmdir()
             continue
         except OSError:
@@ -235,7 +208,7 @@ def _sweep(around: Path) -> None:
 
 
 def _is_ours(folder: Path) -> bool:
-    """Return whether this user made a folder, and not only now: a hidden one may get its lock the next moment."""
+    """Return whether this user made a folder. A young hidden one does not count: it may be about to be locked."""
     try:
         found = folder.stat(follow_symlinks=False)
     except OSError:
@@ -245,7 +218,7 @@ def _is_ours(folder: Path) -> bool:
 
 
 def safe_name(given: str) -> str:
-    """A file name that says what was given, and leads nowhere else: one part of a path, without what is not seen."""
+    """Return one safe part of a path for a given file name, without invisible characters."""
     last = unicodedata.normalize("NFC", given).replace("\\", "/").rpartition("/")[2]
     name = "".join(c for c in last if unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
     name = name.strip(" .") or "file"
@@ -256,7 +229,7 @@ def safe_name(given: str) -> str:
 
 
 def in_words(size: int) -> str:
-    """A number of bytes for people: 1.5 GB."""
+    """Return a number of bytes in words: 1.5 GB."""
     for unit, words in ((10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
         if size >= unit:
             return f"{size / unit:.3g} {words}"

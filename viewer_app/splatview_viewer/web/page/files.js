@@ -125,12 +125,22 @@ export function makeFiles({el, address, credentials, say, welcome, leave}) {
     take(e.dataTransfer);
   }
 
-  /** @param {{name: string, key: string}} offer  A file that waits to be fetched. */
-  function fetchOffer({name, key}) {
+  /**
+   * Not by its address alone: that would need the token in it, and browsers write addresses into their list of
+   * downloads and into the attributes of files.
+   * @param {{name: string, key: string}} offer  A file that waits to be fetched.
+   */
+  async function fetchOffer({name, key}) {
     const url = new URL(address("download", "http"));
     url.searchParams.set("key", key);
-    download(url.href, name);
     say(`Downloading ${name}`, 2500);
+    try {
+      const answer = await fetch(url.href, {headers: credentials});
+      if (!answer.ok) return say((await answer.text()).trim().slice(0, 400), 8000);
+      save(await answer.blob(), name);
+    } catch {
+      say(`${name} did not come through: the connection broke off`, 8000);
+    }
   }
 
   addEventListener("dragenter", over);
@@ -141,12 +151,13 @@ export function makeFiles({el, address, credentials, say, welcome, leave}) {
   return {send, take, fetchOffer};
 }
 
-/** Have the browser keep what an address leads to. */
-export function download(url, name) {
+/** Have the browser keep a file. @param {Blob} blob @param {string} name */
+export function save(blob, name) {
   const anchor = document.createElement("a");
-  anchor.href = url;
+  anchor.href = URL.createObjectURL(blob);
   anchor.download = name;
   anchor.click();
+  setTimeout(() => URL.revokeObjectURL(anchor.href), 10000);
 }
 
 function inWords(size) {

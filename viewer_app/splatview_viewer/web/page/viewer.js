@@ -1,7 +1,7 @@
 // The page of a splatview viewer: its picture on one canvas, what the user does back to it.
-// The messages are those of viewer_app/web/messages.py. No dependencies, no build step.
+// The messages are those of events.py and web/messages.py. No dependencies, no build step.
 
-import {download, makeFiles} from "./files.js";
+import {makeFiles, save} from "./files.js";
 import {framed, store, takeToken} from "./session.js";
 
 /**
@@ -15,12 +15,14 @@ import {framed, store, takeToken} from "./session.js";
  *   | {t: "refused", reason: string, again: boolean}} Answer  What the viewer says.
  */
 
-const PROTOCOL = 1;
+const PROTOCOL = 2;
 const MAX_SIDE = 4096, MAX_PIXELS = 3840 * 2160; // of the picture: a phone's or a wall's every pixel is too many
 const MAX_TEXT = 10000; // characters of one message
 const RETRY_FIRST = 250, RETRY_LAST = 3000, RETRY_GROWTH = 1.6; // ms
 const TAP_TIME = 400, TAP_REACH = 30; // ms and CSS pixels within which a second tap is the first one's
 const TWIST = 0.25; // radians that two fingers turn before they roll the scene
+const MODS = ["shift", "ctrl", "alt", "super"]; // of a bit mask
+const MOST_NOTCHES = 20; // of one turn of the wheel
 const MAC = /Mac|iPhone|iPad/.test(navigator.platform);
 
 /** @type {Record<string, any>} */
@@ -111,7 +113,9 @@ function retryNow() {
 
 /** @param {object} message  One of the client messages; lost when there is no connection. */
 function send(message) {
-  if (link.open && link.socket.readyState === WebSocket.OPEN) link.socket.send(JSON.stringify(message));
+  if (!link.open || link.socket.readyState !== WebSocket.OPEN) return;
+  if ("mods" in message) message = {...message, mods: MODS.filter((_, bit) => message.mods >> bit & 1)};
+  link.socket.send(JSON.stringify(message));
 }
 
 /** Send what the user did, after the move before it. */
@@ -232,9 +236,7 @@ function draw(picture, bitmap) {
 
 /** @param {Binary} file */
 function keepFile(file) {
-  const url = URL.createObjectURL(new Blob([file.body], {type: "image/png"}));
-  download(url, file.name.endsWith(".png") ? file.name : `${file.name}.png`);
-  setTimeout(() => URL.revokeObjectURL(url), 10000);
+  save(new Blob([file.body], {type: "image/png"}), file.name.endsWith(".png") ? file.name : `${file.name}.png`);
   toast("Picture saved");
 }
 
@@ -438,7 +440,8 @@ function onWheel(e) {
   }
   const sideways = e.shiftKey && !e.deltaY; // Shift turns the wheel sideways, which is the viewer's to decide
   const [dx, dy] = sideways ? [0, -e.deltaX * unit] : [e.deltaX * unit, -e.deltaY * unit];
-  act({t: "wheel", ...where, dx, dy, mods: mods(e), at});
+  const bounded = (notches) => Math.min(Math.max(notches, -MOST_NOTCHES), MOST_NOTCHES);
+  act({t: "wheel", ...where, dx: bounded(dx), dy: bounded(dy), mods: mods(e), at});
 }
 
 /** Let go of everything that is down: its end will not be seen here. */

@@ -1,0 +1,160 @@
+"""The size and number of pictures on lines of all kinds, in simulated time."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from dataclasses import dataclass
+
+from splatview_viewer.web.pacing import IN_FLIGHT, LEVELS, Level, Pacer
+
+FULL = 600_000
+"""Bytes of a picture at the best level."""
+
+
+@dataclass
+class Seen:
+    """One acknowledged picture."""
+
+    at: float
+    took: float
+    level: Level
+
+
+class Page:
+    """A page behind a line of `rate` bytes and a round trip of `trip` seconds, drawing at most 60 pictures a second."""
+
+    def __init__(self, rate: float, trip: float) -> None:
+        self.rate, self.trip = rate, trip
+        self.pacer = Pacer()
+        self.now = 0.0
+        self.most = 0
+        """Pictures that were on their way at a time."""
+        self._free = self._due = 0.0
+        self._luck = random.Random(1)
+        self._way: list[tuple[float, int, float, Level]] = []
+        self._numbers = itertools.count(1)
+
+    def run(self, seconds: float, stall: float = 0.0) -> list[Seen]:
+        """Return what was acknowledged within `seconds`. `stall`: the line does nothing for so long at first."""
+        end, seen = self.now + seconds, []
+        self._free = max(self._free, self.now + stall)
+        while self.now < end:
+            self.now += 0.001
+            while self._way and self._way[0][0] <= self.now:
+                at, number, sent, level = self._way.pop(0)
+                self.pacer.acked(number, at)
+                seen.append(Seen(at, at - sent, level))
+            if self.pacer.in_flight < IN_FLIGHT and self.now >= self._due:
+                self._send()
+            self.most = max(self.most, self.pacer.in_flight)
+        return seen
+
+    def _send(self) -> None:
+        level, number = self.pacer.level, next(self._numbers)
+        quality = {85: 1.0, 75: 0.8, 65: 0.7, 55: 0.6, 45: 0.55, 35: 0.5}[level.quality]
+        size = int(FULL * quality * level.scale**1.8 * self._luck.uniform(0.9, 1.1))
+        self._free = max(self.now, self._free) + size / self.rate
+        self.pacer.sent(number, size, self.now, level)
+        frame = self._luck.uniform(0, 0.012)  # until the page draws it
+        self._way.append((self._free + self.trip + frame, number, self.now, level))
+        self._way.sort()
+        self._due = self.now + 1 / 60
+
+
+def worst(seen: list[Seen]) -> float:
+    return max(one.took for one in seen)
+
+
+def sharp(seen: list[Seen]) -> float:
+    """The share of pictures in full resolution."""
+    return sum(one.level.scale == 1.0 for one in seen) / len(seen)
+
+
+def test_fast_line_has_full_quality_soon() -> None:
+    page = Page(500e6, 0.004)
+    page.run(3)
+    seen = page.run(2)
+    assert len(seen) > 110 and {one.level for one in seen} == {LEVELS[0]}
+
+
+def test_never_more_than_two_on_their_way() -> None:
+    for rate in (1e5, 1e7, 1e9):
+        page = Page(rate, 0.05)
+        page.run(3)
+        assert page.most == IN_FLIGHT
+
+
+def test_slow_lines_have_small_pictures_that_are_not_late() -> None:
+    for rate, latest in ((2.5e6, 0.2), (1e6, 0.25), (125e3, 0.9)):
+        page = Page(rate, 0.03)
+        page.run(3)
+        seen = page.run(10)
+        assert worst(seen) < latest and sharp(seen) < 0.1, rate
+
+
+def test_long_way_is_no_slow_line() -> None:
+    page = Page(50e6, 0.2)
+    page.run(8)
+    seen = page.run(10)
+    assert sharp(seen) == 1.0 and worst(seen) < 0.3
+
+
+def test_line_that_becomes_slow_is_noticed_and_recovers() -> None:
+    page = Page(50e6, 0.02)
+    assert sharp(page.run(8)[-60:]) == 1.0
+    page.rate = 1e6
+    page.run(5)
+    seen = page.run(5)
+    assert worst(seen) < 0.2 and sharp(seen) == 0.0
+    page.rate = 50e6
+    page.run(12)
+    assert sharp(page.run(2)) == 1.0
+
+
+def test_way_that_becomes_longer_keeps_the_resolution() -> None:
+    page = Page(50e6, 0.02)
+    page.run(8)
+    page.trip = 0.2
+    page.run(5)
+    assert sharp(page.run(5)) > 0.9
+
+
+def test_one_stall_costs_little() -> None:
+    page = Page(50e6, 0.01)
+    page.run(8)
+    page.run(3, stall=0.5)
+    assert sharp(page.run(3)) == 1.0
+
+
+def test_first_picture_is_small() -> None:
+    pacer = Pacer()
+    assert not pacer.known and pacer.level.scale < 0.5
+    pacer.sent(1, 50_000, 0.0, pacer.level)
+    pacer.acked(1, 0.02)
+    assert pacer.known
+
+
+def test_late_answer_of_a_hidden_page_says_nothing_about_the_line() -> None:
+    page = Page(500e6, 0.004)
+    page.run(5)
+    before = page.pacer.level
+    page.pacer.sent(10_000, FULL, page.now, before)
+    page.pacer.pause()
+    page.pacer.acked(10_000, page.now + 60)
+    assert page.pacer.level == before and page.pacer.in_flight == 0
+
+
+def test_lossless_pictures_follow_the_line() -> None:
+    for rate, allowed in ((50e6, True), (1e6, False)):
+        page = Page(rate, 0.02)
+        page.run(5)
+        assert page.pacer.lossless_allowed(4_000_000) is allowed
+
+
+def test_answers_that_are_no_answer_change_nothing() -> None:
+    pacer = Pacer()
+    pacer.acked(7, 1.0)
+    pacer.sent(8, 1000, 1.0, pacer.level)
+    pacer.acked(3, 2.0)
+    assert pacer.in_flight == 1 and pacer.waiting_since == 1.0 and not pacer.known
