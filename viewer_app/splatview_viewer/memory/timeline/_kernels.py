@@ -16,7 +16,6 @@ from typing import Any
 from splatview_ipc.system import child_program
 from splatview_viewer.memory._kept import kept
 from splatview_viewer.memory._programs import environment
-from splatview_viewer.memory.loading import machine
 from splatview_viewer.memory.needs import check_timeline
 
 MODULES = ("_index_kernels", "_bands_kernel", "_addresses_kernels", "_canvas_kernels")
@@ -82,8 +81,6 @@ def warm_up() -> None:
             return
         check_timeline()
         modules = [name for name in MODULES if not kept(__file__, name)]
-        if not kept(machine.__file__, machine.KERNEL):  # for the next long file that is read; not waited for
-            modules.append(f"{machine.__package__}.{machine.KERNEL}")
         if modules:
             _compiler = Compiler(modules)
             _compiler.finished.wait()
