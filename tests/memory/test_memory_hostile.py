@@ -172,7 +172,7 @@ def test_the_program_that_reads_has_a_limit_of_cpu_time(tmp_path: Path) -> None:
     code = ("import sys; from splatview_viewer.memory.loading import worker; worker.CPU_BASE = 1; "
             "sys.exit(worker.main())")
     with open(path, "rb") as f, open(tmp_path / "out", "wb") as out:
-        job = f'{{"kind": "pickle", "file": {f.fileno()}, "out": {out.fileno()}}}'
+        job = f'{{"file": {f.fileno()}, "out": {out.fileno()}}}'
         process = subprocess.Popen([sys.executable, "-c", code, job], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                    pass_fds=[f.fileno(), out.fileno()])
         process.wait(PATIENCE)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from splatview_viewer.errors import FileError
-from splatview_viewer.files import BOMB_BYTES, BOMB_RATIO
+from splatview_viewer.files import BOMB_BYTES
 from splatview_viewer.files.program_limits import Bound, Out, end_with_viewer, limit_file
 
 if TYPE_CHECKING:
@@ -56,12 +56,7 @@ def main() -> int:
 
 
 def read_job(job: dict[str, Any], out: Out, bound: Bound) -> Snapshot:
-    """What the files of a job hold. Raises FileError, and OSError where they cannot be read."""
-    if job["kind"] == "snapviewer":
-        from splatview_viewer.memory.loading.snapviewer import read_folder
-
-        bound.at(BOMB_RATIO * sum(os.fstat(fd).st_size for fd in (job["allocations"], job["elements"])) // PER_BYTE)
-        return read_folder(job["allocations"], job["elements"], lambda w, f: out.told(w, 0.95 * f))
+    """What the file of a job holds. Raises FileError, and OSError where it cannot be read."""
     from splatview_viewer.memory.loading.convert import convert
     from splatview_viewer.memory.loading.opening import Opened, unpickle
 
