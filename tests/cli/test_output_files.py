@@ -196,7 +196,6 @@ ELSEWHERE = {
     "ipc/splatview_ipc/system/files.py": "the mechanism itself",
     "ipc/splatview_ipc/control/run_folder.py": "the run's own folder, in a private folder, by O_EXCL and O_NOFOLLOW",
     "ipc/splatview_ipc/control/registry.py": "the viewer's entry in the same folder, likewise",
-    "viewer_app/splatview_viewer/memory/_compile.py": "an empty lock beside numba's kernels, by O_NOFOLLOW",
     "viewer_app/splatview_viewer/memory/loading/cache.py": "columns in the private cache, written by another process",
     "viewer_app/splatview_viewer/renderers/gsplat_kernels.py": "kernels in the private cache, written by a compiler",
     "viewer_app/splatview_viewer/web/uploads.py": "files from browsers, in a new private folder, by O_EXCL",

@@ -229,6 +229,7 @@ def test_the_memory_lies_beside_the_scene_that_causes_it(viewer: Viewer, train: 
     until(viewer, train, lambda: strip(viewer) and viewer.catalogue.companions.slots != [])
 
 
+@pytest.mark.usefixtures("timeline_kernels")
 def test_a_snapshot_that_was_asked_for_opens_by_itself(viewer: Viewer, train: Callable[[], None],
                                                          here: list[Any]) -> None:
     until(viewer, train, lambda: slot(viewer, "memory"))

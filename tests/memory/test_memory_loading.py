@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import io
 import json
 import os
 import pickle
@@ -14,14 +13,12 @@ from typing import Any
 import pytest
 import torch
 import zstandard
-from support.memory_data import HIGH, block, event, frame, listing, pickled, segment, snapshot
+from support.memory_data import block, event, frame, listing, pickled, segment, snapshot
 
 from splatview_viewer.errors import FileError
 from splatview_viewer.files import open_file, program
 from splatview_viewer.memory.loading import cache as cache_folder
-from splatview_viewer.memory.loading import from_pickled, is_snapshot, load_snapshot, machine
-from splatview_viewer.memory.loading.convert import convert
-from splatview_viewer.memory.loading.made import read_quickly
+from splatview_viewer.memory.loading import from_pickled, is_snapshot, load_snapshot
 from splatview_viewer.memory.model import ACTIONS, NO_STACK, UNKNOWN_POOL, Snapshot
 
 
@@ -258,34 +255,3 @@ def test_advice_for_a_snapshot_that_something_else_saved(how: str, part: str, tm
         open_file(path)
     exec(shlex.split(str(caught.value).partition(" python -c ")[2])[0], {})
     assert listing(load_snapshot(Path(f"{path}.pickle"))) == listing(from_pickled(value))
-
-
-# -- the compiled machine: fuzz/test_fuzzing.py compares it with Python's on anything
-
-
-def by_machine(value: Any, protocol: int = 4, piece: int = 1 << 20) -> Snapshot:
-    """A pickle that comes in pieces of at most so many bytes."""
-    stream = io.BytesIO(pickle.dumps(value, protocol))
-    data, tables = read_quickly(lambda buffer: stream.readinto(memoryview(buffer)[:piece]))
-    return convert(data, "", tables=tables)
-
-
-@pytest.mark.parametrize(("protocol", "piece"), [(2, 1 << 20), (4, 7), (5, 4099)])
-def test_the_machine_reads_what_python_reads(protocol: int, piece: int) -> None:
-    frames = [frame(f"f{i}", i) for i in range(50)]
-    events = [event(("alloc", "free_requested", "free_completed")[i % 3], 2**63 + 512 * (i // 3 - 99), i, time_us=i,
-                    frames=[frames[(i * k) % 50] for k in range(i % 13)]) for i in range(600)]
-    value = {**snapshot(events, [segment(HIGH, [block(HIGH, 512, frames=events[-3]["frames"])])]),
-             "device_traces": [events, [], [dict(e) for e in events[:30]]]}
-    assert listing(by_machine(value, protocol, piece)) == listing(from_pickled(value))
-
-
-@pytest.mark.parametrize("pack", [bytes, gzip.compress])
-def test_a_file_is_read_by_the_machine_and_what_it_leaves_in_the_general_way(
-        pack: Any, tmp_path: Path, here: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "LONG", 0)
-    monkeypatch.setattr(machine, "VERY_LONG", 0)
-    events = [event("alloc", 512 * i, time_us=i) for i in range(300)]
-    for value in (snapshot(events), snapshot([*events, *events])):  # PyTorch writes no entry twice
-        (tmp_path / "x.pickle").write_bytes(pack(pickle.dumps(value, 4)))
-        assert listing(load_snapshot(tmp_path / "x.pickle", cache=False)) == listing(from_pickled(value))

@@ -159,11 +159,15 @@ def test_the_allocations_of_an_answer_can_be_lit(db: Database) -> None:
 # -- what is refused -----------------------------------------------------------------------------------------
 
 HOSTILE = [
-    "ATTACH 'x.db'", "COPY (SELECT 1) TO 'x.csv'", "CREATE TEMP VIEW events AS SELECT 1", "INSTALL httpfs",
-    "SET enable_external_access = true", "WITH a AS (DELETE FROM annotations RETURNING *) SELECT * FROM a",
-    "EXPLAIN ANALYZE DROP TABLE annotations", "SELECT 1; DROP TABLE annotations",
-    "SELECT 1 WHERE 1 IN (SELECT 1 FROM read_text('/etc/passwd'))", "FROM '/etc/passwd.csv'", "SELECT getenv('HOME')",
-    "SELECT " + "1 + " * 3000 + "1",
+    "FROM read_text('/etc/passwd')", "FROM 'x.csv'", "FROM glob('/etc/*')", "FROM read_parquet('x.parquet')",
+    "SELECT 1 WHERE 1 IN (SELECT 1 FROM read_blob('/etc/passwd'))", "FROM 'https://example.com/x.csv'",
+    "COPY (SELECT 1) TO 'x.csv'", "COPY annotations FROM 'x.csv'", "EXPORT DATABASE 'x'", "IMPORT DATABASE 'x'",
+    "ATTACH 'x.db'", "ATTACH ':memory:' AS x", "INSTALL httpfs", "LOAD httpfs", "LOAD '/tmp/x.duckdb_extension'",
+    "SET enable_external_access = true", "RESET memory_limit", "PRAGMA memory_limit = '100GB'",
+    "PRAGMA enable_profiling", "CALL enable_logging(storage = 'file')", "CREATE PERSISTENT SECRET (TYPE s3)",
+    "CREATE TEMP VIEW events AS SELECT 1", "WITH a AS (DELETE FROM annotations RETURNING *) SELECT * FROM a",
+    "EXPLAIN ANALYZE DROP TABLE annotations", "EXPLAIN ANALYZE COPY (SELECT 1) TO 'x.csv'",
+    "SELECT 1; DROP TABLE annotations", "COMMIT", "", "SELECT " + "1 + " * 3000 + "1",
 ]
 
 
@@ -225,16 +229,6 @@ def test_after_closing_nothing_is_answered() -> None:
     db.close()
     with pytest.raises(QueryError, match="closed"):
         db.run("SELECT 1")
-
-
-def test_nothing_long_is_made_of_little(db: Database) -> None:
-    for sql in ("SELECT length(repeat('x', 3000000000))", "SELECT 'x'.repeat(200000)",
-                "SELECT length(lpad('x', 300000000, 'y'))", "SELECT len(range(100000000))",
-                "SELECT list_resize([1], 1000000)", "SELECT repeat('x', event + 200000) FROM events",
-                "SELECT length(printf('%1000000000d', 1))", "SELECT format('{:{}}', 1, 1000000000)",
-                "SELECT system.main.repeat('x', 2)"):
-        with pytest.raises(QueryError, match=r"more than 100000|without the name of a schema|at most 999 places"):
-            db.run(sql)
 
 
 def test_large_rows_are_fewer(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +22,7 @@ from splatview_viewer.memory.timeline import (
     assemble,
     reserved,
 )
+from splatview_viewer.memory.timeline.compiled import kernels
 
 if TYPE_CHECKING:
     from splatview_viewer.memory.model import Snapshot
@@ -297,3 +299,9 @@ def test_columns_of_two_canvases_in_one(width: int, height: int, grain: int, sha
     for row in (0, high // 2, high - 1):
         for x in (0, wide // 2, wide - 1):
             assert rows[row, x] == out.packed[x // grain, height - 1 - row // grain]
+
+
+def test_kernels_are_stored_on_disk() -> None:
+    """Otherwise each program that needs them compiles for 10 s."""
+    kernel = kernels().paint_bands
+    assert list(Path(kernel.stats.cache_path).glob("_kernels.paint_bands-*.nbi"))

@@ -26,7 +26,7 @@ def answer(path: Path, sql: str, *, as_csv: bool, out: TextIO) -> None:
     """Print the answer of a snapshot's tables to a query: an aligned table, or all of it as CSV.
 
     Args:
-        path: a snapshot's file or folder.
+        path: a snapshot's file.
         sql: one query; "-": it is read from standard input.
 
     Raises:

@@ -35,7 +35,7 @@ def open_file(path: str | Path, progress: Progress | None = None) -> GaussianSce
     """Whatever a file or folder holds: a scene, a picture (H, W, C), or a snapshot of memory.
 
     Args:
-        path: a file, or a folder (SOG, the ranks of a gsplat checkpoint, or SnapViewer's).
+        path: a file, or a folder (SOG, or the ranks of a gsplat checkpoint).
         progress: called with what is going on and how far it is (0 to 1); what it raises ends the reading.
 
     Raises:

@@ -38,8 +38,7 @@ FORMATS = (
            "scene"),
     Format("picture", (".png", ".jpg", ".jpeg", ".webp"), "pictures", "image"),
     Format("npy", (".npy",), "an array (H, W), (H, W, C) or (C, H, W)", "image"),
-    Format("snapshot", (".pickle", ".pkl"),
-           "PyTorch's memory snapshots, also packed by gzip or zstd, or a folder of SnapViewer's", "snapshot"),
+    Format("snapshot", (".pickle", ".pkl"), "PyTorch's memory snapshots, also packed by gzip or zstd", "snapshot"),
 )
 """Everything that `open_file` opens."""
 LEGACY_MAGIC = (0x1950A86A20F9469CFC6C).to_bytes(10, "little")
@@ -142,9 +141,6 @@ def _by_extension(path: Path) -> str:
 def _recognise_folder(path: Path) -> str:
     if (path / "meta.json").is_file():
         return "sog"
-    if (path / "elements.db").is_file() and (path / "allocations.json").is_file():
-        return "snapshot"
     if any(path.glob("*_rank*.pt")) or any(path.glob("ckpts/*_rank*.pt")):
         return "checkpoint"
-    raise FileError("a folder without meta.json (SOG) and without checkpoints named *_rank*.pt, nor "
-                    "allocations.json and elements.db of SnapViewer")
+    raise FileError("a folder without meta.json (SOG) and without checkpoints named *_rank*.pt")

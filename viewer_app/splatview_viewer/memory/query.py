@@ -1,4 +1,4 @@
-"""SQL over a snapshot: `Database`, by DuckDB, of which nothing but reading is left.
+"""SQL over a snapshot: `Database`, in DuckDB without access to files, extensions and settings.
 
     with Database(snapshot) as db:
         result = db.run("SELECT * FROM at_peak() ORDER BY size DESC LIMIT 10")
@@ -21,7 +21,6 @@ import numpy as np
 
 from splatview_ipc.system.optional_packages import needed
 from splatview_viewer.errors import ViewerError
-from splatview_viewer.memory._query_check import LEGAL, QueryError, check, guard, wrap
 from splatview_viewer.memory._query_tables import CALLS, COLUMNS, TABLES, Tables
 from splatview_viewer.memory.needs import SQL
 
@@ -57,6 +56,12 @@ _HEAVY = 1 << 16
 """Bytes of a row, on average, beyond which rows are fetched one at a time."""
 MAX_CSV = 4 << 30
 """Characters of a CSV."""
+LEGAL = "SELECT, WITH, FROM, VALUES, EXPLAIN, DESCRIBE, SHOW and SUMMARIZE"
+"""First words of legal queries."""
+
+
+class QueryError(ViewerError):
+    """A query that is invalid or refused, took too long or was interrupted."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +87,8 @@ class Result:
 class Database:
     """A snapshot as tables that can be read. For any thread; queries of several wait for each other.
 
-    No file can be read or written, no extension loaded and no setting changed by a query.
+    DuckDB lets a query read or write no file, load no extension and change no setting (`_connect`). Each query runs in
+    a transaction that only reads.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -187,7 +193,7 @@ class Database:
             try:
                 if stop.is_set():
                     raise QueryError("interrupted")
-                check(self._con, sql)
+                _check(self._con, sql)
                 self._tables.need(sql)
                 self._con.execute("BEGIN TRANSACTION READ ONLY")
                 if _listing(sql) is None:
@@ -225,6 +231,8 @@ class Database:
     def _named(self, sql: str, columns: tuple[str, ...], rows: list[tuple[Any, ...]],
                truncated: bool) -> tuple[int | None, dict[int, np.ndarray], str]:
         """How many rows there are, the allocations that they name, and a note, as in Result."""
+        import duckdb
+
         lower = [c.casefold() for c in columns]
         which = next((lower.index(n) for n in ("id", "allocation") if n in lower), None)
         device = lower.index("device") if "device" in lower else None
@@ -244,10 +252,14 @@ class Database:
         cast = [f"try_cast({_named_column(name)} AS BIGINT)" for name, _ in wanted]
         legal = [f"CASE WHEN {c} BETWEEN {r.start} AND {r.stop - 1} THEN {c} ELSE -1 END AS c{i}"
                  for i, (c, (_, r)) in enumerate(zip(cast, wanted, strict=True))]
-        wrapped = wrap(self._con, sql, ", ".join([*legal, "count(*) AS n"]), "GROUP BY ALL" if legal else "")
-        if wrapped is None:
+        text = f"SELECT {', '.join([*legal, 'count(*) AS n'])} FROM (\n{sql.strip().rstrip(';')}\n) AS answer"
+        text += " GROUP BY ALL" * bool(legal)
+        try:
+            if _kinds(self._con, text) != ["SELECT"]:
+                return None, {}, note
+        except duckdb.Error:  # EXPLAIN, which cannot be part of another query
             return None, {}, note
-        found = self._con.execute(wrapped).fetchnumpy()
+        found = self._con.execute(text).fetchnumpy()
         total = int(np.asarray(found["n"], np.int64).sum())
         if which is None:
             return total, {}, note
@@ -312,6 +324,22 @@ def _listing(sql: str) -> Result | None:
     return Result(("table", "what it holds", "columns"), ("VARCHAR",) * 3, rows, total=len(rows))
 
 
+def _check(con: duckdb.DuckDBPyConnection, sql: str) -> None:
+    """Raise QueryError unless this is one query. DuckDB refuses what lies within it."""
+    kinds = _kinds(con, sql)
+    if not kinds:
+        raise QueryError(f"no statement; a query begins with {LEGAL}")
+    if len(kinds) > 1:
+        raise QueryError(f"{len(kinds)} statements; one at a time")
+    if kinds[0] not in ("SELECT", "EXPLAIN"):
+        raise QueryError(f"{kinds[0]} is refused: a snapshot can only be read. A query begins with {LEGAL}")
+
+
+def _kinds(con: duckdb.DuckDBPyConnection, sql: str) -> list[str]:
+    """DuckDB's names of the kinds of the statements in a text. Raises duckdb.Error for invalid ones."""
+    return [statement.type.name for statement in con.extract_statements(sql)]
+
+
 def _connect() -> duckdb.DuckDBPyConnection:
     with needed(SQL, "duckdb", error=ViewerError):
         import duckdb
@@ -324,7 +352,6 @@ def _connect() -> duckdb.DuckDBPyConnection:
         "threads": str(max(1, min(4, (os.cpu_count() or 1) // 2))),  # the training beside it needs the others
     })
     con.execute("SET lock_configuration = true")
-    guard(con)
     return con
 
 

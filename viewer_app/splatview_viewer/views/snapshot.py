@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 PAGE = (0.083, 0.088, 0.100)
 """Around the plot, RGB in [0, 1]."""
-PROGRESS_PERIOD = 0.5
-"""Seconds between two redraws of the progress of compiling."""
 _PANES = {"segments": "SegmentsPane", "events": "EventsPane", "stacks": "StacksPane", "compare": "ComparePane",
           "leaks": "LeaksPane", "oom": "OomPane", "sql": "SqlPane", "about": "AboutPane", "details": "DetailsPane"}
 
@@ -109,8 +107,6 @@ class SnapshotView(Steady, Simple):
         self._pointed_in: tuple[object, ...] = ()
         """Where the hands last told what lies under the pointer, and in which picture."""
         self._wait_for_oom = True
-        self._told_progress = 0.0
-        """Time of the last redraw for the progress of compiling."""
 
     # -- the protocol --------------------------------------------------------------------------------------------
 
@@ -234,8 +230,6 @@ class SnapshotView(Steady, Simple):
         needs = world.needs(self.look)
         if self._plot.shown is not None and not self._missing:
             return "", 1.0
-        if (compiling := content.compiling) is not None:
-            return compiling
         done = sum(content.peek(key) is not None for key in needs) / (len(needs) + 1)
         working = content.working
         if working:
@@ -260,9 +254,6 @@ class SnapshotView(Steady, Simple):
             return False
         if self._missing and content.changes != self._answers:
             self._answers = content.changes
-            return True
-        if self._missing and now >= self._told_progress + PROGRESS_PERIOD and content.compiling is not None:
-            self._told_progress = now
             return True
         return self._plot.tick(now)
 

@@ -41,11 +41,9 @@ def from_pickled(data: dict[str, Any], name: str = "") -> Snapshot:
 
 
 def is_snapshot(path: Path, head: bytes) -> bool:
-    """Whether a file that begins with `head` (some hundred bytes), or a folder, is to be read as a snapshot.
+    """Whether a file that begins with `head` (some hundred bytes) is to be read as a snapshot.
 
-    A pickle of protocol 2 to 5, plain or packed, or a folder that SnapViewer converted. Whether a pickle holds a
-    snapshot or a checkpoint its content does not tell.
+    A pickle of protocol 2 to 5, plain or packed. Whether a pickle holds a snapshot or a checkpoint its content does not
+    tell.
     """
-    if path.is_dir():
-        return (path / "allocations.json").is_file() and (path / "elements.db").is_file()
     return is_pickle(head) or (is_packed(head) and begins_as_pickle(path))

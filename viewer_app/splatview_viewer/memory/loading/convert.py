@@ -18,10 +18,9 @@ from splatview_viewer.memory.loading.entries import (
     read_segments,
     whole,
 )
-from splatview_viewer.memory.loading.made import Rows
 from splatview_viewer.memory.loading.pairing import pair
 from splatview_viewer.memory.loading.spans import fill_pools, make_spans
-from splatview_viewer.memory.loading.stacks import Known, shown
+from splatview_viewer.memory.loading.stacks import shown
 from splatview_viewer.memory.model import Annotation, Blocks, Segments, Snapshot, Trace
 
 if TYPE_CHECKING:
@@ -33,15 +32,13 @@ _READING = 0.7
 """Of the time that it takes, reading the events; the rest is pairing."""
 
 
-def convert(data: Any, name: str, progress: Progress = silent, *, consume: bool = False, file_bytes: int = 0,
-            tables: Tables | None = None) -> Snapshot:
+def convert(data: Any, name: str, progress: Progress = silent, *, consume: bool = False, file_bytes: int = 0
+            ) -> Snapshot:
     """The Snapshot of what a pickle holds: the mapping that `torch.cuda.memory._snapshot` returns, or only the
     segments (`torch.cuda.memory_snapshot`).
 
     Args:
-        data: in it, traces may be Rows of `made`, and lists of frames Known.
         consume: take the data apart meanwhile, so that its memory is free for the columns.
-        tables: what numbers in them mean that are known already.
 
     Raises:
         FileError: it is none; the message names the entry.
@@ -54,10 +51,10 @@ def convert(data: Any, name: str, progress: Progress = silent, *, consume: bool 
     traces = listed(data.get("device_traces"), "device_traces")
     if len(traces) > MAX_DEVICES:
         raise FileError(f"device_traces has {len(traces):,} devices; at most {MAX_DEVICES:,} can be read")
-    counts = [_length(t, f"device_traces[{d}]") for d, t in enumerate(traces)]
+    counts = [len(listed(t, f"device_traces[{d}]")) for d, t in enumerate(traces)]
     if sum(counts) > MAX_EVENTS:
         raise FileError(f"the traces have {sum(counts):,} events; at most {MAX_EVENTS:,} can be read")
-    tables = Tables() if tables is None else tables
+    tables = Tables()
     done = [0]
 
     def told(count: int) -> None:
@@ -65,9 +62,7 @@ def convert(data: Any, name: str, progress: Progress = silent, *, consume: bool 
 
     events: dict[int, Events] = {}
     for device, (trace, count) in enumerate(zip(traces, counts, strict=True)):
-        if type(trace) is Rows:
-            events[device] = trace.events()
-        elif count:
+        if count:
             events[device] = TraceReader(trace, device, tables).finish(told, consume=consume)
             if consume:
                 trace.clear()
@@ -114,8 +109,7 @@ def _trace(device: int, events: Events, segments: Segments, blocks: Blocks, note
 
 def _more_notes(data: dict[str, Any], traces: list[Trace]) -> list[str]:
     notes: list[str] = []
-    host = sum(_length(t, "host_traces") for t in listed(data.get("host_traces"), "host_traces")
-               if type(t) in (list, tuple, Rows, Known))
+    host = sum(len(t) for t in listed(data.get("host_traces"), "host_traces") if type(t) in (list, tuple))
     host_segments = len(listed(data.get("host_segments"), "host_segments"))
     if host or host_segments:
         notes.append(f"the file also tells of pinned host memory ({host_segments:,} segments, {host:,} events), which "
@@ -123,10 +117,6 @@ def _more_notes(data: dict[str, Any], traces: list[Trace]) -> list[str]:
     if not any(len(t.events) for t in traces):
         notes.append("no events: recording was off; only what was live at the end is known")
     return notes
-
-
-def _length(trace: Any, where: str) -> int:
-    return trace.count if type(trace) is Rows else len(listed(trace, where))
 
 
 def _annotations(value: Any) -> tuple[Annotation, ...]:
@@ -153,8 +143,6 @@ def _settings(value: Any) -> dict[str, Any]:
         left[0] -= 1
         if left[0] < 0 or depth > 8:
             return "..."
-        if type(v) in (Known, Rows):  # to be read in the general way, which knows what they were
-            raise FileError("allocator_settings holds frames or events")
         if type(v) is dict:
             return {str(k)[:200]: plain(x, depth + 1) for k, x in list(v.items())[:1024]
                     if type(k) in (str, int, bool, float)}

@@ -21,15 +21,11 @@ if TYPE_CHECKING:
 def load(path: str | Path, progress: Progress, *, cache: bool) -> Snapshot:
     """As `load_snapshot`."""
     path = Path(path)
-    if path.is_dir():
-        with open(path / "allocations.json", "rb") as a, open(path / "elements.db", "rb") as b:
-            return _columns({"kind": "snapviewer", "allocations": a.fileno(), "elements": b.fileno()},
-                            path.name, progress, None)
     with open(path, "rb", buffering=0) as f:
         if not stat.S_ISREG(os.fstat(f.fileno()).st_mode):
             raise FileError("not a regular file")
         where = folder() if cache else None
-        return _columns({"kind": "pickle", "file": f.fileno()}, path.name, progress, where)
+        return _columns({"file": f.fileno()}, path.name, progress, where)
 
 
 def _columns(job: dict[str, Any], name: str, progress: Progress, where: Path | None) -> Snapshot:

@@ -20,15 +20,6 @@ HELD = 1 << 18
 MAX_LINE = 2**31 - 1
 
 
-class Known:
-    """Stands for a list of frames whose number is known already. No pickle can make one."""
-
-    __slots__ = ("number",)
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-
-
 class _Branch:
     """Known stacks of one length, chosen by the identity of the frame at one place."""
 
@@ -63,7 +54,7 @@ class Interner:
         return self._stacks.setdefault(array("i", frames).tobytes(), len(self._stacks))
 
     def stacks(self, lists: Sequence[Any], where: Callable[[int], str]) -> np.ndarray:
-        """The numbers int32 (N,) of stacks as a file holds them: lists of dictionaries, or Known; None: no stack.
+        """The numbers int32 (N,) of stacks as a file holds them: lists of dictionaries; None: no stack.
 
         Args:
             where: what to call the i-th of them in an error.
@@ -93,8 +84,6 @@ class Interner:
         return np.fromiter(map(numbers.__getitem__, ids), np.int32, len(ids))
 
     def _odd(self, frames: Any, where: Callable[[int], str], i: int) -> int:
-        if type(frames) is Known:
-            return frames.number
         if frames is None or frames in ((), []):
             return NO_STACK
         if type(frames) is not tuple:

@@ -15,12 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from splatview_viewer.errors import FileError
-from splatview_viewer.files import BOMB_BYTES, BOMB_RATIO
+from splatview_viewer.files import BOMB_BYTES
 from splatview_viewer.files.program_limits import Bound, Out, end_with_viewer, limit_file
 
 if TYPE_CHECKING:
-    from splatview_viewer.memory.loading.entries import Tables
-    from splatview_viewer.memory.loading.opening import Opened
     from splatview_viewer.memory.model import Snapshot
 
 PER_BYTE = 12
@@ -58,36 +56,14 @@ def main() -> int:
 
 
 def read_job(job: dict[str, Any], out: Out, bound: Bound) -> Snapshot:
-    """What the files of a job hold. Raises FileError, and OSError where they cannot be read."""
-    if job["kind"] == "snapviewer":
-        from splatview_viewer.memory.loading.snapviewer import read_folder
-
-        bound.at(BOMB_RATIO * sum(os.fstat(fd).st_size for fd in (job["allocations"], job["elements"])) // PER_BYTE)
-        return read_folder(job["allocations"], job["elements"], lambda w, f: out.told(w, 0.95 * f))
-    from splatview_viewer.memory.loading.entries import Tables
-    from splatview_viewer.memory.loading.machine import is_worth
-    from splatview_viewer.memory.loading.made import read_quickly
+    """What the file of a job holds. Raises FileError, and OSError where it cannot be read."""
+    from splatview_viewer.memory.loading.convert import convert
     from splatview_viewer.memory.loading.opening import Opened, unpickle
 
-    def opened() -> Opened:
-        return Opened(job["file"], lambda fraction: out.told("reading", 0.6 * fraction), bound.at)
-
-    source = opened()
-    if is_worth(source):
-        try:
-            return _converted(source, *read_quickly(source.stream.readinto), out)
-        except Exception:  # the general way reads more, and has the words for what is wrong
-            pass
-        os.lseek(job["file"], 0, os.SEEK_SET)
-        source = opened()
-    return _converted(source, unpickle(source), Tables(), out)
-
-
-def _converted(source: Opened, data: Any, tables: Tables, out: Out) -> Snapshot:
-    from splatview_viewer.memory.loading.convert import convert
-
+    source = Opened(job["file"], lambda fraction: out.told("reading", 0.6 * fraction), bound.at)
+    data = unpickle(source)
     return convert(data, "", lambda what, fraction: out.told(what, 0.6 + 0.35 * fraction), consume=True,
-                   file_bytes=source.stream.count, tables=tables)
+                   file_bytes=source.stream.count)
 
 
 if __name__ == "__main__":

@@ -11,11 +11,11 @@ Importing this does not import numba; `warm_up` does, and loads the kernels or h
 
 from __future__ import annotations
 
-from splatview_viewer.memory.timeline._kernels import compiling, end_loading, warm_up
 from splatview_viewer.memory.timeline.addresses import Addresses
 from splatview_viewer.memory.timeline.axis import Axis
 from splatview_viewer.memory.timeline.bands import Bands
 from splatview_viewer.memory.timeline.canvas import Canvas, Paint, assemble, paint_ground
+from splatview_viewer.memory.timeline.compiled import end_loading, warm_up
 from splatview_viewer.memory.timeline.index import CancelledError
 from splatview_viewer.memory.timeline.lanes import Lane, lanes
 from splatview_viewer.memory.timeline.series import Envelope, active, allocated, reserved
@@ -32,7 +32,6 @@ __all__ = [
            "active",
            "allocated",
            "assemble",
-           "compiling",
            "end_loading",
            "lanes",
            "paint_ground",

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from splatview_viewer.memory.model import MIDDLE, signed
-from splatview_viewer.memory.timeline._kernels import kernel
 from splatview_viewer.memory.timeline.bands import prepared
+from splatview_viewer.memory.timeline.compiled import kernels
 from splatview_viewer.memory.timeline.index import LiveIndex, frozen, never, stop
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from splatview_viewer.memory.model import Trace
     from splatview_viewer.memory.timeline.canvas import Canvas, Paint
 
-SUMS = 12  # sums of each row of pixels that the kernel works with
 GAPS = 0.15
 """How much of the height gaps may take in all, beside what they part."""
 GAP = 1 / 250
@@ -34,7 +33,7 @@ class Addresses:
         """Raises CancelledError when `cancelled` says so, ValueError for allocations that are not in order."""
         a, s = trace.allocations, trace.spans
         events = len(trace.events)
-        place = kernel("_addresses_kernels", "place")
+        place = kernels().place
         addr, size = frozen(signed(a.addr), np.int64), frozen(a.size, np.int64)
         self._ranges(*_union(signed(s.addr), signed(s.addr) + s.size))
         places = np.empty(len(a), np.int64)
@@ -101,10 +100,10 @@ class Addresses:
         """Paints columns of a canvas, as `Bands.paint` does; what is reserved then is painted as `paint.reserved`."""
         first, last, inks, where = prepared(canvas, columns, moments, low, per_pixel, paint,
                                             (len(self._size), self._index.events))
-        paint_addresses = kernel("_addresses_kernels", "paint_addresses")
+        paint_addresses = kernels().paint_addresses
         paint_addresses((self._index.kernel, self._places, self._size), self._spans, inks,
                     (where, frozen((), np.int64), float(low), float(per_pixel)), (first, last),
-                    (canvas.packed, canvas.ids), np.empty((2, canvas.height + 2, SUMS)))
+                    (canvas.packed, canvas.ids), np.empty((2, canvas.height + 2, kernels().SUMS)))
 
 
 def _union(first: np.ndarray, last: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from splatview_viewer.memory.timeline._kernels import kernel
+from splatview_viewer.memory.timeline.compiled import kernels
 from splatview_viewer.memory.timeline.index import Lists, LiveIndex, frozen, never, stop
 from splatview_viewer.memory.timeline.series import Envelope, accumulated
 
@@ -107,7 +107,7 @@ class Bands:
         under = frozen(() if offset is None else offset, np.int64)
         if offset is not None and len(under) != canvas.width:
             raise ValueError(f"{len(under)} offsets for {canvas.width} columns")
-        paint_bands = kernel("_bands_kernel", "paint_bands")
+        paint_bands = kernels().paint_bands
         lists = self._lists.take()
         try:
             paint_bands(self._index.kernel, self._size, self.numbers, inks,

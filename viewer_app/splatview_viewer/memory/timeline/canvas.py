@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from splatview_viewer.memory.timeline._kernels import kernel
+from splatview_viewer.memory.timeline.compiled import kernels
 
 Color = tuple[int, int, int]
 MAX_PIXELS = 1 << 27
@@ -50,7 +50,7 @@ def assemble(before: Canvas | None, fresh: Canvas, origin: tuple[np.ndarray, np.
 
     origin: int64 (W,) twice: which column of `before` each is, or -1; which one of `fresh` otherwise. rows: uint32
     (H * grain, W * grain) or cut there, the lowest row first. part: first and last column (exclusive)."""
-    work = kernel("_canvas_kernels", "assemble")
+    work = kernels().assemble
     old = fresh if before is None else before
     work((old.packed, old.ids), (fresh.packed, fresh.ids), origin, (canvas.packed, canvas.ids), rows, part, grain)
 
@@ -59,7 +59,7 @@ def paint_ground(rgba: np.ndarray, top: np.ndarray, bottom: np.ndarray, shades: 
                  ) -> None:
     """Paints the rows from top to bottom of each column in a colour, the highest `line` of them in another unless they
     are the picture's highest. rgba: uint8 (W, H, 4), contiguous; top, bottom: int64 (W,), within 0..H."""
-    work = kernel("_canvas_kernels", "paint_ground")
+    work = kernels().paint_ground
     pixels = rgba.view("<u4").reshape(rgba.shape[:2])
     ground, edge = (np.array([*shade, 255], np.uint8).view(np.uint32)[0] for shade in shades)
     work(pixels, top, bottom, (ground, edge), line)

@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from splatview_viewer.memory.timeline._kernels import kernel
+from splatview_viewer.memory.timeline.compiled import kernels
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-
-APART = 2048  # fewest allocations between two checkpoints
 
 
 class CancelledError(Exception):
@@ -46,12 +44,12 @@ class LiveIndex:
         if n and bool((self.start[1:] < self.start[:-1]).any()):
             raise ValueError("the allocations of a trace must be in the order in which they began")
         order, ends = np.empty(n, np.int32), np.empty(n, np.int32)
-        count = kernel("_index_kernels", "order_by_end")(self.end, events, order, ends)
+        count = kernels().order_by_end(self.end, events, order, ends)
         stop(cancelled)
-        room = n // APART + 3
+        room = n // kernels().APART + 3
         moment, first, begin = np.empty(room, np.int32), np.empty(room, np.int32), np.zeros(room, np.int64)
         listed = np.empty(3 * n, np.int32)
-        made, used = kernel("_index_kernels", "checkpoints")(self.start, self.end, moment, first, begin,
+        made, used = kernels().checkpoints(self.start, self.end, moment, first, begin,
                                                                            listed)
         self.kernel = (self.start, self.end, frozen(moment[:made], np.int32), frozen(first[:made], np.int32),
                        frozen(begin[:made + 1], np.int64), frozen(listed[:used].copy(), np.int32),
@@ -70,7 +68,7 @@ class LiveIndex:
         """int32: the numbers of what is live, ascending. IndexError for a moment outside of the trace."""
         if not 0 <= moment <= self.events:
             raise IndexError(f"there is no moment {moment}: they are 0 to {self.events}")
-        live_at = kernel("_index_kernels", "live_at")
+        live_at = kernels().live_at
         out = np.empty(self._room, np.int32)
         count = live_at(self.kernel, moment, out)
         if count < 0:
@@ -90,7 +88,7 @@ class Lists:
         self._lock = threading.Lock()
 
     def take(self) -> tuple[np.ndarray, ...]:
-        """numbers, shades, sizes, sums of small and of large blocks, places: see `_bands_kernel.LIST`."""
+        """numbers, shades, sizes, sums of small and of large blocks, places: see `_kernels.LIST`."""
         with self._lock:
             if self._free:
                 return self._free.pop()

@@ -6,20 +6,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from splatview_viewer.memory.timeline._kernels import kernel
+from splatview_viewer.memory.timeline.compiled import kernels
 from splatview_viewer.memory.timeline.index import frozen
 
 if TYPE_CHECKING:
     from splatview_viewer.memory.model import Trace
 
-PYRAMID = 64  # moments in a block of the pyramid
 BLOCK = 512  # the least piece of memory that PyTorch hands out
 
 
 def accumulated(start: np.ndarray, end: np.ndarray, size: np.ndarray, events: int) -> np.ndarray:
     """int64 (M + 1,): the sum of the sizes of what is live at each moment."""
     out = np.zeros(events + 1, np.int64)
-    accumulate = kernel("_index_kernels", "accumulate")
+    accumulate = kernels().accumulate
     accumulate(frozen(start, np.int32), frozen(end, np.int32), frozen(size, np.int64), out)
     return frozen(out, np.int64)
 
@@ -60,9 +59,10 @@ class Envelope:
         if not len(values):
             raise ValueError("no values: there is at least one moment")
         self._values = frozen(values, np.int64)
-        blocks = (len(values) + PYRAMID - 1) // PYRAMID
+        block = kernels().PYRAMID
+        blocks = (len(values) + block - 1) // block
         low, high = np.empty(blocks, np.int64), np.empty(blocks, np.int64)
-        kernel("_index_kernels", "pyramid")(self._values, low, high)
+        kernels().pyramid(self._values, low, high)
         self._low, self._high = frozen(low, np.int64), frozen(high, np.int64)
 
     def __call__(self, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -70,12 +70,12 @@ class Envelope:
 
         edges: int64 (W + 1,), ascending."""
         low, high = np.empty(len(edges) - 1, np.int64), np.empty(len(edges) - 1, np.int64)
-        compute = kernel("_index_kernels", "envelope")
+        compute = kernels().envelope
         compute(self._values, self._low, self._high, frozen(edges, np.int64), low, high)
         return low, high
 
     def peaks(self, edges: np.ndarray) -> np.ndarray:
         """int32 (W,): where the greatest is; see `Bands.peaks`."""
         out = np.empty(len(edges) - 1, np.int32)
-        kernel("_index_kernels", "peaks")(self._values, self._high, frozen(edges, np.int64), out)
+        kernels().peaks(self._values, self._high, frozen(edges, np.int64), out)
         return out

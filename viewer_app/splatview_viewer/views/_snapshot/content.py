@@ -143,13 +143,6 @@ class Content:
         with self._lock:
             return [(job.words, now - since) for job, since in self._running.values() if job.words]
 
-    @property
-    def compiling(self) -> tuple[str, float] | None:
-        """Progress text while kernels are compiled, and the fraction done, 0 to 1; None at other times."""
-        from splatview_viewer.memory.timeline import compiling
-
-        return compiling()
-
     def wait(self, timeout: float) -> bool:
         """Wait until nothing is worked on any more, at most so many seconds: for a picture that is written to a file,
         and for tests. Returns whether that is so."""
@@ -229,7 +222,7 @@ class Content:
         """Begin with what every view needs. Called once, before anybody asks."""
         from splatview_viewer.memory.timeline import warm_up
 
-        self.ask(("warm",), warm_up, lane="kernels", words="Loading kernels")
+        self.ask(("warm",), warm_up, lane="kernels", words="Loading kernels (10 s the first time)")
         self.bands(self.busiest)
 
     # -- what is said of it ----------------------------------------------------------------------------------------
