@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from support.programs import Programs
 
     from splatview_ipc.control.frame import Frame
-    from splatview_ipc.shm.slot_reader import SlotReader
+    from splatview_ipc.transports import Reader
 
 pytestmark = pytest.mark.cuda
 
@@ -36,7 +36,7 @@ class Ring:
     def __init__(self, name: str):
         self.name = name
         self.writer: Any = WRITERS[name](0, 9 * MB, 4)
-        self.reader: SlotReader = reader_of(name, self.writer.ref)
+        self.reader: Reader = reader_of(name, self.writer.ref)
 
     def write(self, image: torch.Tensor, version: int, **meta: Any) -> bool:
         return self.writer.write("image", {"image": image}, {**META, **meta}, version)

@@ -245,6 +245,7 @@ def test_stopped_trainer_stops_no_viewer(programs: Programs, subscriber: Subscri
     trainer.line()
     newest(subscriber, "render")
     trainer.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, trainer.pid, os.WSTOPPED)  # the signal is sent, but its threads may still run for a moment
     with Subscriber() as late:
         for _ in range(50):  # each poll returns
             late.poll()

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from support.memory_transport import MemoryTransport
 from support.transports import reader_of
 
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.shm import segment
 from splatview_ipc.subscriber import remote_stream
 from splatview_ipc.transports import TRANSPORTS, Transport
+from splatview_ipc.transports.memory import MemoryTransport
 
 if TYPE_CHECKING:
     from support.pair import Pair
@@ -91,7 +91,7 @@ def test_a_publish_within_a_publish_is_left_to_the_helper(pair: Pair, monkeypatc
             stop.wait()
             return super().write(*args, **more)
 
-    memory: Any = Slow()
+    memory = Slow()
     offer(monkeypatch, pair, ring=Transport(lambda tensors, growing: memory, RING.reader, ""))
     pair.publish(image(0))
     stream = published(pair)
@@ -148,7 +148,7 @@ def test_a_stream_that_is_closed_and_opened_at_once_is_shown_again(pair: Pair) -
 
 
 def test_a_busy_writer_is_tried_again(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    memory: Any = MemoryTransport()
+    memory = MemoryTransport()
     offer(monkeypatch, pair, ring=Transport(lambda tensors, growing: memory, RING.reader, ""))
     pair.publish(image(0))
     stream = published(pair)

@@ -186,7 +186,7 @@ def test_slots_by_size() -> None:
 
 def test_segments_are_sealed_and_withdrawn() -> None:
     writer = CpuRingWriter(64, 3)
-    ref: Any = writer.ref
+    ref = writer.ref
     for size in (10, ref.segment.size * 2):
         with pytest.raises(PermissionError):
             os.ftruncate(writer.segment.fd, size)

@@ -10,13 +10,12 @@ from splatview_ipc.control import descriptors
 from splatview_ipc.control.messages import tokens
 from splatview_ipc.control.sockets import close_all
 from splatview_ipc.transports import TRANSPORTS
-from support.memory_transport import MemoryTransport
+from splatview_ipc.transports.memory import MemoryTransport
 from support.wait import all_retired, turns
 
 if TYPE_CHECKING:
     from splatview_ipc.control.frame import Frame
-    from splatview_ipc.shm.slot_reader import SlotReader
-    from splatview_ipc.shm.slot_writer import SlotWriter
+    from splatview_ipc.transports import Reader, Writer
 
 META = {"color": "sh", "activated": False, "step": 3}
 SHAPES = {"means": (3,), "quats": (4,), "scales": (3,), "opacities": (), "sh0": (3,), "shN": (15, 3)}
@@ -38,7 +37,7 @@ class Handed(dict[str, list[int]]):
             close_all(fds)
 
 
-def reader_of(name: str, ref: Any) -> SlotReader:
+def reader_of(name: str, ref: Any) -> Reader:
     with Handed(ref) as fds:
         return TRANSPORTS[name].reader(ref, fds)
 
@@ -53,11 +52,11 @@ class TransportPair:
             from splatview_ipc.cuda.memory import Allocation
 
             self._memory = Allocation(4 << 20, 0)
-        self.writer: SlotWriter = (MemoryTransport() if name == "memory" else  # type: ignore[assignment]
+        self.writer: Writer = (MemoryTransport() if name == "memory" else  # type: ignore[assignment]
                                TRANSPORTS[name].writer(self.scene(1000, 0), False))
         self.reader = self.make_reader()
 
-    def make_reader(self) -> SlotReader:
+    def make_reader(self) -> Reader:
         if self.name == "memory":
             return self.writer  # type: ignore[return-value]
         return reader_of(self.name, self.writer.ref)
@@ -78,7 +77,7 @@ class TransportPair:
         if torch.cuda.is_available():
             torch.cuda.synchronize()
 
-    def follow(self, reader: SlotReader) -> None:
+    def follow(self, reader: Reader) -> None:
         """Tell a reader of the newest generation."""
         if self.name == "in-place":
             with Handed(self.writer.ref) as fds:

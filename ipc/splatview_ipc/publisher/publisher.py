@@ -48,8 +48,7 @@ class Publisher:
             if threaded:
                 self.helper.start()
             undoing.pop_all()
-        self.now, self.wake = self.helper.clock, self.helper.wake
-        """The clock's seconds; and have the helper thread give each stream its turn, and send viewers what changed."""
+        self.now = self.helper.clock
         _open_publishers.append(self)
 
     @property
@@ -72,6 +71,10 @@ class Publisher:
                 raise ValueError(f"stream {name!r} shows {stream.kind} since it was first published, not {kind}; "
                                  "use another name")
             return stream
+
+    def wake(self) -> None:
+        """Have the helper thread give each stream its turn, and send viewers what changed. Any thread."""
+        self.helper.wake()
 
     def fault(self, error: BaseException) -> None:
         """Count a fault of the surroundings and pass it on."""

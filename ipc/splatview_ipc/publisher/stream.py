@@ -13,13 +13,13 @@ import math
 import os
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.limits import MAX_META_TEXT
 from splatview_ipc.control.messages import StreamInfo
 from splatview_ipc.shm.control_block import COPIES, SKIPPED, ControlBlock
-from splatview_ipc.transports import TRANSPORTS, ZERO_COPY
+from splatview_ipc.transports import TRANSPORTS, ZERO_COPY, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from splatview_ipc.control.messages import Ref
     from splatview_ipc.kinds import ValueLayout
-    from splatview_ipc.publisher.publisher import Publisher
-    from splatview_ipc.shm.slot_writer import SlotWriter
 
     Published = tuple[tuple[torch.Tensor, ...], dict[str, Any]]
 
@@ -50,6 +48,24 @@ _MOVES = 3
 """Publishes in a row at which Gaussians were stored elsewhere: from then on they are copied."""
 
 
+class Run(Protocol):
+    """What a stream needs of the run that it belongs to."""
+
+    control: ControlBlock
+
+    def now(self) -> float:
+        """Return the clock's seconds."""
+        ...
+
+    def wake(self) -> None:
+        """Have the helper thread call `turn` soon, and tell viewers what changed. Any thread."""
+        ...
+
+    def fault(self, error: BaseException) -> None:
+        """Count a fault of the surroundings and pass it on."""
+        ...
+
+
 @dataclass
 class _Active:
     """A transport in use."""
@@ -57,7 +73,7 @@ class _Active:
     period: float
     """Mean seconds between two versions, at least."""
     readers: int = 0
-    writer: SlotWriter | None = None
+    writer: Writer | None = None
     shown: Published | None = None
     """The value that was written last."""
     version: int = 0
@@ -86,7 +102,7 @@ class _Active:
 class Stream:
     """One named thing that a run publishes."""
 
-    def __init__(self, index: int, name: str, kind: str, run: Publisher):
+    def __init__(self, index: int, name: str, kind: str, run: Run):
         self.index, self.name, self.kind = index, name, kind
         self.version = 0
         """Number of the newest version."""

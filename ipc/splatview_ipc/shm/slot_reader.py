@@ -38,11 +38,10 @@ if TYPE_CHECKING:
 
 
 class SlotReader(SlotPlaces):
-    """Base of the transports' readers: a viewer's side of one stream. A transport fills in `_tensor`, the place of a
-    tensor."""
+    """Base of the transports' readers. A transport fills in `_tensor`, the place of a tensor."""
 
     known: frozenset[str] = frozenset()
-    """Tokens of memory that is open here already: their descriptors need not be fetched again."""
+    """As `Reader.known`."""
 
     def __init__(self, ref: SegmentRef, fds: Mapping[str, Sequence[int]]):
         """`fds`: the descriptors of each token in what was announced; they stay the caller's.
@@ -61,23 +60,20 @@ class SlotReader(SlotPlaces):
         self.garbled = 0
         """Whole frames whose header is invalid."""
         self.torn = 0
-        """Frames discarded because the writer overwrote them."""
+        """As `Reader.torn`."""
         self.alive: Callable[[], bool] = lambda: True
-        """Tells whether the writer's process still runs; set by the stream."""
+        """As `Reader.alive`."""
 
     def _tensor(self, slot: int, header: TensorHeader) -> RemoteTensor | DeviceTensor:
         """Return the tensor that this header describes; it has been checked to be within the slot's data."""
         raise NotImplementedError
 
     def follow(self, ref: Ref, fds: Mapping[str, Sequence[int]]) -> bool:
-        """Take in a newer `SlotWriter.ref`; return False when another reader is needed for it, as for a ring.
-
-        Raises SharingError; what was read until now stays readable then.
-        """
+        """As `Reader.follow`: a ring never changes."""
         return False
 
     def read(self, after: int = 0, attempts: int = 4) -> Frame | None:
-        """Return the newest whole frame with a version over `after`, or None. Never waits."""
+        """As `Reader.read`."""
         for _ in range(attempts):
             slot, seq = self.newest(after)
             if slot < 0:

@@ -44,20 +44,14 @@ from splatview_ipc.shm.slot_layout import (
 if TYPE_CHECKING:
     import torch
 
-    from splatview_ipc.control.messages import Ref, VersionHeader
+    from splatview_ipc.control.messages import VersionHeader
 
 
 class SlotWriter(SlotPlaces):
-    """Base of the transports' writers: the trainer's side of one stream. A transport adds `ref`, and fills in `_copy`.
-
-    Calls do not overlap; none of them waits for a reader. Writers for CUDA tensors queue their work on torch's current
-    stream of the tensors' device.
-    """
+    """Base of the transports' writers. A transport adds `ref`, and fills in `_copy`."""
 
     note = ""
-    """The reason why this transport is worse here than usual, for users; "" if it is not. Sent along with `ref`."""
-    ref: Ref
-    """The announcement for readers. A new object each time that it changes."""
+    """As `Writer.note`."""
 
     def __init__(self, capacity: int, slots: int):
         """`capacity`: bytes of tensor data per slot, alignment included (`data_bytes`). Allocates all memory.
@@ -96,16 +90,12 @@ class SlotWriter(SlotPlaces):
         self._words[self.bases[slot] + DONE] = whole
 
     def fits(self, tensors: dict[str, torch.Tensor]) -> bool:
-        """Return whether `write` can take these tensors; otherwise another writer is made for them."""
+        """As `Writer.fits`."""
         return data_bytes(tensors) <= self.capacity
 
     def write(self, kind: str, tensors: dict[str, torch.Tensor], meta: dict[str, Any], version: int,
               confirmed: bool = True) -> bool:
-        """Make these tensors, all of one version, the newest frame.
-
-        confirmed: as `Frame.confirmed`. Returns False when it is not possible now (all slots are busy, the transport
-        rests): the stream brings the newest version later. Raises SharingError.
-        """
+        """As `Writer.write`; False when no slot is free now."""
         layout = [(name, t.dtype, t.shape) for name, t in tensors.items()]
         if layout != self._layout:
             self._lay_out(tensors)
@@ -172,11 +162,11 @@ class SlotWriter(SlotPlaces):
         self._slot_targets = [self._targets(slot, self._tensor_headers) for slot in range(self.slots)]
 
     def turn(self, now: float) -> float | None:
-        """Do what is due, on the helper thread; return when (seconds) to be called again, None: not by time."""
+        """As `Writer.turn`."""
         return None
 
     def close(self) -> None:
-        """Give everything back. What readers have mapped stays readable to them, and is not written any more."""
+        """As `Writer.close`."""
         self._slot_targets = []
         self._words.release()
         self.segment.close()

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 from splatview_ipc.control import messages
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.subscriber.rate import Rate
-from splatview_ipc.transports import TRANSPORTS
+from splatview_ipc.transports import TRANSPORTS, Reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from splatview_ipc.control.frame import Frame
     from splatview_ipc.control.messages import Ref, StreamInfo
-    from splatview_ipc.shm.slot_reader import SlotReader
     from splatview_ipc.subscriber.remote_run import RemoteRun
 
 
@@ -33,7 +32,7 @@ class RemoteStream:
         self.wanted_transport = ""
         """The transport that the run is to share by; "": none."""
         self._opened = False
-        self._reader: SlotReader | None = None
+        self._reader: Reader | None = None
         self._reader_transport = ""
         self._ref: Ref | None = None
         """The reference that the reader follows."""

@@ -8,8 +8,6 @@
 | torch-ipc | the same, where the driver does not report their memory | by the handles of torch.multiprocessing |
 | host | CUDA tensors that a viewer cannot open | copied by the GPU into a ring of slots in pinned shared memory |
 
-Every writer is a `splatview_ipc.shm.slot_writer.SlotWriter`, every reader a `splatview_ipc.shm.slot_reader.SlotReader`;
-they document what is called.
 tests/ipc/test_transports.py runs one conformance suite over all of them.
 """
 
@@ -18,28 +16,89 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib import import_module
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     import torch
 
+    from splatview_ipc.control.frame import Frame
     from splatview_ipc.control.messages import Ref
-    from splatview_ipc.shm.slot_reader import SlotReader
-    from splatview_ipc.shm.slot_writer import SlotWriter
 
     Descriptors = Mapping[str, Sequence[int]]
+
+
+class Writer(Protocol):
+    """The trainer's side of one stream. Calls do not overlap; none of them waits for a reader.
+
+    Writers for CUDA tensors queue their work on torch's current stream of the tensors' device.
+    """
+
+    note: str
+    """The reason why this transport is worse here than usual, for users; "" if it is not. Sent along with `ref`."""
+
+    @property
+    def ref(self) -> Ref:
+        """The announcement for readers. A new object each time that it changes."""
+        ...
+
+    def fits(self, tensors: dict[str, torch.Tensor]) -> bool:
+        """Return whether `write` can take these tensors; otherwise another writer is made for them."""
+        ...
+
+    def write(self, kind: str, tensors: dict[str, torch.Tensor], meta: dict[str, Any], version: int,
+              confirmed: bool = True) -> bool:
+        """Make these tensors, all of one version, the newest frame.
+
+        confirmed: as `Frame.confirmed`. Returns False when it is not possible now (all slots are busy, the transport
+        rests): the stream brings the newest version later. Raises SharingError.
+        """
+        ...
+
+    def turn(self, now: float) -> float | None:
+        """Do what is due, on the helper thread; return when (seconds) to be called again, None: not by time."""
+        ...
+
+    def close(self) -> None:
+        """Give everything back. What readers have mapped stays readable to them, and is not written any more."""
+        ...
+
+
+class Reader(Protocol):
+    """A viewer's side of one stream."""
+
+    torn: int
+    """Frames discarded because the writer overwrote them."""
+    alive: Callable[[], bool]
+    """Tells whether the writer's process still runs; set by the stream."""
+    known: frozenset[str]
+    """Tokens of memory that is open here already: their descriptors need not be fetched again."""
+
+    def follow(self, ref: Ref, fds: Descriptors) -> bool:
+        """Take in a newer `Writer.ref`; return False when another reader is needed for it.
+
+        Raises SharingError; what was read until now stays readable then.
+        """
+        ...
+
+    def read(self, after: int = 0) -> Frame | None:
+        """Return the newest whole frame with a version over `after`, or None. Never waits."""
+        ...
+
+    def close(self) -> None:
+        """Give everything back, but for what frames still hold. Idempotent."""
+        ...
 
 
 @dataclass(frozen=True)
 class Transport:
     """The two sides of a transport."""
 
-    writer: Callable[[dict[str, torch.Tensor], bool], SlotWriter]
+    writer: Callable[[dict[str, torch.Tensor], bool], Writer]
     """Made from tensors like those to come, and whether they are going to grow; on the helper thread, since memory is
     allocated. Raises SharingError."""
-    reader: Callable[[Ref, Descriptors], SlotReader]
+    reader: Callable[[Ref, Descriptors], Reader]
     """Made from what the trainer announced and the descriptors of its tokens, which stay the caller's. Raises
     SharingError when what was announced cannot be trusted or opened."""
     words: str

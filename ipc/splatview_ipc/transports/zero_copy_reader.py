@@ -75,7 +75,7 @@ class ZeroCopyReader(SlotReader):
 
     @property
     def known(self) -> frozenset[str]:  # type: ignore[override]
-        """As `SlotReader.known`."""
+        """As `Reader.known`."""
         return frozenset([self._announced[0].token, *(m.token for m in self._open if not isinstance(m, IpcMemory))])
 
     def follow(self, ref: Ref, fds: Descriptors) -> bool:
@@ -111,7 +111,7 @@ class ZeroCopyReader(SlotReader):
         return open_memory(memory, descriptors.duplicates(fds))
 
     def read(self, after: int = 0, attempts: int = 4) -> Frame | None:
-        """As `SlotReader.read`. The tensors change when the trainer changes them."""
+        """As `Reader.read`. The tensors change when the trainer changes them."""
         self._retire()
         return super().read(after, attempts)
 

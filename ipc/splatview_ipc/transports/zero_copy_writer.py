@@ -77,6 +77,7 @@ class ZeroCopyWriter(GpuSlotWriter):
         super().__init__(index, 0, _SLOTS)
         self._generations: deque[_Generation] = deque()
         self._key: tuple[Any, ...] = ()
+        self._ref: InPlaceRef | None = None
         try:
             self._pin(0)
             self._begin_generation(tensors)
@@ -84,12 +85,17 @@ class ZeroCopyWriter(GpuSlotWriter):
             self.close()
             raise
 
+    @property
+    def ref(self) -> InPlaceRef:
+        assert self._ref is not None
+        return self._ref
+
     def fits(self, tensors: dict[str, torch.Tensor]) -> bool:
         return all(t.get_device() == self.index for t in tensors.values())
 
     def write(self, kind: str, tensors: dict[str, torch.Tensor], meta: dict[str, Any], version: int,
               confirmed: bool = True) -> bool:
-        """As `SlotWriter.write`: marks all that torch's current stream was given so far. Costs microseconds.
+        """As `Writer.write`: marks all that torch's current stream was given so far. Costs microseconds.
 
         Begins a generation when the tensors are stored elsewhere than the last ones.
         """
@@ -111,7 +117,7 @@ class ZeroCopyWriter(GpuSlotWriter):
         memories, refs, undo = self._describe(kept)
         self._generations.append(_Generation(next(_numbers), tuple(kept.values()), undo))
         self._key = _key(tensors)
-        self.ref = InPlaceRef(self.segment.ref, self._gpu, self._generations[-1].number, memories, refs)
+        self._ref = InPlaceRef(self.segment.ref, self._gpu, self._generations[-1].number, memories, refs)
         while len(self._generations) > 1 + _MOST_KEPT:
             self._forget()
 

@@ -184,7 +184,7 @@ class ShardedStream:
         self._began = time.monotonic()
         self._version = 0
         self._counted: tuple[tuple[Any, ...], ...] = ()
-        """The parts' versions when a version was counted last."""
+        """The parts' versions when a version was counted last, those of their frames once it was read."""
         self._new_since = 0.0
         """Since when there is something new that was not counted; 0: there is nothing."""
 
@@ -350,6 +350,10 @@ class ShardedStream:
             stack.pop_all()
         for part, frame in found:
             part.taken = frame.version
+        # A version may be counted before its frame is there: then it is new once more.
+        taken = {id(part.stream): part.taken for part, _ in found}
+        self._counted = tuple((key, min(version, taken.get(key, version)), *rest)
+                              for key, version, *rest in self._counted)
         self.shown = tuple((part.rank, count, frame.version) for (part, frame), (_, count) in
                            zip(found, joined.shards, strict=True))
         return joined

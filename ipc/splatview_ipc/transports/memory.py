@@ -1,4 +1,4 @@
-"""Transport within one process: frames are handed over as they are."""
+"""Transport within one process, for tests and for programs that view themselves: frames are handed over as they are."""
 
 from __future__ import annotations
 
