@@ -1,13 +1,15 @@
-"""Files that come from browser pages, decoded in a bounded program of their own rather than in the viewer.
+"""Files that are decoded in a bounded program of their own rather than in the viewer: all that come from browser pages,
+and checkpoints.
 
-    scene = read_apart(path)          # as open_file(path)
-    film = read_film_apart(path)      # as read_path(path)
+    scene = read_apart(path)                # as open_file(path)
+    film = read_film_apart(path)            # as read_path(path)
+    scene = read_tensors_apart([path])      # the tensors of checkpoints
 
 Decoders of untrusted files can take all memory, loop without end or crash. The program (`reading`) inherits the open
 file and nothing else, takes bounded memory and processor time, and writes arrays to a memory file. The viewer seals
 that file, checks the description of the arrays against its size, and maps it.
 
-Files that the user names on this machine are read in the viewer: a program starts in 0.3 s, with torch in 2 s.
+Other files that the user names on this machine are read in the viewer: a program starts in 0.3 s, with torch in 2 s.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import math
 import mmap
 import os
 import threading
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 import msgspec
@@ -33,7 +36,7 @@ from splatview_viewer.regular import open_regular
 from splatview_viewer.scene import FIELDS, UPS, GaussianScene
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from splatview_viewer.files.common import Progress
@@ -42,8 +45,8 @@ if TYPE_CHECKING:
 
 PER_BYTE = 64
 """Bytes of memory that the program may take for each byte of the file, beside BASE: packed scenes become so large."""
-FREE_SHARE = 3
-"""At most one part in so many of the memory that is free."""
+FREE_SHARE, OWN_FREE_SHARE = 1 / 3, 0.8
+"""The part of the free memory that the program may take, for a page's file and for one of the user of this machine."""
 AT_ONCE = 2
 """Programs at a time; other files wait."""
 MOST_FRAMES = 20_000
@@ -139,7 +142,7 @@ def read_apart(path: Path, progress: Progress = silent, started: Callable[[int],
         FileError: the file cannot be read; the message starts with the path.
     """
     try:
-        header, room = _read(path, "any", progress, started)
+        header, room = _read([path], "any", progress, started)
         if isinstance(header, SceneHeader):
             return _scene(header, room)
         if isinstance(header, PictureHeader):
@@ -164,7 +167,7 @@ def read_film_apart(path: Path, progress: Progress = silent,
     Raises CameraError, which names the file, when it holds none.
     """
     try:
-        header, room = _read(path, "film", progress, started)
+        header, room = _read([path], "film", progress, started)
         if not isinstance(header, FilmHeader):
             raise FileError("no camera path")
         return _film(header, room)
@@ -173,6 +176,18 @@ def read_film_apart(path: Path, progress: Progress = silent,
         raise CameraError(text if text.startswith((str(path), "path: ")) else f"{path}: {text}") from None
     except OSError as e:
         raise CameraError(f"path: {path} cannot be read: {e.strerror or e}") from None
+
+
+def read_tensors_apart(paths: Sequence[Path], progress: Progress) -> GaussianScene:
+    """Return the Gaussians in the files of one checkpoint, decoded by another program. For a thread that may wait.
+
+    Raises:
+        FileError: they cannot be read. What `progress` raises ends the program.
+    """
+    header, room = _read(paths, "tensors", progress, lambda pid: None)
+    if not isinstance(header, SceneHeader):
+        raise FileError("the program that read it took it for something else than a scene")
+    return _scene(header, room)
 
 
 class _Turn:
@@ -189,18 +204,23 @@ class _Turn:
         _turns.release()
 
 
-def _read(path: Path, kind: str, progress: Progress, started: Callable[[int], None]) -> tuple[Header, mmap.mmap | None]:
+def _read(paths: Sequence[Path], kind: str, progress: Progress,
+          started: Callable[[int], None]) -> tuple[Header, mmap.mmap | None]:
     """Run the program; return what it says of the result, and the mapped result."""
-    with _Turn(progress), open_regular(path) as file:
-        size = os.fstat(file.fileno()).st_size
+    with _Turn(progress), ExitStack() as opened:
+        files = [opened.enter_context(open_regular(path)).fileno() for path in paths]
+        size = sum(os.fstat(file).st_size for file in files)
         free = available_bytes()
         memory = BASE + PER_BYTE * size
-        memory = memory if free is None else min(memory, free // FREE_SHARE)
+        if free is not None:
+            memory = min(memory, int(free * (OWN_FREE_SHARE if kind == "tensors" else FREE_SHARE)))
+        if kind == "tensors":
+            memory += size  # mapped, which takes address space and no memory
         out = os.memfd_create("splatview-file", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         program = None
         try:
             program = ReadingProgram("splatview_viewer.files.reading", {
-                "kind": kind, "name": str(path), "file": file.fileno(), "out": out, "memory": str(memory),
+                "kind": kind, "name": str(paths[0]), "files": files, "out": out, "memory": str(memory),
                 "seconds": str(int(CPU_BASE + CPU_PER_BYTE * size))}, CUDA_VISIBLE_DEVICES="")
             started(program.pid)
             said = program.wait(progress)

@@ -55,7 +55,7 @@ class ReadingProgram:
 
     Args:
         module: what is run, a module of splatview's own.
-        job: its argument, as JSON; the integers in it are descriptors, which it inherits.
+        job: its argument, as JSON; the integers in it, also in lists, are descriptors, which it inherits.
         subject: what is read, for error messages.
         env: environment variables in addition.
     """
@@ -67,7 +67,7 @@ class ReadingProgram:
             self._process = subprocess.Popen(
                 child_program.command(module, msgspec.json.encode(job).decode()),
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, cwd="/",
-                pass_fds=[v for v in job.values() if type(v) is int],
+                pass_fds=[fd for v in job.values() for fd in (v if isinstance(v, list) else [v]) if type(fd) is int],
                 # One thread is enough, and what others reserve counts against the bound.
                 env=child_program.environment(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", PYTHONUNBUFFERED="",
                                               PYTHONWARNINGS="ignore") | env)

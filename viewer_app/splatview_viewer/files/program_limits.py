@@ -27,7 +27,7 @@ FREE_SHARE, LEAST = 0.9, 512 << 20
 """The part of the free memory that the program may take, and what it may take in any case: libraries reserve address
 space that they do not use."""
 MAX_FILES = 64
-"""Descriptors that it may have open: modules are opened one by one."""
+"""Descriptors that it may have open beside those that it inherits: modules are opened one by one."""
 _PR_SET_PDEATHSIG = 1
 
 
@@ -77,15 +77,15 @@ class Bound:
         _lower(resource.RLIMIT_CPU, self._seconds + self._seconds_per_mb * count // 1_000_000)
 
 
-def bound_for_good(memory: int, seconds: int) -> None:
-    """Allow so many more bytes of memory, as many in the result, and so many seconds of the processor; no new limits
-    can be set afterwards.
+def bound_for_good(memory: int, seconds: int, files: int) -> None:
+    """Allow so many more bytes of memory, as many in the result, so many seconds of the processor, and MAX_FILES
+    descriptors beside `files` inherited ones; no new limits can be set afterwards.
 
     Call it after everything is imported: libraries reserve address space that costs no memory.
     """
     _lower(resource.RLIMIT_AS, _address_space() + memory, hard=True)
     _lower(resource.RLIMIT_FSIZE, memory, hard=True)
-    _lower(resource.RLIMIT_NOFILE, MAX_FILES, hard=True)
+    _lower(resource.RLIMIT_NOFILE, MAX_FILES + files, hard=True)
     _lower(resource.RLIMIT_CORE, 0, hard=True)
     spent = time.process_time()
     _lower(resource.RLIMIT_CPU, int(spent) + 1 + seconds)

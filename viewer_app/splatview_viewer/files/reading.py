@@ -62,16 +62,17 @@ def main() -> int:
     end_with_viewer()
     out = Out()
     try:
-        path = Inherited.of(job["file"], job["name"])
+        files = [Inherited.of(fd, job["name"]) for fd in job["files"]]
+        limits = int(job["memory"]), int(job["seconds"]), len(files)
         if job["kind"] == "film":
             from splatview_viewer.paths import nerfstudio
 
-            bound_for_good(int(job["memory"]), int(job["seconds"]))
-            header: apart.Header = _film(nerfstudio.read_path(path), job["out"])
+            bound_for_good(*limits)
+            header: apart.Header = _film(nerfstudio.read_path(files[0]), job["out"])
         else:
-            _import_all(path)
-            bound_for_good(int(job["memory"]), int(job["seconds"]))
-            header = _any(path, job["out"], out)
+            _import_all(files[0])
+            bound_for_good(*limits)
+            header = _tensors(files, job["out"], out) if job["kind"] == "tensors" else _any(files[0], job["out"], out)
     except Exception as e:
         out.say("error", fault_text(e))
     else:
@@ -97,11 +98,10 @@ def _import_all(path: Path) -> None:
         pass
     with open(path, "rb") as f:
         if f.read(4) == b"PK\x03\x04" and path.suffix.lower() not in (".sog", ".zip"):  # perhaps a checkpoint
-            import torch
-            import torch.serialization  # noqa: F401
+            import torch  # noqa: F401
 
 
-def _any(path: Path, fd: int, out: Out) -> apart.Header:
+def _any(path: Inherited, fd: int, out: Out) -> apart.Header:
     """Read a file of any format. Raises FileError."""
     from splatview_viewer.files import _read, recognise  # open_file would make another path of this one
 
@@ -112,18 +112,32 @@ def _any(path: Path, fd: int, out: Out) -> apart.Header:
         if name == "sog" and f.read(2) != b"PK":
             raise FileError("SOG: meta.json alone is no scene, and a page sends no folders: send the scene as one "
                             ".sog file, or open the folder on the machine of the viewer")
+    if name == "checkpoint":
+        return _tensors([path], fd, out)
     with np.errstate(all="ignore"):  # as open_file
         value = _read(path, name, lambda what, fraction: out.told(what, 0.95 * fraction))
-    out.told("writing arrays", 0.95)
     if isinstance(value, np.ndarray):
+        out.told("writing arrays", 0.95)
         kind = f"{value.dtype.kind}{value.dtype.itemsize}"
         return apart.PictureHeader(apart.write_columns(fd, [value if kind in ("u1", "u2", "f4") else
                                                             value.astype(np.float32)])[0])
     if not isinstance(value, GaussianScene):
         raise FileError(f"recognised as {name!r} and read as {type(value).__name__}")
-    columns = apart.write_columns(fd, [np.asarray(getattr(value, field)) for field in FIELDS])
-    return apart.SceneHeader(columns, value.sh_degree, value.antialiased, [note[:2000] for note in value.notes[:64]],
-                             value.up)
+    return _scene(value, fd, out)
+
+
+def _tensors(files: list[Inherited], fd: int, out: Out) -> apart.Header:
+    from splatview_viewer.files.checkpoint import read_tensors
+
+    with np.errstate(all="ignore"):
+        return _scene(read_tensors(files, lambda what, fraction: out.told(what, 0.95 * fraction)), fd, out)
+
+
+def _scene(scene: GaussianScene, fd: int, out: Out) -> apart.Header:
+    out.told("writing arrays", 0.95)
+    columns = apart.write_columns(fd, [np.asarray(getattr(scene, field)) for field in FIELDS])
+    return apart.SceneHeader(columns, scene.sh_degree, scene.antialiased, [note[:2000] for note in scene.notes[:64]],
+                             scene.up)
 
 
 def _film(film: Film, fd: int) -> apart.FilmHeader:
