@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import pkgutil
 import struct
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -13,11 +15,12 @@ import zstandard
 from support import scene_files as w
 from support.renderer_cases import Chance, random_scene
 
+from splatview_viewer import files
 from splatview_viewer.errors import FileError
-from splatview_viewer.files import load_image, load_scene, open_file, silent
+from splatview_viewer.files import FORMATS, Format, load_image, load_scene, open_file, silent
 from splatview_viewer.files.apart import read_apart
 from splatview_viewer.files.checkpoint import read_tensors
-from splatview_viewer.files.write_ply import write_ply
+from splatview_viewer.files.ply import write_ply
 from splatview_viewer.recorder.files import read_packed, write_packed
 from splatview_viewer.recorder.packed import pack, unpack
 from splatview_viewer.renderers.activation import activate
@@ -90,6 +93,14 @@ CASES = {
     **{f"{kind} checkpoint": (lambda p, t, kind=kind: w.write_checkpoint(p / "a.pt", t, kind), w.EXACT, 4)
        for kind in ("gsplat", "inria", "nerfstudio", "mapping")},
 }
+
+
+def test_no_format_is_missing_from_the_list() -> None:
+    modules = [importlib.import_module(f"{files.__name__}.{m.name}") for m in pkgutil.iter_modules(files.__path__)]
+    found = {value for module in modules for value in vars(module).values() if isinstance(value, Format)}
+    assert found == set(FORMATS)
+    suffixes = [suffix for f in FORMATS for suffix in f.suffixes]
+    assert len({f.name for f in FORMATS}) == len(FORMATS) and len(set(suffixes)) == len(suffixes)
 
 
 @pytest.mark.parametrize("family", ["ply", "compressed ply", "splat", "spz", "sog", "checkpoint"])

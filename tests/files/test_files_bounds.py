@@ -6,6 +6,7 @@ import os
 import struct
 import zipfile
 import zlib
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +19,7 @@ from splatview_viewer import files
 from splatview_viewer.errors import FileError
 from splatview_viewer.files import load_scene, open_file
 from splatview_viewer.files.bounds import whole_number
+from splatview_viewer.files.splat import SPLAT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -106,7 +108,7 @@ def test_no_exception_but_fileerror_leaves_a_reader(tmp_path: Path, monkeypatch:
         def read(*_args: object, error: Exception = error) -> None:
             raise error
 
-        monkeypatch.setattr(files, "_read", read)
+        monkeypatch.setattr(files, "FORMATS", (replace(SPLAT, read=read),))
         with pytest.raises(FileError) as caught:
             open_file(path)
         assert str(caught.value).startswith(f"{path}: ") and len(str(caught.value)) < 1000

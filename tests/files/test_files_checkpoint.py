@@ -205,6 +205,7 @@ def test_checkpoints_made_to_exhaust_memory(tmp_path):
     # What torch itself can be asked to build: a tensor of a given size, without any data.
     # And an object that is filled with zeros, which takes the memory at once.
     for name in (b"torch\nFloatTensor", b"__builtin__\nbytearray"):
-        w.write_zip(path, {"a/data.pkl": b"\x80\x02c" + name + b"\n(\x8a\x05\x00\x00\x00\x00\x10tR.", "a/version": b"3\n"})
+        made = b"\x80\x02c" + name + b"\n(\x8a\x05\x00\x00\x00\x00\x10tR."
+        w.write_zip(path, {"a/data.pkl": made, "a/version": b"3\n"})
         with pytest.raises(MemoryError):
             read(path)

@@ -25,7 +25,7 @@ import numpy as np
 
 from splatview_viewer.errors import FileError
 from splatview_viewer.files.bounds import check_memory
-from splatview_viewer.files.common import Fields, Progress, open_zip
+from splatview_viewer.files.common import ZIP_MAGIC, Fields, Format, Progress, Start, open_zip
 from splatview_viewer.scene import as_floats, sh0_of_rgb
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def read_tensors(files: Sequence[Path], progress: Progress) -> GaussianScene:
 def _check(path: Path) -> None:
     """Refuse what `torch.load` would run (a TorchScript archive, before torch 2.6: CVE-2025-32434) or misread."""
     with open(path, "rb") as f:
-        if f.read(4) != b"PK\x03\x04":
+        if f.read(4) != ZIP_MAGIC:
             raise FileError("checkpoint: not a zip file of torch.save (torch older than 1.6, or a plain pickle?). "
                             f"Nothing is unpickled here. {NEXT_STEP}")
     with open_zip(path) as archive:
@@ -298,3 +298,14 @@ def _fields(arrays: dict[str, np.ndarray]) -> Fields:
         opacities=opacities[:, 0] if opacities.shape == (n, 1) else opacities,
         sh0=sh0[:, 0] if sh0.shape == (n, 1, 3) else sh0,
         shN=arrays.get("shN", np.zeros((n, 0, 3), np.float32)))
+
+
+def _is_checkpoint(start: Start) -> bool:
+    if start.path.is_dir():
+        return any(start.path.glob("*_rank*.pt")) or any(start.path.glob("ckpts/*_rank*.pt"))
+    # A pickle is none, and the reader has the words for it.
+    return "data.pkl" in start.zip_names or (start.head[:1] == b"\x80" and start.suffix != ".splat")
+
+
+CHECKPOINT = Format("checkpoint", (".pt", ".pth", ".ckpt"), "checkpoints of gsplat (all ranks), inria and nerfstudio",
+                    _is_checkpoint, read_checkpoint, by_suffix=True)

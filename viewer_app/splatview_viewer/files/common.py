@@ -1,4 +1,4 @@
-"""What the readers share: the finished scene, bounds on what a file may claim, decoding tables."""
+"""What the readers share: formats, the finished scene, bounds on what a file may claim, decoding tables."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import struct
 from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
@@ -24,6 +25,48 @@ if TYPE_CHECKING:
 Progress = Callable[[str, float], None]
 """Told what is going on and how far it is, 0 to 1."""
 
+
+@dataclass
+class Start:
+    """What tells the format of a file or folder."""
+
+    path: Path
+    """Opens it."""
+    name: str
+    """What the user calls it, which may be another name than that of `path`."""
+    head: bytes
+    """The first bytes of a file; a folder has none."""
+
+    @property
+    def suffix(self) -> str:
+        """In lower case, with the dot."""
+        return os.path.splitext(self.name)[1].lower()
+
+    @cached_property
+    def zip_names(self) -> set[str]:
+        """Names in a zip, without their folders; empty for other files."""
+        if self.head[:4] != ZIP_MAGIC:
+            return set()
+        with open_zip(self.path) as archive:
+            return {n.rpartition("/")[2] for n in archive.namelist()}
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format of files that can be opened."""
+
+    name: str
+    suffixes: tuple[str, ...]
+    description: str
+    sniff: Callable[[Start], bool]
+    """Whether the content is of this format."""
+    read: Callable[[Path, Progress], Any]
+    """Return the scene, picture or snapshot in a file or folder. Raises FileError."""
+    by_suffix: bool = False
+    """Whether files with one of the suffixes are of this format where their content is of no other."""
+
+
+ZIP_MAGIC = b"PK\x03\x04"
 SH_PROPERTIES = tuple(3 * k for k in SH_REST)
 """Numbers per Gaussian that the degrees above 0 take in a file."""
 MODES = {"mip": True, "antialiased": True, "true": True, "1": True,

@@ -12,8 +12,11 @@ import msgspec
 import numpy as np
 
 from splatview_viewer.errors import CameraError, FileError
-from splatview_viewer.files import apart, fault_text
+from splatview_viewer.files import apart, fault_text, find_format
+from splatview_viewer.files.checkpoint import CHECKPOINT
 from splatview_viewer.files.program_limits import Out, bound_for_good, end_with_viewer
+from splatview_viewer.files.snapshot import SNAPSHOT
+from splatview_viewer.files.sog import SOG
 from splatview_viewer.scene import FIELDS, GaussianScene
 
 if TYPE_CHECKING:
@@ -88,7 +91,6 @@ def _import_all(path: Path) -> None:
     import PIL.Image
     import PIL.ImageOps
 
-    from splatview_viewer.files import checkpoint, compressed_ply, image, ply, sog, splat, spz  # noqa: F401
     from splatview_viewer.memory import loading  # noqa: F401
 
     PIL.Image.init()
@@ -103,26 +105,24 @@ def _import_all(path: Path) -> None:
 
 def _any(path: Inherited, fd: int, out: Out) -> apart.Header:
     """Read a file of any format. Raises FileError."""
-    from splatview_viewer.files import _read, recognise  # open_file would make another path of this one
-
-    name = recognise(path)
-    if name == "snapshot":
+    found = find_format(path)
+    if found is SNAPSHOT:
         return apart.SnapshotHeader()
     with open(path, "rb") as f:
-        if name == "sog" and f.read(2) != b"PK":
+        if found is SOG and f.read(2) != b"PK":
             raise FileError("SOG: meta.json alone is no scene, and a page sends no folders: send the scene as one "
                             ".sog file, or open the folder on the machine of the viewer")
-    if name == "checkpoint":
+    if found is CHECKPOINT:
         return _tensors([path], fd, out)
     with np.errstate(all="ignore"):  # as open_file
-        value = _read(path, name, lambda what, fraction: out.told(what, 0.95 * fraction))
+        value = found.read(path, lambda what, fraction: out.told(what, 0.95 * fraction))
     if isinstance(value, np.ndarray):
         out.told("writing arrays", 0.95)
         kind = f"{value.dtype.kind}{value.dtype.itemsize}"
         return apart.PictureHeader(apart.write_columns(fd, [value if kind in ("u1", "u2", "f4") else
                                                             value.astype(np.float32)])[0])
     if not isinstance(value, GaussianScene):
-        raise FileError(f"recognised as {name!r} and read as {type(value).__name__}")
+        raise FileError(f"recognised as {found.name!r} and read as {type(value).__name__}")
     return _scene(value, fd, out)
 
 
