@@ -18,9 +18,9 @@ from support.renderer_cases import Chance, random_scene
 from splatview_viewer import files
 from splatview_viewer.errors import FileError
 from splatview_viewer.files import FORMATS, Format, load_image, load_scene, open_file, silent
-from splatview_viewer.files.apart import read_apart
 from splatview_viewer.files.checkpoint import read_tensors
 from splatview_viewer.files.ply import write_ply
+from splatview_viewer.files.untrusted import read_untrusted
 from splatview_viewer.recorder.files import read_packed, write_packed
 from splatview_viewer.recorder.packed import pack, unpack
 from splatview_viewer.renderers.activation import activate
@@ -290,7 +290,7 @@ def test_positions_far_away_keep_their_detail(form: str, tmp_path: Path) -> None
     else:
         path = w.write_ply(tmp_path / "a.ply", w.ply_columns(t), types=dict.fromkeys("xyz", "f8"),
                            order="a" if form == "ply ascii" else "<")
-    given = (read_apart(path) if form == "uploaded" else
+    given = (read_untrusted(path) if form == "uploaded" else
              read_tensors([path], silent) if form == "checkpoint" else load_scene(path))
     assert isinstance(given, GaussianScene)
     back = load_scene(write_ply(activated(given), tmp_path / "saved.ply")[0])

@@ -19,7 +19,7 @@ from fuzz.crafted import TOWERS, zip_of
 from support import scene_files as w
 
 from splatview_viewer.errors import FileError
-from splatview_viewer.files import apart, load_scene, silent
+from splatview_viewer.files import checkpoint, load_scene, sandbox, silent
 from splatview_viewer.files.checkpoint import read_tensors
 
 FIELDS = ("means", "quats", "scales", "opacities", "sh0", "shN")
@@ -101,7 +101,7 @@ def test_a_pickle_with_code_is_refused_and_not_run(wrap, protocol, message, tmp_
 
 @pytest.mark.programs
 def test_a_file_whose_values_never_end_is_an_error(tmp_path, monkeypatch):
-    monkeypatch.setattr(apart, "CPU_BASE", 0)
+    monkeypatch.setattr(sandbox, "CPU_BASE", 0)
     (tmp_path / "a.pt").write_bytes(zip_of({"a/data.pkl": TOWERS["a key that is hashed without end"],
                                             "a/version": b"3\n"}))
     with pytest.raises(FileError, match=r"a\.pt: reading it took more of the processor's time"):
@@ -123,7 +123,7 @@ def test_names_that_lead_to_code_are_refused(name, tmp_path):
 
 def test_archives_that_run_code_in_older_torch_never_reach_it(tmp_path, monkeypatch):
     """TorchScript and tar files got past weights_only before torch 2.6 (CVE-2025-32434)."""
-    monkeypatch.setattr(apart, "read_tensors_apart", lambda *args: pytest.fail("a program was started"))
+    monkeypatch.setattr(checkpoint, "run", lambda *args, **options: pytest.fail("a program was started"))
     for name in ("a/constants.pkl", "b/c/constants.pkl"):
         w.write_zip(tmp_path / "a.pt", {"a/data.pkl": b"\x80\x02}.", name: b"\x80\x02).", "a/code/a.py": b""})
         with pytest.raises(FileError, match="TorchScript archive, which is a program"):

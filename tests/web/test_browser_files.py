@@ -18,8 +18,7 @@ from support.scene_files import ply_columns, truth, write_ply
 from support.web_visitors import ask, kept
 
 from splatview_viewer import files
-from splatview_viewer.files import apart, load_scene
-from splatview_viewer.files.program import ReadingProgram
+from splatview_viewer.files import load_scene, sandbox
 from splatview_viewer.paths import nerfstudio
 from splatview_viewer.views._gaussians.filter import Filter
 from splatview_viewer.views._gaussians.path import PathTool
@@ -91,16 +90,16 @@ def scene(tmp_path: Path) -> Path:
 @pytest.fixture
 def waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Programs that decode files do nothing: they wait for their input."""
-    class Waiting(ReadingProgram):
+    class Waiting(sandbox.ReadingProgram):
         def __init__(self, module: str, *args: Any, **options: Any) -> None:
             super().__init__("asyncio", *args, **options)
 
-    monkeypatch.setattr(apart, "ReadingProgram", Waiting)
+    monkeypatch.setattr(sandbox, "ReadingProgram", Waiting)
 
 
 def readers() -> list[int]:
     """Programs that decode files for this one."""
-    return [pid for pid, line in children(os.getpid()).items() if "files.reading" in line or "asyncio" in line]
+    return [pid for pid, line in children(os.getpid()).items() if "splatview_viewer.files" in line or "asyncio" in line]
 
 
 def shown(seat: Seat) -> str:

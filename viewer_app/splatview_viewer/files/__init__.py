@@ -10,16 +10,15 @@ memory allow (`bounds`).
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from splatview_viewer.errors import FileError, ViewerError
+from splatview_viewer.errors import FileError
 from splatview_viewer.files.bounds import BOMB_BYTES, BOMB_RATIO, check_json, check_memory, scene_bytes
 from splatview_viewer.files.checkpoint import CHECKPOINT
-from splatview_viewer.files.common import ZIP_MAGIC, Format, Progress, Start, silent
+from splatview_viewer.files.common import ZIP_MAGIC, Format, Progress, Start, fault_text, silent
 from splatview_viewer.files.image import NPY, PICTURE
 from splatview_viewer.files.ply import PLY
 from splatview_viewer.files.snapshot import SNAPSHOT
@@ -31,8 +30,6 @@ from splatview_viewer.scene import GaussianScene
 
 if TYPE_CHECKING:
     from splatview_viewer.memory.model import Snapshot
-
-log = logging.getLogger("splatview")
 
 __all__ = ["BOMB_BYTES", "BOMB_RATIO", "FORMATS", "Format", "Progress", "check_json", "check_memory", "fault_text",
            "find_format", "load_image", "load_scene", "open_file", "recognise", "scene_bytes", "silent"]
@@ -122,24 +119,6 @@ class _Reported:
         except Exception as e:
             self.raised = e
             raise
-
-
-def fault_text(error: Exception) -> str:
-    """Return what a reader's fault is reported as: no exception but FileError leaves a reader.
-
-    Readers name what they know to be wrong. This is the net below them: a damaged file can make zipfile, json, numpy,
-    Pillow and torch raise nearly anything.
-    """
-    if isinstance(error, ViewerError):
-        return str(error)
-    if isinstance(error, OSError):
-        return f"cannot be read: {error.strerror or error}"
-    if isinstance(error, MemoryError):
-        return "not enough memory to load it"
-    log.debug("an exception that its reader does not name", exc_info=error)
-    if isinstance(error, RecursionError):
-        return "damaged: it is nested too deeply"
-    return f"damaged, or not what its content claims ({type(error).__name__}: {str(error)[:200]})"
 
 
 def load_scene(path: str | Path, progress: Progress | None = None) -> GaussianScene:

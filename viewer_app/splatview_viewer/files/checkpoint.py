@@ -25,13 +25,25 @@ import numpy as np
 
 from splatview_viewer.errors import FileError
 from splatview_viewer.files.bounds import check_memory
-from splatview_viewer.files.common import ZIP_MAGIC, Fields, Format, Progress, Start, open_zip
+from splatview_viewer.files.common import (
+    ZIP_MAGIC,
+    Fields,
+    Format,
+    Progress,
+    SceneAnswer,
+    Start,
+    answer_of,
+    open_zip,
+    scene_of,
+)
+from splatview_viewer.files.sandbox import limits_for, run
 from splatview_viewer.scene import as_floats, sh0_of_rgb
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
+    from splatview_viewer.files.sandbox import File
     from splatview_viewer.scene import GaussianScene
 
 NAMES = {
@@ -62,6 +74,8 @@ HARMLESS = (
 (`__builtin__`) and does not know sets, nor `_codecs.encode`, the bytes of a NumPy number; later ones know and prefer
 their own.
 """
+FREE_SHARE = 0.8
+"""The part of the free memory that reading may take."""
 REFUSED = re.compile(r"GLOBAL `?(.+?)`? (?:was not an allowed|whose module|instruction)", re.DOTALL)
 """How torch names an object that it does not import."""
 NEXT_STEP = "Save a state dict, torch.save({'splats': module.state_dict()}, path), or export a .ply."
@@ -103,13 +117,24 @@ class _Found:
 
 def read_checkpoint(path: Path, progress: Progress) -> GaussianScene:
     """Return the Gaussians of a checkpoint file, or of a folder of them; the ranks of one step are joined."""
-    from splatview_viewer.files.apart import read_tensors_apart
-
     files, notes = _ranks(path)
     for file in files:
         _check(file)
-    scene = read_tensors_apart(files, progress)
+    size = sum(file.stat().st_size for file in files)
+    limits = limits_for(size, FREE_SHARE)
+    limits = limits._replace(memory=limits.memory + size)  # the files are mapped, which takes no memory
+    scene = scene_of(*run(read_ranks, files, limits, SceneAnswer, prepare=import_torch, progress=progress))
     return replace(scene, notes=notes + scene.notes)
+
+
+def import_torch(files: list[File]) -> None:
+    """Import what `read_ranks` needs."""
+    import torch  # noqa: F401
+
+
+def read_ranks(files: list[File], progress: Progress) -> tuple[SceneAnswer, list[np.ndarray]]:
+    """Read the files of one checkpoint, in the sandbox."""
+    return answer_of(read_tensors([file.path for file in files], progress))
 
 
 def read_tensors(files: Sequence[Path], progress: Progress) -> GaussianScene:
