@@ -17,7 +17,7 @@ from support.renderer_cases import Chance, random_scene
 
 from splatview_viewer import files
 from splatview_viewer.errors import FileError
-from splatview_viewer.files import FORMATS, Format, load_image, load_scene, open_file, silent
+from splatview_viewer.files import FORMATS, Format, load_scene, open_file, silent
 from splatview_viewer.files.checkpoint import read_tensors
 from splatview_viewer.files.ply import write_ply
 from splatview_viewer.files.untrusted import read_untrusted
@@ -249,11 +249,12 @@ def test_pictures(form, mode, tmp_path):
     image = Image.fromarray(sixteen) if mode == "I;16" else plain.convert(mode)
     how = {"jpg": {"quality": 100}, "webp": {"lossless": True, "exact": True}}.get(form, {})
     image.save(tmp_path / f"a.{form}", **how)
-    got = load_image(tmp_path / f"a.{form}")
+    got = open_file(tmp_path / f"a.{form}")
     channels = {"RGB": 3, "RGBA": 4, "L": 1, "LA": 2, "P": 3, "1": 1, "I;16": 1, "CMYK": 3}[mode]
     expected = sixteen[..., None] if mode == "I;16" else np.asarray(
         image.convert({1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}[channels])).reshape(30, 20, channels)
-    assert got.shape == (30, 20, channels) and got.dtype == (np.uint16 if mode == "I;16" else np.uint8)
+    assert isinstance(got, np.ndarray) and got.shape == (30, 20, channels)
+    assert got.dtype == (np.uint16 if mode == "I;16" else np.uint8)
     assert np.abs(got.astype(int) - expected).max() <= (6 if form == "jpg" else 0)
 
 

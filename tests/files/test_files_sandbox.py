@@ -16,6 +16,7 @@ import pytest
 from PIL import Image
 from support import scene_files as w
 from support.memory_data import event, snapshot
+from support.programs import children
 
 from splatview_viewer.errors import CameraError, FileError
 from splatview_viewer.files import open_file, sandbox
@@ -34,6 +35,7 @@ from splatview_viewer.paths.nerfstudio import read_path, write_path
 from splatview_viewer.scene import FIELDS, GaussianScene
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 pytestmark = pytest.mark.programs
@@ -42,6 +44,16 @@ T = w.truth(50)
 
 class CancelledError(Exception):
     pass
+
+
+def when_started(monkeypatch: pytest.MonkeyPatch, act: Callable[[int], object]) -> None:
+    """Call `act` with the id of each program that is started."""
+    class Started(ReadingProgram):
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **options)
+            act(max(children(os.getpid())))
+
+    monkeypatch.setattr(sandbox, "ReadingProgram", Started)
 
 
 def same(a: Any, b: Any) -> bool:
@@ -53,7 +65,8 @@ def same(a: Any, b: Any) -> bool:
 
 
 @pytest.mark.parametrize("kind", ["ply", "png"])
-def test_read_untrusted_returns_what_open_file_does(kind: str, tmp_path: Path) -> None:
+def test_read_untrusted_returns_what_open_file_does(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+                                                    ) -> None:
     """Also where the name of the file is another's by the time it is read: it is opened by its descriptor."""
     path, said = tmp_path / f"a.{kind}", []
     if kind == "ply":
@@ -66,7 +79,8 @@ def test_read_untrusted_returns_what_open_file_does(kind: str, tmp_path: Path) -
         path.unlink()
         path.write_bytes(b"another one")
 
-    got = read_untrusted(path, lambda what, fraction: said.append(fraction), started=started)
+    when_started(monkeypatch, started)
+    got = read_untrusted(path, lambda what, fraction: said.append(fraction))
     assert same(expected, got)
     assert said and all(0 <= fraction <= 1 for fraction in said)
     values = got if isinstance(got, np.ndarray) else got.means  # type: ignore[union-attr]
@@ -137,20 +151,23 @@ def test_a_file_that_takes_endless_time_is_an_error(tmp_path: Path, monkeypatch:
 @pytest.mark.parametrize(("number", "words"), [(signal.SIGSEGV, r"crashed \(SIGSEGV\)"),
                                                (signal.SIGKILL, "not enough memory"),
                                                (signal.SIGXCPU, "processor's time")])
-def test_a_program_that_crashes_is_an_error_of_its_file(number: int, words: str, tmp_path: Path) -> None:
+def test_a_program_that_crashes_is_an_error_of_its_file(number: int, words: str, tmp_path: Path,
+                                                        monkeypatch: pytest.MonkeyPatch) -> None:
+    when_started(monkeypatch, lambda pid: os.kill(pid, number))
     with pytest.raises(CameraError, match=words):
-        read_untrusted_film(path_file(tmp_path), started=lambda pid: os.kill(pid, number))
+        read_untrusted_film(path_file(tmp_path))
 
 
-def test_a_cancel_ends_the_program(tmp_path: Path) -> None:
+def test_a_cancel_ends_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[int] = []
+    when_started(monkeypatch, started.append)
 
     def progress(what: str, fraction: float) -> None:
         if started:
             raise CancelledError
 
     with pytest.raises(CancelledError):
-        read_untrusted_film(path_file(tmp_path), progress, started=started.append)
+        read_untrusted_film(path_file(tmp_path), progress)
     with pytest.raises(ProcessLookupError):
         os.kill(started[0], 0)
 

@@ -1,7 +1,6 @@
 """Scenes, pictures and memory snapshots from files; scenes in one convention: OpenCV axes, log scales, logit opacities.
 
     scene = load_scene("point_cloud.ply")
-    picture = load_image("render.png")
     either = open_file(path)          # tells the format from the content
 
 Every reader raises FileError for anything wrong with a file, and allocates only what the file's size and the free
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from splatview_viewer.memory.model import Snapshot
 
 __all__ = ["BOMB_BYTES", "BOMB_RATIO", "FORMATS", "Format", "Progress", "check_json", "check_memory", "fault_text",
-           "find_format", "load_image", "load_scene", "open_file", "recognise", "scene_bytes", "silent"]
+           "find_format", "load_scene", "open_file", "recognise", "scene_bytes", "silent"]
 
 FORMATS: tuple[Format, ...] = (SNAPSHOT, PLY, SPLAT, SPZ, SOG, CHECKPOINT, PICTURE, NPY)
 """Everything that `open_file` opens, in the order in which a file's content is tried."""
@@ -125,19 +124,6 @@ def load_scene(path: str | Path, progress: Progress | None = None) -> GaussianSc
     """The Gaussians of a file or folder in any scene format; arguments and errors as in `open_file`."""
     value = open_file(path, progress)
     if not isinstance(value, GaussianScene):
-        raise FileError(f"{path}: {_words(value)}, not a scene of Gaussians")
+        what = "a picture" if isinstance(value, np.ndarray) else "a snapshot of memory"
+        raise FileError(f"{path}: {what}, not a scene of Gaussians")
     return value
-
-
-def load_image(path: str | Path) -> np.ndarray:
-    """A picture (H, W, C) of uint8, uint16 or float32 (0 to 1), C from 1 to 4; errors as in `open_file`."""
-    value = open_file(path)
-    if not isinstance(value, np.ndarray):
-        raise FileError(f"{path}: {_words(value)}, not a picture")
-    return value
-
-
-def _words(value: GaussianScene | np.ndarray | Snapshot) -> str:
-    if isinstance(value, np.ndarray):
-        return "a picture"
-    return "a scene of Gaussians" if isinstance(value, GaussianScene) else "a snapshot of memory"

@@ -131,8 +131,7 @@ def limits_for(size: int, free_share: float | None = None) -> Limits:
 
 def run(function: Callable[[list[File], Progress], tuple[Any, list[np.ndarray]]], paths: Sequence[Path],
         limits: Limits, answer: Any, *, prepare: Callable[[list[File]], None] | None = None,
-        progress: Progress = silent, started: Callable[[int], None] = lambda pid: None
-        ) -> tuple[Any, list[np.ndarray]]:
+        progress: Progress = silent) -> tuple[Any, list[np.ndarray]]:
     """Run a function on files in a child process; return its answer and its arrays, mapped. For a thread that may wait.
 
     Args:
@@ -141,7 +140,6 @@ def run(function: Callable[[list[File], Progress], tuple[Any, list[np.ndarray]]]
         answer: the type, or union of types, of the answer.
         progress: called with what is going on and how far it is (0 to 1), at least ten times a second; what it raises
             ends the child.
-        started: called with the id of the child process.
 
     Raises:
         FileError: the function raised, the child crashed or reached a limit, or its result is not what it describes.
@@ -156,7 +154,6 @@ def run(function: Callable[[list[File], Progress], tuple[Any, list[np.ndarray]]]
             "names": [str(path) for path in paths], "limits": [str(limit) for limit in limits]},
             CUDA_VISIBLE_DEVICES="")
         opened.callback(program.end)
-        started(program.pid)
         done = program.wait(progress)
         program.end()  # what is mapped is never written by another process
         return decoded(bytes(done.answer), answer), arrays_of(done.columns, mapped(out))
@@ -234,11 +231,6 @@ class ReadingProgram:
         except BaseException:
             self._errors.close()
             raise
-
-    @property
-    def pid(self) -> int:
-        """Id of the process."""
-        return self._process.pid
 
     def wait(self, progress: Progress, meanwhile: Callable[[], bool] = lambda: False) -> Done:
         """Return what describes the result, once it is written.

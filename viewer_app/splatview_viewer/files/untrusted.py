@@ -24,7 +24,6 @@ from splatview_viewer.files.sog import SOG
 from splatview_viewer.scene import GaussianScene
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from splatview_viewer.files.common import Progress
@@ -59,21 +58,19 @@ class FilmAnswer(msgspec.Struct, frozen=True, tag="film"):
 # -- in the viewer -----------------------------------------------------------------------------------------------------
 
 
-def read_untrusted(path: Path, progress: Progress = silent, started: Callable[[int], None] = lambda pid: None,
-                   ) -> GaussianScene | np.ndarray | Snapshot:
+def read_untrusted(path: Path, progress: Progress = silent) -> GaussianScene | np.ndarray | Snapshot:
     """Return what a file holds. For a thread that may wait.
 
     Args:
         path: a file; folders are refused.
-        progress, started: as of `sandbox.run`.
+        progress: as of `sandbox.run`.
 
     Raises:
         FileError: the file cannot be read; the message starts with the path.
     """
     try:
         answer, arrays = run(read_any, [path], limits_for(path.stat().st_size),
-                             SceneAnswer | PictureAnswer | SnapshotAnswer, prepare=import_readers, progress=progress,
-                             started=started)
+                             SceneAnswer | PictureAnswer | SnapshotAnswer, prepare=import_readers, progress=progress)
         if isinstance(answer, SceneAnswer):
             return scene_of(answer, arrays)
         if isinstance(answer, PictureAnswer):
@@ -87,15 +84,14 @@ def read_untrusted(path: Path, progress: Progress = silent, started: Callable[[i
         raise FileError(f"{path}: cannot be read: {e.strerror or e}") from e
 
 
-def read_untrusted_film(path: Path, progress: Progress = silent,
-                        started: Callable[[int], None] = lambda pid: None) -> Film:
+def read_untrusted_film(path: Path, progress: Progress = silent) -> Film:
     """Return the camera path in a file; arguments as of `read_untrusted`.
 
     Raises CameraError, which names the file, when it holds none.
     """
     try:
         return film_of(*run(read_film, [path], limits_for(path.stat().st_size), FilmAnswer, prepare=import_paths,
-                            progress=progress, started=started))
+                            progress=progress))
     except FileError as e:
         text = str(e)
         raise CameraError(text if text.startswith((str(path), "path: ")) else f"{path}: {text}") from None
