@@ -17,7 +17,7 @@ import numpy as np
 
 from splatview_viewer.app import App, AppOptions
 from splatview_viewer.events import PointerMove
-from splatview_viewer.files.write_ply import write_ply
+from splatview_viewer.files.ply import write_ply
 from splatview_viewer.renderers.gl import SOFTWARE
 from splatview_viewer.scene import GaussianScene
 from splatview_viewer.screens.offscreen import OffscreenScreen

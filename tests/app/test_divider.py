@@ -35,4 +35,5 @@ def test_a_double_click_puts_it_in_the_middle() -> None:
     line = Divider(0.8)
     assert line.handle(PointerPress(line.x(RECT), 100, clicks=2), RECT)
     assert line.at == 0.5
-    assert not line.dragging
+    line.handle(PointerMove(RECT.x, 100), RECT)  # it is not dragged
+    assert line.at == 0.5

@@ -12,7 +12,7 @@ from support.scene_files import ply_columns, truth, write_ply
 from support.viewer import Viewer
 
 from splatview_viewer.app import AppOptions
-from splatview_viewer.events import Key, PointerMove, PointerPress, PointerRelease, Text
+from splatview_viewer.events import Key, Mod, Mods, PointerMove, PointerPress, PointerRelease, Text
 from splatview_viewer.screens.offscreen import OffscreenScreen
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SIZE = 560, 420
-CTRL = frozenset({"ctrl"})
+CTRL: Mods = frozenset({"ctrl"})
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ def test_a_key_goes_up_though_a_field_is_open(viewer: Viewer) -> None:
 
 
 @pytest.mark.parametrize(("key", "mods"), [("h", {"ctrl"}), ("h", {"super"}), ("tab", {"alt"})])
-def test_shortcuts_of_the_system_do_not_hide_the_panel(viewer: Viewer, key: str, mods: set[str]) -> None:
+def test_shortcuts_of_the_system_do_not_hide_the_panel(viewer: Viewer, key: str, mods: set[Mod]) -> None:
     viewer.do(Key(key, mods=frozenset(mods)))
     assert viewer.state.panel_open
     viewer.do(Key(key))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import pkgutil
 import struct
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -13,10 +15,12 @@ import zstandard
 from support import scene_files as w
 from support.renderer_cases import Chance, random_scene
 
+from splatview_viewer import files
 from splatview_viewer.errors import FileError
-from splatview_viewer.files import load_image, load_scene, open_file
-from splatview_viewer.files.apart import read_apart
-from splatview_viewer.files.write_ply import write_ply
+from splatview_viewer.files import FORMATS, Format, load_scene, open_file, silent
+from splatview_viewer.files.checkpoint import read_tensors
+from splatview_viewer.files.ply import write_ply
+from splatview_viewer.files.untrusted import read_untrusted
 from splatview_viewer.recorder.files import read_packed, write_packed
 from splatview_viewer.recorder.packed import pack, unpack
 from splatview_viewer.renderers.activation import activate
@@ -91,6 +95,14 @@ CASES = {
 }
 
 
+def test_no_format_is_missing_from_the_list() -> None:
+    modules = [importlib.import_module(f"{files.__name__}.{m.name}") for m in pkgutil.iter_modules(files.__path__)]
+    found = {value for module in modules for value in vars(module).values() if isinstance(value, Format)}
+    assert found == set(FORMATS)
+    suffixes = [suffix for f in FORMATS for suffix in f.suffixes]
+    assert len({f.name for f in FORMATS}) == len(FORMATS) and len(set(suffixes)) == len(suffixes)
+
+
 @pytest.mark.parametrize("family", ["ply", "compressed ply", "splat", "spz", "sog", "checkpoint"])
 def test_every_format_gives_the_same_scene(family: str, tmp_path: Path) -> None:
     for case, (write, tolerance, degree) in CASES.items():
@@ -99,7 +111,8 @@ def test_every_format_gives_the_same_scene(family: str, tmp_path: Path) -> None:
         t, folder = w.truth(degree=degree), tmp_path / case
         folder.mkdir()
         told: list[float] = []
-        s = load_scene(str(write(folder, t)), lambda what, fraction: told.append(fraction))  # noqa: B023
+        read = (lambda p, tell: read_tensors([p], tell)) if family == "checkpoint" else load_scene
+        s = read(write(folder, t), lambda what, fraction: told.append(fraction))  # noqa: B023
         assert told and told == sorted(told) and 0 <= told[0] and told[-1] == 1, told
         w.assert_same(s, t, tolerance)
         assert s.sh_degree == s.stored_sh_degree == degree
@@ -126,7 +139,7 @@ def test_no_gaussians_is_a_legal_scene(tmp_path: Path) -> None:
     for path in (w.write_ply(tmp_path / "a.ply", w.ply_columns(t)), w.write_compressed_ply(tmp_path / "b.ply", t),
                  w.write_ply(tmp_path / "c.ply", w.ply_columns(t), order="a"), w.write_spz(tmp_path / "a.spz", t),
                  w.write_zip(tmp_path / "a.sog", w.sog_files(t)), w.write_checkpoint(tmp_path / "a.pt", t)):
-        s = load_scene(path)
+        s = read_tensors([path], silent) if path.suffix == ".pt" else load_scene(path)
         assert len(s) == 0 and s.sh_degree == 2 and s.quats.shape == (0, 4), path
 
 
@@ -236,11 +249,12 @@ def test_pictures(form, mode, tmp_path):
     image = Image.fromarray(sixteen) if mode == "I;16" else plain.convert(mode)
     how = {"jpg": {"quality": 100}, "webp": {"lossless": True, "exact": True}}.get(form, {})
     image.save(tmp_path / f"a.{form}", **how)
-    got = load_image(tmp_path / f"a.{form}")
+    got = open_file(tmp_path / f"a.{form}")
     channels = {"RGB": 3, "RGBA": 4, "L": 1, "LA": 2, "P": 3, "1": 1, "I;16": 1, "CMYK": 3}[mode]
     expected = sixteen[..., None] if mode == "I;16" else np.asarray(
         image.convert({1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}[channels])).reshape(30, 20, channels)
-    assert got.shape == (30, 20, channels) and got.dtype == (np.uint16 if mode == "I;16" else np.uint8)
+    assert isinstance(got, np.ndarray) and got.shape == (30, 20, channels)
+    assert got.dtype == (np.uint16 if mode == "I;16" else np.uint8)
     assert np.abs(got.astype(int) - expected).max() <= (6 if form == "jpg" else 0)
 
 
@@ -277,7 +291,8 @@ def test_positions_far_away_keep_their_detail(form: str, tmp_path: Path) -> None
     else:
         path = w.write_ply(tmp_path / "a.ply", w.ply_columns(t), types=dict.fromkeys("xyz", "f8"),
                            order="a" if form == "ply ascii" else "<")
-    given = read_apart(path) if form == "uploaded" else load_scene(path)
+    given = (read_untrusted(path) if form == "uploaded" else
+             read_tensors([path], silent) if form == "checkpoint" else load_scene(path))
     assert isinstance(given, GaussianScene)
     back = load_scene(write_ply(activated(given), tmp_path / "saved.ply")[0])
     for s in (given, back, unpack(pack(given))):

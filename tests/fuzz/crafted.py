@@ -226,7 +226,7 @@ def _checkpoints() -> dict[str, bytes]:
             "a pickle of 5 MB": pickled(b"\x80\x02](" + b"N" * 5_000_000 + b"e."),
             "a float of strides 0": saved({name: torch.zeros(1).expand(4_000_000, 3) for name in ("means", "scales")}),
             "10^4300": pickled(b"\x80\x02\x8b" + struct.pack("<i", 1800) + b"\x7f" * 1800 + b".")}
-    made |= {name: pickled(data) for name, data in TOWERS.items()}
+    # Values without end are not in it: their reader is ended by its own limit (test_files_checkpoint).
     return {**made, **dict(_odd_zips("a/data.pkl"))}
 
 

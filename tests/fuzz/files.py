@@ -24,7 +24,8 @@ from fuzz.damage import odd
 from splatview_viewer import events as ev
 from splatview_viewer.cameras import camera_from_json
 from splatview_viewer.errors import ViewerError
-from splatview_viewer.files import open_file
+from splatview_viewer.files import open_file, silent
+from splatview_viewer.files.checkpoint import read_tensors
 from splatview_viewer.memo import Memo
 from splatview_viewer.memory.loading import columns
 from splatview_viewer.memory.loading.convert import convert
@@ -77,7 +78,7 @@ def put(name: str, data: bytes) -> Path:
 # -- scenes and pictures -----------------------------------------------------------------------------------------------
 
 
-def _scene(name: str, kind: str, *writers: Callable[[Path], Path]) -> None:
+def _scene(name: str, kind: str, *writers: Callable[[Path], Path], read: Callable[[Path], Any] = open_file) -> None:
     """A target for a format of `viewer_app.files`, whose name is part of what it is."""
     FORMAT_OF[name.replace(".", "_")] = kind
 
@@ -87,7 +88,7 @@ def _scene(name: str, kind: str, *writers: Callable[[Path], Path]) -> None:
     @target(name.replace(".", "_"), seeds)
     def run(data: bytes) -> None:
         with w.little_memory(), refused_in_words():
-            value = open_file(put(name, data))
+            value = read(put(name, data))
             if isinstance(value, GaussianScene):
                 n = len(value)
                 assert value.means.shape == (n, 3) and value.quats.shape == (n, 4) and value.shN.shape[0] == n
@@ -104,6 +105,15 @@ def _picture(path: Path, form: str) -> Path:
     return path
 
 
+def _tensors(path: Path) -> Any:
+    """What the program that reads checkpoints does; a fault that has no words of its own gets some in the viewer."""
+    try:
+        with np.errstate(all="ignore"):
+            return read_tensors([path], silent)
+    except (MemoryError, OSError):
+        return None
+
+
 def _array(path: Path) -> Path:
     np.save(path, np.zeros((6, 5, 3), np.float32))
     return path
@@ -117,7 +127,7 @@ _scene("scene.splat", "splat", lambda p: w.write_splat(p / "s.splat", T))
 _scene("scene.spz", "spz", lambda p: w.write_spz(p / "s.spz", T),
        lambda p: w.write_spz_4(p / "s.spz", T, lambda data: data))
 _scene("scene.sog", "sog", lambda p: w.write_zip(p / "s.sog", w.sog_files(T)))
-_scene("checkpoint.pt", "checkpoint", lambda p: w.write_checkpoint(p / "s.pt", T))
+_scene("checkpoint.pt", "checkpoint", lambda p: w.write_checkpoint(p / "s.pt", T), read=_tensors)
 _scene("picture.png", "picture", lambda p: _picture(p / "s.png", "PNG"))
 _scene("picture.jpg", "picture", lambda p: _picture(p / "s.jpg", "JPEG"))
 _scene("picture.webp", "picture", lambda p: _picture(p / "s.webp", "WEBP"))

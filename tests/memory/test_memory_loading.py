@@ -7,6 +7,7 @@ import json
 import os
 import pickle
 import shlex
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import zstandard
 from support.memory_data import block, event, frame, listing, pickled, segment, snapshot
 
 from splatview_viewer.errors import FileError
-from splatview_viewer.files import open_file, program
+from splatview_viewer.files import open_file
 from splatview_viewer.memory.loading import cache as cache_folder
 from splatview_viewer.memory.loading import from_pickled, is_snapshot, load_snapshot
 from splatview_viewer.memory.model import ACTIONS, NO_STACK, UNKNOWN_POOL, Snapshot
@@ -147,8 +148,8 @@ def test_a_cancel_ends_the_program_and_leaves_nothing(tmp_path: Path, cache: Pat
     path = tmp_path / "any.pickle"
     path.write_bytes(pickle.dumps(small()))
     started: list[Any] = []
-    begin = program.subprocess.Popen
-    monkeypatch.setattr(program.subprocess, "Popen", lambda *a, **k: started.append(begin(*a, **k)) or started[-1])
+    begin = subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", lambda *a, **k: started.append(begin(*a, **k)) or started[-1])
 
     def progress(what: str, fraction: float) -> None:
         raise CancelledError

@@ -13,7 +13,7 @@ from support.wait import PATIENCE, clock
 
 from splatview_viewer.controls import Rect
 from splatview_viewer.errors import ViewerError
-from splatview_viewer.events import Key, PointerLeave, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview_viewer.events import Key, Mods, PointerLeave, PointerMove, PointerPress, PointerRelease, Wheel
 from splatview_viewer.memory.timeline import Addresses, Bands
 from splatview_viewer.state import SnapshotSettings
 from splatview_viewer.views._snapshot import world
@@ -186,7 +186,8 @@ def test_the_wheel_keeps_what_is_under_the_pointer(view: SnapshotView) -> None:
         after = window(view)
         assert (after.x_at(100), after.y_at(70)) == pytest.approx(at, rel=1e-6)
         assert after.step == pytest.approx(before.step / 1.2**dy)
-    shift, ctrl = frozenset({"shift"}), frozenset({"ctrl"})
+    shift: Mods = frozenset({"shift"})
+    ctrl: Mods = frozenset({"ctrl"})
     for mods, x, y in ((shift, True, False), (ctrl, False, True)):
         before = window(view)
         view.handle(Wheel(100, 70, 1, mods=mods), RECT)

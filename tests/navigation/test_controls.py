@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from splatview_viewer.controls import PanZoom, Rect
-from splatview_viewer.events import Key, Pinch, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview_viewer.events import Key, Mods, Pinch, PointerMove, PointerPress, PointerRelease, Wheel
 from splatview_viewer.navigation.flying import FAST, SLOW, Flying
 
 RECT = Rect(100, 20, 400, 300)
@@ -126,8 +126,9 @@ def test_each_key_has_its_way() -> None:
 
 def test_shift_is_fast_and_alt_slow_from_whatever_event_it_is_heard() -> None:
     plain = path(60, [(0.0, Key("w")), (1.0, Key("w", False))])[2]
-    for factor, mod in ((FAST, "shift"), (SLOW, "alt")):
-        mods = frozenset({mod})
+    shift: Mods = frozenset({"shift"})
+    alt: Mods = frozenset({"alt"})
+    for factor, mods in ((FAST, shift), (SLOW, alt)):
         held = path(60, [(0.0, Key("w", mods=mods)), (1.0, Key("w", False, mods))])[2]
         assert held / plain == pytest.approx(factor, rel=0.1)
     flying = Flying()

@@ -18,7 +18,18 @@ from support.wait import clock, wait_until
 
 import splatview_viewer.views._gaussians
 from splatview_viewer.controls import Rect
-from splatview_viewer.events import Key, Pinch, PointerLeave, PointerMove, PointerPress, PointerRelease, Text, Wheel
+from splatview_viewer.events import (
+    NO_MODS,
+    Key,
+    Mods,
+    Pinch,
+    PointerLeave,
+    PointerMove,
+    PointerPress,
+    PointerRelease,
+    Text,
+    Wheel,
+)
 from splatview_viewer.files import load_scene
 from splatview_viewer.interface.panel import Panel
 from splatview_viewer.selecting import Box, shapes
@@ -38,7 +49,7 @@ if TYPE_CHECKING:
     from splatview_viewer.screens.offscreen import OffscreenScreen
 
 MIDDLE = RECT.width / 2, RECT.height / 2
-ALT = frozenset({"alt"})
+ALT: Mods = frozenset({"alt"})
 T = TypeVar("T", bound=Tool)
 
 
@@ -89,7 +100,7 @@ def see(view: GaussianView, panel: Panel, screen: OffscreenScreen, *titles: str)
     panel.draw_over(screen.framebuffer, over, 1.0)
 
 
-def click(view: GaussianView, x: float, y: float, mods: frozenset[str] = frozenset()) -> None:
+def click(view: GaussianView, x: float, y: float, mods: Mods = NO_MODS) -> None:
     for event in (PointerMove(x, y, mods), PointerPress(x, y, mods=mods), PointerRelease(x, y, mods=mods)):
         view.handle(event, RECT)
 

@@ -18,7 +18,7 @@ from support.wait import wait_until
 from splatview_viewer.cameras import Camera, intrinsics, look_at
 from splatview_viewer.controls import Rect
 from splatview_viewer.desk import Desk
-from splatview_viewer.events import Key, PointerMove, PointerPress, PointerRelease, Text, Wheel
+from splatview_viewer.events import Key, Mods, PointerMove, PointerPress, PointerRelease, Text, Wheel
 from splatview_viewer.interface.panel import Panel
 from splatview_viewer.scene import GaussianScene
 from splatview_viewer.views.gaussians import GaussianView
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 RECT = Rect(20, 10, 400, 300)
 FRONT = Camera(look_at((0.0, 0.0, -5.0), (0, 0, 0)), intrinsics(50, 400, 300), 400, 300)
 SIDE = Camera(look_at((5.0, -1.0, 0.0), (0, 0, 0)), intrinsics(30, 400, 300), 400, 300)
-CTRL = frozenset({"ctrl"})
+CTRL: Mods = frozenset({"ctrl"})
 CENTERS = [(0.0, 0.0, 0.0), (1.0, 0.5, 2.0)]
 
 

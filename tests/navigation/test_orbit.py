@@ -11,7 +11,7 @@ import pytest
 
 from splatview_viewer.cameras import Camera, CameraModel, intrinsics, look_at
 from splatview_viewer.controls import Orbit, Rect
-from splatview_viewer.events import Pinch, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview_viewer.events import NO_MODS, Mods, Pinch, PointerMove, PointerPress, PointerRelease, Wheel
 from splatview_viewer.navigation.flights import Flight
 from splatview_viewer.navigation.upright import snapped, up_of_cameras, up_of_scene
 
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 RECT = Rect(100, 20, 400, 300)
 CORNER = np.array([RECT.x, RECT.y])
-SHIFT, CTRL = frozenset({"shift"}), frozenset({"ctrl"})
+SHIFT: Mods = frozenset({"shift"})
+CTRL: Mods = frozenset({"ctrl"})
 
 
 def made(**changes: object) -> Orbit:
@@ -38,8 +39,7 @@ def project(o: Orbit, point: np.ndarray) -> np.ndarray:
     return np.array([camera.K[0, 0] * p[0] / z + camera.K[0, 2], camera.K[1, 1] * p[1] / z + camera.K[1, 2]])
 
 
-def drag(o: Orbit, button: str, points: list[tuple[float, float]],
-         mods: frozenset[str] = frozenset()) -> None:
+def drag(o: Orbit, button: str, points: list[tuple[float, float]], mods: Mods = NO_MODS) -> None:
     o.handle(PointerPress(*points[0], button, mods), RECT)  # type: ignore[arg-type]
     for point in points[1:]:
         o.handle(PointerMove(*point, mods), RECT)

@@ -120,7 +120,7 @@ def _kept(folder: Path) -> Path:
 
 
 def _exported(folder: Path) -> Path:
-    from splatview_viewer.files.write_ply import write_ply
+    from splatview_viewer.files.ply import write_ply
     from support.recordings import scene
 
     return write_ply(scene(20, activated=True), folder / "a.ply")[0]

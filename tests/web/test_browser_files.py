@@ -18,8 +18,7 @@ from support.scene_files import ply_columns, truth, write_ply
 from support.web_visitors import ask, kept
 
 from splatview_viewer import files
-from splatview_viewer.files import apart, load_scene
-from splatview_viewer.files.program import ReadingProgram
+from splatview_viewer.files import load_scene, sandbox
 from splatview_viewer.paths import nerfstudio
 from splatview_viewer.views._gaussians.filter import Filter
 from splatview_viewer.views._gaussians.path import PathTool
@@ -91,16 +90,16 @@ def scene(tmp_path: Path) -> Path:
 @pytest.fixture
 def waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Programs that decode files do nothing: they wait for their input."""
-    class Waiting(ReadingProgram):
+    class Waiting(sandbox.ReadingProgram):
         def __init__(self, module: str, *args: Any, **options: Any) -> None:
             super().__init__("asyncio", *args, **options)
 
-    monkeypatch.setattr(apart, "ReadingProgram", Waiting)
+    monkeypatch.setattr(sandbox, "ReadingProgram", Waiting)
 
 
 def readers() -> list[int]:
     """Programs that decode files for this one."""
-    return [pid for pid, line in children(os.getpid()).items() if "files.reading" in line or "asyncio" in line]
+    return [pid for pid, line in children(os.getpid()).items() if "splatview_viewer.files" in line or "asyncio" in line]
 
 
 def shown(seat: Seat) -> str:
@@ -170,9 +169,9 @@ def test_the_loop_goes_on_while_a_file_is_decoded_and_a_crash_is_the_fault_of_on
     pages.until(readers)
     (pid,) = readers()
     for _ in range(5):
-        draws = pages.app.draws
+        draws = pages.seats[page].draws
         pages.seats[page].mark()
-        pages.until(lambda draws=draws: pages.app.draws > draws)
+        pages.until(lambda draws=draws: pages.seats[page].draws > draws)
     assert readers() == [pid]
     os.kill(pid, signal.SIGSEGV)
     pages.until(lambda: any("crashed (SIGSEGV)" in entry.fault_of_source for entry in pages.app.catalogue.entries))

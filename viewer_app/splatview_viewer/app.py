@@ -131,11 +131,6 @@ class App:
         """What the screen's own panel shows."""
         return self.seat.state
 
-    @property
-    def draws(self) -> int:
-        """Pictures drawn so far, for all who look."""
-        return sum(seat.draws for seat in self.seats)
-
     # -- the loop ------------------------------------------------------------------------------------------
 
     def serve(self) -> None:

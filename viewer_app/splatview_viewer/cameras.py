@@ -221,26 +221,26 @@ def camera_from_json(source: str, width: int, height: int) -> Camera:
 
 
 def frame_points(points: np.ndarray, width: int, height: int, *, weights: np.ndarray | None = None,
-                 up: Any = DEFAULT_UP, fov: float = DEFAULT_FOV) -> Camera:
+                 up: Any = DEFAULT_UP) -> Camera:
     """The camera from which a scene with these centres (N, 3) is seen whole at first sight.
 
     Robust against floaters, see `bounds`: without floaters every point is in view. Points that are not finite are
     ignored; with none left the unit ball at the origin is framed. Gaussians with a weight of 0 do not count.
 
     Raises:
-        CameraError: `up` is no direction, `fov` no angle, or the size not positive.
+        CameraError: `up` is no direction, or the size not positive.
     """
     if width <= 0 or height <= 0:
         raise CameraError(f"camera: a size of {width}x{height} pixels; both must be positive")
     center, radius = bounds(points, weights)
-    half = math.radians(fov) / 2
+    half = math.radians(DEFAULT_FOV) / 2
     half = min(half, math.atan(math.tan(half) * width / height))
     distance = radius / math.sin(half)
     up = _unit(np.asarray(up, np.float64))
     axis = np.array([0.0, 0.0, -1.0]) if abs(up[2]) < 0.9 else np.array([0.0, -1.0, 0.0])
     offset = axis + 0.25 * up
     position = center + offset / np.linalg.norm(offset) * distance
-    return Camera(look_at(position, center, up), intrinsics(fov, width, height), width, height,
+    return Camera(look_at(position, center, up), intrinsics(DEFAULT_FOV, width, height), width, height,
                   near=min(NEAR, distance * NEAR))
 
 

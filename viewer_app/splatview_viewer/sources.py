@@ -313,10 +313,10 @@ class FileSource:
     def _read(self) -> None:
         try:
             from splatview_viewer.files import open_file
-            from splatview_viewer.files.apart import read_apart
+            from splatview_viewer.files.untrusted import read_untrusted
             from splatview_viewer.memory.model import Snapshot
 
-            value: Value = (read_apart if self._apart else open_file)(self.file, self._report)
+            value: Value = (read_untrusted if self._apart else open_file)(self.file, self._report)
             self.value = value
             self._kind = ("image" if isinstance(value, np.ndarray) else
                           "snapshot" if isinstance(value, Snapshot) else "gaussians")

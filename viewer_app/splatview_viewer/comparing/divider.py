@@ -29,10 +29,6 @@ class Divider:
         self._offset: float | None = None
         """How far from the line it was taken, in pixels, while it is dragged."""
 
-    @property
-    def dragging(self) -> bool:
-        return self._offset is not None
-
     def x(self, rect: Rect) -> int:
         """Its column on the screen: the first one right of it."""
         return rect.x + round(self.at * rect.width)

@@ -1,7 +1,6 @@
 """Scenes, pictures and memory snapshots from files; scenes in one convention: OpenCV axes, log scales, logit opacities.
 
     scene = load_scene("point_cloud.ply")
-    picture = load_image("render.png")
     either = open_file(path)          # tells the format from the content
 
 Every reader raises FileError for anything wrong with a file, and allocates only what the file's size and the free
@@ -10,25 +9,32 @@ memory allow (`bounds`).
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from splatview_viewer.errors import FileError, ViewerError
+from splatview_viewer.errors import FileError
 from splatview_viewer.files.bounds import BOMB_BYTES, BOMB_RATIO, check_json, check_memory, scene_bytes
-from splatview_viewer.files.common import Progress, silent
-from splatview_viewer.files.formats import FORMATS, Format, formats_text, recognise
+from splatview_viewer.files.checkpoint import CHECKPOINT
+from splatview_viewer.files.common import ZIP_MAGIC, Format, Progress, Start, fault_text, silent
+from splatview_viewer.files.image import NPY, PICTURE
+from splatview_viewer.files.ply import PLY
+from splatview_viewer.files.snapshot import SNAPSHOT
+from splatview_viewer.files.sog import SOG
+from splatview_viewer.files.splat import SPLAT
+from splatview_viewer.files.spz import SPZ
+from splatview_viewer.regular import open_regular
 from splatview_viewer.scene import GaussianScene
 
 if TYPE_CHECKING:
     from splatview_viewer.memory.model import Snapshot
 
-log = logging.getLogger("splatview")
-
 __all__ = ["BOMB_BYTES", "BOMB_RATIO", "FORMATS", "Format", "Progress", "check_json", "check_memory", "fault_text",
-           "formats_text", "load_image", "load_scene", "open_file", "recognise", "scene_bytes", "silent"]
+           "find_format", "load_scene", "open_file", "recognise", "scene_bytes", "silent"]
+
+FORMATS: tuple[Format, ...] = (SNAPSHOT, PLY, SPLAT, SPZ, SOG, CHECKPOINT, PICTURE, NPY)
+"""Everything that `open_file` opens, in the order in which a file's content is tried."""
 
 
 def open_file(path: str | Path, progress: Progress | None = None) -> GaussianScene | np.ndarray | Snapshot:
@@ -46,11 +52,56 @@ def open_file(path: str | Path, progress: Progress | None = None) -> GaussianSce
     try:
         # Values that overflow or are no numbers stay as they are: the scene says how many, the renderer skips them.
         with np.errstate(all="ignore"):
-            return _read(path, recognise(path), reported)
+            return find_format(path).read(path, reported)
     except Exception as e:
         if reported.raised is not None:
             raise reported.raised from None
         raise FileError(f"{path}: {fault_text(e)}") from (e.__cause__ if isinstance(e, FileError) else e)
+
+
+def recognise(path: Path) -> str:
+    """Return the name of the format of a file or folder, as `find_format`."""
+    return find_format(path).name
+
+
+def find_format(path: Path, name: str = "") -> Format:
+    """Return the format of an existing file or folder: by its content, or else by its suffix.
+
+    Args:
+        path: opens it.
+        name: what the user calls it; "": the same.
+
+    Raises:
+        FileError: missing, empty or of no known format; the message lists the formats.
+    """
+    start = Start(path, name or str(path), b"" if path.is_dir() else _head(path))
+    if found := next((f for f in FORMATS if f.sniff(start)), None):
+        return found
+    if path.is_dir():
+        raise FileError("a folder without meta.json (SOG) and without checkpoints named *_rank*.pt")
+    if start.head[:4] == ZIP_MAGIC:
+        raise FileError(f"a zip with neither meta.json (SOG) nor data.pkl (checkpoint); it holds "
+                        f"{', '.join(sorted(start.zip_names)[:8]) or 'nothing'}")
+    named = next((f for f in FORMATS if start.suffix in f.suffixes), None)
+    if named is None:
+        lines = "\n".join(f"  {' '.join(f.suffixes):24} {f.description}" for f in FORMATS)
+        raise FileError(f"of no known format. These can be opened:\n{lines}")
+    if not named.by_suffix:
+        raise FileError(f"named {start.suffix} but its content is none: the file is damaged or misnamed")
+    return named
+
+
+def _head(path: Path) -> bytes:
+    try:
+        with open_regular(path) as f:
+            head = f.read(4096)
+    except FileNotFoundError:
+        raise FileError("no such file or folder") from None
+    except (OSError, ValueError) as e:
+        raise FileError(f"cannot be read: {getattr(e, 'strerror', None) or e}") from None
+    if not head:
+        raise FileError("the file is empty")
+    return head
 
 
 class _Reported:
@@ -68,79 +119,10 @@ class _Reported:
             raise
 
 
-def fault_text(error: Exception) -> str:
-    """Return what a reader's fault is reported as: no exception but FileError leaves a reader.
-
-    Readers name what they know to be wrong. This is the net below them: a damaged file can make zipfile, json, numpy,
-    Pillow and torch raise nearly anything.
-    """
-    if isinstance(error, ViewerError):
-        return str(error)
-    if isinstance(error, OSError):
-        return f"cannot be read: {error.strerror or error}"
-    if isinstance(error, MemoryError):
-        return "not enough memory to load it"
-    log.debug("an exception that its reader does not name", exc_info=error)
-    if isinstance(error, RecursionError):
-        return "damaged: it is nested too deeply"
-    return f"damaged, or not what its content claims ({type(error).__name__}: {str(error)[:200]})"
-
-
 def load_scene(path: str | Path, progress: Progress | None = None) -> GaussianScene:
     """The Gaussians of a file or folder in any scene format; arguments and errors as in `open_file`."""
     value = open_file(path, progress)
     if not isinstance(value, GaussianScene):
-        raise FileError(f"{path}: {_words(value)}, not a scene of Gaussians")
+        what = "a picture" if isinstance(value, np.ndarray) else "a snapshot of memory"
+        raise FileError(f"{path}: {what}, not a scene of Gaussians")
     return value
-
-
-def load_image(path: str | Path) -> np.ndarray:
-    """A picture (H, W, C) of uint8, uint16 or float32 (0 to 1), C from 1 to 4; errors as in `open_file`."""
-    value = open_file(path)
-    if not isinstance(value, np.ndarray):
-        raise FileError(f"{path}: {_words(value)}, not a picture")
-    return value
-
-
-def _words(value: GaussianScene | np.ndarray | Snapshot) -> str:
-    if isinstance(value, np.ndarray):
-        return "a picture"
-    return "a scene of Gaussians" if isinstance(value, GaussianScene) else "a snapshot of memory"
-
-
-def _read(path: Path, name: str, progress: Progress) -> GaussianScene | np.ndarray | Snapshot:
-    # Readers are imported when needed: Pillow and zipfile take their time.
-    if name == "picture":
-        from splatview_viewer.files.image import read_picture
-
-        return read_picture(path)
-    if name == "npy":
-        from splatview_viewer.files.image import read_npy
-
-        return read_npy(path)
-    if name == "sog":
-        from splatview_viewer.files.sog import read_sog
-
-        return read_sog(path, progress)
-    if name == "snapshot":
-        from splatview_viewer.memory.loading import load_snapshot
-
-        return load_snapshot(path, progress)
-    if name == "checkpoint":
-        from splatview_viewer.files.checkpoint import read_checkpoint
-
-        return read_checkpoint(path, progress)
-    with open(path, "rb") as f:
-        if name == "splat":
-            from splatview_viewer.files.splat import read_splat
-
-            return read_splat(f, progress)
-        if name == "spz":
-            from splatview_viewer.files.spz import read_spz
-
-            return read_spz(f, progress)
-        from splatview_viewer.files.compressed_ply import is_compressed, read_compressed_ply
-        from splatview_viewer.files.ply import read_header, read_ply
-
-        header = read_header(f)
-        return (read_compressed_ply if is_compressed(header) else read_ply)(f, header, progress)

@@ -1,29 +1,77 @@
-"""What the readers share: the finished scene, bounds on what a file may claim, decoding tables."""
+"""What the readers share: formats, the finished scene, bounds on what a file may claim, decoding tables."""
 
 from __future__ import annotations
 
+import logging
 import os
 import struct
 from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
+import msgspec
 import numpy as np
+from msgspec import Meta
 
 from splatview_ipc.kinds.gaussians import SH_REST
-from splatview_viewer.errors import FileError
+from splatview_viewer.errors import FileError, ViewerError
 from splatview_viewer.files.bounds import check_memory, clipped
-from splatview_viewer.scene import UPS, GaussianScene, sh0_of_rgb
+from splatview_viewer.scene import FIELDS, UPS, GaussianScene, sh0_of_rgb
 
 if TYPE_CHECKING:
     import zipfile
     from collections.abc import Iterator
     from pathlib import Path
 
+log = logging.getLogger("splatview")
+
 Progress = Callable[[str, float], None]
 """Told what is going on and how far it is, 0 to 1."""
 
+
+@dataclass
+class Start:
+    """What tells the format of a file or folder."""
+
+    path: Path
+    """Opens it."""
+    name: str
+    """What the user calls it, which may be another name than that of `path`."""
+    head: bytes
+    """The first bytes of a file; a folder has none."""
+
+    @property
+    def suffix(self) -> str:
+        """In lower case, with the dot."""
+        return os.path.splitext(self.name)[1].lower()
+
+    @cached_property
+    def zip_names(self) -> set[str]:
+        """Names in a zip, without their folders; empty for other files."""
+        if self.head[:4] != ZIP_MAGIC:
+            return set()
+        with open_zip(self.path) as archive:
+            return {n.rpartition("/")[2] for n in archive.namelist()}
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format of files that can be opened."""
+
+    name: str
+    suffixes: tuple[str, ...]
+    description: str
+    sniff: Callable[[Start], bool]
+    """Whether the content is of this format."""
+    read: Callable[[Path, Progress], Any]
+    """Return the scene, picture or snapshot in a file or folder. Raises FileError."""
+    by_suffix: bool = False
+    """Whether files with one of the suffixes are of this format where their content is of no other."""
+
+
+ZIP_MAGIC = b"PK\x03\x04"
 SH_PROPERTIES = tuple(3 * k for k in SH_REST)
 """Numbers per Gaussian that the degrees above 0 take in a file."""
 MODES = {"mip": True, "antialiased": True, "true": True, "1": True,
@@ -44,6 +92,24 @@ SH0_OF_BYTE = sh0_of_rgb(np.arange(256) / 255).astype(np.float32)
 
 def silent(what: str, fraction: float) -> None:
     """The progress report of a caller who wants none."""
+
+
+def fault_text(error: Exception) -> str:
+    """Return what a reader's fault is reported as: no exception but FileError leaves a reader.
+
+    Readers name what they know to be wrong. This is the net below them: a damaged file can make zipfile, json, numpy,
+    Pillow and torch raise nearly anything.
+    """
+    if isinstance(error, ViewerError):
+        return str(error)
+    if isinstance(error, OSError):
+        return f"cannot be read: {error.strerror or error}"
+    if isinstance(error, MemoryError):
+        return "not enough memory to load it"
+    log.debug("an exception that its reader does not name", exc_info=error)
+    if isinstance(error, RecursionError):
+        return "damaged: it is nested too deeply"
+    return f"damaged, or not what its content claims ({type(error).__name__}: {str(error)[:200]})"
 
 
 @dataclass
@@ -179,3 +245,34 @@ def quats_from_smallest_three(largest: np.ndarray, rest: np.ndarray) -> np.ndarr
         out[rows, i] = missing[rows]
         out[rows[:, None], others] = rest[rows]
     return out
+
+
+class SceneAnswer(msgspec.Struct, frozen=True, tag="scene"):
+    """A GaussianScene from the sandbox; its arrays are those of FIELDS."""
+
+    sh_degree: Annotated[int, Meta(ge=0, le=4)]
+    antialiased: bool
+    notes: Annotated[list[Annotated[str, Meta(max_length=2000)]], Meta(max_length=64)]
+    up: tuple[float, float, float] | None = None
+
+
+def answer_of(scene: GaussianScene) -> tuple[SceneAnswer, list[np.ndarray]]:
+    """Return a scene as the sandbox hands it over."""
+    notes = [note[:2000] for note in scene.notes[:64]]
+    return SceneAnswer(scene.sh_degree, scene.antialiased, notes, scene.up), [
+        np.asarray(getattr(scene, field)) for field in FIELDS]
+
+
+def scene_of(answer: SceneAnswer, arrays: list[np.ndarray]) -> GaussianScene:
+    """Return a scene from the sandbox. Raises FileError where its arrays do not fit together."""
+    n = len(arrays[0]) if len(arrays) == len(FIELDS) and arrays[0].ndim else -1
+    k = arrays[5].shape[1] if n >= 0 and arrays[5].ndim == 3 else -1
+    shapes = (n, 3), (n, 4), (n, 3), (n,), (n, 3), (n, k, 3)
+    if answer.up not in (None, *UPS.values()):
+        raise FileError(f"the program that read it described {answer.up} as up; legal are directions of one axis")
+    if k not in SH_REST or answer.sh_degree > SH_REST.index(k) or any(
+            a.shape != shape or (a.dtype != np.float32 and (a.dtype != np.float64 or a is not arrays[0]))
+            for a, shape in zip(arrays, shapes, strict=True)):
+        raise FileError("the program that read it described a scene whose arrays do not fit together")
+    return GaussianScene(**dict(zip(FIELDS, arrays, strict=True)), sh_degree=answer.sh_degree,
+                         antialiased=answer.antialiased, notes=tuple(answer.notes), up=answer.up)

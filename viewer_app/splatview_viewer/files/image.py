@@ -11,7 +11,7 @@ import numpy as np
 
 from splatview_viewer.errors import FileError
 from splatview_viewer.files.bounds import check_memory, check_ratio
-from splatview_viewer.files.common import read_exact
+from splatview_viewer.files.common import Format, Progress, Start, read_exact
 from splatview_viewer.regular import open_regular
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ PIXEL_GROWTH = 3
 CHANNELS = (1, 2, 3, 4)
 
 
-def read_picture(path: Path) -> np.ndarray:
+def read_picture(path: Path, progress: Progress) -> np.ndarray:
     """(H, W, C) uint8, or uint16 from a 16-bit grey PNG, C from 1 to 4. EXIF orientation is applied."""
     from PIL import ImageOps
 
@@ -88,7 +88,7 @@ def _pixels(image) -> np.ndarray:
     return np.array(image)
 
 
-def read_npy(path: Path) -> np.ndarray:
+def read_npy(path: Path, progress: Progress) -> np.ndarray:
     """(H, W, C) of uint8, uint16 or floating point (0 to 1), from an array (H, W), (H, W, C) or (C, H, W)."""
     try:
         # Mapped: so numpy holds the shape against the size of the file and allocates nothing. But not read through
@@ -114,3 +114,13 @@ def read_npy(path: Path) -> np.ndarray:
         raise
     except Exception as e:  # numpy parses the header as a Python literal: SyntaxError, MemoryError of its stack, ...
         raise FileError(f".npy: damaged or unreadable: {e}") from None
+
+
+def _is_picture(start: Start) -> bool:
+    head = start.head
+    return head.startswith((b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")) or (head[:4], head[8:12]) == (b"RIFF", b"WEBP")
+
+
+PICTURE = Format("picture", (".png", ".jpg", ".jpeg", ".webp"), "pictures", _is_picture, read_picture)
+NPY = Format("npy", (".npy",), "an array (H, W), (H, W, C) or (C, H, W)",
+             lambda start: start.head.startswith(b"\x93NUMPY"), read_npy)

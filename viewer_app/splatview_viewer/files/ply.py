@@ -4,7 +4,8 @@ One record per Gaussian: x y z [nx ny nz] f_dc_0..2 f_rest_* opacity scale_0..2 
 logarithms and opacities as logits. f_rest is channel-major (all of R, then G, then B). Properties may
 come in any order and type; what is not needed is skipped. The layout is that of `GaussianModel.save_ply`
 in graphdeco-inria/gaussian-splatting. Besides it: a colour as red green blue (nerfstudio) or r g b, integers or
-0 to 1, one scale for all axes, and names that begin with scalar_ (CloudCompare).
+0 to 1, one scale for all axes, and names that begin with scalar_ (CloudCompare). Files are written in inria's order
+of properties, so that other programs read them as well.
 """
 
 from __future__ import annotations
@@ -17,13 +18,16 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
+from splatview_ipc.system.files import output_file
 from splatview_viewer.errors import FileError
 from splatview_viewer.files.bounds import check_memory, check_scene, clipped, whole_number
-from splatview_viewer.files.common import SH_PROPERTIES, Fields, Progress, remaining
+from splatview_viewer.files.common import SH_PROPERTIES, Fields, Format, Progress, remaining, silent
+from splatview_viewer.files.compressed_ply import is_compressed, read_compressed_ply
 from splatview_viewer.scene import GaussianScene, sh0_of_rgb
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 HEADER_LIMIT = 1 << 20
 """No real header comes near a mebibyte."""
@@ -38,6 +42,11 @@ TYPES = {"char": "i1", "uchar": "u1", "short": "i2", "ushort": "u2", "int": "i4"
 COLORS = ("f_dc_0", "f_dc_1", "f_dc_2"), ("red", "green", "blue"), ("r", "g", "b")
 """The names of the colour, in the order in which they are looked for."""
 ROTATION = ("rot_0", "rot_1", "rot_2", "rot_3")
+
+_ROWS = 1 << 16
+"""Gaussians that are written in one piece."""
+_LEAST_SCALE, _NEAREST_OPACITY = 1e-37, 2.0 ** -24
+"""What logarithms and logits of 0 and 1 are taken of, so that they are finite."""
 
 
 @dataclass
@@ -334,3 +343,68 @@ def _ascii_blocks(f: BinaryIO, header: Header, vertex: Element):
     if len(values) < need:
         raise FileError(f"PLY: truncated: {need:,} numbers are needed, the text has {len(values):,}")
     yield values[:need].reshape(vertex.count, len(vertex.types))
+
+
+def write_ply(scene: GaussianScene, path: Path, *, antialiased: bool = False, keep: np.ndarray | None = None,
+              progress: Progress = silent) -> tuple[Path, int]:
+    """Write an activated scene in host memory, or a part of it. Whoever opens the file finds all of it, or none.
+
+    Args:
+        scene: activated; Gaussians of opacity 0 are left out, since nothing of them is to be seen.
+        path: where; if that exists, the same with a number behind it, so that nothing is lost.
+        antialiased: whether the scene was trained so, which stands in a comment that other programs know.
+        keep: (N,) bool, which Gaussians to write; None: all of them.
+        progress: told how far it is.
+
+    Returns the file's path and how many Gaussians are in it.
+
+    Raises:
+        FileError: none is left to be written, or the file cannot be written.
+    """
+    drawn = np.asarray(scene.opacities) > 0
+    index = np.flatnonzero(drawn if keep is None else drawn & keep)
+    if not len(index):
+        raise FileError("PLY: none of the Gaussians is left to be written")
+    try:
+        with output_file(path, numbered=True) as out:
+            _write(out.file, scene, index, antialiased, progress)
+    except OSError as e:
+        raise FileError(str(e)) from e
+    return out.path, len(index)
+
+
+def _write(f: BinaryIO, scene: GaussianScene, index: np.ndarray, antialiased: bool, progress: Progress) -> None:
+    rest = 3 * scene.shN.shape[1]
+    names = ["x", "y", "z", "nx", "ny", "nz", *(f"f_dc_{i}" for i in range(3)), *(f"f_rest_{i}" for i in range(rest)),
+             "opacity", *(f"scale_{i}" for i in range(3)), *(f"rot_{i}" for i in range(4))]
+    wide = "double" if scene.means.dtype == np.float64 else "float"
+    record = np.dtype([("means", "<f8" if wide == "double" else "<f4", 3), ("rest", "<f4", len(names) - 3)])
+    comments = ["comment SplatRenderMode: mip"] if antialiased else []
+    f.write("\n".join(["ply", "format binary_little_endian 1.0", *comments, f"element vertex {len(index)}",
+                       *(f"property {wide if name in 'xyz' else 'float'} {name}" for name in names),
+                       "end_header", ""]).encode())
+    for start in range(0, len(index), _ROWS):
+        rows = index[start: start + _ROWS]
+        scales = np.maximum(np.asarray(scene.scales[rows], np.float64), _LEAST_SCALE)
+        opacity = np.clip(np.asarray(scene.opacities[rows], np.float64), 1e-37, 1 - _NEAREST_OPACITY)
+        records = np.zeros(len(rows), record)
+        records["means"], block = scene.means[rows], records["rest"]
+        block[:, 3:6] = scene.sh0[rows]
+        # Channel by channel, while arrays go coefficient by coefficient.
+        block[:, 6: 6 + rest] = np.asarray(scene.shN[rows]).transpose(0, 2, 1).reshape(len(rows), rest)
+        block[:, 6 + rest] = np.log(opacity) - np.log1p(-opacity)
+        block[:, 7 + rest: 10 + rest] = np.log(scales)
+        block[:, 10 + rest:] = scene.quats[rows]
+        f.write(records.data)
+        progress("writing Gaussians", min(start + _ROWS, len(index)) / len(index))
+
+
+def read(path: Path, progress: Progress) -> GaussianScene:
+    """Return the Gaussians of a PLY, compressed or not."""
+    with open(path, "rb") as f:
+        header = read_header(f)
+        return (read_compressed_ply if is_compressed(header) else read_ply)(f, header, progress)
+
+
+PLY = Format("ply", (".ply",), "3D Gaussian splatting PLY (inria, gsplat), SuperSplat's compressed PLY",
+             lambda start: start.head[:3] == b"ply" and start.head[3:4] in (b"\n", b"\r", b" "), read)

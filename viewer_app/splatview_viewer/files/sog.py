@@ -22,7 +22,15 @@ import numpy as np
 from splatview_ipc.kinds.gaussians import SH_REST
 from splatview_viewer.errors import FileError
 from splatview_viewer.files.bounds import check_json, check_memory, check_ratio, check_scene, clipped
-from splatview_viewer.files.common import LOGIT_OF_BYTE, Fields, Progress, open_zip, quats_from_smallest_three
+from splatview_viewer.files.common import (
+    LOGIT_OF_BYTE,
+    Fields,
+    Format,
+    Progress,
+    Start,
+    open_zip,
+    quats_from_smallest_three,
+)
 from splatview_viewer.files.image import open_picture
 from splatview_viewer.regular import open_regular
 
@@ -250,3 +258,14 @@ def _higher(planes: _Planes, codebooks: bool) -> np.ndarray:
     if planes.count and int(labels.max()) >= len(palette):
         raise FileError(f"SOG: a label of {int(labels.max())} in a palette of {len(palette)} entries")
     return palette[labels].astype(np.float32, copy=False)
+
+
+def _is_sog(start: Start) -> bool:
+    if start.path.is_dir():
+        return (start.path / "meta.json").is_file()
+    return "meta.json" in start.zip_names or os.path.basename(start.name) == "meta.json" or (
+        start.head.lstrip()[:1] == b"{" and start.suffix == ".json")
+
+
+SOG = Format("sog", (".sog", ".zip", "meta.json"), "PlayCanvas SOG: a zip, or a folder with meta.json", _is_sog,
+             read_sog)

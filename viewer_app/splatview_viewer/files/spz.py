@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from splatview_viewer.files.bounds import check_scene
 from splatview_viewer.files.common import (
     LOGIT_OF_BYTE,
     Fields,
+    Format,
     Progress,
     quats_from_smallest_three,
     read_exact,
@@ -26,6 +27,8 @@ from splatview_viewer.files.common import (
 from splatview_viewer.turning import turned
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from splatview_viewer.scene import GaussianScene
 
 MAGIC = b"NGSP"
@@ -45,9 +48,10 @@ SH0_OF_BYTE = ((np.arange(256) / 255 - 0.5) / 0.15).astype(np.float32)
 SH_OF_BYTE = ((np.arange(256) - 128) / 128).astype(np.float32)
 
 
-def read_spz(f: BinaryIO, progress: Progress) -> GaussianScene:
-    """The Gaussians of an SPZ file, positioned at its start."""
-    raw = read_exact(f, remaining(f), "the file")
+def read(path: Path, progress: Progress) -> GaussianScene:
+    """Return the Gaussians of an SPZ file."""
+    with open(path, "rb") as f:
+        raw = read_exact(f, remaining(f), "the file")
     return (_read_gzip if raw[:2] == b"\x1f\x8b" else _read_zstd)(raw, progress)
 
 
@@ -188,3 +192,6 @@ def _rotations(data: np.ndarray, n: int, version: int) -> np.ndarray:
         size = (field & 511) / np.float32(511 * 2 ** 0.5)
         rest[:, i] = np.where(field & 512, -size, size)
     return np.roll(quats_from_smallest_three(v >> 30, rest), 1, axis=1)
+
+
+SPZ = Format("spz", (".spz",), "Niantic SPZ", lambda start: start.head.startswith((MAGIC, b"\x1f\x8b")), read)

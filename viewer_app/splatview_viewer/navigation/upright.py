@@ -97,9 +97,9 @@ def _ground(points: np.ndarray, normals: np.ndarray, offsets: np.ndarray) -> tup
     return sign * normals[best], sign * float(offsets[best])
 
 
-def snapped(up: np.ndarray, degrees: float = 4.0) -> np.ndarray:
-    """The axis that lies so near to a direction of length 1, or that itself."""
+def snapped(up: np.ndarray) -> np.ndarray:
+    """Return the axis within 4 degrees of a direction of length 1, or the direction itself."""
     axis = int(np.argmax(np.abs(up)))
-    if abs(up[axis]) < np.cos(np.radians(degrees)):
+    if abs(up[axis]) < np.cos(np.radians(4.0)):
         return up
     return np.sign(up[axis]) * np.eye(3)[axis] + 0.0  # no -0

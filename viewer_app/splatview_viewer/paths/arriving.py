@@ -30,10 +30,10 @@ class ArrivingFilm:
         threading.Thread(target=self._read, name=f"read {file.name}", daemon=True).start()
 
     def _read(self) -> None:
-        from splatview_viewer.files.apart import read_film_apart
+        from splatview_viewer.files.untrusted import read_untrusted_film
 
         try:
-            self.film = read_film_apart(self.file, self._report)
+            self.film = read_untrusted_film(self.file, self._report)
         except _Cancelled:
             pass
         except ViewerError as e:

@@ -126,10 +126,10 @@ class Curves:
         return {(curves[0].name if len(curves) == 1 else title): curves for title, curves in out.items()}
 
 
-def rate_of(clock: Curve, name: str, span: float = _RATE_SPAN) -> Curve | None:
-    """How fast a curve's steps go: a curve of steps per second, a row for each `span` seconds or longer."""
+def rate_of(clock: Curve, name: str) -> Curve | None:
+    """Return a curve of steps per second, a row for each _RATE_SPAN seconds or longer."""
     step, time = clock["step"], clock["time"]
-    marks = np.flatnonzero(np.diff(np.floor((time - time[0]) / span), prepend=-1.0))
+    marks = np.flatnonzero(np.diff(np.floor((time - time[0]) / _RATE_SPAN), prepend=-1.0))
     if len(marks) < 2:
         return None
     gone, took = np.diff(step[marks]), np.diff(time[marks])

@@ -288,10 +288,6 @@ class ShardedStream:
     def opened(self) -> bool:
         return any(part.stream.opened for part in self.parts)
 
-    @property
-    def torn(self) -> int:
-        return sum(part.stream.torn for part in self.parts)
-
     def open(self) -> None:
         self._opened = True
         for part in self.parts:

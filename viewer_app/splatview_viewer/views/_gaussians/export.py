@@ -42,7 +42,7 @@ class Export:
         self.progress = 0.0
 
         def work() -> tuple[Path, int]:
-            from splatview_viewer.files.write_ply import write_ply
+            from splatview_viewer.files.ply import write_ply
 
             keep = (np.asarray(selection.flags(scene)) & HIDDEN) == 0 if chosen else None
             return write_ply(scene, path, antialiased=antialiased, keep=keep, progress=self._went)

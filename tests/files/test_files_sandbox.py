@@ -11,22 +11,31 @@ import threading
 import zlib
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import numpy as np
 import pytest
 from PIL import Image
 from support import scene_files as w
 from support.memory_data import event, snapshot
+from support.programs import children
 
 from splatview_viewer.errors import CameraError, FileError
-from splatview_viewer.files import apart, open_file
-from splatview_viewer.files.apart import Column, FilmHeader, PictureHeader, SceneHeader, read_apart, read_film_apart
-from splatview_viewer.files.program import ReadingProgram
+from splatview_viewer.files import open_file, sandbox
+from splatview_viewer.files.common import SceneAnswer, scene_of
+from splatview_viewer.files.sandbox import Column, ReadingProgram
+from splatview_viewer.files.untrusted import (
+    FilmAnswer,
+    PictureAnswer,
+    film_of,
+    picture_of,
+    read_untrusted,
+    read_untrusted_film,
+)
 from splatview_viewer.memory.model import Snapshot
 from splatview_viewer.paths.nerfstudio import read_path, write_path
 from splatview_viewer.scene import FIELDS, GaussianScene
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 pytestmark = pytest.mark.programs
@@ -35,6 +44,16 @@ T = w.truth(50)
 
 class CancelledError(Exception):
     pass
+
+
+def when_started(monkeypatch: pytest.MonkeyPatch, act: Callable[[int], object]) -> None:
+    """Call `act` with the id of each program that is started."""
+    class Started(ReadingProgram):
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **options)
+            act(max(children(os.getpid())))
+
+    monkeypatch.setattr(sandbox, "ReadingProgram", Started)
 
 
 def same(a: Any, b: Any) -> bool:
@@ -46,7 +65,8 @@ def same(a: Any, b: Any) -> bool:
 
 
 @pytest.mark.parametrize("kind", ["ply", "png"])
-def test_read_apart_returns_what_open_file_does(kind: str, tmp_path: Path) -> None:
+def test_read_untrusted_returns_what_open_file_does(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+                                                    ) -> None:
     """Also where the name of the file is another's by the time it is read: it is opened by its descriptor."""
     path, said = tmp_path / f"a.{kind}", []
     if kind == "ply":
@@ -59,18 +79,19 @@ def test_read_apart_returns_what_open_file_does(kind: str, tmp_path: Path) -> No
         path.unlink()
         path.write_bytes(b"another one")
 
-    got = read_apart(path, lambda what, fraction: said.append(fraction), started=started)
+    when_started(monkeypatch, started)
+    got = read_untrusted(path, lambda what, fraction: said.append(fraction))
     assert same(expected, got)
     assert said and all(0 <= fraction <= 1 for fraction in said)
     values = got if isinstance(got, np.ndarray) else got.means  # type: ignore[union-attr]
     assert isinstance(values, np.ndarray) and values.flags.writeable
 
 
-def test_read_apart_returns_snapshots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_read_untrusted_returns_snapshots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     path = tmp_path / "memory.pickle"
     path.write_bytes(pickle.dumps(snapshot([event("alloc", 512), event("free", 512)])))
-    got = read_apart(path)
+    got = read_untrusted(path)
     assert isinstance(got, Snapshot) and len(got.traces[0].events) == 2
 
 
@@ -80,12 +101,12 @@ def path_file(folder: Path, frames: int = 30) -> Path:
     return folder / "path.json"
 
 
-def test_read_film_apart_returns_what_read_path_does(tmp_path: Path) -> None:
+def test_read_untrusted_film_returns_what_read_path_does(tmp_path: Path) -> None:
     path = path_file(tmp_path)
-    assert write_path(read_film_apart(path)) == write_path(read_path(path))
+    assert write_path(read_untrusted_film(path)) == write_path(read_path(path))
     path.unlink()
     with pytest.raises(CameraError, match="No such file"):
-        read_film_apart(path)
+        read_untrusted_film(path)
 
 
 # -- hostile files -----------------------------------------------------------------------------------------------------
@@ -111,53 +132,56 @@ def png_bomb(path: Path) -> Path:
 
 
 def test_a_picture_that_unpacks_to_too_much_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(apart, "BASE", 300 << 20)
+    monkeypatch.setattr(sandbox, "BASE", 300 << 20)
     bomb = png_bomb(tmp_path / "bomb.png")
     with pytest.raises(FileError, match=r"not enough memory|unreadable picture|pixels of the picture need") as e:
-        read_apart(bomb)
+        read_untrusted(bomb)
     assert str(e.value).startswith(str(bomb))
 
 
 def test_a_file_that_takes_endless_time_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """More of the processor's time than one second, however fast the machine: half a million frames of a path."""
-    monkeypatch.setattr(apart, "CPU_BASE", 0)
-    monkeypatch.setattr(apart, "CPU_PER_BYTE", 0)
+    monkeypatch.setattr(sandbox, "CPU_BASE", 0)
+    monkeypatch.setattr(sandbox, "CPU_PER_BYTE", 0)
     path = path_file(tmp_path, 400_000)
     with pytest.raises(CameraError, match=r"path\.json: reading it took more of the processor's time than any file"):
-        read_film_apart(path)
+        read_untrusted_film(path)
 
 
 @pytest.mark.parametrize(("number", "words"), [(signal.SIGSEGV, r"crashed \(SIGSEGV\)"),
                                                (signal.SIGKILL, "not enough memory"),
                                                (signal.SIGXCPU, "processor's time")])
-def test_a_program_that_crashes_is_an_error_of_its_file(number: int, words: str, tmp_path: Path) -> None:
+def test_a_program_that_crashes_is_an_error_of_its_file(number: int, words: str, tmp_path: Path,
+                                                        monkeypatch: pytest.MonkeyPatch) -> None:
+    when_started(monkeypatch, lambda pid: os.kill(pid, number))
     with pytest.raises(CameraError, match=words):
-        read_film_apart(path_file(tmp_path), started=lambda pid: os.kill(pid, number))
+        read_untrusted_film(path_file(tmp_path))
 
 
-def test_a_cancel_ends_the_program(tmp_path: Path) -> None:
+def test_a_cancel_ends_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[int] = []
+    when_started(monkeypatch, started.append)
 
     def progress(what: str, fraction: float) -> None:
         if started:
             raise CancelledError
 
     with pytest.raises(CancelledError):
-        read_film_apart(path_file(tmp_path), progress, started=started.append)
+        read_untrusted_film(path_file(tmp_path), progress)
     with pytest.raises(ProcessLookupError):
         os.kill(started[0], 0)
 
 
 def test_a_file_that_waits_for_its_turn_can_be_cancelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """So many programs at a time."""
-    monkeypatch.setattr(apart, "_turns", threading.Semaphore(0))
+    monkeypatch.setattr(sandbox, "_turns", threading.Semaphore(0))
 
     def progress(what: str, fraction: float) -> None:
         assert what == "waiting for other files"
         raise CancelledError
 
     with pytest.raises(CancelledError):
-        read_apart(w.write_splat(tmp_path / "a.splat", T), progress)
+        read_untrusted(w.write_splat(tmp_path / "a.splat", T), progress)
 
 
 def test_a_scene_in_a_folder_is_refused(tmp_path: Path) -> None:
@@ -165,9 +189,9 @@ def test_a_scene_in_a_folder_is_refused(tmp_path: Path) -> None:
     for name, data in files.items():
         (tmp_path / name).write_bytes(data)
     with pytest.raises(FileError, match=r"send the scene as one \.sog file"):
-        read_apart(tmp_path / "meta.json")
+        read_untrusted(tmp_path / "meta.json")
     with pytest.raises(FileError, match="cannot be read"):
-        read_apart(tmp_path)
+        read_untrusted(tmp_path)
 
 
 # -- a program that lies -----------------------------------------------------------------------------------------------
@@ -179,43 +203,50 @@ def result(size: int = 4096) -> int:
     return fd
 
 
-F4 = Column("f4", (3, 3), 0)
-FIT = [Column("f4", shape, 0) for shape in ((3, 3), (3, 4), (3, 3), (3,), (3, 3), (3, 0, 3))]
+def arrays(*shapes: tuple[int, ...], kind: str = "f4") -> list[np.ndarray]:
+    return [np.zeros(shape, kind) for shape in shapes]
 
 
-@pytest.mark.parametrize("header", [
-    PictureHeader(Column("u1", (64, 65, 1), 0)), PictureHeader(Column("u1", (64, 64, 1), 64)),
-    PictureHeader(Column("u1", (64, 64, 1), 1)), PictureHeader(Column("u1", (1 << 40, 1 << 40, 1), 0)),
-    PictureHeader(Column("f8", (4, 4, 1), 0)), PictureHeader(Column("u1", (0, 4, 3), 0)),
-    SceneHeader([F4] * 6, 0, False, []), SceneHeader(FIT, 0, False, [], (0.0, 0.0, 0.0)),
-    SceneHeader([Column("f4", (), 0)] * 6, 0, False, []),
-    FilmHeader([Column("f8", (2, 3), 0), Column("f8", (2, 4), 0), Column("f8", (2,), 0), Column("f8", (2,), 0)],
-               False, False, "pinhole", 10, 10, 30.0),
-    FilmHeader([Column("f8", (1 << 40, 3), 0)] * 4, False, False, "pinhole", 10, 10, 30.0),
-])
-def test_a_description_that_does_not_fit_the_result_is_refused(header: Any) -> None:
+FIT = arrays((3, 3), (3, 4), (3, 3), (3,), (3, 3), (3, 0, 3))
+
+
+@pytest.mark.parametrize("column", [
+    Column("u1", (64, 65, 1), 0), Column("u1", (64, 64, 1), 64), Column("u1", (64, 64, 1), 1),
+    Column("u1", (1 << 40, 1 << 40, 1), 0)])
+def test_an_array_that_lies_outside_the_result_is_refused(column: Column) -> None:
     fd = result()
     try:
-        room, got = apart._mapped(fd), apart._checked(msgspec.json.encode(header))
-        read = {SceneHeader: apart._scene, PictureHeader: apart._picture, FilmHeader: apart._film}[type(got)]
-        with pytest.raises(FileError, match="the program that read it described"):
-            read(got, room)  # type: ignore[operator]
+        with pytest.raises(FileError, match="described an array outside its result"):
+            sandbox.arrays_of([column], sandbox.mapped(fd))
     finally:
         os.close(fd)
 
 
-def test_a_description_of_another_form_is_refused() -> None:
-    for said in (b"", b"null", b"{}", b'{"type":"else"}', b'{"type":"picture"}', b"[" * 100_000, b"\xff",
-                 b'{"type":"picture","pixels":{"dtype":"O","shape":[1,1,1],"at":0}}',
-                 b'{"type":"picture","pixels":{"dtype":"u1","shape":[-1,1,1],"at":0}}',
-                 b'{"type":"picture","pixels":{"dtype":"u1","shape":[1,1,1],"at":-64}}'):
+@pytest.mark.parametrize(("read", "given"), [
+    (picture_of, arrays((4, 4, 1), kind="f8")), (picture_of, arrays((0, 4, 3), kind="u1")), (picture_of, []),
+    (lambda given: scene_of(SceneAnswer(0, False, []), given), arrays(*[(3, 3)] * 6)),
+    (lambda given: scene_of(SceneAnswer(0, False, [], (0.0, 0.0, 0.0)), given), FIT),
+    (lambda given: scene_of(SceneAnswer(0, False, []), given), arrays(*[()] * 6)),
+    (lambda given: scene_of(SceneAnswer(0, False, []), given), FIT[:5]),
+    (lambda given: film_of(FilmAnswer(False, False, "pinhole", 10, 10, 30.0), given),
+     arrays((2, 3), (2, 4), (2,), (2,), kind="f8")),
+    (lambda given: film_of(FilmAnswer(False, False, "pinhole", 10, 10, 30.0), given), arrays((2, 3), kind="f8")),
+])
+def test_arrays_that_do_not_fit_the_answer_are_refused(read: Any, given: list[np.ndarray]) -> None:
+    with pytest.raises(FileError, match="the program that read it described"):
+        read(given)
+
+
+def test_an_answer_of_another_form_is_refused() -> None:
+    for said in (b"", b"null", b"{}", b'{"type":"else"}', b'{"type":"scene"}', b"[" * 100_000, b"\xff",
+                 b'{"type":"scene","sh_degree":5,"antialiased":true,"notes":[]}'):
         with pytest.raises(FileError, match="described the result wrongly"):
-            apart._checked(said)
+            sandbox.decoded(said, SceneAnswer | PictureAnswer)
 
 
 def test_a_result_cannot_be_written_after_it_was_checked() -> None:
     fd = result()
-    room = apart._mapped(fd)
+    room = sandbox.mapped(fd)
     try:
         with pytest.raises(OSError, match="not permitted"):
             os.pwrite(fd, b"x", 0)
