@@ -68,7 +68,7 @@ def test_orbiting_stops_at_the_poles_and_stays_upright() -> None:
     ("right", frozenset(), "pinhole"), ("right", frozenset(), "ortho"), ("middle", frozenset(), "pinhole"),
     ("left", SHIFT, "pinhole"),
 ])
-def test_panning_moves_the_scene_with_the_pointer(button: str, mods: frozenset[str], model: str) -> None:
+def test_panning_moves_the_scene_with_the_pointer(button: str, mods: Mods, model: str) -> None:
     o = made()
     o.model = model  # type: ignore[assignment]
     target, rotation = o.target.copy(), o.rotation.copy()
