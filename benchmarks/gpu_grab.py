@@ -122,8 +122,8 @@ class _Alone:
     """The renderer that the drawing process uses, in this one."""
 
     def __init__(self, raw: dict[str, torch.Tensor]) -> None:
-        from splatview_viewer.renderers.gsplat import GsplatRenderer
-        from splatview_viewer.scene import GaussianScene
+        from splatview_viewer.render.gsplat.renderer import GsplatRenderer
+        from splatview_viewer.scene.scene import GaussianScene
 
         self._scene = GaussianScene(raw["means"], raw["quats"], raw["scales"], raw["opacities"], raw["sh0"][:, 0],
                                     raw["shN"])
@@ -131,8 +131,8 @@ class _Alone:
         self._renderer.load(self._scene)
 
     def draw(self, k: int, anew: bool) -> Any:
-        from splatview_viewer.cameras import camera_from_json
-        from splatview_viewer.renderers.base import RenderOptions
+        from splatview_viewer.geometry.cameras import camera_from_json
+        from splatview_viewer.render.base import RenderOptions
 
         if anew:
             self._renderer.load(self._scene)

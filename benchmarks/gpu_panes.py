@@ -17,14 +17,14 @@ import numpy as np
 
 from benchmarks.gpu import require_gpu
 from benchmarks.interface import opened, scene_file
-from splatview_viewer.events import PointerMove, PointerPress
-from splatview_viewer.views.gaussians import GaussianView
+from splatview_viewer.core.events import PointerMove, PointerPress
+from splatview_viewer.kinds.gaussians.view import GaussianView
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from splatview_viewer.app import App
-    from splatview_viewer.pane import Pane
+    from splatview_viewer.app.loop import App
+    from splatview_viewer.shell.pane import Pane
 
 COUNT, PANES, WIDTH, HEIGHT, ROW = 1_000_000, 3, 1920, 1080, 60
 TARGET = 60.0

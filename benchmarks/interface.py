@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from splatview_viewer.app import App, AppOptions
-from splatview_viewer.events import PointerMove
-from splatview_viewer.files.ply import write_ply
-from splatview_viewer.renderers.gl import SOFTWARE
-from splatview_viewer.scene import GaussianScene
+from splatview_viewer.app.loop import App, AppOptions
+from splatview_viewer.core.events import PointerMove
+from splatview_viewer.formats.ply import write_ply
+from splatview_viewer.render.gl.renderer import SOFTWARE
+from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.screens.offscreen import OffscreenScreen
 
 if TYPE_CHECKING:

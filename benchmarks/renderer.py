@@ -17,10 +17,10 @@ from typing import Literal
 
 import numpy as np
 
-from splatview_viewer.cameras import Camera
-from splatview_viewer.files import load_scene
-from splatview_viewer.renderers.base import RenderOptions
-from splatview_viewer.renderers.gl import GlRenderer
+from splatview_viewer.formats import load_scene
+from splatview_viewer.geometry.cameras import Camera
+from splatview_viewer.render.base import RenderOptions
+from splatview_viewer.render.gl.renderer import GlRenderer
 from splatview_viewer.screens.offscreen import create_context
 
 DATA = Path(os.environ.get("SPLATVIEW_TEST_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))

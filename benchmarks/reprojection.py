@@ -25,14 +25,14 @@ from benchmarks.gpu.load import Training, train
 from benchmarks.gpu.scenes import ORBIT, SIZE, ball, intrinsics, viewmat
 from benchmarks.gpu.smooth_driver import VARIABLE
 from benchmarks.gpu.viewer import Viewer
-from splatview_viewer.cameras import Camera
-from splatview_viewer.controls import Orbit, Rect
-from splatview_viewer.renderers import gsplat_moving
-from splatview_viewer.renderers.base import RenderOptions
-from splatview_viewer.scene import GaussianScene
+from splatview_viewer.core.settings import GaussianSettings
+from splatview_viewer.geometry.cameras import Camera
+from splatview_viewer.geometry.controls import Orbit, Rect
+from splatview_viewer.kinds.gaussians.view import GaussianView
+from splatview_viewer.render.base import RenderOptions
+from splatview_viewer.render.gsplat import moving as gsplat_moving
+from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.screens.offscreen import OffscreenScreen
-from splatview_viewer.state import GaussianSettings
-from splatview_viewer.views.gaussians import GaussianView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from splatview_viewer.app import App, AppOptions
-from splatview_viewer.events import PointerMove, PointerPress, PointerRelease
-from splatview_viewer.recorder.files import StreamFolder, write_packed
-from splatview_viewer.recorder.packed import pack
-from splatview_viewer.recorder.player import Player
-from splatview_viewer.recorder.recording import Recording, Snapshot
-from splatview_viewer.recorder.source import RecordedSource
-from splatview_viewer.scene import GaussianScene
+from splatview_viewer.app.loop import App, AppOptions
+from splatview_viewer.core.events import PointerMove, PointerPress, PointerRelease
+from splatview_viewer.kinds.gaussians.view import GaussianView
+from splatview_viewer.recording.files import StreamFolder, write_packed
+from splatview_viewer.recording.packed import pack
+from splatview_viewer.recording.player import Player
+from splatview_viewer.recording.recording import Recording, Snapshot
+from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.screens.offscreen import OffscreenScreen
-from splatview_viewer.views.gaussians import GaussianView
+from splatview_viewer.workspace.recorded import RecordedSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,7 +84,7 @@ def record(root: Path) -> Path:
 def scrub(path: Path, where: str, took: float) -> list[dict[str, str]]:
     source = RecordedSource(path)
     if where == "memory":
-        from splatview_viewer.recorder.files import read_packed
+        from splatview_viewer.recording.files import read_packed
 
         source.close()
         found = Recording.opened(path)

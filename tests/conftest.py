@@ -107,14 +107,14 @@ def screen(module_screen: OffscreenScreen) -> Iterator[OffscreenScreen]:
 def rest() -> Iterator[Callable[[], None]]:
     """Users of Gaussian views keep moving, however slow the machine is, until `rest()` is called."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("splatview_viewer.views.gaussians._REST", 1e6)
+        patch.setattr("splatview_viewer.kinds.gaussians.view._REST", 1e6)
         yield patch.undo
 
 
 @pytest.fixture(scope="session")
 def timeline_kernels() -> None:
     """The compiled kernels of memory timelines, so that none arrives in the middle of a test."""
-    from splatview_viewer.memory.timeline import warm_up
+    from splatview_viewer.kinds.snapshot.timeline import warm_up
 
     warm_up()
 

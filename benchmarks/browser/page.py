@@ -36,7 +36,7 @@ import numpy as np
 from benchmarks.browser import jpeg, marks, numbered, programs
 from benchmarks.browser.hand import way
 from benchmarks.browser.websocket import Closed, WebSocket
-from splatview_viewer import events as ev
+from splatview_viewer.core import events as ev
 from splatview_viewer.web import messages
 
 _CHECKED = 24

@@ -12,7 +12,7 @@ import threading
 from typing import Any
 
 from benchmarks.browser import programs
-from splatview_viewer.commands import parse
+from splatview_viewer.app.commands import parse
 
 
 class Threads:

@@ -23,7 +23,7 @@ from splatview.camera.pattern import number_of
 if TYPE_CHECKING:
     import moderngl
 
-    from splatview_viewer.views._overlay.layers import Layer
+    from splatview_viewer.kinds.image.overlay.layers import Layer
 
 _LINE = 8
 """Pixels, more than the width of a box's line."""

@@ -29,17 +29,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-import splatview_viewer.app
-from splatview_viewer.commands import Serve, parse
-from splatview_viewer.events import Close, Expose, Key, PointerMove, PointerPress, PointerRelease, Wheel
+import splatview_viewer.app.loop
+from splatview_viewer.app.commands import Serve, parse
+from splatview_viewer.core.events import Close, Expose, Key, PointerMove, PointerPress, PointerRelease, Wheel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from splatview_viewer.app import App
-    from splatview_viewer.events import Event
-    from splatview_viewer.screens.base import Screen
-    from splatview_viewer.views.base import View
+    from splatview_viewer.app.loop import App
+    from splatview_viewer.core.events import Event
+    from splatview_viewer.core.screen import Screen
+    from splatview_viewer.core.view import View
 
 _MOUSE_HZ = 125.0
 """Moves a second of a common mouse."""
@@ -315,14 +315,14 @@ def _has_cuda_context() -> bool:
 
 def main(counting: type[CountingScreen] = CountingScreen) -> None:
     """Run the viewer's command line with a screen of this class around its own."""
-    class WatchedApp(splatview_viewer.app.App):
+    class WatchedApp(splatview_viewer.app.loop.App):
         def __init__(self, *args: Any, **options: Any) -> None:
             super().__init__(*args, **options)
             CountingScreen.app = self
 
     open_screen = Serve._open_screen
     Serve._open_screen = lambda self, size: counting(open_screen(self, size))  # type: ignore[method-assign,return-value]
-    splatview_viewer.app.App = WatchedApp  # the command takes it from its module
+    splatview_viewer.app.loop.App = WatchedApp  # the command takes it from its module
     sys.stdout = sys.stderr  # our answers have it to themselves
     parse(sys.argv[1:]).execute()
 

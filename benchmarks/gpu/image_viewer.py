@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarks.gpu.clocks import GlClock, until
-from splatview_viewer.controls import Rect
+from splatview_viewer.geometry.controls import Rect
+from splatview_viewer.kinds.image.view import ImageView
 from splatview_viewer.screens.offscreen import OffscreenScreen
-from splatview_viewer.sources import StreamSource, make_subscriber
-from splatview_viewer.views.image import ImageView
+from splatview_viewer.workspace.sources import StreamSource, make_subscriber
 
 if TYPE_CHECKING:
     from splatview_ipc.subscriber.remote_stream import RemoteStream

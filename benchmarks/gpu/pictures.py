@@ -23,16 +23,16 @@ import torch
 from benchmarks.__main__ import table
 from benchmarks.gpu import Skipped, require_gpu
 from benchmarks.gpu.viewer import ROOT
-from splatview_viewer.cameras import Camera
-from splatview_viewer.files import load_scene
-from splatview_viewer.renderers.base import RenderOptions
-from splatview_viewer.scene import SH_C0, GaussianScene
+from splatview_viewer.formats import load_scene
+from splatview_viewer.geometry.cameras import Camera
+from splatview_viewer.render.base import RenderOptions
+from splatview_viewer.scene.scene import SH_C0, GaussianScene
 from splatview_viewer.screens.offscreen import create_context
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from splatview_viewer.renderers.base import Renderer
+    from splatview_viewer.render.base import Renderer
 
 DATA = Path(os.environ.get("SPLATVIEW_TEST_DATA", ROOT.parent / "shared" / "data"))
 GATE = 50.0
@@ -60,7 +60,7 @@ def garden() -> tuple[GaussianScene, list[Camera]]:
 
 
 def playbot() -> tuple[GaussianScene, list[Camera]]:
-    from splatview_viewer.cameras import frame_points
+    from splatview_viewer.geometry.cameras import frame_points
 
     scene = load_scene(DATA / "playbot")
     first = frame_points(np.asarray(scene.means), 1280, 720)
@@ -81,8 +81,8 @@ def on_gpu(scene: GaussianScene) -> GaussianScene:
 
 def compare(folder: Path) -> bool:
     """Print the PSNR of every pair and save both; whether all of them are alike."""
-    from splatview_viewer.renderers.gl import GlRenderer
-    from splatview_viewer.renderers.gsplat import GsplatRenderer
+    from splatview_viewer.render.gl.renderer import GlRenderer
+    from splatview_viewer.render.gsplat.renderer import GsplatRenderer
 
     ctx = create_context()
     alike, rows = True, []

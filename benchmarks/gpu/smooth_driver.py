@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 from benchmarks.gpu.driver import main
-from splatview_viewer.renderers import gsplat_moving
-from splatview_viewer.state import GaussianSettings
+from splatview_viewer.core.settings import GaussianSettings
+from splatview_viewer.render.gsplat import moving as gsplat_moving
 
 VARIABLE = "SPLATVIEW_BENCH_SMOOTH"
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from splatview_viewer.memory import analysis, timeline
-from splatview_viewer.memory.loading import load_snapshot
-from splatview_viewer.memory.query import Database
+from splatview_viewer.kinds.snapshot import analysis, timeline
+from splatview_viewer.kinds.snapshot.loading import load_snapshot
+from splatview_viewer.kinds.snapshot.query import Database
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from splatview_viewer.memory.model import Trace
+    from splatview_viewer.kinds.snapshot.model import Trace
 
 T = TypeVar("T")
 PICKS, CHECKED = 1000, 40

@@ -25,11 +25,11 @@ if __name__ == "__main__":
 
 from benchmarks.gpu import driver
 from benchmarks.gpu.driver import CountingScreen
-from splatview_viewer.events import Expose, PointerMove, PointerPress, PointerRelease, Wheel
-from splatview_viewer.views.snapshot import SnapshotView
+from splatview_viewer.core.events import Expose, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview_viewer.kinds.snapshot.view import SnapshotView
 
 if TYPE_CHECKING:
-    from splatview_viewer.screens.base import Screen
+    from splatview_viewer.core.screen import Screen
 
 HZ = 125.0
 NOTCHES = 24

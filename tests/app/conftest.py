@@ -10,7 +10,7 @@ from PIL import Image
 from support.comparison_cases import House, houses
 from support.viewer import SIZE, Viewer
 
-from splatview_viewer.app import AppOptions
+from splatview_viewer.app.loop import AppOptions
 from splatview_viewer.screens.offscreen import OffscreenScreen
 
 if TYPE_CHECKING:

@@ -11,11 +11,11 @@ from support.comparison_cases import SIZE, House
 from support.shard_cases import tensors
 
 import splatview
-from splatview_viewer.comparing.compositor import HOWS
-from splatview_viewer.comparing.pair_view import PairView
-from splatview_viewer.events import PointerMove, PointerPress, PointerRelease, Wheel
-from splatview_viewer.interface.panel import Asked
-from splatview_viewer.turning import STAYS, Placement
+from splatview_viewer.compare.pair_view import PairView
+from splatview_viewer.core.events import PointerMove, PointerPress, PointerRelease, Wheel
+from splatview_viewer.render.pair_compositor import HOWS
+from splatview_viewer.scene.turning import STAYS, Placement
+from splatview_viewer.shell.panel import Asked
 
 if TYPE_CHECKING:
     from collections.abc import Callable

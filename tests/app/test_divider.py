@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from splatview_viewer.comparing.divider import Divider
-from splatview_viewer.controls import Rect
-from splatview_viewer.events import Key, PointerLeave, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview_viewer.core.events import Key, PointerLeave, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview_viewer.geometry.controls import Rect
+from splatview_viewer.ui.divider import Divider
 
 RECT = Rect(100, 50, 400, 300)
 

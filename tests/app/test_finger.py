@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 from imgui_bundle import ImVec2, imgui
 
-from splatview_viewer.events import PointerMove, PointerPress, PointerRelease
-from splatview_viewer.interface import theme
-from splatview_viewer.interface.finger import REACH, Finger
+from splatview_viewer.core.events import PointerMove, PointerPress, PointerRelease
+from splatview_viewer.shell.finger import REACH, Finger
+from splatview_viewer.ui import theme
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from splatview_viewer.events import Event
+    from splatview_viewer.core.events import Event
 
 SIZE = 200
 ROW = 30

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from splatview_viewer.controls import Rect
-from splatview_viewer.interface.help import KEYS, draw_help
-from splatview_viewer.interface.panel import Panel
-from splatview_viewer.views.gaussians import GaussianView
+from splatview_viewer.geometry.controls import Rect
+from splatview_viewer.kinds.gaussians.view import GaussianView
+from splatview_viewer.shell.help import KEYS, draw_help
+from splatview_viewer.shell.panel import Panel
 
 if TYPE_CHECKING:
+    from splatview_viewer.core.view import KeyHelp
     from splatview_viewer.screens.offscreen import OffscreenScreen
-    from splatview_viewer.views.base import KeyHelp
 
 
 @pytest.fixture

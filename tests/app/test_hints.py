@@ -11,7 +11,7 @@ import torch
 from support.frames import cloud
 
 import splatview
-from splatview_viewer.events import Key, PointerLeave, PointerMove, PointerPress, PointerRelease
+from splatview_viewer.core.events import Key, PointerLeave, PointerMove, PointerPress, PointerRelease
 
 if TYPE_CHECKING:
     from support.viewer import Viewer

@@ -9,13 +9,13 @@ import pytest
 from PIL import Image
 from support.viewer import Viewer
 
-from splatview_viewer.app import AppOptions
-from splatview_viewer.controls import Rect
-from splatview_viewer.events import Key, PointerMove, PointerPress, PointerRelease, Wheel
-from splatview_viewer.memo import Memo
-from splatview_viewer.panes import HEADER, grid
+from splatview_viewer.app.loop import AppOptions
+from splatview_viewer.core.events import Key, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview_viewer.core.memo import Memo
+from splatview_viewer.geometry.controls import Rect
+from splatview_viewer.kinds.image.view import ImageView
 from splatview_viewer.screens.offscreen import OffscreenScreen
-from splatview_viewer.views.image import ImageView
+from splatview_viewer.shell.panes import HEADER, grid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

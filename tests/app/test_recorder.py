@@ -10,21 +10,21 @@ import pytest
 import torch
 from support.recordings import NAMES, scene
 
-from splatview_viewer.cameras import frame_points
-from splatview_viewer.errors import ViewerError
-from splatview_viewer.recorder.packed import Packed, layout, pack, pack_tensors, packed_bytes, unpack
-from splatview_viewer.recorder.player import Player
-from splatview_viewer.recorder.recording import Recording, Snapshot
-from splatview_viewer.renderers.activation import activate
-from splatview_viewer.renderers.base import RenderOptions
-from splatview_viewer.renderers.gl import GlRenderer
+from splatview_viewer.core.errors import ViewerError
+from splatview_viewer.geometry.cameras import frame_points
+from splatview_viewer.recording.packed import Packed, layout, pack, pack_tensors, packed_bytes, unpack
+from splatview_viewer.recording.player import Player
+from splatview_viewer.recording.recording import Recording, Snapshot
+from splatview_viewer.render.activation import activate
+from splatview_viewer.render.base import RenderOptions
+from splatview_viewer.render.gl.renderer import GlRenderer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import moderngl
 
-    from splatview_viewer.scene import GaussianScene
+    from splatview_viewer.scene.scene import GaussianScene
 
 
 # -- one scene made small --------------------------------------------------------------------------------------------

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from support.recordings import scene
 
-from splatview_viewer.errors import FileError, ViewerError
-from splatview_viewer.recorder.files import (
+from splatview_viewer.core.errors import FileError, ViewerError
+from splatview_viewer.recording.files import (
     INDEX,
     StreamFolder,
     is_recording,
@@ -20,11 +20,11 @@ from splatview_viewer.recorder.files import (
     streams_in,
     write_packed,
 )
-from splatview_viewer.recorder.options import RecordOptions
-from splatview_viewer.recorder.packed import layout, pack
-from splatview_viewer.recorder.recording import Recording, Snapshot
-from splatview_viewer.recorder.source import RecordedSource, check_files, entries_of, file_source
-from splatview_viewer.sources import FileSource
+from splatview_viewer.recording.options import RecordOptions
+from splatview_viewer.recording.packed import layout, pack
+from splatview_viewer.recording.recording import Recording, Snapshot
+from splatview_viewer.workspace.recorded import RecordedSource, check_files, entries_of, file_source
+from splatview_viewer.workspace.sources import FileSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable

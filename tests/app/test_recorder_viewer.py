@@ -10,21 +10,21 @@ import torch
 from support.viewer import Viewer
 
 import splatview
-from splatview_viewer.app import AppOptions
-from splatview_viewer.events import Key, PointerMove, PointerPress, PointerRelease
-from splatview_viewer.recorder.files import read_index, streams_in
-from splatview_viewer.recorder.options import RecordOptions
-from splatview_viewer.recorder.source import entries_of, file_source
+from splatview_viewer.app.loop import AppOptions
+from splatview_viewer.core.events import Key, PointerMove, PointerPress, PointerRelease
+from splatview_viewer.kinds.gaussians.view import GaussianView
+from splatview_viewer.recording.files import read_index, streams_in
+from splatview_viewer.recording.options import RecordOptions
 from splatview_viewer.screens.offscreen import OffscreenScreen
-from splatview_viewer.sources import StreamSource
-from splatview_viewer.views.gaussians import GaussianView
+from splatview_viewer.workspace.recorded import entries_of, file_source
+from splatview_viewer.workspace.sources import StreamSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from splatview_viewer.recorder.recorder import Tape
-    from splatview_viewer.views._gaussians.history import History
+    from splatview_viewer.kinds.gaussians.history import History
+    from splatview_viewer.recording.recorder import Tape
 
 MEANS = torch.nn.functional.normalize(torch.randn(60_000, 3, generator=torch.Generator().manual_seed(0)))
 

@@ -1,4 +1,4 @@
-"""One conformance suite over all screens: what `splatview_viewer.screens.base.Screen` promises, each keeps."""
+"""One conformance suite over all screens: what `splatview_viewer.core.screen.Screen` promises, each keeps."""
 
 from __future__ import annotations
 
@@ -12,19 +12,29 @@ from PIL import Image
 from support.browser_rig import Rig
 from support.wait import PATIENCE, turns
 
-from splatview_viewer import events as ev
 from splatview_viewer import screens
-from splatview_viewer.app import App, AppOptions
-from splatview_viewer.errors import ViewerError
-from splatview_viewer.events import ClickCounter, Close, FileDrop, Key, PointerMove, PointerPress, Resize, Text, Wheel
-from splatview_viewer.screens.base import Caption, parse_size
+from splatview_viewer.app.loop import App, AppOptions
+from splatview_viewer.core import events as ev
+from splatview_viewer.core.errors import ViewerError
+from splatview_viewer.core.events import (
+    ClickCounter,
+    Close,
+    FileDrop,
+    Key,
+    PointerMove,
+    PointerPress,
+    Resize,
+    Text,
+    Wheel,
+)
+from splatview_viewer.core.screen import Caption, parse_size
 from splatview_viewer.screens.offscreen import OffscreenScreen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from splatview_viewer.screens.base import Screen
+    from splatview_viewer.core.screen import Screen
     from splatview_viewer.screens.window import WindowScreen
 
 SCREENS = ["offscreen", pytest.param("window", marks=pytest.mark.display), "browser"]

@@ -11,8 +11,8 @@ from support.comparison_cases import exactly
 from support.scene_files import ply_columns, truth, write_ply
 from support.viewer import Viewer
 
-from splatview_viewer.app import AppOptions
-from splatview_viewer.events import Key, Mod, Mods, PointerMove, PointerPress, PointerRelease, Text
+from splatview_viewer.app.loop import AppOptions
+from splatview_viewer.core.events import Key, Mod, Mods, PointerMove, PointerPress, PointerRelease, Text
 from splatview_viewer.screens.offscreen import OffscreenScreen
 
 if TYPE_CHECKING:

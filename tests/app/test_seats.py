@@ -12,8 +12,8 @@ from PIL import Image
 from support.house import House, pixels
 
 import splatview
-from splatview_viewer import events as ev
-from splatview_viewer.interface.panel import Asked
+from splatview_viewer.core import events as ev
+from splatview_viewer.shell.panel import Asked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from support.web_clients import Page
 
-    from splatview_viewer.seat import Seat
+    from splatview_viewer.shell.seat import Seat
     from splatview_viewer.web import messages as m
 
 

@@ -10,13 +10,13 @@ import pytest
 from support.shard_cases import Training, part
 from support.viewer import Viewer
 
-from splatview_viewer.app import AppOptions
-from splatview_viewer.comparing.merging import merged
-from splatview_viewer.recorder.options import RecordOptions
+from splatview_viewer.app.loop import AppOptions
+from splatview_viewer.kinds.gaussians.view import GaussianView
+from splatview_viewer.recording.options import RecordOptions
+from splatview_viewer.scene.merging import merged
 from splatview_viewer.screens.offscreen import OffscreenScreen
-from splatview_viewer.shards import panel
-from splatview_viewer.shards.stream import ShardedStream
-from splatview_viewer.views.gaussians import GaussianView
+from splatview_viewer.workspace.shards import panel
+from splatview_viewer.workspace.shards.stream import ShardedStream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

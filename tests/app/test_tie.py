@@ -10,11 +10,11 @@ import pytest
 from support.frames import gaussian_frame, image_frame
 from support.view_cases import RECT, shown
 
-from splatview_viewer.comparing.tie import Tie
-from splatview_viewer.events import PointerMove, PointerPress, PointerRelease, Wheel
-from splatview_viewer.state import GaussianSettings
-from splatview_viewer.views.gaussians import GaussianView
-from splatview_viewer.views.image import ImageView
+from splatview_viewer.compare.tie import Tie
+from splatview_viewer.core.events import PointerMove, PointerPress, PointerRelease, Wheel
+from splatview_viewer.core.settings import GaussianSettings
+from splatview_viewer.kinds.gaussians.view import GaussianView
+from splatview_viewer.kinds.image.view import ImageView
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

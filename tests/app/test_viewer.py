@@ -10,11 +10,20 @@ from PIL import Image
 from support.viewer import PICTURE, SIZE, Viewer
 from support.wait import clock, wait_until
 
-from splatview_viewer.app import AppOptions
-from splatview_viewer.controls import Rect
-from splatview_viewer.events import Close, Key, PointerLeave, PointerMove, PointerPress, PointerRelease, Resize, Wheel
+from splatview_viewer.app.loop import AppOptions
+from splatview_viewer.core.events import (
+    Close,
+    Key,
+    PointerLeave,
+    PointerMove,
+    PointerPress,
+    PointerRelease,
+    Resize,
+    Wheel,
+)
+from splatview_viewer.geometry.controls import Rect
+from splatview_viewer.kinds.image.view import ImageView
 from splatview_viewer.screens.offscreen import OffscreenScreen
-from splatview_viewer.views.image import ImageView
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,8 +16,8 @@ from support.wait import PATIENCE, wait_until
 
 import splatview
 from splatview_ipc.control.registry import viewers
-from splatview_viewer.events import Wheel
-from splatview_viewer.interface.panel import Asked
+from splatview_viewer.core.events import Wheel
+from splatview_viewer.shell.panel import Asked
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from support.programs import Programs
     from support.viewer import Viewer
 
-    from splatview_viewer.catalogue import Slot
-    from splatview_viewer.state import Entry
+    from splatview_viewer.core.settings import Entry
+    from splatview_viewer.workspace.catalogue import Slot
 
 
 def publish_grey(value: int, name: str = "render", step: int = 0) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from support.pages import connected, drawn, on_canvas, png, state, until
 
-from splatview_viewer import events as ev
+from splatview_viewer.core import events as ev
 from splatview_viewer.web import messages as m
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 from support.pages import connected, drawn, on_canvas, state, until
 from support.wait import turns
 
-from splatview_viewer import events as ev
+from splatview_viewer.core import events as ev
 from splatview_viewer.web import messages as m
 
 if TYPE_CHECKING:

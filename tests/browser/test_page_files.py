@@ -84,7 +84,7 @@ def test_a_file_is_pasted_and_text_before_it(viewer: Viewer, open_page: Open) ->
         'paste', {clipboardData: data, bubbles: true, cancelable: true})); }"""
     page.evaluate(paste, "")
     assert came(client)[0].path.read_bytes() == b"png"
-    from splatview_viewer.events import Text
+    from splatview_viewer.core.events import Text
 
     page.evaluate(paste, "1\t2")
     assert client.wait(Text).text == "1\t2"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from support.pages import connected, mask, until
 
-from splatview_viewer import events as ev
+from splatview_viewer.core import events as ev
 from splatview_viewer.web import messages as m
 
 if TYPE_CHECKING:

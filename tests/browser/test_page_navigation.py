@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from support.pages import connected, mask
 
-from splatview_viewer import events as ev
+from splatview_viewer.core import events as ev
 
 if TYPE_CHECKING:
     from playwright.sync_api import CDPSession

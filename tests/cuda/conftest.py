@@ -13,12 +13,12 @@ from support.browser_rig import Rig
 from support.viewer import Viewer
 from support.viewer_cases import Trainer
 
-from splatview_viewer.app import AppOptions
+from splatview_viewer.app.loop import AppOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from splatview_viewer.screens.base import Screen
+    from splatview_viewer.core.screen import Screen
 
 
 @pytest.fixture(scope="module")

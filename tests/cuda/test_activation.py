@@ -10,10 +10,10 @@ import pytest
 import torch
 from support.renderer_cases import CLASSIC, Chance, looking_at_origin, psnr, random_scene, read_source
 
-from splatview_viewer.renderers.base import RenderOptions
-from splatview_viewer.renderers.gsplat import GsplatRenderer
-from splatview_viewer.renderers.gsplat_scene import DeviceGaussians
-from splatview_viewer.scene import FIELDS, GaussianScene
+from splatview_viewer.render.base import RenderOptions
+from splatview_viewer.render.gsplat.renderer import GsplatRenderer
+from splatview_viewer.render.gsplat.scene import DeviceGaussians
+from splatview_viewer.scene.scene import FIELDS, GaussianScene
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

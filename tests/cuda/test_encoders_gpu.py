@@ -10,7 +10,7 @@ import pytest
 import torch
 from PIL import Image
 
-from splatview_viewer.errors import ViewerError
+from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.web import encoders
 from splatview_viewer.web.encoders.nvjpeg import NvJpegEncoder

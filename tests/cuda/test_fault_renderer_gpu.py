@@ -17,20 +17,20 @@ from support.wait import PATIENCE
 from support.web_clients import Page, address
 
 from splatview_ipc.subscriber.subscriber import Subscriber
-from splatview_viewer.renderers import gsplat_frame
-from splatview_viewer.renderers.base import COLOR_MAX
-from splatview_viewer.renderers.frame_graph import FrameGraph
-from splatview_viewer.renderers.gsplat import GsplatRenderer
-from splatview_viewer.renderers.kernels.capacity import Capacity
-from splatview_viewer.renderers.reference import ReferenceRenderer
-from splatview_viewer.scene import FIELDS
+from splatview_viewer.render.base import COLOR_MAX
+from splatview_viewer.render.gsplat import plain_frame as gsplat_frame
+from splatview_viewer.render.gsplat.frame_graph import FrameGraph
+from splatview_viewer.render.gsplat.renderer import GsplatRenderer
+from splatview_viewer.render.kernels.capacity import Capacity
+from splatview_viewer.render.reference import ReferenceRenderer
+from splatview_viewer.scene.scene import FIELDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import moderngl
 
-    from splatview_viewer.scene import GaussianScene
+    from splatview_viewer.scene.scene import GaussianScene
 
 pytestmark = pytest.mark.cuda
 VIEW = looking_at_origin(80, 60)
@@ -78,9 +78,9 @@ import sys
 sys.path[:0] = sys.argv[1:]
 import torch
 from support.renderer_cases import CLASSIC, Chance, draw, looking_at_origin, psnr, random_scene
-from splatview_viewer.renderers.choose import ChosenRenderer, renderer_note
-from splatview_viewer.renderers.gl import GlRenderer
-from splatview_viewer.renderers.gsplat_kernels import kernels
+from splatview_viewer.render.choose import ChosenRenderer, renderer_note
+from splatview_viewer.render.gl.renderer import GlRenderer
+from splatview_viewer.render.gsplat.build import kernels
 from splatview_viewer.screens.offscreen import create_context
 
 assert kernels().wait(), kernels().reason
@@ -123,7 +123,7 @@ while True:
 SERVE = """
 import os, sys, threading, time
 from splatview_viewer.__main__ import main
-from splatview_viewer.recovering import restart
+from splatview_viewer.app import restart
 
 restart.WITHIN = 1e9
 

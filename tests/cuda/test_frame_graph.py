@@ -12,16 +12,16 @@ import pytest
 import torch
 from support.renderer_cases import Chance, gsplat_picture, looking_at_origin, psnr, random_scene, real_scene
 
-from splatview_viewer.cameras import Camera
-from splatview_viewer.errors import RendererError
-from splatview_viewer.renderers.base import RenderOptions
+from splatview_viewer.core.errors import RendererError
+from splatview_viewer.geometry.cameras import Camera
+from splatview_viewer.render.base import RenderOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from splatview_viewer.renderers.frame_graph import FrameGraph
-    from splatview_viewer.scene import GaussianScene
+    from splatview_viewer.render.gsplat.frame_graph import FrameGraph
+    from splatview_viewer.scene.scene import GaussianScene
 
 pytestmark = pytest.mark.cuda
 
@@ -32,7 +32,7 @@ DRAWS = 5
 
 @pytest.fixture(scope="module", params=[False, True], ids=["own rasteriser", "gsplat's rasteriser"])
 def module_graph(request: pytest.FixtureRequest) -> Iterator[FrameGraph]:
-    from splatview_viewer.renderers.frame_graph import FrameGraph
+    from splatview_viewer.render.gsplat.frame_graph import FrameGraph
 
     graph = FrameGraph(torch.device("cuda", 0), exact=request.param)
     yield graph
@@ -194,7 +194,7 @@ def test_none_and_one_gaussian_and_none_in_sight(graph: FrameGraph) -> None:
 
 
 def test_overflow_is_told_and_mended() -> None:
-    from splatview_viewer.renderers.frame_graph import FrameGraph
+    from splatview_viewer.render.gsplat.frame_graph import FrameGraph
 
     graph = FrameGraph(torch.device("cuda", 0))
     t = on_gpu(random_scene(1, Chance(n=4000, log_scale=(-0.5, 0.5))))

@@ -6,9 +6,9 @@ import pytest
 import torch
 from support.renderer_cases import looking_at_origin
 
-from splatview_viewer.renderers.base import RenderOptions
-from splatview_viewer.renderers.frame_graph import FrameGraph
-from splatview_viewer.renderers.kernels import frame
+from splatview_viewer.render.base import RenderOptions
+from splatview_viewer.render.gsplat.frame_graph import FrameGraph
+from splatview_viewer.render.kernels import frame
 
 pytestmark = pytest.mark.cuda
 MIB = 1 << 20

@@ -18,11 +18,11 @@ from support.renderer_cases import (
     real_scene,
 )
 
-from splatview_viewer.cameras import MODELS, Camera
-from splatview_viewer.renderers.base import RenderOptions
-from splatview_viewer.renderers.gsplat import GsplatRenderer
-from splatview_viewer.renderers.reference import ReferenceRenderer
-from splatview_viewer.scene import FIELDS, GaussianScene
+from splatview_viewer.geometry.cameras import MODELS, Camera
+from splatview_viewer.render.base import RenderOptions
+from splatview_viewer.render.gsplat.renderer import GsplatRenderer
+from splatview_viewer.render.reference import ReferenceRenderer
+from splatview_viewer.scene.scene import FIELDS, GaussianScene
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     import moderngl
 
-    from splatview_viewer.renderers.base import Pixels
+    from splatview_viewer.render.base import Pixels
 
 pytestmark = pytest.mark.cuda
 VIEW = looking_at_origin()

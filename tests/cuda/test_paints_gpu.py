@@ -10,11 +10,11 @@ import pytest
 import torch
 from support.renderer_cases import CLASSIC, Chance, looking_at_origin, psnr, random_scene
 
-from splatview_viewer.renderers.base import PAINTS, RenderOptions
-from splatview_viewer.renderers.gsplat import GsplatRenderer
-from splatview_viewer.renderers.reference import ReferenceRenderer
-from splatview_viewer.scene import FIELDS, GaussianScene
-from splatview_viewer.selecting import HIDDEN, MARKED, Selection
+from splatview_viewer.render.base import PAINTS, RenderOptions
+from splatview_viewer.render.gsplat.renderer import GsplatRenderer
+from splatview_viewer.render.reference import ReferenceRenderer
+from splatview_viewer.scene import HIDDEN, MARKED, Selection
+from splatview_viewer.scene.scene import FIELDS, GaussianScene
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

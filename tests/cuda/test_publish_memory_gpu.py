@@ -119,7 +119,7 @@ def test_memory_that_runs_out(programs: Programs, reader: Reader, wait_until: Ca
     path = memory_snapshots.find(reader.meta["snapshot"])
     assert path is not None
     assert path.name.endswith("-1-oom.pickle")
-    from splatview_viewer.memory.model import ACTIONS
+    from splatview_viewer.kinds.snapshot.model import ACTIONS
 
     events = read(path).traces[0].events
     oom = events.size[events.action == ACTIONS.index("oom")]
@@ -132,6 +132,6 @@ def test_memory_that_runs_out(programs: Programs, reader: Reader, wait_until: Ca
 
 
 def read(path: Path) -> Any:
-    from splatview_viewer.memory.loading import load_snapshot
+    from splatview_viewer.kinds.snapshot.loading import load_snapshot
 
     return load_snapshot(path)

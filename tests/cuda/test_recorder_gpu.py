@@ -9,9 +9,9 @@ import pytest
 import torch
 from support.renderer_cases import Chance, random_scene
 
-import splatview_viewer.recorder.packed as packing
-from splatview_viewer.recorder.packed import layout, pack
-from splatview_viewer.scene import FIELDS, GaussianScene
+import splatview_viewer.recording.packed as packing
+from splatview_viewer.recording.packed import layout, pack
+from splatview_viewer.scene.scene import FIELDS, GaussianScene
 
 pytestmark = pytest.mark.cuda
 

@@ -12,19 +12,19 @@ from support.renderer_cases import read_source
 from support.view_cases import shown
 from support.wait import turns
 
-from splatview_viewer.cameras import Camera, intrinsics, look_at
-from splatview_viewer.controls import Rect
-from splatview_viewer.events import PointerMove, PointerPress
-from splatview_viewer.governor import Governor
-from splatview_viewer.gpu_work import GpuWork
-from splatview_viewer.renderers import gsplat_moving
-from splatview_viewer.renderers.base import RenderOptions
-from splatview_viewer.renderers.gsplat import GsplatRenderer
-from splatview_viewer.scene import GaussianScene
+from splatview_viewer.core.events import PointerMove, PointerPress
+from splatview_viewer.core.settings import GaussianSettings
+from splatview_viewer.geometry.cameras import Camera, intrinsics, look_at
+from splatview_viewer.geometry.controls import Rect
+from splatview_viewer.gpu.governor import Governor
+from splatview_viewer.gpu.work import GpuWork
+from splatview_viewer.kinds.gaussians.reprojection import Surface, Warp
+from splatview_viewer.kinds.gaussians.view import GaussianView
+from splatview_viewer.render.base import RenderOptions
+from splatview_viewer.render.gsplat import moving as gsplat_moving
+from splatview_viewer.render.gsplat.renderer import GsplatRenderer
+from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.screens.offscreen import OffscreenScreen
-from splatview_viewer.state import GaussianSettings
-from splatview_viewer.views._gaussians.reprojection import Surface, Warp
-from splatview_viewer.views.gaussians import GaussianView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -47,7 +47,7 @@ def screen_fixture() -> Iterator[OffscreenScreen]:
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever moves the camera rests when the test says so."""
-    monkeypatch.setattr("splatview_viewer.views.gaussians._REST", 1e6)
+    monkeypatch.setattr("splatview_viewer.kinds.gaussians.view._REST", 1e6)
 
 
 def ball(n: int = 20_000) -> GaussianScene:

@@ -14,8 +14,8 @@ import pytest
 import torch
 from support.viewer_cases import H, Trainer, W, about, expected_image, keep, select, wait_for
 
-from splatview_viewer.controls import Rect
-from splatview_viewer.views.base import BRIDGE_WORDS
+from splatview_viewer.core.view import BRIDGE_WORDS
+from splatview_viewer.geometry.controls import Rect
 
 if TYPE_CHECKING:
 

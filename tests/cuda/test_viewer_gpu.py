@@ -27,8 +27,8 @@ from support.viewer_cases import (
 from support.viewer_programs import VIEWER
 from support.wait import PATIENCE
 
+from splatview_viewer.core.view import BRIDGE_WORDS, CANVAS_WORDS
 from splatview_viewer.screens.offscreen import OffscreenScreen
-from splatview_viewer.views.base import BRIDGE_WORDS, CANVAS_WORDS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -146,7 +146,7 @@ def test_depth_and_alpha_stay_on_the_gpu(trainers: dict[str, Trainer], open_view
     viewer = open_viewer(trainer, OffscreenScreen(320, 240), "", "gsplat")
     select(viewer, trainer, "splats")
     wait_for_scene(viewer, trainer, color)
-    from splatview_viewer.renderers.gsplat import GsplatPicture
+    from splatview_viewer.render.gsplat.renderer import GsplatPicture
 
     def never(self: Any) -> Any:
         raise AssertionError("the picture was read back")

@@ -15,21 +15,21 @@ from support.frames import cloud
 from support.viewer_cases import H, Trainer, W, expected_image
 from support.wait import PATIENCE, clock, turns
 
-from splatview_viewer.controls import Rect
-from splatview_viewer.events import Wheel
-from splatview_viewer.finding import Finder
-from splatview_viewer.scene import GaussianScene
+from splatview_viewer.core.events import Wheel
+from splatview_viewer.core.settings import ImageSettings
+from splatview_viewer.core.view import BRIDGE_WORDS
+from splatview_viewer.geometry.controls import Rect
+from splatview_viewer.kinds.image.view import ImageView
+from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.screens.offscreen import OffscreenScreen
-from splatview_viewer.sources import StreamSource, make_subscriber
-from splatview_viewer.state import ImageSettings
-from splatview_viewer.views.base import BRIDGE_WORDS
-from splatview_viewer.views.image import ImageView
+from splatview_viewer.workspace.finding import Finder
+from splatview_viewer.workspace.sources import StreamSource, make_subscriber
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from splatview_ipc.subscriber.subscriber import Subscriber
-    from splatview_viewer.views.base import View
+    from splatview_viewer.core.view import View
 
 pytestmark = pytest.mark.cuda
 SIZE = 320, 240

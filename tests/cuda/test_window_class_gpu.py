@@ -15,8 +15,8 @@ from splatview.adapters.images import picture_at
 from splatview_ipc.control.render_requests import Show, WindowSettings, encode
 from splatview_ipc.control.run_folder import list_runs, runtime_folder
 from splatview_ipc.cuda import driver
+from splatview_viewer.app.window_program import _OneWindow
 from splatview_viewer.screens.offscreen import OffscreenScreen
-from splatview_viewer.window_program import _OneWindow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

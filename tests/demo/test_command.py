@@ -17,7 +17,7 @@ from splatview.demo import trainer
 from splatview.demo.command import Demo, run
 from splatview_ipc.system import entry
 from splatview_ipc.system.child_program import ChildProgram
-from splatview_viewer.commands import parse
+from splatview_viewer.app.commands import parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -15,16 +15,16 @@ import zstandard
 from support import scene_files as w
 from support.renderer_cases import Chance, random_scene
 
-from splatview_viewer import files
-from splatview_viewer.errors import FileError
-from splatview_viewer.files import FORMATS, Format, load_scene, open_file, silent
-from splatview_viewer.files.checkpoint import read_tensors
-from splatview_viewer.files.ply import write_ply
-from splatview_viewer.files.untrusted import read_untrusted
-from splatview_viewer.recorder.files import read_packed, write_packed
-from splatview_viewer.recorder.packed import pack, unpack
-from splatview_viewer.renderers.activation import activate
-from splatview_viewer.scene import FIELDS, GaussianScene
+from splatview_viewer import formats as files
+from splatview_viewer.core.errors import FileError
+from splatview_viewer.formats import FORMATS, Format, load_scene, open_file, silent
+from splatview_viewer.formats.checkpoint import read_tensors
+from splatview_viewer.formats.ply import write_ply
+from splatview_viewer.formats.untrusted import read_untrusted
+from splatview_viewer.recording.files import read_packed, write_packed
+from splatview_viewer.recording.packed import pack, unpack
+from splatview_viewer.render.activation import activate
+from splatview_viewer.scene.scene import FIELDS, GaussianScene
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,11 +15,11 @@ from fuzz.crafted import compressed, plane_of, ply, sog, zip_of
 from PIL import Image
 from support import scene_files as w
 
-from splatview_viewer import files
-from splatview_viewer.errors import FileError
-from splatview_viewer.files import load_scene, open_file
-from splatview_viewer.files.bounds import whole_number
-from splatview_viewer.files.splat import SPLAT
+from splatview_viewer import formats as files
+from splatview_viewer.core.errors import FileError
+from splatview_viewer.formats import load_scene, open_file
+from splatview_viewer.formats.bounds import whole_number
+from splatview_viewer.formats.splat import SPLAT
 
 if TYPE_CHECKING:
     from pathlib import Path

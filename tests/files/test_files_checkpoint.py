@@ -18,9 +18,9 @@ import torch
 from fuzz.crafted import TOWERS, zip_of
 from support import scene_files as w
 
-from splatview_viewer.errors import FileError
-from splatview_viewer.files import checkpoint, load_scene, sandbox, silent
-from splatview_viewer.files.checkpoint import read_tensors
+from splatview_viewer.core.errors import FileError
+from splatview_viewer.formats import checkpoint, load_scene, sandbox, silent
+from splatview_viewer.formats.checkpoint import read_tensors
 
 FIELDS = ("means", "quats", "scales", "opacities", "sh0", "shN")
 T = w.truth(20, degree=1)

@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 from support import scene_files as w
 
-from splatview_viewer.cameras import camera_from_json
-from splatview_viewer.errors import CameraError, FileError
-from splatview_viewer.files import load_scene, open_file
-from splatview_viewer.memo import Memo
-from splatview_viewer.paths.nerfstudio import read_path
-from splatview_viewer.recorder.files import INDEX, read_index, read_packed
-from splatview_viewer.scene import GaussianScene
+from splatview_viewer.core.errors import CameraError, FileError
+from splatview_viewer.core.memo import Memo
+from splatview_viewer.formats import load_scene, open_file
+from splatview_viewer.formats.nerfstudio import read_path
+from splatview_viewer.geometry.cameras import camera_from_json
+from splatview_viewer.recording.files import INDEX, read_index, read_packed
+from splatview_viewer.scene.scene import GaussianScene
 
 T = w.truth(20, degree=1)
 

@@ -18,11 +18,12 @@ from support import scene_files as w
 from support.memory_data import event, snapshot
 from support.programs import children
 
-from splatview_viewer.errors import CameraError, FileError
-from splatview_viewer.files import open_file, sandbox
-from splatview_viewer.files.common import SceneAnswer, scene_of
-from splatview_viewer.files.sandbox import Column, ReadingProgram
-from splatview_viewer.files.untrusted import (
+from splatview_viewer.core.errors import CameraError, FileError
+from splatview_viewer.formats import open_file, sandbox
+from splatview_viewer.formats.common import SceneAnswer, scene_of
+from splatview_viewer.formats.nerfstudio import read_path, write_path
+from splatview_viewer.formats.sandbox import Column, ReadingProgram
+from splatview_viewer.formats.untrusted import (
     FilmAnswer,
     PictureAnswer,
     film_of,
@@ -30,9 +31,8 @@ from splatview_viewer.files.untrusted import (
     read_untrusted,
     read_untrusted_film,
 )
-from splatview_viewer.memory.model import Snapshot
-from splatview_viewer.paths.nerfstudio import read_path, write_path
-from splatview_viewer.scene import FIELDS, GaussianScene
+from splatview_viewer.kinds.snapshot.model import Snapshot
+from splatview_viewer.scene.scene import FIELDS, GaussianScene
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,22 +21,22 @@ from support.memory_data import block, event, segment, snapshot
 
 from fuzz import FORMAT_OF, target
 from fuzz.damage import odd
-from splatview_viewer import events as ev
-from splatview_viewer.cameras import camera_from_json
-from splatview_viewer.errors import ViewerError
-from splatview_viewer.files import open_file, silent
-from splatview_viewer.files.checkpoint import read_tensors
-from splatview_viewer.memo import Memo
-from splatview_viewer.memory.loading import columns
-from splatview_viewer.memory.loading.convert import convert
-from splatview_viewer.memory.loading.opening import Opened, unpickle
-from splatview_viewer.navigation.bookmarks import Bookmarks
-from splatview_viewer.navigation.camera_forms import camera_from_text
-from splatview_viewer.paths.nerfstudio import Film, parse_path, write_path
-from splatview_viewer.paths.path import CameraPath, Key
-from splatview_viewer.recorder.files import INDEX, read_index, read_packed, write_packed
-from splatview_viewer.recorder.packed import pack, unpack
-from splatview_viewer.scene import GaussianScene
+from splatview_viewer.core import events as ev
+from splatview_viewer.core.errors import ViewerError
+from splatview_viewer.core.memo import Memo
+from splatview_viewer.formats import open_file, silent
+from splatview_viewer.formats.checkpoint import read_tensors
+from splatview_viewer.formats.nerfstudio import Film, parse_path, write_path
+from splatview_viewer.geometry.bookmarks import Bookmarks
+from splatview_viewer.geometry.camera_forms import camera_from_text
+from splatview_viewer.geometry.cameras import camera_from_json
+from splatview_viewer.geometry.path import CameraPath, Key
+from splatview_viewer.kinds.snapshot.loading import columns
+from splatview_viewer.kinds.snapshot.loading.convert import convert
+from splatview_viewer.kinds.snapshot.loading.opening import Opened, unpickle
+from splatview_viewer.recording.files import INDEX, read_index, read_packed, write_packed
+from splatview_viewer.recording.packed import pack, unpack
+from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.web import messages as m
 from splatview_viewer.web.uploads import safe_name
 
@@ -286,7 +286,7 @@ PAGE: list[Any] = [
 
 @target("page_message", lambda: [m.encode(message).encode() for message in PAGE])
 def _page_message(data: bytes) -> None:
-    from splatview_viewer.events import ClickCounter
+    from splatview_viewer.core.events import ClickCounter
 
     for text in (data, odd(data, [json.loads(m.encode(message)) for message in PAGE])):
         try:

@@ -20,9 +20,9 @@ from support.programs import TESTS
 import fuzz
 import fuzz.run
 from fuzz.damage import damaged
-from splatview_viewer.errors import FileError
-from splatview_viewer.files import FORMATS
-from splatview_viewer.memory.loading import from_pickled
+from splatview_viewer.core.errors import FileError
+from splatview_viewer.formats import FORMATS
+from splatview_viewer.kinds.snapshot.loading import from_pickled
 
 TARGETS = fuzz.load()
 

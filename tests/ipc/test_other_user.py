@@ -17,10 +17,10 @@ from splatview.api import session as publishing
 from splatview_ipc.control import memory_snapshots
 from splatview_ipc.control.registry import Announcement
 from splatview_ipc.subscriber.subscriber import Subscriber
-from splatview_viewer.memo import Memo, memo_file
-from splatview_viewer.memory.loading.cache import draft
-from splatview_viewer.memory.loading.cache import folder as columns_folder
-from splatview_viewer.recorder.files import StreamFolder
+from splatview_viewer.core.memo import Memo, memo_file
+from splatview_viewer.kinds.snapshot.loading.cache import draft
+from splatview_viewer.kinds.snapshot.loading.cache import folder as columns_folder
+from splatview_viewer.recording.files import StreamFolder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

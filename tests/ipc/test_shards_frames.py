@@ -10,11 +10,11 @@ import pytest
 
 from splatview_ipc import kinds
 from splatview_ipc.control.frame import Frame, RemoteTensor
-from splatview_viewer.errors import ViewerError
-from splatview_viewer.shards import stream as shard_stream
-from splatview_viewer.shards.frame import join
-from splatview_viewer.shards.grouping import Shards
-from splatview_viewer.views._gaussians.frames import Facts, scene_of
+from splatview_viewer.core.errors import ViewerError
+from splatview_viewer.kinds.gaussians.frames import Facts, scene_of
+from splatview_viewer.workspace.shards import stream as shard_stream
+from splatview_viewer.workspace.shards.frame import join
+from splatview_viewer.workspace.shards.grouping import Shards
 
 
 def frame(n: int, rank: int = 0, *, rest: int | None = 3, rgb: bool = False,

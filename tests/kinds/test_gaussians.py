@@ -13,14 +13,14 @@ from support.beside_cases import counted, opened, value
 from support.frames import cloud, frame_of, gaussian_frame
 from support.view_cases import RECT, H, W, shown
 
-from splatview_viewer.cameras import Camera, camera_from_json, intrinsics, look_at
-from splatview_viewer.errors import ViewerError
-from splatview_viewer.events import Key, PointerMove, PointerPress, PointerRelease, Wheel
-from splatview_viewer.interface.panel import Panel
-from splatview_viewer.shards.frame import join
-from splatview_viewer.shown import Shown
-from splatview_viewer.state import Entry, State
-from splatview_viewer.views.gaussians import GaussianView
+from splatview_viewer.core.errors import ViewerError
+from splatview_viewer.core.events import Key, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview_viewer.core.settings import Entry, State
+from splatview_viewer.geometry.cameras import Camera, camera_from_json, intrinsics, look_at
+from splatview_viewer.kinds.gaussians.view import GaussianView
+from splatview_viewer.shell.panel import Panel
+from splatview_viewer.shell.shown import Shown
+from splatview_viewer.workspace.shards.frame import join
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -185,7 +185,7 @@ def test_nothing_is_drawn_anew_while_nothing_changes(gaussians: GaussianView, sc
 def test_the_camera_can_be_copied_for_shot(gaussians: GaussianView, screen: OffscreenScreen,
                                            monkeypatch: pytest.MonkeyPatch) -> None:
     panel = Panel()
-    monkeypatch.setattr("splatview_viewer.interface.widgets.buttons",
+    monkeypatch.setattr("splatview_viewer.ui.widgets.buttons",
                         lambda label, names, tips=(): 1 if label == "Camera" else None)
 
     def copied() -> str:

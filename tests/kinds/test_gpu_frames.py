@@ -18,11 +18,11 @@ from support.wait import clock, wait_until
 
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.gl.host import HostBridge
-from splatview_viewer.events import Wheel
-from splatview_viewer.sources import StreamSource
-from splatview_viewer.state import GaussianSettings, ImageSettings
-from splatview_viewer.views.gaussians import GaussianView
-from splatview_viewer.views.image import ImageView
+from splatview_viewer.core.events import Wheel
+from splatview_viewer.core.settings import GaussianSettings, ImageSettings
+from splatview_viewer.kinds.gaussians.view import GaussianView
+from splatview_viewer.kinds.image.view import ImageView
+from splatview_viewer.workspace.sources import StreamSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,9 +36,9 @@ def no_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = SimpleNamespace(cuda_stream=0, synchronize=lambda: None)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda *_: stream)
     # However slow the machine is, a trainer lives, and what would need CUDA is not done a second time.
-    for name in ("_gaussians.content._REPLACED", "_gaussians.content._LOOK_PERIOD", "_gaussians.content._PATIENCE",
-                 "_image_content._PATIENCE"):
-        monkeypatch.setattr(f"splatview_viewer.views.{name}", 1e6)
+    for name in ("gaussians.content._REPLACED", "gaussians.content._LOOK_PERIOD", "gaussians.content._PATIENCE",
+                 "image.content._PATIENCE"):
+        monkeypatch.setattr(f"splatview_viewer.kinds.{name}", 1e6)
 
 
 # -- images ----------------------------------------------------------------------------------------------------
@@ -68,7 +68,7 @@ def image(screen: OffscreenScreen) -> Iterator[ImageView]:
 
 @pytest.fixture
 def in_place(image: ImageView, monkeypatch: pytest.MonkeyPatch) -> ImageView:
-    monkeypatch.setattr("splatview_viewer.views._image_content.AutoBridge", InPlace)
+    monkeypatch.setattr("splatview_viewer.kinds.image.content.AutoBridge", InPlace)
     return image
 
 

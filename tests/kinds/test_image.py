@@ -13,11 +13,11 @@ from support.frames import image_frame
 from support.view_cases import RECT, H, W, shown
 from support.wait import PATIENCE, clock, wait_until
 
-from splatview_viewer.controls import Rect
-from splatview_viewer.events import PointerLeave, PointerMove
-from splatview_viewer.state import ImageSettings
-from splatview_viewer.views import _image_content
-from splatview_viewer.views.image import ImageView
+from splatview_viewer.core.events import PointerLeave, PointerMove
+from splatview_viewer.core.settings import ImageSettings
+from splatview_viewer.geometry.controls import Rect
+from splatview_viewer.kinds.image import content as _image_content
+from splatview_viewer.kinds.image.view import ImageView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -14,13 +14,13 @@ from support.frames import image_frame
 from support.overlay_cases import frame_with, overlay_frame, random_frame, result_of
 
 from splatview_ipc.kinds import check_frame
-from splatview_viewer.errors import ViewerError
-from splatview_viewer.views._overlay.motion import Motion, matched
-from splatview_viewer.views._overlay.palette import PALETTE, PLAIN
-from splatview_viewer.views._overlay.result import read_result
+from splatview_viewer.core.errors import ViewerError
+from splatview_viewer.kinds.image.overlay.motion import Motion, matched
+from splatview_viewer.kinds.image.overlay.palette import PALETTE, PLAIN
+from splatview_viewer.kinds.image.overlay.result import read_result
 
 if TYPE_CHECKING:
-    from splatview_viewer.views._overlay.masks import Mask
+    from splatview_viewer.kinds.image.overlay.masks import Mask
 
 T = 1.7e9
 """Seconds since the epoch."""

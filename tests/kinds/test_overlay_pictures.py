@@ -15,21 +15,21 @@ from support.viewer import Viewer
 from support.wait import clock
 
 import splatview
-from splatview_viewer.app import AppOptions
-from splatview_viewer.controls import Rect
-from splatview_viewer.events import PointerMove, Screenshot
-from splatview_viewer.interface.panel import Panel
-from splatview_viewer.overlays import draw_overlay_frame
+from splatview_viewer.app.loop import AppOptions
+from splatview_viewer.core.events import PointerMove, Screenshot
+from splatview_viewer.geometry.controls import Rect
+from splatview_viewer.kinds.image.overlay.palette import PALETTE
+from splatview_viewer.kinds.image.view import ImageView
 from splatview_viewer.screens.offscreen import OffscreenScreen
-from splatview_viewer.views._overlay.palette import PALETTE
-from splatview_viewer.views.image import ImageView
+from splatview_viewer.shell.panel import Panel
+from splatview_viewer.workspace.overlays import draw_overlay_frame
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from splatview_ipc.control.frame import Frame
-    from splatview_viewer.views._overlay.layers import Layer
+    from splatview_viewer.kinds.image.overlay.layers import Layer
 
 W, H = 200, 120
 GREY = 90

@@ -9,18 +9,17 @@ import pytest
 from support.renderer_cases import Chance, looking_at_origin, random_scene
 from support.view_cases import shown
 
-from splatview_viewer import color_maps
-from splatview_viewer.interface.panel import Panel
-from splatview_viewer.renderers.base import RenderOptions
-from splatview_viewer.renderers.reference import ReferenceRenderer
-from splatview_viewer.selecting import Selection
-from splatview_viewer.state import Show
-from splatview_viewer.views.gaussians import GaussianView
+from splatview_viewer.core.settings import Show
+from splatview_viewer.kinds.gaussians.view import GaussianView
+from splatview_viewer.render.base import RenderOptions
+from splatview_viewer.render.reference import ReferenceRenderer
+from splatview_viewer.scene import Selection, color_maps
+from splatview_viewer.shell.panel import Panel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from splatview_viewer.renderers.base import Pixels
+    from splatview_viewer.render.base import Pixels
     from splatview_viewer.screens.offscreen import OffscreenScreen
 
 W, H = 200, 150

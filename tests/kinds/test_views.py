@@ -13,19 +13,19 @@ from support.beside_cases import LOOKS, alone, counted, opened, part, settings, 
 from support.view_cases import RECT, WRITTEN, H, W, shown
 from support.wait import clock
 
-import splatview_viewer.views
+import splatview_viewer.kinds
 from splatview_ipc.gl.glapi import GL
-from splatview_viewer.controls import Rect
-from splatview_viewer.errors import ViewerError
-from splatview_viewer.events import PointerPress, PointerRelease, Wheel
-from splatview_viewer.views import KINDS
-from splatview_viewer.views.gaussians import GaussianView
+from splatview_viewer.core.errors import ViewerError
+from splatview_viewer.core.events import PointerPress, PointerRelease, Wheel
+from splatview_viewer.geometry.controls import Rect
+from splatview_viewer.kinds import KINDS
+from splatview_viewer.kinds.gaussians.view import GaussianView
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from splatview_viewer.core.view import View
     from splatview_viewer.screens.offscreen import OffscreenScreen
-    from splatview_viewer.views.base import View
 
 STREAMS = [kind for kind in KINDS if kind != "snapshot"]
 """The kinds of which trainers publish frames."""
@@ -67,7 +67,7 @@ def objects() -> set[tuple[str, int]]:
 
 
 def test_no_view_was_missed() -> None:
-    modules = {m.name for m in pkgutil.iter_modules(splatview_viewer.views.__path__) if not m.name.startswith("_")}
+    modules = {m.name for m in pkgutil.iter_modules(splatview_viewer.kinds.__path__) if not m.name.startswith("_")}
     assert modules - {"base"} == set(KINDS)
 
 

@@ -10,13 +10,13 @@ import pytest
 from support.memory_data import two_devices
 from support.snapshot_cases import Rig
 
-from splatview_viewer.memory.loading import columns, from_pickled, worker
+from splatview_viewer.kinds.snapshot.loading import columns, from_pickled, worker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from splatview_viewer.memory.model import Snapshot
+    from splatview_viewer.kinds.snapshot.model import Snapshot
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +45,7 @@ def here(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         def end(self) -> None:
             pass
 
-    monkeypatch.setattr("splatview_viewer.memory.loading.load.Reader", Reader)
+    monkeypatch.setattr("splatview_viewer.kinds.snapshot.loading.load.Reader", Reader)
     return jobs
 
 

@@ -13,8 +13,8 @@ from torch.cuda import _memory_viz
 from benchmarks.memory import answers
 from benchmarks.memory.reference import live_bytes
 from benchmarks.memory.traces import write_trace
-from splatview_viewer.memory.loading import from_pickled
-from splatview_viewer.memory.timeline import Bands
+from splatview_viewer.kinds.snapshot.loading import from_pickled
+from splatview_viewer.kinds.snapshot.timeline import Bands
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 from support.memory_data import MB, Recorder
 
-from splatview_viewer.memory import analysis
-from splatview_viewer.memory.analysis import compare, flame, leaks, search
-from splatview_viewer.memory.analysis.frames import MACHINERY, TORCH
-from splatview_viewer.memory.analysis.tables import BYS, Tables
-from splatview_viewer.memory.loading import from_pickled
+from splatview_viewer.kinds.snapshot import analysis
+from splatview_viewer.kinds.snapshot.analysis import compare, flame, leaks, search
+from splatview_viewer.kinds.snapshot.analysis.frames import MACHINERY, TORCH
+from splatview_viewer.kinds.snapshot.analysis.tables import BYS, Tables
+from splatview_viewer.kinds.snapshot.loading import from_pickled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from splatview_viewer.memory import Snapshot
-    from splatview_viewer.memory.analysis import FlameGraph
+    from splatview_viewer.kinds.snapshot import Snapshot
+    from splatview_viewer.kinds.snapshot.analysis import FlameGraph
 
 
 @pytest.mark.parametrize("by", ["stack", "file", "category"])

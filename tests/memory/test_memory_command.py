@@ -16,16 +16,16 @@ from PIL import Image
 from support.memory_data import block, event, segment, snapshot
 
 from splatview_viewer.__main__ import main
-from splatview_viewer.commands import Memory
-from splatview_viewer.memory.query import Database
-from splatview_viewer.memory_command import answer
+from splatview_viewer.app.commands import Memory
+from splatview_viewer.app.memory_command import answer
+from splatview_viewer.kinds.snapshot.query import Database
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from support.programs import Programs
 
-    from splatview_viewer.memory import Snapshot
+    from splatview_viewer.kinds.snapshot import Snapshot
 
 PEAK = ("SELECT coalesce(own_function, category) AS who, own_line AS line, count(*) AS n, "
         "sum(size)::BIGINT AS bytes FROM at_peak() LEFT JOIN stacks USING (stack_id) "
@@ -52,7 +52,7 @@ def small(tmp_path: Path) -> Path:
 @pytest.fixture
 def recorded(data_dir: Path, real: Snapshot, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The file of a real training, which was read before."""
-    monkeypatch.setattr("splatview_viewer.memory_command.read", lambda path: real)
+    monkeypatch.setattr("splatview_viewer.app.memory_command.read", lambda path: real)
     return data_dir / "training_memory_snapshot.pickle"
 
 

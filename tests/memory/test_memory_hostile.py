@@ -18,15 +18,15 @@ from support.memory_data import block, event, segment, snapshot
 from support.scene_files import little_memory
 from support.wait import PATIENCE
 
-from splatview_viewer.errors import FileError
-from splatview_viewer.memory.loading import from_pickled, load_snapshot
-from splatview_viewer.memory.loading.convert import convert
-from splatview_viewer.memory.loading.opening import Opened, unpickle
+from splatview_viewer.core.errors import FileError
+from splatview_viewer.kinds.snapshot.loading import from_pickled, load_snapshot
+from splatview_viewer.kinds.snapshot.loading.convert import convert
+from splatview_viewer.kinds.snapshot.loading.opening import Opened, unpickle
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from splatview_viewer.memory import Snapshot
+    from splatview_viewer.kinds.snapshot import Snapshot
 
 REFUSED = "refused: the pickle asks for"
 
@@ -169,7 +169,7 @@ def test_the_program_that_reads_has_a_limit_of_cpu_time(tmp_path: Path) -> None:
     """A key of 60 tuples that hold each other twice: its hash takes 2^60 steps, from 400 bytes."""
     path = tmp_path / "x.pickle"
     path.write_bytes(b"\x80\x02](" + tower(60, "tuple") + b"}h\x3cK\x01se.")
-    code = ("import sys; from splatview_viewer.memory.loading import worker; worker.CPU_BASE = 1; "
+    code = ("import sys; from splatview_viewer.kinds.snapshot.loading import worker; worker.CPU_BASE = 1; "
             "sys.exit(worker.main())")
     with open(path, "rb") as f, open(tmp_path / "out", "wb") as out:
         job = f'{{"file": {f.fileno()}, "out": {out.fileno()}}}'

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from support.memory_data import HIGH, MB, Recorder
 
-from splatview_viewer.memory import analysis
-from splatview_viewer.memory.analysis import (
+from splatview_viewer.kinds.snapshot import analysis
+from splatview_viewer.kinds.snapshot.analysis import (
     ACTIVE,
     COLOR_BYS,
     INACTIVE,
@@ -21,10 +21,10 @@ from splatview_viewer.memory.analysis import (
     post_mortem,
     segments_at,
 )
-from splatview_viewer.memory.analysis.frames import BACKWARD, LIBRARY, MACHINERY, NATIVE, TORCH, USER, kind_of
+from splatview_viewer.kinds.snapshot.analysis.frames import BACKWARD, LIBRARY, MACHINERY, NATIVE, TORCH, USER, kind_of
 
 if TYPE_CHECKING:
-    from splatview_viewer.memory import Snapshot
+    from splatview_viewer.kinds.snapshot import Snapshot
 
 
 ENGINE = "torch::autograd::Engine::thread_main(std::shared_ptr<torch::autograd::GraphTask> const&)"

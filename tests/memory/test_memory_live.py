@@ -18,21 +18,21 @@ import splatview
 from splatview.api import memory
 from splatview_ipc.control import memory_snapshots
 from splatview_ipc.kinds.memory import MEMORY_COLUMNS
-from splatview_viewer.app import AppOptions
-from splatview_viewer.controls import Rect
-from splatview_viewer.errors import ViewerError
-from splatview_viewer.events import Key, PointerLeave, PointerMove, PointerPress, PointerRelease, Wheel
-from splatview_viewer.memory.live import History, read_frame
+from splatview_viewer.app.loop import AppOptions
+from splatview_viewer.core.errors import ViewerError
+from splatview_viewer.core.events import Key, PointerLeave, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview_viewer.geometry.controls import Rect
+from splatview_viewer.kinds.memory.live import History, read_frame
+from splatview_viewer.kinds.memory.plot import ALLOCATED, PEAK, RESERVED
+from splatview_viewer.kinds.memory.view import MemoryView
 from splatview_viewer.screens.offscreen import OffscreenScreen
-from splatview_viewer.views._memory_plot import ALLOCATED, PEAK, RESERVED
-from splatview_viewer.views.memory import MemoryView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from support.programs import Programs
 
-    from splatview_viewer.catalogue import Slot
+    from splatview_viewer.workspace.catalogue import Slot
 
 
 PLACE = {name: i for i, name in enumerate(MEMORY_COLUMNS)}

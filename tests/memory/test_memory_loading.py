@@ -16,11 +16,11 @@ import torch
 import zstandard
 from support.memory_data import block, event, frame, listing, pickled, segment, snapshot
 
-from splatview_viewer.errors import FileError
-from splatview_viewer.files import open_file
-from splatview_viewer.memory.loading import cache as cache_folder
-from splatview_viewer.memory.loading import from_pickled, is_snapshot, load_snapshot
-from splatview_viewer.memory.model import ACTIONS, NO_STACK, UNKNOWN_POOL, Snapshot
+from splatview_viewer.core.errors import FileError
+from splatview_viewer.formats import open_file
+from splatview_viewer.kinds.snapshot.loading import cache as cache_folder
+from splatview_viewer.kinds.snapshot.loading import from_pickled, is_snapshot, load_snapshot
+from splatview_viewer.kinds.snapshot.model import ACTIONS, NO_STACK, UNKNOWN_POOL, Snapshot
 
 
 def small() -> dict[str, Any]:

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.memory_data import block, event, live_bytes, replay, segment, snapshot
 
-from splatview_viewer.memory.loading import from_pickled
-from splatview_viewer.memory.model import ACTIONS, NO_STACK, Trace
+from splatview_viewer.kinds.snapshot.loading import from_pickled
+from splatview_viewer.kinds.snapshot.model import ACTIONS, NO_STACK, Trace
 
 if TYPE_CHECKING:
-    from splatview_viewer.memory.model import Snapshot
+    from splatview_viewer.kinds.snapshot.model import Snapshot
 
 
 def bands(trace: Trace) -> list[tuple[int, ...]]:

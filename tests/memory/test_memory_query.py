@@ -12,10 +12,10 @@ from support.memory_data import HIGH, event, frame, live_bytes, segment, snapsho
 from support.memory_data import block as a_block
 from support.wait import PATIENCE, turns
 
-from splatview_viewer.memory.loading import from_pickled, load_snapshot
-from splatview_viewer.memory.model import ACTIONS, BLOCK_STATES, Snapshot
-from splatview_viewer.memory.query import COLUMNS, EXAMPLES, TABLES, Database, QueryError
-from splatview_viewer.memory.timeline import Bands
+from splatview_viewer.kinds.snapshot.loading import from_pickled, load_snapshot
+from splatview_viewer.kinds.snapshot.model import ACTIONS, BLOCK_STATES, Snapshot
+from splatview_viewer.kinds.snapshot.query import COLUMNS, EXAMPLES, TABLES, Database, QueryError
+from splatview_viewer.kinds.snapshot.timeline import Bands
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -232,7 +232,7 @@ def test_after_closing_nothing_is_answered() -> None:
 
 
 def test_large_rows_are_fewer(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("splatview_viewer.memory.query.MAX_ANSWER", 1 << 20)
+    monkeypatch.setattr("splatview_viewer.kinds.snapshot.query.MAX_ANSWER", 1 << 20)
     result = db.run("SELECT repeat('x', 100000) AS t FROM range(900)")
     assert 0 < len(result.rows) < 100 and result.truncated and result.total == 900
     assert "too large" in result.note

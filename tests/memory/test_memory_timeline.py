@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from support.snapshot_cases import any_paint, column_by_hand, live_by_hand, random_trace, trace_of
 
-from splatview_viewer.memory.model import BLOCK_STATES
-from splatview_viewer.memory.timeline import (
+from splatview_viewer.kinds.snapshot.model import BLOCK_STATES
+from splatview_viewer.kinds.snapshot.timeline import (
     Addresses,
     Axis,
     Bands,
@@ -22,10 +22,10 @@ from splatview_viewer.memory.timeline import (
     assemble,
     reserved,
 )
-from splatview_viewer.memory.timeline.compiled import kernels
+from splatview_viewer.kinds.snapshot.timeline.compiled import kernels
 
 if TYPE_CHECKING:
-    from splatview_viewer.memory.model import Snapshot
+    from splatview_viewer.kinds.snapshot.model import Snapshot
 
 pytestmark = pytest.mark.usefixtures("timeline_kernels")
 

@@ -12,22 +12,22 @@ from imgui_bundle import imgui
 from support.snapshot_cases import GROUND, MOMENT, WHOLE, Rig, press
 from support.wait import PATIENCE, wait_until
 
-from splatview_viewer.controls import Rect
-from splatview_viewer.memory.analysis import compare, describe, flame, leaks, live_bytes, live_mask, post_mortem
-from splatview_viewer.memory.analysis.tables import Tables
-from splatview_viewer.views._snapshot.panes.compare import ComparePane
-from splatview_viewer.views._snapshot.panes.details import DetailsPane
-from splatview_viewer.views._snapshot.panes.events import EventsPane
-from splatview_viewer.views._snapshot.panes.leaks import LeaksPane
-from splatview_viewer.views._snapshot.panes.oom import OomPane
-from splatview_viewer.views._snapshot.panes.segments import SegmentsPane
-from splatview_viewer.views._snapshot.panes.sql import SqlPane, count_words, tabbed
-from splatview_viewer.views._snapshot.panes.stacks import StacksPane
+from splatview_viewer.geometry.controls import Rect
+from splatview_viewer.kinds.snapshot.analysis import compare, describe, flame, leaks, live_bytes, live_mask, post_mortem
+from splatview_viewer.kinds.snapshot.analysis.tables import Tables
+from splatview_viewer.kinds.snapshot.panes.compare import ComparePane
+from splatview_viewer.kinds.snapshot.panes.details import DetailsPane
+from splatview_viewer.kinds.snapshot.panes.events import EventsPane
+from splatview_viewer.kinds.snapshot.panes.leaks import LeaksPane
+from splatview_viewer.kinds.snapshot.panes.oom import OomPane
+from splatview_viewer.kinds.snapshot.panes.segments import SegmentsPane
+from splatview_viewer.kinds.snapshot.panes.sql import SqlPane, count_words, tabbed
+from splatview_viewer.kinds.snapshot.panes.stacks import StacksPane
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from splatview_viewer.memory.model import Snapshot
+    from splatview_viewer.kinds.snapshot.model import Snapshot
 
 pytestmark = pytest.mark.usefixtures("timeline_kernels")
 
@@ -37,7 +37,7 @@ RECT = Rect(300, 200, 400, 300)
 
 
 def make(name: str) -> Any:
-    return getattr(import_module(f"splatview_viewer.views._snapshot.panes.{name}"), PANES[name])()
+    return getattr(import_module(f"splatview_viewer.kinds.snapshot.panes.{name}"), PANES[name])()
 
 
 def lit(rig: Rig) -> list[int]:

@@ -11,20 +11,20 @@ from support.memory_data import small_snapshot
 from support.view_cases import shown
 from support.wait import PATIENCE, clock
 
-from splatview_viewer.controls import Rect
-from splatview_viewer.errors import ViewerError
-from splatview_viewer.events import Key, Mods, PointerLeave, PointerMove, PointerPress, PointerRelease, Wheel
-from splatview_viewer.memory.timeline import Addresses, Bands
-from splatview_viewer.state import SnapshotSettings
-from splatview_viewer.views._snapshot import world
-from splatview_viewer.views._snapshot.painting import Painting
-from splatview_viewer.views.snapshot import SnapshotView
+from splatview_viewer.core.errors import ViewerError
+from splatview_viewer.core.events import Key, Mods, PointerLeave, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview_viewer.core.settings import SnapshotSettings
+from splatview_viewer.geometry.controls import Rect
+from splatview_viewer.kinds.snapshot import world
+from splatview_viewer.kinds.snapshot.painting import Painting
+from splatview_viewer.kinds.snapshot.timeline import Addresses, Bands
+from splatview_viewer.kinds.snapshot.view import SnapshotView
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from splatview_viewer.kinds.snapshot.layout import Window
     from splatview_viewer.screens.offscreen import OffscreenScreen
-    from splatview_viewer.views._snapshot.layout import Window
 
 pytestmark = pytest.mark.usefixtures("timeline_kernels")
 
@@ -34,7 +34,7 @@ RECT = Rect(0, 0, 180, 120)
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """No picture counts as a slow one, which would make the next one coarse."""
-    monkeypatch.setattr("splatview_viewer.views._snapshot.plot._SLOW", PATIENCE)
+    monkeypatch.setattr("splatview_viewer.kinds.snapshot.plot._SLOW", PATIENCE)
 
 
 @pytest.fixture
@@ -159,7 +159,7 @@ def test_nothing_is_painted_while_nothing_changes(view: SnapshotView, screen: Of
                                                   monkeypatch: pytest.MonkeyPatch) -> None:
     shown(view, screen)
     made: list[Painting] = []
-    monkeypatch.setattr("splatview_viewer.views._snapshot.plot.Painting",
+    monkeypatch.setattr("splatview_viewer.kinds.snapshot.plot.Painting",
                         lambda *a: made.append(Painting(*a)) or made[-1])
     for k in range(5):
         assert not view.tick(clock())

@@ -14,26 +14,26 @@ import pytest
 from support.memory_data import small_snapshot
 from support.wait import PATIENCE, turns, wait_until
 
-from splatview_viewer.controls import Rect
-from splatview_viewer.errors import ViewerError
-from splatview_viewer.events import Key, PointerMove, PointerPress, PointerRelease, Text
-from splatview_viewer.interface.panel import Panel
-from splatview_viewer.memory.analysis import search
-from splatview_viewer.memory.model import Annotation
-from splatview_viewer.shown import Shown
-from splatview_viewer.state import State
-from splatview_viewer.views._snapshot import ticks
-from splatview_viewer.views._snapshot.annotations import ranges_of
-from splatview_viewer.views._snapshot.content import Content
-from splatview_viewer.views._snapshot.layout import Layout, lay_out
-from splatview_viewer.views._snapshot.state import TABS
-from splatview_viewer.views.snapshot import SnapshotView
+from splatview_viewer.core.errors import ViewerError
+from splatview_viewer.core.events import Key, PointerMove, PointerPress, PointerRelease, Text
+from splatview_viewer.core.settings import State
+from splatview_viewer.geometry.controls import Rect
+from splatview_viewer.kinds.snapshot import ticks
+from splatview_viewer.kinds.snapshot.analysis import search
+from splatview_viewer.kinds.snapshot.annotations import ranges_of
+from splatview_viewer.kinds.snapshot.content import Content
+from splatview_viewer.kinds.snapshot.layout import Layout, lay_out
+from splatview_viewer.kinds.snapshot.model import Annotation
+from splatview_viewer.kinds.snapshot.state import TABS
+from splatview_viewer.kinds.snapshot.view import SnapshotView
+from splatview_viewer.shell.panel import Panel
+from splatview_viewer.shell.shown import Shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from splatview_viewer.events import Event
-    from splatview_viewer.memory.model import Snapshot
+    from splatview_viewer.core.events import Event
+    from splatview_viewer.kinds.snapshot.model import Snapshot
     from splatview_viewer.screens.offscreen import OffscreenScreen
 
 pytestmark = pytest.mark.usefixtures("timeline_kernels")

@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from splatview_viewer.controls import PanZoom, Rect
-from splatview_viewer.events import Key, Mods, Pinch, PointerMove, PointerPress, PointerRelease, Wheel
-from splatview_viewer.navigation.flying import FAST, SLOW, Flying
+from splatview_viewer.core.events import Key, Mods, Pinch, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview_viewer.geometry.controls import PanZoom, Rect
+from splatview_viewer.geometry.flying import FAST, SLOW, Flying
 
 RECT = Rect(100, 20, 400, 300)
 

@@ -12,21 +12,21 @@ from support.training_camera_cases import SIZE, cameras_frame, photographs, phot
 from support.view_cases import RECT, H, W, shown
 from support.wait import clock, wait_until
 
-from splatview_viewer.cameras import Camera, intrinsics, look_at, project
-from splatview_viewer.controls import Rect
-from splatview_viewer.events import PointerMove, PointerPress, PointerRelease
-from splatview_viewer.gpu_work import GpuWork
-from splatview_viewer.training_cameras.content import CamerasContent
-from splatview_viewer.training_cameras.drawing import Look
-from splatview_viewer.training_cameras.model import at_size
-from splatview_viewer.views.cameras import CamerasView
-from splatview_viewer.views.gaussians import GaussianView
+from splatview_viewer.core.events import PointerMove, PointerPress, PointerRelease
+from splatview_viewer.geometry.cameras import Camera, intrinsics, look_at, project
+from splatview_viewer.geometry.controls import Rect
+from splatview_viewer.geometry.training_cameras import at_size
+from splatview_viewer.gpu.work import GpuWork
+from splatview_viewer.kinds.cameras.content import CamerasContent
+from splatview_viewer.kinds.cameras.drawing import Look
+from splatview_viewer.kinds.cameras.view import CamerasView
+from splatview_viewer.kinds.gaussians.view import GaussianView
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from splatview_viewer.kinds.gaussians.frustums import Frustums
     from splatview_viewer.screens.offscreen import OffscreenScreen
-    from splatview_viewer.views._gaussians.frustums import Frustums
 
 COUNT = 8
 PHOTOS = photographs(COUNT)

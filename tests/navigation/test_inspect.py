@@ -16,9 +16,8 @@ from support.frames import cloud, gaussian_frame
 from support.view_cases import RECT, shown
 from support.wait import clock, wait_until
 
-import splatview_viewer.views._gaussians
-from splatview_viewer.controls import Rect
-from splatview_viewer.events import (
+import splatview_viewer.kinds.gaussians
+from splatview_viewer.core.events import (
     NO_MODS,
     Key,
     Mods,
@@ -30,17 +29,19 @@ from splatview_viewer.events import (
     Text,
     Wheel,
 )
-from splatview_viewer.files import load_scene
-from splatview_viewer.interface.panel import Panel
-from splatview_viewer.selecting import Box, shapes
-from splatview_viewer.selecting.pick import pick
-from splatview_viewer.selecting.statistics import QUANTITIES
-from splatview_viewer.state import GaussianSettings
-from splatview_viewer.views._gaussians.crop import Crop
-from splatview_viewer.views._gaussians.filter import Filter
-from splatview_viewer.views._gaussians.inspect import Inspect
-from splatview_viewer.views._gaussians.tool import Tool
-from splatview_viewer.views.gaussians import GaussianView
+from splatview_viewer.core.settings import GaussianSettings
+from splatview_viewer.formats import load_scene
+from splatview_viewer.geometry import shapes
+from splatview_viewer.geometry.controls import Rect
+from splatview_viewer.kinds.gaussians.crop import Crop
+from splatview_viewer.kinds.gaussians.filter import Filter
+from splatview_viewer.kinds.gaussians.inspect import Inspect
+from splatview_viewer.kinds.gaussians.tool import Tool
+from splatview_viewer.kinds.gaussians.view import GaussianView
+from splatview_viewer.scene import Box
+from splatview_viewer.scene.pick import pick
+from splatview_viewer.scene.statistics import QUANTITIES
+from splatview_viewer.shell.panel import Panel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -115,8 +116,8 @@ def until(view: GaussianView, condition: Callable[[], object]) -> None:
 
 def test_every_module_with_a_tool_is_registered(view: GaussianView) -> None:
     found = set()
-    for module in pkgutil.iter_modules(splatview_viewer.views._gaussians.__path__):
-        loaded = import_module(f"splatview_viewer.views._gaussians.{module.name}")
+    for module in pkgutil.iter_modules(splatview_viewer.kinds.gaussians.__path__):
+        loaded = import_module(f"splatview_viewer.kinds.gaussians.{module.name}")
         found |= {cls.name for _, cls in inspect.getmembers(loaded, inspect.isclass)
                   if issubclass(cls, Tool) and cls is not Tool and cls.__module__ == loaded.__name__}
     assert found == set(view.tools)

@@ -15,19 +15,19 @@ from support.frames import gaussian_frame
 from support.view_cases import shown
 from support.wait import wait_until
 
-from splatview_viewer.cameras import Camera, intrinsics, look_at
-from splatview_viewer.controls import Rect
-from splatview_viewer.desk import Desk
-from splatview_viewer.events import Key, Mods, PointerMove, PointerPress, PointerRelease, Text, Wheel
-from splatview_viewer.interface.panel import Panel
-from splatview_viewer.scene import GaussianScene
-from splatview_viewer.views.gaussians import GaussianView
+from splatview_viewer.core.events import Key, Mods, PointerMove, PointerPress, PointerRelease, Text, Wheel
+from splatview_viewer.core.host import Desk
+from splatview_viewer.geometry.cameras import Camera, intrinsics, look_at
+from splatview_viewer.geometry.controls import Rect
+from splatview_viewer.kinds.gaussians.view import GaussianView
+from splatview_viewer.scene.scene import GaussianScene
+from splatview_viewer.shell.panel import Panel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from splatview_viewer.kinds.gaussians.navigate import Navigate
     from splatview_viewer.screens.offscreen import OffscreenScreen
-    from splatview_viewer.views._gaussians.navigate import Navigate
 
 RECT = Rect(20, 10, 400, 300)
 FRONT = Camera(look_at((0.0, 0.0, -5.0), (0, 0, 0)), intrinsics(50, 400, 300), 400, 300)

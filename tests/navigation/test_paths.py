@@ -10,18 +10,18 @@ import pytest
 from support.frames import cloud, gaussian_frame
 from support.wait import clock, turns
 
-from splatview_viewer.cameras import Camera, field_of_view, intrinsics, look_at
-from splatview_viewer.controls import Rect
-from splatview_viewer.desk import Desk
-from splatview_viewer.errors import CameraError
-from splatview_viewer.events import Key as KeyEvent
-from splatview_viewer.events import PointerMove, PointerPress, PointerRelease
-from splatview_viewer.interface.panel import Panel
-from splatview_viewer.memo import Memo
-from splatview_viewer.paths.nerfstudio import FILE_LIMIT, Film, parse_path, read_path, write_path
-from splatview_viewer.paths.path import CameraPath, Key
-from splatview_viewer.views._gaussians.path import PathTool
-from splatview_viewer.views.gaussians import GaussianView
+from splatview_viewer.core.errors import CameraError
+from splatview_viewer.core.events import Key as KeyEvent
+from splatview_viewer.core.events import PointerMove, PointerPress, PointerRelease
+from splatview_viewer.core.host import Desk
+from splatview_viewer.core.memo import Memo
+from splatview_viewer.formats.nerfstudio import FILE_LIMIT, Film, parse_path, read_path, write_path
+from splatview_viewer.geometry.cameras import Camera, field_of_view, intrinsics, look_at
+from splatview_viewer.geometry.controls import Rect
+from splatview_viewer.geometry.path import CameraPath, Key
+from splatview_viewer.kinds.gaussians.path import PathTool
+from splatview_viewer.kinds.gaussians.view import GaussianView
+from splatview_viewer.shell.panel import Panel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

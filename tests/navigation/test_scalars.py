@@ -12,16 +12,16 @@ from support.frames import cloud, frame_of, host_array, scalars_frame
 from support.viewer import Viewer
 
 import splatview
-from splatview_viewer.app import AppOptions
-from splatview_viewer.errors import ViewerError
-from splatview_viewer.events import Key, PointerMove, Wheel
-from splatview_viewer.interface import theme
-from splatview_viewer.interface.strips import CurveStrip
-from splatview_viewer.scalars.columns import Axis, columns
-from splatview_viewer.scalars.curves import Curve, read_frame
-from splatview_viewer.scalars.smooth import smoothed
+from splatview_viewer.app.loop import AppOptions
+from splatview_viewer.core.errors import ViewerError
+from splatview_viewer.core.events import Key, PointerMove, Wheel
+from splatview_viewer.kinds.scalars.columns import Axis, columns
+from splatview_viewer.kinds.scalars.curves import Curve, read_frame
+from splatview_viewer.kinds.scalars.smooth import smoothed
+from splatview_viewer.kinds.scalars.view import ScalarsView
 from splatview_viewer.screens.offscreen import OffscreenScreen
-from splatview_viewer.views.scalars import ScalarsView
+from splatview_viewer.shell.strips import CurveStrip
+from splatview_viewer.ui import theme
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -171,7 +171,7 @@ def plotted(viewer: Viewer) -> tuple[Viewer, ScalarsView]:
 
 def colored(viewer: Viewer, number: int = 0) -> np.ndarray:
     """Where the picture has the colour of a plot's curve of this number."""
-    from splatview_viewer.views._scalars_plots import color_of
+    from splatview_viewer.kinds.scalars.plots import color_of
 
     color = color_of(number)
     return np.all(abs(viewer.pixels() - 255 * np.array([color.x, color.y, color.z])) < 12, axis=-1)

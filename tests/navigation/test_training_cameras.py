@@ -16,22 +16,22 @@ from support.wait import clock, wait_until
 
 import splatview
 from splatview_ipc.control.errors import SharingError
-from splatview_viewer.app import AppOptions
-from splatview_viewer.cameras import Camera, project
-from splatview_viewer.errors import ViewerError
-from splatview_viewer.events import Key, PointerMove, PointerPress, PointerRelease
+from splatview_viewer.app.loop import AppOptions
+from splatview_viewer.core.errors import ViewerError
+from splatview_viewer.core.events import Key, PointerMove, PointerPress, PointerRelease
+from splatview_viewer.geometry.cameras import Camera, project
+from splatview_viewer.geometry.training_cameras import CameraSet, cameras_of
+from splatview_viewer.kinds.cameras import photos as photos_module
+from splatview_viewer.kinds.cameras.photos import PhotoStore
+from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.screens.offscreen import OffscreenScreen
-from splatview_viewer.training_cameras import photos as photos_module
-from splatview_viewer.training_cameras.model import CameraSet, cameras_of
-from splatview_viewer.training_cameras.photos import PhotoStore
-from splatview_viewer.views.gaussians import GaussianView
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from splatview_viewer.training_cameras.content import CamerasContent
-    from splatview_viewer.views._gaussians.frustums import Frustums
+    from splatview_viewer.kinds.cameras.content import CamerasContent
+    from splatview_viewer.kinds.gaussians.frustums import Frustums
 
 
 def cameras(count: int = 8, photos: int = 0, paths: list[str] | None = None) -> CameraSet:

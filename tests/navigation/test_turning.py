@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from splatview_viewer.cameras import Camera, intrinsics, look_at
-from splatview_viewer.comparing.merging import merged as merged_as
-from splatview_viewer.renderers.base import RenderOptions
-from splatview_viewer.renderers.reference import ReferenceRenderer
-from splatview_viewer.scene import GaussianScene
-from splatview_viewer.turning import Placement, basis, placed, turning_of_degree
+from splatview_viewer.geometry.cameras import Camera, intrinsics, look_at
+from splatview_viewer.render.base import RenderOptions
+from splatview_viewer.render.reference import ReferenceRenderer
+from splatview_viewer.scene.merging import merged as merged_as
+from splatview_viewer.scene.scene import GaussianScene
+from splatview_viewer.scene.turning import Placement, basis, placed, turning_of_degree
 
 TURNS = [(0, 180, 0), (10, -20, 30), (-123, 77, 15)]
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     import moderngl
 
-    from splatview_viewer.renderers.base import Renderer
+    from splatview_viewer.render.base import Renderer
 
 
 @pytest.fixture(params=MARKED)

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from splatview_viewer.governor import SCALES, SWITCH, Governor, scaled
+from splatview_viewer.gpu.governor import SCALES, SWITCH, Governor, scaled
 
 SIZE = (1280, 720)
 

@@ -17,28 +17,20 @@ import torch
 from support.on_cpu import OnCpu
 from support.renderer_cases import Chance, camera, draw, looking_at_origin, psnr, random_scene, scene
 
-from splatview_viewer.renderers.base import ALPHA_MIN, RenderOptions
-from splatview_viewer.renderers.kernels import frame
-from splatview_viewer.renderers.kernels.activate import (
-    Activation,
-    Active,
-    Raw,
-    Told,
-    activate,
-    activate_with_torch,
-    step,
-)
-from splatview_viewer.renderers.kernels.frame import Kind, Parameters, Scene
-from splatview_viewer.renderers.reference import ReferenceRenderer
-from splatview_viewer.scene import FIELDS
-from splatview_viewer.selecting import EVERYTHING, Selection
+from splatview_viewer.render.base import ALPHA_MIN, RenderOptions
+from splatview_viewer.render.kernels import frame
+from splatview_viewer.render.kernels.activate import Activation, Active, Raw, Told, activate, activate_with_torch, step
+from splatview_viewer.render.kernels.frame import Kind, Parameters, Scene
+from splatview_viewer.render.reference import ReferenceRenderer
+from splatview_viewer.scene import EVERYTHING, Selection
+from splatview_viewer.scene.scene import FIELDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from splatview_viewer.cameras import Camera
-    from splatview_viewer.renderers.base import Pixels
-    from splatview_viewer.scene import GaussianScene
+    from splatview_viewer.geometry.cameras import Camera
+    from splatview_viewer.render.base import Pixels
+    from splatview_viewer.scene.scene import GaussianScene
 
 # -- activation ----------------------------------------------------------------------------------------------------
 

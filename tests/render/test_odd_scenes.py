@@ -10,14 +10,16 @@ import pytest
 from support.odd_cases import SCENES, everywhere
 from support.renderer_cases import Chance, camera, draw, looking_at_origin, psnr, random_scene, software
 
-from splatview_viewer.cameras import MODELS
-from splatview_viewer.controls import Rect
-from splatview_viewer.renderers import gl_quads, gl_tiles, tile_lists
-from splatview_viewer.renderers.base import ALPHA_MIN, COLOR_MAX, PAINTS, RenderOptions
-from splatview_viewer.renderers.gl import GlRenderer
-from splatview_viewer.renderers.reference import ReferenceRenderer
-from splatview_viewer.renderers.tile_lists import Chunks
-from splatview_viewer.views.gaussians import GaussianView
+from splatview_viewer.geometry.cameras import MODELS
+from splatview_viewer.geometry.controls import Rect
+from splatview_viewer.kinds.gaussians.view import GaussianView
+from splatview_viewer.render.base import ALPHA_MIN, COLOR_MAX, PAINTS, RenderOptions
+from splatview_viewer.render.gl import quads as gl_quads
+from splatview_viewer.render.gl import tile_lists
+from splatview_viewer.render.gl import tiles as gl_tiles
+from splatview_viewer.render.gl.renderer import GlRenderer
+from splatview_viewer.render.gl.tile_lists import Chunks
+from splatview_viewer.render.reference import ReferenceRenderer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from support.renderer_cases import CLASSIC, Chance, looking_at_origin, psnr, random_scene
 
-from splatview_viewer.errors import RendererError
-from splatview_viewer.renderers import gsplat, gsplat_kernels
-from splatview_viewer.renderers.choose import ChosenRenderer, make_renderer, renderer_note
-from splatview_viewer.renderers.gl import GlRenderer
-from splatview_viewer.renderers.gsplat_kernels import Kernels
-from splatview_viewer.renderers.reference import ReferenceRenderer
+from splatview_viewer.core.errors import RendererError
+from splatview_viewer.render.choose import ChosenRenderer, make_renderer, renderer_note
+from splatview_viewer.render.gl.renderer import GlRenderer
+from splatview_viewer.render.gsplat import build as gsplat_kernels
+from splatview_viewer.render.gsplat import renderer as gsplat
+from splatview_viewer.render.gsplat.build import Kernels
+from splatview_viewer.render.reference import ReferenceRenderer
 
 if TYPE_CHECKING:
     import moderngl

@@ -20,9 +20,9 @@ import numpy as np
 import pytest
 from support.renderer_cases import Chance, draw, gsplat_picture, looking_at_origin, psnr, random_scene, real_scene
 
-from splatview_viewer.renderers.base import RenderOptions
-from splatview_viewer.renderers.gl import GlRenderer
-from splatview_viewer.renderers.reference import ReferenceRenderer
+from splatview_viewer.render.base import RenderOptions
+from splatview_viewer.render.gl.renderer import GlRenderer
+from splatview_viewer.render.reference import ReferenceRenderer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
     import moderngl
 
-    from splatview_viewer.cameras import Camera
-    from splatview_viewer.renderers.base import Pixels
-    from splatview_viewer.scene import GaussianScene
+    from splatview_viewer.geometry.cameras import Camera
+    from splatview_viewer.render.base import Pixels
+    from splatview_viewer.scene.scene import GaussianScene
 
 # Decibels for colour, alpha, depth. Measured lowest: quads 81.0, 71.2, 73.2 on trained scenes and 70.5, 66.1, 64.1
 # on random; tiles 77.8 (biker_1; 87.2 elsewhere), 80.6, 82.5 and 79.4, 76.7, 78.6; the reference 87.2, 80.6, 82.6 and

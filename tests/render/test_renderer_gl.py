@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from support.renderer_cases import Chance, looking_at_origin, psnr, random_scene
 
-from splatview_viewer.errors import RendererError
-from splatview_viewer.renderers import gl_quads
-from splatview_viewer.renderers.base import RenderOptions
-from splatview_viewer.renderers.gl import GlRenderer
+from splatview_viewer.core.errors import RendererError
+from splatview_viewer.render.base import RenderOptions
+from splatview_viewer.render.gl import quads as gl_quads
+from splatview_viewer.render.gl.renderer import GlRenderer
 
 if TYPE_CHECKING:
     import moderngl

@@ -13,8 +13,8 @@ import pytest
 import torch
 from support.wait import PATIENCE, wait_until
 
-from splatview_viewer.renderers import gsplat_kernels
-from splatview_viewer.renderers.gsplat_kernels import KernelsError, adopt, build
+from splatview_viewer.render.gsplat import build as gsplat_kernels
+from splatview_viewer.render.gsplat.build import KernelsError, adopt, build
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -121,7 +121,7 @@ def test_a_build_that_fails(tmp_path: Path, lock: int, monkeypatch: pytest.Monke
 BUILDER = """
 import fcntl, os, sys
 from pathlib import Path
-from splatview_viewer.renderers import gsplat_kernels as k
+from splatview_viewer.render.gsplat import build as k
 k.BUILD, library = sys.argv[2], Path(sys.argv[1]) / "gsplat_cuda.so"
 fd = os.open(library.parent / "lock", os.O_RDWR | os.O_CREAT)
 fcntl.flock(fd, fcntl.LOCK_EX)
@@ -157,7 +157,7 @@ def test_a_viewer_that_is_killed_leaves_its_compiler_to_finish(tmp_path: Path, p
 
 def test_without_a_driver(programs: Programs) -> None:
     """Said quickly, without loading torch."""
-    program = ("import sys; from splatview_viewer.renderers.gsplat_kernels import kernels; k = kernels(); "
+    program = ("import sys; from splatview_viewer.render.gsplat.build import kernels; k = kernels(); "
                "print(k.wait(0), k.reason); print('torch' in sys.modules)")
     # With no GPU visible a machine that has some is like one that has none.
     lines = programs.code(program, CUDA_VISIBLE_DEVICES="").communicate(timeout=PATIENCE)[0].splitlines()

@@ -20,18 +20,18 @@ from support.renderer_cases import (
     scene,
 )
 
-from splatview_viewer.renderers import tile_lists
-from splatview_viewer.renderers.base import AMBIENT, BODY_SIGMAS, EPS_2D, LIGHT, PAINTS, RenderOptions
-from splatview_viewer.renderers.gl import GlRenderer
-from splatview_viewer.renderers.reference import ReferenceRenderer
-from splatview_viewer.selecting import Selection
+from splatview_viewer.render.base import AMBIENT, BODY_SIGMAS, EPS_2D, LIGHT, PAINTS, RenderOptions
+from splatview_viewer.render.gl import tile_lists
+from splatview_viewer.render.gl.renderer import GlRenderer
+from splatview_viewer.render.reference import ReferenceRenderer
+from splatview_viewer.scene import Selection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import moderngl
 
-    from splatview_viewer.renderers.base import Pixels, Renderer
+    from splatview_viewer.render.base import Pixels, Renderer
 
 MIXED = Chance(n=600, log_scale=(-2.6, 0.8))
 

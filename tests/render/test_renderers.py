@@ -20,16 +20,16 @@ from support.renderer_cases import (
     scene,
 )
 
-from splatview_viewer.cameras import MODELS
-from splatview_viewer.errors import RendererError
-from splatview_viewer.renderers.base import ALPHA_MIN, EPS_2D, LeftOut, RenderOptions
-from splatview_viewer.selecting import Box, Selection
-from splatview_viewer.selecting.pick import pick
+from splatview_viewer.core.errors import RendererError
+from splatview_viewer.geometry.cameras import MODELS
+from splatview_viewer.render.base import ALPHA_MIN, EPS_2D, LeftOut, RenderOptions
+from splatview_viewer.scene import Box, Selection
+from splatview_viewer.scene.pick import pick
 
 if TYPE_CHECKING:
     import moderngl
 
-    from splatview_viewer.renderers.base import Renderer
+    from splatview_viewer.render.base import Renderer
 
 
 def test_shapes_and_types(renderer: Renderer) -> None:

@@ -14,19 +14,19 @@ from support.on_cpu import OnCpu
 from support.renderer_cases import read_source
 
 from splatview_ipc.gl.host import HostBridge
-from splatview_viewer.cameras import MODELS, Camera, focal_length, intrinsics, look_at
-from splatview_viewer.renderers.base import FAINT, RenderOptions
-from splatview_viewer.renderers.gl import GlRenderer
-from splatview_viewer.renderers.kernels.warp import grid_of, warp
-from splatview_viewer.scene import SH_C0, GaussianScene
-from splatview_viewer.views._gaussians.reprojection import Surface, Warp
+from splatview_viewer.geometry.cameras import MODELS, Camera, focal_length, intrinsics, look_at
+from splatview_viewer.kinds.gaussians.reprojection import Surface, Warp
+from splatview_viewer.render.base import FAINT, RenderOptions
+from splatview_viewer.render.gl.renderer import GlRenderer
+from splatview_viewer.render.kernels.warp import grid_of, warp
+from splatview_viewer.scene.scene import SH_C0, GaussianScene
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import moderngl
 
-    from splatview_viewer.cameras import CameraModel
+    from splatview_viewer.geometry.cameras import CameraModel
 
 W, H = 240, 160
 DISTANCE = 6.0

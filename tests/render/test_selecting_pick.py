@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 from support.renderer_cases import CLASSIC, Chance, activated, camera, looking_at_origin, random_scene, scene
 
-from splatview_viewer.cameras import MODELS
-from splatview_viewer.renderers.activation import Activated, LeftOut
-from splatview_viewer.renderers.base import ALPHA_MAX, ALPHA_MIN, TRANSMITTANCE_MIN, RenderOptions
-from splatview_viewer.renderers.reference import ReferenceRenderer, project
-from splatview_viewer.scene import FIELDS, SH_C0, GaussianScene
-from splatview_viewer.selecting import EVERYTHING, Selection
-from splatview_viewer.selecting.pick import pick, point_at
+from splatview_viewer.geometry.cameras import MODELS
+from splatview_viewer.render.activation import Activated, LeftOut
+from splatview_viewer.render.base import ALPHA_MAX, ALPHA_MIN, TRANSMITTANCE_MIN, RenderOptions
+from splatview_viewer.render.reference import ReferenceRenderer, project
+from splatview_viewer.scene import EVERYTHING, Selection
+from splatview_viewer.scene.pick import pick, point_at
+from splatview_viewer.scene.scene import FIELDS, SH_C0, GaussianScene
 
 if TYPE_CHECKING:
 
-    from splatview_viewer.cameras import Camera, CameraModel
+    from splatview_viewer.geometry.cameras import Camera, CameraModel
 
 def truth(given: GaussianScene, view: Camera, row: int, column: int, options: RenderOptions) -> tuple[int, float]:
     """Which Gaussian contributes most to a pixel, and how much, by the reference's projection, one after another. Red

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from support.renderer_cases import looking_at_origin
 
-from splatview_viewer.cameras import MODELS
-from splatview_viewer.selecting import Box, Sphere, shapes
+from splatview_viewer.geometry import shapes
+from splatview_viewer.geometry.cameras import MODELS
+from splatview_viewer.scene import Box, Sphere
 
 
 def rotation(angles: tuple[float, float, float]) -> np.ndarray:

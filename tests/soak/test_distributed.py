@@ -13,15 +13,15 @@ from support.soak import next_line
 from support.wait import turns, wait_until
 
 from splatview_ipc.subscriber.subscriber import Subscriber
-from splatview_viewer.shards.grouping import Shards
+from splatview_viewer.workspace.shards.grouping import Shards
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from support.programs import Programs
 
-    from splatview_viewer.shards.frame import JoinedFrame
-    from splatview_viewer.shards.stream import ShardedStream
+    from splatview_viewer.workspace.shards.frame import JoinedFrame
+    from splatview_viewer.workspace.shards.stream import ShardedStream
 
 RANK = """
 import datetime, json, sys, torch, splatview

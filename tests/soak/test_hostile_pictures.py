@@ -12,7 +12,7 @@ from support.wait import wait_until
 from splatview_ipc.control import limits, mail, messages
 from splatview_ipc.shm.slot_layout import FIRST_SLOT, TIME, WORDS_PER_SLOT
 from splatview_ipc.transports.cpu_ring import CpuRingWriter
-from splatview_viewer.app import App, AppOptions
+from splatview_viewer.app.loop import App, AppOptions
 from splatview_viewer.screens.offscreen import OffscreenScreen
 
 if TYPE_CHECKING:

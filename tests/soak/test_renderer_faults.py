@@ -16,14 +16,14 @@ from support.wait import PATIENCE, wait_until
 from support.web_clients import Page, address
 
 from splatview_ipc.subscriber.subscriber import Subscriber
-from splatview_viewer.errors import GraphicsError
-from splatview_viewer.recovering import restart as restart_module
-from splatview_viewer.recovering.restart import MOST, WITHIN, Restart, Resumed
-from splatview_viewer.renderers import gl as gl_module
-from splatview_viewer.renderers import gl_compositor
-from splatview_viewer.renderers.choose import renderer_note
-from splatview_viewer.renderers.gl import GlRenderer
-from splatview_viewer.renderers.gl_compositor import SHADERS
+from splatview_viewer.app import restart as restart_module
+from splatview_viewer.app.restart import MOST, WITHIN, Restart, Resumed
+from splatview_viewer.core.errors import GraphicsError
+from splatview_viewer.render.choose import renderer_note
+from splatview_viewer.render.gl import compositor as gl_compositor
+from splatview_viewer.render.gl import renderer as gl_module
+from splatview_viewer.render.gl.compositor import SHADERS
+from splatview_viewer.render.gl.renderer import GlRenderer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,9 +45,10 @@ while True:
 """Publishes and says nothing, unless something goes wrong."""
 SERVE = """
 import os, sys
-from splatview_viewer import errors
+from splatview_viewer.core import errors
 from splatview_viewer.__main__ import main
-from splatview_viewer.recovering import health, restart
+from splatview_viewer.gpu import health
+from splatview_viewer.app import restart
 
 restart.WITHIN, restart.MOST = 1e9, int(sys.argv[1])
 look = health.cuda_is_lost

@@ -89,7 +89,7 @@ many frames it reads."""
 
 PICTURES = """
 import sys
-from splatview_viewer.app import App, AppOptions
+from splatview_viewer.app.loop import App, AppOptions
 from splatview_viewer.screens.offscreen import OffscreenScreen
 print("screen", flush=True)
 app = App(OffscreenScreen(640, 360), AppOptions(max_fps=500))

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from splatview_ipc.gl.host import HostBridge
-from splatview_viewer.controls import Rect
-from splatview_viewer.events import Pinch, PointerMove, PointerPress, PointerRelease, Wheel
-from splatview_viewer.renderers.gl import GlRenderer
-from splatview_viewer.state import GaussianSettings, ViewSettings
-from splatview_viewer.training_cameras import content as cameras
-from splatview_viewer.views import make_view, memory
-from splatview_viewer.views.snapshot import Shared
+from splatview_viewer.core.events import Pinch, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview_viewer.core.settings import GaussianSettings, ViewSettings
+from splatview_viewer.geometry.controls import Rect
+from splatview_viewer.kinds import make_view
+from splatview_viewer.kinds.cameras import content as cameras
+from splatview_viewer.kinds.memory import view as memory
+from splatview_viewer.kinds.snapshot.view import Shared
+from splatview_viewer.render.gl.renderer import GlRenderer
 from support.frames import cloud, gaussian_frame, image_frame, memory_frame, memory_samples, scalar_rows, scalars_frame
 from support.memory_data import small_snapshot
 from support.training_camera_cases import cameras_frame
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
     import numpy as np
     import pytest
 
+    from splatview_viewer.core.view import View
     from splatview_viewer.screens.offscreen import OffscreenScreen
-    from splatview_viewer.views.base import View
 
 SMALL, LOW = Rect(3, 5, 40, 30), Rect(0, 10, W, 20)
 

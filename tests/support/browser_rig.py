@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import moderngl
 
-    from splatview_viewer.events import Event
+    from splatview_viewer.core.events import Event
     from splatview_viewer.web.messages import Picture
 
 RED, GREEN, BLUE = (0.8, 0.1, 0.2), (0.1, 0.7, 0.3), (0.2, 0.3, 0.9)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from PIL import Image
 
-from splatview_viewer.app import AppOptions
-from splatview_viewer.comparing.pair_view import PairView
-from splatview_viewer.comparing.together import Together
+from splatview_viewer.app.loop import AppOptions
+from splatview_viewer.compare.pair_view import PairView
+from splatview_viewer.compare.together import Together
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from support.scene_files import ply_columns, truth, write_ply
 from support.viewer import Viewer
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from splatview_viewer.state import Entry
+    from splatview_viewer.core.settings import Entry
 
 SIZE = 500, 320
 

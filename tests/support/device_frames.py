@@ -10,17 +10,17 @@ import numpy as np
 
 from splatview_ipc.control.frame import DeviceTensor, Frame
 from splatview_ipc.gl.host import HostBridge
-from splatview_viewer.errors import RendererError
-from splatview_viewer.renderers.gl import GlRenderer
+from splatview_viewer.core.errors import RendererError
+from splatview_viewer.render.gl.renderer import GlRenderer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import torch
 
-    from splatview_viewer.cameras import Camera
-    from splatview_viewer.renderers.base import RenderOptions
-    from splatview_viewer.scene import GaussianScene
+    from splatview_viewer.geometry.cameras import Camera
+    from splatview_viewer.render.base import RenderOptions
+    from splatview_viewer.scene.scene import GaussianScene
 
 
 class Memory:

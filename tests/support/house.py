@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from PIL import Image
 
-from splatview_viewer.app import App, AppOptions
+from splatview_viewer.app.loop import App, AppOptions
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.web.guests import Browsers
 from support.wait import turns
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Self
 
-    from splatview_viewer.seat import Seat
+    from splatview_viewer.shell.seat import Seat
     from splatview_viewer.web.messages import Picture
 
 

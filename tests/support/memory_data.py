@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from splatview_viewer.memory.loading import from_pickled
+from splatview_viewer.kinds.snapshot.loading import from_pickled
 
 if TYPE_CHECKING:
-    from splatview_viewer.memory.model import Snapshot
+    from splatview_viewer.kinds.snapshot.model import Snapshot
 
 MB = 1 << 20
 HIGH = 0xFFFF_8001_0000_0000  # where Intel's drivers place memory
@@ -131,7 +131,7 @@ class Replay:
 
 
 def replay(events: list[dict[str, Any]], segments: list[dict[str, Any]]) -> Replay:
-    """What is live when, by the rules in `splatview_viewer.memory.model`, one entry after the other."""
+    """What is live when, by the rules in `splatview_viewer.kinds.snapshot.model`, one entry after the other."""
     m = len(events)
     bands: list[list[int]] = []
     now: dict[int, tuple[str, list[int]]] = {}

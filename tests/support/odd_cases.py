@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from splatview_viewer.renderers.base import LeftOut
+from splatview_viewer.render.base import LeftOut
 from support.renderer_cases import Chance, random_scene, scene
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from splatview_viewer.scene import GaussianScene
+    from splatview_viewer.scene.scene import GaussianScene
 
 TINY, HUGE = np.float32(1e-45), np.float32(3e38)
 

@@ -32,7 +32,7 @@ extern "C" int launch(const char *name, int grid, int block, void **args) {{
 }}
 """
 FAILURES = {1: "there is none of that name", 2: "some lanes of a warp wait more often than others"}
-KERNELS = ROOT / "viewer_app/splatview_viewer/renderers/kernels"
+KERNELS = ROOT / "viewer_app/splatview_viewer/render/kernels"
 # Fortified longjmp does not know of stacks other than the thread's.
 COMPILER = ("g++", "-std=c++17", "-O1", "-shared", "-fPIC", "-U_FORTIFY_SOURCE", "-Wall", "-Werror",
             "-Wno-unknown-pragmas", "-Wno-unused-function", f"-I{HERE}", f"-I{KERNELS}")

@@ -67,13 +67,13 @@ def listing(folder: Path) -> dict[str, tuple[Any, ...]]:
 
 
 def _png(path: Path) -> None:
-    from splatview_viewer.pictures import save_picture
+    from splatview_viewer.formats.pictures import save_picture
 
     save_picture(np.full((6, 8, 3), 50, np.uint8), path)
 
 
 def _mp4(path: Path) -> None:
-    from splatview_viewer.paths.writers import Mp4, writing
+    from splatview_viewer.formats.path_writers import Mp4, writing
 
     pytest.importorskip("av")
     with writing(Mp4(path, 64, 48, 10.0)) as writer:
@@ -92,8 +92,8 @@ def _trained(path: Path) -> None:
 
 
 def _recorded(path: Path) -> None:
-    from splatview_viewer.recorder.files import write_packed
-    from splatview_viewer.recorder.packed import pack
+    from splatview_viewer.recording.files import write_packed
+    from splatview_viewer.recording.packed import pack
     from support.recordings import scene
 
     write_packed(path, pack(scene(20), None))
@@ -114,13 +114,13 @@ REPLACING: dict[str, Callable[[Path], None]] = {
 
 
 def _kept(folder: Path) -> Path:
-    from splatview_viewer.pictures import output_path, save_picture
+    from splatview_viewer.formats.pictures import output_path, save_picture
 
     return save_picture(np.full((6, 8, 3), 50, np.uint8), output_path("a", ".png", folder), numbered=True)
 
 
 def _exported(folder: Path) -> Path:
-    from splatview_viewer.files.ply import write_ply
+    from splatview_viewer.formats.ply import write_ply
     from support.recordings import scene
 
     return write_ply(scene(20, activated=True), folder / "a.ply")[0]
@@ -136,7 +136,7 @@ def _frames(folder: Path) -> Path:
 
 
 def _filmed(path: Path) -> Path:
-    from splatview_viewer.paths.writers import make_writer, writing
+    from splatview_viewer.formats.path_writers import make_writer, writing
 
     with writing(make_writer(path, 64, 48, 10.0, False, numbered=True)) as writer:
         writer.add(np.zeros((48, 64, 3), np.uint8))
@@ -144,7 +144,7 @@ def _filmed(path: Path) -> Path:
 
 
 def _answer(folder: Path) -> Path:
-    from splatview_viewer.views._snapshot.panes.sql import save_csv
+    from splatview_viewer.kinds.snapshot.panes.sql import save_csv
 
     class Database:
         def csv(self, text: str, out: Any, **_: Any) -> int:

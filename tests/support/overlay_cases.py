@@ -8,15 +8,15 @@ import numpy as np
 import torch
 
 from splatview_ipc.control.frame import Frame
-from splatview_viewer.controls import Rect
+from splatview_viewer.geometry.controls import Rect
 from support.annotate_cases import made
 from support.frames import remote
 
 if TYPE_CHECKING:
 
+    from splatview_viewer.kinds.image.overlay.result import Result
+    from splatview_viewer.kinds.image.view import ImageView
     from splatview_viewer.screens.offscreen import OffscreenScreen
-    from splatview_viewer.views._overlay.result import Result
-    from splatview_viewer.views.image import ImageView
 
 
 def overlay_frame(version: int = 1, time_ns: int = 0, **given: Any) -> Frame:
@@ -30,7 +30,7 @@ def frame_with(tensors: dict[str, torch.Tensor], *, intact: bool = True, **meta:
 
 
 def result_of(frame: Frame, shown: tuple[int, int] = (64, 48)) -> Result:
-    from splatview_viewer.views._overlay.result import read_result
+    from splatview_viewer.kinds.image.overlay.result import read_result
 
     result = read_result(frame, shown)
     assert result is not None

@@ -29,14 +29,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from splatview_viewer import matching
-from splatview_viewer.app import AppOptions
-from splatview_viewer.catalogue import SETTLE
-from splatview_viewer.comparing.pair_view import PairView
-from splatview_viewer.events import PointerLeave
+from splatview_viewer.app.loop import AppOptions
+from splatview_viewer.compare.pair_view import PairView
+from splatview_viewer.core.events import PointerLeave
+from splatview_viewer.core.settings import State, Timings
+from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.screens.offscreen import OffscreenScreen, create_context
-from splatview_viewer.state import State, Timings
-from splatview_viewer.views.gaussians import GaussianView
+from splatview_viewer.workspace import matching
+from splatview_viewer.workspace.catalogue import SETTLE
 from support.scene_files import SH_C0, Truth, ply_columns, write_ply
 from support.viewer import Viewer
 from support.wait import turns
@@ -244,7 +244,7 @@ def stage(size: tuple[int, int], folder: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("SPLATVIEW_NAME", "train")
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
     # what was found stays as new as it came
-    monkeypatch.setattr("splatview_viewer.views._overlay.layers._FRESH", 1e9)
+    monkeypatch.setattr("splatview_viewer.kinds.image.overlay.layers._FRESH", 1e9)
     monkeypatch.setattr(matching, "_group", lambda stream: f"{stream.run.name} \u00b7 4711")
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from splatview_viewer.views._gaussians.frames import scene_of
+from splatview_viewer.kinds.gaussians.frames import scene_of
 from support.frames import cloud, gaussian_frame
 
 if TYPE_CHECKING:
-    from splatview_viewer.scene import GaussianScene
+    from splatview_viewer.scene.scene import GaussianScene
 
 NAMES = ("means", "quats", "scales", "opacities", "sh0", "shN")
 

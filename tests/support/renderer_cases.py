@@ -11,20 +11,20 @@ import numpy as np
 import pytest
 
 from splatview_ipc.gl.base import fragment_head
-from splatview_viewer.cameras import Camera, intrinsics, look_at
-from splatview_viewer.renderers.activation import activate
-from splatview_viewer.renderers.base import Pixels, RenderOptions
-from splatview_viewer.renderers.gl import SOFTWARE, GlRenderer
-from splatview_viewer.renderers.gsplat import GsplatRenderer
-from splatview_viewer.renderers.reference import ReferenceRenderer
-from splatview_viewer.scene import SH_C0, GaussianScene
+from splatview_viewer.geometry.cameras import Camera, intrinsics, look_at
+from splatview_viewer.render.activation import activate
+from splatview_viewer.render.base import Pixels, RenderOptions
+from splatview_viewer.render.gl.renderer import SOFTWARE, GlRenderer
+from splatview_viewer.render.gsplat.renderer import GsplatRenderer
+from splatview_viewer.render.reference import ReferenceRenderer
+from splatview_viewer.scene.scene import SH_C0, GaussianScene
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from splatview_ipc.gl.base import PixelSource
-    from splatview_viewer.renderers.base import Renderer
+    from splatview_viewer.render.base import Renderer
 
 MAKERS: dict[str, Callable[[moderngl.Context], Renderer]] = {
     "reference": ReferenceRenderer,
@@ -165,7 +165,7 @@ def gsplat_picture(data_dir: Path, name: str) -> Drawn:
 def real_scene(data_dir: Path, name: str) -> GaussianScene:
     """biker, playbot or random."""
     if name != "random":
-        from splatview_viewer.files import load_scene
+        from splatview_viewer.formats import load_scene
 
         return load_scene(data_dir / {"biker": "biker.compressed.ply", "playbot": "playbot"}[name])
     with np.load(data_dir / "gsplat_reference" / "random_scene.npz") as z:

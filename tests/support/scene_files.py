@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from PIL import Image
 
-from splatview_viewer.rotations import quaternion
-from splatview_viewer.scene import SH_C0
+from splatview_viewer.geometry.rotations import quaternion
+from splatview_viewer.scene.scene import SH_C0
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

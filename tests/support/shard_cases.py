@@ -6,7 +6,7 @@ import torch
 
 from splatview.adapters import recognise
 from splatview_ipc.publisher.publisher import Publisher
-from splatview_viewer.scene import GaussianScene
+from splatview_viewer.scene.scene import GaussianScene
 
 NAME = "gaussians"
 

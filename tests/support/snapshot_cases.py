@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 from imgui_bundle import ImVec2, imgui
 
-from splatview_viewer.controls import Rect
-from splatview_viewer.interface.panel import Panel
-from splatview_viewer.memory.model import Allocations, Blocks, Events, Segments, Spans, Trace
-from splatview_viewer.memory.timeline import Paint
+from splatview_viewer.geometry.controls import Rect
+from splatview_viewer.kinds.snapshot.content import Content
+from splatview_viewer.kinds.snapshot.model import Allocations, Blocks, Events, Segments, Spans, Trace
+from splatview_viewer.kinds.snapshot.state import Look
+from splatview_viewer.kinds.snapshot.timeline import Paint
 from splatview_viewer.screens.offscreen import OffscreenScreen
-from splatview_viewer.views._snapshot.content import Content
-from splatview_viewer.views._snapshot.state import Look
+from splatview_viewer.shell.panel import Panel
 from support.wait import PATIENCE, turns
 
 if TYPE_CHECKING:
-    from splatview_viewer.memory.model import Snapshot
+    from splatview_viewer.kinds.snapshot.model import Snapshot
 
 GROUND = (10, 200, 30)
 """What the framebuffer holds where nothing was drawn."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from splatview_viewer.cameras import look_at
+from splatview_viewer.geometry.cameras import look_at
 from support.frames import frame_of
 
 if TYPE_CHECKING:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from splatview_viewer.controls import Rect
-from splatview_viewer.interface.panel import Panel
+from splatview_viewer.geometry.controls import Rect
+from splatview_viewer.shell.panel import Panel
 from support.wait import PATIENCE, turns
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from splatview_viewer.core.view import View
     from splatview_viewer.screens.offscreen import OffscreenScreen
-    from splatview_viewer.views.base import View
 
 W, H = 64, 48
 RECT = Rect(0, 0, W, H)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from splatview_viewer.app import App
-from splatview_viewer.controls import Rect
-from splatview_viewer.views.image import ImageView
+from splatview_viewer.app.loop import App
+from splatview_viewer.geometry.controls import Rect
+from splatview_viewer.kinds.image.view import ImageView
 from support.wait import turns
 
 if TYPE_CHECKING:

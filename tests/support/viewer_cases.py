@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from splatview_viewer.cameras import Camera, intrinsics, look_at
-from splatview_viewer.controls import Rect
-from splatview_viewer.pictures import save_picture
-from splatview_viewer.scene import GaussianScene
+from splatview_viewer.formats.pictures import save_picture
+from splatview_viewer.geometry.cameras import Camera, intrinsics, look_at
+from splatview_viewer.geometry.controls import Rect
+from splatview_viewer.kinds.gaussians.view import GaussianView
+from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.screens.offscreen import OffscreenScreen
-from splatview_viewer.views.gaussians import GaussianView
 from support.programs import Programs
 from support.viewer_programs import PATTERN, TRAINER
 from support.wait import PATIENCE
@@ -119,8 +119,8 @@ def keep(viewer: Viewer, name: str) -> None:
 def expected_scene(k: int, show: str = "color") -> np.ndarray:
     """(240, 320, 3) as OpenGL draws the same numbers from host memory. Before a viewer is opened: it lets go of the
     thread's OpenGL context."""
-    from splatview_viewer.renderers.gl import GlRenderer
-    from splatview_viewer.state import GaussianSettings
+    from splatview_viewer.core.settings import GaussianSettings
+    from splatview_viewer.render.gl.renderer import GlRenderer
 
     t = {n: v.numpy() for n, v in NAMES["scene"](k).items()}
     scene = GaussianScene(t["means"], t["quats"], t["scales"], t["opacities"], t["sh0"][:, 0], t["shN"], sh_degree=1)

@@ -77,7 +77,7 @@ however long the GPU takes."""
 
 VIEWER = """
 import json, sys, time
-from splatview_viewer.app import App, AppOptions
+from splatview_viewer.app.loop import App, AppOptions
 from splatview_viewer.screens.offscreen import OffscreenScreen
 app = App(OffscreenScreen(64, 48), AppOptions(panel=False, max_fps=500))
 seen, end = {}, time.monotonic() + 50

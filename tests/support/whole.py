@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from splatview_viewer.recovering.restart import VARIABLE
+from splatview_viewer.app.restart import VARIABLE
 from support.pages import CANVAS, state
 from support.wait import PATIENCE
 

@@ -17,12 +17,11 @@ from support.programs import children
 from support.scene_files import ply_columns, truth, write_ply
 from support.web_visitors import ask, kept
 
-from splatview_viewer import files
-from splatview_viewer.files import load_scene, sandbox
-from splatview_viewer.paths import nerfstudio
-from splatview_viewer.views._gaussians.filter import Filter
-from splatview_viewer.views._gaussians.path import PathTool
-from splatview_viewer.views.gaussians import GaussianView
+from splatview_viewer import formats as files
+from splatview_viewer.formats import load_scene, nerfstudio, sandbox
+from splatview_viewer.kinds.gaussians.filter import Filter
+from splatview_viewer.kinds.gaussians.path import PathTool
+from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.web import messages as m
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
     from support.web_clients import Page
 
-    from splatview_viewer.seat import Seat
+    from splatview_viewer.shell.seat import Seat
 
 
 class FilePages(House):
@@ -99,7 +98,8 @@ def waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def readers() -> list[int]:
     """Programs that decode files for this one."""
-    return [pid for pid, line in children(os.getpid()).items() if "splatview_viewer.files" in line or "asyncio" in line]
+    return [pid for pid, line in children(os.getpid()).items()
+            if "splatview_viewer.formats" in line or "asyncio" in line]
 
 
 def shown(seat: Seat) -> str:
@@ -153,7 +153,7 @@ def test_camera_paths_of_pages_are_not_decoded_in_the_viewer(pages: FilePages, s
     (tmp_path / "path.json").write_text(nerfstudio.write_path(tool.film))
     before = len(tool.path.keys)
     tool.path.keys.clear()
-    monkeypatch.setattr("splatview_viewer.views._gaussians.path.read_path", None)
+    monkeypatch.setattr("splatview_viewer.kinds.gaussians.path.read_path", None)
     monkeypatch.setattr(nerfstudio, "parse_path", None)
     pages.send(page, tmp_path / "path.json")
     pages.until(lambda: len(tool.path.keys) == before and not pages.kept())

@@ -13,10 +13,10 @@ from PIL import Image
 from support.browser_rig import BLUE, GREEN, RED, Rig, decoded, draw, heard, poll, restful, settle
 from support.wait import wait_until
 
-from splatview_viewer.errors import GraphicsError, ViewerError
-from splatview_viewer.events import Expose, Key, PointerLeave, PointerMove, PointerPress, PointerRelease, Resize
+from splatview_viewer.core.errors import GraphicsError, ViewerError
+from splatview_viewer.core.events import Expose, Key, PointerLeave, PointerMove, PointerPress, PointerRelease, Resize
+from splatview_viewer.core.screen import Caption
 from splatview_viewer.screens import browser
-from splatview_viewer.screens.base import Caption
 from splatview_viewer.web import messages as m
 from splatview_viewer.web import pacing, sender
 from splatview_viewer.web.encoders.turbo import TurboEncoder

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from splatview_ipc.gl.glapi import gl_device_uuid
-from splatview_viewer.errors import ViewerError
+from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.web import encoders
 from splatview_viewer.web.encoders.base import MAX_SIDE, Encoder
 from splatview_viewer.web.encoders.lossless import LosslessEncoder

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from splatview_viewer import events
-from splatview_viewer.events import (
+from splatview_viewer.core import events
+from splatview_viewer.core.events import (
     Key,
     Pinch,
     PointerLeave,

@@ -14,7 +14,7 @@ from support.wait import PATIENCE, turns, wait_until
 from support.web_clients import Page
 from support.web_visitors import Receiver, Visitor
 
-from splatview_viewer import events as ev
+from splatview_viewer.core import events as ev
 from splatview_viewer.web import connection as bounds
 from splatview_viewer.web import messages as m
 from splatview_viewer.web import server as module

@@ -14,7 +14,7 @@ from support.web_clients import Page
 from support.web_visitors import ask, raw
 
 from benchmarks.browser import hostile
-from splatview_viewer.errors import ViewerError
+from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.web import guests
 from splatview_viewer.web.server import WebServer
 

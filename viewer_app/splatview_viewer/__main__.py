@@ -9,7 +9,7 @@ import os
 import sys
 from importlib import import_module
 
-_PROGRAMS: dict[str, str] = {"grab": "splatview_viewer.grab", "window": "splatview_viewer.window_program"}
+_PROGRAMS: dict[str, str] = {"grab": "splatview_viewer.app.grab", "window": "splatview_viewer.app.window_program"}
 """By name, the module whose `main(args)` it is."""
 
 
@@ -21,7 +21,7 @@ def main(args: list[str] | None = None) -> int:
         return run(_program)
     import logging
 
-    from splatview_viewer.errors import PrintableFormatter, ViewerError, of_opengl, words_of
+    from splatview_viewer.core.errors import PrintableFormatter, ViewerError, of_opengl, words_of
 
     assert logging.lastResort is not None
     logging.lastResort.setFormatter(PrintableFormatter())  # streams and pages are named by others
@@ -30,7 +30,7 @@ def main(args: list[str] | None = None) -> int:
             _allow_descriptors()
             return import_module(_PROGRAMS[args[0]]).main(args[1:])
         begin(args)
-        from splatview_viewer.commands import parse
+        from splatview_viewer.app.commands import parse
 
         command = parse(args)
         _allow_descriptors()
@@ -51,7 +51,7 @@ def _program() -> int:
     try:
         return main(sys.argv[1:])
     finally:
-        if (timeline := "splatview_viewer.memory.timeline") in sys.modules:
+        if (timeline := "splatview_viewer.kinds.snapshot.timeline") in sys.modules:
             import_module(timeline).end_loading()  # which waits where a thread is about to import it
 
 
@@ -60,7 +60,7 @@ def begin(args: list[str]) -> None:
     if args[:1] in (["serve"], ["memory"]) and "--sql" not in args:
         from pathlib import Path
 
-        from splatview_viewer.memory import expect
+        from splatview_viewer.kinds.snapshot import expect
 
         for path in args[1:]:
             if not path.startswith("-") and os.path.exists(path):

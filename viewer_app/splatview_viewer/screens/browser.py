@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, ClassVar
 import moderngl
 
 from splatview_ipc.control.errors import IpcError
-from splatview_viewer.errors import FileError, GraphicsError
-from splatview_viewer.events import ClickCounter, Expose, FileDrop, PointerMove, Resize
-from splatview_viewer.pictures import safe_name
-from splatview_viewer.renderers.gl import SOFTWARE
+from splatview_viewer.core.errors import FileError, GraphicsError
+from splatview_viewer.core.events import ClickCounter, Expose, FileDrop, PointerMove, Resize
+from splatview_viewer.core.screen import MIN_SIZE
+from splatview_viewer.formats.pictures import safe_name
+from splatview_viewer.render.gl.renderer import SOFTWARE
 from splatview_viewer.screens._mailbox import Mailbox
 from splatview_viewer.screens._readback import BufferReader, CudaReader, HostReader
 from splatview_viewer.screens._target import Target
-from splatview_viewer.screens.base import MIN_SIZE
 from splatview_viewer.web import messages as m
 from splatview_viewer.web.connection import Upload
 from splatview_viewer.web.encoders import choose
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from splatview_viewer.events import Event
-    from splatview_viewer.gpu_work import GpuWork
+    from splatview_viewer.core.events import Event
+    from splatview_viewer.core.screen import Caption
+    from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.screens._readback import Reader
-    from splatview_viewer.screens.base import Caption
     from splatview_viewer.web.connection import Connection
     from splatview_viewer.web.encoders.base import Encoder
 

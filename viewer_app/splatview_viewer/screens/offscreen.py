@@ -8,9 +8,9 @@ import moderngl
 
 from splatview_ipc.control.errors import IpcError
 from splatview_ipc.gl.glapi import GL, gl_device_uuid
-from splatview_viewer.errors import GraphicsError
-from splatview_viewer.events import Close, Resize
-from splatview_viewer.pictures import output_path, save_picture
+from splatview_viewer.core.errors import GraphicsError
+from splatview_viewer.core.events import Close, Resize
+from splatview_viewer.formats.pictures import output_path, save_picture
 from splatview_viewer.screens import _egl
 from splatview_viewer.screens._mailbox import Mailbox
 from splatview_viewer.screens._target import Target
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     import numpy as np
     import torch
 
-    from splatview_viewer.events import Event
-    from splatview_viewer.screens.base import Caption
+    from splatview_viewer.core.events import Event
+    from splatview_viewer.core.screen import Caption
 
 _INSTALL = "apt-get install libegl1 libgl1 libgl1-mesa-dri"
 

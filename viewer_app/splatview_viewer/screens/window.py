@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import moderngl
 import numpy as np
 
-from splatview_viewer.errors import GraphicsError
-from splatview_viewer.events import (
+from splatview_viewer.core.errors import GraphicsError
+from splatview_viewer.core.events import (
     KEYS,
     Button,
     ClickCounter,
@@ -29,7 +29,7 @@ from splatview_viewer.events import (
     Text,
     Wheel,
 )
-from splatview_viewer.pictures import output_path, save_picture
+from splatview_viewer.formats.pictures import output_path, save_picture
 from splatview_viewer.screens import _egl, _xlib
 from splatview_viewer.screens._glfw import glfw
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from splatview_viewer.screens.base import Caption
+    from splatview_viewer.core.screen import Caption
 
 _BUTTONS: dict[int, Button] = {
     glfw.MOUSE_BUTTON_LEFT: "left",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import socket
 
-from splatview_viewer.errors import ViewerError
+from splatview_viewer.core.errors import ViewerError
 
 TRIED = 20
 """Ports tried after one that is taken."""

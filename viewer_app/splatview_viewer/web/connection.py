@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from aiohttp import WSMsgType
 
-from splatview_viewer.events import PointerMove
+from splatview_viewer.core.events import PointerMove
 from splatview_viewer.web import messages as m
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 from aiohttp.helpers import content_disposition_header
 
-from splatview_viewer.regular import open_regular
+from splatview_viewer.core.regular import open_regular
 from splatview_viewer.web.connection import Upload
 from splatview_viewer.web.uploads import STALL, Refused, Uploads
 

@@ -9,8 +9,8 @@ from contextlib import ExitStack, suppress
 from threading import Thread
 from typing import TYPE_CHECKING
 
-from splatview_viewer.guests import Guest
 from splatview_viewer.screens.browser import BrowserScreen
+from splatview_viewer.shell.guests import Guest
 from splatview_viewer.web.address import lines, local_url
 from splatview_viewer.web.server import WebServer
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import moderngl
 
-    from splatview_viewer.gpu_work import GpuWork
+    from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.web.encoders.base import Encoder
 
 log = logging.getLogger("splatview")
@@ -97,7 +97,7 @@ def _serve(host: str | None, port: int, token: str | None, wake: Callable[[], No
 
 def _prepare() -> None:
     """Load libraries that the first browser would wait for. No CUDA context is made."""
-    from splatview_viewer.errors import ViewerError
+    from splatview_viewer.core.errors import ViewerError
     from splatview_viewer.web.encoders.nvjpeg import library
 
     with suppress(ViewerError, ImportError):

@@ -1,6 +1,6 @@
 """What goes over the WebSocket: small JSON texts both ways, and pictures to the page as binary messages.
 
-A page's events are those of `splatview_viewer.events`, with its own clock in `at`.
+A page's events are those of `splatview_viewer.core.events`, with its own clock in `at`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from unicodedata import category
 
 import msgspec
 
-from splatview_viewer import events
+from splatview_viewer.core import events
 
 PROTOCOL = 2
 """Raised when page and viewer of two versions would misunderstand each other."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from splatview_viewer.errors import ViewerError
+from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.web.encoders.base import host_pixels
 from splatview_viewer.web.encoders.lossless import LosslessEncoder
 from splatview_viewer.web.messages import Picture

@@ -22,7 +22,7 @@ from aiohttp import WSMsgType, web
 from aiohttp.http_exceptions import HttpProcessingError
 
 from splatview_ipc.control.limits import VERSION
-from splatview_viewer.errors import ViewerError
+from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.web import guard
 from splatview_viewer.web import messages as m
 from splatview_viewer.web._listen import listen

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from splatview_ipc.control.errors import IpcError
-from splatview_viewer.errors import ViewerError
+from splatview_viewer.core.errors import ViewerError
 
 if TYPE_CHECKING:
     import moderngl

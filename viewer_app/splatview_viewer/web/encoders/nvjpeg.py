@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from splatview_ipc.cuda import driver
-from splatview_viewer.errors import ViewerError
+from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.web.encoders.base import BEST, check
 
 if TYPE_CHECKING:

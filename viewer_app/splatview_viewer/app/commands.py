@@ -1,0 +1,391 @@
+"""The viewer's commands and their options; what `--help` prints comes from here."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path  # noqa: TC003  (tyro reads the annotations)
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+
+from splatview_ipc.system import entry
+
+if TYPE_CHECKING:
+    from splatview_viewer.app.restart import Restart
+    from splatview_viewer.core.screen import Screen
+    from splatview_viewer.recording.options import RecordOptions
+    from splatview_viewer.shell.guests import Guests
+
+
+@dataclass(frozen=True)
+class _Viewer:
+    """How a viewer is shown, whatever it shows."""
+
+    window: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """In a window. The default where there is a display."""
+    web: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """In browsers, as many as like: prints the address to open. The default where there is no display."""
+    offscreen: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Nowhere: for --out. See also: splatview shot."""
+    port: Annotated[int, tyro.conf.arg(metavar="N")] = 7007
+    """Where --web serves; if it is taken, at the next one that is free."""
+    host: Annotated[str | None, tyro.conf.arg(metavar="ADDRESS")] = None
+    """Let --web be reached at this address of the machine from elsewhere as well (0.0.0.0: at all of them). Default:
+    this machine alone, which is enough for ssh -L. Every connection needs the token in the printed URL."""
+    out: Annotated[Path | None, tyro.conf.arg(metavar="PICTURE")] = None
+    """Write what is shown, panel included, to this .png, .jpg or .webp: once a second when it changed, and at the
+    end."""
+    size: Annotated[str, tyro.conf.arg(metavar="WxH")] = "1280x720"
+    """Width and height of the window or picture. A browser's are its own."""
+    max_fps: Annotated[float, tyro.conf.arg(metavar="N")] = 60.0
+    """Never draw more pictures a second than this. Less when nothing changes: an idle viewer draws none."""
+    gpu_budget: Annotated[float, tyro.conf.arg(metavar="SHARE")] = 0.1
+    """The share of the GPU's time that the viewer takes at most while a run that it shows needs the GPU: 0.1 is a
+    tenth, 1 is no limit. Pictures come less often then, and coarser while you move."""
+    vsync: bool = True
+    """Wait for the display's refresh, so that pictures do not tear."""
+
+    def _serve(self, command: str, files: tuple[Path, ...], run: str | None,
+               record: RecordOptions | None = None) -> None:
+        """Open the viewer and show files and runs until it is closed. `run` and `record` as in AppOptions."""
+        self._check(command)
+        if not files:
+            _check_runs_can_be_found(run)
+        from splatview_viewer.app.loop import App, AppOptions
+        from splatview_viewer.app.restart import Restart, Resumed
+        from splatview_viewer.core.errors import GpuLostError
+        from splatview_viewer.core.memo import Memo, memo_file
+        from splatview_viewer.core.screen import parse_size
+        from splatview_viewer.workspace.recorded import check_files, entries_of, file_source
+
+        size, restart = parse_size(self.size), Restart(Resumed.take())
+        check_files(entries := entries_of(files))
+        begun = tuple(map(file_source, entries))  # they are read while the screen is being opened
+        screen = self._open_screen(size)
+        self._load(screen)
+        asked = list[int]()
+        with entry.ending(lambda number, _: asked.append(number)):
+            with ExitStack() as opened:
+                guests = self._open_doors(screen, run, restart)
+                if guests is not None:
+                    opened.callback(guests.close)
+                options = AppOptions(files=begun, run=run, max_fps=self.max_fps, out=self.out,
+                                     watched=guests is None or self.out is not None, gpu_budget=self.gpu_budget,
+                                     memo=Memo(memo_file()), record=record, notice=restart.before.notice,
+                                     lost=restart.expect)
+                app = App(screen, options, guests=guests)
+                opened.pop_all()
+            if asked:
+                app.stop()
+            try:
+                app.serve()
+            except GpuLostError as e:
+                restart(str(e))
+
+    def _check(self, command: str) -> None:
+        """Raises ViewerError where options do not go together, or where nothing can be shown."""
+        from splatview_viewer.core.errors import ViewerError
+
+        named = [f"--{name}" for name in ("window", "web", "offscreen") if getattr(self, name)]
+        if len(named) > 1:
+            raise ViewerError(f"{command}: {' and '.join(named)} exclude each other; name one")
+        if self.host is not None and (self.window or self.offscreen):
+            raise ViewerError(f"{command}: --host is for --web, and {named[0]} was named")
+        if not 0 < self.max_fps <= 1000:
+            raise ViewerError(f"{command}: --max-fps is {self.max_fps:g}, not a number over 0 up to 1000")
+        if not 0 < self.gpu_budget <= 1:
+            raise ViewerError(f"{command}: --gpu-budget is {self.gpu_budget:g}, not a number over 0 up to 1 (1: no "
+                              "limit)")
+        if self.out is not None:
+            from splatview_ipc.system.files import check_picture
+            from splatview_viewer.formats.pictures import check_writable
+
+            check_writable(self.out, check_picture)
+        _check_environment(command)
+
+    def _open_screen(self, size: tuple[int, int]) -> Screen:
+        from splatview_viewer.core.errors import GraphicsError
+        from splatview_viewer.screens.offscreen import OffscreenScreen
+
+        display = os.environ.get("WAYLAND_DISPLAY") or os.environ.get("DISPLAY")
+        if self.window or (display and not (self.offscreen or self.web or self.host)):
+            from splatview_viewer.screens.window import WindowScreen
+
+            try:
+                return WindowScreen(*size, vsync=self.vsync)
+            except GraphicsError as e:
+                if self.window:
+                    raise
+                print(f"splatview: {e}", file=sys.stderr)
+        if self.offscreen and self.out is None:
+            print("splatview: take a picture at any time with: splatview shot picture.png", file=sys.stderr)
+        return OffscreenScreen(*size)
+
+    def _load(self, screen: Screen) -> None:
+        """Import what is needed next, before files are opened."""
+        if self._serves_browsers(screen):
+            import splatview_viewer.web.guests
+        if self.out is not None or not self._serves_browsers(screen):
+            import splatview_viewer.shell.panel  # noqa: F401
+
+    def _serves_browsers(self, screen: Screen) -> bool:
+        """Return whether browsers are served; otherwise pictures are on `screen` alone."""
+        return not (self.offscreen or screen.name == "window")
+
+    def _open_doors(self, screen: Screen, run: str | None, restart: Restart) -> Guests | None:
+        """Serve browsers, unless pictures are seen on `screen` alone; where the viewer served them before."""
+        if not self._serves_browsers(screen):
+            return None
+        from splatview_viewer.web.guests import Browsers
+
+        if not (self.web or self.host):
+            print("splatview: no display here: the viewer is a page for your browser", file=sys.stderr)
+        before = restart.before
+        browsers = Browsers(screen.ctx, screen.wake, host=self.host, port=before.port or self.port, run=run,
+                            token=before.token)
+        restart.port, restart.token = browsers.server.port, browsers.server.token
+        browsers.say(dict(os.environ))
+        return browsers
+
+
+@dataclass(frozen=True)
+class Serve(_Viewer):
+    """Watch what training runs publish, and files.
+
+    Shows every stream of every run of yours on this machine, as it comes: start it before or after the training,
+    restart either at will. Nothing has to be configured. Files can be dropped on the window as well.
+
+    On a machine that you reach over ssh:   splatview serve --web   and open the address that it prints.
+
+    Mouse: wheel zooms, drag moves a picture; over Gaussians, left drag orbits, right drag moves.
+    Touch: one finger drags, two zoom and move. Keys: F fits, H or Tab hides the panel, 1 shows a picture pixel by
+    pixel.
+    """
+
+    files: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[FILE ...]")] = ()
+    """Scenes (PLY, compressed PLY, splat, SPZ, SOG, checkpoints), pictures, memory snapshots, or what --record kept, to
+    show."""
+    run: Annotated[str | None, tyro.conf.arg(metavar="RUN")] = None
+    """Follow this run alone: its id, the beginning of it, its name or its process id; waits for one that is to
+    begin. Default: all."""
+
+    record: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
+    """Keep snapshots of every scene that is published here, whether it is shown or not, to look at again later:
+    splatview serve FOLDER. A folder that was recorded into before is gone on with."""
+    record_every: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    """Steps between two snapshots, at first. When there is no more room, every second one is dropped and N doubles.
+    Default: 100 versions, or 10 seconds where they come slowly."""
+    record_memory: Annotated[int, tyro.conf.arg(metavar="MB")] = 512
+    """Room in memory for snapshots of the scenes that are shown: the bar under the picture goes back through them. 0:
+    keep none."""
+    record_disk: Annotated[int, tyro.conf.arg(metavar="MB")] = 20_000
+    """The same for what --record keeps in its folder."""
+
+    def execute(self) -> None:
+        from splatview_viewer.recording.options import RecordOptions
+
+        record = RecordOptions(self.record, self.record_every, self.record_memory, self.record_disk)
+        record.check("serve")
+        self._serve("serve", self.files, self.run, record)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What is asked of snapshots; bases' options come last first, so that these stand before those of the viewer."""
+
+    file: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")] = None
+    """What torch.cuda.memory._dump_snapshot wrote, also packed by gzip or zstd."""
+    other: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="[FILE2]")] = None
+    """A second snapshot, to compare with."""
+    sql: Annotated[str | None, tyro.conf.arg(metavar="QUERY")] = None
+    """Print the answer to this query and end; - reads it from standard input. The tables can only be read."""
+    csv: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Print the answer to --sql as CSV, all rows of it, bytes as plain numbers."""
+    png: Annotated[Path | None, tyro.conf.arg(metavar="PNG")] = None
+    """Draw the timeline into this file and end; --size says how large."""
+
+
+@dataclass(frozen=True)
+class Memory(_Viewer, _Asked):
+    """Look into memory snapshots of PyTorch's: who held how much of the GPU's memory, and when.
+
+    To take one, in the training script:   torch.cuda.memory._record_memory_history()   at its beginning, and later
+    torch.cuda.memory._dump_snapshot("memory.pickle")
+
+    To see it, in a window or a browser:   splatview memory memory.pickle
+
+    To see what grew:   splatview memory before.pickle after.pickle   and the tab Compare
+
+    A picture, without a display:   splatview memory memory.pickle --png memory.png
+
+    The answer to a query in DuckDB's SQL:   splatview memory memory.pickle --sql "SHOW TABLES"   which lists the
+    tables and their columns. Sizes are bytes; NULL is what lies outside the trace. Three to begin with:
+
+    Who holds the memory when most of it is used:   SELECT coalesce(own_function, category) AS who, own_line AS line,
+    count(*) AS n, format_bytes(sum(size)::BIGINT) AS bytes FROM at_peak() LEFT JOIN stacks USING (stack_id)
+    GROUP BY ALL ORDER BY sum(size) DESC LIMIT 10
+
+    What of one function stays for more than 100 ms:   SELECT id, size, lifetime_us FROM allocations JOIN stacks
+    USING (stack_id) WHERE text LIKE '%softmax%' AND lifetime_us > 100000 ORDER BY size DESC
+
+    How memory is cut up at the end:   SELECT state, count(*) AS n, sum(size) AS bytes, max(size) AS largest
+    FROM blocks GROUP BY ALL
+    """
+
+    def execute(self) -> None:
+        from splatview_viewer.app.memory_command import answer
+        from splatview_viewer.core.errors import ViewerError
+        from splatview_viewer.kinds.snapshot.needs import check_sql, check_timeline
+
+        if self.file is None:
+            raise ViewerError("memory: name a snapshot: splatview memory FILE.pickle. For the memory of a run that is "
+                              "alive: splatview.publish_memory() in the training script, then splatview serve")
+        files = (self.file,) if self.other is None else (self.file, self.other)
+        alone = [name for name, given in (("--sql", self.sql), ("--png", self.png)) if given is not None]
+        shown = [f"--{name}" for name in ("window", "web", "offscreen", "host", "out") if getattr(self, name)]
+        if len(alone + shown) > 1 and alone:
+            raise ViewerError(f"memory: {' and '.join(alone + shown)} exclude each other; name one")
+        if self.csv and self.sql is None:
+            raise ViewerError("memory: --csv is for --sql, which was not named")
+        if alone and self.other is not None:
+            raise ViewerError(f"memory: {alone[0]} takes one snapshot, and {self.other} was named as well")
+        for file in files:
+            if not os.path.exists(file):
+                raise ViewerError(f"{file}: no such file or folder")
+        (check_timeline if self.sql is None else check_sql)()
+        if self.sql is not None:
+            answer(self.file, self.sql, as_csv=self.csv, out=sys.stdout)
+        elif self.png is not None:
+            Shot(self.png, self.file, size=self.size).execute()
+        else:
+            self._serve("memory", files, None)
+
+
+def _check_environment(command: str) -> None:
+    """Raise ViewerError for a variable that names nothing, before anything else is done."""
+    from splatview_ipc.control.errors import SharingError
+    from splatview_ipc.gl.probe import forced_bridge
+    from splatview_viewer.core.errors import ViewerError
+
+    try:
+        forced_bridge()
+    except SharingError as e:
+        raise ViewerError(f"{command}: {e}") from None
+
+
+def _check_runs_can_be_found(run: str | None) -> None:
+    """Raise ViewerError when the runtime folder cannot be used: without files there would never be anything to show.
+    Say what there is where `run` has not begun."""
+    from splatview_ipc.control.errors import RuntimeFolderError
+    from splatview_ipc.control.run_folder import other_runs, runtime_folder
+    from splatview_viewer.core.errors import ViewerError
+
+    try:
+        folder = runtime_folder()
+    except RuntimeFolderError as e:
+        raise ViewerError(f"serve: {e}") from None
+    if run is not None and (there := other_runs(folder, run)):
+        print(f"splatview: serve: no run {run!r} yet; {there}; waiting for it", file=sys.stderr, flush=True)
+
+
+@dataclass(frozen=True)
+class Shot:
+    """One picture of a stream or file, as a PNG, JPEG or WebP. Needs no display, no window and no running viewer.
+
+    What a training run shows:   splatview shot out.png
+
+    One of its streams, large:   splatview shot out.png --stream render --size 1920x1080
+
+    A file, from a place:   splatview shot out.png a.ply --camera '{"position": [0,-1,-4], "look_at": [0,0,0]}'
+    """
+
+    out: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="OUT.png")]
+    """The picture to write, a .png, .jpg, .jpeg or .webp. It appears whole or not at all."""
+    file: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="[FILE]")] = None
+    """A scene, a picture or a memory snapshot. Default: a stream of a run."""
+    stream: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
+    """The stream to draw. Default: the only one, or the first; Gaussians before images."""
+    run: Annotated[str | None, tyro.conf.arg(metavar="RUN")] = None
+    """The run that publishes it: its id, the beginning of it, its name or its process id."""
+    size: Annotated[str | None, tyro.conf.arg(metavar="WxH")] = None
+    """Width and height. Default: the picture's own, or 1280x720 for others. Pictures are fitted."""
+    camera: Annotated[str | None, tyro.conf.arg(metavar="JSON")] = None
+    """JSON, or a file that holds it: {"viewmat": 4x4, "K": 3x3} (world to camera, OpenCV axes) or
+    {"position": [x,y,z], "look_at": [x,y,z]} with optional "up", "fov". Default: the scene seen whole."""
+    background: Annotated[str, tyro.conf.arg(metavar="R,G,B")] = "0,0,0"
+    """R,G,B as fractions (0.1,0.2,0.3), or as 0 to 255 if any is over 1; or transparent. Default: black."""
+
+    def execute(self) -> None:
+        from splatview_viewer.app.shot import ShotOptions, parse_background, shoot
+        from splatview_viewer.core.screen import parse_size
+
+        _check_environment("shot")
+        width, height = shoot(ShotOptions(
+            self.out, self.file, self.stream, self.run,
+            None if self.size is None else parse_size(self.size), self.camera,
+            parse_background(self.background),
+        ))
+        print(f"{self.out}: {width} x {height}")
+
+
+@dataclass(frozen=True)
+class Video:
+    """A film of a scene along a camera path, as an mp4 or a folder of PNGs. Needs no display and no running viewer.
+
+    Once around what a training run shows:   splatview video turn.mp4
+
+    A file, along a path of the viewer's or of nerfstudio's:   splatview video fly.mp4 scene.ply --path path.json
+
+    For an editor, transparent:   splatview video frames/ scene.ply --path path.json --background transparent
+
+    Paths are made in the viewer (the panel's part "Path"), in the format that nerfstudio's viewer writes and
+    ns-render reads.
+    """
+
+    out: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="OUT")]
+    """NAME.mp4, which appears whole or not at all, or a folder for PNGs."""
+    file: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="[FILE]")] = None
+    """A scene. Default: a stream of a run, as it is when this begins."""
+    path: Annotated[Path | None, tyro.conf.arg(metavar="JSON")] = None
+    """The camera path. Default: once around the scene, in 8 seconds."""
+    stream: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
+    """The stream to film. Default: the only one, or the first."""
+    run: Annotated[str | None, tyro.conf.arg(metavar="RUN")] = None
+    """The run that publishes it: its id, the beginning of it, its name or its process id."""
+    size: Annotated[str | None, tyro.conf.arg(metavar="WxH")] = None
+    """Width and height. Default: the path's own, or 1280x720."""
+    fps: Annotated[float | None, tyro.conf.arg(metavar="N")] = None
+    """Pictures a second. Default: the path's own, or 30."""
+    seconds: Annotated[float | None, tyro.conf.arg(metavar="S")] = None
+    """How long the film is. Default: as long as the path takes."""
+    background: Annotated[str, tyro.conf.arg(metavar="R,G,B")] = "0,0,0"
+    """R,G,B as fractions or as 0 to 255, or transparent. Default: black."""
+
+    def execute(self) -> None:
+        from splatview_viewer.app.shot import parse_background
+        from splatview_viewer.app.video import VideoOptions, film
+        from splatview_viewer.core.errors import ViewerError
+        from splatview_viewer.core.screen import parse_size
+
+        _check_environment("video")
+        for name, value, most in (("fps", self.fps, 1000), ("seconds", self.seconds, 3600)):
+            if value is not None and not 0 < value <= most:
+                raise ViewerError(f"video: --{name} is {value:g}, not a number over 0 up to {most}")
+        count = film(VideoOptions(
+            self.out, self.file, self.path, self.stream, self.run,
+            None if self.size is None else parse_size(self.size), self.fps, self.seconds,
+            parse_background(self.background)))
+        print(f"{self.out}: {count} pictures")
+
+
+COMMANDS = {"serve": Serve, "shot": Shot, "video": Video, "memory": Memory}
+
+
+def parse(args: list[str]) -> Serve | Shot | Video | Memory:
+    """The command that these arguments name. Prints help or what is wrong and exits, as command lines do."""
+    if not args or args[0] not in COMMANDS:
+        sys.exit(f"splatview: the first argument names one of {', '.join(COMMANDS)}")
+    return entry.options(COMMANDS[args[0]], f"splatview {args[0]}", args[1:])

@@ -1,0 +1,319 @@
+"""The viewer's loop: streams and events in, pictures out; asleep while nothing happens."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import moderngl
+
+from splatview_ipc.system.entry import ending
+from splatview_viewer.core.errors import FileError, GpuLostError, words_of
+from splatview_viewer.core.garbage import Garbage
+from splatview_viewer.formats.pictures import save_picture
+from splatview_viewer.gpu.governor import Governor
+from splatview_viewer.gpu.health import Health, cuda_is_lost
+from splatview_viewer.gpu.work import GpuWork
+from splatview_viewer.recording.recorder import Recorder
+from splatview_viewer.shell.seat import Seat
+from splatview_viewer.workspace.catalogue import Catalogue
+from splatview_viewer.workspace.sources import make_subscriber
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from splatview_ipc.subscriber.subscriber import Subscriber
+    from splatview_viewer.core.events import Event
+    from splatview_viewer.core.memo import Memo
+    from splatview_viewer.core.screen import Screen
+    from splatview_viewer.core.settings import State
+    from splatview_viewer.recording.options import RecordOptions
+    from splatview_viewer.shell.guests import Guests
+    from splatview_viewer.workspace.sources import FileSource
+
+log = logging.getLogger("splatview")
+
+_NEWS_PERIOD, _NAP = 0.004, 0.00025
+"""Seconds between turns while new versions come, and between glances at whether there is one, which cost little."""
+_GUESTS_NAP = 0.002
+"""The same glances while all who look are far away: sending takes longer."""
+_ACTIVE_PERIOD = 1 / 60
+"""The same while something else happens, and where nothing is seen: in a window that is hidden."""
+_IDLE_PERIOD = 1 / 15
+_ACTIVE_FOR = 1.0
+_OUT_PERIOD = 1.0
+_MOST_AWAY, _AWAY_FOR = 16, 3600.0
+"""Guests who have left and may come back to what they saw, and seconds for which they may."""
+
+
+@dataclass(frozen=True)
+class AppOptions:
+    files: tuple[Path | FileSource, ...] = ()
+    """To be read, or being read already."""
+    run: str | None = None
+    max_fps: float = 60.0
+    out: Path | None = None
+    """Where to write what the screen itself shows, once a second when it changed."""
+    panel: bool = True
+    watched: bool = True
+    """Whether somebody sees the screen itself, and not only guests."""
+    gpu_budget: float = 0.1
+    """The share of the GPU's time that the viewer takes at most while a run that it shows needs it; 1: no limit."""
+    memo: Memo | None = None
+    """What is remembered from one time to the next; None: nothing is."""
+    record: RecordOptions | None = None
+    """What is recorded of scenes; None: nothing."""
+    notice: str = ""
+    """Something to be told from the beginning on."""
+    lost: Callable[[str], None] | None = None
+    """Told why, as soon as the GPU is lost and before everything is given back."""
+
+
+class App:
+    """Shows streams and files on a screen, and on those of guests. Everything happens in the thread that made it."""
+
+    catalogue_type: ClassVar[type[Catalogue]] = Catalogue
+    """For programs that choose otherwise what is shown."""
+
+    def __init__(self, screen: Screen, options: AppOptions | None = None, *, subscriber: Subscriber | None = None,
+                 guests: Guests | None = None) -> None:
+        """`screen` holds the OpenGL context that all seats draw with. `guests`: who comes with screens of their own."""
+        self.screen = screen
+        self.options = options or AppOptions()
+        self.governor = Governor(self.options.gpu_budget)
+        self.work = GpuWork(screen.ctx, self.governor)
+        self.health = Health(screen.ctx)
+        self.seats: list[Seat] = []
+        """Those who look. The first is the screen's own, if anybody sees that."""
+        self._guests = guests
+        self._away: dict[str, tuple[Seat, float]] = {}
+        """Guests who have left, and when."""
+        self._names: dict[Seat, str] = {}
+        """Who the guests are that are there."""
+        self._stopping = self._closed = False
+        self._active_until = self._news_until = 0.0
+        self._first = 0
+        self._out_due = False
+        self._out_at = 0.0
+        if subscriber is None:
+            subscriber = make_subscriber(screen.ctx, self.options.run)
+        self.catalogue = self.catalogue_type(subscriber, screen.ctx, self.work, wake=screen.wake)
+        self.catalogue.shards.run = self.options.run
+        if self.options.notice:
+            self.catalogue.notices.append(self.options.notice)
+        if self.options.memo is not None:
+            self.catalogue.memo = self.options.memo
+        if self.options.record is not None and self.options.record.on:
+            self.catalogue.recorder = Recorder(self.options.record, self.work, screen.wake)
+        self._asked = [self.catalogue.open_file(path) for path in self.options.files]
+        if self.options.watched:
+            self.seats.append(self._seat(screen))
+
+    def _seat(self, screen: Screen, name: str = "") -> Seat:
+        options = self.options
+        seat = Seat(screen, self.catalogue, self.work, panel=options.panel, max_fps=options.max_fps, name=name,
+                    far=screen is not self.screen)
+        if options.notice:
+            seat.say(options.notice)
+        return seat
+
+    @property
+    def seat(self) -> Seat:
+        """The screen's own."""
+        return self.seats[0]
+
+    @property
+    def state(self) -> State:
+        """What the screen's own panel shows."""
+        return self.seat.state
+
+    # -- the loop ------------------------------------------------------------------------------------------
+
+    def serve(self) -> None:
+        """Run until the screen closes, SIGINT, SIGTERM or SIGHUP comes; then give back everything.
+
+        Raises FileError when none of the files that were asked for can be read, GpuLostError when OpenGL or CUDA is
+        lost for this process.
+        """
+        garbage = Garbage()
+        with ending(lambda *_: self.stop()), garbage.held_back(time.monotonic()):
+            try:
+                while not (self.screen.closed or self._stopping):
+                    drew = self.turn()
+                    garbage.turn(time.monotonic(), drew or any(seat.waiting for seat in self.seats))
+                    self._check_files()
+                self._write_out(time.monotonic(), last=True)
+            except moderngl.Error as e:  # not of one view, whose faults are told in its place
+                raise self._is_lost(words_of(e)) from e
+            except GpuLostError as e:
+                raise self._is_lost(str(e)) from e
+            except Exception as e:  # any call may be the first to meet it
+                if why := cuda_is_lost():
+                    raise self._is_lost(why) from e
+                raise
+            finally:
+                self.close()
+
+    def _is_lost(self, why: str) -> GpuLostError:
+        if self.options.lost is not None:
+            self.options.lost(why)
+        try:
+            self.close()
+        except Exception as e:  # what is lost cannot be given back
+            log.debug("while closing: %s", e)
+        return GpuLostError(why)
+
+    def _check_files(self) -> None:
+        """One damaged file among others is said in its place; when there is nothing else, it ends the program."""
+        if self._asked and not any(source.reading for source in self._asked):
+            errors = [source.error for source in self._asked if source.error]
+            if len(errors) == len(self._asked):
+                raise FileError("\n".join(errors))
+            self._asked = []
+
+    def _notice(self, text: str) -> None:
+        """Tell everybody, once."""
+        if text and text not in self.catalogue.notices:
+            self.catalogue.notices.append(text)
+            for seat in self.seats:
+                seat.mark()
+
+    def stop(self) -> None:
+        """End `serve` after this turn. May be called from any thread."""
+        self._stopping = True
+        self.screen.wake()
+
+    def turn(self) -> bool:
+        """One turn: wait for something to happen, take it in, draw if need be. True when a picture was drawn."""
+        events = self._wait()
+        self._receive()
+        for seat in self.seats:
+            for event in events if seat.screen is self.screen else seat.screen.poll(0):
+                self._active_until = time.monotonic() + _ACTIVE_FOR
+                seat.take(event)
+        if self.screen.closed:
+            return False
+        now = time.monotonic()
+        self.work.collect()
+        self._notice(self.health.turn(now))
+        self.governor.shared = self.catalogue.gpu_is_needed(now)
+        if self.catalogue.poll(now):
+            self._active_until = self._news_until = now + _ACTIVE_FOR
+        for seat in self.seats:
+            seat.tick(now)
+        drew = False
+        self._first += 1  # when the GPU's time is short, each is the first in its turn
+        for i in range(len(self.seats)):
+            seat = self.seats[(self._first + i) % len(self.seats)]
+            if seat.due(now):
+                self._draw(seat)
+                drew = True
+        self._write_out(time.monotonic())
+        return drew
+
+    def _wait(self) -> Sequence[Event]:
+        """Sleep until something has to be done. The screen's own events."""
+        now = time.monotonic()
+        end, watched = now + self._patience(now), now < self._news_until and any(s.screen.visible for s in self.seats)
+        nap, doze = _NAP, now
+        if not self.options.watched:  # what is sent far need not be looked for before the next picture is due
+            nap, doze = _GUESTS_NAP, min((s.may_draw(now) for s in self.seats if s.screen.visible), default=now)
+            end = max(end, doze) if watched else end
+        while True:
+            events = self.screen.poll(max(min(end - now, max(nap, doze - now) if watched else math.inf), 0.0))
+            now = time.monotonic()
+            if events or not watched or now >= end or self._stopping or self.screen.closed or (
+                    self.catalogue.has_news(now)):
+                return events
+
+    def _patience(self, now: float) -> float:
+        """How long it may take until the next turn if nothing happens."""
+        period = _IDLE_PERIOD
+        if self.catalogue.slots and now < self._active_until:
+            seen = now < self._news_until and any(seat.screen.visible for seat in self.seats)
+            period = _NEWS_PERIOD if seen else _ACTIVE_PERIOD
+        return min([period, *(max(seat.may_draw(now) - now, 0.0) for seat in self.seats if seat.waiting)])
+
+    def _receive(self) -> None:
+        """Guests come and go."""
+        if self._guests is None:
+            return
+        now = time.monotonic()
+        for seat in [seat for seat in self.seats if seat.screen is not self.screen and seat.screen.closed]:
+            self._see_off(seat, now)
+        for guest in self._guests.arrivals(self.work):
+            seat, _ = self._away.pop(guest.who, (None, 0.0))
+            if seat is None:
+                seat = self._seat(guest.screen, guest.name)
+            else:
+                seat.sit(guest.screen)
+            self.seats.append(seat)
+            self._names[seat] = guest.who
+            self._told_others()
+
+    def _see_off(self, seat: Seat, now: float) -> None:
+        """A guest has left; what they saw is kept for a while, should they come back."""
+        self.seats.remove(seat)
+        seat.rise()
+        seat.screen.close()
+        who = self._names.pop(seat)
+        if who in self._away:
+            self._away.pop(who)[0].close()
+        self._away[who] = seat, now
+        for who, (gone, since) in list(self._away.items()):
+            if len(self._away) > _MOST_AWAY or now - since > _AWAY_FOR:
+                gone.close()
+                del self._away[who]
+        self._told_others()
+
+    def _told_others(self) -> None:
+        """Everybody knows whom they can follow: guests, for nobody moves anything on a screen beside them."""
+        for seat in self.seats:
+            seat.state.others = [other.name for other in self.seats if other is not seat and other.name]
+            seat.mark()
+
+    # -- pictures ------------------------------------------------------------------------------------------
+
+    def _draw(self, seat: Seat) -> None:
+        seat.draw()
+        if self.options.out is not None and seat.screen is self.screen:
+            self._out_due = True
+            now = time.monotonic()  # drawing may have taken long
+            if now - self._out_at >= _OUT_PERIOD:
+                self._save_out(now)
+        seat.present()
+
+    def _write_out(self, now: float, *, last: bool = False) -> None:
+        """Draw once more when the file is behind what was shown."""
+        if self.options.out is None or not self._out_due or (now - self._out_at < _OUT_PERIOD and not last):
+            return
+        self.seat.dirty, self._out_at = 1, now - 2 * _OUT_PERIOD
+        self._draw(self.seat)
+
+    def _save_out(self, now: float) -> None:
+        assert self.options.out is not None
+        self._out_due, self._out_at = False, now
+        try:
+            save_picture(self.screen.pixels()[..., :3], self.options.out)
+        except FileError as e:
+            self.seat.notice(str(e))
+
+    def close(self) -> None:
+        """Give back everything. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._guests is not None:
+            self._guests.close()
+        for seat in [*self.seats, *(seat for seat, _ in self._away.values())]:
+            seat.rise()
+            if seat.screen is not self.screen:
+                seat.screen.close()
+        self._away.clear()
+        self.catalogue.close()
+        self.work.close()
+        self.screen.close()

@@ -1,0 +1,149 @@
+"""What `splatview memory FILE` does without a viewer: the answer to a query as text."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, TextIO
+
+from splatview_viewer.core.errors import FileError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from splatview_viewer.kinds.snapshot.model import Snapshot
+    from splatview_viewer.kinds.snapshot.query import Result
+
+_CELL, _LAST = 80, 200
+"""Characters of a cell of the table, and of one in the last column; longer ones are cut. A CSV has all."""
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+"""What a terminal would obey: a snapshot is written by others. Tabs and ends of lines are not in it."""
+
+
+def answer(path: Path, sql: str, *, as_csv: bool, out: TextIO) -> None:
+    """Print the answer of a snapshot's tables to a query: an aligned table, or all of it as CSV.
+
+    Args:
+        path: a snapshot's file.
+        sql: one query; "-": it is read from standard input.
+
+    Raises:
+        ViewerError: no snapshot, or no query that can be answered.
+    """
+    from splatview_viewer.kinds.snapshot.query import Database
+
+    if sql == "-":
+        sql = sys.stdin.read()
+    snapshot = read(path)
+    try:
+        with Database(snapshot) as database:
+            if as_csv:
+                target = _Tame(out) if out.isatty() else out
+                database.csv(sql, target)  # type: ignore[arg-type]
+            else:
+                result = database.run(sql, timeout=float("inf"))
+                out.write(table(result))
+                out.flush()  # before what follows it on a terminal
+                _say(_summary(result))
+        out.flush()
+    except BrokenPipeError:  # `| head` has seen enough
+        pass
+
+
+def read(path: Path) -> Snapshot:
+    """The snapshot in a file, with a word on stderr of how far it is when that takes a while and somebody looks.
+
+    Raises FileError.
+    """
+    from splatview_viewer.formats import open_file, recognise
+    from splatview_viewer.kinds.snapshot.model import Snapshot
+
+    try:
+        kind = recognise(path)
+    except FileError as e:
+        raise FileError(f"{path}: {e}") from None
+    if kind != "snapshot":
+        raise FileError(f"{path}: of the format {kind}, not a snapshot of memory; splatview serve shows it")
+    progress = _Progress()
+    try:
+        value = open_file(path, progress)
+    finally:
+        progress.end()
+    assert isinstance(value, Snapshot)  # by its format
+    return value
+
+
+def table(result: Result) -> str:
+    """The rows as lines of text, one below the other: numbers at the right, NULL as nothing."""
+    if result.columns == ("explain_key", "explain_value"):  # a drawing
+        return "".join(_CONTROL.sub("?", str(row[1])).rstrip() + "\n" for row in result.rows)
+    last = len(result.columns) - 1
+    right = [_is_number(t) for t in result.types]
+    cells = [[_cell(v, _LAST if i == last else _CELL) for i, v in enumerate(row)] for row in result.rows]
+    head = [_cell(c) for c in result.columns]
+    widths = [max(map(len, column)) for column in zip(head, *cells, strict=True)]
+
+    def line(row: list[str]) -> str:
+        return "  ".join(c.rjust(w) if r else c.ljust(w) for c, w, r in zip(row, widths, right, strict=True)).rstrip()
+
+    rule = "  ".join("-" * w for w in widths)
+    return "\n".join([line(head), rule, *map(line, cells)]) + "\n"
+
+
+def _cell(value: Any, longest: int = _CELL) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.6g}" if not value.is_integer() or abs(value) >= 1e15 else f"{value:.1f}"
+    text = f"{value:f}" if isinstance(value, Decimal) else str(value)
+    text = _CONTROL.sub("?", text.replace("\t", " ").replace("\n", " \u2190 ").strip())
+    return text if len(text) <= longest else text[:longest - 1] + "\u2026"
+
+
+def _is_number(kind: str) -> bool:
+    return kind.startswith("DECIMAL") or kind in (
+        "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT",
+        "UHUGEINT", "FLOAT", "DOUBLE")
+
+
+def _summary(result: Result) -> str:
+    shown = len(result.rows)
+    if result.truncated:
+        of = "more" if result.total is None else f"{result.total:,}"
+        return f"the first {shown:,} rows of {of}; --csv prints all"
+    return f"{shown:,} row{'s' * (shown != 1)}, {result.seconds * 1000:,.0f} ms"
+
+
+def _say(text: str) -> None:
+    if sys.stderr.isatty():
+        print(text, file=sys.stderr)
+
+
+class _Tame:
+    """A terminal that obeys nothing that a snapshot says."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+
+    def write(self, text: str) -> int:
+        return self._out.write(_CONTROL.sub("?", text))
+
+
+class _Progress:
+    """Says on one line of a terminal how far reading is, once it takes longer than a moment."""
+
+    def __init__(self) -> None:
+        self._next = time.monotonic() + 0.5
+        self._said = False
+
+    def __call__(self, what: str, fraction: float) -> None:
+        now = time.monotonic()
+        if now >= self._next and sys.stderr.isatty():
+            self._next, self._said = now + 0.1, True
+            print(f"\r\x1b[K{what} {fraction:.0%}", end="", file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        if self._said:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)

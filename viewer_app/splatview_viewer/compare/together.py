@@ -1,0 +1,224 @@
+"""Several scenes in one picture: each is seen or not, and put where one likes."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from splatview_viewer.core.errors import ViewerError
+from splatview_viewer.core.host import Desk
+from splatview_viewer.geometry.cameras import bounds
+from splatview_viewer.scene.merging import merged
+from splatview_viewer.scene.scene import NOTHING
+from splatview_viewer.scene.turning import STAYS, Placement, placed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import numpy as np
+
+    from splatview_viewer.core.settings import Entry
+    from splatview_viewer.core.view import View
+    from splatview_viewer.kinds.gaussians.view import GaussianView
+    from splatview_viewer.scene.scene import GaussianScene
+    from splatview_viewer.workspace.catalogue import Catalogue, Slot
+
+MOST = 16
+"""Scenes in one picture."""
+
+
+@dataclass(eq=False)
+class Part:
+    """One of the scenes, by the key of its entry. For the catalogue it is somebody who looks at that entry: its view
+    keeps the scene loaded, and is never drawn."""
+
+    key: str
+    visible: bool = True
+    placement: Placement = STAYS
+    pivot: np.ndarray | None = None
+    """What it is turned and scaled around: the middle of the scene when it was first seen."""
+    radius: float = 1.0
+    """How large it was then, in world units."""
+    desk: Desk = field(default_factory=Desk)
+
+
+class Together:
+    """The source of an entry that shows several scenes. Merges them anew when one of them brings something, or is put
+    elsewhere: on the GPU if any lies there, otherwise in a thread."""
+
+    path = "put together"
+    time_ns = 0
+
+    def __init__(self, catalogue: Catalogue, keys: Sequence[str], wake: Callable[[], None]) -> None:
+        """`wake` ends the loop's sleep, from any thread."""
+        self.parts = [Part(key) for key in keys]
+        self._catalogue = catalogue
+        self._wake = wake
+        self._of: tuple[object, ...] | None = None
+        """What was merged last: which parts, where, of which versions."""
+        self._ready: GaussianScene | None = None
+        self._held: GaussianScene | None = None
+        """What the view took last: on a GPU it may still be read."""
+        self._failed = False
+        """Whether the last merging did."""
+        self._thread: threading.Thread | None = None
+        self._came: list[GaussianScene | str] = []
+        """What the thread made, or why it could not."""
+
+    # -- parts ---------------------------------------------------------------------------------------------------
+
+    def add(self, key: str) -> None:
+        """Show another scene as well. Raises ViewerError where there are too many."""
+        if any(part.key == key for part in self.parts):
+            return
+        if len(self.parts) >= MOST:
+            raise ViewerError(f"together: {MOST} scenes are the most that can be shown in one picture; "
+                              "take one away first")
+        self.parts.append(Part(key))
+
+    def remove(self, part: Part) -> None:
+        if part in self.parts:
+            self._let_go(part)
+            self.parts.remove(part)
+
+    def slots(self) -> list[Slot]:
+        """The entries of its parts, as far as there are any."""
+        slots = self._catalogue.slots
+        return [slots[part.key] for part in self.parts if part.key in slots]
+
+    def reads(self, slot: Slot) -> bool:
+        """Whether a thread reads this entry's scene just now, so that it must not be replaced."""
+        return self._thread is not None and slot in self.slots()
+
+    def _view(self, part: Part) -> GaussianView | None:
+        view: Any = self._catalogue.view(part)  # type: ignore[arg-type]
+        if view is None or view.kind != "gaussians":
+            return None
+        view.framed = True  # nobody looks with it: where to look from is not to be found out for each version
+        return view
+
+    def _let_go(self, part: Part) -> None:
+        if (view := self._view(part)) is not None:
+            view.framed = False
+        self._catalogue.leave(part)  # type: ignore[arg-type]
+
+    # -- merging -------------------------------------------------------------------------------------------------
+
+    def update(self) -> bool:
+        """Go on with merging; once in each turn of the loop. True when there is a new scene. Raises ViewerError when it
+        cannot be made."""
+        if self._thread is not None:
+            if self._thread.is_alive():
+                return False
+            self._thread = None
+            came = self._came.pop()
+            self._failed = isinstance(came, str)
+            if isinstance(came, str):
+                raise ViewerError(f"together: {came}")
+            self._ready = came
+            return True
+        found = self._found()
+        if found is None or found[0] == self._of:
+            return False
+        self._of, scenes = found
+        return self._merge(scenes)
+
+    def _found(self) -> tuple[tuple[object, ...], list[tuple[GaussianView, Part]]] | None:
+        """What is to be merged, by what it is known by, and the views that have it. None while it is not all there: at
+        first until each scene has come that will come, so that all of it is framed."""
+        of: list[object] = []
+        views: list[tuple[GaussianView, Part]] = []
+        for part in self.parts:
+            if not part.visible:
+                continue
+            if (view := self._view(part)) is None or view.content.facts is None:
+                if self._of is None and self._is_to_come(part):
+                    return None
+                continue
+            content = view.content
+            if content.renderer.pending:
+                content.renderer.read()
+            content.tick()
+            if content.busy or content.stale:  # a whole one is to come
+                return None
+            if part.pivot is None and content.sight is not None:
+                part.pivot, part.radius = bounds(content.sight.means, content.sight.weights)
+            of.append((part, part.placement, content, content.loads))
+            views.append((view, part))
+        return tuple(of), views
+
+    def _is_to_come(self, part: Part) -> bool:
+        slot = self._catalogue.slots.get(part.key)
+        return slot is not None and slot.entry.alive and not (slot.entry.fault or slot.entry.fault_of_source)
+
+    def _merge(self, views: Sequence[tuple[GaussianView, Part]]) -> bool:
+        scenes = [(view.content.renderer.scene(), part.placement, part.pivot) for view, part in views]
+        if not scenes:
+            self._ready = NOTHING
+            return True
+        device = next((scene.gpu for scene, *_ in scenes if scene.on_gpu), None)
+        smooth = [view.content.facts is not None and view.content.facts.antialiased for view, _ in views]
+
+        def make() -> GaussianScene:
+            moved = [placed(scene, where, pivot) if pivot is not None else scene for scene, where, pivot in scenes]
+            return merged(moved, smooth, device)
+
+        if device is not None:
+            self._failed = True
+            self._ready = make()
+            self._failed = False
+            return True
+
+        def run() -> None:
+            try:
+                self._came.append(make())
+            except Exception as e:  # a fault of a thread must not go unheard
+                self._came.append(f"{type(e).__name__}: {e}")
+            self._wake()
+
+        self._thread = threading.Thread(target=run, name="merge scenes", daemon=True)
+        self._thread.start()
+        return False
+
+    # -- Source --------------------------------------------------------------------------------------------------
+
+    @property
+    def notes(self) -> list[str]:
+        return [f"of {len(self.parts)} scenes"]
+
+    def refresh(self, entry: Entry) -> bool:
+        return False
+
+    def open(self) -> None:
+        if self._failed:  # who looks again tries again
+            self._of = None
+
+    def release(self) -> None: ...
+
+    def has_news(self) -> bool:
+        return self._ready is not None
+
+    def again(self) -> None:
+        self._of = None
+
+    def feed(self, view: View) -> bool:
+        content = getattr(view, "content", None)
+        if self._ready is None or content is None:
+            return False
+        if self._held is not None and self._held.on_gpu and content.renderer.reading:
+            return False  # its memory would be used again
+        if not view.update(self._ready):
+            return False
+        self._held, self._ready = self._ready, None
+        return True
+
+    def close(self) -> None:
+        """Give back everything. Idempotent."""
+        if self._thread is not None:
+            self._thread.join()  # it reads what others hold
+            self._thread = None
+            self._came.clear()
+        for part in list(self.parts):
+            self.remove(part)
+        self._ready = self._held = self._of = None

@@ -1,0 +1,44 @@
+"""What a view may ask of whoever shows it: a word to the user, a file to open, what came of the clipboard."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from splatview_viewer.core.memo import Memo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+def _nothing(_: object) -> None:
+    """Where nobody listens."""
+
+
+@dataclass
+class Desk:
+    """Where there is nobody, nothing comes of what is asked."""
+
+    say: Callable[[str], None] = _nothing
+    """Tell the user something in one line, for a few seconds: that a file was written, and where."""
+    open: Callable[[Path], None] = _nothing
+    """Show a file in the place of what is shown."""
+    pasted: Callable[[], str] = str
+    """The text on the user's clipboard. (What imgui copies gets there by itself.)"""
+    wake: Callable[[], None] = lambda: None
+    """Have the loop turn soon. From any thread."""
+    memo: Memo = field(default_factory=Memo)
+    """What is remembered for the next time."""
+    scale: float = 1.0
+    """Pixels per point."""
+    exact: bool = False
+    """Whether what is drawn now is to be kept, so that nothing may stand in for the true picture."""
+    hand_over: Callable[[Path], None] = _nothing
+    """Give the user a file that was written: a browser downloads it. Elsewhere nothing comes of it: say where it is."""
+    bare: bool = False
+    """Whether that is to have on it only the scene itself."""
+    again: Callable[[], None] = lambda: None
+    """Have the newest value of what is shown once more."""
+    name: str = ""
+    """What is shown is called: part of the names of what is remembered of it, and of files."""

@@ -1,0 +1,336 @@
+"""Gaussians in PyTorch checkpoints: which tensors of which trainer mean what.
+
+gsplat (simple_trainer.py): {"step", "splats": {...}}, one file per rank, with spherical harmonics or, under
+appearance optimisation, with features and logit colours. inria: (capture_tuple, iteration). nerfstudio: "pipeline"
+with ...gauss_params.*. SplaTAM: means3D, rgb_colors, log_scales (N, 1) or (N, 3), and so on. Besides these any mapping
+that holds means, scales, quats, opacities and colours.
+
+`torch.load(weights_only=True)` reads them, in a sandbox: a pickle of a few hundred bytes can take all memory, or never
+end. Objects that trainers save beside the tensors (inria's `capture` has a NumPy number) become stand-ins, because
+NumPy's own reconstructors are not safe with forged arguments.
+
+torch before 2.10 lets a checkpoint made for the purpose corrupt memory (CVE-2026-24747): open files from strangers
+with a current torch.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from splatview_viewer.core.errors import FileError
+from splatview_viewer.formats.bounds import check_memory
+from splatview_viewer.formats.common import (
+    ZIP_MAGIC,
+    Fields,
+    Format,
+    Progress,
+    SceneAnswer,
+    Start,
+    answer_of,
+    open_zip,
+    scene_of,
+)
+from splatview_viewer.formats.sandbox import limits_for, run
+from splatview_viewer.scene.scene import as_floats, sh0_of_rgb
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from splatview_viewer.formats.sandbox import File
+    from splatview_viewer.scene.scene import GaussianScene
+
+NAMES = {
+    "means": ("means", "xyz", "_xyz", "means3D"),
+    "scales": ("scales", "scaling", "_scaling", "log_scales"),
+    "quats": ("quats", "rotation", "rotations", "_rotation", "unnorm_rotations"),
+    "opacities": ("opacities", "opacity", "_opacity", "logit_opacities"),
+    "sh0": ("sh0", "features_dc", "_features_dc", "f_dc"),
+    "shN": ("shN", "features_rest", "_features_rest", "f_rest"),
+    "colors": ("colors",),
+    "rgb": ("rgb_colors",),
+}
+"""What trainers call the fields; the first is gsplat's."""
+INRIA = ("means", "sh0", "shN", "scales", "quats", "opacities")
+"""The order of the tensors in what inria's `GaussianModel.capture` returns, after the active degree."""
+NESTED = ("splats", "pipeline", "gauss_params", "gaussians", "state_dict", "model", "params")
+"""Keys under which trainers keep the mapping."""
+RANK = re.compile(r"(?P<stem>.*)_rank(?P<rank>[0-9]{1,18})(?P<suffix>\.\w+)")
+STEP = re.compile(r"([0-9]{1,18})$")
+HARMLESS = (
+    "numpy.dtype", "numpy.ndarray", *(f"numpy.{m}.multiarray.{n}" for m in ("_core", "core")
+                                      for n in ("scalar", "_reconstruct")),
+    "argparse.Namespace", "pathlib.PosixPath", "pathlib._local.PosixPath",
+    *(f"{m}.{n}" for m in ("builtins", "__builtin__") for n in ("int", "float", "list", "dict", "set")),
+    "_codecs.encode",
+)
+"""Names that checkpoints mention and whose values are not needed. torch 2.4 takes protocol 2's names as they stand
+(`__builtin__`) and does not know sets, nor `_codecs.encode`, the bytes of a NumPy number; later ones know and prefer
+their own.
+"""
+FREE_SHARE = 0.8
+"""The part of the free memory that reading may take."""
+REFUSED = re.compile(r"GLOBAL `?(.+?)`? (?:was not an allowed|whose module|instruction)", re.DOTALL)
+"""How torch names an object that it does not import."""
+NEXT_STEP = "Save a state dict, torch.save({'splats': module.state_dict()}, path), or export a .ply."
+
+
+class _Ignored:
+    """Stands in for an object that is not looked at: takes any arguments and any state, and keeps none."""
+
+    def __init__(self, *args: Any) -> None:
+        pass
+
+    def __setstate__(self, state: Any) -> None:
+        pass
+
+
+def _empty_dict(*args: Any) -> dict[Any, Any]:
+    """Stands in for `collections.defaultdict`, whose items are then set on the plain dict."""
+    return {}
+
+
+def _named(stand_in: Any, name: str) -> Any:
+    """torch knows what it may build by `__module__` and `__qualname__` (2.4: `__name__`)."""
+    stand_in.__module__, _, stand_in.__qualname__ = name.rpartition(".")
+    stand_in.__name__ = stand_in.__qualname__
+    return stand_in
+
+
+_STAND_INS = [*(_named(type("_", (_Ignored,), {}), name) for name in HARMLESS),
+              _named(_empty_dict, "collections.defaultdict")]
+
+
+@dataclass
+class _Found:
+    """The tensors of one checkpoint by field name, and what else it says."""
+
+    tensors: dict[str, Any]
+    sh_degree: int | None = None
+
+
+def read_checkpoint(path: Path, progress: Progress) -> GaussianScene:
+    """Return the Gaussians of a checkpoint file, or of a folder of them; the ranks of one step are joined."""
+    files, notes = _ranks(path)
+    for file in files:
+        _check(file)
+    size = sum(file.stat().st_size for file in files)
+    limits = limits_for(size, FREE_SHARE)
+    limits = limits._replace(memory=limits.memory + size)  # the files are mapped, which takes no memory
+    scene = scene_of(*run(read_ranks, files, limits, SceneAnswer, prepare=import_torch, progress=progress))
+    return replace(scene, notes=notes + scene.notes)
+
+
+def import_torch(files: list[File]) -> None:
+    """Import what `read_ranks` needs."""
+    import torch  # noqa: F401
+
+
+def read_ranks(files: list[File], progress: Progress) -> tuple[SceneAnswer, list[np.ndarray]]:
+    """Read the files of one checkpoint, in the sandbox."""
+    return answer_of(read_tensors([file.path for file in files], progress))
+
+
+def read_tensors(files: Sequence[Path], progress: Progress) -> GaussianScene:
+    """Return the Gaussians of checkpoint files, joined. Only for a process whose memory and time are bounded.
+
+    Raises:
+        FileError: not such a file, damaged, or it holds objects that only unpickling could bring back.
+    """
+    parts: list[Fields] = []
+    degree = None
+    for i, file in enumerate(files):
+        progress("reading tensors", i / len(files))
+        _check(file)
+        found = _find(_load(file))
+        parts.append(_fields({name: _array(tensor, name) for name, tensor in found.tensors.items()}))
+        degree = found.sh_degree
+    progress("reading tensors", 1.0)
+    check_memory(2 * sum(a.nbytes for part in parts for a in vars(part).values()), "the tensors")
+    if len({p.shN.shape[1:] for p in parts}) > 1:
+        raise FileError("the ranks hold spherical harmonics of different degrees")
+    whole = parts[0] if len(parts) == 1 else Fields(
+        *(np.concatenate([getattr(p, name) for p in parts]) for name in parts[0].__dataclass_fields__))
+    return whole.scene(sh_degree=degree)
+
+
+def _check(path: Path) -> None:
+    """Refuse what `torch.load` would run (a TorchScript archive, before torch 2.6: CVE-2025-32434) or misread."""
+    with open(path, "rb") as f:
+        if f.read(4) != ZIP_MAGIC:
+            raise FileError("checkpoint: not a zip file of torch.save (torch older than 1.6, or a plain pickle?). "
+                            f"Nothing is unpickled here. {NEXT_STEP}")
+    with open_zip(path) as archive:
+        for entry in archive.infolist():
+            if entry.filename.rpartition("/")[2] == "constants.pkl":
+                raise FileError(f"checkpoint: a TorchScript archive, which is a program. {NEXT_STEP}")
+            if entry.compress_type:
+                raise FileError(f"checkpoint: {entry.filename[:60]!r} is compressed; torch.save writes entries not "
+                                "compressed, and only such are read")
+
+
+def _load(path: Path) -> Any:
+    """Return what `torch.save` wrote: mappings, lists, tuples, numbers, texts, and tensors mapped from the file."""
+    import torch
+    from torch import serialization
+
+    serialization.add_safe_globals([s for s in _STAND_INS if s not in serialization.get_safe_globals()])
+    try:
+        return torch.load(os.fspath(path), map_location="cpu", weights_only=True, mmap=True)
+    except (OSError, MemoryError):
+        raise
+    except Exception as e:  # a damaged file makes torch's reader raise nearly anything
+        text = str(e)[:4000]
+        if "allocate memory" in text:
+            raise MemoryError from None
+        if refused := REFUSED.search(text):
+            raise FileError(f"checkpoint: torch.load(weights_only=True) refuses the Python object {refused[1][:120]!r} "
+                            f"in it: only unpickling, which runs code from the file, could bring it back. {NEXT_STEP}"
+                            ) from None
+        raise FileError("checkpoint: torch.load(weights_only=True) refuses it: damaged, or not only tensors "
+                        f"({_first_line(e)}). {NEXT_STEP}") from None
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error)
+    text = text.partition("WeightsUnpickler error:")[2] or text
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    return f"{type(error).__name__}: {line[:200]}" if line else type(error).__name__
+
+
+def _is_tensor(value: Any) -> bool:
+    import torch
+
+    return isinstance(value, torch.Tensor)
+
+
+def _array(tensor: Any, name: str) -> np.ndarray:
+    """Return a tensor's values as float32, or float64 where they are that, in its own shape; may share its memory.
+
+    Raises:
+        FileError: not a dense tensor of real numbers, or it shows more than the file holds for it.
+    """
+    import torch
+
+    try:
+        plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.device.type == "cpu"
+        if not plain or tensor.layout is not torch.strided or tensor.is_complex() or tensor.is_quantized:
+            raise FileError(f"checkpoint: tensor {name!r} is {getattr(tensor, 'dtype', type(tensor))}, "
+                            f"{getattr(tensor, 'layout', '')}; a dense tensor of real numbers is needed")
+        held = tensor.untyped_storage().nbytes()
+        if tensor.numel() * tensor.element_size() > held:  # a stride of 0: a few bytes that would become gigabytes
+            raise FileError(f"checkpoint: tensor {name!r} of shape {tuple(tensor.shape)} claims more than the "
+                            f"{held:,} bytes that the file holds for it")
+        return as_floats(tensor).numpy()
+    except (RuntimeError, TypeError, ValueError, AttributeError, OverflowError) as e:
+        raise FileError(f"checkpoint: tensor {name!r} cannot be read ({_first_line(e)})") from None
+
+
+def _ranks(path: Path) -> tuple[list[Path], tuple[str, ...]]:
+    """The files that make one scene: a file with its sibling ranks, or the latest step of a folder."""
+    if path.is_dir():
+        folders = [path, path / "ckpts"]
+        every = [f for folder in folders if folder.is_dir() for f in folder.iterdir() if RANK.fullmatch(f.name)]
+        if not every:
+            raise FileError("no checkpoint named *_rank*.pt in the folder")
+        path = max(every, key=_step)
+    match = RANK.fullmatch(path.name)
+    if match is None:
+        return [path], ()
+    ranks = {int(m["rank"]): f for f in path.parent.iterdir()
+             if (m := RANK.fullmatch(f.name)) and (m["stem"], m["suffix"]) == (match["stem"], match["suffix"])}
+    notes = (f"{len(ranks)} ranks of {match['stem']} put together",) if len(ranks) > 1 else ()
+    # A file may be called rank 10^18: the ranks before it are not counted through.
+    absent = list(itertools.islice((r for r in range(max(ranks)) if r not in ranks), 8))
+    if absent:
+        notes += (f"rank {', '.join(map(str, absent))} of {match['stem']} is missing: the scene has holes",)
+    return [ranks[r] for r in sorted(ranks)], notes
+
+
+def _step(path: Path) -> tuple[int, str]:
+    match = RANK.fullmatch(path.name)
+    number = STEP.search(match["stem"]) if match else None
+    return (int(number[1]) if number else -1, path.name)
+
+
+def _find(root: Any) -> _Found:
+    """Which tensors are the Gaussians' in whatever the checkpoint holds."""
+    if isinstance(root, tuple) and len(root) == 2 and isinstance(root[0], tuple) and len(root[0]) >= 7:
+        # inria: capture() = active_sh_degree, xyz, features_dc, features_rest, scaling, rotation, opacity, ...
+        active, *rest = root[0]
+        tensors: dict[str, Any] = dict(zip(INRIA, rest, strict=False))
+        if isinstance(active, int) and all(map(_is_tensor, tensors.values())):
+            return _Found(tensors, active)
+    if not isinstance(root, dict):
+        raise FileError(f"checkpoint: it holds a {_kind(root)}, not a mapping of tensors nor inria's "
+                        "(capture, iteration)")
+    for mapping in (root, *(root[key] for key in NESTED if isinstance(root.get(key), dict))):
+        for inside in _groups(mapping):
+            tensors = {field: inside[alias] for field, aliases in NAMES.items() for alias in aliases
+                       if _is_tensor(inside.get(alias))}
+            missing = {"means", "scales", "quats", "opacities"} - tensors.keys()
+            if not missing and tensors.keys() & {"sh0", "colors", "rgb"}:
+                return _Found(tensors)
+    raise FileError(
+        "checkpoint: no Gaussians in it. Looked for means, scales, quats, opacities and sh0 (or colors) under "
+        f"{', '.join(NESTED)} or at the top; it has {_listing(root)}")
+
+
+def _groups(mapping: dict[Any, Any]) -> Iterable[dict[str, Any]]:
+    """Return the entries of each prefix (`model.gauss_params.`) by their last names, found in one pass."""
+    groups: dict[str, dict[str, Any]] = {}
+    for key, value in mapping.items():
+        if isinstance(key, str):
+            prefix, _, last = key.rpartition(".")
+            groups.setdefault(prefix, {})[last] = value
+    return groups.values()
+
+
+def _kind(value: Any) -> str:
+    return "tensor" if _is_tensor(value) else type(value).__name__
+
+
+def _listing(mapping: dict[Any, Any]) -> str:
+    """Some keys of a mapping and of the mappings in it."""
+    keys: list[str] = []
+    for key, value in mapping.items():
+        inside = itertools.islice(value, 8) if isinstance(value, dict) else ()
+        keys += [f"{_short(key)}.{_short(k)}" for k in inside] or [_short(key)]
+        if len(keys) > 16:
+            break
+    return ", ".join(k[:60] for k in keys[:16]) + (" ..." if len(keys) > 16 else "") if keys else "nothing"
+
+
+def _short(key: Any) -> str:
+    """Return a key for a message. One that is a tuple of tuples of tuples is not written out."""
+    return str(key)[:60] if isinstance(key, (str, int, float)) else type(key).__name__
+
+
+def _fields(arrays: dict[str, np.ndarray]) -> Fields:
+    means, opacities = arrays["means"], arrays["opacities"]
+    n = len(means) if means.ndim else 0
+    if "colors" in arrays:  # gsplat's appearance optimisation: logits of the colour before the network's share
+        arrays.setdefault("rgb", 1 / (1 + np.exp(-arrays["colors"])))
+    sh0 = arrays["sh0"] if "sh0" in arrays else sh0_of_rgb(arrays["rgb"])
+    return Fields(
+        means=means, quats=arrays["quats"], scales=arrays["scales"],
+        opacities=opacities[:, 0] if opacities.shape == (n, 1) else opacities,
+        sh0=sh0[:, 0] if sh0.shape == (n, 1, 3) else sh0,
+        shN=arrays.get("shN", np.zeros((n, 0, 3), np.float32)))
+
+
+def _is_checkpoint(start: Start) -> bool:
+    if start.path.is_dir():
+        return any(start.path.glob("*_rank*.pt")) or any(start.path.glob("ckpts/*_rank*.pt"))
+    # A pickle is none, and the reader has the words for it.
+    return "data.pkl" in start.zip_names or (start.head[:1] == b"\x80" and start.suffix != ".splat")
+
+
+CHECKPOINT = Format("checkpoint", (".pt", ".pth", ".ckpt"), "checkpoints of gsplat (all ranks), inria and nerfstudio",
+                    _is_checkpoint, read_checkpoint, by_suffix=True)

@@ -1,0 +1,406 @@
+"""Run a function on untrusted files in a child process with limits on memory, descriptors and processor time.
+
+    answer, arrays = run(read_any, [path], limits_for(size), Answer, prepare=import_readers)
+
+Decoders of untrusted files can take all memory, loop without end or crash. The child process inherits the open files
+and nothing else. It writes arrays to a memory file; the viewer seals that file, checks the description of the arrays
+against its size, and maps it.
+
+A function for the sandbox has a module of its own, gets `File`s and a progress report, and returns an answer, which is
+a msgspec struct, and arrays. The child process starts in 0.3 s, with torch in 2 s.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import importlib
+import json
+import math
+import mmap
+import os
+import resource
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, NoReturn
+
+import msgspec
+import numpy as np
+from msgspec import Meta
+
+from splatview_ipc.system import child_program
+from splatview_ipc.system.free_memory import available_bytes
+from splatview_viewer.core.errors import FileError
+from splatview_viewer.core.regular import open_regular
+from splatview_viewer.formats.common import Progress, fault_text, silent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+BASE, PER_BYTE = 3 << 29, 64
+"""Bytes of memory that the child may take in any case, and for each byte of the files: packed scenes become so large.
+"""
+FREE_SHARE = 1 / 3
+"""The part of the free memory that the child may take at most."""
+CPU_BASE, CPU_PER_BYTE = 120, 1 / (1 << 20)
+"""Seconds of the processor that the child may take in any case, and for each byte of the files."""
+MAX_FILES = 64
+"""Descriptors that the child may have open beside those that it inherits: modules are opened one by one."""
+AT_ONCE = 2
+"""Child processes at a time; other files wait."""
+POLL = 0.1
+"""Seconds within which a cancel is noticed."""
+PERIOD = 0.05
+"""Seconds between two messages of the child on its progress."""
+MAX_LINE = 1 << 20
+"""Bytes of one message of the child."""
+_ALIGN = 64
+_ITEMS = {"u1": 1, "u2": 2, "f4": 4, "f8": 8}
+_NOT_ENOUGH = "not enough memory to load it, or it is made to exhaust memory"
+_PR_SET_PDEATHSIG = 1
+
+_turns = threading.BoundedSemaphore(AT_ONCE)
+_Extent = Annotated[int, Meta(ge=0, le=1 << 40)]
+
+
+class Limits(NamedTuple):
+    """What a child process may take."""
+
+    memory: int
+    """Bytes beyond what its imports take, and bytes of its result."""
+    seconds: int
+    """Of the processor."""
+
+
+class File(NamedTuple):
+    """An inherited file."""
+
+    path: Path
+    """Opens it."""
+    name: str
+    """What the user calls it."""
+
+
+class Column(msgspec.Struct, frozen=True):
+    """An array in the memory file: dtype (little endian), shape, and where it begins."""
+
+    dtype: Literal["u1", "u2", "f4", "f8"]
+    shape: Annotated[tuple[_Extent, ...], Meta(max_length=3)]
+    at: _Extent
+
+
+class Going(msgspec.Struct, frozen=True, array_like=True, tag="progress"):
+    """How far the child is."""
+
+    what: str
+    fraction: float
+
+
+class Failed(msgspec.Struct, frozen=True, array_like=True, tag="error"):
+    """Why the files cannot be read."""
+
+    reason: str
+
+
+class Done(msgspec.Struct, frozen=True, array_like=True, tag="done"):
+    """The result is written: the answer as JSON, and where the arrays are."""
+
+    answer: msgspec.Raw
+    columns: Annotated[list[Column], Meta(max_length=64)] = []
+
+
+_messages = msgspec.json.Decoder(Going | Failed | Done)
+
+# -- in the viewer -----------------------------------------------------------------------------------------------------
+
+
+def limits_for(size: int, free_share: float | None = None) -> Limits:
+    """Return the limits for files of `size` bytes. `free_share`: the part of the free memory; None: FREE_SHARE."""
+    memory, free = BASE + PER_BYTE * size, available_bytes()
+    if free is not None:
+        memory = min(memory, int((FREE_SHARE if free_share is None else free_share) * free))
+    return Limits(memory, int(CPU_BASE + CPU_PER_BYTE * size))
+
+
+def run(function: Callable[[list[File], Progress], tuple[Any, list[np.ndarray]]], paths: Sequence[Path],
+        limits: Limits, answer: Any, *, prepare: Callable[[list[File]], None] | None = None,
+        progress: Progress = silent) -> tuple[Any, list[np.ndarray]]:
+    """Run a function on files in a child process; return its answer and its arrays, mapped. For a thread that may wait.
+
+    Args:
+        function, prepare: functions of a module. `prepare` imports what the function needs, without limits yet.
+        paths: regular files, which the child inherits opened.
+        answer: the type, or union of types, of the answer.
+        progress: called with what is going on and how far it is (0 to 1), at least ten times a second; what it raises
+            ends the child.
+
+    Raises:
+        FileError: the function raised, the child crashed or reached a limit, or its result is not what it describes.
+        OSError: a file cannot be opened.
+    """
+    with turn(progress), ExitStack() as opened:
+        files = [opened.enter_context(open_regular(path)).fileno() for path in paths]
+        out = os.memfd_create("splatview-file", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        opened.callback(os.close, out)
+        program = ReadingProgram("splatview_viewer.formats", {
+            "function": _name_of(function), "prepare": _name_of(prepare), "files": files, "out": out,
+            "names": [str(path) for path in paths], "limits": [str(limit) for limit in limits]},
+            CUDA_VISIBLE_DEVICES="")
+        opened.callback(program.end)
+        done = program.wait(progress)
+        program.end()  # what is mapped is never written by another process
+        return decoded(bytes(done.answer), answer), arrays_of(done.columns, mapped(out))
+
+
+@contextmanager
+def turn(progress: Progress) -> Iterator[None]:
+    """Wait for a place among the AT_ONCE child processes that run at a time."""
+    while not _turns.acquire(timeout=POLL):
+        progress("waiting for other files", 0.0)
+    try:
+        yield
+    finally:
+        _turns.release()
+
+
+def _name_of(function: Callable[..., Any] | None) -> str:
+    return "" if function is None else f"{function.__module__}:{function.__qualname__}"
+
+
+def decoded(data: bytes, answer: Any) -> Any:
+    """Return the answer of a child. Raises FileError where it is of another type."""
+    try:
+        return msgspec.json.decode(data, type=answer)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as e:
+        raise FileError(f"the program that read it described the result wrongly: {e}") from None
+
+
+def mapped(fd: int) -> mmap.mmap | None:
+    """Seal a memory file and map it privately; return None for an empty one."""
+    try:
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+                    | fcntl.F_SEAL_SEAL)
+    except OSError as e:
+        raise FileError(f"the result of the program that read it cannot be sealed: {e.strerror or e}") from None
+    size = os.fstat(fd).st_size
+    return mmap.mmap(fd, size, access=mmap.ACCESS_COPY) if size else None
+
+
+def arrays_of(columns: list[Column], room: mmap.mmap | None) -> list[np.ndarray]:
+    """Return the arrays of a result. Raises FileError for one that would lie outside."""
+    arrays = []
+    for column in columns:
+        count = math.prod(column.shape)
+        if not count:
+            arrays.append(np.zeros(column.shape, f"<{column.dtype}"))
+        elif room is None or column.at % _ALIGN or column.at + count * _ITEMS[column.dtype] > len(room):
+            raise FileError(f"the program that read it described an array outside its result: {column}")
+        else:
+            arrays.append(np.frombuffer(room, f"<{column.dtype}", count, column.at).reshape(column.shape))
+    return arrays
+
+
+class ReadingProgram:
+    """A child process that reads inherited files and writes what they hold to an inherited descriptor.
+
+    Args:
+        module: what is run, a module of splatview's own.
+        job: its argument, as JSON; the integers in it, also in lists, are descriptors, which it inherits.
+        subject: what is read, for error messages.
+        env: environment variables in addition.
+    """
+
+    def __init__(self, module: str, job: dict[str, Any], subject: str = "file", **env: str) -> None:
+        self._subject = subject
+        self._errors = tempfile.TemporaryFile()
+        try:
+            self._process = subprocess.Popen(
+                child_program.command(module, msgspec.json.encode(job).decode()),
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, cwd="/",
+                pass_fds=[fd for v in job.values() for fd in (v if isinstance(v, list) else [v]) if type(fd) is int],
+                # One thread is enough, and what others reserve counts against the bound.
+                env=child_program.environment(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", PYTHONUNBUFFERED="",
+                                              PYTHONWARNINGS="ignore") | env)
+        except BaseException:
+            self._errors.close()
+            raise
+
+    def wait(self, progress: Progress, meanwhile: Callable[[], bool] = lambda: False) -> Done:
+        """Return what describes the result, once it is written.
+
+        Args:
+            progress: called at least ten times a second; what it raises is raised.
+            meanwhile: called as long as it returns True, to do something useful in pieces.
+
+        Raises:
+            FileError: the file cannot be read.
+        """
+        out = self._process.stdout
+        assert out is not None
+        os.set_blocking(out.fileno(), False)
+        last, rest, more = ("starting", 0.0), b"", True
+        with selectors.DefaultSelector() as selector:
+            selector.register(out, selectors.EVENT_READ)
+            while True:
+                progress(*last)
+                more = more and meanwhile()
+                if not selector.select(0 if more else POLL):
+                    continue
+                data = out.read(1 << 16)
+                if data == b"":
+                    raise FileError(self._why())
+                *lines, rest = (rest + (data or b"")).split(b"\n")
+                if len(rest) > MAX_LINE:
+                    raise FileError(f"the program that reads the {self._subject} wrote more than {MAX_LINE:,} bytes "
+                                    "without an end of line")
+                for line in lines:
+                    message = self._parsed(line)
+                    if isinstance(message, Done):
+                        return message
+                    if isinstance(message, Failed):
+                        raise FileError(message.reason)
+                    last = message.what, message.fraction
+                    progress(*last)
+
+    def _parsed(self, line: bytes) -> Going | Failed | Done:
+        try:
+            return _messages.decode(line)
+        except (msgspec.MsgspecError, ValueError, RecursionError) as e:
+            raise FileError(f"the program that reads the {self._subject} wrote something that is no message of its "
+                            f"own: {e}") from None
+
+    def _why(self) -> str:
+        """Return why it ended without a result."""
+        code = self._process.wait()
+        self._errors.seek(max(0, self._errors.seek(0, os.SEEK_END) - 400))
+        said = self._errors.read().decode("utf-8", "replace").strip().rpartition("\n")[2]
+        if code in (-signal.SIGKILL, 128 + signal.SIGKILL) or "MemoryError" in said or "bad_alloc" in said:
+            return _NOT_ENOUGH
+        if code == -signal.SIGXCPU:
+            return f"reading it took more of the processor's time than any {self._subject} of its size needs"
+        if code < 0:
+            name = next((s.name for s in signal.Signals if s == -code), str(-code))
+            return f"the program that reads the {self._subject} crashed ({name}): it is damaged, or made to do that"
+        return f"the program that reads the {self._subject} ended with {code}" + (f": {said}" if said else "")
+
+    def end(self) -> None:
+        """End it, whatever it does, and wait until it is gone. Idempotent."""
+        self._process.kill()
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout, self._errors):
+            if stream is not None:
+                stream.close()
+
+
+# -- in the child process ----------------------------------------------------------------------------------------------
+
+
+def serve(argument: str) -> NoReturn:
+    """Do the job that `run` has described."""
+    job: dict[str, Any] = json.loads(argument)
+    end_with_viewer()
+    out = Out()
+    try:
+        files = [File(Path(f"/proc/self/fd/{fd}"), name) for fd, name in zip(job["files"], job["names"], strict=True)]
+        function = _named(job["function"])
+        if job["prepare"]:
+            _named(job["prepare"])(files)
+        bound_for_good(Limits(*map(int, job["limits"])), len(files))
+        with np.errstate(all="ignore"):  # as open_file
+            answer, arrays = function(files, lambda what, fraction: out.told(what, 0.95 * fraction))
+        out.told("writing arrays", 0.95)
+        columns = write_columns(job["out"], arrays)
+    except Exception as e:
+        out.say("error", fault_text(e))
+    else:
+        out.say("done", msgspec.to_builtins(answer), msgspec.to_builtins(columns))
+    os._exit(0)  # taking everything apart would take longer than reading it
+
+
+def _named(name: str) -> Callable[..., Any]:
+    module, _, function = name.partition(":")
+    return getattr(importlib.import_module(module), function)
+
+
+def write_columns(fd: int, arrays: list[np.ndarray]) -> list[Column]:
+    """Write arrays to an empty memory file; return where they are."""
+    columns, at = [], 0
+    for array in arrays:
+        kind = f"{array.dtype.kind}{array.dtype.itemsize}"
+        assert kind in _ITEMS, kind
+        columns.append(Column(kind, array.shape, at))  # type: ignore[arg-type]
+        data = np.ascontiguousarray(array, f"<{kind}").reshape(-1).view(np.uint8).data
+        start = at
+        while len(data):
+            n = os.pwrite(fd, data[:1 << 26], start)
+            data, start = data[n:], start + n
+        at = -(-start // _ALIGN) * _ALIGN
+    return columns
+
+
+class Out:
+    """Lines of JSON on stdout, not too many of them."""
+
+    def __init__(self) -> None:
+        self._next = self._far = 0.0
+
+    def told(self, what: str, fraction: float) -> None:
+        """Report progress. The fraction never falls, though a file that one way cannot read is read again."""
+        now, self._far = time.monotonic(), max(self._far, fraction)
+        if now >= self._next:
+            self._next = now + PERIOD
+            self.say("progress", what, round(self._far, 4))
+
+    def say(self, *words: Any) -> None:
+        """Write one message."""
+        sys.stdout.write(json.dumps(words) + "\n")
+        sys.stdout.flush()
+
+
+def bound_for_good(limits: Limits, files: int) -> None:
+    """Set the limits, and MAX_FILES descriptors beside `files` inherited ones; no new limits can be set afterwards.
+
+    Call it after everything is imported: libraries reserve address space that costs no memory.
+    """
+    lower_limit(resource.RLIMIT_AS, address_space() + limits.memory, hard=True)
+    lower_limit(resource.RLIMIT_FSIZE, limits.memory, hard=True)
+    lower_limit(resource.RLIMIT_NOFILE, MAX_FILES + files, hard=True)
+    lower_limit(resource.RLIMIT_CORE, 0, hard=True)
+    lower_limit(resource.RLIMIT_CPU, int(time.process_time()) + 1 + limits.seconds)
+
+
+def address_space() -> int:
+    """Return the bytes of address space that this process has."""
+    with open("/proc/self/statm", encoding="ascii") as sizes:
+        return int(sizes.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def lower_limit(kind: int, most: int, *, hard: bool = False) -> None:
+    """Lower one of the process's limits, with `hard` for good."""
+    allowed = resource.getrlimit(kind)[1]
+    most = most if allowed == resource.RLIM_INFINITY else min(most, allowed)
+    resource.setrlimit(kind, (most, most if hard else allowed))
+
+
+def end_with_viewer() -> None:
+    """Have this program end when the viewer does, also while a decoder keeps all other threads from running."""
+    parent = os.getppid()
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it ended before
+        os._exit(3)
+    threading.Thread(target=_watch_stdin, daemon=True).start()
+
+
+def _watch_stdin() -> None:
+    try:
+        while os.read(0, 4096):
+            pass
+    finally:
+        os._exit(3)

@@ -1,0 +1,271 @@
+"""PlayCanvas SOG: WebP planes and a meta.json, in a folder or a zip.
+
+Version 2 (codebooks) and its forerunner without a version number (linear between minima and maxima).
+Layout: developer.playcanvas.com/user-manual/gaussian-splatting/formats/sog and
+playcanvas/splat-transform. Pixel i of every plane, counted row by row, belongs to Gaussian i. means_l
+and means_u: low and high byte of 16 bits between the bounds of sign(x) ln(|x| + 1). quats: the three
+smaller components, alpha 252 + index of the largest. scales, sh0: codebook entries, sh0's alpha the
+opacity. shN_labels: 16 bits that name an entry of shN_centroids, in which 64 entries lie beside each
+other.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from splatview_ipc.kinds.gaussians import SH_REST
+from splatview_viewer.core.errors import FileError
+from splatview_viewer.core.regular import open_regular
+from splatview_viewer.formats.bounds import check_json, check_memory, check_ratio, check_scene, clipped
+from splatview_viewer.formats.common import (
+    LOGIT_OF_BYTE,
+    Fields,
+    Format,
+    Progress,
+    Start,
+    open_zip,
+    quats_from_smallest_three,
+)
+from splatview_viewer.formats.image import open_picture
+
+if TYPE_CHECKING:
+    import zipfile
+
+    from splatview_viewer.scene.scene import GaussianScene
+
+META_LIMIT = 4 << 20
+PLANE_LIMIT = 1 << 30
+UNPACK_SPARE, UNPACK_RATIO = 1 << 20, 4
+"""Bytes that a plane in a zip may unpack to: so many, or this multiple of the zip. WebP is packed already."""
+POSITIONS_SPARE = 1 << 20
+"""Bytes of positions that any plane may hold, see `_Planes.check`."""
+COUNT_LIMIT = 1 << 26
+"""Gaussians that a file may hold; WebP's largest picture, 16383 squared, has four times as many pixels."""
+PIXELS_BESIDES = 1 << 22
+"""Pixels that a plane may have whatever the count: more than four times the largest palette."""
+
+
+class _Files(Protocol):
+    """The files of a SOG, in a folder or a zip."""
+
+    def load(self, name: str, limit: int) -> bytes:
+        """Return a file's content. Raises FileError if it is missing, damaged or has more than `limit` bytes."""
+        ...
+
+    def size(self, names: set[str]) -> int:
+        """Return the bytes that these files have on disk, those that are missing not counted."""
+        ...
+
+
+def read_sog(path: Path, progress: Progress) -> GaussianScene:
+    """The Gaussians of a SOG: a zip, a folder with meta.json, or the path of that meta.json."""
+    if path.is_dir():
+        return _read(_Folder(path), progress)
+    with open(path, "rb") as f:
+        if f.read(2) != b"PK":
+            return _read(_Folder(path.parent, path.name), progress)
+    with open_zip(path) as archive:
+        return _read(_Zip(archive, path.stat().st_size), progress)
+
+
+class _Folder:
+    def __init__(self, folder: Path, meta: str = "meta.json") -> None:
+        self._folder, self._meta = folder, meta
+
+    def load(self, name: str, limit: int) -> bytes:
+        if name != Path(name).name or name in ("", ".", ".."):
+            raise FileError(f"SOG: {clipped(name)!r} is not the plain name of a file beside meta.json")
+        try:
+            with open_regular(self._folder / (self._meta if name == "meta.json" else name)) as f:
+                held = os.fstat(f.fileno()).st_size
+                check_memory(min(held, limit), f"{held:,} bytes of {name!r}")
+                data = f.read(limit + 1)
+        except (OSError, ValueError) as e:
+            raise FileError(f"SOG: {name!r} cannot be read: {getattr(e, 'strerror', None) or e}") from None
+        if len(data) > limit:
+            raise FileError(f"SOG: {name!r} is larger than {limit:,} bytes")
+        return data
+
+    def size(self, names: set[str]) -> int:
+        total = 0
+        for name in names:
+            try:
+                total += (self._folder / name).stat().st_size if name == Path(name).name else 0
+            except (OSError, ValueError):
+                pass  # `load` has the words for it
+        return total
+
+
+class _Zip:
+    def __init__(self, archive: zipfile.ZipFile, length: int) -> None:
+        self._archive, self._length = archive, length
+        self._root = next((i.filename[:-len("meta.json")] for i in archive.infolist()
+                           if i.filename.rpartition("/")[2] == "meta.json"), "")
+
+    def load(self, name: str, limit: int) -> bytes:
+        limit = min(limit, max(UNPACK_SPARE, UNPACK_RATIO * self._length))
+        try:
+            with self._archive.open(self._root + name) as member:
+                data = member.read(limit + 1)
+        except KeyError:
+            raise FileError(f"SOG: the zip has no {clipped(name)!r}; it has "
+                            f"{', '.join(map(clipped, self._archive.namelist()[:12])) or 'nothing'}") from None
+        except MemoryError:
+            raise
+        except Exception as e:  # zipfile lets zlib.error, EOFError, RuntimeError and more through
+            raise FileError(f"SOG: {clipped(name)!r} in the zip is damaged: {clipped(str(e), 200)}") from None
+        if len(data) > limit:
+            raise FileError(f"SOG: {clipped(name)!r} unpacks to more than {limit:,} bytes")
+        return data
+
+    def size(self, names: set[str]) -> int:
+        return self._length
+
+
+def _read(files: _Files, progress: Progress) -> GaussianScene:
+    try:
+        text = files.load("meta.json", META_LIMIT)
+        check_json(len(text), "the numbers of meta.json")
+        meta = json.loads(text)
+        if not isinstance(meta, dict) or not isinstance(meta.get("means"), dict):
+            raise FileError("SOG: meta.json has no 'means'; it is not that of a SOG")
+        version = meta.get("version")
+        if version not in (None, 1, 2):
+            raise FileError(f"SOG: meta.json has version {version!r:.40}; legal are 1 and 2")
+        count = meta["means"]["shape"][0] if "count" not in meta else meta["count"]
+        if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= COUNT_LIMIT:
+            raise FileError(f"SOG: a count of {count!r:.40}; legal are 0 to {COUNT_LIMIT:,}")
+        planes = _Planes(files, meta, count, progress)
+        planes.check()
+        return _decode(planes, version == 2)
+    except (KeyError, IndexError, TypeError, ValueError, OverflowError, RecursionError) as e:
+        raise FileError(f"SOG: meta.json is damaged or incomplete ({type(e).__name__}: {e!s:.200})") from None
+
+
+class _Planes:
+    """The pictures named in a meta.json, decoded when asked for."""
+
+    def __init__(self, files: _Files, meta: dict[str, Any], count: int, progress: Progress):
+        self.files, self.meta, self.count, self.progress, self.done = files, meta, count, progress, 0
+
+    def check(self) -> None:
+        """Check the count before anything is decoded: against the positions, the files' size, the free memory.
+
+        The low bytes of positions are noise, which no encoder makes small: 3 bytes for each Gaussian of a trained
+        scene. One byte for 16 Gaussians leaves room for points on a grid, and 2^18 Gaussians are taken at any size.
+        """
+        data = self.files.load(self._name("means", 0), PLANE_LIMIT)
+        check_ratio(4 * self.count, len(data), f"the positions of {self.count:,} Gaussians", spare=POSITIONS_SPARE)
+        names = {name for field in self.meta.values() if isinstance(field, dict)
+                 and isinstance(field.get("files"), list) for name in field["files"][:8] if isinstance(name, str)}
+        check_scene(self.count, self._coefficients(), self.files.size(names), growth=2.1)
+
+    def _coefficients(self) -> int:
+        """Return how many each Gaussian gets, the most there can be if the file does not have their number."""
+        if "shN" not in self.meta:
+            return 0
+        bands = self.meta["shN"].get("bands") if isinstance(self.meta["shN"], dict) else None
+        return SH_REST[bands] if bands in (1, 2, 3) else 15
+
+    def _name(self, field: str, index: int) -> str:
+        name = self.meta[field]["files"][index]
+        if not isinstance(name, str):
+            raise FileError(f"SOG: a file of {field!r} is {name!r:.40}, not a name")
+        return name
+
+    def pixels(self, field: str, index: int = 0) -> np.ndarray:
+        """(count, 4) uint8: RGBA of each Gaussian."""
+        flat = self.picture(field, index).reshape(-1, 4)
+        if len(flat) < self.count:
+            raise FileError(f"SOG: the plane of {field!r} has {len(flat):,} pixels for "
+                            f"{self.count:,} Gaussians")
+        return flat[:self.count]
+
+    def picture(self, field: str, index: int) -> np.ndarray:
+        """(H, W, 4) uint8. A picture far larger than the count needs is refused before it is decoded."""
+        name = self._name(field, index)
+        data = self.files.load(name, PLANE_LIMIT)
+        most = PIXELS_BESIDES if (field, index) == ("shN", 0) else max(4 * self.count, PIXELS_BESIDES)
+        with open_picture(io.BytesIO(data), ("WEBP", "PNG"), None, repr(name), 1 << 28) as image:
+            if image.size[0] * image.size[1] > most:
+                raise FileError(f"SOG: {name!r} is {image.size[0]}x{image.size[1]} pixels for {self.count:,} Gaussians")
+            pixels = np.array(image.convert("RGBA"))
+        self.done += 1
+        self.progress("decoding planes", min(self.done / (7 if "shN" in self.meta else 5), 1.0))
+        return pixels
+
+    def numbers(self, field: str, key: str, length: int | None) -> np.ndarray:
+        """A list of numbers of meta.json."""
+        a = np.array(self.meta[field][key], np.float32)
+        if length is not None and a.shape != (length,):
+            raise FileError(f"SOG: {field}.{key} has shape {a.shape}; {length} numbers are needed")
+        return a
+
+    def values(self, field: str, channels: int, codebooks: bool) -> np.ndarray:
+        """(count, channels) float32: the first channels of a plane through codebook or bounds."""
+        pixels = self.pixels(field)[:, :channels]
+        if codebooks:
+            return self.numbers(field, "codebook", 256)[pixels]
+        low, high = (self.numbers(field, key, None)[:channels] for key in ("mins", "maxs"))
+        return (low + pixels / np.float32(255) * (high - low)).astype(np.float32)
+
+
+def _decode(planes: _Planes, codebooks: bool) -> GaussianScene:
+    low, high = (planes.numbers("means", key, 3) for key in ("mins", "maxs"))
+    sixteen = planes.pixels("means", 0)[:, :3] | (planes.pixels("means", 1)[:, :3].astype(np.uint16) << 8)
+    logs = low + sixteen / np.float32(65535) * (high - low)
+    means = np.sign(logs) * np.expm1(np.abs(logs))
+    quats = planes.pixels("quats")
+    rest = (quats[:, :3] / np.float32(255) - np.float32(0.5)) * np.float32(2 ** 0.5)
+    if codebooks:
+        sh0, opacities = planes.values("sh0", 3, True), LOGIT_OF_BYTE[planes.pixels("sh0")[:, 3]]
+    else:  # the forerunner stores the logit itself, between bounds like the colour
+        rgba = planes.values("sh0", 4, False)
+        sh0, opacities = rgba[:, :3], rgba[:, 3]
+    fields = Fields(means=means, quats=quats_from_smallest_three(quats[:, 3].astype(np.int16) - 252, rest),
+                    scales=planes.values("scales", 3, codebooks), opacities=opacities, sh0=sh0,
+                    shN=_higher(planes, codebooks))
+    fields.quats[quats[:, 3] < 252] = (1, 0, 0, 0)
+    return fields.scene(mode=planes.meta.get("model", planes.meta.get("antialias")))
+
+
+def _higher(planes: _Planes, codebooks: bool) -> np.ndarray:
+    """(count, K-1, 3): each Gaussian's label looks up a row of the palette."""
+    if "shN" not in planes.meta:
+        return np.zeros((planes.count, 0, 3), np.float32)
+    centroids = planes.picture("shN", 0)
+    width = centroids.shape[1]
+    k = width // 64
+    if width % 64 or k not in (3, 8, 15):
+        raise FileError(f"SOG: shN_centroids is {width} pixels wide; legal are 192, 512 and 960")
+    bands = planes.meta["shN"].get("bands")
+    if bands not in (None, SH_REST.index(k)):
+        raise FileError(f"SOG: shN has {bands!r} bands but its centroids are {width} pixels wide")
+    palette = centroids.reshape(-1, k, 4)[:, :, :3]
+    if codebooks:
+        palette = planes.numbers("shN", "codebook", 256)[palette]
+    else:
+        low, high = float(planes.meta["shN"]["mins"]), float(planes.meta["shN"]["maxs"])
+        palette = np.float32(low) + palette / np.float32(255) * np.float32(high - low)
+    labels = planes.pixels("shN", 1)
+    labels = labels[:, 0] | (labels[:, 1].astype(np.uint16) << 8)
+    if planes.count and int(labels.max()) >= len(palette):
+        raise FileError(f"SOG: a label of {int(labels.max())} in a palette of {len(palette)} entries")
+    return palette[labels].astype(np.float32, copy=False)
+
+
+def _is_sog(start: Start) -> bool:
+    if start.path.is_dir():
+        return (start.path / "meta.json").is_file()
+    return "meta.json" in start.zip_names or os.path.basename(start.name) == "meta.json" or (
+        start.head.lstrip()[:1] == b"{" and start.suffix == ".json")
+
+
+SOG = Format("sog", (".sog", ".zip", "meta.json"), "PlayCanvas SOG: a zip, or a folder with meta.json", _is_sog,
+             read_sog)

@@ -1,0 +1,335 @@
+"""Cameras: a pose and intrinsics, how they are written as JSON, and the camera that frames a scene.
+
+World-to-camera matrices in OpenCV axes throughout (x right, y down, z forward), as gsplat's `viewmats`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from splatview_viewer.core.errors import CameraError
+from splatview_viewer.core.regular import open_regular
+
+CameraModel = Literal["pinhole", "ortho", "fisheye"]
+MODELS: tuple[CameraModel, ...] = get_args(CameraModel)
+
+DEFAULT_FOV = 50.0
+"""Vertical field of view in degrees of a camera that names none."""
+DEFAULT_UP = (0.0, -1.0, 0.0)
+"""Up in a world that follows OpenCV axes, where y points down."""
+NEAR, FAR = 0.01, 1e10
+"""gsplat's own limits of what is drawn, in world units along the line of sight."""
+FILE_LIMIT = 1 << 20
+"""Bytes of a camera file."""
+
+
+@dataclass(frozen=True)
+class Camera:
+    """One view of the world, `width` by `height` pixels."""
+
+    viewmat: np.ndarray
+    """(4, 4) float64, world to camera."""
+    K: np.ndarray
+    """(3, 3) float64 in pixels: [[fx, 0, cx], [0, fy, cy], [0, 0, 1]]. Pixel centres lie at +0.5.
+    For model "ortho", fx and fy are pixels per world unit; for "fisheye" (equidistant: the distance from the
+    principal point grows with the angle from the line of sight) pixels per radian."""
+    width: int
+    height: int
+    model: CameraModel = "pinhole"
+    near: float = NEAR
+    """Gaussians whose centre is nearer than this (camera z, world units) are not drawn."""
+    far: float = FAR
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Equal for cameras that see the same."""
+        return (self.viewmat.tobytes(), self.K.tobytes(), self.width, self.height, self.model, self.near, self.far)
+
+    @property
+    def position(self) -> np.ndarray:
+        """(3,) the camera's centre in the world."""
+        rotation = self.viewmat[:3, :3]
+        return -rotation.T @ self.viewmat[:3, 3]
+
+    def slope_limits(self) -> tuple[np.ndarray, np.ndarray]:
+        """(2,) and (2,): x/z and y/z to which a pinhole camera's Jacobian is clamped beside the picture, as gsplat does
+        (persp_proj: three tenths of half the picture beyond its edges)."""
+        focal, center = np.array([self.K[0, 0], self.K[1, 1]]), self.K[:2, 2]
+        size = np.array([self.width, self.height], np.float64)
+        margin = 0.3 * 0.5 * size / focal
+        return -(center / focal + margin), (size - center) / focal + margin
+
+    def resized(self, width: int, height: int) -> Camera:
+        """The same view at another size: the vertical field of view stays, the sides show more or less."""
+        s = height / self.height
+        K = self.K.copy()
+        K[0, 0] *= s
+        K[1, 1] *= s
+        K[0, 1] *= s
+        K[0, 2] = (self.K[0, 2] - self.width / 2) * s + width / 2
+        K[1, 2] = self.K[1, 2] * s
+        return replace(self, K=K, width=width, height=height)
+
+    def fitted(self, width: int, height: int) -> Camera:
+        """The same view at another size, with all that was seen: where `resized` would cut the sides off, there is more
+        above and below."""
+        if width * self.height >= height * self.width:
+            return self.resized(width, height)
+        s = width / self.width
+        K = self.K.copy()
+        K[0] *= s
+        K[1, 1] *= s
+        K[1, 2] = (self.K[1, 2] - self.height / 2) * s + height / 2
+        return replace(self, K=K, width=width, height=height)
+
+    def to_json(self) -> str:
+        """The form that `camera_from_json` reads back."""
+        d = {"viewmat": self.viewmat.tolist(), "K": self.K.tolist(), "width": self.width, "height": self.height}
+        defaults = {"model": "pinhole", "near": NEAR, "far": FAR}
+        return json.dumps(d | {k: getattr(self, k) for k, v in defaults.items() if getattr(self, k) != v})
+
+
+def look_at(position: Any, target: Any, up: Any = DEFAULT_UP) -> np.ndarray:
+    """World-to-camera matrix (4, 4) of a camera at `position` that looks at `target`, `up` upward in the picture.
+
+    When the line of sight is parallel to `up`, another direction is taken for it.
+
+    Raises:
+        CameraError: the points are the same or not finite, or `up` is no direction.
+    """
+    position, target, up = (np.asarray(v, np.float64) for v in (position, target, up))
+    with np.errstate(over="ignore", invalid="ignore"):
+        forward = target - position
+        length = np.linalg.norm(forward)
+    if not np.isfinite(length) or length == 0:
+        raise CameraError(f"camera: position {position.tolist()} and look_at {target.tolist()} must be two finite, "
+                          "different points")
+    up = _unit(up)
+    forward = forward / length
+    right = np.cross(forward, up)
+    if np.linalg.norm(right) < 1e-9:
+        axis = np.eye(3)[int(np.argmin(np.abs(forward)))]
+        right = np.cross(forward, axis)
+    right = right / np.linalg.norm(right)
+    down = np.cross(forward, right)
+    viewmat = np.eye(4)
+    viewmat[:3, :3] = np.stack([right, down, forward])
+    viewmat[:3, 3] = -viewmat[:3, :3] @ position
+    return viewmat
+
+
+def focal_length(fov: float, height: int, model: CameraModel = "pinhole") -> float:
+    """The focal length, K's fy, with which a picture `height` pixels high shows `fov` degrees from top to bottom."""
+    half = math.radians(fov) / 2
+    return height / 2 / (half if model == "fisheye" else math.tan(half))
+
+
+def field_of_view(focal: float, height: int, model: CameraModel = "pinhole") -> float:
+    """The inverse of `focal_length`: degrees."""
+    half = height / 2 / focal
+    return math.degrees(2 * (half if model == "fisheye" else math.atan(half)))
+
+
+def intrinsics(fov: float, width: int, height: int, model: CameraModel = "pinhole") -> np.ndarray:
+    """K (3, 3) for square pixels, the principal point in the middle, `fov` the vertical angle in degrees.
+
+    For "ortho" it is the pinhole camera's; divide the focal lengths by a distance."""
+    if not 0.1 <= fov < 179.5:
+        raise CameraError(f"camera: fov is {fov}, not an angle from 0.1 to 179.5 degrees")
+    f = focal_length(fov, height, model)
+    return np.array([[f, 0, width / 2], [0, f, height / 2], [0, 0, 1.0]])
+
+
+def seen_at(camera: Camera, p: np.ndarray) -> np.ndarray:
+    """(..., 2) pixels: where points (..., 3) in camera axes, in front of the camera, come to lie in its picture."""
+    if camera.model == "ortho":
+        uv = p[..., :2]
+    elif camera.model == "pinhole":
+        uv = p[..., :2] / p[..., 2:]
+    else:
+        length = np.maximum(np.hypot(p[..., :1], p[..., 1:2]), 1e-12)
+        uv = p[..., :2] * (np.arctan2(length, p[..., 2:]) / length)
+    return uv * [camera.K[0, 0], camera.K[1, 1]] + camera.K[:2, 2]
+
+
+def project(camera: Camera, points: np.ndarray) -> np.ndarray:
+    """(..., 2) pixels: where points (..., 3) of the world come to lie in a camera's picture; NaN for what lies behind
+    it, or nearer than it sees."""
+    p = points @ camera.viewmat[:3, :3].T + camera.viewmat[:3, 3]
+    with np.errstate(all="ignore"):
+        at = seen_at(camera, p)
+    return np.where(p[..., 2:] > camera.near, at, np.nan)
+
+
+def camera_from_json(source: str, width: int, height: int) -> Camera:
+    """A camera from a JSON text or the name of a file that holds it, fitted to `width` by `height`.
+
+    Two forms: {"viewmat": 4x4, "K": 3x3} with optional "width", "height" that K was made for (the picture's own
+    size is assumed otherwise), or {"position": [x,y,z], "look_at": [x,y,z], "up": [x,y,z], "fov": degrees} with
+    optional up and fov. Both take an optional "model": "pinhole" | "ortho" | "fisheye", "near", "far". With "ortho"
+    the second form shows as much as a pinhole camera shows at the distance of look_at; with "fisheye" (equidistant)
+    fov is the angle from the top to the bottom of the picture as well.
+
+    Raises:
+        CameraError: the text, or what the file holds, describes no camera.
+    """
+    d = _parse(source)
+    known = {"viewmat", "K", "width", "height", "position", "look_at", "up", "fov", "model", "near", "far"}
+    if unknown := set(d) - known:
+        raise CameraError(f"camera: unknown key {sorted(unknown)[0]!r}; legal are {', '.join(sorted(known))}")
+    model = d.get("model", "pinhole")
+    if model not in MODELS:
+        raise CameraError(f"camera: model is {model!r}, not 'pinhole', 'ortho' or 'fisheye'")
+    near, far = _number(d, "near", NEAR), _number(d, "far", FAR)
+    if not 0 < near < far:
+        raise CameraError(f"camera: near {near} and far {far} must satisfy 0 < near < far")
+    if "viewmat" in d or "K" in d:
+        if mixed := {"position", "look_at", "up", "fov"} & set(d):
+            raise CameraError(f'camera: "{min(mixed)}" does not go with "viewmat" and "K"; give one form or the other')
+        viewmat = _matrix(d, "viewmat", 4)
+        K = _matrix(d, "K", 3)
+        rotation = viewmat[:3, :3]
+        with np.errstate(over="ignore", invalid="ignore"):
+            rigid = np.allclose(rotation @ rotation.T, np.eye(3), atol=1e-3) and np.linalg.det(rotation) > 0
+        if not rigid:
+            raise CameraError("camera: the upper left 3x3 of viewmat is not a rotation")
+        if not np.array_equal(viewmat[3], [0, 0, 0, 1]):
+            raise CameraError(f"camera: the last row of viewmat is {viewmat[3].tolist()}, not [0, 0, 0, 1]")
+        if not np.array_equal(K[[0, 1, 2, 2, 2], [1, 0, 0, 1, 2]], [0, 0, 0, 0, 1]):
+            raise CameraError(f"camera: K is {K.tolist()}, not of the form [[fx, 0, cx], [0, fy, cy], [0, 0, 1]]")
+        if K[0, 0] <= 0 or K[1, 1] <= 0:
+            raise CameraError(f"camera: K has focal lengths {K[0, 0]}, {K[1, 1]}; both must be positive")
+        size = [_number(d, key, value) for key, value in (("width", width), ("height", height))]
+        if not all(0 < v < 1 << 20 and v == int(v) for v in size) or ("width" in d) != ("height" in d):
+            raise CameraError(f"camera: a size of {size[0]:g}x{size[1]:g} pixels; two whole numbers are needed")
+        own = Camera(viewmat, K, int(size[0]), int(size[1]), model, near, far)
+        return own if (own.width, own.height) == (width, height) else own.resized(width, height)
+    if "position" not in d or "look_at" not in d:
+        raise CameraError('camera: needs "viewmat" and "K", or "position" and "look_at"; '
+                          f"got {', '.join(sorted(d)) or 'nothing'}")
+    target = _vector(d, "look_at")
+    viewmat = look_at(_vector(d, "position"), target, _vector(d, "up", DEFAULT_UP))
+    K = intrinsics(_number(d, "fov", DEFAULT_FOV), width, height, model)
+    if model == "ortho":
+        K[[0, 1], [0, 1]] /= viewmat[2, :3] @ target + viewmat[2, 3]
+    return Camera(viewmat, K, width, height, model, near, far)
+
+
+def frame_points(points: np.ndarray, width: int, height: int, *, weights: np.ndarray | None = None,
+                 up: Any = DEFAULT_UP) -> Camera:
+    """The camera from which a scene with these centres (N, 3) is seen whole at first sight.
+
+    Robust against floaters, see `bounds`: without floaters every point is in view. Points that are not finite are
+    ignored; with none left the unit ball at the origin is framed. Gaussians with a weight of 0 do not count.
+
+    Raises:
+        CameraError: `up` is no direction, or the size not positive.
+    """
+    if width <= 0 or height <= 0:
+        raise CameraError(f"camera: a size of {width}x{height} pixels; both must be positive")
+    center, radius = bounds(points, weights)
+    half = math.radians(DEFAULT_FOV) / 2
+    half = min(half, math.atan(math.tan(half) * width / height))
+    distance = radius / math.sin(half)
+    up = _unit(np.asarray(up, np.float64))
+    axis = np.array([0.0, 0.0, -1.0]) if abs(up[2]) < 0.9 else np.array([0.0, -1.0, 0.0])
+    offset = axis + 0.25 * up
+    position = center + offset / np.linalg.norm(offset) * distance
+    return Camera(look_at(position, center, up), intrinsics(DEFAULT_FOV, width, height), width, height,
+                  near=min(NEAR, distance * NEAR))
+
+
+def bounds(points: np.ndarray, weights: np.ndarray | None = None) -> tuple[np.ndarray, float]:
+    """A robust centre (3,) and radius (> 0) of points (N, 3): floaters count little.
+
+    The centre is the median. The radius reaches the farthest point if that lies within 1.6 times the 92nd percentile
+    of distances, as in any evenly filled box; otherwise there are floaters, and it is that percentile.
+    """
+    points = np.asarray(points)
+    keep = (np.abs(points) < 1e38).all(axis=1)  # neither NaN nor so far that a square overflows
+    if weights is not None:
+        keep &= np.asarray(weights) > 0
+    points = points[keep]
+    if len(points) == 0:
+        return np.zeros(3), 1.0
+    if len(points) > 200_000:  # a sample is plenty, and keeps this under a few milliseconds
+        points = points[:: len(points) // 100_000]
+    wide, points = points.dtype == np.float64, points.astype(np.float64)
+    center = np.median(points, axis=0)
+    distances = np.linalg.norm(points - center, axis=1)
+    radius, farthest = float(np.percentile(distances, 92)), float(distances.max())
+    if farthest <= 1.6 * radius:
+        radius = farthest
+    least = 1e-14 if wide else 1e-6  # of where they are: what is smaller is rounding
+    return center, max(radius, least * max(float(np.abs(center).max()), 1e-3), 1e-6)
+
+
+def _parse(source: str) -> dict[str, Any]:
+    text = source
+    if not source.lstrip().startswith("{"):
+        try:
+            with open_regular(source) as f:
+                text = f.read(FILE_LIMIT).decode()
+        except (OSError, ValueError) as e:
+            raise CameraError(f"camera: {source[:80]!r} is neither a JSON object nor a readable file "
+                              f"({getattr(e, 'strerror', None) or e})") from None
+    try:
+        d = json.loads(text)
+    except (ValueError, RecursionError) as e:
+        raise CameraError(f"camera: not JSON: {e}") from None
+    if not isinstance(d, dict):
+        raise CameraError(f"camera: a JSON object is needed, not a {type(d).__name__}")
+    return d
+
+
+def _unit(up: np.ndarray) -> np.ndarray:
+    """`up` at length 1."""
+    largest = np.abs(up).max(initial=0.0)
+    if up.shape != (3,) or not np.isfinite(largest) or largest == 0:
+        raise CameraError(f"camera: up is {up.tolist()}; a direction of three finite numbers, not all 0, is needed")
+    up = up / largest  # first, so that no square overflows or vanishes
+    return up / np.linalg.norm(up)
+
+
+def _checked(value: Any) -> float:
+    """A number of JSON; texts and truth values are none."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{value!r} is not a number")
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def _number(d: dict[str, Any], key: str, default: float) -> float:
+    try:
+        return _checked(d.get(key, default))
+    except TypeError as e:
+        raise CameraError(f"camera: {key}: {e}") from None
+
+
+def _matrix(d: dict[str, Any], key: str, n: int) -> np.ndarray:
+    try:
+        m = np.array([[_checked(v) for v in row] for row in d[key]])
+    except KeyError:
+        raise CameraError(f'camera: "viewmat" and "K" go together; "{key}" is missing') from None
+    except (ValueError, TypeError):
+        raise CameraError(f"camera: {key} is not a {n}x{n} matrix of numbers") from None
+    if m.shape != (n, n) or not np.isfinite(m).all():
+        raise CameraError(f"camera: {key} has shape {m.shape}; a finite {n}x{n} matrix is needed")
+    return m
+
+
+def _vector(d: dict[str, Any], key: str, default: Any = None) -> np.ndarray:
+    try:
+        v = np.array([_checked(x) for x in d.get(key, default)])
+    except (ValueError, TypeError):
+        v = np.empty(0)
+    if v.shape != (3,) or not np.isfinite(v).all():
+        raise CameraError(f"camera: {key} is {d.get(key)!r}; three finite numbers are needed")
+    return v

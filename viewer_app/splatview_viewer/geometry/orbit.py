@@ -1,0 +1,300 @@
+"""The camera of a scene as a hand moves it: around a point, along, nearer, or looking around. Plain maths."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from splatview_viewer.core.events import Event, Pinch, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview_viewer.geometry.cameras import DEFAULT_FOV, FAR, Camera, CameraModel, field_of_view, focal_length
+
+if TYPE_CHECKING:
+    from splatview_viewer.geometry.controls import Rect
+
+NOTCH = 0.88
+"""How much nearer one notch of the wheel comes."""
+SCROLL = 100.0
+"""Pixels that a scene moves with one notch sideways, so that it follows two fingers on a trackpad."""
+_PINCH = 8.0
+"""How much one event of two fingers can magnify."""
+_POLE = math.radians(89)
+_NEAREST, _FARTHEST = 1e-9, 1e9
+
+Drag = Literal["orbit", "look", "pan", "roll"]
+
+
+@dataclass
+class Orbit:
+    """A camera that turns around a target, in OpenCV axes.
+
+    Left drag orbits around `up` (or looks around, see `looks`), right or middle drag (or Shift and left) pans so that
+    the point under the pointer at the target's depth follows it, Ctrl and left rolls. The wheel moves towards that
+    point. Two fingers pan, come nearer and roll.
+    """
+
+    rotation: np.ndarray = field(default_factory=lambda: np.eye(3))
+    """(3, 3) world to camera."""
+    target: np.ndarray = field(default_factory=lambda: np.zeros(3))
+    """(3,) the point that orbiting keeps in place."""
+    distance: float = 1.0
+    """From the camera to the target, world units."""
+    up: np.ndarray = field(default_factory=lambda: np.array([0.0, -1.0, 0.0]))
+    fov: float = DEFAULT_FOV
+    """Vertical, degrees. An orthographic camera shows the same at the target's depth."""
+    model: CameraModel = "pinhole"
+    near: float = 0.01
+    far: float = FAR
+    looks: bool = False
+    """Whether a left drag turns the camera where it stands, as one flies, instead of around the target."""
+    _grab: tuple[float, float, Drag] | None = field(default=None, repr=False)
+    _last: tuple[tuple[object, ...], Camera] | None = field(default=None, repr=False, compare=False)
+    """The camera made last, by all that it depends on."""
+
+    @property
+    def dragging(self) -> bool:
+        return self._grab is not None
+
+    @property
+    def position(self) -> np.ndarray:
+        """(3,) where the camera stands."""
+        return self.target - self.rotation[2] * self.distance
+
+    def take(self, camera: Camera, target: np.ndarray) -> None:
+        """Look from `camera`; orbit around the point nearest to `target` on its line of sight."""
+        self.rotation = camera.viewmat[:3, :3].copy()
+        depth = float((self.rotation @ target + camera.viewmat[:3, 3])[2])
+        away = float(np.linalg.norm(target - camera.position))
+        self.distance = depth if depth > _NEAREST else max(away, 0.1 * camera.near)
+        self.target = camera.position + self.rotation[2] * self.distance
+        focal = float(camera.K[1, 1]) * (self.distance if camera.model == "ortho" else 1)
+        self.fov = field_of_view(focal, camera.height, camera.model)
+        self.fov = min(max(self.fov, 1.0), 170.0)
+        self.near, self.far = camera.near, camera.far
+        self.model = camera.model
+
+    def camera(self, width: int, height: int) -> Camera:
+        """The camera for a picture of this size; the vertical field of view does not depend on it. While nothing moves
+        it is the same object: its arrays are not to be changed."""
+        wanted = (self.rotation.tobytes(), self.target.tobytes(), self.distance, self.fov, self.model, self.near,
+                  self.far, width, height)
+        if self._last is not None and self._last[0] == wanted:
+            return self._last[1]
+        focal = focal_length(self.fov, height, self.model)
+        if self.model == "ortho":
+            focal /= self.distance
+        viewmat = np.eye(4)
+        viewmat[:3, :3] = self.rotation
+        viewmat[:3, 3] = -self.rotation @ self.position
+        K = np.array([[focal, 0, width / 2], [0, focal, height / 2], [0, 0, 1.0]])
+        camera = Camera(viewmat, K, width, height, self.model, self.near, self.far)
+        self._last = wanted, camera
+        return camera
+
+    # -- up and roll -----------------------------------------------------------------------------------------
+
+    def set_up(self, up: np.ndarray) -> None:
+        """Another axis points upward; the camera turns upright around the target."""
+        self.up = np.asarray(up, np.float64)
+        forward = self.rotation[2]
+        right = _cross(forward, self.up)
+        if np.linalg.norm(right) < 1e-3:  # looking along the new axis: step aside
+            forward = forward + 0.5 * np.eye(3)[int(np.argmin(np.abs(self.up)))]
+            forward /= np.linalg.norm(forward)
+            right = _cross(forward, self.up)
+        right /= np.linalg.norm(right)
+        self.rotation = np.stack([right, _cross(forward, right), forward])
+
+    @property
+    def tilt(self) -> float:
+        """Radians by which the camera is rolled, clockwise as its user sees it; 0 where it looks along `up`."""
+        level = _cross(self.rotation[2], self.up)
+        length = np.linalg.norm(level)
+        if length < 1e-6 * np.linalg.norm(self.up):
+            return 0.0
+        level /= length
+        right = self.rotation[0]
+        return math.atan2(float(right @ _cross(self.rotation[2], level)), float(right @ level))
+
+    def roll(self, angle: float) -> None:
+        """Turn around the line of sight by so many radians, clockwise as the user sees the camera."""
+        self.rotation = _orthonormal(turned(np.array([0.0, 0.0, 1.0]), -angle) @ self.rotation)
+
+    def level(self) -> None:
+        """Take the roll out."""
+        self.roll(-self.tilt)
+
+    # -- moving ----------------------------------------------------------------------------------------------
+
+    def orbit(self, yaw: float, pitch: float) -> None:
+        """Turn around the target, in radians: by `yaw` its near side goes to the right, by `pitch` the camera up.
+
+        The camera stops short of looking along `up`, where left and right would swap. A roll stays.
+        """
+        axis = self.up / np.linalg.norm(self.up)
+        tilt, z = self.tilt, np.array([0.0, 0.0, 1.0])
+        rotation = self.rotation @ turned(axis, -yaw).T
+        elevation = math.asin(float(np.clip(-rotation[2] @ axis, -1, 1)))  # of the camera above the target
+        pitch = min(max(elevation + pitch, min(-_POLE, elevation)), max(_POLE, elevation)) - elevation
+        rotation = turned(np.array([1.0, 0.0, 0.0]), pitch) @ turned(z, tilt) @ rotation
+        self.rotation = _orthonormal(turned(z, -tilt) @ rotation)
+
+    def look(self, yaw: float, pitch: float) -> None:
+        """Turn where the camera stands, in radians: to the right by `yaw`, up by `pitch`. The target comes along."""
+        position = self.position
+        self.orbit(yaw, -pitch)
+        self.target = position + self.rotation[2] * self.distance
+
+    def pan(self, dx: float, dy: float, height: int) -> None:
+        """Move with the target so that the scene follows a drag of (dx, dy) pixels in a picture so high."""
+        unit = self.distance / focal_length(self.fov, height, self.model)
+        self.move(np.array([-dx * unit, -dy * unit, 0.0]))
+
+    def move(self, step: np.ndarray) -> None:
+        """Move with the target by `step` (3,), world units along the camera's axes: right, down, forward. What an
+        orthographic camera shows does not change as it goes forward: it magnifies instead."""
+        right, down, forward = step
+        if self.model == "ortho":
+            self.distance = _between(self.distance * math.exp(min(max(-forward / self.distance, -5.0), 5.0)))
+            forward = 0.0
+        self.target = self.target + self.rotation.T @ np.array([right, down, forward])
+
+    def dolly(self, factor: float, x: float, y: float, rect: Rect) -> None:
+        """Come nearer by `factor` (< 1) towards the point under the pixel (x, y) at the target's depth."""
+        unit = self.distance / focal_length(self.fov, rect.height, self.model)
+        offset = np.array([(x - rect.x - rect.width / 2) * unit, (y - rect.y - rect.height / 2) * unit, 0.0])
+        distance = _between(self.distance * factor)
+        factor = distance / self.distance
+        self.target = self.target + self.rotation.T @ offset * (1 - factor)
+        self.distance = distance
+
+    def look_along(self, forward: np.ndarray) -> None:
+        """Turn around the target until the camera looks in this direction (3,), upright."""
+        forward = forward / np.linalg.norm(forward)
+        up = self.up / np.linalg.norm(self.up)
+        if abs(forward @ up) > 0.999:  # straight down or up: what is ahead now stays above or below the middle
+            seen = float(self.rotation[2] @ up)
+            ahead = self.rotation[2] - seen * up if abs(seen) < 0.999 else self.rotation[1] * np.sign(seen)
+            up = -np.sign(forward @ up) * ahead
+        right = _cross(forward, up)
+        right /= np.linalg.norm(right)
+        self.rotation = np.stack([right, _cross(forward, right), forward])
+
+    def center(self, point: np.ndarray) -> None:
+        """Orbit around this point (3,) from now on: it comes to the middle of the picture, as large as it was."""
+        depth = float(self.rotation[2] @ (point - self.position))
+        self.distance = _between(self.distance if self.model == "ortho" else depth)
+        self.target = np.array(point, np.float64)
+
+    # -- events ----------------------------------------------------------------------------------------------
+
+    def handle(self, event: Event, rect: Rect) -> bool:
+        """Take a user's event; True when the camera moved (or a drag ended)."""
+        match event:
+            case PointerPress():
+                self._grab = event.x, event.y, self._drag(event)
+            case PointerRelease():
+                was, self._grab = self._grab, None
+                return was is not None
+            case PointerMove() if self._grab is not None:
+                return self._follow(event, self._grab, rect)
+            case Wheel():
+                return self._wheel(event, rect)
+            case Pinch():
+                self._grab = None  # of the finger that came first
+                self.pan(event.dx, event.dy, rect.height)
+                self.dolly(1 / limited(event.factor), event.x, event.y, rect)
+                if event.turn:
+                    self._twist(event.turn, event.x, event.y, rect)
+                return bool(event.dx or event.dy or event.factor != 1 or event.turn)
+        return False
+
+    def let_go(self) -> None:
+        """End a drag."""
+        self._grab = None
+
+    def _drag(self, event: PointerPress) -> Drag:
+        if event.button != "left" or "shift" in event.mods:
+            return "pan"
+        if "ctrl" in event.mods:
+            return "roll"
+        return "look" if self.looks else "orbit"
+
+    def _follow(self, event: PointerMove, grab: tuple[float, float, Drag], rect: Rect) -> bool:
+        (x, y, how), height = grab, max(rect.height, 1)
+        self._grab = event.x, event.y, how
+        dx, dy = event.x - x, event.y - y
+        if how == "pan":
+            self.pan(dx, dy, rect.height)
+        elif how == "roll":
+            middle = rect.x + rect.width / 2, rect.y + rect.height / 2
+            before, now = (math.atan2(b - middle[1], a - middle[0]) for a, b in ((x, y), (event.x, event.y)))
+            self.roll(-math.remainder(now - before, math.tau))  # the scene follows the pointer
+        else:
+            c, s = math.cos(self.tilt), math.sin(self.tilt)
+            across, down = c * dx - s * dy, s * dx + c * dy  # as if it were upright
+            if how == "look":
+                turn = 1.5 * math.radians(self.fov) / height
+                self.look(across * turn, -down * turn)
+            else:
+                turn = math.pi / height  # a drag over the height of the picture is half a turn
+                self.orbit(across * turn, down * turn)
+        return bool(dx or dy)
+
+    def _wheel(self, event: Wheel, rect: Rect) -> bool:
+        """Upward comes nearer; sideways, as on a trackpad, and with Shift it moves along."""
+        dx, dy = (min(max(v, -8.0), 8.0) for v in (event.dx, event.dy))
+        if "shift" in event.mods:
+            self.pan(-dx * SCROLL, dy * SCROLL, rect.height)
+        elif abs(dx) > abs(dy):  # fingers never go quite straight
+            self.pan(-dx * SCROLL, 0.0, rect.height)
+        else:
+            self.dolly(NOTCH ** dy, event.x, event.y, rect)
+        return bool(dx or dy)
+
+    def _twist(self, turn: float, x: float, y: float, rect: Rect) -> None:
+        """Roll so that the scene turns clockwise by `turn` radians around the pixel (x, y) at the target's depth."""
+        x, y = x - rect.x - rect.width / 2, y - rect.y - rect.height / 2
+        c, s = math.cos(turn), math.sin(turn)
+        self.roll(-turn)
+        self.pan(x - (c * x - s * y), y - (s * x + c * y), rect.height)
+
+    def look_like(self, other: Orbit) -> None:
+        """Look from where another one does."""
+        # Never changed in place, so the arrays may be shared.
+        self.rotation, self.target, self.distance, self.up = other.rotation, other.target, other.distance, other.up
+        self.fov, self.model, self.near, self.far = other.fov, other.model, other.near, other.far
+
+    def copy(self) -> Orbit:
+        return replace(self, rotation=self.rotation.copy(), target=self.target.copy(), up=self.up.copy())
+
+
+def limited(factor: float) -> float:
+    """Of two fingers: neither endless nor nothing."""
+    return min(max(factor, 1 / _PINCH), _PINCH)
+
+
+def _between(distance: float) -> float:
+    return min(max(distance, _NEAREST), _FARTHEST)
+
+
+def _cross(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Of two vectors (3,): a twentieth of what NumPy's takes, and each move of the mouse needs several."""
+    ax, ay, az = a.tolist()
+    bx, by, bz = b.tolist()
+    return np.array([ay * bz - az * by, az * bx - ax * bz, ax * by - ay * bx])
+
+
+def _orthonormal(rotation: np.ndarray) -> np.ndarray:
+    """The rotation nearest to a matrix: keeps thousands of small turns one."""
+    u, _, vt = np.linalg.svd(rotation)
+    return u @ vt
+
+
+def turned(axis: np.ndarray, angle: float) -> np.ndarray:
+    """(3, 3) right-handed rotation around a unit axis (Rodrigues' formula)."""
+    x, y, z = axis
+    k = np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]])
+    return np.eye(3) + math.sin(angle) * k + (1 - math.cos(angle)) * (k @ k)

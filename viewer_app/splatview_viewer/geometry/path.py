@@ -1,0 +1,196 @@
+"""A camera path: key frames in time, and a smooth way through them.
+
+Positions and fields of view follow cubic Hermite curves; their velocities at a key are those of the parabola through it
+and its neighbours, as in a Catmull-Rom spline for keys that are not evenly spaced. Orientations follow the curve of
+the same sort on the sphere of unit quaternions: Shoemake, "Animating rotation with quaternion curves" (1985), with
+control points from the angular velocities at the keys. Both go through every key without a jolt.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from splatview_viewer.core.errors import CameraError
+from splatview_viewer.geometry import rotations
+from splatview_viewer.geometry.cameras import Camera, field_of_view, focal_length
+
+if TYPE_CHECKING:
+    from splatview_viewer.geometry.cameras import CameraModel
+
+SECONDS = 2.0
+"""Between two key frames, unless something else is said."""
+MOST_KEYS = 1000
+
+
+@dataclass(frozen=True, eq=False)
+class Key:
+    """One key frame: where the camera is at that time. Equal to itself alone."""
+
+    position: np.ndarray
+    """(3,) world."""
+    rotation: np.ndarray
+    """(4,) unit quaternion w x y z of the camera's axes (OpenCV: x right, y down, z forward) in the world."""
+    fov: float
+    """Vertical, degrees."""
+    seconds: float = SECONDS
+    """How long the way from here to the next key takes; of a loop's last one, to the first."""
+
+    @classmethod
+    def of(cls, camera: Camera, distance: float = 1.0, seconds: float = SECONDS) -> Key:
+        """Where a camera is. `distance`: at which an orthographic one shows what a perspective one with this field of
+        view would show."""
+        focal = float(camera.K[1, 1]) * (distance if camera.model == "ortho" else 1.0)
+        return cls(camera.position, rotations.quaternion(camera.viewmat[:3, :3].T),
+                   min(max(field_of_view(focal, camera.height, camera.model), 0.1), 179.0), seconds)
+
+
+@dataclass
+class CameraPath:
+    """Key frames in their order."""
+
+    keys: list[Key] = field(default_factory=list)
+    loop: bool = False
+    """Whether the way leads from the last key back to the first."""
+    smooth: bool = True
+    """Whether it is curved; otherwise it leads straight from key to key."""
+    model: CameraModel = "pinhole"
+    held: bool = False
+    """Whether the last key is shown for its seconds, as each picture of a film is."""
+
+    @property
+    def times(self) -> list[float]:
+        """When each key is reached, in seconds; of a loop, the first once more at the end."""
+        out = [0.0]
+        for key in self.keys[: len(self.keys) if self.loop and len(self.keys) > 1 else -1]:
+            out.append(out[-1] + key.seconds)
+        return out
+
+    @property
+    def duration(self) -> float:
+        """Seconds; 0 with fewer than two keys, unless the last one is held."""
+        return self.times[-1] + sum(key.seconds for key in self.keys[-1:] if self.held and not self.loop)
+
+    def stretch(self, duration: float) -> None:
+        """Have all of it take so many seconds."""
+        if self.duration > 0 and duration > 0:
+            factor = duration / self.duration
+            self.keys = [replace(key, seconds=key.seconds * factor) for key in self.keys]
+
+    def at(self, seconds: float, width: int, height: int, near: float = 0.01) -> Camera:
+        """The camera at a time, which is kept within the path.
+
+        Raises CameraError when there is no key.
+        """
+        if not self.keys:
+            raise CameraError("path: there is no key frame; add one where the camera is")
+        if len(self.keys) == 1:
+            return self._camera(self.keys[0].position, self.keys[0].rotation, self.keys[0].fov, width, height, near)
+        times = self.times
+        seconds = min(max(seconds, 0.0), times[-1])
+        i = min(bisect_right(times, seconds) - 1, len(times) - 2)
+        span = times[i + 1] - times[i]
+        t = round((seconds - times[i]) / span, 10) if span > 0 else 0.0  # times are sums: at a key 0 or 1, not near it
+        a, b = self.keys[i], self.keys[(i + 1) % len(self.keys)]
+        if not self.smooth:
+            return self._camera(a.position + (b.position - a.position) * t, rotations.slerp(a.rotation, b.rotation, t),
+                                a.fov + (b.fov - a.fov) * t, width, height, near)
+        values = [np.append(key.position, math.log(key.fov)) for key in (a, b)]
+        position = _hermite(values[0], values[1], self._velocity(i), self._velocity(i + 1), t, span)
+        rotation = _curve(a.rotation, b.rotation, self._turn(i), self._turn(i + 1), t, span)
+        return self._camera(position[:3], rotation, min(math.exp(position[3]), 179.0), width, height, near)
+
+    def frames(self, fps: float) -> int:
+        """How many pictures a film of it has."""
+        return max(round(self.duration * fps), 1) if self.keys else 0
+
+    def _camera(self, position: np.ndarray, rotation: np.ndarray, fov: float, width: int, height: int,
+                near: float) -> Camera:
+        viewmat = np.eye(4)
+        viewmat[:3, :3] = rotations.matrix(rotation).T
+        viewmat[:3, 3] = -viewmat[:3, :3] @ position
+        focal = focal_length(fov, height, self.model)
+        K = np.array([[focal, 0, width / 2], [0, focal, height / 2], [0, 0, 1.0]])
+        return Camera(viewmat, K, width, height, self.model, near)
+
+    def _neighbours(self, i: int) -> tuple[Key | None, Key, Key | None, float, float]:
+        """The keys around the one that is reached at `times[i]`, and the seconds to it and from it."""
+        n = len(self.keys)
+        if self.loop:
+            before, key, after = self.keys[(i - 1) % n], self.keys[i % n], self.keys[(i + 1) % n]
+            return before, key, after, before.seconds, key.seconds
+        before = self.keys[i - 1] if i > 0 else None
+        after = self.keys[i + 1] if i + 1 < n else None
+        key = self.keys[i]
+        return before, key, after, 0.0 if before is None else before.seconds, key.seconds
+
+    def _velocity(self, i: int) -> np.ndarray:
+        """(4,) of position and the logarithm of the field of view, a second."""
+        before, key, after, left, right = self._neighbours(i)
+
+        def slope(a: Key | None, b: Key | None, seconds: float) -> np.ndarray | None:
+            if a is None or b is None or seconds <= 0:
+                return None
+            return np.append(b.position - a.position, math.log(b.fov / a.fov)) / seconds
+
+        return _weighed(slope(before, key, left), slope(key, after, right), left, right, 4)
+
+    def _turn(self, i: int) -> np.ndarray:
+        """(3,) angular velocity in the key's own axes, radians a second."""
+        before, key, after, left, right = self._neighbours(i)
+
+        def rate(a: Key | None, b: Key | None, seconds: float) -> np.ndarray | None:
+            if a is None or b is None or seconds <= 0:
+                return None
+            return rotations.log(rotations.between(a.rotation, b.rotation)) / seconds
+
+        return _weighed(rate(before, key, left), rate(key, after, right), left, right, 3)
+
+
+def positions(path: CameraPath, count: int) -> np.ndarray:
+    """(count, 3) places along a path, evenly in time."""
+    return np.stack([path.at(t, 16, 16).position for t in np.linspace(0, path.duration, count)])
+
+
+def turntable(camera: Camera, target: np.ndarray, up: np.ndarray, seconds: float = 8.0, keys: int = 8) -> CameraPath:
+    """Once around a point, beginning at `camera`, which goes on looking as it does: for who has no path yet."""
+    axis = np.asarray(up, np.float64) / np.linalg.norm(up)
+    arm, base = camera.position - target, camera.viewmat[:3, :3].T
+    made = []
+    for i in range(keys):
+        turn = rotations.matrix(rotations.exp(axis * (2 * math.pi * i / keys)))
+        key = Key.of(camera, float(np.linalg.norm(arm)), seconds / keys)
+        made.append(replace(key, position=target + turn @ arm, rotation=rotations.quaternion(turn @ base)))
+    return CameraPath(made, loop=True, model=camera.model)
+
+
+def _weighed(left: np.ndarray | None, right: np.ndarray | None, before: float, after: float, size: int) -> np.ndarray:
+    """The slope of the parabola at its middle point, from the slopes to both sides; at an end, that of the side there
+    is."""
+    if left is None and right is None:
+        return np.zeros(size)
+    if left is None or right is None:
+        one = right if left is None else left
+        assert one is not None
+        return one
+    return (left * after + right * before) / (before + after)
+
+
+def _hermite(a: np.ndarray, b: np.ndarray, va: np.ndarray, vb: np.ndarray, t: float, span: float) -> np.ndarray:
+    t2, t3 = t * t, t * t * t
+    return ((2 * t3 - 3 * t2 + 1) * a + (t3 - 2 * t2 + t) * span * va + (3 * t2 - 2 * t3) * b
+            + (t3 - t2) * span * vb)
+
+
+def _curve(a: np.ndarray, b: np.ndarray, va: np.ndarray, vb: np.ndarray, t: float, span: float) -> np.ndarray:
+    """A cubic Bezier curve of quaternions by de Casteljau's scheme, with slerp for straight lines."""
+    b = b if a @ b >= 0 else -b
+    p = [a, rotations.multiply(a, rotations.exp(va * span / 3)),
+         rotations.multiply(b, rotations.exp(-vb * span / 3)), b]
+    while len(p) > 1:
+        p = [rotations.slerp(p[i], p[i + 1], t) for i in range(len(p) - 1)]
+    return p[0]

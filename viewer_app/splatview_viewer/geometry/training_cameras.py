@@ -1,0 +1,145 @@
+"""Cameras of a training as frames bring them, checked: plain arrays, no graphics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from splatview_ipc.control.errors import SharingError
+from splatview_viewer.core.errors import ViewerError
+from splatview_viewer.geometry.cameras import Camera, bounds
+
+if TYPE_CHECKING:
+    from splatview_ipc.control.frame import Frame
+
+_STRAIGHT = 1e-2
+"""How far a rotation may be from one."""
+_SAMPLE = 256
+"""Cameras of which the distance to the nearest other one is looked at."""
+
+
+@dataclass(frozen=True)
+class CameraSet:
+    """N cameras; a camera is known by its number from 0 on."""
+
+    viewmats: np.ndarray
+    """(N, 4, 4) float64, world to camera, OpenCV axes."""
+    Ks: np.ndarray
+    """(N, 3, 3) float64 in pixels."""
+    sizes: np.ndarray
+    """(N, 2) int, width and height in pixels."""
+    paths: tuple[str, ...] = ()
+    """Of the photographs, "" where there is none; () if none of them has one."""
+    photos: int = 0
+    """Which set of photographs their publisher can be asked for; 0: none."""
+
+    def __len__(self) -> int:
+        return len(self.viewmats)
+
+    @cached_property
+    def fine(self) -> np.ndarray:
+        """(N,) bool: which of them are cameras. What lay on a GPU nobody has looked at before."""
+        turn = self.viewmats[:, :3, :3]
+        with np.errstate(all="ignore"):
+            whole = np.isfinite(self.viewmats.sum((1, 2)) + self.Ks.sum((1, 2)))
+            off = np.abs(turn @ turn.transpose(0, 2, 1) - np.eye(3)).max((1, 2))
+            handed = np.linalg.det(np.where(whole[:, None, None], turn, 0)) > 0
+            return whole & (off < _STRAIGHT) & handed & (self.Ks[:, 0, 0] > 0) & (self.Ks[:, 1, 1] > 0) & (
+                self.sizes > 0).all(1)
+
+    @cached_property
+    def distinct_sizes(self) -> set[tuple[int, int]]:
+        """Widths and heights that there are."""
+        return {(int(w), int(h)) for w, h in self.sizes}
+
+    @cached_property
+    def shape(self) -> float:
+        """Height over width of a usual photograph."""
+        return float(np.median(self.sizes[:, 1] / np.maximum(self.sizes[:, 0], 1))) if len(self) else 0.75
+
+    @cached_property
+    def positions(self) -> np.ndarray:
+        """(N, 3) in the world; 0 for what is no camera."""
+        views = np.where(self.fine[:, None, None], self.viewmats, np.eye(4))
+        return -np.einsum("nji,nj->ni", views[:, :3, :3], views[:, :3, 3])
+
+    @cached_property
+    def extents(self) -> np.ndarray:
+        """(N, 4) x0, y0, x1, y1 of the picture at depth 1."""
+        fx, fy, cx, cy = (np.where(self.fine, self.Ks[:, i, j], 1.0) for i, j in ((0, 0), (1, 1), (0, 2), (1, 2)))
+        width, height = self.sizes.T
+        return np.stack([-cx / fx, -cy / fy, (width - cx) / fx, (height - cy) / fy], 1)
+
+    @cached_property
+    def spacing(self) -> float:
+        """A length that fits how far they are from each other, > 0, for the size at which they are drawn."""
+        places = self.positions[self.fine]
+        if len(places) < 2:
+            return 1.0
+        some = places[:: -(-len(places) // _SAMPLE)]
+        distance = np.linalg.norm(some[:, None] - places[None], axis=2)
+        distance[distance < 1e-9] = np.inf  # itself, and those at the same place
+        nearest = distance.min(1)
+        nearest = nearest[np.isfinite(nearest)]
+        radius = bounds(places)[1]
+        return float(np.clip(np.median(nearest), 0.03 * radius, 0.5 * radius)) if len(nearest) else 1.0
+
+    def camera(self, number: int) -> Camera | None:
+        """One of them, at the size of its photograph; None for a number that none has."""
+        if not 0 <= number < len(self) or not self.fine[number]:
+            return None
+        K = self.Ks[number].copy()
+        K[0, 1] = K[1, 0] = K[2, 0] = K[2, 1] = 0.0
+        K[2, 2] = 1.0
+        viewmat = self.viewmats[number].copy()
+        viewmat[3] = 0, 0, 0, 1
+        width, height = self.sizes[number]
+        return Camera(viewmat, K, int(width), int(height))
+
+    def outline(self, number: int, depth: float) -> np.ndarray:
+        """(5, 3) the centre of one of them and the corners of its picture at `depth`, in the world."""
+        x0, y0, x1, y1 = self.extents[number] * depth
+        local = np.array([(0, 0, 0), (x0, y0, depth), (x1, y0, depth), (x1, y1, depth), (x0, y1, depth)])
+        turn = self.viewmats[number, :3, :3] if self.fine[number] else np.eye(3)
+        return local @ turn + self.positions[number]
+
+    def path(self, number: int) -> str:
+        return self.paths[number] if number < len(self.paths) else ""
+
+    def called(self, number: int) -> str:
+        """What people call it: its number, and its file's name if it has one."""
+        name = PurePath(self.path(number)).name
+        return f"{number}  {name}" if name else f"Camera {number}"
+
+    def has_photo(self, number: int) -> bool:
+        """Whether there may be a photograph."""
+        return bool(self.photos or self.path(number))
+
+
+def cameras_of(frame: Frame) -> CameraSet:
+    """What a frame of kind cameras says, copied out of it. Raises ViewerError for one that holds no cameras,
+    SharingError for one on a GPU: its tensors are small, and wanted in host memory."""
+    if frame.on_gpu:
+        raise SharingError("cameras are read from host memory")
+    if "viewmats" not in frame.tensors:
+        raise ViewerError("a part of cameras without the cameras themselves")
+    arrays = {name: np.array(tensor.array) for name, tensor in frame.tensors.items()}  # type: ignore[union-attr]
+    count = len(arrays["viewmats"])
+    paths: tuple[str, ...] = ()
+    if len(arrays.get("paths", ())):
+        paths = tuple(text.decode("utf-8", "replace") for text in arrays["paths"].tobytes().split(b"\0")[:-1])
+        if len(paths) != count:
+            raise ViewerError(f"{len(paths)} paths of photographs for {count} cameras")
+    return CameraSet(arrays["viewmats"].astype(np.float64), arrays["Ks"].astype(np.float64),
+                     arrays["sizes"].astype(np.int64), paths, int(frame.meta.get("photos", 0)))
+
+
+def at_size(camera: Camera, width: int, height: int) -> Camera:
+    """The same camera for a photograph of another size: what is seen stays the same."""
+    sx, sy = width / camera.width, height / camera.height
+    K = np.diag([sx, sy, 1.0]) @ camera.K
+    return replace(camera, K=K, width=width, height=height)

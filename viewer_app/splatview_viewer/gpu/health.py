@@ -1,0 +1,69 @@
+"""Whether OpenGL and CUDA still work in this process.
+
+A kernel that reads where nothing is ends CUDA for the process that started it: every later call fails, and nothing but
+another process helps. So does the loss of an OpenGL context. Whatever fails for less than that is dealt with where it
+fails: in the place of one stream, or by another renderer.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import TYPE_CHECKING
+
+from splatview_ipc.control.errors import SharingError
+from splatview_viewer.core.errors import GpuLostError
+
+if TYPE_CHECKING:
+    import moderngl
+
+log = logging.getLogger("splatview")
+
+PERIOD = 1.0
+"""Seconds between looks, each of which takes microseconds."""
+FULL = ("The GPU's memory is full: what is shown may be incomplete. A smaller window, fewer panes or a smaller scene "
+        "need less")
+
+
+class Health:
+    """Looks at both, again and again."""
+
+    def __init__(self, ctx: moderngl.Context) -> None:
+        self._ctx = ctx
+        self._due = 0.0
+        self._said = ""
+
+    def turn(self, now: float) -> str:
+        """What a user should know; "" for nothing. Raises GpuLostError when one of them is lost for this process."""
+        if now < self._due:
+            return ""
+        self._due = now + PERIOD
+        if lost := cuda_is_lost():
+            raise GpuLostError(lost)
+        error = self._ctx.error
+        if error == "GL_CONTEXT_LOST":
+            raise GpuLostError("the graphics driver was reset, and OpenGL is lost")
+        if error == "GL_OUT_OF_MEMORY":
+            return FULL
+        if error != "GL_NO_ERROR" and error != self._said:
+            self._said = error
+            log.warning("OpenGL says %s", error)
+        return ""
+
+
+def cuda_is_lost() -> str:
+    """Why CUDA is of no use in this process any more; "" where it works, or was never used. Never waits."""
+    if "splatview_ipc.cuda.driver" not in sys.modules and "torch" not in sys.modules:
+        return ""
+    from splatview_ipc.cuda import driver
+
+    used, torch = set(driver.in_use()), driver.torch_with_cuda()
+    try:
+        if torch is not None:
+            used.add(torch.cuda.current_device())
+        lost = any(driver.broken(index) for index in used)
+    except SharingError:  # there is no driver to be asked
+        return ""
+    except RuntimeError:  # torch's way to say what the driver says
+        lost = True
+    return "a fault on the GPU has ended CUDA for this process" if lost else ""

@@ -1,0 +1,158 @@
+"""What the viewer gives the GPU to do: timed by the GPU itself, without ever waiting for it."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections import deque
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from splatview_viewer.gpu.governor import Governor
+from splatview_viewer.render.gl.renderer import SOFTWARE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import moderngl
+
+    from splatview_viewer.gpu.governor import Work
+
+_TIMESTAMP, _RESULT, _AVAILABLE = 0x8E28, 0x8866, 0x8867
+_MOST = 64
+_OFTEN, _SELDOM = 8, 4
+"""How many times in a row a work is timed, and then only every so many times: the GPU has to write each time down."""
+
+
+class GpuWork:
+    """Times works on the GPU (`with work("image", 640, 480): ...`) and tells a governor.
+
+    A work is timed by two timestamps in the stream of commands (OpenGL 3.3), not every time once it is known well.
+    Works do not lie in each other.
+    A software rasteriser's timestamps say little, and its drawing is the processor's work: there the end is waited for,
+    and the governor hears nothing of it.
+    Belongs to the thread that holds the context.
+    """
+
+    def __init__(self, ctx: moderngl.Context, governor: Governor | None = None) -> None:
+        self.governor = governor or Governor(1.0)
+        self.ms: dict[object, float] = {}
+        """The last known time by the work's first word."""
+        self.software = any(name in ctx.info["GL_RENDERER"].lower() for name in SOFTWARE)
+        self.submitted = 0
+        """Works given to the GPU so far."""
+        self.finished = 0
+        """Works that are known to be done: all whose number, `submitted` after them, is not greater."""
+        self._ctx = ctx
+        self._gl = None if self.software else _functions()
+        self._queries: list[int] = []
+        self._free: list[int] = []
+        self._pending: deque[tuple[Work, int, int]] = deque()
+        self._times: dict[Work, int] = {}
+        self._closed = False
+
+    @contextmanager
+    def __call__(self, *work: object) -> Iterator[None]:
+        """What is submitted inside is this work."""
+        if not self.software:
+            self.governor.gives(work, "opengl")
+        if self._gl is None:
+            since = time.perf_counter()
+            yield
+            self._ctx.finish()
+            self.submitted = self.finished = self.submitted + 1
+            ms = (time.perf_counter() - since) * 1e3
+            self.ms[work[0]] = ms
+            if not self.software:
+                self.governor.took(work, ms)
+            return
+        begin = self._stamp(self._gl) if self._is_timed(work) else 0
+        try:
+            yield
+        finally:
+            self._pending.append((work, begin, self._stamp(self._gl)))
+            self.submitted += 1
+
+    def _is_timed(self, work: Work) -> bool:
+        if work not in self._times and len(self._times) > 200:  # of windows that were dragged to many sizes
+            self._times.clear()
+        self._times[work] = times = self._times.get(work, 0) + 1
+        return times <= _OFTEN or times % _SELDOM == 0
+
+    def _stamp(self, gl: ctypes.CDLL) -> int:
+        if not self._free and len(self._queries) >= 2 * _MOST:  # nobody collected them
+            self._ctx.finish()
+            self.collect()
+        if not self._free:
+            query = ctypes.c_uint()
+            gl.glGenQueries(1, ctypes.byref(query))
+            self._queries.append(query.value)
+            self._free.append(query.value)
+        query_id = self._free.pop()
+        gl.glQueryCounter(query_id, _TIMESTAMP)
+        return query_id
+
+    def collect(self) -> None:
+        """Take in what the GPU has finished. Never waits."""
+        gl = self._gl
+        while self._pending and gl is not None:
+            work, begin, end = self._pending[0]
+            done = ctypes.c_uint()
+            gl.glGetQueryObjectuiv(end, _AVAILABLE, ctypes.byref(done))
+            if not done.value:
+                break
+            self._pending.popleft()
+            self.finished += 1
+            if begin:
+                times = []
+                for query in (begin, end):
+                    ns = ctypes.c_uint64()
+                    gl.glGetQueryObjectui64v(query, _RESULT, ctypes.byref(ns))
+                    times.append(ns.value)
+                self.took(work, max(times[1] - times[0], 0) * 1e-6)
+                self._free.append(begin)
+            self._free.append(end)
+
+    def flush(self) -> None:
+        """Have the GPU begin with what was submitted. Does not wait."""
+        if self._gl is not None:
+            self._gl.glFlush()
+        else:
+            self._ctx.finish()
+
+    def took(self, work: Work, ms: float) -> None:
+        """A work was timed by other means."""
+        self.ms[work[0]] = ms
+        self.governor.took(work, ms)
+
+    def close(self) -> None:
+        """Give back everything. Idempotent. The context must still be current."""
+        if self._closed:
+            return
+        self._closed = True
+        self._pending.clear()
+        self.finished = self.submitted
+        if self._gl is not None and self._queries:
+            ids = (ctypes.c_uint * len(self._queries))(*self._queries)
+            self._gl.glDeleteQueries(len(self._queries), ids)
+        self._queries, self._free = [], []
+
+
+def _functions() -> ctypes.CDLL | None:
+    """OpenGL's functions for queries; None where the library does not hand them out."""
+    for name in ("libGL.so.1", "libOpenGL.so.0"):
+        try:
+            gl = ctypes.CDLL(name)
+            p = ctypes.c_void_p
+            for function, arguments in (
+                ("glGenQueries", (ctypes.c_int, p)), ("glDeleteQueries", (ctypes.c_int, p)),
+                ("glQueryCounter", (ctypes.c_uint, ctypes.c_uint)),
+                ("glGetQueryObjectuiv", (ctypes.c_uint, ctypes.c_uint, p)),
+                ("glGetQueryObjectui64v", (ctypes.c_uint, ctypes.c_uint, p)), ("glFlush", ()),
+            ):
+                getattr(gl, function).argtypes = arguments
+                getattr(gl, function).restype = None
+        except (OSError, AttributeError):
+            continue
+        return gl
+    return None

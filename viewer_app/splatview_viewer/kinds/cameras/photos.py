@@ -1,0 +1,255 @@
+"""Photographs of a training's cameras: asked for or read when somebody looks at them, kept within bounds."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import OrderedDict, deque
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from splatview_ipc.control.frame import Frame
+    from splatview_viewer.geometry.training_cameras import CameraSet
+
+KEPT = 256 << 20
+"""Bytes of photographs that are kept; the one looked at last is, whatever its size."""
+_PATIENCE = 1.0
+"""Seconds after which a photograph that did not come is asked for again."""
+_MOST_SMALL = 64
+"""Small photographs that wait to be taken."""
+
+
+class PhotoStore:
+    """Belongs to the loop's thread; files are read by a thread of its own, which ends when nothing is left to read."""
+
+    def __init__(self, wake: Callable[[], None] = lambda: None) -> None:
+        """`wake`: has the loop turn soon, from any thread."""
+        self.wake = wake
+        self.side = 0
+        """Pixels along the side of small photographs that are wanted; 0: none are."""
+        self.changes = 0
+        """Counts what came."""
+        self._cameras: CameraSet | None = None
+        self._whole: OrderedDict[int, np.ndarray] = OrderedDict()
+        self._troubles: dict[int, str] = {}
+        self._wanted = -1
+        self._asked_at: dict[tuple[int, int], float] = {}
+        self._small: dict[int, np.ndarray] = {}
+        self._next_small = 0
+        """All before that have come, or never will."""
+        self._lock = threading.Lock()
+        self._jobs: deque[tuple[int, int, int, str, tuple[int, int]]] = deque()
+        """What to read: which set of cameras, which camera, the side (0: whole), the file, the most pixels."""
+        self._found: deque[tuple[int, int, int, np.ndarray | str]] = deque()
+        self._number = 0
+        """Which set of cameras this is: what was read for an earlier one is thrown away."""
+        self._thread: threading.Thread | None = None
+
+    def use(self, cameras: CameraSet) -> bool:
+        """These are the cameras from now on. True if their photographs are others than before."""
+        before, self._cameras = self._cameras, cameras
+        if before is not None and len(before) == len(cameras) and (
+                before.paths, before.photos) == (cameras.paths, cameras.photos):
+            return False
+        self.clear()
+        return True
+
+    def clear(self) -> None:
+        """Forget what came, and what was asked for."""
+        with self._lock:
+            self._number += 1
+            self._jobs.clear()
+            self._found.clear()
+        self._whole.clear()
+        self._troubles.clear()
+        self._asked_at.clear()
+        self._small.clear()
+        self._wanted, self._next_small = -1, 0
+        self.changes += 1
+
+    # -- what is wanted ----------------------------------------------------------------------------------------
+
+    def whole(self, number: int) -> np.ndarray | None:
+        """(H, W, 3) uint8 of a camera; None while it is not here: see `trouble`."""
+        self._wanted = number
+        found = self._whole.get(number)
+        if found is not None:
+            self._whole.move_to_end(number)
+            return found
+        cameras = self._cameras
+        if cameras is None or number in self._troubles:
+            return None
+        if not cameras.has_photo(number):
+            self._troubles[number] = "This camera was published without a photograph"
+        elif cameras.path(number):
+            self._read(number, 0)
+        return None
+
+    def trouble(self, number: int) -> str:
+        """Why there is no photograph of a camera, for people; "" while it may come."""
+        return self._troubles.get(number, "")
+
+    def want_small(self, side: int) -> None:
+        """All of them are wanted in small: squares of so many pixels."""
+        if side != self.side:
+            self.side, self._next_small = side, 0
+            self._small.clear()
+
+    def take_small(self, most: int) -> list[tuple[int, np.ndarray]]:
+        """Small photographs that came: numbers and (side, side, 3) uint8, each once."""
+        out = [(number, self._small.pop(number)) for number in list(self._small)[:most]]
+        return out
+
+    def requests(self, now: float) -> list[tuple[int, int]]:
+        """What the publisher is to be asked for: cameras and sides (`RemoteStream.request_photos`)."""
+        cameras = self._cameras
+        if cameras is None or not cameras.photos:
+            return []
+        out = []
+        number = self._wanted
+        if 0 <= number < len(cameras) and number not in self._whole and number not in self._troubles and (
+                not cameras.path(number)):
+            out.append((number, 0))
+        if self.side and self._next_small < len(cameras) and len(self._small) < _MOST_SMALL and (
+                not cameras.path(self._next_small)):
+            out.append((self._next_small, self.side))
+        due = [one for one in out if now >= self._asked_at.get(one, 0.0)]
+        self._asked_at |= dict.fromkeys(due, now + _PATIENCE)
+        return due
+
+    def take(self, frame: Frame) -> bool:
+        """Take over photographs that the publisher brought. False if the frame was overwritten meanwhile."""
+        photos, cameras = frame.tensors["photos"].array, self._cameras  # type: ignore[union-attr]
+        first, side = frame.meta["camera"], frame.meta["side"]
+        if cameras is None or frame.meta["photos"] != cameras.photos:
+            return True
+        if side and side != self.side:
+            return True
+        taken = np.array(photos)
+        if not frame.intact():
+            return False
+        self._asked_at.pop((first, side), None)
+        if not side:
+            self._keep(first, taken[0])
+            return True
+        end = min(first + len(taken), len(cameras))
+        if first <= self._next_small < end:
+            end = next((n for n in range(self._next_small, end) if cameras.path(n)), end)  # that is in a file
+            if taken.shape[1:3] == (side, side):
+                self._small |= {n: taken[n - first] for n in range(self._next_small, end)}
+            self._next_small = end
+        self.changes += 1
+        return True
+
+    def tick(self, now: float) -> bool:
+        """Take in what the thread has read, and have it read more. True when something came."""
+        before = self.changes
+        while self._found:
+            set_number, number, side, found = self._found.popleft()
+            if set_number != self._number or (side and side != self.side):
+                continue
+            if side:
+                if not isinstance(found, str):
+                    self._small[number] = found
+                self.changes += 1
+            elif isinstance(found, str):
+                self._troubles[number] = found
+                self.changes += 1
+            else:
+                self._keep(number, found)
+        cameras = self._cameras
+        while cameras is not None and self.side and self._next_small < len(cameras) and (
+                cameras.path(self._next_small) or not cameras.photos):
+            if len(self._small) + len(self._jobs) >= _MOST_SMALL:
+                break
+            if cameras.path(self._next_small):
+                self._read(self._next_small, self.side)
+            self._next_small += 1
+        return self.changes != before
+
+    def _keep(self, number: int, photo: np.ndarray) -> None:
+        self.changes += 1
+        if photo.size == 0:
+            self._troubles[number] = "This camera was published without a photograph"
+            return
+        photo.flags.writeable = False
+        self._whole[number] = photo
+        self._whole.move_to_end(number)
+        while len(self._whole) > 1 and sum(p.nbytes for p in self._whole.values()) > KEPT:
+            self._whole.popitem(last=False)
+
+    # -- the thread --------------------------------------------------------------------------------------------
+
+    def _read(self, number: int, side: int) -> None:
+        cameras = self._cameras
+        assert cameras is not None
+        width, height = map(int, cameras.sizes[number])
+        job = (self._number, number, side, cameras.path(number), (width, height))
+        with self._lock:
+            if job in self._jobs or self._asked_at.get((number, side)) == -1.0:
+                return
+            self._asked_at[number, side] = -1.0  # once
+            (self._jobs.append if side else self._jobs.appendleft)(job)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="read photographs", daemon=True)
+                self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                if not self._jobs:
+                    self._thread = None
+                    return
+                set_number, number, side, path, size = self._jobs.popleft()
+            try:
+                found: np.ndarray | str = read_photo(Path(path), size, side)
+            except Exception as e:  # a fault of a reader must not end the viewer
+                found = f"{Path(path).name}: {e}"
+            with self._lock:
+                if set_number == self._number:
+                    self._found.append((set_number, number, side, found))
+            self.wake()
+
+    def close(self) -> None:
+        """Keep nothing. Idempotent; what is just being read ends by itself."""
+        self.clear()
+        self._cameras = None
+        end = time.monotonic() + 0.2
+        while (thread := self._thread) is not None and time.monotonic() < end:
+            thread.join(0.05)
+
+
+def read_photo(path: Path, size: tuple[int, int], side: int = 0) -> np.ndarray:
+    """(H, W, 3) uint8 of a picture in a file, no larger than `size` (width, height), the camera's; with `side` brought
+    to so many pixels in width and height. Reads PNG, JPEG and WebP. Raises OSError, ValueError."""
+    from PIL import Image, ImageOps
+
+    from splatview_viewer.core.errors import FileError
+    from splatview_viewer.core.regular import open_regular
+    from splatview_viewer.formats.image import open_picture
+
+    if not path.is_file():
+        raise OSError("there is no such file" if not path.exists() else "not a file")
+    try:
+        with open_regular(path) as file, open_picture(file, ("PNG", "JPEG", "WEBP"), os.fstat(file.fileno()).st_size,
+                                                      "the picture") as image:
+            if side:
+                image.draft("RGB", (2 * side, 2 * side))
+            upright = ImageOps.exif_transpose(image)
+            if upright.mode.startswith("I"):
+                wide = np.clip(np.asarray(upright), 0, 65535) >> 8
+                upright = Image.fromarray(wide.astype(np.uint8))
+            rgb = upright.convert("RGB")
+    except FileError as e:
+        raise ValueError(str(e)) from None
+    if side:
+        rgb = rgb.resize((side, side), Image.Resampling.BOX, reducing_gap=2.0)
+    elif rgb.size[0] > size[0] or rgb.size[1] > size[1]:
+        rgb = rgb.resize(size, Image.Resampling.BOX if rgb.size[0] % size[0] == 0 else Image.Resampling.LANCZOS)
+    return np.array(rgb)

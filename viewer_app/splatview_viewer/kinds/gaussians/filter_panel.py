@@ -1,0 +1,206 @@
+"""Histograms in which one draws a range."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from imgui_bundle import ImVec2, ImVec4, imgui
+
+from splatview_viewer.scene.statistics import QUANTITIES, Quantity
+from splatview_viewer.ui import theme
+from splatview_viewer.ui import widgets as ui
+
+if TYPE_CHECKING:
+    from splatview_viewer.kinds.gaussians.filter import Filter
+    from splatview_viewer.scene.statistics import Statistics
+
+_HEIGHT = 44
+"""Of a histogram, points."""
+_BARS = 64
+_GRAB = 6
+"""Points from the end of a range within which a press moves that end."""
+_WORDS = {
+    "opacity": ("Opacity", "%.3f", "How opaque a Gaussian is at its middle"),
+    "scale": ("Size", "%.3g", "The largest of a Gaussian's three standard deviations, world units"),
+    "sh_energy": ("SH energy", "%.3g", "How much a Gaussian's colour depends on the view:\n"
+                                       "the sum of squares of its coefficients above degree 0"),
+}
+
+
+def panel(tool: Filter) -> bool:
+    """The panel's part. True when a picture has to follow."""
+    facts, statistics = tool.view.content.facts, tool.statistics
+    changed = False
+    for quantity in QUANTITIES:
+        if quantity.name == "sh_energy" and (facts is None or not min(facts.sh_degree, facts.stored_sh_degree)):
+            continue
+        changed |= _quantity(tool, quantity, statistics)
+    if statistics is not None:
+        ui.row("Shown")
+        imgui.text_unformatted(f"{statistics.chosen:,} of {statistics.total:,}")
+    if tool.filters and ui.buttons("", ["Show all"], [
+            "Nothing is hidden any more, be it by its numbers or by where it lies"]) == 0:
+        tool.reset()
+        changed = True
+    if tool.export.progress is not None:
+        ui.row("Saving")
+        imgui.progress_bar(tool.export.progress, ImVec2(-1, 0))
+        return changed
+    pressed = ui.buttons("Save as .ply", ["Shown", "All"], [
+        "Write the Gaussians that are shown to a file\nin the folder where the viewer runs",
+        "Write all Gaussians of this scene to a file\nin the folder where the viewer runs"])
+    if pressed is not None:
+        tool.export.begin(chosen=pressed == 0)
+    return changed
+
+
+def _quantity(tool: Filter, quantity: Quantity, statistics: Statistics | None) -> bool:
+    """One histogram with the numbers of its range. True when that changed."""
+    label, fmt, tip = _WORDS[quantity.name]
+    histogram = None if statistics is None else _histogram(tool, statistics, quantity)
+    first, last = (0, quantity.bins) if histogram is None else histogram.used
+    changed = _numbers(tool, quantity, (first, last), (label, fmt, tip))
+    scale = imgui.get_font_size() / theme.FONT_SIZE
+    corner, width, height = imgui.get_cursor_screen_pos(), imgui.get_content_region_avail().x, _HEIGHT * scale
+    if width < 8 * scale:
+        return changed
+    imgui.invisible_button(f"##histogram {quantity.name}", ImVec2(width, height))
+    changed |= _brush(tool, quantity, (corner.x, width, first, last), scale)
+    hovered = imgui.is_item_hovered(imgui.HoveredFlags_.for_tooltip.value) and not imgui.is_item_active()
+    draw = imgui.get_window_draw_list()
+    draw.add_rect_filled(corner, ImVec2(corner.x + width, corner.y + height), theme.u32(theme.BAR), 3 * scale)
+    if statistics is not None and histogram is not None:
+        _bars(histogram, quantity, corner, ImVec2(width, height))
+        if hovered:
+            imgui.set_tooltip(_about(statistics, quantity, first + (imgui.get_mouse_pos().x - corner.x) / width
+                                     * (last - first), (last - first) / _BARS))
+    low, high = tool.limits(quantity)
+    left, right = ((quantity.position(v) - first) / (last - first) * width for v in (low, high))
+    for at, given, outer in ((left, low > 0, 0.0), (right, high < (math.inf if quantity.log else 1.0), width)):
+        if given:
+            x = corner.x + min(max(at, 0.0), width)
+            draw.add_rect_filled(ImVec2(min(x, corner.x + outer), corner.y),
+                                 ImVec2(max(x, corner.x + outer), corner.y + height), theme.u32(theme.PANEL, 0.45))
+            draw.add_line(ImVec2(x, corner.y), ImVec2(x, corner.y + height), theme.u32(theme.TEXT), 1.5 * scale)
+    imgui.dummy(ImVec2(0, 2 * scale))
+    return changed
+
+
+def _numbers(tool: Filter, quantity: Quantity, used: tuple[int, int], words: tuple[str, str, str]) -> bool:
+    """The least and the most in two fields to drag or to type into."""
+    label, fmt, tip = words
+    before = tool.limits(quantity)
+    ends = (quantity.edge(used[0]), quantity.edge(used[1])) if quantity.log else (0.0, 1.0)
+    imgui.align_text_to_frame_padding()
+    ui.dim(label)
+    imgui.set_item_tooltip(tip)
+    imgui.same_line(ui.LABEL_WIDTH * imgui.get_font_size())
+    flags = imgui.SliderFlags_.always_clamp.value | (imgui.SliderFlags_.logarithmic.value if quantity.log else 0)
+    gap = imgui.get_style().item_inner_spacing.x
+    width = (imgui.get_content_region_avail().x - gap) / 2
+    shown = before[0], min(before[1], ends[1]) if quantity.log else before[1]
+    low, high = before
+    for i, which in enumerate(("least", "most")):
+        if i:
+            imgui.same_line(0, gap)
+        imgui.set_next_item_width(width)
+        edited, new = imgui.drag_float(f"##{which} {quantity.name}", shown[i], (ends[1] - ends[0]) / 300,
+                                       0.0 if i == 0 else ends[0], ends[1], fmt, flags)
+        imgui.set_item_tooltip(f"The {which} that is shown. Drag, or Ctrl + click to type")
+        if edited and i == 0:
+            low = 0.0 if new <= ends[0] else new
+        elif edited:
+            high = (math.inf if quantity.log else 1.0) if new >= ends[1] else new
+    if (low, high) == before:
+        return False
+    if low > high:  # the one that is moved pushes the other
+        low, high = (low, low) if high == before[1] else (high, high)
+    tool.limit(quantity, low, high)
+    return True
+
+
+def _brush(tool: Filter, quantity: Quantity, place: tuple[float, float, int, int], scale: float) -> bool:
+    """Take what the pointer does over the histogram that was made last: left edge, width, first and last bin."""
+    x, width, first, last = place
+    if imgui.is_item_clicked(imgui.MouseButton_.right):
+        tool.reset(quantity)
+        return True
+    pointer = min(max(imgui.get_mouse_pos().x - x, 0.0), width)
+    at = first + pointer / width * (last - first)
+    low, high = (quantity.position(v) for v in tool.limits(quantity))
+    if imgui.is_item_activated():
+        near = _GRAB * scale / width * (last - first)
+        tool.drag = quantity.name, high if abs(at - low) < near else low if abs(at - high) < near else at
+        return False
+    if tool.drag is None or tool.drag[0] != quantity.name:
+        return False
+    if not imgui.is_item_active():
+        tool.drag = None
+        return False
+    start = tool.drag[1]
+    if abs(at - start) * width / (last - first) < 3 * scale:  # so far it is a click
+        return False
+    least, most = min(at, start), max(at, start)
+    limits = (0.0 if least <= first else quantity.edge(least),
+              (math.inf if quantity.log else 1.0) if most >= last else quantity.edge(most))
+    if limits == tool.limits(quantity):
+        return False
+    tool.limit(quantity, *limits)
+    return True
+
+
+@dataclass(frozen=True, eq=False)
+class Histogram:
+    """What is drawn of one quantity, worked out once for each count."""
+
+    of: Statistics
+    used: tuple[int, int]
+    """The first and the last bin."""
+    heights: tuple[np.ndarray, np.ndarray]
+    """Of the bars, all and chosen ones: square roots, so that few are seen beside many."""
+    top: float
+
+
+def _histogram(tool: Filter, statistics: Statistics, quantity: Quantity) -> Histogram:
+    held = tool.drawn.get(quantity.name)
+    if held is None or held.of is not statistics:
+        used = statistics.used(quantity)
+        every, chosen = (np.sqrt(_grouped(part, used)).astype(np.float32) for part in statistics.counts[quantity.name])
+        held = Histogram(statistics, used, (every, chosen), 1.08 * (float(every.max(initial=0.0)) or 1.0))
+        tool.drawn[quantity.name] = held
+    return held
+
+
+def _bars(histogram: Histogram, quantity: Quantity, corner: ImVec2, size: ImVec2) -> None:
+    """All in grey, those that are chosen over them."""
+    imgui.push_style_color(imgui.Col_.frame_bg, ImVec4(0, 0, 0, 0))
+    imgui.push_style_var(imgui.StyleVar_.frame_padding.value, ImVec2(0, 0))
+    back = imgui.get_cursor_screen_pos()
+    for values, color in zip(histogram.heights, (theme.GONE, theme.ACCENT), strict=True):
+        imgui.set_cursor_screen_pos(corner)
+        imgui.push_style_color(imgui.Col_.plot_histogram, color)
+        imgui.push_style_color(imgui.Col_.plot_histogram_hovered, color)
+        # The button, which came first, has the pointer.
+        imgui.plot_histogram(f"##bars {quantity.name}", values, 0, None, 0.0, histogram.top, size)
+        imgui.pop_style_color(2)
+    imgui.pop_style_var()
+    imgui.pop_style_color()
+    imgui.set_cursor_screen_pos(back)
+
+
+def _grouped(counts: np.ndarray, used: tuple[int, int]) -> np.ndarray:
+    """Bins put together to at most `_BARS`."""
+    first, last = used
+    edges = np.linspace(first, last, min(_BARS, last - first) + 1).round().astype(int)[:-1]
+    return np.add.reduceat(counts[:last], edges)
+
+
+def _about(statistics: Statistics, quantity: Quantity, at: float, width: float) -> str:
+    low, high = quantity.edge(at - width / 2), quantity.edge(at + width / 2)
+    bins = slice(max(int(at - width / 2), 0), max(int(at + width / 2), int(at - width / 2) + 1))
+    count = int(statistics.counts[quantity.name][0][bins].sum())
+    return (f"{count:,} from {low:.3g} to {high:.3g}\nDrag to choose a range. Right click: all\n"
+            "Heights are square roots")

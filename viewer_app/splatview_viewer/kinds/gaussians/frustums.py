@@ -1,0 +1,311 @@
+"""The cameras that the scene is trained with: where they stand, what each of them saw. The panel's part "Training
+cameras"."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, ClassVar
+
+from splatview_viewer.core.events import Key, Pinch, PointerLeave, PointerMove, PointerPress, PointerRelease
+from splatview_viewer.core.view import KeyHelp, Section
+from splatview_viewer.kinds.cameras.drawing import Look
+from splatview_viewer.kinds.cameras.picking import Outlines
+from splatview_viewer.kinds.gaussians.frustums_through import Through
+from splatview_viewer.kinds.gaussians.tool import Tool
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import moderngl
+
+    from splatview_viewer.core.events import Event
+    from splatview_viewer.geometry.controls import Rect
+    from splatview_viewer.kinds.cameras.content import CamerasContent
+    from splatview_viewer.kinds.gaussians.navigate import Navigate
+    from splatview_viewer.kinds.gaussians.view import GaussianView
+
+LINES = 0.87, 0.88, 0.90, 0.8
+"""The colour of frustums. It lies on pictures, so it is the same in light and dark."""
+BAR = 40.0
+"""Points that the bar is high while one looks through a camera."""
+_STILL = 4.0
+"""Points that the pointer may move between press and release of a click."""
+_REACH = 8.0
+"""Points around a camera's centre that count as the camera."""
+_FOLLOW = 0.75
+"""Seconds between two cameras of a training that is followed: it may go through a hundred in that time."""
+_LOOK = 0.1
+"""Seconds within which it is seen which camera is trained with."""
+
+
+class Frustums(Tool):
+    """Draws the cameras over the scene, and has one look through them."""
+
+    name: ClassVar[str] = "frustums"
+    keys: ClassVar[Sequence[KeyHelp]] = (
+        KeyHelp("Training cameras", "Click a camera", "Look through it"),
+        KeyHelp("Training cameras", "Page up, Page down", "The one before, after"),
+        KeyHelp("Training cameras", "Escape", "Back to where you were"),
+    )
+
+    def __init__(self, view: GaussianView) -> None:
+        super().__init__(view)
+        self.shown = True
+        self.pictures = True
+        self.size = 1.0
+        """How large frustums are, times what fits."""
+        self.hovered: int | None = None
+        """The camera under the pointer."""
+        self.last = 0
+        """The camera that was looked through last."""
+        self.following = False
+        """Whether one looks through the camera that is trained with."""
+        self.through = Through(view)
+        self._content: CamerasContent | None = None
+        self._outlines = Outlines()
+        self._told = 0
+        """What of the content was drawn."""
+        self._told_at = -math.inf
+        self._told_cameras: object = None
+        self._press: tuple[float, float, int] | None = None
+        self._pressed = False
+        """Whether some button is down: a drag is no hovering."""
+        self._dirty = False
+        self._followed_at = -math.inf
+
+    # -- the cameras -------------------------------------------------------------------------------------------
+
+    @property
+    def content(self) -> CamerasContent | None:
+        """The cameras of the scene's run; None while nobody publishes any."""
+        content = self._content
+        return None if content is None or content.closed or content.cameras is None else content
+
+    def wake(self) -> None:
+        """Something came, in another thread."""
+        self.view.desk.wake()
+
+    def use(self, content: CamerasContent | None) -> None:
+        """These are the scene's cameras from now on."""
+        if content is self._content:
+            return
+        if self._content is not None:
+            self._content.leave(self)
+        if content is not None:
+            content.join(self)
+        if self.through.index is not None:
+            self.through.leave()
+        self._content, self.hovered, self._dirty = content, None, True
+        self._told_cameras = None
+
+    @property
+    def depth(self) -> float:
+        """How large frustums are, in world units."""
+        content = self.content
+        return 1.0 if content is None or content.cameras is None else 0.5 * content.cameras.spacing * self.size
+
+    def enter(self, index: int, seconds: float | None = None) -> None:
+        """Look through a camera; one that there is not, or that is none, says so."""
+        content = self.content
+        if content is not None and self.through.enter(content, index, seconds):
+            self.last = index
+        elif content is not None and self.view.content.facts is not None:
+            self.view.desk.say(f"Camera {index} is no camera: its matrix is no pose")
+        self.hovered, self._dirty = None, True
+
+    def step(self, by: int) -> None:
+        """Look through the camera before or after."""
+        content, index = self.content, self.through.index
+        if content is None or content.cameras is None or index is None:
+            return
+        fine = content.cameras.fine
+        for _ in range(len(fine)):
+            index = (index + by) % len(fine)
+            if fine[index]:
+                break
+        self.following = False
+        self.enter(index)
+
+    def leave(self) -> None:
+        """Look from where one looked before."""
+        self.following = False
+        self.through.leave(back=True)
+        self._dirty = True
+
+    # -- the protocol of tools ---------------------------------------------------------------------------------
+
+    def handle(self, event: Event, rect: Rect) -> bool | None:
+        content = self.content
+        if content is None:
+            return None
+        inside = self.through.index is not None
+        if isinstance(event, Key):
+            return self._key(event, inside)
+        if inside and self.through.there and self.through.how == "wipe":
+            taken = self.through.divider.handle(event, self.through.place(rect), self.view.desk.scale)
+            if taken is not None:
+                return taken
+        match event:
+            case PointerMove():
+                if self._press is not None and max(abs(event.x - self._press[0]), abs(event.y - self._press[1])) > (
+                        _STILL * self.view.desk.scale):
+                    self._press = None
+                if not self._pressed:
+                    self._hover(event.x, event.y, rect)
+            case PointerLeave():
+                self._hover(math.nan, math.nan, rect)
+            case PointerPress():
+                self._pressed, self._press = True, None
+                if event.button == "left" and event.clicks == 1 and not event.mods:
+                    self._hover(event.x, event.y, rect)  # a finger has not hovered
+                    if self.hovered is not None:
+                        self._press = event.x, event.y, self.hovered
+            case PointerRelease():
+                self._pressed, pressed, self._press = False, self._press, None
+                if pressed is not None and event.button == "left":
+                    self.following = False
+                    self.view.orbit.let_go()
+                    self.enter(pressed[2])
+                    return True
+            case Pinch():
+                self._press = None
+        return None  # the camera may move by it
+
+    def _key(self, event: Key, inside: bool) -> bool | None:
+        if not inside or not event.pressed or event.mods:
+            return None
+        match event.name:
+            case "page_up":
+                self.step(-1)
+            case "page_down":
+                self.step(1)
+            case "escape":
+                self.leave()
+            case _:
+                return None
+        return True
+
+    def _hover(self, x: float, y: float, rect: Rect) -> None:
+        found, content = None, self.content
+        camera = self.view.camera(rect)
+        if content is not None and content.cameras is not None and camera is not None and (
+                self.shown and self.through.index is None and rect.contains(x, y)):
+            found = self._outlines.at(content.cameras, camera, self.depth, x - rect.x, y - rect.y,
+                                      _REACH * self.view.desk.scale)
+        if found != self.hovered:
+            self.hovered, self._dirty = found, True
+
+    def tick(self, now: float) -> bool:
+        again, self._dirty = self._dirty, False
+        content = self.content
+        if content is None:
+            return again
+        if content.cameras is not self._told_cameras:
+            self._told_cameras = content.cameras
+            navigate: Navigate = self.view.tools["navigate"]  # type: ignore[assignment]
+            if content.cameras is not None and content.cameras.fine.any():
+                navigate.cameras(content.cameras.viewmats[content.cameras.fine])
+        content.small = self.shown and self.pictures
+        content.tick(now)
+        if content.changes != self._told and now - self._told_at >= _LOOK:
+            self._told, self._told_at = content.changes, now
+            again |= self.shown or self.through.index is not None
+        again |= self.through.tick(content, now)
+        if self.following and content.current is not None and self.view.content.facts is not None and (
+                now - self._followed_at >= _FOLLOW):
+            left = self.through.index is None and self._followed_at > -math.inf
+            self._followed_at = now
+            if left:
+                self.following = False  # the user has gone elsewhere
+            elif content.current != self.through.index:
+                self.enter(content.current, 0.0)
+            again = True
+        return again
+
+    def follow(self, following: bool) -> None:
+        """Whether to look through the camera that is trained with, from now on."""
+        self.following, self._followed_at = following, -math.inf
+
+    def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
+        content, camera = self.content, self.view.camera(rect)
+        if content is None or camera is None or self.view.desk.bare:
+            return
+        if self.through.index is not None:
+            if self.through.there:
+                self.through.draw(framebuffer, rect, content)
+                return
+        if self.shown and content.cameras is not None:
+            content.drawing.draw(framebuffer, rect, camera, self._look(content))
+
+    def _look(self, content: CamerasContent) -> Look:
+        from splatview_viewer.ui import theme
+
+        def color(of: object) -> tuple[float, float, float, float]:
+            return of.x, of.y, of.z, 1.0  # type: ignore[attr-defined]
+
+        marked = self.hovered if self.hovered is not None else self.through.index
+        return Look(LINES, color(theme.MARK), color(theme.NOW), self.depth, 1.5 * self.view.desk.scale,
+                    -1 if marked is None else marked, -1 if content.current is None else content.current,
+                    self.pictures)
+
+    def over(self, rect: Rect, scale: float) -> bool:
+        content = self.content
+        if content is None or content.cameras is None:
+            return False
+        from splatview_viewer.kinds.gaussians import frustums_panel
+
+        through = self.through
+        if through.there:
+            frustums_panel.over(self, content, rect, scale)
+        elif through.index is None and self.hovered is not None and self.hovered < len(content.cameras):
+            frustums_panel.name(self, content, self.hovered, rect, scale)
+        return False
+
+    def bar_height(self) -> float:
+        return BAR if self.through.index is not None and self.content is not None else 0.0
+
+    def bar(self, rect: Rect, scale: float) -> bool:
+        content = self.content
+        if content is None or self.through.index is None:
+            return False
+        from splatview_viewer.kinds.gaussians import frustums_panel
+
+        return frustums_panel.bar(self, content, rect, scale)
+
+    @property
+    def at_hand(self) -> bool:
+        return self.content is not None
+
+    def sections(self) -> Sequence[Section]:
+        if self.content is None:
+            return ()
+        return [Section("Training cameras", self._panel, tip="The cameras that the scene is trained with")]
+
+    def _panel(self) -> bool:
+        from splatview_viewer.kinds.gaussians import frustums_panel
+
+        content = self.content
+        return content is not None and frustums_panel.panel(self, content)
+
+    def details(self) -> Sequence[str]:
+        content = self.content
+        if content is None or content.cameras is None:
+            return ()
+        wrong = len(content.cameras) - int(content.cameras.fine.sum())
+        return [f"{len(content.cameras):,} training cameras", *([f"{wrong:,} of them are none"] if wrong else [])]
+
+    def like(self, other: Tool) -> None:
+        if not isinstance(other, Frustums):
+            return
+        self.shown, self.pictures, self.size = other.shown, other.pictures, other.size
+        mine, theirs = self.through, other.through
+        mine.how, mine.opacity, mine.gain, mine.divider.at = (theirs.how, theirs.opacity, theirs.gain,
+                                                              theirs.divider.at)
+        if theirs.index is None and mine.index is not None:
+            mine.leave()
+        elif theirs.there and theirs.index is not None and mine.index != theirs.index and self.content is not None:
+            mine.enter(self.content, theirs.index, 0.0)
+
+    def close(self) -> None:
+        self.use(None)
+        self.through.close()

@@ -1,0 +1,174 @@
+"""What is drawn of the Gaussians: colours, depth and other ways to see them. The panel's part "View"."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from splatview_viewer.kinds.gaussians.tool import Tool
+from splatview_viewer.scene import color_maps
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from splatview_viewer.core.settings import GaussianSettings, Show
+    from splatview_viewer.geometry.controls import Rect
+
+SHOWS: dict[Show, str] = {
+    "color": "Colour", "depth": "Depth", "alpha": "Alpha", "normals": "Normals", "ellipsoids": "Ellipsoids",
+    "rings": "Outlines", "points": "Centres", "overdraw": "Overdraw",
+}
+"""What `GaussianSettings.show` can be, and how it is called."""
+_TIPS = {
+    "depth": "How far away it is: the mean along the line of sight, by what each Gaussian contributes.",
+    "alpha": "How much of the background is covered.",
+    "normals": "The direction of each Gaussian's shortest axis: red to the right, green down, blue away from you.",
+    "ellipsoids": "Each Gaussian as a solid body of two standard deviations.",
+    "rings": "The outline of each Gaussian at two standard deviations.",
+    "points": "Where the middle of each Gaussian is.",
+    "overdraw": "How many Gaussians are drawn over each other in a pixel.",
+}
+_MAPPED = "depth", "overdraw"
+"""What is shown by a colour map."""
+_COLORED = "color", "ellipsoids", "rings", "points"
+"""What has the Gaussians' own colours."""
+_SCALES = 0.05, 3.0
+_POINTS = 1.0, 12.0
+_LEGEND, _BAR, _PAD, _MARGIN = 190.0, 8.0, 9.0, 12.0
+"""Points: the legend's width, the height of its colours, the room around it, and to the picture's edges."""
+_LEAST = 280.0
+"""Points of the picture's width below which the legend is left out."""
+
+
+class Look(Tool):
+    """Steers the view's settings."""
+
+    name: ClassVar[str] = "look"
+
+    def panel(self) -> bool:
+        """The controls; True when a setting changed."""
+        from imgui_bundle import imgui
+
+        from splatview_viewer.ui import widgets as ui
+
+        view = self.view
+        s, before = view.settings, replace(view.settings)
+        s.show = ui.choice("Show", s.show, SHOWS)
+        if s.show in _TIPS:
+            imgui.set_item_tooltip(_TIPS[s.show])
+        if s.show in _MAPPED:
+            self._mapped(s)
+        if s.show not in ("ellipsoids", "rings", "points"):
+            s.mode = ui.choice("Mode", s.mode, {"scene": "As trained", "classic": "Classic",
+                                                "antialiased": "Antialiased"})
+        stored = view.content.facts.stored_sh_degree if view.content.facts is not None else 0
+        if stored and s.show in _COLORED:
+            degrees: dict[int | None, str] = {None: "As trained"}
+            s.sh_degree = ui.choice("SH degree", s.sh_degree, degrees | {d: f"Up to {d}" for d in range(stored + 1)})
+        if s.show == "points":
+            s.point_px = ui.slider("Diameter", s.point_px, _POINTS, "%.1f points", reset=3.0)
+        else:
+            s.scale = ui.slider("Size", s.scale, _SCALES, "%.2f \u00d7", reset=1.0)
+        if s.show != "alpha":
+            color = ui.color("Background", view.background)
+            if max(abs(a - b) for a, b in zip(color, view.background, strict=True)) > 1e-4:
+                s.background = color
+        return before != s
+
+    def _mapped(self, s: GaussianSettings) -> None:
+        from imgui_bundle import imgui
+
+        from splatview_viewer.ui import widgets as ui
+
+        s.color_map = ui.choice("Colours", s.color_map, color_maps.NAMES)
+        if s.show != "depth":
+            return
+        low, high = self.view.picture.depth.range
+        by_hand = ui.choice("Range", s.depth_range is not None, {False: "Automatic", True: "By hand"})
+        if not by_hand:
+            s.depth_range = None
+            return
+        low, high = s.depth_range or (low, max(high, low + 1e-3))
+        ui.row("From, to")
+        speed = max(high - low, 1e-4) / 200
+        _, low, high = imgui.drag_float_range2("##range", low, high, speed, 0.0, 1e9, "%.3g", "%.3g",
+                                               imgui.SliderFlags_.always_clamp.value)
+        imgui.set_item_tooltip("Depth at both ends of the colours. Drag, or Ctrl + click to type a number.")
+        s.depth_range = low, max(high, low)
+
+    def over(self, rect: Rect, scale: float) -> bool:
+        view = self.view
+        if view.settings.show in _MAPPED and view.picture.source is not None and rect.width >= _LEAST * scale:
+            low, high = view.picture.depth.shown_range(view.settings)
+            if high > low:
+                bars = round(sum(tool.bar_height() for tool in view.tools.values()) * scale)
+                place = replace(rect, height=rect.height - bars)
+                values = low, (low + high) / 2, high
+                title, words = ("Depth", _numbers(*values)) if view.settings.show == "depth" else (
+                    "Gaussians per pixel", [f"{round(v):,}" if high - low >= 10 else f"{v:g}" for v in values])
+                _legend(title, view.settings.color_map, words, place, scale)
+        return False
+
+    def details(self) -> Sequence[str]:
+        view = self.view
+        low, high = view.picture.depth.shown_range(view.settings)
+        if view.settings.show == "depth" and high > 0:
+            return [f"depth {low:.3g} to {high:.3g}"]
+        return []
+
+
+def _legend(title: str, name: str, words: Sequence[str], rect: Rect, scale: float) -> None:
+    """The colour map of this name in the lower right corner, with what its left, its middle and its right are. Over
+    pictures, so the same in dark and light."""
+    from imgui_bundle import ImVec2, ImVec4, imgui
+
+    from splatview_viewer.ui import theme
+
+    draw = imgui.get_background_draw_list()
+    with theme.font_size(12.0):
+        line, pad = imgui.get_text_line_height(), _PAD * scale
+        width, height = _LEGEND * scale, 2 * line + (_BAR + 6) * scale + 2 * pad
+        x, y = rect.x + rect.width - width - _MARGIN * scale, rect.y + rect.height - height - _MARGIN * scale
+        if y < rect.y:
+            return
+        draw.add_rect_filled(ImVec2(x, y), ImVec2(x + width, y + height), theme.u32(ImVec4(0.06, 0.065, 0.075, 0.82)),
+                             6 * scale)
+        left, right, top = round(x + pad), round(x + width - pad), round(y + pad + line + 3 * scale)
+        bright, dim = theme.u32(ImVec4(0.9, 0.91, 0.93, 1)), theme.u32(ImVec4(0.7, 0.72, 0.75, 1))
+        draw.add_text(ImVec2(left, round(y + pad - 1 * scale)), bright, title)
+        colors = _knots(name)
+        edges = np.linspace(left, right, len(colors)).tolist()
+        for i in range(len(colors) - 1):
+            draw.add_rect_filled_multi_color(ImVec2(edges[i], top), ImVec2(edges[i + 1], top + _BAR * scale),
+                                             colors[i], colors[i + 1], colors[i + 1], colors[i])
+        below = round(top + (_BAR + 3) * scale)
+        sizes = [imgui.calc_text_size(word).x for word in words]
+        draw.add_text(ImVec2(left, below), dim, words[0])
+        draw.add_text(ImVec2(round((left + right - sizes[1]) / 2), below), dim, words[1])
+        draw.add_text(ImVec2(round(right - sizes[2]), below), dim, words[2])
+
+
+@cache
+def _knots(name: str) -> list[int]:
+    """A colour map's colours as imgui takes them."""
+    from imgui_bundle import ImVec4
+
+    from splatview_viewer.ui import theme
+
+    return [theme.u32(ImVec4(r, g, b, 1)) for r, g, b in color_maps.table(name).tolist()]
+
+
+def _numbers(*values: float) -> list[str]:
+    """With as many decimals as tell them apart."""
+    span = max(values) - min(values)
+    if span <= 0 or max(map(abs, values)) >= 1e6 or span < 1e-4:
+        return [f"{v:.3g}" for v in values]
+    decimals = min(max(2 - math.floor(math.log10(span)), 0), 6)
+    words = [f"{v:,.{decimals}f}" for v in values]
+    while decimals and all(word.endswith("0") for word in words):
+        decimals, words = decimals - 1, [word[:-1] for word in words]
+    return [word.rstrip(".") for word in words]

@@ -1,0 +1,136 @@
+"""Smooth motion: while somebody moves the camera and the scene cannot be drawn for each picture on the screen, the last
+picture of it is moved along; a new one is drawn when the GPU's time allows, and nobody waits for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from splatview_viewer.core.view import Section
+from splatview_viewer.gpu.governor import scaled
+from splatview_viewer.kinds.gaussians.tool import Tool
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from splatview_viewer.geometry.cameras import Camera
+    from splatview_viewer.kinds.gaussians.view import GaussianView
+    from splatview_viewer.render.base import RenderOptions
+
+_SHOWS = "color", "alpha", "normals", "ellipsoids", "rings", "points"
+"""What can be moved: pictures of things that are somewhere."""
+_AT_ONCE = 10.0
+"""Milliseconds up to which a scene is drawn for each picture where nobody else needs the GPU."""
+_FAR = 0.7
+"""Cosine of the turn from which on a picture shows too little of what is seen now."""
+_KEPT = 10.0
+"""Seconds without motion after which its memory is given back."""
+
+
+class Motion(Tool):
+    """Decides what is shown while the camera moves."""
+
+    name: ClassVar[str] = "motion"
+
+    def __init__(self, view: GaussianView) -> None:
+        super().__init__(view)
+        self.scale = 1.0
+        """The resolution of the picture that is moved."""
+        self._towards: Camera | None = None
+        self._wanted: tuple[object, ...] = ()
+        self._used_at = -_KEPT
+        self._used = False
+
+    # -- pictures ----------------------------------------------------------------------------------------------
+
+    def render(self, camera: Camera, options: RenderOptions) -> bool:
+        """Whether the view's picture, as it is or moved to `camera`, is what to show now; a new one is begun if that
+        may be. False: draw the scene, and show nothing else."""
+        view = self.view
+        content, picture = view.content, view.picture
+        self._towards, self._wanted = None, (camera.key, options, content.loads)
+        if not self._applies(camera, options):
+            if content.begun is not None and content.begun.of == self._wanted:
+                content.land(wait=True)
+            return False
+        content.land()
+        size = camera.width, camera.height
+        if picture.of != self._wanted and content.begun is None and not content.awaited and (
+                view.work.governor.next_picture() == 0.0):
+            self.scale = view.work.governor.scale_later("scene", size)
+            drawn = camera if self.scale == 1.0 else camera.resized(*scaled(size, self.scale))
+            picture.render_later(drawn, options, (drawn.key, options, content.loads))
+        if picture.of != self._wanted:
+            self._towards = camera
+        else:
+            self.scale = 1.0
+        return picture.source is not None
+
+    def _applies(self, camera: Camera, options: RenderOptions) -> bool:
+        view = self.view
+        picture, s = view.picture, view.settings
+        moves = view.moving or view.content.awaited  # what was moved stays there until a true picture can be had
+        if not (s.reproject and moves and s.show in _SHOWS) or view.desk.exact:
+            return False
+        if picture.source is None or picture.seen is None or not _alike(picture.of[1], options):
+            return False
+        seen = picture.seen
+        turn = float(np.trace(seen.viewmat[:3, :3].T @ camera.viewmat[:3, :3]))
+        if seen.model != camera.model or turn < 1 + 2 * _FAR:
+            return False
+        size = camera.width, camera.height
+        governor = view.work.governor
+        if governor.limited:
+            return governor.moves_along("scene", size, *picture.warp_work(size))
+        scene, warp = governor.cost(("scene", *size)) or 0.0, governor.cost(picture.warp_work(size)[0]) or 0.0
+        return view.cuda and scene > max(_AT_ONCE, 2 * warp)
+
+    @property
+    def towards(self) -> tuple[Camera, float] | None:
+        """Where the picture is moved to, and how far away the scene is on the whole; None: it is shown as it is."""
+        return None if self._towards is None else (self._towards, self.view.orbit.distance)
+
+    @property
+    def light(self) -> bool:
+        """Whether the next picture can be shown without drawing the scene."""
+        view = self.view
+        if view.moving:
+            return self._towards is not None
+        return view.picture.of == self._wanted and view.picture.of[-1:] == (view.content.loads,)
+
+    def tick(self, now: float) -> bool:
+        view, picture = self.view, self.view.picture
+        landed, picture.landed = picture.landed, False
+        if self._towards is None:
+            if self._used and now - self._used_at > _KEPT and not view.moving:
+                self._used = False
+                picture.forget_motion()
+            return landed
+        self._used, self._used_at = True, now
+        idle = view.content.begun is None
+        return landed or not view.moving or (idle and view.work.governor.next_picture() == 0.0)
+
+    # -- the panel ---------------------------------------------------------------------------------------------
+
+    def sections(self) -> Sequence[Section]:
+        if self.view.work.software:  # which draws as ever
+            return ()
+        return [Section("Motion", self._panel, tip="What is seen while the camera moves")]
+
+    def _panel(self) -> bool:
+        from imgui_bundle import imgui
+
+        from splatview_viewer.ui import widgets as ui
+
+        s, before = self.view.settings, self.view.settings.reproject
+        s.reproject = ui.check("Smooth", before)
+        imgui.set_item_tooltip("While the camera moves and the GPU has no time for a new picture, the last one is "
+                               "moved along. Once the camera rests, and in screenshots, the scene itself is drawn.")
+        return s.reproject != before
+
+
+def _alike(before: object, options: RenderOptions) -> bool:
+    """Whether a picture drawn with these options shows the same sort of thing."""
+    paint, depth = getattr(before, "paint", None), getattr(before, "depth", None)
+    return (paint, depth) == (options.paint, options.depth)

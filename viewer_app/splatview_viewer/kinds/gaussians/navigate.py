@@ -1,0 +1,395 @@
+"""Where a scene is seen from: orbiting, flying, framing, bookmarks. The panel's part "Camera"."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import numpy as np
+
+from splatview_viewer.core.errors import CameraError
+from splatview_viewer.core.events import Key, Pinch, PointerLeave, PointerPress, Text, Wheel
+from splatview_viewer.core.view import KeyHelp, Section
+from splatview_viewer.geometry.bookmarks import Bookmarks
+from splatview_viewer.geometry.camera_forms import camera_from_text
+from splatview_viewer.geometry.flights import SECONDS, Flight
+from splatview_viewer.geometry.flying import Flying
+from splatview_viewer.geometry.upright import snapped, up_of_cameras, up_of_scene
+from splatview_viewer.kinds.gaussians.navigate_gizmo import Gizmo
+from splatview_viewer.kinds.gaussians.picking import Picker
+from splatview_viewer.kinds.gaussians.tool import Tool
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from splatview_viewer.core.events import Event
+    from splatview_viewer.geometry.cameras import Camera
+    from splatview_viewer.geometry.controls import Rect
+    from splatview_viewer.geometry.orbit import Orbit
+    from splatview_viewer.kinds.gaussians.view import GaussianView
+
+_LEVEL = 1e-3
+"""Radians of roll that nobody sees."""
+_SETTLED = 0.15
+"""Seconds after which a wheel rests."""
+_SAME = 0.9976
+"""Cosine of an angle, 4 degrees, by which two directions upward may differ."""
+
+
+class Navigate(Tool):
+    """Moves the view's camera."""
+
+    name: ClassVar[str] = "navigate"
+    keys: ClassVar[Sequence[KeyHelp]] = (
+        KeyHelp("Camera", "Drag", "Orbit; look around when flying"),
+        KeyHelp("Camera", "Right drag, Shift + drag", "Move"),
+        KeyHelp("Camera", "Wheel, pinch", "Nearer, farther; speed when flying"),
+        KeyHelp("Camera", "Double click", "Orbit around what is there"),
+        KeyHelp("Camera", "W A S D, Q E", "Fly ahead and sideways, down and up"),
+        KeyHelp("Camera", "Shift, Alt", "Fast, slow"),
+        KeyHelp("Camera", "Arrow keys", "Move"),
+        KeyHelp("Camera", "Z, C, Ctrl + drag", "Roll"),
+        KeyHelp("Camera", "O", "Orbit or fly"),
+        KeyHelp("Camera", "F", "See the whole scene"),
+        KeyHelp("Camera", "R", "Upright; once more: as at first"),
+        KeyHelp("Camera", "1 to 9", "Go to a bookmark"),
+        KeyHelp("Camera", "Shift + 1 to 9", "Keep a bookmark"),
+        KeyHelp("Camera", "Ctrl + C, Ctrl + V", "Copy the camera, paste one"),
+    )
+
+    def __init__(self, view: GaussianView) -> None:
+        super().__init__(view)
+        self.flying = Flying()
+        self.looks = False
+        """Whether a drag looks around, as one flies."""
+        self.numbers = False
+        """Whether the panel's fold of numbers is open."""
+        self._copying = False
+        """Whether the camera has to go to the clipboard, which is imgui's to do."""
+        self._flight: tuple[Flight, Camera | None] | None = None
+        """The way, and the camera at its end if it has to be exactly that."""
+        self._there: np.ndarray | None = None
+        """The rotation that it gave the orbit last. Another one: somebody has put the camera elsewhere."""
+        self._picker = Picker(view)
+        self.gizmo = Gizmo(self)
+        self._viewmats: np.ndarray | None = None
+        self._up_by: Literal["", "scene", "cameras", "user"] = ""
+        """Who said what is up."""
+        self._moved = False
+        """Whether the user has moved the camera."""
+        self._outside = False
+        self._told_speed = math.inf
+        """When to say how fast it flies by now: once the wheel rests."""
+
+    # -- what others may ask -----------------------------------------------------------------------------------
+
+    def fly_to(self, camera: Camera, seconds: float = SECONDS, pivot: np.ndarray | None = None) -> None:
+        """As `GaussianView.fly_to`."""
+        view = self.view
+        pivot = view.orbit.target if pivot is None else pivot
+        self.stop()
+        if seconds <= 0 or not view.framed or view.content.facts is None:
+            view.use_camera(camera, pivot)
+            return
+        end = view.orbit.copy()
+        end.take(camera, pivot)
+        self._go(end, seconds, camera)
+
+    def go(self, end: Orbit, seconds: float = SECONDS) -> None:
+        """Fly to where another orbit looks from."""
+        self.stop()
+        self._go(end, seconds, None)
+
+    def stop(self) -> None:
+        """Stay here, whatever was under way: the user takes the camera."""
+        self._moved = True
+        self._flight = None
+        self.flying.stop()
+        self._picker.forget()
+
+    @property
+    def under_way(self) -> bool:
+        """Whether the camera moves by itself: a flight, or a key that is held."""
+        return self._flight is not None or self.flying.moving
+
+    def cameras(self, viewmats: np.ndarray) -> None:
+        """Somebody published the cameras of the scene, (N, 4, 4) world to camera: they say what is up, unless the user
+        or the scene's file has said so. A scene that is seen as at first is turned upright."""
+        before, self._viewmats = self._viewmats, viewmats
+        up = up_of_cameras(viewmats) if before is None and self._up_by != "user" else None
+        if up is None or self._file_up is not None:
+            return
+        self._up_by, up = "cameras", snapped(up)
+        if float(up @ self.view.orbit.up) < _SAME:
+            self.view.orbit.up = up
+            if not (self._moved or self.view.fixed):
+                self.view.frame()
+
+    def first_up(self) -> np.ndarray:
+        """(3,) what is up when the scene is seen for the first time: as its file says, or cameras, or the ground it
+        stands on, else as it was."""
+        undecided = not self._up_by or (self._up_by == "cameras" and self._file_up is not None)
+        if undecided and (up := self.detected_up()) is not None:
+            self._up_by, self.view.orbit.up = "scene", up
+        return self.view.orbit.up
+
+    def detected_up(self) -> np.ndarray | None:
+        """(3,) what is up by the scene's file, else the published cameras, else the ground; None where none says."""
+        if self._file_up is not None:
+            return np.array(self._file_up, np.float64)
+        up = None if self._viewmats is None else up_of_cameras(self._viewmats)
+        sight = self.view.content.sight
+        if up is None and sight is not None:
+            up = up_of_scene(sight.means, sight.weights)
+        return None if up is None else snapped(up)
+
+    @property
+    def _file_up(self) -> tuple[float, float, float] | None:
+        facts = self.view.content.facts
+        return None if facts is None else facts.up
+
+    def set_up(self, up: np.ndarray) -> None:
+        """The user says what is up."""
+        self._up_by = "user"
+        self.stop()
+        self.view.go_on_from_here()
+        self.view.orbit.set_up(up)
+        self.view.moved()
+
+    @property
+    def bookmarks(self) -> Bookmarks:
+        return Bookmarks(self.view.desk.memo, self.view.desk.name)
+
+    # -- what buttons and keys do --------------------------------------------------------------------------------
+
+    def frame(self) -> None:
+        """See the whole scene in the direction in which one looks."""
+        view, sight = self.view, self.view.content.sight
+        if not view.framed or sight is None or not len(sight.means):
+            view.frame()
+            return
+        end = self._here()
+        size = view.rect.width, view.rect.height
+        model = end.model
+        end.take(sight.seen_along(end.rotation, min(end.fov, 150.0), *size), sight.middle)
+        end.model = model
+        self.go(end)
+
+    def reset(self) -> None:
+        """Upright; if it is that already, as at first sight."""
+        view, sight = self.view, self.view.content.sight
+        if not view.framed or sight is None or not len(sight.means):
+            view.frame()
+            return
+        end = self._here()
+        if abs(end.tilt) > _LEVEL:
+            end.level()
+        else:
+            end.take(sight.camera(view.rect.width, view.rect.height, end.up), sight.middle)
+            end.model = view.orbit.model
+        self.go(end)
+
+    def look_along(self, forward: np.ndarray) -> None:
+        """Look in this direction (3,) at what is orbited around."""
+        end = self._here()
+        end.look_along(forward)
+        self.go(end)
+
+    def copy(self) -> None:
+        """Put the camera on the clipboard. Inside an imgui frame."""
+        from imgui_bundle import imgui
+
+        if (camera := self.view.camera()) is not None:
+            imgui.set_clipboard_text(camera.to_json())
+            self.view.desk.say("Camera copied")
+
+    def paste(self, text: str) -> None:
+        """Go to the camera that a text describes, or say why it does not."""
+        rect = self.view.rect
+        try:
+            camera = camera_from_text(text, rect.width, rect.height)
+        except CameraError as e:
+            self.view.desk.say(str(e)[:160])
+            return
+        self.fly_to(camera)
+
+    def keep(self, number: int | None = None) -> None:
+        """Keep this camera as a bookmark."""
+        camera = self.view.camera()
+        if camera is not None:
+            kept = self.bookmarks.put(camera, self.view.orbit.target, number)
+            self.view.desk.say(f"Kept as bookmark {kept}" if kept else "There are too many bookmarks: delete one first")
+
+    def visit(self, number: int) -> bool:
+        """Go to a bookmark; False if there is none."""
+        rect = self.view.rect
+        found = self.bookmarks.get(number, rect.width, rect.height)
+        if found is not None:
+            self.fly_to(found.camera, pivot=found.pivot)
+        return found is not None
+
+    # -- the protocol of tools -----------------------------------------------------------------------------------
+
+    def handle(self, event: Event, rect: Rect) -> bool | None:
+        view = self.view
+        view.orbit.looks = self.looks
+        if isinstance(event, Key):
+            return self._key(event)
+        if isinstance(event, Text):
+            # A paste, where that is no key: pages say only what was pasted.
+            if len(event.text) > 8 and event.text.lstrip().startswith("{"):
+                self.paste(event.text)
+                return True
+            return None
+        if isinstance(event, PointerLeave):
+            if not self._outside:  # what is held from now on may be let go where nobody tells; repeats say it is not
+                self.flying.let_go()
+            self._outside = True
+            return None
+        self._outside = False
+        if (taken := self.gizmo.handle(event, rect)) is not None:
+            return taken
+        if isinstance(event, (PointerPress, Wheel, Pinch)):
+            self._flight = None
+            self._picker.forget()
+            view.go_on_from_here()
+        if isinstance(event, PointerPress) and event.clicks == 2 and event.button == "left":
+            view.orbit.let_go()
+            self._picker.ask(event.x, event.y, rect)
+            return True
+        if isinstance(event, Wheel) and self.looks and abs(event.dy) >= abs(event.dx) and not event.mods:
+            self.flying.faster(event.dy)
+            self._told_speed = time.monotonic() + _SETTLED
+            return True
+        if not view.orbit.handle(event, rect):
+            return None
+        self._moved = True
+        view.moved()
+        return True
+
+    def _key(self, event: Key) -> bool | None:
+        view = self.view
+        was = self.flying.moving
+        if self.flying.key(event):
+            if event.pressed:
+                self._flight = None
+                self._picker.forget()
+                if not was:
+                    self.flying.step(time.monotonic())
+            return True
+        if not event.pressed or event.repeat or view.content.facts is None:
+            return None
+        if event.mods == {"ctrl"} and event.name in ("c", "v"):
+            if event.name == "c":
+                self._copying = True
+            else:
+                self.paste(view.desk.pasted())
+            return True
+        if event.name.isdigit() and event.name != "0":
+            if event.mods in ({"shift"}, {"ctrl"}):
+                self.keep(int(event.name))
+                return True
+            return (self.visit(int(event.name)) or None) if not event.mods else None
+        if event.mods:
+            return None
+        if event.name == "f":
+            self.frame()
+        elif event.name == "r":
+            self.reset()
+        elif event.name == "o":
+            self.looks = not self.looks
+            view.desk.say("Fly: drag looks around" if self.looks else "Orbit: drag turns the scene")
+        else:
+            return None
+        return True
+
+    def tick(self, now: float) -> bool:
+        if (picked := self._picker.take()) is not None:
+            if picked.hit is None:
+                self.view.desk.say("There is nothing to orbit around")
+            else:
+                end = self._here()
+                end.center(picked.hit.point)
+                self.go(end)
+        if now >= self._told_speed:
+            self._told_speed = math.inf
+            self.view.desk.say(f"Speed {self.flying.speed:.2g}x")
+        return self._fly(now) | self._move(now)
+
+    def draw(self, framebuffer: object, rect: Rect) -> None:
+        if self.under_way:
+            self.view.desk.wake()  # the next turn comes when the next picture is due
+
+    def over(self, rect: Rect, scale: float) -> bool:
+        from imgui_bundle import imgui
+
+        if self.flying.moving and imgui.get_io().want_text_input:
+            self.flying.let_go()  # keys are for the text now, also those that go up
+        if self._copying:
+            self._copying = False
+            self.copy()
+        return self.gizmo.draw(rect, scale)
+
+    def sections(self) -> Sequence[Section]:
+        from splatview_viewer.kinds.gaussians.navigate_panel import panel
+
+        return [Section("Camera", lambda: panel(self), opened=True)]
+
+    def like(self, other: Tool) -> None:
+        assert isinstance(other, Navigate)
+        self.stop()
+        self._up_by, self._viewmats, self._moved = other._up_by, other._viewmats, other._moved
+
+    def close(self) -> None:
+        self._picker.forget()
+
+    # -- on the way ----------------------------------------------------------------------------------------------
+
+    def _here(self) -> Orbit:
+        """Where it is seen from now, to be changed."""
+        self.view.go_on_from_here()
+        return self.view.orbit.copy()
+
+    def _go(self, end: Orbit, seconds: float, camera: Camera | None) -> None:
+        view = self.view
+        view.go_on_from_here()
+        self._flight = Flight(view.orbit.copy(), end, seconds), camera
+        self._there = view.orbit.rotation
+        view.moved()
+
+    def _fly(self, now: float) -> bool:
+        if self._flight is None:
+            return False
+        view, (flight, camera) = self.view, self._flight
+        if view.orbit.rotation is not self._there or not view.framed:
+            self._flight = None
+            return False
+        there = flight.at(now)
+        if there is None:
+            self._flight = None
+            if camera is not None:
+                view.use_camera(camera, flight.end.target)
+                return True
+        view.orbit.look_like(there or flight.end)
+        self._there = view.orbit.rotation
+        view.moved()
+        return True
+
+    def _move(self, now: float) -> bool:
+        if not self.flying.moving:
+            return False
+        step = self.flying.step(now)
+        view = self.view
+        if step is None or view.content.facts is None or not view.framed:
+            return self.flying.moving
+        if step.any():
+            view.go_on_from_here()
+            orbit = view.orbit
+            up = orbit.rotation @ (orbit.up / np.linalg.norm(orbit.up))
+            orbit.move((step[:3] + up * step[3]) * orbit.distance)
+            if step[4]:
+                orbit.roll(float(step[4]))
+            self._moved = True
+            view.moved()
+        return True

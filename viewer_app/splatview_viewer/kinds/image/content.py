@@ -1,0 +1,263 @@
+"""What an image stream holds on the GPU, whoever looks at it: its picture, wherever it lies, and its broken values."""
+
+from __future__ import annotations
+
+import math
+import time
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+import moderngl
+import numpy as np
+
+from splatview_ipc.control.errors import SharingError
+from splatview_ipc.gl.base import fragment_head
+from splatview_ipc.gl.host import HostBridge
+from splatview_ipc.gl.probe import AutoBridge
+from splatview_ipc.kinds.image import IMAGE_AXES
+from splatview_viewer.core.errors import ViewerError
+from splatview_viewer.core.view import VERTEX, Hints, Stopwatch, meta_phrases
+from splatview_viewer.kinds.image.overlay.layers import CAMERA_META, Layers
+from splatview_viewer.kinds.image.values import INTEGERS, SAMPLE, count_broken, look_at, picture_of, sample_of
+
+if TYPE_CHECKING:
+    from splatview_ipc.control.frame import Frame
+    from splatview_ipc.gl.base import Bridge, PixelSource
+    from splatview_viewer.core.view import Value
+    from splatview_viewer.gpu.work import GpuWork
+    from splatview_viewer.kinds.image.view import ImageView
+
+_COUNT_PERIOD = 0.5
+"""Seconds between counts of NaNs: one costs about as much as an upload."""
+_COUNT_BLOCK = 8
+_LATER = 0.02, 0.1, 0.5
+"""Seconds after which a frame that is read in place is drawn again as long as it is not known to have arrived: the
+trainer's GPU may write its data later than the frame was announced."""
+_PATIENCE = 0.5
+"""Seconds for which a frame in other memory than the one shown must have arrived; then it is shown all the same."""
+
+
+class ImageContent:
+    """Frames in host memory are uploaded; those on a GPU are read where they lie if OpenGL can (the bridge `direct`),
+    at every drawing: such a frame is held until the next one has taken its place.
+
+    Lives until the last of its views is closed.
+    """
+
+    def __init__(self, ctx: moderngl.Context, work: GpuWork) -> None:
+        self.views: list[ImageView] = []
+        """Everybody who looks at it."""
+        self.source: PixelSource | None = None
+        self.stale = False
+        """As `View.stale`."""
+        self.changes = 0
+        """How often what is seen changed: a view that drew an earlier state has to be drawn again."""
+        self.drawn = 0
+        """The last drawing that any view submitted."""
+        self.broken = 0
+        """NaN and infinite values, as far as they were counted."""
+        self.hints = Hints()
+        self.range = (0.0, 1.0)
+        """Of most of the others, likewise."""
+        self.layout = ""
+        """As it was published."""
+        self.notes: list[str] = []
+        self.on_gpu = False
+        self.host = HostBridge(ctx)
+        self.gpu: AutoBridge | None = None
+        self.layers = Layers(ctx)
+        """What lies over it."""
+        self.stopwatch = Stopwatch()
+        self._ctx = ctx
+        self._work = work
+        self._arrays: dict[tuple[str, ...], moderngl.VertexArray] = {}
+        self._held: Frame | None = None
+        self._checked = 0
+        """The drawing after which the held frame was last found to be whole."""
+        self._retired: list[tuple[Frame, int]] = []
+        """Frames that drawings up to a number may still read."""
+        self._again_at: list[float] = []
+        self._place: tuple[object, ...] = ()
+        """Where the held frame lies."""
+        self._expected: tuple[tuple[object, ...], Frame, float] | None = None
+        """A place that is not shown yet, the first frame there, and when it came."""
+        self._arriving = False
+        self._counted_at = -math.inf
+        self._count_due = False
+        self._counting: tuple[moderngl.Framebuffer, int] | None = None
+
+    def update(self, value: Value) -> bool:
+        """As `View.update`."""
+        tensor, dtype, layout = picture_of(value)
+        frame: Frame | None = None if isinstance(value, np.ndarray) else value  # type: ignore[assignment]
+        on_gpu = frame is not None and frame.on_gpu
+        if on_gpu and self.gpu is None:
+            self.gpu = AutoBridge(self._ctx)
+        if on_gpu and not self._may_draw(frame, tensor):  # type: ignore[arg-type]
+            return False
+        bridge: Bridge = self.gpu if on_gpu else self.host  # type: ignore[assignment]
+        with self.stopwatch("take" if on_gpu else "upload"):
+            try:
+                source = bridge.put(tensor, IMAGE_AXES[layout])
+            except SharingError as e:
+                if on_gpu:
+                    raise
+                raise ViewerError(f"image: {e}") from e
+            in_place = on_gpu and bridge.name == "direct"
+            if on_gpu and not in_place:
+                _finish_copy(tensor)
+        counted = None
+        now = time.monotonic()
+        if dtype not in INTEGERS and not on_gpu and now - self._counted_at >= _COUNT_PERIOD:
+            with self.stopwatch("count"):
+                array: np.ndarray = getattr(tensor, "array", tensor)  # type: ignore[assignment]
+                counted = count_broken(array, dtype), *look_at(sample_of(array, dtype, layout))
+        if frame is not None and not frame.intact():
+            bridge.undo()
+            return False
+        self._retire()
+        if in_place and frame is not None:
+            frame.hold()
+            self._held = frame
+        self._place = _place(tensor) if in_place else ()
+        # A ring's frames are whole when they are handed out: there is nothing to wait for.
+        self._arriving = self._held is not None and not self._held.complete
+        self._again_at = [now + s for s in _LATER] if self._arriving else []
+        if self.on_gpu != on_gpu:
+            other = self.host if on_gpu else self.gpu
+            if other is not None:
+                other.close()
+        self.source, self.layout, self.on_gpu, self.stale = source, layout, on_gpu, False
+        self.notes = [] if frame is None else meta_phrases(frame.meta, ("layout", *CAMERA_META))
+        self.layers.under(frame, (source.size[0] * source.stride, source.size[1] * source.stride))
+        self._count_due = dtype not in INTEGERS and counted is None
+        if dtype in INTEGERS:
+            self.broken, self.hints.hint = 0, None
+        elif counted is not None:
+            (self.broken, self.hints.hint, self.range), self._counted_at = counted, now
+        self.changes += 1
+        for view in self.views:
+            view.pan_zoom.resize_picture(*source.size)
+        return True
+
+    def _may_draw(self, frame: Frame, tensor: Any) -> bool:
+        """Whether a frame that is read in place may be drawn from now on, or comes again later.
+
+        Memory that nothing has been written into yet is not shown, and waiting for it here would hold up all else that
+        is drawn. Afterwards it may be shown: another version in the same memory is seen in any case. So it is the first
+        version there that must have arrived; a trainer that is always ahead of its GPU has none newer that has.
+        """
+        place = _place(tensor)
+        if frame.complete or place == self._place:
+            self._expected = None
+            return True
+        now = time.monotonic()
+        if self._expected is None or self._expected[0] != place:
+            self._expected = place, frame, now
+        _, first, since = self._expected
+        if first.complete or now - since >= _PATIENCE:
+            self._expected = None
+            return True
+        return False
+
+    def _retire(self) -> None:
+        """The held frame is not drawn any more; drawings that were submitted may still read it."""
+        held, self._held = self._held, None
+        if held is not None:
+            self._retired.append((held, self._work.submitted))
+
+    def vertex_array(self, defines: tuple[str, ...]) -> moderngl.VertexArray:
+        """What draws a source with these defines."""
+        if defines not in self._arrays:
+            source = files("splatview_viewer.kinds.image").joinpath("image.glsl").read_text()
+            program = self._ctx.program(vertex_shader=VERTEX, fragment_shader=fragment_head(defines) + source)
+            self._arrays[defines] = self._ctx.vertex_array(program, [])
+        return self._arrays[defines]
+
+    def tick(self, now: float) -> None:
+        """Do what could wait, once however many views ask for it; `changes` says whether anything is to be seen."""
+        self._work.collect()
+        finished = self._work.finished
+        while self._retired and self._retired[0][1] <= finished:
+            self._retired.pop(0)[0].close()
+        if self._held is not None and self._checked < self.drawn <= finished:
+            self._checked = self.drawn
+            self.stale = self.stale or not self._held.intact()
+        if self._again_at and now >= self._again_at[0]:
+            self._again_at.pop(0)
+            self.changes += 1
+        if self._arriving and self._held is not None and self._held.complete:  # and this drawing is the last it needs
+            self._arriving, self._again_at = False, []
+            self.changes += 1
+        self._count(now)
+
+    def _count(self, now: float) -> None:
+        """Counts NaNs of a frame that was not counted when it came, and looks at its values."""
+        source = self.source
+        if self._counting is not None and source is not None:
+            framebuffer, number = self._counting
+            if self._work.finished < number:
+                return
+            self._counting = None
+            read = np.frombuffer(framebuffer.read(components=4, dtype="f4"), np.float32).reshape(-1, 4)
+            framebuffer.color_attachments[0].release()
+            framebuffer.release()
+            before = self.broken, self.hints.hint, self.range
+            self.broken = int(read[:, 3].sum(dtype=np.float64))
+            self.hints.hint, self.range = look_at(read[::len(read) // SAMPLE + 1, :3 if source.channels > 2 else 1])
+            self.changes += (self.broken, self.hints.hint, self.range) != before
+            return
+        if not self._count_due or source is None or now - self._counted_at < _COUNT_PERIOD:
+            return
+        self._count_due, self._counted_at = False, now
+        size = -(-source.size[0] // _COUNT_BLOCK), -(-source.size[1] // _COUNT_BLOCK)
+        framebuffer = self._ctx.framebuffer([self._ctx.texture(size, 4, dtype="f4")])
+        array = self.vertex_array((*source.defines, f"COUNT {_COUNT_BLOCK}"))
+        source.bind(array.program, 0)
+        with self._ctx.scope(framebuffer, moderngl.NOTHING), self._work("count", *source.size):
+            array.render(moderngl.TRIANGLES, vertices=3)
+        self._work.flush()
+        self._counting = framebuffer, self._work.submitted
+        self._count(now)
+
+    def release(self, view: ImageView) -> None:
+        """A view is closed; with the last one everything is given back. Idempotent."""
+        if view not in self.views:
+            return
+        self.views.remove(view)
+        if not self.views:
+            self._close()
+
+    def _close(self) -> None:
+        self._retire()
+        if self._retired:
+            self._ctx.finish()  # nothing on the GPU reads them from here on
+        for frame, _ in self._retired:
+            frame.close()
+        self._retired.clear()
+        self.source = self._expected = None
+        self.layers.release()
+        self.host.close()
+        if self.gpu is not None:
+            self.gpu.close()
+        if self._counting is not None:
+            self._counting[0].color_attachments[0].release()
+            self._counting[0].release()
+            self._counting = None
+        for array in self._arrays.values():
+            array.program.release()
+            array.release()
+        self._arrays.clear()
+
+
+def _place(tensor: Any) -> tuple[object, ...]:
+    """Where a tensor on a GPU lies and how; nothing is kept by it."""
+    return id(tensor.memory), tensor.offset, tensor.shape, tensor.strides
+
+
+def _finish_copy(tensor: Any) -> None:
+    """Wait until the CUDA copy of a tensor of this device has ended: only then it can be told whether it was whole."""
+    import torch
+
+    if torch.cuda.is_initialized():
+        torch.cuda.current_stream(tensor.torch().device).synchronize()

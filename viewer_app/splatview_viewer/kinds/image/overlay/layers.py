@@ -1,0 +1,220 @@
+"""What lies over one image stream: a layer for each overlay stream, shared by all views of the image."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from splatview_viewer.kinds.image.overlay.motion import Motion
+from splatview_viewer.kinds.image.overlay.result import read_result
+from splatview_viewer.kinds.image.overlay.shapes import Programs, Shapes, Style
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Mapping
+
+    import moderngl
+    import numpy as np
+
+    from splatview_ipc.control.frame import Frame
+    from splatview_viewer.core.settings import ImageSettings
+    from splatview_viewer.geometry.controls import Rect
+    from splatview_viewer.kinds.image.overlay.result import Result
+
+_REMEMBERED = 600
+"""Frames of the image whose times are known."""
+_FRESH = 1.0
+"""Seconds until a result begins to fade; or ten times what lies between two results, if that is longer."""
+_FADE = 0.6
+"""Of that time, how long fading takes."""
+
+
+@dataclass(frozen=True)
+class Age:
+    """How much older a result is than the picture that is shown."""
+
+    frames: int | None
+    """None: not known."""
+    seconds: float | None
+    """Likewise."""
+
+
+CAMERA_META = ("camera_hz", "dropped", "trouble")
+"""What cameras say of themselves in an image's metadata."""
+
+
+def _camera(meta: Mapping[str, Any]) -> str:
+    hz, dropped = meta.get("camera_hz"), meta.get("dropped", 0)
+    if not isinstance(hz, (int, float)) or type(dropped) is not int or not 0 <= hz < 1e6:
+        return ""
+    return f"camera {hz:.1f}/s \u00b7 {dropped:,} dropped"
+
+
+class Layer:
+    """What one overlay stream says."""
+
+    def __init__(self) -> None:
+        self.result: Result | None = None
+        self.shapes: Shapes | None = None
+        self.motion = Motion()
+        self.rate_hz = 0.0
+        """Of the stream's versions, as the viewer sees them."""
+        self.ended = False
+        """Whether its run publishes no more."""
+        self.time_ns = 0
+        """Of the picture that the result was computed on; 0: not known."""
+
+    def release(self) -> None:
+        if self.shapes is not None:
+            self.shapes.release()
+            self.shapes = None
+
+
+class Layers:
+    """All layers over one image. Belongs to the thread that holds the OpenGL context."""
+
+    def __init__(self, ctx: moderngl.Context) -> None:
+        self._ctx = ctx
+        self._programs = Programs(ctx)
+        self._layers: dict[Hashable, Layer] = {}
+        self._times: OrderedDict[int, int] = OrderedDict()
+        """When the last frames of the image were published, ns, by version."""
+        self.size = (1, 1)
+        """Width and height of the image, as it was published."""
+        self.version = 0
+        """Of the image that is shown."""
+        self.time_ns = 0
+        self.camera = ""
+        """What the image's own stream says of a camera, for people."""
+        self.changes = 0
+        """How often what is seen changed."""
+
+    def __bool__(self) -> bool:
+        return bool(self._layers)
+
+    @property
+    def all(self) -> list[Layer]:
+        return [layer for layer in self._layers.values() if layer.result is not None]
+
+    def under(self, frame: Frame | None, size: tuple[int, int]) -> None:
+        """The image is this frame now, so large; None: a file."""
+        self.size = size
+        self.camera = "" if frame is None else _camera(frame.meta)
+        self.version, self.time_ns = (frame.version, frame.time_ns) if frame is not None else (0, 0)
+        if frame is not None:
+            self._times[frame.version] = frame.time_ns
+            self._times.move_to_end(frame.version)
+            while len(self._times) > _REMEMBERED:
+                self._times.popitem(last=False)
+
+    def anew(self) -> None:
+        """The image comes from another run: versions begin again."""
+        self._times.clear()
+
+    def take(self, key: Hashable, frame: Frame) -> bool:
+        """The newest frame of an overlay stream; False when it was overwritten while it was read. Raises ViewerError
+        for what is none. `key` names the stream."""
+        result = read_result(frame, self.size)
+        if result is None:
+            return False
+        layer = self._layers.setdefault(key, Layer())
+        before, then = layer.result, layer.time_ns
+        layer.release()
+        layer.result = result
+        layer.time_ns = result.time_ns or self._times.get(result.version, 0)
+        layer.motion.take(before, result, (then * 1e-9, layer.time_ns * 1e-9), (self.time_ns * 1e-9, time.monotonic()))
+        self.changes += 1
+        return True
+
+    def drop(self, key: Hashable) -> None:
+        """An overlay stream is gone. Idempotent."""
+        layer = self._layers.pop(key, None)
+        if layer is not None:
+            layer.release()
+            self.changes += 1
+
+    def get(self, key: Hashable) -> Layer | None:
+        return self._layers.get(key)
+
+    def age(self, layer: Layer) -> Age:
+        """How much older a layer's result is than the picture. One that is newer is not old."""
+        result = layer.result
+        assert result is not None
+        seconds = max(self.time_ns - layer.time_ns, 0) * 1e-9 if layer.time_ns and self.time_ns else None
+        frames = max(self.version - result.version, 0) if self.version and result.version else None
+        if frames == 0 and seconds is not None and seconds > 1:  # counted by another run
+            frames = None
+        return Age(frames, seconds)
+
+    def opacity(self, layer: Layer) -> float:
+        """1 for a result that is new enough, and less the older it is, down to 0."""
+        seconds = self.age(layer).seconds
+        if seconds is None:
+            return 1.0
+        rate = (layer.result.rate_hz if layer.result is not None else 0.0) or layer.rate_hz
+        fresh = max(_FRESH, 10 / rate) if rate > 0 else 10 * _FRESH
+        return min(max(1 - (seconds - fresh) / (_FADE * fresh), 0.0), 1.0)
+
+    def shift(self, layer: Layer, settings: ImageSettings) -> np.ndarray | None:
+        """(N, 2) how far a layer's boxes have moved, in the result's pixels; None: they stay."""
+        result = layer.result
+        assert result is not None
+        if not (result.motion if settings.motion is None else settings.motion) or not len(result.boxes):
+            return None
+        return layer.motion.shift(result, self.time_ns * 1e-9, time.monotonic())
+
+    def settling(self, settings: ImageSettings) -> bool:
+        """Whether something moves though neither the picture nor a result is new."""
+        now = time.monotonic()
+        return settings.overlay and any(
+            layer.motion.settling(now) and self.shift(layer, settings) is not None for layer in self.all)
+
+    def draw(self, rect: Rect, placed: tuple[float, float, float], settings: ImageSettings, scale: float) -> None:
+        """Draw all shapes into the framebuffer in use, whose viewport is `rect`. `placed`: x, y of the image's upper
+        left corner on the screen, and its magnification."""
+        x, y, zoom = placed
+        for layer in self.all:
+            result = layer.result
+            if result is None or result.empty or not (opacity := self.opacity(layer)):
+                continue
+            if layer.shapes is None:
+                layer.shapes = Shapes(self._ctx, self._programs, result)
+            per_x, per_y = self.per(result, zoom)
+            style = Style(scale, opacity=opacity, threshold=settings.threshold, shift=self.shift(layer, settings))
+            layer.shapes.draw(rect, (x - rect.x, y - rect.y, per_x, per_y), style)
+
+    def at(self, x: float, y: float, settings: ImageSettings) -> str:
+        """What is said of the smallest box around a point of the image, in its pixels."""
+        found, smallest = "", float("inf")
+        for layer in self.all if settings.overlay else ():
+            result, shift = layer.result, self.shift(layer, settings)
+            if result is None or not len(result.boxes) or not self.opacity(layer):
+                continue
+            px, py = x * result.size[0] / self.size[0], y * result.size[1] / self.size[1]
+            boxes = result.boxes if shift is None else result.boxes + shift[:, [0, 1, 0, 1]]
+            inside = (result.drawn & (result.floors >= settings.threshold) & (boxes[:, 0] <= px) & (px <= boxes[:, 2])
+                      & (boxes[:, 1] <= py) & (py <= boxes[:, 3])).nonzero()[0]
+            areas = (boxes[inside, 2:] - boxes[inside, :2]).prod(1)
+            if len(inside) and areas.min() < smallest:
+                smallest, found = float(areas.min()), result.words(int(inside[areas.argmin()]))
+        return found
+
+    def per(self, result: Result, zoom: float) -> tuple[float, float]:
+        """Pixels of the screen for one of a result's picture, along x and y. `zoom`: for one of the image's."""
+        return zoom * self.size[0] / result.size[0], zoom * self.size[1] / result.size[1]
+
+    @property
+    def troubles(self) -> list[str]:
+        """What those who found something say that is wrong."""
+        return [layer.result.trouble for layer in self.all if layer.result is not None and layer.result.trouble]
+
+    def clear(self) -> None:
+        """Nothing lies over the image any more. Idempotent."""
+        for key in list(self._layers):
+            self.drop(key)
+
+    def release(self) -> None:
+        """Give back everything. Idempotent."""
+        self.clear()
+        self._programs.release()

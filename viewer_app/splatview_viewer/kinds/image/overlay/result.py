@@ -1,0 +1,198 @@
+"""One overlay as the viewer holds it: read from a frame, copied, and made safe to draw."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from splatview_ipc.kinds import check_frame
+from splatview_viewer.core.errors import ViewerError
+from splatview_viewer.kinds.image.overlay.masks import Mask, masks_of
+from splatview_viewer.kinds.image.overlay.palette import class_colors
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from splatview_ipc.control.frame import Frame
+
+_FAR = 1e7
+"""Pixels from the origin beyond which nothing is drawn."""
+_MOST_JOINTS = 200_000
+_LONGEST = 120
+"""Characters of a label or of one line of a note."""
+_NO_SCORE = 1e9
+"""In place of a missing score: over every threshold."""
+
+
+@dataclass
+class Result:
+    """Coordinates are pixels of the picture that it was computed on. What cannot be drawn was left out."""
+
+    version: int
+    """Of the other stream."""
+    time_ns: int
+    """When that was published; 0: not known."""
+    size: tuple[int, int] = (1, 1)
+    """Width and height of the picture that it was computed on."""
+    motion: bool = False
+    by: str = ""
+    rate_hz: float = 0.0
+    work_ms: float = 0.0
+    trouble: str = ""
+    boxes: np.ndarray = field(default_factory=lambda: np.empty((0, 4), np.float32))
+    """(N, 4) float32, x0 <= x1, y0 <= y1, finite."""
+    drawn: np.ndarray = field(default_factory=lambda: np.empty(0, bool))
+    """(N,) bool: those that have a place. Of the others the row is zeros."""
+    classes: np.ndarray = field(default_factory=lambda: np.empty(0, np.int32))
+    scores: np.ndarray = field(default_factory=lambda: np.empty(0, np.float32))
+    """(N,) float32; NaN: none."""
+    colors: np.ndarray = field(default_factory=lambda: np.empty((0, 4), np.uint8))
+    """(N, 4) uint8 RGBA."""
+    texts: list[bytes] = field(default_factory=list)
+    """Labels as they came, N of them or none."""
+    masks: list[Mask] = field(default_factory=list)
+    points: np.ndarray = field(default_factory=lambda: np.empty((0, 0, 3), np.float32))
+    """(M, K, 3) x y and whether it was seen (1 or 0)."""
+    skeleton: np.ndarray = field(default_factory=lambda: np.empty((0, 2), np.int32))
+    point_colors: np.ndarray = field(default_factory=lambda: np.empty((0, 4), np.uint8))
+    lines: np.ndarray = field(default_factory=lambda: np.empty((0, 4), np.float32))
+    """(S, 4) float32: the pieces of all lines, x y of both ends."""
+    line_colors: np.ndarray = field(default_factory=lambda: np.empty((0, 4), np.uint8))
+    """(S, 4) uint8, of each piece."""
+    notes: list[tuple[float, float, str]] = field(default_factory=list)
+    names: list[bytes] = field(default_factory=list)
+    """What classes are called, from 0 on, where there are no labels."""
+    _words: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def empty(self) -> bool:
+        return not (self.drawn.any() or self.masks or self.points.size or len(self.lines) or self.notes)
+
+    @property
+    def floors(self) -> np.ndarray:
+        """(N,) float32: scores, of those that have none one over every threshold."""
+        return np.where(np.isnan(self.scores), np.float32(_NO_SCORE), self.scores)
+
+    def words(self, n: int) -> str:
+        """What is said of a box: its label and its score."""
+        if (known := self._words.get(n)) is not None:
+            return known
+        label = _plain(self.texts[n]) if n < len(self.texts) else ""
+        if not label and not self.texts and (number := int(self.classes[n])) >= 0:
+            label = (_plain(self.names[number]) if number < len(self.names) else "") or str(number)
+        score = float(self.scores[n])
+        said = " ".join(filter(None, [label, f"{score:.2f}" if score == score else ""]))
+        self._words[n] = said
+        return said
+
+    @property
+    def owned_points(self) -> bool:
+        """Whether each group of points belongs to the box of its number."""
+        return len(self.points) == len(self.boxes) > 0
+
+
+def read_result(frame: Frame, shown: tuple[int, int]) -> Result | None:
+    """What a frame of kind overlay holds, on the host and copied; None when its writer overwrote it meanwhile.
+
+    shown: width and height of the picture that it lies over, if the frame does not name another size.
+
+    Raises ViewerError for what is no overlay, or lies on a GPU.
+    """
+    tensors, meta = frame.tensors, frame.meta
+    try:
+        check_frame("overlay", {name: (t.dtype, tuple(t.shape)) for name, t in tensors.items()}, meta)
+    except ValueError as e:
+        raise ViewerError(f"overlay: {e}") from None
+    if frame.on_gpu:
+        raise ViewerError("overlay: its tensors lie on a GPU; they are read from host memory")
+    result = _result({name: t.array for name, t in tensors.items()}, meta, shown)  # type: ignore[union-attr]
+    return result if frame.intact() else None
+
+
+def _result(arrays: Mapping[str, np.ndarray], meta: Mapping[str, Any], shown: tuple[int, int]) -> Result:
+    width, height = int(meta.get("width", 0)), int(meta.get("height", 0))
+    out = Result(int(meta.get("version", 0)), int(meta.get("time_ns", 0)),
+                 (width, height) if width and height else shown, bool(meta.get("motion", False)),
+                 _plain(str(meta.get("by", "")).encode(errors="replace")), _number(meta, "rate_hz"),
+                 _number(meta, "work_ms"), str(meta.get("trouble", "")))
+    _boxes(out, arrays)
+    out.masks = masks_of(out.boxes, out.drawn, arrays.get("masks"), out.size)
+    _points(out, arrays)
+    _lines(out, arrays)
+    if "notes_at" in arrays:
+        places = arrays["notes_at"].tolist()
+        texts = arrays["notes"].tobytes().split(b"\0")[: len(places)]
+        out.notes = [(x, y, said) for (x, y), text in zip(places, texts, strict=False)
+                     if abs(x) < _FAR and abs(y) < _FAR
+                     and (said := "\n".join(map(_plain, text.split(b"\n")[:20])).strip())]
+    return out
+
+
+def _boxes(out: Result, arrays: Mapping[str, np.ndarray]) -> None:
+    boxes = np.array(arrays["boxes"], np.float32)
+    n = len(boxes)
+    out.drawn = _near(boxes)
+    boxes[~out.drawn] = 0
+    out.boxes = np.concatenate([np.minimum(boxes[:, :2], boxes[:, 2:]), np.maximum(boxes[:, :2], boxes[:, 2:])], 1)
+    out.classes = np.array(arrays["classes"]) if "classes" in arrays else np.full(n, -1, np.int32)
+    out.scores = np.array(arrays["scores"]) if "scores" in arrays else np.full(n, np.nan, np.float32)
+    out.colors = class_colors(out.classes, arrays.get("colors"))
+    if "labels" in arrays:
+        out.texts = arrays["labels"].tobytes().split(b"\0")[:n]
+    elif "names" in arrays:
+        out.names = arrays["names"].tobytes().split(b"\0")[:-1]
+
+
+def _points(out: Result, arrays: Mapping[str, np.ndarray]) -> None:
+    if "points" not in arrays:
+        return
+    points = np.array(arrays["points"], np.float32)
+    seen = _near(points[..., :2]) & (points[..., 2] > 0)
+    points[..., 2] = seen
+    points[~seen] = 0
+    out.points = points
+    m, k, _ = points.shape
+    if "skeleton" in arrays:
+        pairs = np.array(arrays["skeleton"])
+        fits = (pairs >= 0).all(1) & (pairs < k).all(1)
+        out.skeleton = pairs[fits][: _MOST_JOINTS // max(m, 1)]
+    if "point_classes" in arrays:
+        out.point_colors = class_colors(arrays["point_classes"])
+    elif out.owned_points:
+        out.point_colors = out.colors
+    else:
+        out.point_colors = class_colors(np.full(m, -1, np.int32))
+
+
+def _lines(out: Result, arrays: Mapping[str, np.ndarray]) -> None:
+    if "lines" not in arrays:
+        return
+    vertices = np.array(arrays["lines"], np.float32)
+    ends = np.array(arrays["line_ends"], np.int64).clip(0, len(vertices))
+    ends = np.maximum.accumulate(ends) if len(ends) else ends
+    if len(vertices) < 2 or not len(ends):
+        return
+    lines = np.searchsorted(ends, np.arange(len(vertices)), side="right")  # the line of each vertex
+    near = _near(vertices)
+    joined = (lines[1:] == lines[:-1]) & (lines[1:] < len(ends)) & near[1:] & near[:-1]
+    out.lines = np.concatenate([vertices[:-1], vertices[1:]], 1)[joined]
+    classes = arrays.get("line_classes")
+    colors = class_colors(np.full(len(ends), -1, np.int32) if classes is None else classes)
+    out.line_colors = colors[lines[:-1][joined]]
+
+
+def _near(places: np.ndarray) -> np.ndarray:
+    """Whether all of the last axis lies where something can be drawn; NaN does not."""
+    return np.asarray((np.abs(places) < _FAR).all(-1))
+
+
+def _number(meta: Mapping[str, Any], name: str) -> float:
+    value = float(meta.get(name, 0))
+    return value if 0 <= value < 1e9 else 0.0
+
+
+def _plain(text: bytes) -> str:
+    """One line of text."""
+    return " ".join(text[: 4 * _LONGEST].decode(errors="replace").split())[:_LONGEST]

@@ -1,0 +1,184 @@
+"""What is written over an image: labels at their boxes, notes, and how old it all is. With imgui."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+from imgui_bundle import ImVec2, ImVec4, imgui
+
+from splatview_viewer.kinds.image.overlay.palette import is_light
+from splatview_viewer.ui import theme
+
+if TYPE_CHECKING:
+    from splatview_viewer.core.settings import ImageSettings
+    from splatview_viewer.geometry.controls import Rect
+    from splatview_viewer.kinds.image.overlay.layers import Layer, Layers
+    from splatview_viewer.kinds.image.overlay.result import Result
+
+_SIZE = 13.0
+"""Of the letters, points."""
+_MOST = 400
+"""Labels in one picture: those of the highest scores."""
+_SAID_FOR = 0.5
+"""Seconds for which the lines in the corner stay as they are while pictures come."""
+_DARK = ImVec4(0.05, 0.06, 0.07, 1.0)
+_LIGHT = ImVec4(0.97, 0.98, 0.99, 1.0)
+
+
+class Words:
+    """Of one view: what its user has been told lately."""
+
+    def __init__(self) -> None:
+        self.due = float("inf")
+        """When (time.monotonic) the lines in the corner are to be written anew though nothing else changes."""
+        self._lines: list[str] = []
+        self._said_at = 0.0
+        self._key: object = None
+
+    def write(self, layers: Layers, settings: ImageSettings, rect: Rect, placed: tuple[float, float, float],
+              scale: float, *, corner: bool = True) -> None:
+        """Write over the image in `rect`, inside an imgui frame. `placed`: as for `Layers.draw`. `corner`: also how
+        fast things go and how old they are."""
+        with theme.font_size(_SIZE):
+            self._write(layers, settings, rect, placed, _Pen(scale), corner)
+
+    def _write(self, layers: Layers, settings: ImageSettings, rect: Rect, placed: tuple[float, float, float],
+               pen: _Pen, corner: bool) -> None:
+        draw = pen.draw
+        draw.push_clip_rect(ImVec2(rect.x, rect.y), ImVec2(rect.x + rect.width, rect.y + rect.height), True)
+        for layer in layers.all if settings.overlay else ():
+            opacity = layers.opacity(layer)
+            if opacity > 0 and layer.result is not None:
+                x, y, zoom = placed
+                per_x, per_y = layers.per(layer.result, zoom)
+                pen.opacity, place = opacity, (x, y, per_x, per_y)
+                if settings.labels:
+                    _labels(pen, layer.result, place, rect, settings.threshold, layers.shift(layer, settings))
+                _notes(pen, layer.result, place, rect)
+        pen.opacity = 1.0
+        if corner:
+            self._corner(pen, layers, settings, rect)
+        draw.pop_clip_rect()
+
+    def _corner(self, pen: _Pen, layers: Layers, settings: ImageSettings, rect: Rect) -> None:
+        """How fast things go and how old they are, in the lower left corner, calmly."""
+        now, key = time.monotonic(), (layers.version, layers.time_ns, layers.changes, settings.overlay)
+        if key != self._key and now < self._said_at + _SAID_FOR:
+            self.due = self._said_at + _SAID_FOR
+        else:
+            self.due = float("inf")
+            if key != self._key:
+                self._said_at, self._key = now, key
+                self._lines = corner_lines(layers, settings)
+        pad, gap = 10 * pen.scale, 3 * pen.scale
+        y = rect.y + rect.height - pad
+        for line in reversed(self._lines):
+            height = pen.height + 2 * gap
+            y -= height
+            pen.chip(line, rect.x + pad, y, (theme.u32(theme.BAR, 0.72), theme.u32(theme.TEXT)))
+            y -= gap
+
+
+def corner_lines(layers: Layers, settings: ImageSettings) -> list[str]:
+    """What is said about each layer, and before that about the camera, if the image comes from one."""
+    out = [layers.camera] if layers.camera else []
+    for layer in layers.all if settings.overlay else ():
+        if not (layer.ended and layers.opacity(layer) == 0) and (line := _about(layers, layer)):
+            out.append(line)
+    return out
+
+
+def _about(layers: Layers, layer: Layer) -> str:
+    result = layer.result
+    assert result is not None
+    if result.empty and not result.by:
+        return ""
+    words = [result.by or "overlay"]
+    rate = result.rate_hz or layer.rate_hz
+    if layer.ended:
+        words.append("ended")
+    elif rate >= 0.05:
+        words.append(f"{rate:.1f}/s")
+    if result.work_ms > 0:
+        words.append(f"{result.work_ms:.0f} ms" if result.work_ms >= 9.95 else f"{result.work_ms:.1f} ms")
+    age = layers.age(layer)
+    times = "" if age.seconds is None else _duration(age.seconds)
+    if age.frames == 0:
+        words.append("result of this frame")
+    elif age.frames is not None:
+        frames = f"{age.frames:,} frame{'s' if age.frames != 1 else ''}"
+        words.append(f"result {frames} old" + (f" ({times})" if times else ""))
+    elif times:
+        words.append(f"result {times} old")
+    return " \u00b7 ".join(words)
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 0.9995:
+        return f"{seconds * 1e3:.0f} ms"
+    return f"{seconds:.1f} s" if seconds < 100 else f"{seconds:.0f} s"
+
+
+class _Pen:
+    """Writes words on small boards."""
+
+    def __init__(self, scale: float) -> None:
+        self.draw = imgui.get_background_draw_list()
+        self.scale = scale
+        self.opacity = 1.0
+        self.height = imgui.get_text_line_height()
+        self.pad = 4 * scale
+
+    def width(self, text: str) -> float:
+        """Of a board with these words."""
+        return imgui.calc_text_size(text).x + 2 * self.pad
+
+    def chip(self, text: str, x: float, y: float, colors: tuple[int, int], width: float = 0.0) -> None:
+        """Words on a board whose upper left corner lies here. `colors`: of the board and of the words, for imgui."""
+        x, y = round(x), round(y)
+        width = width or self.width(text)
+        height = self.height * (text.count("\n") + 1) + 4 * self.scale
+        self.draw.add_rect_filled(ImVec2(x, y), ImVec2(x + width, y + height), colors[0], 3 * self.scale)
+        self.draw.add_text(ImVec2(x + self.pad, y + 2 * self.scale), colors[1], text)
+
+
+def _labels(pen: _Pen, result: Result, place: tuple[float, float, float, float], rect: Rect, threshold: float,
+            shift: np.ndarray | None) -> None:
+    """Above each box, or inside where there is no room above; the highest scores last, over the others."""
+    x, y, per_x, per_y = place
+    boxes = result.boxes if shift is None else result.boxes + shift[:, [0, 1, 0, 1]]
+    screen = boxes * (per_x, per_y, per_x, per_y) + (x, y, x, y)
+    floors = result.floors
+    right, bottom = rect.x + rect.width, rect.y + rect.height
+    seen = (result.drawn & (floors >= threshold) & (screen[:, 0] < right) & (screen[:, 1] < bottom)
+            & (screen[:, 2] > rect.x) & (screen[:, 3] > rect.y))
+    numbers = seen.nonzero()[0]
+    numbers = numbers[floors[numbers].argsort(kind="stable")][-_MOST:]
+    height, edge = pen.height + 4 * pen.scale, pen.scale
+    colors = result.colors[numbers].view(np.uint32)[:, 0].tolist()
+    known: dict[int, tuple[int, int]] = {}
+    for n, (x0, y0, _, _), color in zip(numbers.tolist(), screen[numbers].tolist(), colors, strict=True):
+        text = result.words(n)
+        if not text:
+            continue
+        if (pair := known.get(color)) is None:
+            rgba = result.colors[n]
+            r, g, b = (float(c) / 255 for c in rgba[:3])
+            back = ImVec4(r, g, b, 1.0)
+            pair = known[color] = (theme.u32(back, 0.92 * pen.opacity),
+                                   theme.u32(_DARK if is_light(rgba) else _LIGHT, pen.opacity))
+        width = pen.width(text)
+        at_y = y0 - edge - height
+        if at_y < rect.y:
+            at_y = max(y0 + edge, rect.y)
+        pen.chip(text, max(min(x0 - edge, right - width), rect.x), at_y, pair, width)
+
+
+def _notes(pen: _Pen, result: Result, place: tuple[float, float, float, float], rect: Rect) -> None:
+    x, y, per_x, per_y = place
+    for at_x, at_y, text in result.notes:
+        sx, sy = x + at_x * per_x, y + at_y * per_y
+        if rect.x - 2000 < sx < rect.x + rect.width and rect.y - 500 < sy < rect.y + rect.height:
+            pen.chip(text, sx, sy, (theme.u32(theme.BAR, 0.82 * pen.opacity), theme.u32(theme.TEXT, pen.opacity)))

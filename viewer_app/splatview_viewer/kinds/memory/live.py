@@ -1,0 +1,197 @@
+"""Samples of a running trainer's memory, as the viewer holds them: what a plot of them needs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from splatview_ipc.control.memory_snapshots import find
+from splatview_ipc.kinds import check_frame
+from splatview_ipc.kinds.memory import MEMORY_COLUMNS
+from splatview_viewer.core.errors import ViewerError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+_PLACE = {name: i for i, name in enumerate(MEMORY_COLUMNS)}
+_MOST = 2.0**60
+"""Bytes beyond which a number is no memory."""
+BANDS = ("low", "peak", "active", "reserved", "host")
+"""What `Columns` says of each column."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What is seen in each of W columns of pixels, each (W,) float64, in bytes."""
+
+    first: int
+    """The first column that has anything to show."""
+    last: int
+    """One behind the last."""
+    low: np.ndarray
+    peak: np.ndarray
+    active: np.ndarray
+    reserved: np.ndarray
+    host: np.ndarray
+
+
+class History:
+    """What the memory of a process was like: rows of samples, the oldest first.
+
+    A row is about the time from the row before to its own. Times are seconds since the epoch, sizes bytes.
+    """
+
+    def __init__(self, samples: np.ndarray) -> None:
+        """samples: (N, len(MEMORY_COLUMNS)) float64, N > 0, which is copied. Raises ViewerError for what cannot be."""
+        rows = np.array(samples, np.float64, order="F")
+        if rows.ndim != 2 or rows.shape[1] != len(MEMORY_COLUMNS) or not len(rows):
+            raise ViewerError(f"memory: samples of shape {rows.shape}, not (1 or more, {len(MEMORY_COLUMNS)})")
+        time = rows[:, 0]
+        if not np.isfinite(time).all() or abs(time).max() > 1e12:
+            raise ViewerError("memory: samples without a time")
+        np.nan_to_num(rows, copy=False, nan=0.0, posinf=_MOST, neginf=0.0)
+        np.maximum.accumulate(time, out=time)  # a clock that was set back
+        rows[:, 2:] = rows[:, 2:].clip(0, _MOST)
+        rows.setflags(write=False)
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        """(N,) float64: one of MEMORY_COLUMNS."""
+        return self._rows[:, _PLACE[name]]
+
+    @property
+    def time(self) -> np.ndarray:
+        return self._rows[:, 0]
+
+    @property
+    def begin(self) -> float:
+        return float(self.time[0])
+
+    @property
+    def end(self) -> float:
+        return float(self.time[-1])
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether a GPU's memory was looked at; otherwise only the host's is known."""
+        return bool(self["reserved"].any() or self["peak"].any())
+
+    def now(self, name: str) -> float:
+        """The newest value of one of MEMORY_COLUMNS."""
+        return float(self._rows[-1, _PLACE[name]])
+
+    def row_at(self, time: float) -> int | None:
+        """The row that tells about a time; None before the first and after the last."""
+        if not len(self) or not self.begin <= time <= self.end:
+            return None
+        return int(np.searchsorted(self.time, time))
+
+    def fragmentation(self, row: int = -1) -> float:
+        """The share of what is reserved that is not allocated: cached, or lost between what is. 0 to 1."""
+        reserved, allocated = (float(self._rows[row, _PLACE[name]]) for name in ("reserved", "allocated"))
+        return max(reserved - allocated, 0.0) / reserved if reserved > 0 else 0.0
+
+    def split(self, row: int = -1) -> float:
+        """The share of what is reserved that lies unused between blocks in use: it cannot be given back. 0 to 1."""
+        reserved, split = (float(self._rows[row, _PLACE[name]]) for name in ("reserved", "inactive_split"))
+        return min(split / reserved, 1.0) if reserved > 0 else 0.0
+
+    def peak(self, begin: float = -math.inf, end: float = math.inf, name: str = "peak") -> tuple[float, float]:
+        """When most was allocated between two times (the first, of equals), and how much."""
+        lo, hi = (int(np.searchsorted(self.time, t)) for t in (begin, end))
+        lo, hi = min(lo, len(self) - 1), min(hi, len(self) - 1)
+        values = self[name][lo: hi + 1]
+        row = lo + int(values.argmax())
+        return float(self.time[row]), float(self[name][row])
+
+    def raised(self, name: str) -> list[float]:
+        """When a count went up: "ooms", "retries"."""
+        return [float(t) for t in self.time[1:][np.diff(self[name]) > 0]]
+
+    def columns(self, begin: float, end: float, width: int) -> Columns:
+        """What `width` columns show of the time from `begin` to `end`: of several rows in a column the extremes, so
+        that no peak is lost."""
+        edges = np.linspace(begin, end, width + 1)
+        n = len(self)
+        lo = np.searchsorted(self.time, edges[:-1])
+        hi = np.minimum(np.searchsorted(self.time, edges[1:]), n - 1) + 1
+        lo = np.minimum(lo, n - 1)
+        spans = np.stack([lo, hi], axis=1).ravel()
+        shown = (edges[:-1] <= self.end) & (edges[1:] >= self.begin)
+        there = np.flatnonzero(shown)
+        first, last = (int(there[0]), int(there[-1]) + 1) if len(there) else (0, 0)
+
+        def extreme(name: str, ufunc: np.ufunc) -> np.ndarray:
+            values = np.append(self[name], 0.0)
+            return np.where(shown, ufunc.reduceat(values, spans)[::2], 0.0)
+
+        return Columns(first, last, extreme("low", np.minimum),
+                       *(extreme(name, np.maximum) for name in BANDS[1:]))
+
+    def steps(self, begin: float, end: float, most: int) -> list[tuple[float, int]]:
+        """At most about `most` round numbers of steps between two times, and when each began. Empty where steps are not
+        counted, or begin anew."""
+        lo, hi = (int(np.searchsorted(self.time, t)) for t in (begin, end))
+        step, time = self["step"][max(lo - 1, 0): hi + 1], self.time[max(lo - 1, 0): hi + 1]
+        if len(step) < 2 or step[-1] <= max(step[0], 0) or (np.diff(step) < 0).any() or most < 1:
+            return []
+        a, b = (float(np.interp(t, time, step)) for t in (begin, end))
+        apart = round_up(max(b - a, 1e-9) / most, whole=True)
+        numbers = np.arange(max(math.ceil(a / apart), 0) * apart, b + 0.5 * apart, apart)[: 2 * most + 2]
+        numbers = numbers[(numbers >= step[0]) & (numbers <= step[-1])]
+        grown, kept = np.unique(step, return_index=True)  # of a step that lasts, when it was first seen
+        times = np.interp(numbers, grown, time[kept])
+        return [(float(t), int(number)) for t, number in zip(times, numbers, strict=True) if begin <= t <= end]
+
+
+def round_up(value: float, whole: bool = False) -> float:
+    """The next of 1, 2, 5, 10, 20, ... (and 0.1, 0.2, 0.5 ..., unless only whole numbers will do)."""
+    power = 10.0 ** math.floor(math.log10(max(value, 1e-12)))
+    found = next(m * power for m in (1, 2, 5, 10) if m * power >= value * (1 - 1e-9))
+    return max(found, 1.0) if whole else found
+
+
+@dataclass(frozen=True)
+class About:
+    """What a frame's metadata say."""
+
+    device: str = "cpu"
+    gpu: str = ""
+    total: int = 0
+    """Bytes of the GPU; 0: not known."""
+    snapshot: str = ""
+    """What the newest full snapshot is called."""
+    snapshots: int = 0
+    """How many there were."""
+    trouble: str = ""
+    hz: float = 0.0
+    others: Mapping[str, Any] = field(default_factory=dict)
+    """What else there is."""
+
+    @property
+    def file(self) -> Path | None:
+        """The newest full snapshot, if it is on this machine and can be trusted."""
+        return find(self.snapshot)
+
+
+def read_frame(tensors: Mapping[str, Any], meta: Mapping[str, Any]) -> tuple[History, About]:
+    """What a frame of kind memory holds, copied. Raises ViewerError."""
+    try:
+        check_frame("memory", {name: (t.dtype, tuple(t.shape)) for name, t in tensors.items()}, meta)
+    except ValueError as e:
+        raise ViewerError(f"memory: {e}") from None
+    if not hasattr(tensors["samples"], "array"):
+        raise ViewerError("memory: samples on a GPU")
+    own = {name: meta[name] for name in ("device", "gpu", "total", "snapshot", "snapshots", "trouble") if name in meta}
+    hz = meta.get("hz", 0.0)
+    others = {name: value for name, value in meta.items() if name not in own and name != "hz"}
+    own["total"] = max(own.get("total", 0), 0)
+    return History(tensors["samples"].array), About(
+        **own, hz=float(hz) if isinstance(hz, (int, float)) else 0.0, others=others)

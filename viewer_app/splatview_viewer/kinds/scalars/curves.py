@@ -1,0 +1,166 @@
+"""The curves of a stream of kind scalars, checked and copied."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from splatview_ipc.kinds import check_frame
+from splatview_ipc.kinds.scalars import SCALAR_COLUMNS
+from splatview_viewer.core.errors import ViewerError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_PLACE = {name: i for i, name in enumerate(SCALAR_COLUMNS)}
+_MOST_STEP, _MOST_TIME = 2.0**53, 1e12
+_MOST_NAME = 100
+_MOST_RUNS = 32
+"""How often steps begin anew, of what is seen."""
+_RATE_SPAN = 1.0
+"""Seconds over which steps are counted, at least."""
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """One series, the oldest first. Arrays are (N,) float64, N > 0, and never change."""
+
+    name: str
+    rows: np.ndarray
+    """(N, 7), SCALAR_COLUMNS; column by column in memory."""
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        """One of SCALAR_COLUMNS."""
+        return self.rows[:, _PLACE[name]]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @cached_property
+    def samples(self) -> int:
+        """How many samples the rows stand for."""
+        return int(self["count"].sum())
+
+    @property
+    def last(self) -> float:
+        """The newest value."""
+        return float(self["value"][-1])
+
+    @cached_property
+    def finite(self) -> np.ndarray:
+        """(N,) bool: which rows have a value."""
+        return np.isfinite(self["value"])
+
+    @cached_property
+    def runs(self) -> list[slice]:
+        """Parts within which steps grow: one, unless they began anew."""
+        cuts = np.flatnonzero(np.diff(self["step"]) < 0) + 1
+        edges = [0, *cuts.tolist(), len(self)][-_MOST_RUNS - 1:]
+        return [slice(edges[i], edges[i + 1]) for i in range(len(edges) - 1)]
+
+    @classmethod
+    def of(cls, name: str, rows: np.ndarray) -> Curve:
+        """A curve of rows that anybody may have made: copied, and brought into order. Raises ViewerError."""
+        rows = np.array(rows, np.float64, order="F")
+        step, time = rows[:, 0], rows[:, 1]
+        for what, values, most in (("step", step, _MOST_STEP), ("time", time, _MOST_TIME)):
+            if not np.isfinite(values).all() or abs(values).max() > most:
+                raise ViewerError(f"scalars: {name!r} has a {what} that is none")
+        np.maximum.accumulate(time, out=time)  # a clock that was set back
+        np.nan_to_num(rows[:, 5:], copy=False, nan=1.0, posinf=1.0, neginf=1.0)
+        rows[:, 5] = np.clip(rows[:, 5], 1, 2.0**53)
+        rows.setflags(write=False)
+        return cls(name, rows)
+
+
+@dataclass(frozen=True, eq=False)
+class Curves:
+    """All series of a stream."""
+
+    all: Sequence[Curve] = ()
+    """In the order in which they were first logged."""
+    trouble: str = ""
+    said: float | None = None
+    """The newest step, as its metadata say."""
+    others: Mapping[str, Any] = field(default_factory=dict)
+    """What else its metadata say."""
+
+    def __getitem__(self, name: str) -> Curve:
+        return next(curve for curve in self.all if curve.name == name)
+
+    @cached_property
+    def clock(self) -> Curve:
+        """The series that knows best which step was when: the one of most samples."""
+        return max(self.all, key=lambda curve: curve.samples)
+
+    @cached_property
+    def begin(self) -> float:
+        """Seconds since the epoch."""
+        return min(float(curve["time"][0]) for curve in self.all)
+
+    @cached_property
+    def end(self) -> float:
+        return max(float(curve["time"][-1]) for curve in self.all)
+
+    @cached_property
+    def step(self) -> float:
+        """The newest step."""
+        if self.said is not None:
+            return self.said
+        return float(max(self.all, key=lambda curve: float(curve["time"][-1]))["step"][-1])
+
+    @cached_property
+    def rate(self) -> Curve | None:
+        """Steps per second over the course of the training; None before that is known."""
+        return rate_of(self.clock, "steps/s")
+
+    @cached_property
+    def groups(self) -> dict[str, list[Curve]]:
+        """What shares a plot: names that begin alike, up to a "/". By the plot's title."""
+        out: dict[str, list[Curve]] = {}
+        for curve in self.all:
+            out.setdefault(curve.name.partition("/")[0], []).append(curve)
+        return {(curves[0].name if len(curves) == 1 else title): curves for title, curves in out.items()}
+
+
+def rate_of(clock: Curve, name: str) -> Curve | None:
+    """Return a curve of steps per second, a row for each _RATE_SPAN seconds or longer."""
+    step, time = clock["step"], clock["time"]
+    marks = np.flatnonzero(np.diff(np.floor((time - time[0]) / _RATE_SPAN), prepend=-1.0))
+    if len(marks) < 2:
+        return None
+    gone, took = np.diff(step[marks]), np.diff(time[marks])
+    good = (gone >= 0) & (took > 0)
+    if not good.any():
+        return None
+    value = gone[good] / took[good]
+    at = marks[1:][good]
+    one = np.ones(len(at))
+    return Curve(name, np.stack([step[at], time[at], value, value, value, one, 0 * one], axis=1))
+
+
+def read_frame(tensors: Mapping[str, Any], meta: Mapping[str, Any]) -> Curves:
+    """What a frame of kind scalars holds, copied. Raises ViewerError."""
+    try:
+        check_frame("scalars", {name: (t.dtype, tuple(t.shape)) for name, t in tensors.items()}, meta)
+    except ValueError as e:
+        raise ViewerError(f"scalars: {e}") from None
+    if not all(hasattr(t, "array") for t in tensors.values()):
+        raise ViewerError("scalars: numbers on a GPU")
+    rows, ends = tensors["rows"].array, np.array(tensors["ends"].array, np.int64)
+    names = bytes(np.array(tensors["names"].array)).decode(errors="replace").split("\0")[:-1]
+    starts = np.append(0, ends[:-1])
+    if len(names) != len(ends) or ends[-1] != len(rows) or starts[0] != 0 or (ends <= starts).any():
+        raise ViewerError(f"scalars: {len(names)} names for {len(ends)} series that end at {ends[:5].tolist()} "
+                          f"of {len(rows)} rows")
+    names = ["".join(c if c.isprintable() else "?" for c in name[:_MOST_NAME]) or "?" for name in names]
+    if len(set(names)) < len(names):
+        raise ViewerError("scalars: two series of one name")
+    others = {key: value for key, value in meta.items() if key not in ("trouble", "step")}
+    step = meta.get("step")
+    said = float(step) if isinstance(step, (int, float)) and abs(step) <= _MOST_STEP else None
+    return Curves([Curve.of(name, rows[a:b]) for name, a, b in zip(names, starts, ends, strict=True)],
+                  meta.get("trouble", ""), said, others)

@@ -1,0 +1,213 @@
+"""Whose code a frame is, and which frame of a stack a person wants to read."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from splatview_viewer.kinds.snapshot.analysis import _kept
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from splatview_viewer.kinds.snapshot.model import Snapshot
+
+USER, LIBRARY, TORCH, BACKWARD, NATIVE, MACHINERY = range(6)
+"""What a frame can be, the most telling first: the user's Python, other people's, PyTorch's, the step of a backward
+pass, C++, and what stands in every stack and tells nothing (the interpreter, the dispatcher, the allocator)."""
+
+LONGEST = 2000
+"""Letters of a name that are looked at: a file from outside may have any, and patterns take their time."""
+_PYTHON = re.compile(r"\.pyw?$|\.ipynb$|^<")
+_PACKAGES = re.compile(r"(^|/)(site-packages|dist-packages)/|(^|/)lib/python\d|\.zip/|^<(?!ipython|stdin|string)")
+_TORCH = re.compile(
+    r"(^|/)torch/(_[a-zA-Z]\w*|nn|optim|autograd|utils|cuda|distributed|fx|amp|ao|jit|func|functional|fft|linalg|"
+    r"overrides|hub|library|sparse|profiler|export|onnx|backends|random|storage|serialization|multiprocessing|"
+    r"distributions|nested|masked|cpu|xpu|mps|testing)[/.]|(^|/)torch/__init__\.py$|torchinductor_|"
+    r"^<eval_with_key>|^<torch")
+_BACKWARD = re.compile(r"Backward\w*(<.*>)?::apply|AccumulateGrad::apply|::CppNode<")
+_MACHINERY = re.compile(
+    r"^(_?_?Py[A-Z_]|_PyEval|_PyObject|_PyFunction|slot_tp_|method_vectorcall|cfunction_|vectorcall|object_call|"
+    r"type_call|builtin_|run_mod|pymain_|pyrun_|main$|_start$|__libc|__clone|clone|start_thread|pthread|execute_native|"
+    r"torch::unwind|torch::CapturedTraceback|torch::cuda::\(anonymous namespace\)::gather|std::|void std::|"
+    r"\?\?$|$|_object\* |THPVariable_|c10::impl::|void c10::impl::|c10::cuda::|c10::Storage|c10::intrusive_ptr|"
+    r"at::detail::|at::TensorIteratorBase|torch::detail::|c10::TensorImpl)"
+    r"|CUDACachingAllocator|::redispatch\(|(^|::)\(anonymous namespace\)::(wrapper_|create_out|structured_)"
+    r"|structured_\w+::set_output|BoxedKernelWrapper|wrap_kernel_functor|torch::autograd::VariableType|"
+    r"^at::\(anonymous namespace\)::|^at::meta::|^torch::autograd::(Engine::thread|python::|THP|Node::operator)|"
+    r"^at::(native::|_ops::)?(new_)?empty|::resize_(impl|bytes)|^(\.\w+\.\d+|\w+) \[clone")
+_OPERATION = re.compile(r"^at::_ops::(\w+)::(?:call|redispatch)\b")
+_ALLOCATING = re.compile(r"^(new_)?empty|^resize_|_like$|^_to_copy$|^to_|^contiguous$|^clone$")
+
+
+def kind_of(file: str, name: str) -> int:
+    """USER, LIBRARY, TORCH, BACKWARD, NATIVE or MACHINERY."""
+    file, name = file[-LONGEST:].replace("\\", "/"), name[:LONGEST]
+    if _PYTHON.search(file):
+        if _TORCH.search(file):
+            return TORCH
+        return LIBRARY if _PACKAGES.search(file) else USER
+    if _BACKWARD.search(name):
+        return BACKWARD
+    return MACHINERY if _MACHINERY.search(name) else NATIVE
+
+
+@_kept.of_snapshot
+def frame_kinds(snapshot: Snapshot) -> np.ndarray:
+    """uint8 (F,): USER, LIBRARY, TORCH, BACKWARD, NATIVE or MACHINERY."""
+    return of_frames(snapshot, kind_of)
+
+
+def of_frames(snapshot: Snapshot, tell: Callable[[str, str], int]) -> np.ndarray:
+    """uint8 (F,): what `tell(file, name)`, asked once for each pair, says of every frame."""
+    s = snapshot.stacks
+    pairs = s.file.astype(np.int64) * (len(snapshot.texts) + 1) + s.name
+    _, first, which = np.unique(pairs, return_index=True, return_inverse=True)
+    told = [tell(snapshot.texts[int(s.file[i])], snapshot.texts[int(s.name[i])]) for i in first]
+    return np.array(told, np.uint8)[which]
+
+
+@_kept.of_snapshot
+def user_frames(snapshot: Snapshot) -> np.ndarray:
+    """bool (F,): frames of the user's own code: Python that is not PyTorch's, nor of installed packages."""
+    return frame_kinds(snapshot) == USER
+
+
+@_kept.of_snapshot
+def sites(snapshot: Snapshot) -> np.ndarray:
+    """int32 (S,): the frame that tells most about a stack: the innermost one of the user's code; where there is none,
+    of other Python code, then of C++. -1 for a stack without frames."""
+    s = snapshot.stacks
+    place = np.arange(len(s.frames), dtype=np.int64)
+    best = _reduce(np.minimum, frame_kinds(snapshot)[s.frames].astype(np.int64) << 48 | place, s.start, -1)
+    chosen = np.full(len(s), -1, np.int32)
+    some = best >= 0
+    chosen[some] = s.frames[best[some] & ((1 << 48) - 1)]
+    return chosen
+
+
+def _reduce(ufunc: np.ufunc, values: np.ndarray, start: np.ndarray, empty: int) -> np.ndarray:
+    """One value for each stack: the ufunc over its part of `values`; `empty` where it has none."""
+    out = np.full(len(start) - 1, empty, values.dtype)
+    some = np.flatnonzero(np.diff(start) > 0)
+    if len(some):
+        out[some] = ufunc.reduceat(values, start[some])  # empty stacks lie between no two others' entries
+    return out
+
+
+def stacks_with(snapshot: Snapshot, frames: np.ndarray) -> np.ndarray:
+    """bool (S,): the stacks that have any of the frames. frames: bool (F,)."""
+    s = snapshot.stacks
+    return _reduce(np.logical_or, frames[s.frames], s.start, 0)
+
+
+def flags_of_stacks(snapshot: Snapshot, flags: np.ndarray) -> np.ndarray:
+    """(S,): the flags of all frames of each stack, or-ed. flags: uint (F,)."""
+    s = snapshot.stacks
+    return _reduce(np.bitwise_or, flags[s.frames], s.start, 0)
+
+
+@_kept.of_snapshot
+def stack_keys(snapshot: Snapshot) -> np.ndarray:
+    """uint64 (S,): a number for what a stack says, the same in every snapshot that has a stack of the same frames."""
+    s = snapshot.stacks
+    of_frame = np.array([_digest(f"{f.file}\0{f.line}\0{f.name}") for f in map(snapshot.frame, range(len(s.file)))],
+                        np.uint64)
+    depth = (np.arange(len(s.frames)) - np.repeat(s.start[:-1], np.diff(s.start))).astype(np.uint64)
+    with np.errstate(over="ignore"):
+        mixed = of_frame[s.frames] * (depth * np.uint64(2) + np.uint64(0x9E3779B97F4A7C15))
+        mixed ^= mixed >> np.uint64(29)
+        return _reduce(np.add, mixed * np.uint64(0xBF58476D1CE4E5B9), s.start, 0)
+
+
+def _digest(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).digest(), "little")
+
+
+def short_file(file: str) -> str:
+    """What people call a file: its last part, and the folder's name where that alone says little."""
+    parts = file[-LONGEST:].replace("\\", "/").rstrip("/").split("/")
+    return "/".join(parts[-2:]) if parts[-1] in ("__init__.py", "__main__.py") else parts[-1]
+
+
+def short_name(name: str) -> str:
+    """A function's name without the types of C++: "aten::mul_Tensor", "MulBackward0", "forward"."""
+    name = name[:LONGEST]
+    if "::" not in name and "(" not in name:
+        return name
+    out: list[str] = []
+    depth = 0
+    for c in re.sub(r" ?\[clone [^]]*\]", "", name).replace("(anonymous namespace)", "\1").replace("operator()", "\2"):
+        if c in "<(":
+            depth += 1
+        elif c in ">)":
+            depth = max(0, depth - 1)
+        elif depth == 0:
+            out.append(c)
+    words = [word for word in "".join(out).split() if word != "const"]
+    if not words:
+        return name
+    short = words[-1].replace("\1", "(anonymous)").replace("\2", "operator()")
+    for pattern, plain in _PLAIN:
+        if found := pattern.fullmatch(short):
+            return found.expand(plain)
+    return short
+
+
+_PLAIN = ((re.compile(r"at::_ops::(\w+)::(?:call|redispatch)"), r"aten::\1"),
+          (re.compile(r"(?:\w+::)*(\w+Backward\w*|AccumulateGrad)::apply"), r"\1"),
+          (re.compile(r"torch::autograd::Engine::evaluate_function"), "backward pass"))
+
+
+@_kept.of_snapshot
+def _operations(snapshot: Snapshot) -> tuple[np.ndarray, list[str]]:
+    """int32 (S,), names: the operation of PyTorch's that each stack is of; -1 where it does not say."""
+    s = snapshot.stacks
+    numbers, which = np.unique(s.name, return_inverse=True)
+    names = [""] * len(numbers)
+    rank = np.full(len(numbers), 2, np.int64)  # of the operations, the innermost that does more than allocate
+    for i, number in enumerate(numbers.tolist()):
+        if found := _OPERATION.match(snapshot.texts[number][:LONGEST]):
+            names[i] = found.group(1)
+            rank[i] = bool(_ALLOCATING.search(names[i]))
+    place = np.arange(len(s.frames), dtype=np.int64)
+    best = _reduce(np.minimum, rank[which[s.frames]] << 48 | place, s.start, 2 << 48)
+    out = np.full(len(s), -1, np.int32)
+    some = best < 2 << 48
+    out[some] = which[s.frames[best[some] & ((1 << 48) - 1)]]
+    return out, names
+
+
+def frame_text(snapshot: Snapshot, frame: int) -> str:
+    """"forward  model.py:54"; for C++ the function alone; "no stack" for -1."""
+    if frame < 0:
+        return "no stack"
+    f = snapshot.frame(frame)
+    if f.file in ("", "??"):
+        return short_name(f.name) or "??"
+    place = f"{short_file(f.file)}:{f.line}" if f.line > 0 else short_file(f.file)
+    return f"{short_name(f.name)}  {place}"
+
+
+def stack_text(snapshot: Snapshot, stack: int, *, caller: bool = True) -> str:
+    """One line for a stack: "silu  model.py:532  aten::mul_Tensor  from forward model.py:399".
+
+    The frame that tells most, PyTorch's operation, and the user's code that called it.
+    """
+    if stack < 0:
+        return "no stack"
+    site = int(sites(snapshot)[stack])
+    text = frame_text(snapshot, site)
+    operation, names = _operations(snapshot)
+    if operation[stack] >= 0 and not text.startswith("aten::"):
+        text += f"  aten::{names[operation[stack]]}"
+    if caller and site >= 0 and frame_kinds(snapshot)[site] == USER:
+        frames = snapshot.stacks.of(stack)
+        users = frames[frame_kinds(snapshot)[frames] == USER]
+        above = users[users != site]
+        if len(above):
+            text += f"  from {frame_text(snapshot, int(above[0])).replace('  ', ' ')}"
+    return text

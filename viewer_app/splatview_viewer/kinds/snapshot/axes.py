@@ -1,0 +1,283 @@
+"""What is written around and over the plot: axes, the cross hair, marked moments, what is under the pointer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from imgui_bundle import ImVec2, ImVec4, imgui
+
+from splatview_viewer.kinds.snapshot import ticks
+from splatview_viewer.kinds.snapshot.layout import GUTTER
+from splatview_viewer.kinds.snapshot.world import kind_of, lanes_at
+from splatview_viewer.ui import theme
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from splatview_viewer.geometry.controls import Rect
+    from splatview_viewer.kinds.snapshot.content import Content
+    from splatview_viewer.kinds.snapshot.layout import Window
+    from splatview_viewer.kinds.snapshot.state import Look
+
+SMALL = 13.0
+"""Points: the size of an axis's words."""
+_GRID = ImVec4(1.0, 1.0, 1.0, 0.055)
+_FRAME = ImVec4(1.0, 1.0, 1.0, 0.10)
+_HAIR = ImVec4(1.0, 1.0, 1.0, 0.28)
+_CARD = ImVec4(0.125, 0.134, 0.152, 0.97)
+_MARKED = ImVec4(0.98, 0.78, 0.32, 1.0)
+_CHOSEN = ImVec4(0.87, 0.88, 0.90, 0.75)
+_SPAN = ImVec4(0.97, 0.98, 1.0, 0.9)
+
+
+class Pen:
+    """Draws behind imgui's windows, in pixels."""
+
+    def __init__(self, scale: float) -> None:
+        self.scale = scale
+        self.draw = imgui.get_background_draw_list()
+        self.size = SMALL * scale
+        self._font = imgui.get_font()
+        self._ratio = self.size / imgui.get_font_size()
+
+    def width(self, text: str) -> float:
+        return imgui.calc_text_size(text).x * self._ratio * 1.03 + 1  # glyphs of a smaller size are a little wider
+
+    def write(self, x: float, y: float, text: str, color: ImVec4 = theme.DIM, align: float = 0.0) -> None:
+        """`align`: 0, 0.5 or 1, for words that begin at x, have it in their middle or end there. y: their top."""
+        at = ImVec2(round(x - align * self.width(text)), round(y))
+        self.draw.add_text(self._font, self.size, at, theme.u32(color), text)
+
+    def line(self, x0: float, y0: float, x1: float, y1: float, color: ImVec4, width: float = 1.0) -> None:
+        """A level or upright line, sharp: one that is `width` points wide."""
+        w = max(round(width * self.scale), 1)
+        if x0 == x1:
+            x = round(x0) - w // 2
+            self.draw.add_rect_filled(ImVec2(x, round(y0)), ImVec2(x + w, round(y1)), theme.u32(color))
+        else:
+            y = round(y0) - w // 2
+            self.draw.add_rect_filled(ImVec2(round(x0), y), ImVec2(round(x1), y + w), theme.u32(color))
+
+    def tag(self, x: float, y: float, text: str, limits: tuple[float, float], *, color: ImVec4 = theme.TEXT,
+            ground: ImVec4 = _CARD) -> None:
+        """Words on a small card, in the middle of x as far as they stay within `limits`; y: the card's top."""
+        pad, w = 5 * self.scale, self.width(text)
+        x = min(max(x - w / 2, limits[0] + pad), limits[1] - pad - w)
+        self.draw.add_rect_filled(ImVec2(round(x - pad), round(y)),
+                                  ImVec2(round(x + w + pad), round(y + self.size + 5 * self.scale)),
+                                  theme.u32(ground), 3 * self.scale)
+        self.write(x, y + 2 * self.scale, text, color)
+
+
+def draw_axes(content: Content, look: Look, window: Window, scale: float) -> None:
+    """Lines and words of both axes around the plot."""
+    pen, r = Pen(scale), window.rect
+    rows = max(int(r.height / (38 * scale)), 2)
+    for at, text in ticks.byte_ticks(window.y0, window.y1, rows):
+        y = window.py(at)
+        pen.line(r.x, y, r.x + r.width, y, _GRID)
+        pen.write(r.x - 8 * scale, y - pen.size / 2 - scale, text, align=1.0)
+    below = r.y + r.height + 6 * scale
+    end = 0.0
+    for at, text in _x_ticks(content, look, window, max(int(r.width / (85 * scale)), 2)):
+        x = window.px(at)
+        pen.line(x, r.y, x, r.y + r.height, _GRID)
+        w = pen.width(text)
+        if r.x - 30 * scale <= x - w / 2 and x + w / 2 <= r.x + r.width + 12 * scale and x - w / 2 > end:
+            pen.write(x, below, text, align=0.5)
+            end = x + w / 2 + 10 * scale
+    pen.line(r.x, r.y + r.height, r.x + r.width, r.y + r.height, _FRAME)
+    pen.line(r.x, r.y, r.x, r.y + r.height, _FRAME)
+    if kind_of(look) == "lanes":
+        _draw_lanes(pen, content, look, window)
+
+
+def _x_ticks(content: Content, look: Look, window: Window, count: int) -> Sequence[ticks.Tick]:
+    axis = content.axis(look.device, look.settings.unit)
+    if axis is None:
+        return ()
+    if look.settings.unit == "events":
+        return ticks.event_ticks(window.x0, window.x1, count)
+    return ticks.time_ticks(window.x0, window.x1, axis.origin_us, count)
+
+
+def _draw_lanes(pen: Pen, content: Content, look: Look, window: Window) -> None:
+    r, scale = window.rect, pen.scale
+    for lane in lanes_at(content, look.device) or ():
+        bottom, top = window.py(lane.base), window.py(lane.base + lane.height)
+        if bottom < r.y or top > r.y + r.height:
+            continue
+        if r.y <= bottom <= r.y + r.height:
+            pen.line(r.x, bottom, r.x + r.width, bottom, _FRAME)
+        w = pen.width(lane.name)
+        x, y = r.x + 10 * scale, min(max(top + 6 * scale, r.y + 6 * scale), r.y + r.height - 24 * scale)
+        pen.tag(x + w / 2, y, lane.name, (r.x, r.x + r.width), color=theme.DIM)
+
+
+def draw_marks(content: Content, look: Look, window: Window, scale: float) -> None:
+    """The moments that were chosen and marked, out of memory errors, and how long the selected allocation lives."""
+    axis = content.axis(look.device, look.settings.unit)
+    if axis is None:
+        return
+    pen, r = Pen(scale), window.rect
+    limits = r.x, r.x + r.width
+
+    def at(moment: int) -> float | None:
+        x = window.px(axis.x_of(moment))
+        return x if limits[0] - 1 <= x <= limits[1] + 1 else None
+
+    for moment in ooms(content, look.device):
+        if (x := at(moment)) is not None:
+            pen.line(x, r.y, x, r.y + r.height, theme.FAULT, 1.5)
+            pen.tag(x, r.y + 2 * scale, "out of memory", limits, color=theme.FAULT)
+    a, b = look.moment_a, look.moment_b
+    if a is not None and b is not None:
+        x0, x1 = window.px(axis.x_of(a)), window.px(axis.x_of(b))
+        x0, x1 = max(x0, limits[0]), min(x1, limits[1])
+        if x1 > x0:
+            pen.draw.add_rect_filled(ImVec2(x0, r.y), ImVec2(x1, r.y + r.height), theme.u32(_MARKED, 0.07))
+    for moment, name in ((a, "A"), (b, "B")):
+        if moment is not None and (x := at(moment)) is not None:
+            pen.line(x, r.y, x, r.y + r.height, _MARKED, 1.5)
+            pen.tag(x, r.y + r.height - pen.size - 9 * scale, name, limits, color=_MARKED)
+    if look.moment is not None and (x := at(look.moment)) is not None:
+        pen.line(x, r.y, x, r.y + r.height, _CHOSEN)
+        s = 5 * scale
+        pen.draw.add_triangle_filled(ImVec2(x - s, r.y), ImVec2(x + s, r.y), ImVec2(x, r.y + 1.3 * s),
+                                     theme.u32(_CHOSEN))
+    if look.selected is not None:
+        allocations = content.trace(look).allocations
+        x0 = window.px(axis.x_of(int(allocations.start[look.selected]) + 1))
+        x1 = window.px(axis.x_of(int(allocations.end[look.selected]) + 1))
+        x0, x1 = max(x0, limits[0]), min(x1, limits[1])
+        if x1 >= limits[0] and x0 <= limits[1]:
+            y = r.y + r.height
+            pen.draw.add_rect_filled(ImVec2(x0, y - scale), ImVec2(max(x1, x0 + 2 * scale), y + 2 * scale),
+                                     theme.u32(_SPAN))
+
+
+def ooms(content: Content, device: int) -> list[int]:
+    """The moments at which an allocation failed."""
+    def work() -> list[int]:
+        import numpy as np
+
+        from splatview_viewer.kinds.snapshot.model import ACTIONS
+
+        return np.flatnonzero(content.snapshot.traces[device].events.action == ACTIONS.index("oom")).tolist()[:50]
+
+    return content.ask(("ooms", device), work, lane="layout") or []
+
+
+def draw_pointer(content: Content, look: Look, window: Window, at: tuple[float, float] | None,
+                 scale: float) -> None:
+    """The cross hair, what it points at on both axes, and a card with what lies there."""
+    r = window.rect
+    if at is None or not r.contains(*at) or look.pointed is None:
+        return
+    pen = Pen(scale)
+    pen.line(at[0], r.y, at[0], r.y + r.height, _HAIR)
+    pen.line(r.x, at[1], r.x + r.width, at[1], ImVec4(1, 1, 1, 0.10))
+    axis = content.axis(look.device, look.settings.unit)
+    moment = look.pointed
+    if axis is not None:
+        clock = ticks.clock_text(axis.time_us(moment)) if axis.timed else ""
+        text = clock if look.settings.unit == "time" else f"{moment:,}"
+        pen.tag(at[0], r.y + r.height + 3 * scale, text, (r.x - 40 * scale, r.x + r.width + 10 * scale))
+    from splatview_viewer.kinds.snapshot.analysis import size_text
+
+    text = _place_text(content, look, window.y_at(at[1]))
+    w = pen.width(text) + 10 * scale
+    pen.tag(r.x - 4 * scale - w / 2, at[1] - pen.size / 2 - 3 * scale, text, (r.x - GUTTER * scale, r.x + r.width))
+    lines: list[tuple[str, ImVec4]] = []
+    if look.hovered is not None:
+        lines += [(size_text(int(content.trace(look).allocations.size[look.hovered])), theme.TEXT),
+                  *((line, theme.DIM) for line in about(content, look, look.hovered))]
+    bands = content.bands(look.device)
+    if bands is not None and kind_of(look) != "addresses":
+        curve = content.reserved(look.device) if look.settings.reserved else None
+        more = f" of {size_text(int(curve[moment]))} reserved" if curve is not None else ""
+        lines.append((f"{size_text(int(bands.live[moment]))} live{more}", theme.DIM if lines else theme.TEXT))
+    _card(pen, lines, at, r)
+
+
+def _place_text(content: Content, look: Look, y: float) -> str:
+    from splatview_viewer.kinds.snapshot.analysis import size_text
+
+    kind = kind_of(look)
+    if kind == "addresses":
+        addresses = content.addresses(look.device)
+        address = addresses.address(int(y)) if addresses is not None and y >= 0 else None
+        return f"{address:x}" if address is not None else ""
+    if kind == "lanes":
+        y = next((y - lane.base for lane in lanes_at(content, look.device) or ()
+                  if lane.base <= y <= lane.base + lane.height), 0.0)
+    return size_text(int(max(y, 0)))
+
+
+def about(content: Content, look: Look, allocation: int) -> list[str]:
+    """What is said of an allocation beside its size: the user's frame, and its lifetime."""
+    from splatview_viewer.kinds.snapshot.analysis import age_text, frame_text, sites
+
+    snapshot, trace = content.snapshot, content.trace(look)
+    site = content.ask(("sites",), lambda: sites(snapshot))
+    a, stack = trace.allocations, int(trace.allocations.stack[allocation])
+    out = [] if site is None or stack < 0 else [frame_text(snapshot, int(site[stack]))]
+    start, end, last = int(a.start[allocation]), int(a.end[allocation]), len(trace.events)
+    axis = content.axis(look.device, "time")
+    if start < 0 and end >= last:
+        return [*out, "live throughout the trace"]
+    lived = f"{end - start:,} events"
+    if axis is not None and axis.timed:
+        lived = age_text(axis.time_us(min(end, last - 1) + 1) - axis.time_us(max(start, 0) + 1))
+    if start < 0:
+        return [*out, f"from before the trace, {lived} until it was freed"]
+    return [*out, f"lived {lived}" if end < last else f"{lived} old when the trace ended"]
+
+
+def _card(pen: Pen, lines: list[tuple[str, ImVec4]], at: tuple[float, float], within: Rect) -> None:
+    """A card with lines beside the pointer, within a rectangle."""
+    if not lines:
+        return
+    pad, pace = 10 * pen.scale, pen.size * 1.4
+    width = min(max(pen.width(text) for text, _ in lines), 420 * pen.scale)
+    w, h = width + 2 * pad, pace * len(lines) + 2 * pad - 0.4 * pen.size
+    x, y = at[0] + 16 * pen.scale, at[1] + 14 * pen.scale
+    if x + w > within.x + within.width:
+        x = at[0] - 16 * pen.scale - w
+    if y + h > within.y + within.height:
+        y = at[1] - 14 * pen.scale - h
+    x, y = max(x, within.x), max(y, within.y)
+    corner = ImVec2(round(x), round(y)), ImVec2(round(x + w), round(y + h))
+    pen.draw.add_rect_filled(*corner, theme.u32(_CARD), 5 * pen.scale)
+    pen.draw.add_rect(*corner, theme.u32(_FRAME), 5 * pen.scale)
+    pen.draw.push_clip_rect(corner[0], ImVec2(corner[1].x - pad, corner[1].y), True)
+    for k, (text, color) in enumerate(lines):
+        pen.write(x + pad, y + pad - 0.1 * pen.size + k * pace, text, color)
+    pen.draw.pop_clip_rect()
+
+
+def draw_legend(content: Content, look: Look, plot: Rect, scale: float, above: float = 0.0) -> None:
+    """What the colours mean, in the corner of the plot, below what is `above` pixels high there."""
+    found = content.colors(look.device, look.settings.color_by)
+    if found is None or not found.legend or plot.width < 420 * scale or plot.height < 130 * scale:
+        return
+    pen = Pen(scale)
+    pace = pen.size * 1.45
+    most = max(int((plot.height * 0.5 - 12 * scale) / pace), 1)
+    entries = found.legend[:min(most, 8)]
+    widest = min(max(pen.width(text) for text, _ in entries), 250 * scale)
+    box, pad = 9 * scale, 9 * scale
+    w, h = widest + box + 7 * scale + 2 * pad, pace * len(entries) + 2 * pad - 0.45 * pen.size
+    x, y = plot.x + plot.width - w - 8 * scale, plot.y + above + 8 * scale
+    pen.draw.add_rect_filled(ImVec2(round(x), round(y)), ImVec2(round(x + w), round(y + h)), theme.u32(theme.BAR, 0.80),
+                             4 * scale)
+    pen.draw.push_clip_rect(ImVec2(x, y), ImVec2(x + w - pad / 2, y + h), True)
+    for k, (text, number) in enumerate(entries):
+        r, g, b = (int(c) / 255 for c in found.palette[number])
+        top = y + pad - 0.15 * pen.size + k * pace
+        middle = top + pen.size / 2 + scale
+        pen.draw.add_rect_filled(ImVec2(round(x + pad), round(middle - box / 2)),
+                                 ImVec2(round(x + pad) + round(box), round(middle - box / 2) + round(box)),
+                                 theme.u32(ImVec4(r, g, b, 1)), 2 * scale)
+        pen.write(x + pad + box + 7 * scale, top, text)
+    pen.draw.pop_clip_rect()

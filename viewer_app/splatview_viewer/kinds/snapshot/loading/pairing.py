@@ -1,0 +1,179 @@
+"""Which events belong to one allocation; what was there before the trace, and what is there after it.
+
+All by arrays: an event's meaning depends only on the event before it at the same address.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from splatview_viewer.kinds.snapshot.model import (
+    ACTIONS,
+    BLOCK_STATES,
+    NO_STACK,
+    UNKNOWN_POOL,
+    Allocations,
+    Blocks,
+    Events,
+)
+
+ALLOC, REQUESTED, COMPLETED, FREE = (ACTIONS.index(a) for a in ("alloc", "free_requested", "free_completed", "free"))
+ACTIVE, PENDING = BLOCK_STATES.index("active_allocated"), BLOCK_STATES.index("active_pending_free")
+NOTHING = 255
+
+
+@dataclass
+class Paired:
+    """The allocations of a device, and what was odd."""
+
+    allocations: Allocations
+    events_allocation: np.ndarray
+    """int32 (M,)"""
+    blocks_allocation: np.ndarray
+    lost_frees: int
+    """Allocations that ended because their address was handed out again."""
+    late: int
+    """Frees and blocks of memory whose address was in use and free before: their alloc is missing in mid-trace."""
+    unheld: int
+    """Allocations that are live at the end and that no block holds, though there are blocks."""
+
+
+def pair(events: Events, blocks: Blocks, block_stream: np.ndarray, block_pool: np.ndarray) -> Paired:
+    """The allocations of a trace and of the blocks at its end, numbered as `model` says.
+
+    Args:
+        block_stream: int16, the stream of each block's segment.
+        block_pool: int16, likewise.
+    """
+    m = len(events)
+    which = _by_address(events)
+    addr, action = events.addr[which], events.action[which]
+    n = len(which)
+    same = np.zeros(n, bool)
+    same[1:] = addr[1:] == addr[:-1]
+    before = np.full(n, NOTHING, np.uint8)
+    before[1:][same[1:]] = action[:-1][same[1:]]
+    after = np.full(n, NOTHING, np.uint8)
+    after[:-1][same[1:]] = action[1:][same[1:]]
+    then = np.full(n, m, np.int64)  # the event after it at this address
+    then[:-1][same[1:]] = which[1:][same[1:]]
+
+    taken = action == ALLOC
+    # A free of what no event before it handed out; with skip_actions=["free_requested"] it is the completion alone.
+    unknown = ~taken & (before != ALLOC) & ((action == REQUESTED) | (before != REQUESTED))
+    begins = taken | unknown
+    number = np.cumsum(begins) - 1  # in the order of addresses, for now
+    first = np.flatnonzero(begins)
+
+    # Where each ends: an alloc with the next event at its address whatever that is, the others with themselves.
+    alloc = taken[first]
+    end = np.where(alloc, then[first], which[first])
+    by_request = np.where(alloc, after[first] == REQUESTED, action[first] == REQUESTED)
+    request = np.where(alloc, first + 1, first)[by_request]
+    freed = end.copy()
+    freed[by_request] = then[request]
+    start = np.where(alloc, which[first], -1)
+    lost = int((alloc & (after[first] == ALLOC)).sum())
+    late = int((unknown & (before != NOTHING)).sum())
+
+    held = _match(blocks, addr[first], end, freed, m)
+    new = np.flatnonzero((blocks.state == ACTIVE) & (held < 0))  # never seen by the trace: live throughout
+    if len(addr):
+        place = np.minimum(np.searchsorted(addr, blocks.addr[new]), n - 1)
+        late += int((addr[place] == blocks.addr[new]).sum())
+    held[new] = len(first) + np.arange(len(new))
+
+    every = _Rows(
+        addr=np.concatenate([addr[first], blocks.addr[new]]),
+        size=np.concatenate([events.size[which[first]].view(np.int64), blocks.requested[new]]),
+        start=np.concatenate([start, np.full(len(new), -1)]),
+        end=np.concatenate([end, np.full(len(new), m)]),
+        freed=np.concatenate([freed, np.full(len(new), m)]),
+        stream=np.concatenate([events.stream[which[first]], block_stream[new]]),
+        pool=np.concatenate([events.pool[which[first]], block_pool[new]]),
+        stack=np.concatenate([np.where(alloc, events.stack[which[first]], NO_STACK), blocks.stack[new]]))
+    order = every.order()
+    ids = np.empty(len(order), np.int32)
+    ids[order] = np.arange(len(order), dtype=np.int32)
+
+    of_events = np.full(m, -1, np.int32)
+    of_events[which] = ids[number]
+    of_blocks = np.where(held >= 0, ids[held], -1).astype(np.int32) if len(ids) else held.astype(np.int32)
+    allocations = every.allocations(order)
+    _take_from_blocks(allocations, blocks, of_blocks, block_pool)
+    unheld = 0
+    if len(blocks):
+        live = allocations.end == m
+        live[of_blocks[of_blocks >= 0]] = False
+        unheld = int(live.sum())
+    return Paired(allocations, of_events, of_blocks, lost, late, unheld)
+
+
+def _by_address(events: Events) -> np.ndarray:
+    """The events int64 (n,) that hand out or free memory: by address, those of one address in their order."""
+    which = np.flatnonzero((events.action <= COMPLETED) | (events.action == FREE))
+    if len(which) == 0:
+        return which
+    addr = events.addr[which]
+    addr -= addr.min()
+    ones = int(np.bitwise_or.reduce(addr))
+    shift = (ones & -ones).bit_length() - 1 if ones else 0
+    bits = int(which[-1]).bit_length()
+    if (ones >> shift).bit_length() + bits > 63:
+        return which[np.argsort(addr, kind="stable")]
+    # Both in one number: sorting numbers is several times quicker than a stable order.
+    addr = (addr >> np.uint64(shift)).view(np.int64)
+    addr <<= bits
+    addr |= which
+    addr.sort()
+    addr &= (1 << bits) - 1
+    return addr
+
+
+def _match(blocks: Blocks, addr: np.ndarray, end: np.ndarray, freed: np.ndarray, m: int) -> np.ndarray:
+    """The allocation int64 (blocks,) of those found in the trace that each block holds at its end, or -1."""
+    if len(addr) == 0 or len(blocks) == 0:
+        return np.full(len(blocks), -1, np.int64)
+    last = np.searchsorted(addr, blocks.addr, side="right") - 1  # the last allocation at this address
+    at = np.maximum(last, 0)
+    there = (last >= 0) & (addr[at] == blocks.addr)
+    live = there & (blocks.state == ACTIVE) & (end[at] == m)
+    pending = there & (blocks.state == PENDING) & (freed[at] == m) & (end[at] < m)
+    return np.where(live | pending, at, -1)
+
+
+@dataclass
+class _Rows:
+    """Allocations in any order."""
+
+    addr: np.ndarray
+    size: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+    freed: np.ndarray
+    stream: np.ndarray
+    pool: np.ndarray
+    stack: np.ndarray
+
+    def order(self) -> np.ndarray:
+        """Which comes at each id."""
+        old = np.flatnonzero(self.start < 0)
+        old = old[np.lexsort((self.addr[old], -self.end[old]))]
+        new = np.flatnonzero(self.start >= 0)
+        return np.concatenate([old, new[np.argsort(self.start[new])]])
+
+    def allocations(self, order: np.ndarray) -> Allocations:
+        start, end, freed, stack = (a[order].astype(np.int32) for a in (self.start, self.end, self.freed, self.stack))
+        return Allocations(self.addr[order], self.size[order], np.zeros(len(order), np.int64), start, end, freed,
+                           self.stream[order].astype(np.int16), self.pool[order].astype(np.int16), stack)
+
+
+def _take_from_blocks(a: Allocations, blocks: Blocks, of_blocks: np.ndarray, pool: np.ndarray) -> None:
+    """What only the blocks at the end know: the rounded size, and what the events did not say."""
+    known = np.flatnonzero(of_blocks >= 0)
+    of = of_blocks[known]
+    a.rounded[of] = blocks.size[known]
+    a.stack[of] = np.where(a.stack[of] == NO_STACK, blocks.stack[known], a.stack[of])
+    a.pool[of] = np.where(a.pool[of] == UNKNOWN_POOL, pool[known], a.pool[of])

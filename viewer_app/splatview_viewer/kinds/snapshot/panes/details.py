@@ -1,0 +1,196 @@
+"""Everything about the allocation that was clicked, beside the picture."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from imgui_bundle import ImVec2, imgui
+
+from splatview_viewer.kinds.snapshot.analysis import frames as kinds
+from splatview_viewer.kinds.snapshot.panes import _common, _pane
+from splatview_viewer.kinds.snapshot.panes._grid import tooltip
+from splatview_viewer.ui import theme
+
+if TYPE_CHECKING:
+    from splatview_viewer.geometry.controls import Rect
+    from splatview_viewer.kinds.snapshot.analysis import Details, FrameLine
+    from splatview_viewer.kinds.snapshot.content import Content
+    from splatview_viewer.kinds.snapshot.model import Snapshot, Trace
+    from splatview_viewer.kinds.snapshot.state import Look
+
+_LABEL = 5.4
+"""Width of what is said before a value, in units of the font's height."""
+
+
+class DetailsPane:
+    """Fields, the user's own frames, the whole stack; what can be copied, and where it can be seen."""
+
+    def __init__(self) -> None:
+        self.whole = False
+        """Whether the frames that tell nothing are shown too."""
+        self._lamp = _common.Lamp()
+        self._shown: Details | None = None
+        self._of: tuple[object, int] | None = None
+
+    def draw(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
+        """Draw what `look.selected` is. True when another picture is needed."""
+        with _pane.pane(self, "details", rect, scale, scroll=True, ground=theme.PANEL):
+            if look.selected is None or look.selected >= len(content.trace(look).allocations):
+                _pane.centered("Click an allocation")
+                return False
+            changed = self._lamp.turn(content, look)
+            draw = imgui.get_window_draw_list()
+            draw.push_clip_rect(ImVec2(rect.x, rect.y), ImVec2(rect.x + rect.width, rect.y + rect.height))
+            draw.add_line(ImVec2(rect.x, rect.y), ImVec2(rect.x, rect.y + rect.height), theme.u32(_pane.LINE))
+            draw.pop_clip_rect()
+            return self._draw(content, look, look.selected, scale) or changed
+
+    def _draw(self, content: Content, look: Look, allocation: int, scale: float) -> bool:
+        snapshot, trace, moment = content.snapshot, content.trace(look), look.moment
+        of = (trace, allocation)
+        key = ("details", look.device, allocation, moment)
+        found = content.ask(key, lambda: _describe(snapshot, trace, allocation, moment), slot=("details", id(self)))
+        if found is not None:
+            if self._of != of:
+                imgui.set_scroll_y(0)
+            self._shown, self._of = found, of
+        if self._shown is None or self._of != of:
+            _common.trouble(content, key, "")
+            return False
+        details = self._shown
+        changed = self._head(content, look, details, scale)
+        for what, value in details.rows:
+            _field(what, value)
+        if details.user_frames:
+            _heading("Your code", scale)
+            for line in details.user_frames:
+                _frame(line, scale)
+        if details.frames:
+            told = [f for f in details.frames if self.whole or f.kind != kinds.MACHINERY] or details.frames
+            _heading("Stack", scale)
+            for line in told:
+                _brief(line, scale)
+            changed |= self._more(len(details.frames) - len(told))
+        elif not details.user_frames:
+            _pane.gap(4, scale)
+            _pane.wrapped("The snapshot does not say where it was allocated: it was made before recording began, or "
+                          "without stacks.")
+        if details.freed_frames:
+            _heading("Freed by", scale)
+            for line in details.freed_frames:
+                if self.whole or line.kind != kinds.MACHINERY:
+                    _brief(line, scale)
+        return changed
+
+    def _head(self, content: Content, look: Look, details: Details, scale: float) -> bool:
+        trace, number = content.trace(look), details.allocation
+        a = trace.allocations
+        size, _, place = details.title.partition("  ")
+        imgui.align_text_to_frame_padding()
+        _pane.colored(size, theme.TEXT)
+        imgui.same_line(0, 10 * scale)
+        width = imgui.get_content_region_avail().x - imgui.get_frame_height() - 4 * scale
+        _pane.colored(_pane.fitted(place, width), theme.DIM)
+        imgui.same_line()
+        imgui.set_cursor_pos_x(imgui.get_window_width() - imgui.get_frame_height() - 10 * scale)
+        if _close(scale):
+            look.select(None)
+            return True
+        changed = False
+        start, end, stack = int(a.start[number]), int(a.end[number]), int(a.stack[number])
+        if imgui.button("Copy"):
+            imgui.set_clipboard_text(details.text())
+        imgui.set_item_tooltip("All that stands here, as text")
+        imgui.same_line(0, 4 * scale)
+        if imgui.button("Begin"):
+            _common.go(content, look, start + 1)
+            changed = True
+        imgui.set_item_tooltip("Move the timeline to where it was allocated")
+        if end < len(trace.events):
+            imgui.same_line(0, 4 * scale)
+            if imgui.button("End"):
+                _common.go(content, look, end)
+                changed = True
+            imgui.set_item_tooltip("Move the timeline to the last moment that it was live")
+        if stack >= 0:
+            imgui.same_line(0, 4 * scale)
+            on = self._lamp.on == ("stack", stack) and look.lit is not None
+            if _pane.chip("Same stack", on):
+                self._lamp.toggle(look, ("stack", stack), lambda: np.flatnonzero(a.stack == stack),
+                                  f"all of {place or 'this stack'}")
+                changed = True
+            imgui.set_item_tooltip("Light all allocations of this stack in the timeline")
+        _pane.gap(2, scale)
+        return changed
+
+    def _more(self, hidden: int) -> bool:
+        if not hidden and not self.whole:
+            return False
+        words = "Fewer frames" if self.whole else f"{hidden} frames of machinery more"
+        if imgui.small_button(words):
+            self.whole = not self.whole
+            return True
+        return False
+
+
+def _describe(snapshot: Snapshot, trace: Trace, allocation: int, moment: int | None) -> Details:
+    from splatview_viewer.kinds.snapshot.analysis import describe
+
+    return describe(snapshot, trace, allocation, moment)
+
+
+def _field(what: str, value: str) -> None:
+    _pane.colored(what, theme.DIM)
+    imgui.same_line(_LABEL * imgui.get_font_size() + imgui.get_style().window_padding.x)
+    _pane.wrapped(value, theme.TEXT)
+
+
+def _heading(text: str, scale: float) -> None:
+    _pane.gap(5, scale)
+    _pane.colored(text, theme.ACCENT)
+
+
+def _frame(line: FrameLine, scale: float) -> None:
+    """A frame of the user's: the function, and below it the whole path."""
+    width = imgui.get_content_region_avail().x
+    imgui.push_style_var(imgui.StyleVar_.item_spacing, ImVec2(8 * scale, 1 * scale))
+    _pane.colored(_pane.fitted(line.name, width), theme.TEXT)
+    imgui.pop_style_var()
+    place = f"{line.file}:{line.line}"
+    _pane.colored(_pane.fitted(place, width, tail=True), theme.DIM)
+    if imgui.is_item_hovered():
+        tooltip(place, scale)
+
+
+def _brief(line: FrameLine, scale: float) -> None:
+    """Any frame, on one line."""
+    python = line.file not in ("", "??")
+    place = f"{kinds.short_file(line.file)}:{line.line}" if python else ""
+    width = imgui.get_content_region_avail().x
+    beside = imgui.calc_text_size(place).x + 10 * scale if place else 0
+    color = _pane.GROWN if line.user else theme.TEXT if python else theme.DIM
+    imgui.push_style_var(imgui.StyleVar_.item_spacing, ImVec2(8 * scale, 2 * scale))
+    imgui.begin_group()
+    _pane.colored(_pane.fitted(kinds.short_name(line.name), width - beside) or "??", color)
+    if place:
+        _pane.on_the_right(imgui.calc_text_size(place).x)
+        _pane.colored(place, theme.DIM)
+    imgui.end_group()
+    imgui.pop_style_var()
+    if imgui.is_item_hovered():
+        tooltip(f"{line.name}\n{line.file}:{line.line}" if python else line.name, scale)
+
+
+def _close(scale: float) -> bool:
+    """A button with a cross."""
+    side = imgui.get_frame_height()
+    corner = imgui.get_cursor_screen_pos()
+    pressed = imgui.invisible_button("##close", ImVec2(side, side))
+    color = theme.u32(theme.TEXT if imgui.is_item_hovered() else theme.DIM)
+    imgui.set_item_tooltip("Close (Escape)")
+    draw, r = imgui.get_window_draw_list(), 4.5 * scale
+    x, y = corner.x + side / 2, corner.y + side / 2
+    draw.add_line(ImVec2(x - r, y - r), ImVec2(x + r, y + r), color, 1.5 * scale)
+    draw.add_line(ImVec2(x - r, y + r), ImVec2(x + r, y - r), color, 1.5 * scale)
+    return pressed

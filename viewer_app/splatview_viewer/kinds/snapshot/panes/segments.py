@@ -1,0 +1,240 @@
+"""The allocator's segments and their blocks as they were at a moment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from imgui_bundle import ImVec2, ImVec4, imgui
+
+from splatview_viewer.kinds.snapshot.labels import address_text, count_text, exact_size_text, pool_text, size_text
+from splatview_viewer.kinds.snapshot.panes import _common, _pane
+from splatview_viewer.kinds.snapshot.panes._grid import Cell, Column, Grid, Rows, tooltip
+from splatview_viewer.ui import theme
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from splatview_viewer.geometry.controls import Rect
+    from splatview_viewer.kinds.snapshot.analysis import SegmentsAt
+    from splatview_viewer.kinds.snapshot.content import Content
+    from splatview_viewer.kinds.snapshot.model import Snapshot, Trace
+    from splatview_viewer.kinds.snapshot.state import Look
+
+INACTIVE, ACTIVE, PENDING = range(3)
+_STATES = ("free", "in use", "freed, waiting for another stream")
+_ORDERS = {"size": "Size", "address": "Address", "free": "Free inside"}
+_WIDTHS = {"scale": "To scale", "full": "Full width"}
+_FREE = ImVec4(0.165, 0.175, 0.195, 1.0)
+_DARK = ImVec4(0.235, 0.255, 0.285, 1.0)
+"""Blocks in use that are not lit while others are."""
+
+
+class _Part(NamedTuple):
+    """A piece of a segment's bar."""
+
+    x0: float
+    x1: float
+    color: int
+    block: int
+    """-1: several blocks that are narrower than a pixel."""
+
+
+class SegmentsPane:
+    """A row for each segment, as long as it is large, with its blocks."""
+
+    def __init__(self) -> None:
+        self.order = "size"
+        """One of size, address, free."""
+        self.width = "scale"
+        """scale: as long as they are large; full: each as wide as the pane, to look inside."""
+        self._grid = Grid()
+        self._shown: SegmentsAt | None = None
+        self._device = 0
+        self._sorted: tuple[object, str, np.ndarray, np.ndarray] | None = None
+        self._parts_of: tuple[Hashable, ...] = ()
+        self._parts: dict[int, list[_Part]] = {}
+        self._over: int | None = None
+        """The block under the pointer."""
+
+    def draw(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
+        """Draw it. True when another picture is needed."""
+        with _pane.pane(self, "segments", rect, scale):
+            return self._draw(content, look, rect, scale)
+
+    def _draw(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
+        moment, trace, snapshot = content.moment(look), content.trace(look), content.snapshot
+        if moment is None:
+            _pane.centered("Looking for the peak\u2026")
+            return False
+        changed = _common.moment_line(content, look, moment)
+        key = ("segments", look.device, moment)
+        found = content.ask(key, lambda: _segments(snapshot, trace, moment), slot=("segments", id(self)))
+        if found is None and (self._shown is None or self._device != look.device or content.fault(key)):
+            _common.trouble(content, key)
+            return changed
+        self._shown, self._device = found if found is not None else self._shown, look.device
+        at = self._shown
+        assert at is not None
+        orders, widths = self.order, self.width
+        wide = sum(_pane.button_width(t) + 2 for t in (*_ORDERS.values(), *_WIDTHS.values())) + 14 * scale
+        _pane.on_the_right(wide)
+        self.order = _pane.chips("order", self.order, _ORDERS)
+        imgui.same_line(0, 14 * scale)
+        self.width = _pane.chips("width", self.width, _WIDTHS)
+        _summary(at, scale)
+        return self._list(content, look, at, rect, scale) or changed or (orders, widths) != (self.order, self.width)
+
+    def _list(self, content: Content, look: Look, at: SegmentsAt, rect: Rect, scale: float) -> bool:
+        (order, free), snapshot = self._ordered(at), content.snapshot
+        colors = content.colors(look.device, look.settings.color_by)
+        largest = max(int(at.size.max(initial=1)), 1)
+        self._over = None
+        pools = len(snapshot.pools) > 1
+
+        def cells(row: int) -> list[Cell | str]:
+            i = int(order[row])
+
+            def paint(draw: imgui.ImDrawList, x0: float, x1: float, y: float, height: float) -> None:
+                whole = x1 - x0
+                if self.width == "scale":
+                    whole = max(whole * int(at.size[i]) / largest, 2.0)
+                self._bar(draw, at, i, (x0, y, whole, height), look, colors, scale)
+
+            return [Cell(address_text(int(at.addr[i])), theme.DIM), size_text(int(at.size[i])),
+                    Cell(size_text(int(free[i])) if free[i] else "", theme.DIM),
+                    *([Cell("" if at.pool[i] == 0 else pool_text(snapshot.pools[at.pool[i]] if at.pool[i] > 0
+                                                                 else None), theme.DIM)] if pools else []),
+                    Cell("", paint=paint)]
+
+        columns = (Column("Segment", 8.6, sorts=False), Column("Size", 5.6, True, sorts=False),
+                   Column("Free", 5.6, True, "Bytes of its blocks that are free", False, gives=1),
+                   *([Column("Pool", 8, sorts=False, gives=2)] if pools else []), Column("Blocks", 0, sorts=False))
+        key = (at, self.width, None if colors is None else id(colors), look.lit_number, imgui.get_window_width())
+        if key != self._parts_of:
+            self._parts_of, self._parts = key, {}
+        touch = self._grid.draw("segments", columns, Rows(
+            len(at), cells, words="Nothing was reserved then", tip=lambda _: ""), scale)
+        over = self._over if touch.over is not None else None
+        _common.hover(look, rect, None if over is None else int(at.block_allocation[over]))
+        if over is not None:
+            self._touch(content, look, at, over, clicked=touch.row is not None, scale=scale)
+        return touch.any
+
+    def _touch(self, content: Content, look: Look, at: SegmentsAt, block: int, *, clicked: bool, scale: float) -> None:
+        allocation, state = int(at.block_allocation[block]), int(at.block_state[block])
+        lines = [f"{exact_size_text(int(at.block_size[block]))}, {_STATES[min(state, 2)]}",
+                 address_text(int(at.block_addr[block]))]
+        if allocation >= 0:
+            from splatview_viewer.kinds.snapshot.analysis import summary
+
+            lines.append(summary(content.snapshot, content.trace(look), allocation))
+        tooltip("\n".join(lines), scale)
+        if clicked:
+            look.select(allocation)
+
+    def _bar(self, draw: imgui.ImDrawList, at: SegmentsAt, segment: int, place: tuple[float, float, float, float],
+             look: Look, colors: object, scale: float) -> None:
+        """Draw one segment, and see which of its blocks lies under the pointer."""
+        x, y, width, height = place
+        if segment not in self._parts:
+            self._parts[segment] = _parts(at, segment, width, colors, look.mask)
+        parts = self._parts[segment]
+        mouse = imgui.get_mouse_pos()
+        here = x <= mouse.x < x + width and y - 2 * scale <= mouse.y < y + height + 2 * scale
+        for part in parts:
+            a, b = ImVec2(x + part.x0, y), ImVec2(x + max(part.x1 - (1 if part.x1 - part.x0 > 3 else 0),
+                                                          part.x0 + 1), y + height)
+            draw.add_rect_filled(a, b, part.color)
+            chosen = part.block >= 0 and int(at.block_allocation[part.block])
+            if here and part.x0 <= mouse.x - x < part.x1:
+                self._over = part.block if part.block >= 0 else _block_at(at, segment, (mouse.x - x) / width)
+                draw.add_rect_filled(a, b, theme.u32(ImVec4(1, 1, 1, 0.18)))
+            if part.block >= 0 and look.selected is not None and chosen == look.selected:
+                draw.add_rect(a, b, theme.u32(theme.TEXT), thickness=1.5 * scale)
+
+    def _ordered(self, at: SegmentsAt) -> tuple[np.ndarray, np.ndarray]:
+        """int64 (n,) twice: the segments in the order of the rows, and what is free in each."""
+        if self._sorted is None or self._sorted[0] is not at or self._sorted[1] != self.order:
+            free = at.free_of_segment()
+            by = {"size": -at.size, "address": at.addr, "free": -free}[self.order]
+            self._sorted = at, self.order, np.argsort(by, kind="stable"), free
+        return self._sorted[2:]
+
+
+def _segments(snapshot: Snapshot, trace: Trace, moment: int) -> SegmentsAt:
+    from splatview_viewer.kinds.snapshot.analysis import segments_at
+
+    return segments_at(snapshot, trace, moment)
+
+
+def _block_at(at: SegmentsAt, segment: int, share: float) -> int:
+    """The block at a share of a segment's length."""
+    first, last = int(at.block_start[segment]), int(at.block_start[segment + 1])
+    addr = int(at.addr[segment]) + int(share * int(at.size[segment]))
+    return min(max(first + int(np.searchsorted(at.block_addr[first:last], addr, "right")) - 1, first), last - 1)
+
+
+def _parts(at: SegmentsAt, segment: int, width: float, colors: object, mask: np.ndarray | None) -> list[_Part]:
+    """What is drawn of a segment that is so many pixels wide: each block of a pixel or more, and for the smaller ones
+    the mean of what lies in a pixel."""
+    first, last = int(at.block_start[segment]), int(at.block_start[segment + 1])
+    factor = width / max(int(at.size[segment]), 1)
+    x0 = (at.block_addr[first:last] - at.addr[segment]) * factor
+    wide = at.block_size[first:last] * factor
+    rgb = _colors(at.block_state[first:last], at.block_allocation[first:last], colors, mask)
+    out = []
+    big = np.flatnonzero(wide >= 1)
+    for i, a, b, (red, green, blue) in zip(big.tolist(), x0[big].tolist(), (x0 + wide)[big].tolist(),
+                                           rgb[big].tolist(), strict=True):
+        out.append(_Part(a, b, _u32(red, green, blue), first + i))
+    small = np.flatnonzero(wide < 1)
+    if len(small):
+        pixel = np.minimum((x0[small] + wide[small] / 2).astype(np.intp), max(int(width) - 1, 0))
+        weight = np.bincount(pixel, wide[small])
+        some = np.flatnonzero(weight)
+        mean = np.stack([np.bincount(pixel, wide[small] * rgb[small, c])[some] / weight[some] for c in range(3)], 1)
+        for p, (red, green, blue) in zip(some.tolist(), mean.tolist(), strict=True):
+            out.append(_Part(p, p + 1, _u32(red, green, blue), -1))
+    return out
+
+
+def _colors(state: np.ndarray, allocation: np.ndarray, colors: object, mask: np.ndarray | None) -> np.ndarray:
+    """float (b, 3), 0 to 255: each block's colour; of blocks in use as in the timeline."""
+    out = np.empty((len(state), 3))
+    out[:] = _rgb(_FREE)
+    used = (state == ACTIVE) & (allocation >= 0)
+    out[state == ACTIVE] = _rgb(_common.USED)
+    if colors is not None:
+        classes, palette = getattr(colors, "classes"), getattr(colors, "palette")  # noqa: B009
+        out[used] = palette[classes[allocation[used]]]
+    if mask is not None:
+        dark = used.copy()
+        dark[used] = ~mask[allocation[used]]
+        out[dark] = _rgb(_DARK)
+    out[state == PENDING] = _rgb(_common.WAITING)
+    return out
+
+
+def _rgb(color: ImVec4) -> tuple[float, float, float]:
+    return color.x * 255, color.y * 255, color.z * 255
+
+
+def _u32(red: float, green: float, blue: float) -> int:
+    return int(red) | int(green) << 8 | int(blue) << 16 | 0xFF000000
+
+
+def _summary(at: SegmentsAt, scale: float) -> None:
+    """One bar for all that is reserved, and its parts in words."""
+    reserved = max(at.reserved, 1)
+    parts = [(at.active, _common.USED, "in use"), (at.pending, _common.WAITING, "waiting for another stream"),
+             (at.free, _FREE, "free")]
+    height = 8 * scale
+    width = _common.parts_bar([(size, color) for size, color, _ in parts], reserved, height, scale)
+    imgui.dummy(ImVec2(width, height))
+    words = [f"{size_text(at.reserved)} reserved in {count_text(len(at), 'segment')}",
+             *(f"{size_text(size)} {what}" for size, _, what in parts if size or what == "in use")]
+    if at.free:
+        words.append(f"largest free block {size_text(at.largest_free)} of {at.free_blocks:,}")
+        words.append(f"fragmentation {at.fragmentation:.0%}")
+    _pane.colored(_pane.fitted("  \u00b7  ".join(words), width), theme.DIM)

@@ -1,0 +1,270 @@
+"""The plot of a timeline on the screen: what threads paint is uploaded, moved to where it belongs, and refined."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, replace
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+import moderngl
+import numpy as np
+
+from splatview_ipc.gl.glapi import DRAW_FRAMEBUFFER, GL, READ_FRAMEBUFFER
+from splatview_ipc.gl.sources import set_uniform
+from splatview_viewer.core.view import VERTEX
+from splatview_viewer.geometry.controls import Rect
+from splatview_viewer.kinds.snapshot.painting import Painting
+
+if TYPE_CHECKING:
+    from splatview_viewer.core.settings import Color
+    from splatview_viewer.gpu.work import GpuWork
+    from splatview_viewer.kinds.snapshot.layout import Window
+    from splatview_viewer.kinds.snapshot.painting import Buffers, Material, Sheet
+
+_COLOR_BUFFER_BIT, _NEAREST = 0x4000, 0x2600
+_AT_ONCE, _AT_ONCE_SOFTWARE = 0.02, 0.07
+"""Seconds for which a drawing waits for the picture that it shows: most are there by then. The second where stretching
+an older one is the processor's work, and takes as long."""
+_SLOW = 0.045
+"""Seconds of painting from which pictures are coarse while something moves."""
+_REST = 0.16
+"""Seconds without a move after which a coarse picture is painted anew."""
+RESERVED: Color = (0.098, 0.108, 0.127)
+EDGE: Color = (0.30, 0.335, 0.40)
+"""Bytes that are reserved and not live, and the line where they end."""
+
+
+@dataclass(frozen=True)
+class Marks:
+    """What is lifted out of a picture."""
+
+    ground: Color
+    hovered: int = -1
+    selected: int = -1
+    line: int = 1
+    """Pixels."""
+
+
+def program(ctx: moderngl.Context, name: str) -> moderngl.VertexArray:
+    """What draws with a shader of this folder over a viewport."""
+    source = files("splatview_viewer.kinds.snapshot").joinpath(f"{name}.glsl").read_text()
+    made = ctx.program(vertex_shader=VERTEX, fragment_shader="#version 330\n" + source)
+    return ctx.vertex_array(made, [])
+
+
+class Plot:
+    """One user's picture. Every call comes from the thread that holds the context; `draw` waits a moment at most."""
+
+    def __init__(self, ctx: moderngl.Context, work: GpuWork) -> None:
+        self.error = ""
+        """Why the picture cannot be painted."""
+        self.shown: Painting | None = None
+        """What the textures hold."""
+        self.ms: dict[str, float] = {}
+        self._ctx = ctx
+        self._work = work
+        self._job: Painting | None = None
+        self._spare: Buffers | None = None
+        """Of a picture that was shown before."""
+        self._wanted: Sheet | None = None
+        self._moved_at = -math.inf
+        self._slow = False
+        self._array: moderngl.VertexArray | None = None
+        self._textures: dict[str, moderngl.Texture] = {}
+        self._framebuffer: moderngl.Framebuffer | None = None
+        """Over the texture of colours."""
+        self._ids_of: Painting | None = None
+        """Whose ids the texture of ids holds."""
+        self._boxes: dict[int, tuple[int, int, int, int] | None] = {}
+        """Where allocations are in the picture shown: columns and rows of its canvas from and to."""
+
+    # -- what is painted -----------------------------------------------------------------------------------------
+
+    def want(self, sheet: Sheet, material: Material) -> None:
+        """Have this painted, and take over what is done. Waits for it a moment."""
+        now = time.monotonic()
+        before = self._wanted
+        if sheet != before:
+            self._moved_at = now if before is not None and before.world == sheet.world else -math.inf
+            self._wanted = sheet
+        self._take()
+        job = self._job
+        if job is not None and (job.sheet.world, job.sheet.colors) != (sheet.world, sheet.colors):
+            job.cancel()
+            self._job = None
+        end = time.monotonic() + (_AT_ONCE_SOFTWARE if self._work.software else _AT_ONCE)
+        while self.shown is None or self.shown.sheet != self._goal(now):  # first an older one may have to be done
+            if self._job is None:
+                self._job = Painting(self._goal(now), material, self.shown, self._spare)
+                self._spare = None
+            if not self._job.done.wait(max(end - time.monotonic(), 0.0)):
+                return
+            self._take()
+            if self.error:
+                return
+
+    def _goal(self, now: float) -> Sheet:
+        """What to paint next for what is wanted: coarse while it is moved, if painting takes long."""
+        assert self._wanted is not None
+        if self._slow and now - self._moved_at < _REST:
+            return replace(self._wanted, grain=2)
+        return self._wanted
+
+    def _take(self) -> None:
+        """Upload what is done."""
+        job = self._job
+        if job is None or not job.done.is_set():
+            return
+        self._job = None
+        if job.error is not None:
+            self.error = f"{type(job.error).__name__}: {job.error}"
+            return
+        if job.canvas is None:
+            return
+        self.error = ""
+        since = time.perf_counter()
+        self._upload("u_rows", job.rows, "f1", 4)
+        self._boxes.clear()
+        self.ms["upload"] = (time.perf_counter() - since) * 1e3
+        self.ms["paint"] = job.seconds * 1e3
+        if job.painted * 4 > len(job.moments):  # otherwise most was there: that says nothing
+            self._slow = job.seconds * (1 if job.sheet.grain == 1 else 3) > _SLOW
+        if self.shown is not None:
+            self._spare = self.shown.buffers
+        self.shown = job
+
+    def _upload(self, name: str, array: np.ndarray, dtype: str, components: int) -> None:
+        size = array.shape[1], array.shape[0]
+        texture = self._textures.get(name)
+        if texture is None or texture.size != size:
+            if texture is not None:
+                texture.release()
+            if name == "u_rows" and self._framebuffer is not None:
+                self._framebuffer.release()
+                self._framebuffer = None
+            texture = self._textures[name] = self._ctx.texture(size, components, dtype=dtype, alignment=4)
+            texture.filter = moderngl.NEAREST, moderngl.NEAREST
+        texture.write(np.ascontiguousarray(array))
+
+    @property
+    def complete(self) -> bool:
+        """Whether what is wanted is shown as it should be, or cannot be."""
+        return self._wanted is None or bool(self.error) or (
+            self.shown is not None and self.shown.sheet == self._wanted)
+
+    def tick(self, now: float) -> bool:
+        """Whether drawing again would show more."""
+        job = self._job
+        if job is not None:
+            return job.done.is_set()
+        return not self.complete and now - self._moved_at >= _REST
+
+    # -- drawing -------------------------------------------------------------------------------------------------
+
+    def draw(self, framebuffer: moderngl.Framebuffer, window: Window, marks: Marks) -> None:
+        """Draw what there is of the world in `window`: as it should be, or what was painted before, stretched."""
+        painted, rect = self.shown, window.rect
+        if painted is None or self._wanted is None or painted.sheet.world != self._wanted.world:
+            framebuffer.clear(*marks.ground, 1.0, viewport=rect.viewport(framebuffer.height))
+            return
+        s = painted.sheet
+        place = (window.step / s.step, (window.x0 - s.x0) / s.step,
+                 window.per_pixel / s.per_pixel, (window.y0 - s.low) / s.per_pixel)
+        exact = ((s.width, s.height) == (rect.width, rect.height) and abs(place[0] - 1) < 1e-6 and abs(place[1]) < 1e-3
+                 and abs(place[2] - 1) < 1e-6 and abs(place[3]) < 1e-3)
+        with self._work("timeline", rect.width, rect.height, exact):
+            if exact and framebuffer.samples == 0:
+                self._copy(framebuffer, rect)
+                for allocation in {marks.hovered, marks.selected} - {-1}:
+                    if (part := self._part(allocation, rect)) is not None:
+                        self._shade(framebuffer, window, marks, (1.0, 0.0, 1.0, 0.0), part)
+            else:
+                self._shade(framebuffer, window, marks, (1.0, 0.0, 1.0, 0.0) if exact else place, rect)
+
+    def _copy(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
+        """The picture as it is: much quicker than any shader where the processor draws."""
+        gl = GL.current()
+        if self._framebuffer is None:
+            self._framebuffer = self._ctx.framebuffer([self._textures["u_rows"]])
+        x, y, w, h = rect.viewport(framebuffer.height)
+        gl.glBindFramebuffer(READ_FRAMEBUFFER, self._framebuffer.glo)
+        gl.glBindFramebuffer(DRAW_FRAMEBUFFER, framebuffer.glo)
+        gl.glBlitFramebuffer(0, 0, w, h, x, y, x + w, y + h, _COLOR_BUFFER_BIT, _NEAREST)
+        framebuffer.use()  # tells moderngl what is bound
+
+    def _part(self, allocation: int, rect: Rect) -> Rect | None:
+        """Where an allocation is seen in `rect`; None: nowhere."""
+        assert self.shown is not None
+        canvas, g = self.shown.canvas, self.shown.sheet.grain
+        assert canvas is not None
+        if allocation not in self._boxes:
+            found = canvas.ids == allocation
+            columns, rows = np.flatnonzero(found.any(axis=1)), np.flatnonzero(found.any(axis=0))
+            self._boxes[allocation] = (
+                int(columns[0]), int(columns[-1]) + 1, int(rows[0]), int(rows[-1]) + 1) if len(columns) else None
+        box = self._boxes[allocation]
+        if box is None:
+            return None
+        # The canvas' lowest row lies on the rectangle's, its highest one may be cut.
+        spare = canvas.height * g - rect.height
+        left, right = box[0] * g, min(box[1] * g, rect.width)
+        top, bottom = max(box[2] * g - spare, 0), box[3] * g - spare
+        return Rect(rect.x + left, rect.y + top, right - left, bottom - top) if bottom > top else None
+
+    def _shade(self, framebuffer: moderngl.Framebuffer, window: Window, marks: Marks,
+               place: tuple[float, float, float, float], part: Rect) -> None:
+        """Draw `part` of the window's rectangle."""
+        rect, painted = window.rect, self.shown
+        assert painted is not None
+        assert painted.canvas is not None
+        array = self._array = self._array or program(self._ctx, "timeline")
+        lifted = marks.hovered >= 0 or marks.selected >= 0
+        if lifted and self._ids_of is not painted:
+            self._upload("u_ids", painted.canvas.ids, "i4", 1)
+            self._ids_of = painted
+        elif "u_ids" not in self._textures:
+            self._upload("u_ids", np.full((1, 1), -1, np.int32), "i4", 1)
+        s = painted.sheet
+        uniforms: dict[str, Any] = {
+            "u_corner": (float(rect.x), float(framebuffer.height - rect.y - rect.height)), "u_place": place,
+            "u_sheet": (s.width, s.height), "u_grain": s.grain, "u_ground": marks.ground,
+            "u_hovered": marks.hovered, "u_selected": marks.selected, "u_line": marks.line,
+        }
+        for name, value in uniforms.items():
+            set_uniform(array.program, name, value)
+        for unit, name in enumerate(("u_rows", "u_ids")):
+            set_uniform(array.program, name, unit)
+            self._textures[name].use(unit)
+        framebuffer.viewport = part.viewport(framebuffer.height)
+        array.render(moderngl.TRIANGLES, vertices=3)
+
+    def moment_at(self, window: Window, px: float) -> int | None:
+        """The moment that the column under a point of the screen shows; None while nothing is painted there."""
+        painted = self.shown
+        if painted is None or self._wanted is None or painted.sheet.world != self._wanted.world:
+            return None
+        return painted.moment_at(window.x_at(math.floor(px) + 0.5))
+
+    def drop(self) -> None:
+        """Give back the picture and its textures. Idempotent."""
+        if self._job is not None:
+            self._job.cancel()
+        self._job = self.shown = self._wanted = self._ids_of = self._spare = None
+        self._slow = False
+        self._boxes.clear()
+        if self._framebuffer is not None:
+            self._framebuffer.release()
+            self._framebuffer = None
+        for texture in self._textures.values():
+            texture.release()
+        self._textures.clear()
+
+    def close(self) -> None:
+        """Give back everything. Idempotent."""
+        self.drop()
+        if self._array is not None:
+            self._array.program.release()
+            self._array.release()
+            self._array = None

@@ -1,0 +1,187 @@
+"""What a tab's plot is of: how far it reaches, what it is painted from, and how."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from splatview_viewer.kinds.snapshot.layout import Window
+from splatview_viewer.kinds.snapshot.painting import Layer, Material, Sheet
+from splatview_viewer.kinds.snapshot.plot import EDGE, RESERVED, Marks
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from splatview_viewer.core.settings import Color
+    from splatview_viewer.geometry.controls import Rect
+    from splatview_viewer.kinds.snapshot.content import Content
+    from splatview_viewer.kinds.snapshot.state import Look, Range
+    from splatview_viewer.kinds.snapshot.timeline import Paint
+
+LEAST = {"events": 6.0, "time": 20.0}
+"""The narrowest window of the time axis: moments, microseconds."""
+LEAST_BYTES = 256.0
+_AIR = 1.04
+_GAP = 0.025
+"""Of all bytes, between two lanes."""
+_DIM: Color = (0.155, 0.166, 0.188)
+_HELD: Color = (0.125, 0.137, 0.160)
+"""Reserved memory that holds nothing, in the address space."""
+
+
+@dataclass(frozen=True)
+class LaneAt:
+    """A memory pool's lane: its bytes lie from `base` up to `base + height` of the world's."""
+
+    name: str
+    base: float
+    height: float
+    layer: Layer
+
+
+def kind_of(look: Look) -> str:
+    """What the plot shows: "bands", "lanes" or "addresses"."""
+    if look.tab == "addresses":
+        return "addresses"
+    return "lanes" if look.settings.lanes else "bands"
+
+
+def lanes_at(content: Content, device: int) -> list[LaneAt] | None:
+    """The lanes of a device from the bottom up, the default pool lowest."""
+    lanes = content.lanes(device)
+    if lanes is None:
+        return None
+
+    def work() -> list[LaneAt]:
+        heights = [float(max(lane.height, 1)) for lane in lanes]
+        gap, base, out = sum(heights) * _GAP, 0.0, []
+        for lane, height in zip(lanes, heights, strict=True):
+            out.append(LaneAt(lane.name, base, height, Layer(lane.bands, base, height, lane.reserved)))
+            base += height + gap
+        return out
+
+    return content.ask(("lanes at", device), work, lane="layout")
+
+
+def full_y(content: Content, look: Look) -> Range | None:
+    """All of the bytes axis; None until it is known."""
+    kind, device = kind_of(look), look.device
+    if kind == "addresses":
+        addresses = content.addresses(device)
+        return None if addresses is None else (0.0, max(float(addresses.height), LEAST_BYTES))
+    if kind == "lanes":
+        lanes = lanes_at(content, device)
+        return None if lanes is None else (0.0, max((lane.base + lane.height for lane in lanes), default=1.0) * 1.01)
+    bands = content.bands(device)
+    curve = content.reserved(device) if look.settings.reserved else None
+    if bands is None or (curve is None and look.settings.reserved):
+        return None
+    top = content.ask(("top", device, curve is not None), lambda: float(
+        max(bands.live.max(initial=0), 0 if curve is None else curve.max(initial=0), LEAST_BYTES)), lane="layout")
+    return None if top is None else (0.0, top * _AIR)
+
+
+def needs(look: Look) -> list[Hashable]:
+    """The questions without whose answers nothing can be painted."""
+    device, kind = look.device, kind_of(look)
+    keys: list[Hashable] = [("bands", device), ("axis", device, look.settings.unit),
+                            ("colors", device, look.settings.color_by)]
+    if look.settings.reserved:
+        keys.append(("reserved", device))
+    if kind == "bands":
+        keys.append(("top", device, look.settings.reserved))
+    if kind == "addresses":
+        keys.append(("addresses", device))
+    return [*keys, ("lanes", device), ("lanes at", device)] if kind == "lanes" else keys
+
+
+def y_of(look: Look) -> Range | None:
+    """What the user chose to see of the bytes axis."""
+    return look.places if look.tab == "addresses" else look.y
+
+
+def window_of(content: Content, look: Look, rect: Rect) -> Window | None:
+    """What the plot in `rect` shows; None until it is known."""
+    axis = content.axis(look.device, look.settings.unit)
+    full = full_y(content, look)
+    if axis is None or full is None:
+        return None
+    x, y = look.x or axis.extent, y_of(look) or full
+    return Window(rect, x[0], max(x[1], x[0] + 1e-9), y[0], max(y[1], y[0] + 1e-9))
+
+
+def paint_of(content: Content, look: Look) -> tuple[Hashable, Paint] | None:
+    """How it is coloured, and a key that tells it from others."""
+    device, settings = look.device, look.settings
+    colors = content.colors(device, settings.color_by)
+    if colors is None:
+        return None
+    ground, hits, lit = settings.background, look.hits, look.lit
+    key = ("paint", device, settings.color_by, ground,
+           look.lit_number if hits is not None or lit is not None else None)
+
+    def work() -> Paint:
+        from splatview_viewer.kinds.snapshot.timeline import Paint
+
+        mask = hits if lit is None else lit if hits is None else hits & lit
+        return Paint(colors.classes, colors.palette, mask, _bytes(ground), _bytes(_HELD), _bytes(_DIM))
+
+    paint = content.ask(key, work, slot="paint", lane="layout", words="Colouring")
+    return None if paint is None else (key, paint)
+
+
+def material_of(content: Content, look: Look, line: int) -> tuple[Hashable, Hashable, Material] | None:
+    """(the world, its colours, what it is painted from); None while something is missing. line: pixels."""
+    device, unit, kind, with_reserved = look.device, look.settings.unit, kind_of(look), look.settings.reserved
+    axis, bands = content.axis(device, unit), content.bands(device)
+    paint = paint_of(content, look)
+    if axis is None or bands is None or paint is None:
+        return None
+    if kind == "lanes":
+        lanes = lanes_at(content, device)
+        layers = None if lanes is None else tuple(
+            lane.layer if with_reserved else replace(lane.layer, reserved=None) for lane in lanes)
+    elif kind == "addresses":
+        addresses = content.addresses(device)
+        layers = None if addresses is None else (Layer(addresses),)
+    else:
+        curve = content.reserved(device) if with_reserved else None
+        layers = (Layer(bands, reserved=curve),) if curve is not None or not with_reserved else None
+    if layers is None:
+        return None
+    material = Material(axis, bands, layers, paint[1], _bytes(RESERVED), _bytes(EDGE), line)
+    return (id(content), device, kind, unit), (paint[0], with_reserved, line), material
+
+
+def sheet_of(world: Hashable, colors: Hashable, window: Window) -> Sheet:
+    """The picture that fits a window pixel by pixel."""
+    r = window.rect
+    return Sheet(world, colors, window.x0, window.step, r.width, window.y0, window.per_pixel, r.height)
+
+
+def marks_of(look: Look, line: int) -> Marks:
+    """What is lifted out of the picture."""
+    def number(allocation: int | None) -> int:
+        return -1 if allocation is None else allocation
+
+    return Marks(look.settings.background, number(look.hovered), number(look.selected), line)
+
+
+def pick(content: Content, look: Look, moment: int, y: float) -> int:
+    """The allocation at a moment and a place of the bytes axis; -1: none."""
+    kind, device = kind_of(look), look.device
+    if kind == "addresses":
+        addresses = content.addresses(device)
+        return -1 if addresses is None or y < 0 else int(addresses.pick(moment, int(y)))
+    if kind == "lanes":
+        for lane in lanes_at(content, device) or ():
+            if lane.base <= y < lane.base + lane.height:
+                return int(lane.layer.painter.pick(moment, int(y - lane.base)))
+        return -1
+    bands = content.bands(device)
+    return -1 if bands is None or y < 0 else int(bands.pick(moment, int(y)))
+
+
+def _bytes(color: Color) -> tuple[int, int, int]:
+    r, g, b = (round(c * 255) for c in color)
+    return r, g, b

@@ -1,1 +1,0 @@
-"""Where a scene is seen from: orbiting, flying, flights, what is up, bookmarks, cameras as text. Plain maths."""

@@ -1,1 +1,0 @@
-"""Camera paths: key frames and what lies between them (`path`), as files (`nerfstudio`), and as films."""

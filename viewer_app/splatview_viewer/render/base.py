@@ -1,0 +1,305 @@
+"""The protocol that every Gaussian renderer fulfils.
+
+All renderers follow the rules of gsplat 1.5.3's rasteriser (`reference.py` spells them out), so that a picture
+does not depend on which one drew it. `tests/render/test_renderers.py` runs one conformance suite over all of them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol, get_args
+
+from splatview_viewer.scene import EVERYTHING, Selection
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import moderngl
+    import numpy as np
+
+    from splatview_ipc.gl.base import PixelSource
+    from splatview_viewer.geometry.cameras import Camera
+    from splatview_viewer.scene.scene import GaussianScene
+
+EPS_2D = 0.3
+"""Blur added to both diagonal entries of a projected covariance, in square pixels."""
+ALPHA_MIN = 1.0 / 255.0
+"""A Gaussian contributes nothing to a pixel where its alpha is below this."""
+ALPHA_MAX = 0.999
+"""Alpha is clamped to this (gsplat 1.5.3; later versions use another constant)."""
+TRANSMITTANCE_MIN = 1e-4
+"""A pixel is finished before the Gaussian that would take its transmittance to this or below."""
+FAINT = 0.05
+"""Alpha up to which a pixel has no depth, for whoever asks where things are."""
+MARK_COLOR = (1.0, 0.25, 0.85)
+"""RGB of what a selection marks."""
+BODY_SIGMAS = 2.0
+"""Where the surface of a Gaussian drawn as a body lies, in standard deviations."""
+RING_PX = 1.5
+"""Width of outlines in pixels."""
+RING_INSIDE = 0.06
+"""Alpha of what an outline encloses, so that what lies far behind is hidden."""
+LIGHT = (-0.4, -0.6, -math.sqrt(0.48))
+"""Unit vector towards the light, camera axes: from above and a little to the left."""
+AMBIENT = 0.25
+"""Share of a body's colour where no light falls."""
+COVARIANCE_MAX = 1e19
+"""Gaussians whose projected covariance has a larger trace (a radius of 10^9 pixels) are left out: float32
+determinants end there. gsplat has them cover everything; with `SCALE_MAX` that takes a camera right in front."""
+SCALE_MAX = 1e8
+"""Gaussians with a larger standard deviation are left out: their projections are at the end of float32."""
+SH_MAX = 1e30
+"""Coefficients count as no larger than this, and no less than minus this: sums of them end where float32 does."""
+COLOR_MAX = 16383.0
+"""Colours count as no brighter than this: what is blended stays finite, in half precision as well."""
+
+
+Paint = Literal["color", "normals", "ellipsoids", "rings", "points", "overdraw"]
+PAINTS: tuple[Paint, ...] = get_args(Paint)
+BY_DENSITY: tuple[Paint, ...] = "color", "normals", "overdraw"
+"""Those that opacity and density make; shapes make the others."""
+
+
+@dataclass(frozen=True)
+class RenderOptions:
+    """How to draw, beside the camera. The background is composed later, by whoever shows the picture."""
+
+    mode: Literal["classic", "antialiased"] = "classic"
+    """antialiased: opacity is scaled by sqrt(det before blur / det after), as in Mip-Splatting."""
+    sh_degree: int | None = None
+    """Highest degree to evaluate, 0 to 4; None: the scene's own."""
+    depth: bool = True
+    """Whether accumulated depth is wanted besides colour and alpha."""
+    paint: Paint = "color"
+    """What is drawn of each Gaussian.
+
+    color: as it was trained. normals: the same with another colour, the direction of its shortest axis, towards the
+    camera, in camera axes (x right, y down, z forward), as (n + 1) / 2.
+    ellipsoids: a solid, shaded body that ends at `BODY_SIGMAS`; the nearest surface is seen, and its camera z is the
+    depth. rings: the outline of that body's ellipse, `RING_PX` wide, nearest centre first. points: its centre, a disc
+    of `point_px` with a smooth edge, if the centre lies in the picture. Of these three, whatever `mode` is, those are
+    drawn whose opacity reaches `ALPHA_MIN`, and opacity counts no further; of rings and points a pixel is finished
+    after the one that takes its transmittance to `TRANSMITTANCE_MIN`, not before, as these are all but opaque.
+    overdraw: the colour is the number of Gaussians whose alpha reaches `ALPHA_MIN` in the pixel, whether or not others
+    hide them, in all three channels, alpha is 1 where there are any, and depth is that of color.
+    `reference_paints.py` has the formulas."""
+    scale: float = 1.0
+    """Multiplies the Gaussians' standard deviations."""
+    point_px: float = 3.0
+    """Diameter of points in pixels."""
+    selection: Selection = EVERYTHING
+    """Which Gaussians are drawn. Of those that are marked the colour is mixed half and half with `MARK_COLOR`."""
+
+    @property
+    def point_reach(self) -> float:
+        """Pixels from a point's centre to where its edge has faded."""
+        return self.point_px / 2 + 0.5
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """How many Gaussians of a scene can never be drawn, by the first reason that holds."""
+
+    not_finite: int = 0
+    """A NaN in any field, or an infinity that exp or sigmoid does not make finite."""
+    too_large: int = 0
+    """A standard deviation over `SCALE_MAX`."""
+    no_rotation: int = 0
+    """A quaternion of length zero."""
+
+    @property
+    def total(self) -> int:
+        return self.not_finite + self.too_large + self.no_rotation
+
+    def words(self, count: int) -> str:
+        """As "12 of 3,000 left out: 10 not finite, 2 zero quaternions", of a scene of `count`; "" where none is."""
+        reasons = [f"{n:,} {what}" for n, what in (
+            (self.not_finite, "not finite"), (self.too_large, "too large"),
+            (self.no_rotation, "zero quaternion" + "s" * (self.no_rotation != 1))) if n]
+        return f"{self.total:,} of {count:,} left out: {', '.join(reasons)}" if reasons else ""
+
+
+@dataclass(frozen=True)
+class Pixels:
+    """A rendered picture in memory, top row first."""
+
+    color: np.ndarray
+    """(H, W, 3) float32, premultiplied by alpha, over black; may exceed 1 where the scene does."""
+    alpha: np.ndarray
+    """(H, W) float32 in [0, 1]: 1 - transmittance."""
+    depth: np.ndarray | None
+    """(H, W) float32: sum of weight times camera z ("D" in gsplat); divide by alpha for the expected depth."""
+
+
+class Picture(Protocol):
+    """What a renderer hands back. Valid until the renderer draws again or is closed."""
+
+    def pixels(self) -> Pixels:
+        """The picture as arrays (waits for the drawing to finish)."""
+        ...
+
+    def texture(self, ctx: moderngl.Context) -> moderngl.Texture:
+        """Colour (premultiplied, over black) and alpha as an RGBA float texture of `ctx`.
+
+        Row 0 of the texture is the top row of the picture, as in tensors.
+        """
+        ...
+
+    def source(self) -> PixelSource:
+        """What `texture` holds, as something for a fragment shader to read: with `splatview_ipc.gl`'s `SHADER`,
+        `stored(p)` gives colour (premultiplied, over black) and alpha at column, row. The cheapest way to show a
+        picture: what was drawn in CUDA need not pass through a texture. For the renderer's own OpenGL context.
+        """
+        ...
+
+
+class HostReader:
+    """What the renderers that work from host memory have in common."""
+
+    left_out: LeftOut = LeftOut()
+    """As `Renderer` says."""
+
+    @property
+    def wants_gpu(self) -> bool:
+        """False: CUDA tensors are copied to the host first."""
+        return False
+
+    @property
+    def pending(self) -> bool:
+        """False: `load` reads at once."""
+        return False
+
+    @property
+    def reading(self) -> bool:
+        """False: `load` returns when everything is read."""
+        return False
+
+    def read(self) -> None:
+        """Nothing: `load` has read everything."""
+
+    @property
+    def gpu_ms(self) -> float | None:
+        """None: not measured."""
+        return None
+
+    @property
+    def load_gpu_ms(self) -> float | None:
+        """None: not measured."""
+        return None
+
+    def tick(self) -> bool:
+        """False: a picture changes with what it is drawn from only."""
+        return False
+
+    @property
+    def skipped(self) -> int:
+        return self.left_out.total
+
+    @property
+    def thinned(self) -> str:
+        """"": all of them are drawn, however long that takes."""
+        return ""
+
+
+class Renderer(Protocol):
+    """Draws one scene at a time. Every call comes from the thread that made the renderer."""
+
+    @property
+    def name(self) -> str:
+        """How it is called, as in SPLATVIEW_RENDERER."""
+        ...
+
+    @property
+    def wants_gpu(self) -> bool:
+        """Whether CUDA tensors are read where they lie. Every renderer takes both sorts of scenes; one that does
+        not want CUDA tensors copies them to the host first."""
+        ...
+
+    def load(self, scene: GaussianScene, ready: Callable[[int], None] | None = None) -> None:
+        """Take over a scene or a new version of it. Arrays in host memory may change after this returns; those on a
+        GPU, which the next `render` begins to read, asynchronously, once `reading` is False. The next `load` forgets
+        a scene that was not begun with.
+
+        What a CUDA stream is given after `ready(stream)`, with its raw handle, finds the data there (`Frame.wait`);
+        called only for scenes on a GPU, when they are read. Without it they are there once torch's current stream has
+        come as far as now.
+
+        Gaussians with a NaN or an infinity in any field, a scale over `SCALE_MAX` or a quaternion of length zero
+        are left out and counted in `left_out`. Opacities count as no more than 1 and no less than 0, coefficients and
+        colours as no more than `SH_MAX` and `COLOR_MAX`. Before the first `load` the picture is empty.
+        """
+        ...
+
+    def render(self, camera: Camera, options: RenderOptions) -> Picture:
+        """Draw the loaded scene. An unchanged scene, camera and options may give the same picture again.
+
+        Raises RendererError for a picture size that cannot be drawn, and once the renderer is closed.
+        """
+        ...
+
+    def scene(self) -> GaussianScene:
+        """What is loaded, activated: where the renderer has it, as float32 NumPy arrays, or as CUDA tensors for what
+        torch's current stream does next. Without Gaussians before the first `load`.
+
+        All N, so that an index is the same as in what `load` was given: those that can never be drawn have opacity 0,
+        and may have a NaN or anything else in other fields. Coefficients only up to the degree in use, maybe.
+        Of the last `load`, also if it is pending: then it is read now. Not to be changed; stays as it is until the
+        next `load`. May take as long as a `load`, the first time."""
+        ...
+
+    @property
+    def pending(self) -> bool:
+        """Whether the arrays of the last `load` are still to be read: in one go with the next picture, so that the GPU
+        turns to this process once."""
+        ...
+
+    @property
+    def reading(self) -> bool:
+        """Whether a GPU may still read the arrays of the last `load`, or is going to. Never waits."""
+        ...
+
+    def read(self) -> None:
+        """Begin to read what is pending, without a picture."""
+        ...
+
+    def tick(self) -> bool:
+        """Whether the loaded scene should be drawn again though nothing else changed: a better renderer has become
+        ready. Cheap: for every pass of the event loop."""
+        ...
+
+    @property
+    def skipped(self) -> int:
+        """How many Gaussians of the loaded scene can never be drawn (see `load`)."""
+        ...
+
+    @property
+    def left_out(self) -> LeftOut:
+        """The same by reasons."""
+        ...
+
+    @property
+    def thinned(self) -> str:
+        """What the last picture lacks because all of it would have been too much work, in a few words; "" for nothing.
+        Then it shows the Gaussians that are nearest to the camera."""
+        ...
+
+    @property
+    def gpu_ms(self) -> float | None:
+        """Milliseconds that the GPU took for the last picture it has finished; None where that is not measured.
+        Never waits."""
+        ...
+
+    @property
+    def load_gpu_ms(self) -> float | None:
+        """The same of the last `load` it has finished."""
+        ...
+
+    @property
+    def timings(self) -> dict[str, float]:
+        """Milliseconds by stage of the last `load` and `render`."""
+        ...
+
+    def close(self) -> None:
+        """Give back everything. Idempotent."""
+        ...

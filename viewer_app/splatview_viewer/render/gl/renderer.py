@@ -1,0 +1,348 @@
+"""The OpenGL renderer: GL 3.3 core, on any driver, Mesa's software rasteriser included.
+
+Three stages per frame. The processor sorts by camera z; a fragment pass projects every Gaussian once, in that
+order, into float textures; a compositor turns them into the picture. There are two, because drivers differ in what
+they are slow at: `gl_quads` blends triangles, `gl_tiles` has each pixel walk along the list of its tile.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import moderngl
+import numpy as np
+
+from splatview_viewer.core.errors import RendererError, words_of
+from splatview_viewer.geometry.cameras import MODELS
+from splatview_viewer.render.activation import Activated, activate, middle, selected
+from splatview_viewer.render.base import (
+    ALPHA_MIN,
+    BODY_SIGMAS,
+    COVARIANCE_MAX,
+    EPS_2D,
+    MARK_COLOR,
+    HostReader,
+    Pixels,
+    RenderOptions,
+)
+from splatview_viewer.render.gl.compositor import DEFINES, ShaderError, Stages, stable_order
+from splatview_viewer.render.gl.quads import QuadCompositor
+from splatview_viewer.render.gl.textures import Fields, texels, texture_source
+from splatview_viewer.render.gl.tiles import TileCompositor
+from splatview_viewer.scene import EVERYTHING
+from splatview_viewer.scene.scene import NOTHING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from splatview_ipc.gl.sources import TextureSource
+    from splatview_viewer.geometry.cameras import Camera
+    from splatview_viewer.render.gl.compositor import Compositor
+    from splatview_viewer.scene import Selection
+    from splatview_viewer.scene.scene import GaussianScene
+
+log = logging.getLogger("splatview")
+
+COLUMNS = 4096
+"""Gaussians per row of the textures that hold their order and projections."""
+REACH_SIGMAS = math.sqrt(2 * math.log(1 / ALPHA_MIN))
+"""Standard deviations at which an opaque Gaussian ends."""
+SAMPLE = 10_000
+"""Gaussians that are looked at for the middle of a scene, or a few more."""
+MARKED_FROM = 1 << 30
+"""Added to the index of a Gaussian that is marked; shaders/project.frag knows it too."""
+SOFTWARE = "llvmpipe", "softpipe", "swrast", "software rasterizer", "swiftshader"
+"""What GL_RENDERER says where there is no graphics card."""
+
+
+@dataclass
+class GlPicture:
+    """What `GlRenderer.render` returns. Valid until it draws again or is closed."""
+
+    color: moderngl.Texture
+    """RGBA, premultiplied; row 0 is the top row."""
+    depth: moderngl.Texture | None
+    """Accumulated depth in the first channel."""
+
+    def pixels(self) -> Pixels:
+        rgba = texels(self.color)
+        depth = None if self.depth is None else np.ascontiguousarray(texels(self.depth)[..., 0])
+        return Pixels(np.ascontiguousarray(rgba[..., :3]), np.ascontiguousarray(rgba[..., 3]), depth)
+
+    def texture(self, ctx: moderngl.Context) -> moderngl.Texture:
+        """The target itself: no copy. `ctx` must be the context that the renderer was made with."""
+        if ctx is not self.color.ctx:
+            raise RendererError("gl: the picture belongs to another OpenGL context; use pixels() to carry it over")
+        return self.color
+
+    def source(self) -> TextureSource:
+        """The target itself: no copy."""
+        return texture_source(self.color)
+
+
+class GlRenderer(HostReader):
+    """Draws Gaussians with OpenGL 3.3 in a context that the caller owns and keeps current.
+
+    Leaves the bound framebuffer and the enable flags as they were; the blend and depth functions are moderngl's
+    defaults afterwards.
+    """
+
+    name: str = "gl"
+
+    def __init__(self, ctx: moderngl.Context, precision: Literal["f4", "f2"] = "f4", profile: bool = False,
+                 compositor: Literal["quads", "tiles"] | None = None):
+        """`precision` of the target: "f4" agrees with gsplat to 70 dB and more, "f2" takes half the memory and
+        agrees to about 55 dB. `profile` waits for the GPU after each stage, so that `timings` hold its work.
+        `compositor`: None takes tiles where the driver is a software rasteriser, quads elsewhere.
+
+        Raises RendererError when the context is older than 3.3.
+        """
+        if ctx.version_code < 330:
+            raise RendererError(f"gl: OpenGL {ctx.version_code / 100:.1f} is too old; 3.3 is needed. "
+                                "Update the graphics driver")
+        self.ctx = ctx
+        self._limit = min(ctx.info["GL_MAX_TEXTURE_SIZE"], *ctx.info["GL_MAX_VIEWPORT_DIMS"])
+        self._columns = min(COLUMNS, self._limit)
+        self._stages = Stages(ctx, profile)
+        software = any(name in ctx.info["GL_RENDERER"].lower() for name in SOFTWARE)
+        self.note = ""
+        """Why it is not the better compositor that draws; "" where it is."""
+        self._makers: dict[str, Callable[[], Compositor]] = {
+            "tiles": lambda: TileCompositor(ctx, self._stages, precision),
+            "quads": lambda: QuadCompositor(ctx, self._stages, precision, software)}
+        wanted = compositor or ("tiles" if software else "quads")
+        make = self._makers.pop(wanted)
+        if compositor is not None:  # this one and no other
+            self._makers.clear()
+        try:
+            self._compositor = make()
+        except ShaderError as e:
+            self._other_compositor(e)
+        self._fields = Fields(ctx)
+        self._means = np.empty((0, 3), np.float32)
+        self._reach = np.empty(0, np.float32)
+        """(N,) the farthest that each shows from its centre, in world units."""
+        self._origin, self._dtype = np.zeros(3), np.dtype(np.float32)
+        self._kept: np.ndarray | None = None
+        """As in `Activated`."""
+        self._scene: GaussianScene | None = None
+        """What `scene` gave."""
+        self._chosen: tuple[Selection, np.ndarray, np.ndarray] | None = None
+        """What a selection comes to: `activation.selected`."""
+        self._sh_degree = self._sh_stored = self._sh_columns = self._packed_columns = 0
+        self._drawn: tuple | None = None
+        self._picture: GlPicture | None = None
+        self._closed = False
+
+    @property
+    def thinned(self) -> str:
+        """As `Renderer` says."""
+        return self._compositor.thinned
+
+    @property
+    def timings(self) -> dict[str, float]:
+        """Milliseconds: activate, load (last load); sort, project, draw, and with tiles bin and upload before that
+        (last render that drew).
+
+        Unless `profile` is set these are times on the processor; what the GPU does is not waited for.
+        """
+        return dict(self._stages.milliseconds)
+
+    @property
+    def profile(self) -> bool:
+        """Whether to wait for the GPU after each stage."""
+        return self._stages.profile
+
+    @profile.setter
+    def profile(self, on: bool) -> None:
+        self._stages.profile = on
+
+    def load(self, scene: GaussianScene, ready: Callable[[int], None] | None = None) -> None:
+        """Activate and upload a scene. Raises RendererError when it exceeds the texture size limit."""
+        self._check_open()
+        self._stages.reset("activate", "load")
+        with self._stages("activate"):
+            a = activate(scene.to_host(ready))
+            # Relative to the middle, taken in float64: a scene far from the origin keeps its detail. Not the mean: one
+            # Gaussian that has flown off to 10^20 would take the detail of all others with it.
+            origin = middle(a.means[:: max(len(a) // SAMPLE, 1)])
+            with np.errstate(over="ignore"):  # what is that far away lies beyond `far`
+                means = (a.means - origin).astype(np.float32)
+            if self._compositor.most_pixels or self._makers:
+                self._reach = np.abs(a.scales).max(axis=1, initial=0) * np.float32(REACH_SIGMAS)
+        self._means, self._picture, self._drawn = np.empty((0, 3), np.float32), None, None  # should there be no room
+        with self._stages("load"):
+            self._upload(a, means)
+        self._means, self._origin, self.left_out, self._kept = means, origin, a.left_out, a.kept
+        self._dtype = a.means.dtype
+        self._drawn = self._scene = None
+        if self._chosen is not None:  # here, where the arrays are at hand
+            chosen = RenderOptions(selection=self._chosen[0])
+            self._chosen = chosen.selection, *selected(a.scene(), a.kept, chosen)
+
+    def scene(self) -> GaussianScene:
+        """Read back from where it was uploaded to, once for each load."""
+        self._check_open()
+        if self._scene is None:
+            self._scene = self._read_back() if len(self._means) + self.left_out.total else NOTHING
+        return self._scene
+
+    def render(self, camera: Camera, options: RenderOptions) -> GlPicture:
+        """Draw; an unchanged scene, camera and options give back the picture that is there."""
+        self._check_open()
+        if not (0 < camera.width <= self._limit and 0 < camera.height <= self._limit):
+            raise RendererError(f"gl: a picture of {camera.width}x{camera.height} pixels cannot be drawn; "
+                                f"sides from 1 to {self._limit} are possible here")
+        wanted = camera.key, options
+        if self._picture is not None and wanted == self._drawn:
+            return self._picture
+        self._drawn = None
+        try:
+            try:
+                self._picture = self._draw(camera, options)
+            except ShaderError as e:  # of those that are made when they are first needed
+                before = self._compositor
+                self._other_compositor(e)
+                before.release()
+                self._picture = self._draw(camera, options)
+        except moderngl.Error as e:
+            raise RendererError(f"gl: {words_of(e)}") from e
+        self._drawn = wanted
+        return self._picture
+
+    def _other_compositor(self, error: ShaderError) -> None:
+        """Draw with the one that is left. Raises `error` where there is none."""
+        if not self._makers:
+            raise error
+        name, make = self._makers.popitem()
+        self._compositor = make()
+        self.note = f"drawing with {name}: {error}"
+        log.info("%s", self.note)
+
+    def _draw(self, camera: Camera, options: RenderOptions) -> GlPicture:
+        self._stages.reset("sort", "project", "bin", "upload", "draw")
+        with self.ctx.scope(self._compositor.begin((camera.width, camera.height), options), moderngl.NOTHING):
+            visible, pixels = 0, 0.0
+            if len(self._means):
+                with self._stages("sort"):
+                    visible, pixels = self._sort(camera, options)
+                with self._stages("project"):
+                    self._project(camera, options, visible)
+            return GlPicture(*self._compositor.draw(visible, camera.near, pixels))
+
+    def close(self) -> None:
+        """Release every GL object. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        self._fields.release()
+        self._compositor.release()
+        self._picture = None
+        self._means = np.empty((0, 3), np.float32)
+        self._scene = self._chosen = None
+
+    def _read_back(self) -> GaussianScene:
+        n = len(self._means)
+        packed = texels(self._fields["gaussians"]).reshape(-1, 16)[:n]
+        stored = self._sh_stored
+        rest = texels(self._fields["shN"]).reshape(-1, 3)[:n * stored].reshape(n, stored, 3)
+        means = (self._means + self._origin).astype(self._dtype)
+        return Activated(means, packed[:, 4:8].copy(), packed[:, 8:11].copy(), packed[:, 3].copy(),
+                         packed[:, 12:15].copy(), rest, self._sh_degree, self.left_out, self._kept).scene()
+
+    def _upload(self, a: Activated, means: np.ndarray) -> None:
+        stored = a.shN.shape[1]
+        # K-1 texels side by side per Gaussian, so that `shN` goes up as it lies; a power of two of them in a row.
+        sh_columns = 1 << ((self._limit // max(stored, 1)).bit_length() - 1)
+        packed_columns = 1 << ((self._limit // 4).bit_length() - 1)
+        capacity = self._limit * min(self._columns, packed_columns, sh_columns)
+        if len(a) > capacity:
+            raise RendererError(f"gl: {len(a)} Gaussians with {stored + 1} SH coefficients each do not fit: this "
+                                f"driver's textures go up to {self._limit}x{self._limit}, which holds {capacity}")
+        # What the projection needs of one Gaussian fills one line of a processor's cache.
+        packed = np.zeros((len(a), 16), np.float32)
+        packed[:, 0:3], packed[:, 3], packed[:, 4:8] = means, a.opacities, a.quats
+        packed[:, 8:11], packed[:, 12:15] = a.scales, a.sh0
+        self._fields.write("gaussians", packed.reshape(-1, 4), packed_columns * 4)
+        self._fields.write("shN", a.shN.reshape(-1, 3), sh_columns * max(stored, 1))
+        self._sh_degree, self._sh_stored, self._sh_columns = a.sh_degree, stored, sh_columns
+        self._packed_columns = packed_columns
+
+    def _sort(self, camera: Camera, options: RenderOptions) -> tuple[int, float]:
+        """Upload the order by camera z, nearest first. Returns how many lie between near and far and are selected, and
+        how many pixels these fill at most, if the compositor wants to know.
+        """
+        axis = camera.viewmat[2, :3]
+        with np.errstate(over="ignore", invalid="ignore"):  # of those that are too far away to be seen
+            z = self._means @ axis.astype(np.float32)
+            z += np.float32(axis @ self._origin + camera.viewmat[2, 3])
+        within = (z >= camera.near) & (z <= camera.far)
+        marked = None
+        if options.selection == EVERYTHING:
+            self._chosen = None
+        else:
+            if self._chosen is None or self._chosen[0] != options.selection:
+                self._chosen = options.selection, *selected(self.scene(), self._kept, options)
+            within &= self._chosen[1]
+            marked = self._chosen[2]
+        pixels = self._pixels_at_most(z, within, camera, options) if self._compositor.most_pixels else 0.0
+        visible = np.flatnonzero(within)
+        # Positive floats order as their bits do. Stable: as in gsplat the Gaussian that comes first in the scene is
+        # the nearer one in a tie.
+        order = stable_order(z[visible].view(np.uint32))
+        entries = visible[order].astype(np.int32)
+        if marked is not None:
+            entries[marked[entries]] |= MARKED_FROM
+        self._fields.write("order", entries[:, None], self._columns, len(self._means))
+        return len(order), pixels
+
+    def _pixels_at_most(self, z: np.ndarray, within: np.ndarray, camera: Camera, options: RenderOptions) -> float:
+        """How many pixels those that are within near and far fill, if all were balls as large as their longest axis
+        and none lay beside the picture: quick, and never too little."""
+        if options.paint == "points":
+            return min(4 * options.point_reach ** 2, camera.width * camera.height) * float(np.count_nonzero(within))
+        low, high = np.abs(camera.slope_limits())
+        # How much longer the rows of the Jacobian are than focal / z: at the border of a pinhole's picture, and of a
+        # fisheye's, where an angle is up to pi / 2 times its sine.
+        longer = {"pinhole": math.hypot(1, max(low.max(), high.max())), "ortho": 1.0, "fisheye": math.pi / 2}
+        focal = float(max(camera.K[0, 0], camera.K[1, 1])) * longer[camera.model]
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            side = self._reach * np.float32(2 * focal * options.scale)
+            if camera.model != "ortho":
+                side /= z
+            side += 4  # of the blur
+            np.minimum(side, np.float32(math.sqrt(camera.width * camera.height)), out=side)
+            side *= within
+            np.nan_to_num(side, copy=False, nan=0.0)  # of those that are not within
+        return float(np.dot(side, side))
+
+    def _project(self, camera: Camera, options: RenderOptions, visible: int) -> None:
+        projected = self._compositor.reserve(self._columns, max(-(-len(self._means) // self._columns), 1),
+                                             options.paint)
+        K = camera.K
+        focal, center = np.array([K[0, 0], K[1, 1]]), np.array([K[0, 2], K[1, 2]])
+        size = np.array([camera.width, camera.height], np.float64)
+        limit_low, limit_high = camera.slope_limits()
+        rotation = camera.viewmat[:3, :3]
+        degree = self._sh_degree if options.sh_degree is None else min(options.sh_degree, self._sh_degree)
+        p = self._compositor.projection(*DEFINES[options.paint])
+        p.read_used(order=self._fields["order"], gaussians=self._fields["gaussians"], shN=self._fields["shN"])
+        p.set_used(count=visible, columns=self._columns, packed_columns=self._packed_columns,
+                   sh_columns=self._sh_columns, sh_stored=self._sh_stored, sh_degree=degree,
+                   rotation=rotation.T.ravel(),  # GL takes columns
+                   translation=rotation @ self._origin + camera.viewmat[:3, 3],
+                   focal=focal, center=center, size=size,
+                   limit_low=limit_low, limit_high=limit_high,
+                   z_near=camera.near, z_far=camera.far, eps_2d=EPS_2D, covariance_max=COVARIANCE_MAX,
+                   model=MODELS.index(camera.model), antialiased=options.mode == "antialiased", scale=options.scale,
+                   mark_color=MARK_COLOR, body_sigmas=BODY_SIGMAS, point_reach=options.point_reach)
+        projected.use()
+        projected.viewport = 0, 0, self._columns, -(-visible // self._columns)
+        p.fill()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise RendererError("gl: this renderer is closed; make a new one")

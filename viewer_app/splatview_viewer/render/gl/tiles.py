@@ -1,0 +1,211 @@
+"""Compositing as gsplat does it: each pixel walks along the list of Gaussians that touch its tile.
+
+The way of software rasterisers, for which setting up a triangle costs more than walking past a Gaussian. The lists
+are made on the processor, since GL 3.3 has nothing to make them with. All of gsplat's rules hold, the end of a pixel
+*before* the Gaussian that would take its transmittance to 1e-4 or below among them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from splatview_viewer.render.base import AMBIENT, BODY_SIGMAS, LIGHT, RING_INSIDE, RING_PX, RenderOptions
+from splatview_viewer.render.gl.compositor import BODIES, DEFINES, Pass, Passes, keep_freed_memory
+from splatview_viewer.render.gl.textures import Fields, Layers
+from splatview_viewer.render.gl.tile_lists import TILE, Chunks
+from splatview_viewer.render.work import words
+
+if TYPE_CHECKING:
+    import moderngl
+
+    from splatview_viewer.render.base import Paint
+    from splatview_viewer.render.gl.compositor import Stages
+
+LIST_BITS = 12
+"""log2 of the entries in a row of the texture that holds the lists; `tile_lists.BUDGET` of them make 512 rows."""
+PARTS = 8
+"""Outputs of walk.frag: one for each pixel of a fragment, which is 2 pixels wide and 4 high."""
+
+
+_PROJECTED: dict[str, tuple[int, str]] = {"form": (4, "f4"), "light": (4, "u4"), "depth": (1, "f4"), "box": (2, "i4")}
+
+
+class TileCompositor:
+    """See `Compositor`."""
+
+    def __init__(self, ctx: moderngl.Context, stages: Stages, precision: Literal["f4", "f2"]):
+        self._ctx = ctx
+        self._stages = stages
+        self._precision: Literal["f4", "f2"] = precision
+        keep_freed_memory()
+        self._list_bits = min(LIST_BITS, ctx.info["GL_MAX_TEXTURE_SIZE"].bit_length() - 1)
+        self._slot_bits = (ctx.info["GL_MAX_TEXTURE_SIZE"] // 4).bit_length() - 1
+        self.projection = Passes(ctx, "fullscreen.vert", "project.frag", "TILES")
+        self._gather = Passes(ctx, "fullscreen.vert", "gather.frag")
+        self._unfinished = Pass(ctx, "fullscreen.vert", "unfinished.frag")
+        self._walks = Passes(ctx, "fullscreen.vert", "walk.frag")
+        self._lists = Fields(ctx)
+        self._room = 1
+        """Entries that the lists' texture holds: it only grows, so that it is seldom made anew."""
+        self._projected: Layers | None = None
+        self._layers: dict[object, Layers] = {}
+        """Of the present picture's size: what it is gathered from and into."""
+        self._size = 0, 0
+        self._grid = 0, 0
+        """Tiles of the picture across and down."""
+        self._options = RenderOptions()
+        self._near = 0.0
+        self.thinned, self.most_pixels = "", 0
+
+    def reserve(self, columns: int, rows: int, paint: Paint) -> moderngl.Framebuffer:
+        formats = _PROJECTED | (BODIES if paint == "ellipsoids" else {})
+        if self._projected is None or (self._projected.size, list(self._projected.textures)) != (
+                (columns, rows), list(formats)):
+            if self._projected is not None:
+                self._projected.release()
+                self._projected = None
+            self._projected = Layers(self._ctx, (columns, rows), **formats)
+        return self._projected.framebuffer
+
+    def begin(self, size: tuple[int, int], options: RenderOptions) -> moderngl.Framebuffer:
+        if size != self._size:
+            self._release_layers()
+        self._size, self._options = size, options
+        self._grid = -(-size[0] // TILE), -(-size[1] // TILE)
+        return self._target("color").framebuffer
+
+    def draw(self, visible: int, near: float, pixels: float) -> tuple[moderngl.Texture, moderngl.Texture | None]:
+        self._near, self.thinned = near, ""
+        bodies = self._options.paint == "ellipsoids"
+        # Depth takes a walk of its own: there are not more than eight outputs. The nearest surfaces bring theirs along.
+        pictures = ["color", "depth"] if self._options.depth else ["color"]
+        kinds = ["color"] if bodies else pictures
+        chunks = None
+        if visible:
+            with self._stages("bin"):
+                chunks = Chunks(self._boxes(visible), self._grid)
+        latest = None
+        if chunks is not None:
+            latest = self._walk_all(chunks, kinds)
+            self.thinned = words(chunks.listed + chunks.lacking, chunks.listed)
+        with self._stages("draw"):
+            for kind in pictures:
+                target = self._target(kind).framebuffer
+                target.use()
+                if latest is None:
+                    target.clear()
+                elif bodies:
+                    self._shade(kind, latest)
+                else:
+                    self._gathered(self._gather(), self._parts(kind, latest)).fill()
+        return self._picture("color"), self._picture("depth") if self._options.depth else None
+
+    def _gathered(self, gather: Pass, parts: Layers) -> Pass:
+        gather.read_used(**parts.textures)
+        gather.set(across=self._grid[0], slot_bits=self._slot_bits)
+        return gather
+
+    def _shade(self, kind: str, latest: int) -> None:
+        """Of the surfaces that the walk found: their colours, or their depth."""
+        assert self._projected is not None
+        gather = self._gathered(self._gather("BODIES", *(["DEPTH"] if kind == "depth" else [])),
+                                self._parts("color", latest))
+        gather.read_used(PARTS, **self._projected.textures)
+        gather.set_used(bits=self._projected.size[0].bit_length() - 1, body_sigmas=BODY_SIGMAS, towards_light=LIGHT,
+                        ambient=AMBIENT)
+        gather.fill()
+
+    def release(self) -> None:
+        self._release_layers()
+        self._lists.release()
+        for held in (self.projection, self._gather, self._unfinished, self._projected, self._walks):
+            if held is not None:
+                held.release()
+        self._projected = None
+
+    def _boxes(self, visible: int) -> np.ndarray:
+        """(visible, 2) int32 from the projection, which this waits for; see `Chunks`."""
+        assert self._projected is not None
+        columns = self._projected.size[0]
+        rows = -(-visible // columns)
+        boxes = np.empty((rows * columns, 2), np.int32)
+        self._projected.framebuffer.read_into(boxes, viewport=(0, 0, columns, rows), components=2, attachment=3,
+                                              dtype="i4", alignment=1)
+        return boxes[:visible]
+
+    def _walk_all(self, chunks: Chunks, kinds: list[str]) -> int | None:
+        """Walk along the lists of every chunk. Returns which of two sets of parts holds the result, if any does."""
+        latest = None
+        todo = iter(chunks)
+        while True:
+            with self._stages("bin"):
+                lists = next(todo, None)
+            if lists is None:
+                return latest
+            with self._stages("upload"):
+                self._room = max(self._room, 1 << (len(lists.entries) - 1).bit_length())
+                self._lists.write("lists", lists.entries[:, None], 1 << self._list_bits, self._room)
+                self._lists.write("ranges", lists.ranges, 1 << self._list_bits)
+            with self._stages("draw"):
+                for kind in kinds:
+                    self._walk(kind, latest)
+            latest = 0 if latest is None else 1 - latest
+            if chunks.remaining and self._options.paint not in ("ellipsoids", "overdraw"):
+                with self._stages("draw"):
+                    unfinished = self._read_unfinished(self._parts("color", latest))
+                with self._stages("bin"):
+                    chunks.close_tiles(unfinished)
+
+    def _walk(self, kind: str, latest: int | None) -> None:
+        assert self._projected is not None
+        defines = (*(["DEPTH"] if kind == "depth" else []), *(["RESUME"] if latest is not None else []))
+        options, projected = self._options, self._projected.textures
+        if options.paint != "overdraw" or kind == "color":  # its depth is that of colour
+            defines = *DEFINES[options.paint], *defines
+        walk = self._walks(*(name for name in defines if name != "NORMALS"))
+        walk.read_used(lists=self._lists["lists"], ranges=self._lists["ranges"], **projected)
+        walk.set_used(z_near=self._near, body_sigmas=BODY_SIGMAS, ring_px=RING_PX, ring_inside=RING_INSIDE,
+                      point_reach=options.point_reach)
+        across, down = self._grid
+        walk.set(list_bits=self._list_bits, bits=self._projected.size[0].bit_length() - 1, across=across,
+                 tiles=across * down, slot_bits=self._slot_bits)
+        if latest is not None:
+            before = self._parts(kind, latest).textures.values()
+            walk.read(6, **{f"before{i}": texture for i, texture in enumerate(before)})
+        self._parts(kind, 0 if latest is None else 1 - latest).framebuffer.use()
+        walk.fill()
+
+    def _read_unfinished(self, parts: Layers) -> np.ndarray:
+        """(rows, columns) bool: tiles where something more can be seen."""
+        layer = self._layer("unfinished", self._grid, open=(1, "f1"))
+        self._unfinished.read(**parts.textures)
+        self._unfinished.set(across=self._grid[0], slot_bits=self._slot_bits)
+        layer.framebuffer.use()
+        self._unfinished.fill()
+        data = layer.framebuffer.read(components=1, alignment=1)
+        return np.frombuffer(data, np.uint8).reshape(self._grid[::-1]) > 0
+
+    def _parts(self, kind: str, number: int) -> Layers:
+        # Tiles eight in a column, as many columns as can be, and then from the left again (walk.frag).
+        columns = -(-self._grid[0] * self._grid[1] // 8)
+        most = 1 << self._slot_bits
+        size = min(columns, most) * (TILE // 2), -(-columns // most) * 8 * (TILE // 4)
+        return self._layer((kind, number), size, **{f"part{i}": (4, "f4") for i in range(PARTS)})
+
+    def _picture(self, kind: str) -> moderngl.Texture:
+        return self._target(kind).textures["picture"]
+
+    def _target(self, kind: str) -> Layers:
+        return self._layer(kind, self._size, picture=(4, self._precision if kind == "color" else "f4"))
+
+    def _layer(self, key: object, size: tuple[int, int], **formats: tuple[int, str]) -> Layers:
+        if key not in self._layers:
+            self._layers[key] = Layers(self._ctx, size, **formats)
+        return self._layers[key]
+
+    def _release_layers(self) -> None:
+        for layer in self._layers.values():
+            layer.release()
+        self._layers.clear()

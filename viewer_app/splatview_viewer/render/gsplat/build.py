@@ -1,0 +1,353 @@
+"""gsplat's CUDA kernels: whether they can run here, and getting them without disturbing anybody.
+
+gsplat is installed as source, and compiles its kernels in the process that first needs them, into a folder that all
+processes of a user share. It deletes that folder's lock, and the folder, when it finds no finished build there: a
+viewer that starts while a trainer compiles would destroy the trainer's build. So the viewer never lets gsplat do
+that. It takes, in this order: kernels inside the installed package; a build of its own, in a folder of its own; a copy
+of the finished build of a trainer, which it only reads; or it has another process compile them into its own folder,
+one viewer at a time. A build is loaded as `gsplat.csrc`, where gsplat looks first.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import importlib
+import importlib.util
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from splatview_ipc.system import child_program
+from splatview_ipc.system.files import make_private
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import moderngl
+
+log = logging.getLogger("splatview")
+
+NAME = "gsplat_cuda"
+"""gsplat's name for what it compiles: of the folder, the library and the module in it."""
+BUILD = """
+import os, shutil, sys
+from gsplat.cuda._backend import _C
+if _C is None:
+    sys.exit(3)
+os.replace(sys.argv[1], sys.argv[2])
+shutil.rmtree(os.environ["TORCH_EXTENSIONS_DIR"], ignore_errors=True)
+"""
+"""Compiles in a process of its own, which finishes the work should the viewer end before. 3: there is no compiler."""
+CHECK = """
+import sys, torch
+from splatview_viewer.render.gsplat.build import load_library
+load_library(sys.argv[1])
+from gsplat import rasterization
+one = lambda *values: torch.tensor([values], device="cuda", dtype=torch.float32)
+_, alphas, _ = rasterization(one(0, 0, 1), one(1, 0, 0, 0), one(.1, .1, .1), one(.9)[0], one(1, 1, 1),
+                             torch.eye(4, device="cuda")[None], torch.tensor([[[8., 0, 8], [0, 8, 8], [0, 0, 1]]],
+                             device="cuda"), 16, 16, packed=False)
+sys.exit(0 if alphas.max().item() > 0.5 else 1)
+"""
+"""Draws one Gaussian with a library, in a process of its own."""
+LIMIT = 1800.0
+"""Seconds that compiling may take."""
+
+
+class KernelsError(Exception):
+    """Why gsplat cannot draw here, in one line."""
+
+
+def obstacle() -> str:
+    """Why gsplat can certainly not run here; "" where it may. Quick: loads neither torch nor gsplat."""
+    if importlib.util.find_spec("gsplat") is None:
+        return "gsplat is not installed (pip install gsplat)"
+    try:
+        cuda = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return "gsplat needs CUDA, and there is no NVIDIA driver here"
+    count = ctypes.c_int()
+    if cuda.cuInit(0) != 0 or cuda.cuDeviceGetCount(ctypes.byref(count)) != 0 or count.value == 0:
+        return "gsplat needs CUDA, and no GPU is visible (see nvidia-smi and CUDA_VISIBLE_DEVICES)"
+    return ""
+
+
+def cache_folder() -> Path:
+    """Where the viewer's own build lies: one folder for each combination that cannot share kernels."""
+    import torch
+    from gsplat import __version__ as version
+
+    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    major, minor = torch.cuda.get_device_capability()
+    python = f"py{sys.version_info.major}{sys.version_info.minor}"
+    return root / "splatview" / "gsplat" / f"{version}-torch{torch.__version__}-{python}-sm{major}{minor}"
+
+
+def trainers_folder() -> Path:
+    """Where gsplat compiles by itself."""
+    import torch
+    from torch.utils.cpp_extension import get_default_build_root
+
+    root = os.environ.get("TORCH_EXTENSIONS_DIR")
+    if root:
+        return Path(root) / NAME
+    abi = getattr(sys, "abiflags", "")
+    cuda = (torch.version.cuda or "").replace(".", "")
+    return Path(get_default_build_root()) / f"py{sys.version_info.major}{sys.version_info.minor}{abi}_cu{cuda}" / NAME
+
+
+def load_library(path: str | os.PathLike[str]) -> None:
+    """Load a build of gsplat's kernels and give it to gsplat, which then compiles nothing."""
+    import gsplat
+    import torch  # noqa: F401  (its libraries are what the kernels link to)
+
+    spec = importlib.util.spec_from_file_location(NAME, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is no Python extension")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    sys.modules["gsplat.csrc"] = module
+    gsplat.csrc = module  # type: ignore[attr-defined]
+
+
+class Kernels:
+    """The kernels on their way, in a thread. Made once per process, by `kernels()`."""
+
+    def __init__(self) -> None:
+        self.reason = obstacle()
+        """Why there are none, in one line; "" while there still may be."""
+        self.ready = False
+        """Whether gsplat can draw now."""
+        self.building = False
+        """Whether they are being compiled, which takes a minute or more: do not wait."""
+        self._decided = threading.Event()
+        self._moved = threading.Event()
+        if self.reason:
+            self._decide()
+        else:
+            threading.Thread(target=self._run, name="gsplat-kernels", daemon=True).start()
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Until it is decided, one way or the other, or the time is over. Returns `ready`."""
+        self._decided.wait(seconds)
+        return self.ready
+
+    def wait_unless_building(self, seconds: float) -> bool:
+        """Like `wait`, but not for a compiler."""
+        self._moved.wait(seconds)
+        return self.ready
+
+    def _decide(self, reason: str = "") -> None:
+        self.reason, self.ready, self.building = reason or self.reason, not (reason or self.reason), False
+        self._decided.set()
+        self._moved.set()
+
+    def _run(self) -> None:
+        try:
+            self._get()
+        except KernelsError as e:
+            self._decide(str(e))
+        except Exception as e:  # a broken installation can fail anywhere
+            log.debug("gsplat cannot be used", exc_info=True)
+            self._decide(f"gsplat cannot be used: {type(e).__name__}: {_one_line(str(e))}")
+        else:
+            self._decide()
+        if self.reason:
+            log.info("drawing with OpenGL: %s", self.reason)
+
+    def _get(self) -> None:
+        import torch
+
+        if not torch.cuda.is_available():
+            built = torch.version.cuda is not None
+            raise KernelsError("gsplat needs CUDA, and " + (
+                "torch finds no usable GPU" if built else "this torch is built without it"))
+        import gsplat
+
+        if load_prebuilt():
+            return
+        # Should anything make gsplat compile here after all, let it not be in the trainer's folder.
+        theirs = trainers_folder()
+        folder = cache_folder()
+        try:
+            make_private(folder)
+        except OSError as e:
+            raise KernelsError(f"gsplat's kernels cannot be built: {folder}: {e.strerror}") from None
+        if "gsplat.cuda._backend" not in sys.modules:
+            os.environ["TORCH_EXTENSIONS_DIR"] = str(folder / "jit")
+        library = folder / f"{NAME}.so"
+        if not library.exists():
+            self._make(library, theirs, Path(gsplat.__file__).parent)
+        load_library(library)
+
+    def _make(self, library: Path, theirs: Path, package: Path) -> None:
+        with _lock(library.parent / "lock", self._will_take_long) as fd:
+            if library.exists():  # another viewer was quicker
+                return
+            for left in library.parent.glob("build-*"):  # by a viewer that was killed
+                shutil.rmtree(left, ignore_errors=True)
+            if adopt(theirs, library, package):
+                return
+            self._will_take_long()
+            build(library, fd)
+
+    def _will_take_long(self) -> None:
+        """They are being compiled, here or by another viewer."""
+        if not self.building:
+            self.building = True
+            self._moved.set()
+            log.info("building gsplat's kernels, about a minute; drawing with OpenGL meanwhile")
+
+
+def load_prebuilt() -> bool:
+    """Whether gsplat brings its kernels along, compiled; loads them."""
+    try:
+        importlib.import_module("gsplat.csrc")
+    except ImportError as e:
+        if e.name != "gsplat.csrc":
+            log.info("the kernels that gsplat was installed with do not load: %s", e)
+        return False
+    return True
+
+
+def adopt(theirs: Path, library: Path, package: Path) -> bool:
+    """Copy the finished build in folder `theirs`, if it fits what is installed and works. Only reads there.
+
+    `package`: gsplat's own folder.
+    """
+    import torch
+
+    built = theirs / library.name
+    copy = library.with_suffix(f".{os.getpid()}")
+    try:
+        before = built.stat()
+        rules = (theirs / "build.ninja").read_text(encoding="utf-8", errors="replace")
+        finished = (theirs / ".ninja_log").read_text(encoding="utf-8", errors="replace")
+        # Compiled from these sources, against this torch, to the end, and nobody is at it again.
+        fits = str(package / "cuda" / "ext.cpp") in rules and str(Path(torch.__file__).parent / "include") in rules
+        sources = [*(package / "cuda").rglob("*.cu"), *(package / "cuda").rglob("*.cpp"),
+                   Path(torch.__file__).parent / "version.py"]
+        fits = fits and all(source.stat().st_mtime <= before.st_mtime for source in sources)
+        if not fits or library.name not in finished or (theirs / "lock").exists():
+            return False
+        shutil.copyfile(built, copy)
+        after = built.stat()
+        if (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size) or (theirs / "lock").exists():
+            return False
+        if _python(CHECK, str(copy), timeout=120).returncode != 0:
+            return False
+        copy.replace(library)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    finally:
+        copy.unlink(missing_ok=True)
+    log.info("gsplat's kernels: a copy of the build in %s", theirs)
+    return True
+
+
+def build(library: Path, lock: int) -> None:
+    """Compile into a new folder and put the finished library in its place. Raises KernelsError.
+
+    The compiling process holds the lock, an open file, too: should this one be killed, nobody else begins.
+    """
+    folder = library.parent / f"build-{os.getpid()}"
+    built = folder / NAME / library.name
+    report = library.parent / "build.log"
+    jobs = os.environ.get("MAX_JOBS") or str(max(min((os.cpu_count() or 2) // 2, 10), 1))
+    try:
+        folder.mkdir(mode=0o700)
+        done = _python(BUILD, str(built), str(library), timeout=LIMIT, pass_fds=(lock,), background=True,
+                       env={"TORCH_EXTENSIONS_DIR": str(folder), "MAX_JOBS": jobs, "VERBOSE": "1"})
+        report.write_text(done.stdout)
+        if done.returncode == 3:
+            raise KernelsError("gsplat's kernels are not compiled, and there is no nvcc here; install the CUDA "
+                                 "toolkit, or a gsplat wheel with kernels")
+        if done.returncode != 0 or not library.exists():
+            raise KernelsError(f"building gsplat's kernels failed: {_error_in(done.stdout)} (see {report})")
+    except subprocess.TimeoutExpired:
+        raise KernelsError(f"building gsplat's kernels took longer than {LIMIT:.0f} s") from None
+    except OSError as e:
+        raise KernelsError(f"gsplat's kernels cannot be built: {e}") from None
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class _lock:  # noqa: N801  (used like a function)
+    """Holds a lock file that all viewers of a user know: one builds, the others wait."""
+
+    def __init__(self, path: Path, waiting: Callable[[], None] = lambda: None) -> None:
+        """`waiting` is called, often, while another viewer has it."""
+        self._path, self._waiting = path, waiting
+
+    def __enter__(self) -> int:
+        self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        end = time.monotonic() + LIMIT
+        while True:
+            try:
+                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return self._fd
+            except BlockingIOError:
+                if time.monotonic() > end:
+                    os.close(self._fd)
+                    raise KernelsError("another viewer has been building gsplat's kernels for too long") from None
+                self._waiting()
+                time.sleep(0.2)
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._fd)
+
+
+def _python(program: str, *args: str, timeout: float, env: dict[str, str] | None = None,
+            pass_fds: tuple[int, ...] = (), background: bool = False) -> subprocess.CompletedProcess[str]:
+    """Run a program in another Python with this one's packages; its output in `stdout`."""
+    nice = ["nice", "-n", "10"] if background and shutil.which("nice") else []
+    env = child_program.environment({**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **(env or {})})
+    return subprocess.run([*nice, sys.executable, "-P", "-c", program, *args], stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+                          timeout=timeout, pass_fds=pass_fds, check=False, env=env)
+
+
+def _error_in(output: str) -> str:
+    """The line of a build's output that says what went wrong."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    telling = [line for line in lines if "error" in line.lower()]
+    return (telling or lines or ["no output"])[0 if telling else -1][:200]
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())[:200]
+
+
+_kernels: Kernels | None = None
+
+
+def kernels() -> Kernels:
+    """This process's; the first call begins to get them."""
+    global _kernels
+    if _kernels is None:
+        _kernels = Kernels()
+    return _kernels
+
+
+def home_gpu(ctx: moderngl.Context | None) -> int:
+    """The ordinal of the GPU that OpenGL draws with, if CUDA knows it; otherwise 0."""
+    if ctx is not None:
+        from splatview_ipc.control.errors import SharingError
+        from splatview_ipc.cuda.driver import device_of
+        from splatview_ipc.gl.glapi import gl_device_uuid
+
+        try:
+            uuid = gl_device_uuid(ctx)
+            found = None if uuid is None else device_of(uuid)
+        except SharingError:
+            found = None
+        if found is not None:
+            return found
+    return 0

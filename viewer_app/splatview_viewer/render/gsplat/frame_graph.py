@@ -1,0 +1,345 @@
+"""gsplat's picture without a question to the host: a frame is one launch of a CUDA graph.
+
+`gsplat.rasterization` reads the number of (Gaussian, tile) pairs back to the host in the middle of a frame, and
+starts some fifteen kernels from Python. Beside a training process, which shares the GPU by time slices, both cost
+the trainer more than the drawing itself. Here gsplat's own projection stays as it is; what follows works with a
+fixed number of slots for pairs and by gsplat's rules (`kernels/frame.cu`), so the picture is gsplat's.
+A frame that needs more slots says so afterwards and is drawn again:
+
+    graph = FrameGraph(torch.device("cuda", 0))
+    graph.load(means, quats, scales, opacities, sh0, shN)
+    rgba, depth = graph.render(camera, options)
+    event.synchronize()            # whoever shows the picture waits for it anyway
+    while graph.overflowed():
+        rgba, depth = graph.render(camera, options)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+from collections import OrderedDict
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from splatview_viewer.core.errors import RendererError
+from splatview_viewer.gpu.stream import raw_stream
+from splatview_viewer.render.kernels.capacity import Capacity
+from splatview_viewer.render.kernels.compiler import Kernels, kernels
+from splatview_viewer.render.kernels.frame import Kind, Parameters, Scene, draw
+from splatview_viewer.render.work import words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from splatview_viewer.geometry.cameras import Camera
+    from splatview_viewer.render.base import RenderOptions
+
+CAPTURE_AFTER = 3
+"""A kind of frame is captured when it is drawn the third time: a scene that changes its size with every version is
+never worth a capture, which costs a few frames' time."""
+GRAPHS = 4
+"""Captured kinds of frames kept, the latest used."""
+CAPTURES = 16
+"""All graphs share one memory pool, which never shrinks; after so many captures it is given back and begun anew."""
+FAILURES = 3
+"""Captures that may fail before no more are tried."""
+SPARE = 1 << 21
+"""From so many slots on, the memory that frames took before the capture is given back after it."""
+IN_FLIGHT = 16
+"""Frames whose numbers of pairs may be outstanding at a time."""
+_UNKNOWN = -1
+
+
+class FrameGraph:
+    """Draws one scene at a time, on torch's current stream, which must be the same or ordered between frames."""
+
+    def __init__(self, device: torch.device, *, graphs: bool = True, exact: bool = False):
+        """Compiles the viewer's kernels if that was not done yet, about a second.
+
+        `graphs`: off to launch every kernel of each frame by itself, for comparison. `exact`: have gsplat's own
+        rasteriser draw, for the same bits as `gsplat.rasterization`.
+
+        Raises RendererError: gsplat has no kernels here, or the viewer's own do not compile.
+        """
+        if device.type == "cuda" and device.index is None:
+            device = torch.device("cuda", torch.cuda.current_device())
+        self._device = device
+        self._gsplat = _gsplat_kernels()
+        self._own("short")
+        self.exact = exact
+        self._scene: Scene | None = None
+        self._flags: torch.Tensor | None = None
+        """Those that graphs know."""
+        self._capacity = Capacity()
+        with torch.cuda.device(self._device):
+            self._parameters = torch.zeros(ctypes.sizeof(Parameters) // 4, device=self._device)
+            self._needed = torch.full((IN_FLIGHT,), _UNKNOWN, dtype=torch.int64, pin_memory=True)
+        self._needed_array = self._needed.numpy()
+        self._needed_at = self._needed.data_ptr()
+        self._settings = Parameters()
+        """What `set_frame` writes to the device."""
+        self._sees: tuple[object, ...] = ()
+        """The key of the camera that `_settings` holds."""
+        self._set_frame: dict[str, Callable[[], None]] = {}
+        self._last_kind: tuple[tuple[object, ...], Kind] | None = None
+        """The kind of the last frame, by all that it depends on."""
+        self._drawn = 0
+        self._judged = True
+        self._stream: torch.cuda.Stream | None = None
+        self._stream_handle = -1
+        self._graphs: OrderedDict[Kind, torch.cuda.CUDAGraph] = OrderedDict()
+        self._seen: OrderedDict[Kind, int] = OrderedDict()
+        self._pool: Any = None
+        self._side: torch.cuda.Stream | None = None
+        self._captures = 0
+        self._spare = False
+        self._failures = 0 if graphs else FAILURES
+        self.failure = "" if graphs else "switched off"
+        """Why frames are not captured; "" when they are."""
+
+    @property
+    def captured(self) -> int:
+        """How many kinds of frames are graphs at the moment."""
+        return len(self._graphs)
+
+    @property
+    def thinned(self) -> str:
+        """As `Renderer.thinned`, of the last frame that was judged."""
+        return words(self._capacity.wanted, self._capacity.slots) if self._capacity.full else ""
+
+    @property
+    def slots(self) -> int:
+        """How many pairs of Gaussian and tile a frame may have at the moment."""
+        return self._capacity.slots
+
+    def load(self, means: torch.Tensor, quats: torch.Tensor, scales: torch.Tensor, opacities: torch.Tensor,
+             sh0: torch.Tensor, shN: torch.Tensor) -> None:
+        """The scene from now on. Nothing is copied: the storage stays until the next `load`, and what is written
+        into it, in stream order, shows. The same storage again costs nothing and keeps the graphs.
+
+        The tensors are as `kernels.frame.Scene` says: float32 on this device, activated (scales in world units,
+        opacities in [0, 1]). `sh[:, 0]` and `sh[:, 1:]` of an (N, K, 3) tensor do for sh0 and shN.
+
+        Raises:
+            ValueError: a tensor of another shape, dtype, device or layout.
+        """
+        scene = Scene(*(t.detach() for t in (means, quats, scales, opacities, sh0, shN)))
+        scene.check(self._device)
+        if self._scene is None or scene.layout != self._scene.layout:
+            self._drop_graphs()
+            self._seen.clear()
+            self._flags = None
+            self._capacity.at_least(len(means))
+        self._scene = scene
+
+    def select(self, flags: torch.Tensor | None) -> None:
+        """See `Frame.select`. The same storage again, or none, keeps the graphs."""
+        if self._scene is None or flags is self._scene.flags:
+            return
+        if flags is not None:
+            if self._flags is not None and self._flags.data_ptr() != flags.data_ptr():
+                self._drop_graphs()
+            self._flags = flags
+        self._scene = replace(self._scene, flags=flags)
+
+    def render(self, camera: Camera, options: RenderOptions,
+               rgba: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Queue the drawing of a frame on the current stream; the host waits for nothing.
+
+        Args:
+            camera: its `model` may be any that gsplat projects: pinhole, ortho, fisheye.
+            options: the degree is cut to what the scene has.
+            rgba: (H, W, 4) contiguous float32, float16 or uint8 on this device to draw into; a new float32 tensor
+                otherwise.
+
+        Returns:
+            rgba: (H, W, 4) colour, premultiplied, over black, and alpha; and, if `options.depth`, the accumulated
+            depth, (H, W) float32. Whole unless `overflowed()` says otherwise.
+
+        Raises:
+            RendererError: nothing is loaded, or this object is closed.
+            ValueError: `rgba` does not fit.
+        """
+        scene = self._scene
+        if scene is None:
+            raise RendererError("FrameGraph.render: load a scene first")
+        if torch.is_grad_enabled() or torch.cuda.current_device() != self._device.index:
+            with torch.cuda.device(self._device), torch.no_grad():
+                return self._render(scene, camera, options, rgba)
+        return self._render(scene, camera, options, rgba)
+
+    def _render(self, scene: Scene, camera: Camera, options: RenderOptions,
+                rgba: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor | None]:
+        size = (camera.height, camera.width)
+        rgba = torch.empty((*size, 4), device=self._device) if rgba is None else rgba
+        _check_target(rgba, (*size, 4), self._device)
+        depth = torch.empty(size, device=self._device) if options.depth else None
+        handle = raw_stream(self._device.index)
+        if self._stream is None or handle != self._stream_handle:
+            self._stream, self._stream_handle = torch.cuda.current_stream(), handle
+        self._drawn += 1
+        self._judged = False
+        place = self._drawn % IN_FLIGHT
+        if len(scene.means) == 0:
+            rgba.zero_()
+            self._needed_array[place] = 0
+            return rgba, None if depth is None else depth.zero_()
+        key = camera.key
+        if key != self._sees:
+            self._sees = ()
+            self._settings.look(camera)
+            self._sees = key
+        self._settings.draw_as(options)
+        self._settings.go_to(rgba, depth, self._needed_at + 8 * place)
+        self._needed_array[place] = _UNKNOWN
+        while True:
+            try:
+                self._launch(self._kind(scene, camera, key, options, rgba.element_size()))
+                return rgba, depth
+            except torch.cuda.OutOfMemoryError:  # the farthest Gaussians less, rather than no picture
+                if not self._capacity.shrink():
+                    raise
+                self._drop_graphs()
+                torch.cuda.empty_cache()
+
+    def _launch(self, kind: Kind) -> None:
+        set_frame = self._set_frame.get(kind.key_type)
+        if set_frame is None:
+            set_frame = self._set_frame[kind.key_type] = self._own(kind.key_type).prepare(
+                "set_frame", 1, 64, self._settings, self._parameters)
+        set_frame()
+        graph = self._graph(kind)
+        if graph is None:
+            self._draw(kind)
+        else:
+            graph.replay()
+
+    def _kind(self, scene: Scene, camera: Camera, key: tuple[object, ...], options: RenderOptions,
+              element_size: int) -> Kind:
+        """`key`: the camera's."""
+        degree = scene.degree if options.sh_degree is None else min(options.sh_degree, scene.degree)
+        selected = scene.flags is not None
+        wanted = key, options, degree, element_size, self._capacity.slots, self.exact, selected
+        if self._last_kind is None or self._last_kind[0] != wanted:
+            self._last_kind = wanted, Kind(
+                camera.width, camera.height, camera.model, float(camera.near), float(camera.far),
+                options.mode == "antialiased", options.depth, degree, element_size, self._capacity.slots, self.exact,
+                options.paint, selected, options.scale != 1.0)
+        return self._last_kind[1]
+
+    def overflowed(self) -> bool:
+        """Whether the last frame had too few slots, and so lacks Gaussians: render it again. There are more then. One
+        that needs more than there may be is as good as it gets: see `thinned`.
+
+        To be asked when the frame is done (its event was waited for); waits for it otherwise.
+        """
+        if self._judged or self._stream is None:
+            return False
+        if self._needed_array[self._drawn % IN_FLIGHT] == _UNKNOWN:
+            self._stream.synchronize()
+        needed = int(self._needed_array[self._drawn % IN_FLIGHT])
+        self._judged = True
+        if self._spare:  # here, where the GPU is done: giving back memory waits for it
+            self._spare = False
+            torch.cuda.empty_cache()
+        return self._capacity.saw(needed)
+
+    def close(self) -> None:
+        """Give back everything. Idempotent."""
+        self._drop_graphs()
+        self._seen.clear()
+        self._scene = None
+
+    def _own(self, key_type: str) -> Kernels:
+        return kernels("frame.cu", (f"KEY={key_type}",), self._device.index)
+
+    def _graph(self, kind: Kind) -> torch.cuda.CUDAGraph | None:
+        """The graph for this kind of frame; captured now if it came often enough."""
+        graph = self._graphs.get(kind)
+        if graph is not None:
+            self._graphs.move_to_end(kind)
+            return graph
+        self._seen[kind] = self._seen.pop(kind, 0) + 1
+        if len(self._seen) > 4 * GRAPHS:
+            self._seen.popitem(last=False)
+        if self._seen[kind] < CAPTURE_AFTER or self._failures >= FAILURES:
+            return None
+        if self._captures >= CAPTURES:
+            self._drop_graphs()
+        elif len(self._graphs) >= GRAPHS:
+            self._wait()
+            self._seen.pop(self._graphs.popitem(last=False)[0], None)  # has to come often again
+        return self._capture(kind)
+
+    def _capture(self, kind: Kind) -> torch.cuda.CUDAGraph | None:
+        # Not `torch.cuda.graph`: that collects garbage, waits for the device and empties the allocator's cache.
+        self._pool = self._pool or torch.cuda.graph_pool_handle()
+        if self._side is None:  # a stream cannot be captured while it is the default one; a graph keeps the priority
+            assert self._stream is not None
+            self._side = torch.cuda.Stream(self._device, priority=self._stream.priority)
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with torch.cuda.stream(self._side):
+                graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
+                try:
+                    self._draw(kind)
+                except BaseException:
+                    with contextlib.suppress(RuntimeError):  # names the consequence; the cause is on its way
+                        graph.capture_end()
+                    raise
+                graph.capture_end()
+        except (RuntimeError, RendererError) as e:
+            self._failures += 1
+            self.failure = f"no CUDA graph: {str(e).splitlines()[0] if str(e) else type(e).__name__}"
+            if not self._graphs:
+                self._pool = None  # torch takes no pool back that lost its last graph
+            return None
+        self._captures += 1
+        self._spare = self._spare or kind.slots >= SPARE
+        self._graphs[kind] = graph
+        self.failure = ""
+        return graph
+
+    def _draw(self, kind: Kind) -> None:
+        assert self._scene is not None
+        try:
+            draw(kind, self._scene, self._parameters, self._gsplat, self._own(kind.key_type))
+        except (AttributeError, TypeError) as e:  # of functions that are not gsplat's public interface
+            raise RendererError(f"this version of gsplat is not the one that frames are made for (1.5.3): {e}") from e
+
+    def _wait(self) -> None:
+        """Before a graph that may still run is destroyed."""
+        if self._stream is not None:
+            self._stream.synchronize()
+
+    def _drop_graphs(self) -> None:
+        if not self._captures:
+            return
+        self._wait()
+        self._graphs.clear()
+        self._pool, self._captures = None, 0
+        with torch.cuda.device(self._device):
+            torch.cuda.empty_cache()  # a pool without graphs is kept by torch until somebody asks
+
+
+def _check_target(rgba: torch.Tensor, shape: tuple[int, ...], device: torch.device) -> None:
+    if (tuple(rgba.shape) != shape or rgba.dtype not in (torch.float32, torch.float16, torch.uint8)
+            or rgba.device != device or not rgba.is_contiguous() or rgba.data_ptr() % (4 * rgba.element_size())):
+        raise ValueError(f"rgba is {tuple(rgba.shape)} {rgba.dtype} on {rgba.device} with strides {rgba.stride()} at "
+                         f"address {rgba.data_ptr():#x}; needed is {shape} float32, float16 or uint8 on {device}, "
+                         "contiguous and at a whole pixel's address")
+
+
+def _gsplat_kernels() -> Any:
+    """gsplat's compiled module. Its wrappers add autograd and checks that are of no use here."""
+    try:
+        from gsplat.cuda import _backend
+    except Exception as e:  # it compiles itself, and that fails in many ways
+        raise RendererError(f"gsplat's CUDA kernels do not load here: {e}") from e
+    extension = getattr(_backend, "_C", None)
+    if extension is None:
+        raise RendererError("gsplat found no CUDA toolkit to compile its kernels with; install nvcc, or a built gsplat")
+    return extension

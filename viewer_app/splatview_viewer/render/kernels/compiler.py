@@ -1,0 +1,189 @@
+"""CUDA source to kernels: NVRTC compiles once per GPU architecture, the result is kept in the user's cache folder.
+
+NVRTC is the one that torch brings along. It is called through ctypes, since cuda-bindings accepts only the major
+version that it was made for; loading and launching go through cuda-bindings, which works with any driver.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import hashlib
+import os
+import site
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from cuda.bindings import driver  # pyright: ignore[reportAttributeAccessIssue]  (compiled)
+
+from splatview_ipc.cuda.driver import stream_object
+from splatview_ipc.system.files import make_private, write_output
+from splatview_viewer.core.errors import RendererError
+from splatview_viewer.gpu.stream import raw_stream
+
+FLAGS = ("--std=c++17",)
+FAST = {"frame.cu": ("--use_fast_math",)}
+"""As gsplat compiles its own kernels; others are exact."""
+
+_kept: dict[tuple[str, tuple[str, ...], int], Kernels] = {}
+
+
+def kernels(file: str, defines: tuple[str, ...] = (), device: int = 0) -> Kernels:
+    """The kernels of `file` (in this folder) compiled with `defines` ("NAME=value") for CUDA device `device`.
+
+    Compiled and loaded once per process; a first compilation takes about a second.
+
+    Raises:
+        RendererError: NVRTC is missing, or rejects the source or the GPU.
+    """
+    key = (file, defines, device)
+    if key not in _kept:
+        source = (Path(__file__).parent / file).read_text(encoding="utf-8")
+        _kept[key] = Kernels(source, (*FLAGS, *FAST.get(file, ()), *(f"--define-macro={d}" for d in defines)), device)
+    return _kept[key]
+
+
+class Kernels:
+    """A loaded module. It stays loaded as long as the process lives."""
+
+    def __init__(self, source: str, flags: tuple[str, ...], device: int):
+        nvrtc = Nvrtc()
+        major, minor = torch.cuda.get_device_capability(device)
+        target = nvrtc.target(major * 10 + minor)
+        digest = hashlib.sha256("\0".join((source, target, nvrtc.version, *flags)).encode()).hexdigest()
+        cached = cache_folder() / f"{digest[:32]}.cubin"
+        self._device = device
+        self._functions: dict[str, Any] = {}
+        with torch.cuda.device(device):
+            torch.cuda.current_stream().query()  # makes the device's primary context current on this thread
+            with contextlib.suppress(OSError, RendererError):  # none yet, or damaged
+                self._module = _load(cached.read_bytes())
+                return
+            image = nvrtc.compile(source, (f"--gpu-architecture={target}", *flags))
+            self._module = _load(image)
+        with contextlib.suppress(OSError):  # a cache that cannot be written costs a second each time
+            _write(cached, image)
+
+    def launch(self, name: str, grid: int, block: int, *args: Any) -> None:
+        """`prepare`, once only."""
+        self.prepare(name, grid, block, *args)()
+
+    def prepare(self, name: str, grid: int, block: int, *args: Any) -> Launch:
+        """What launches a kernel on torch's current stream; capture-safe, no host synchronisation.
+
+        Arguments: tensors (their address), ctypes values or structures by value. These may be changed between
+        launches; the caller keeps the tensors.
+        """
+        function = self._functions.get(name)
+        if function is None:
+            function = self._functions[name] = _checked(driver.cuModuleGetFunction(self._module, name.encode()),
+                                                       f"kernel {name}")
+        return Launch(name, function, self._device, (grid, block), args)
+
+
+class Launch:
+    """See `Kernels.prepare`."""
+
+    def __init__(self, name: str, function: Any, device: int, size: tuple[int, int], args: tuple[Any, ...]) -> None:
+        self._what = f"kernel {name}"
+        self._function = function
+        self._device = device
+        self._size = size
+        self._values = [ctypes.c_void_p(a.data_ptr()) if isinstance(a, torch.Tensor) else a for a in args]
+        self._pointers = (ctypes.c_void_p * len(args))(*(ctypes.addressof(v) for v in self._values))
+        self._address = ctypes.addressof(self._pointers)
+
+    def __call__(self) -> None:
+        grid, block = self._size
+        _checked(driver.cuLaunchKernel(self._function, grid, 1, 1, block, 1, 1, 0,
+                                       stream_object(raw_stream(self._device)), self._address, 0), self._what)
+
+
+class Nvrtc:
+    """The runtime compiler that this torch was built with."""
+
+    def __init__(self) -> None:
+        self._library = _nvrtc_library()
+        major, minor = ctypes.c_int(), ctypes.c_int()
+        self._call("nvrtcVersion", ctypes.byref(major), ctypes.byref(minor))
+        self.version = f"{major.value}.{minor.value}"
+
+    def target(self, capability: int) -> str:
+        """What to compile for on a GPU of `capability` (90 for 9.0): itself, or an older one that it can run."""
+        count = ctypes.c_int()
+        self._call("nvrtcGetNumSupportedArchs", ctypes.byref(count))
+        known = (ctypes.c_int * count.value)()
+        self._call("nvrtcGetSupportedArchs", known)
+        if capability in known:
+            return f"sm_{capability}"
+        older = [k for k in known if k < capability]
+        if not older:
+            raise RendererError(f"NVRTC {self.version} compiles for compute capabilities {list(known)}, not for this "
+                                f"GPU's {capability}; a torch for this GPU brings another NVRTC")
+        return f"compute_{max(older)}"
+
+    def compile(self, source: str, options: tuple[str, ...]) -> bytes:
+        """Machine code for a target sm_NN, PTX for compute_NN."""
+        program = ctypes.c_void_p()
+        self._call("nvrtcCreateProgram", ctypes.byref(program), source.encode(), b"kernels.cu", 0, None, None)
+        try:
+            flags = [o.encode() for o in options]
+            status = self._library.nvrtcCompileProgram(program, len(flags), (ctypes.c_char_p * len(flags))(*flags))
+            if status:
+                log = self._bytes("nvrtcGetProgramLog", program).rstrip(b"\0").decode(errors="replace")
+                raise RendererError(f"NVRTC {self.version} rejects the viewer's CUDA kernels:\n{log}")
+            machine_code = any(o.startswith("--gpu-architecture=sm_") for o in options)
+            return self._bytes("nvrtcGetCUBIN" if machine_code else "nvrtcGetPTX", program)
+        finally:
+            self._library.nvrtcDestroyProgram(ctypes.byref(program))
+
+    def _bytes(self, name: str, program: ctypes.c_void_p) -> bytes:
+        size = ctypes.c_size_t()
+        self._call(f"{name}Size", program, ctypes.byref(size))
+        text = ctypes.create_string_buffer(size.value)
+        self._call(name, program, text)
+        return text.raw
+
+    def _call(self, name: str, *args: Any) -> None:
+        status = getattr(self._library, name)(*args)
+        if status:
+            raise RendererError(f"NVRTC: {name} failed with error {status}")
+
+
+def cache_folder() -> Path:
+    """Where compiled kernels are kept: in $XDG_CACHE_HOME, or ~/.cache."""
+    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(base).expanduser() / "splatview" / "kernels"
+
+
+def _nvrtc_library() -> ctypes.CDLL:
+    major = (torch.version.cuda or "").split(".")[0]
+    if not major:
+        raise RendererError("this torch is built without CUDA; the gsplat renderer needs one with it")
+    name = f"libnvrtc.so.{major}"
+    wheels = [Path(p) for p in (*sys.path, *site.getsitepackages()) if p]
+    found = (str(f) for folder in wheels for f in folder.glob(f"nvidia/*/lib/{name}"))
+    for candidate in (name, *found):
+        with contextlib.suppress(OSError):
+            return ctypes.CDLL(candidate)
+    raise RendererError(f"{name} is not found; pip install nvidia-cuda-nvrtc, or CUDA {major}, brings it")
+
+
+def _load(image: bytes) -> Any:
+    text = ctypes.create_string_buffer(image)  # with a zero behind it, which PTX needs
+    return _checked(driver.cuModuleLoadData(ctypes.addressof(text)), "cuModuleLoadData")
+
+
+def _write(path: Path, image: bytes) -> None:
+    make_private(path.parent)
+    write_output(path, image, private=True)
+
+
+def _checked(result: Any, what: str) -> Any:
+    """The value of a cuda-bindings call, which returns (status, *values)."""
+    status, *values = result
+    if status:
+        raise RendererError(f"CUDA: {what} failed: {status.name}")
+    return values[0] if values else None

@@ -1,0 +1,332 @@
+"""The slow, readable reference: gsplat 1.5.3's rules in NumPy, float64. For tests and for readers.
+
+Each rule names the place in gsplat where it comes from (files of gsplat/cuda at version 1.5.3).
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from splatview_viewer.core.errors import RendererError
+from splatview_viewer.render.activation import Activated, activate, selected
+from splatview_viewer.render.base import (
+    ALPHA_MIN,
+    BODY_SIGMAS,
+    BY_DENSITY,
+    COLOR_MAX,
+    COVARIANCE_MAX,
+    EPS_2D,
+    MARK_COLOR,
+    TRANSMITTANCE_MIN,
+    HostReader,
+    Pixels,
+    RenderOptions,
+)
+from splatview_viewer.render.reference_paints import Bodies, bodies, coverage, normal_colors, solid
+from splatview_viewer.scene import EVERYTHING
+from splatview_viewer.scene.scene import NOTHING
+from splatview_viewer.scene.turning import harmonics
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import moderngl
+
+    from splatview_ipc.gl.base import PixelSource
+    from splatview_viewer.geometry.cameras import Camera
+    from splatview_viewer.scene.scene import GaussianScene
+
+DEFAULT = RenderOptions()
+TILE = 8
+"""Pixels along the sides of what is blended at once."""
+CHUNK = 128
+"""Gaussians that are blended at once: few enough that a tile's arrays stay in a processor's cache."""
+
+
+@dataclass(frozen=True)
+class Projected:
+    """The M Gaussians that touch the picture, nearest first, float64, in pixels."""
+
+    centers: np.ndarray
+    """(M, 2) x right, y down; the top left pixel's centre is (0.5, 0.5)."""
+    conics: np.ndarray
+    """(M, 3) the inverse covariance's entries xx, xy, yy, in 1 / square pixels."""
+    half_boxes: np.ndarray
+    """(M, 2) half the sides of the box outside which alpha is below `ALPHA_MIN`."""
+    opacities: np.ndarray
+    """(M,)."""
+    rgbz: np.ndarray
+    """(M, 4) colour and camera z."""
+    bodies: Bodies | None = None
+    """Their surfaces, where these are drawn."""
+
+    def pixels(self, width: int, height: int) -> tuple[np.ndarray, np.ndarray]:
+        """The boxes of a picture's pixels whose centres lie in the half boxes: first column and row (M, 2), and end."""
+        low = np.maximum(np.ceil(self.centers - self.half_boxes - 0.5), 0).astype(np.int64)
+        high = np.minimum(np.floor(self.centers + self.half_boxes - 0.5) + 1, [width, height]).astype(np.int64)
+        return low, np.maximum(high, low)
+
+    def __getitem__(self, which: np.ndarray) -> Projected:
+        return Projected(self.centers[which], self.conics[which], self.half_boxes[which], self.opacities[which],
+                         self.rgbz[which], None if self.bodies is None else self.bodies[which])
+
+
+@dataclass(frozen=True)
+class ReferencePicture:
+    """What `ReferenceRenderer.render` returns."""
+
+    held: Pixels
+    ctx: moderngl.Context | None = None
+
+    def pixels(self) -> Pixels:
+        return self.held
+
+    def texture(self, ctx: moderngl.Context) -> moderngl.Texture:
+        """A new RGBA float32 texture of `ctx`, which the caller releases."""
+        rgba = np.dstack([self.held.color, self.held.alpha])
+        return ctx.texture((rgba.shape[1], rgba.shape[0]), 4, np.ascontiguousarray(rgba), dtype="f4")
+
+    def source(self) -> PixelSource:
+        """A new texture of the renderer's context, which lives as long as the source."""
+        from splatview_viewer.render.gl.textures import texture_source
+
+        if self.ctx is None:
+            raise RendererError("reference: made without an OpenGL context; only pixels() and texture() work")
+        return texture_source(self.texture(self.ctx))
+
+
+class ReferenceRenderer(HostReader):
+    """Draws one Gaussian after another: seconds for 100,000 of them."""
+
+    name: str = "reference"
+
+    def __init__(self, ctx: moderngl.Context | None = None) -> None:
+        """`ctx`: only for `Picture.source`."""
+        self._ctx = ctx
+        self._scene: Activated | None = None
+        self._timings: dict[str, float] = {}
+        self._closed = False
+
+    @property
+    def timings(self) -> dict[str, float]:
+        """Milliseconds: activate (last load); project, draw (last render)."""
+        return dict(self._timings)
+
+    def load(self, scene: GaussianScene, ready: Callable[[int], None] | None = None) -> None:
+        self._check_open()
+        begin = time.perf_counter()
+        a = activate(scene.to_host(ready))
+        self.left_out = a.left_out
+        self._scene = Activated(a.means.copy(), a.quats.copy(), a.scales.copy(), a.opacities.copy(), a.sh0.copy(),
+                                a.shN.copy(), a.sh_degree, a.left_out, a.kept)
+        self._timings["activate"] = (time.perf_counter() - begin) * 1e3
+
+    def render(self, camera: Camera, options: RenderOptions) -> ReferencePicture:
+        self._check_open()
+        if camera.width <= 0 or camera.height <= 0:
+            raise RendererError(f"reference: a picture of {camera.width}x{camera.height} pixels cannot be drawn; "
+                                "both sides must be at least 1")
+        begin = time.perf_counter()
+        projected = None
+        if self._scene is not None and len(self._scene):
+            shown, marked = _selected(self._scene, options)
+            projected = project(shown, camera, options, marked)
+        middle = time.perf_counter()
+        size = camera.width, camera.height
+        if projected is not None and projected.bodies is not None:
+            sums, alpha = solid(projected, projected.bodies, camera.near, size)
+        else:
+            sums, transmittance = blend(projected, *size, options)
+            alpha = 1 - transmittance
+        if options.paint == "overdraw" and projected is not None:
+            sums[..., :3] = count(projected, *size)[..., None]
+            alpha = np.minimum(sums[..., 0], 1)
+        self._timings["project"] = (middle - begin) * 1e3
+        self._timings["draw"] = (time.perf_counter() - middle) * 1e3
+        sums = sums.astype(np.float32)
+        depth = np.ascontiguousarray(sums[..., 3]) if options.depth else None
+        return ReferencePicture(Pixels(np.ascontiguousarray(sums[..., :3]),
+                                       alpha.astype(np.float32), depth), self._ctx)
+
+    def scene(self) -> GaussianScene:
+        self._check_open()
+        return NOTHING if self._scene is None else self._scene.scene()
+
+    def close(self) -> None:
+        self._scene = None
+        self._closed = True
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise RendererError("reference: this renderer is closed; make a new one")
+
+
+def _selected(a: Activated, options: RenderOptions) -> tuple[Activated, np.ndarray]:
+    """Those that are to be drawn, and which of them are marked, (M,) bool."""
+    if options.selection == EVERYTHING:
+        return a, np.zeros(len(a), bool)
+    shown, marked = selected(a.scene(), a.kept, options)
+    arrays = [x[shown] for x in (a.means, a.quats, a.scales, a.opacities, a.sh0, a.shN)]
+    return Activated(*arrays, sh_degree=a.sh_degree, left_out=a.left_out), marked[shown]
+
+
+def project(a: Activated, camera: Camera, options: RenderOptions, marked: np.ndarray | None = None) -> Projected:
+    """Where each Gaussian lies in the picture, sorted by camera z (csrc/ProjectionEWA3DGSFused.cu).
+
+    `marked`: (M,) bool, which of them stand out."""
+    means = a.means.astype(np.float64)
+    world_to_camera = camera.viewmat[:3, :3]
+    p = means @ world_to_camera.T + camera.viewmat[:3, 3]
+    index = np.flatnonzero((p[:, 2] >= camera.near) & (p[:, 2] <= camera.far))
+    p = p[index]
+    # m m^T is the covariance in camera space (quat_scale_to_covar_preci, covarW2C in include/Utils.cuh).
+    axes = world_to_camera @ rotations(a.quats[index])
+    m = axes * (a.scales[index].astype(np.float64) * options.scale)[:, None, :]
+
+    focal, center = np.array([camera.K[0, 0], camera.K[1, 1]]), camera.K[:2, 2]
+    size = np.array([camera.width, camera.height], np.float64)
+    if camera.model == "fisheye":
+        centers, jacobian = fisheye(p)
+    else:
+        centers, jacobian = p[:, :2], np.zeros((len(p), 2, 3))
+        jacobian[:, 0, 0] = jacobian[:, 1, 1] = 1
+        if camera.model == "pinhole":  # persp_proj: the slope is clamped in the Jacobian only, not for the centre
+            centers = p[:, :2] / p[:, 2:]
+            clamped = np.clip(centers, *camera.slope_limits())
+            jacobian /= p[:, 2, None, None]
+            jacobian[:, :, 2] = -clamped / p[:, 2:]
+    centers, jacobian = centers * focal + center, jacobian * focal[:, None]
+    # The square root of the projected covariance; |row x row|^2 is its determinant (Cauchy-Binet) without the
+    # cancellation of xx yy - xy^2.
+    root = jacobian @ m
+    cov = root @ root.transpose(0, 2, 1)
+    det_sharp = (np.cross(root[:, 0], root[:, 1]) ** 2).sum(axis=1)
+    det = det_sharp + EPS_2D * (cov[:, 0, 0] + cov[:, 1, 1]) + EPS_2D ** 2  # add_blur
+    xx, xy, yy = cov[:, 0, 0] + EPS_2D, cov[:, 0, 1], cov[:, 1, 1] + EPS_2D
+
+    opacities = a.opacities[index].astype(np.float64)
+    by_opacity = options.paint in BY_DENSITY
+    if options.mode == "antialiased" and by_opacity:
+        opacities = opacities * np.sqrt(det_sharp / det)
+    # exp(-sigma) opacity = 1/255 at this many standard deviations.
+    reach = np.sqrt(2 * np.log(np.maximum(opacities / ALPHA_MIN, 1))) if by_opacity else np.full(len(p), BODY_SIGMAS)
+    half_boxes = reach[:, None] * np.sqrt(np.stack([xx, yy], axis=1))
+    visible = (opacities >= ALPHA_MIN) & (xx + yy < COVARIANCE_MAX)
+    if options.paint == "points":
+        half_boxes = np.full((len(p), 2), options.point_reach)
+        visible &= ((centers >= 0) & (centers < size)).all(axis=1)
+    visible &= ((centers + half_boxes > 0) & (centers - half_boxes < size)).all(axis=1)
+
+    order = np.flatnonzero(visible)
+    # gsplat sorts the bits of float32 depths, stably (csrc/IntersectTile.cu).
+    order = order[np.argsort(p[order, 2].astype(np.float32), kind="stable")]
+    degree = a.sh_degree if options.sh_degree is None else min(options.sh_degree, a.sh_degree)
+    shapes = None
+    if options.paint == "ellipsoids":
+        shapes = bodies(jacobian[order], m[order], np.stack([xx, xy, yy], axis=1)[order], det[order])
+    index = index[order]
+    if options.paint == "normals":
+        towards = np.array([[0.0, 0.0, 1.0]]) if camera.model == "ortho" else p[order]
+        rgb = normal_colors(axes[order], a.scales[index], towards)
+    else:  # from the camera's centre to the mean, in world axes (rendering.py)
+        rgb = colors(a.sh0[index], a.shN[index], p[order] @ world_to_camera, degree)
+    if marked is not None:
+        rgb[marked[index]] = (rgb[marked[index]] + MARK_COLOR) / 2
+    conics = np.stack([yy, -xy, xx], axis=1) / det[:, None]
+    return Projected(centers[order], conics[order], half_boxes[order], opacities[order],
+                     np.column_stack([rgb, p[order, 2]]), shapes)
+
+
+def fisheye(p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Equidistant projection of points (M, 3): places (M, 2) and Jacobians (M, 2, 3), for a focal length of 1
+    (fisheye_proj). The small numbers are gsplat's guard against dividing by 0 on the axis."""
+    eps = 1e-7
+    x, y, z = p.T
+    length = np.hypot(x, y) + eps
+    centers = p[:, :2] * (np.arctan2(length, z + eps) / length)[:, None]
+    xx, xy, yy = x * x + eps, x * y, y * y
+    square = xx + yy
+    inverse = 1 / (square + z * z)
+    across, along = np.arctan2(length, z) / length / square, z * inverse / square
+    jacobian = np.stack([xx * along + yy * across, xy * (along - across), -x * inverse,
+                         xy * (along - across), yy * along + xx * across, -y * inverse], axis=1)
+    return centers, jacobian.reshape(-1, 2, 3)
+
+
+def rotations(quats: np.ndarray) -> np.ndarray:
+    """(M, 3, 3) rotation matrices of quaternions (M, 4) w, x, y, z (quat_to_rotmat)."""
+    quats = quats.astype(np.float64)
+    w, x, y, z = (quats / np.linalg.norm(quats, axis=1, keepdims=True)).T
+    return np.stack([1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y),
+                     2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x),
+                     2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)], axis=1).reshape(-1, 3, 3)
+
+
+def colors(sh0: np.ndarray, shN: np.ndarray, directions: np.ndarray, degree: int) -> np.ndarray:
+    """(M, 3) RGB in [0, `COLOR_MAX`] from spherical harmonics seen along `directions` (M, 3), any length."""
+    length = np.linalg.norm(directions, axis=1, keepdims=True)
+    rgb = 0.2820947917738781 * sh0.astype(np.float64)
+    if degree:
+        values = harmonics(directions / np.where(length > 0, length, 1), degree)
+        rgb += np.einsum("mk,mkc->mc", values, shN[:, :values.shape[1]].astype(np.float64))
+    return np.clip(rgb + 0.5, 0, COLOR_MAX)
+
+
+def count(projected: Projected, width: int, height: int) -> np.ndarray:
+    """How many Gaussians reach `ALPHA_MIN` at each pixel, (H, W) float64."""
+    counts = np.zeros((height, width))
+    columns, rows = np.arange(width) + 0.5, np.arange(height) + 0.5
+    for (x0, y0), (x1, y1), (cx, cy), conic, opacity in zip(
+            *projected.pixels(width, height), projected.centers, projected.conics, projected.opacities, strict=True):
+        d = columns[x0:x1] - cx, (rows[y0:y1] - cy)[:, None]
+        alpha, there = coverage(RenderOptions(), d, conic, opacity)
+        counts[y0:y1, x0:x1] += there & (alpha >= ALPHA_MIN)
+    return counts
+
+
+def blend(projected: Projected | None, width: int, height: int,
+          options: RenderOptions = DEFAULT) -> tuple[np.ndarray, np.ndarray]:
+    """Front to back (csrc/RasterizeToPixels3DGSFwd.cu): sums (H, W, 4) of weight times RGB and z, and the
+    transmittance (H, W) that is left. One small tile after another, as one pixel needs few of the Gaussians."""
+    sums = np.zeros((height, width, 4))
+    transmittance = np.ones((height, width))
+    if projected is None:
+        return sums, transmittance
+    low, high = projected.pixels(width, height)
+    for y in range(0, height, TILE):
+        row = np.flatnonzero((low[:, 1] < y + TILE) & (high[:, 1] > y))
+        for x in range(0, width, TILE):
+            column = row[(low[row, 0] < x + TILE) & (high[row, 0] > x)]
+            tile = slice(y, y + TILE), slice(x, x + TILE)
+            finished = np.zeros(transmittance[tile].shape, bool)
+            for i in range(0, len(column), CHUNK):
+                if finished.all():
+                    break
+                _blend_chunk(projected[column[i:i + CHUNK]], (x, y), options,
+                             (sums[tile], transmittance[tile], finished))
+    return sums, transmittance
+
+
+def _blend_chunk(p: Projected, origin: tuple[int, int], options: RenderOptions,
+                 tile: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
+    """Blend K Gaussians, nearest first, into a tile of pixels with its first pixel at `origin`: sums (h, w, 4),
+    transmittance (h, w), and which pixels are finished (h, w). Intermediate arrays are (K, h, w)."""
+    sums, transmittance, finished = tile
+    h, w = finished.shape
+    columns, rows = origin[0] + np.arange(w) + 0.5, origin[1] + np.arange(h) + 0.5
+    d = (columns - p.centers[:, :1])[:, None], (rows - p.centers[:, 1:])[..., None]
+    alpha, there = coverage(options, d, p.conics.T[..., None, None], p.opacities[:, None, None])
+    in_box = (np.abs(d[0]) <= p.half_boxes[:, 0, None, None]) & (np.abs(d[1]) <= p.half_boxes[:, 1, None, None])
+    hit = there & in_box & (alpha >= ALPHA_MIN)
+    after = np.cumprod(np.concatenate([transmittance[None], np.where(hit, 1 - alpha, 1)]), axis=0)
+    before, after = after[:-1], after[1:]
+    done = np.logical_or.accumulate(np.concatenate([finished[None], hit & (after <= TRANSMITTANCE_MIN)]))
+    # A pixel stops before the Gaussian that would end it; one of rings or points shows that Gaussian as well.
+    hit &= ~(done[:-1] if options.paint in ("rings", "points") else done[1:])
+    sums += np.tensordot(np.where(hit, alpha * before, 0), p.rgbz, axes=(0, 0))
+    transmittance[:] = np.where(hit, after, transmittance).min(axis=0)
+    finished[:] = done[-1]

@@ -1,0 +1,72 @@
+"""Pictures for the user to keep: what a view shows, without the panel."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from splatview_viewer.core.errors import ViewerError
+from splatview_viewer.geometry.controls import Rect
+
+if TYPE_CHECKING:
+    import moderngl
+    import numpy as np
+
+    from splatview_viewer.core.screen import Screen
+    from splatview_viewer.core.settings import Color
+    from splatview_viewer.core.view import View
+    from splatview_viewer.shell.seat import Seat
+
+
+def keep_picture(seat: Seat, *, transparent: bool = False) -> None:
+    """Hand the user what the active pane's view shows, as large as the screen: of images and plots with what is written
+    over them, of scenes without what only helps to look at them. Transparent: with nothing behind, and nothing over."""
+    pane, screen = seat.panes.active, seat.screen
+    found = pane.working()
+    if found is None or found[1].empty:
+        return
+    slot, view = found
+    with seat.catalogue.guard(slot):
+        view.desk.exact, view.desk.bare = True, transparent
+        try:
+            pixels = _see_through(view, screen) if transparent else _as_shown(seat, view, screen)
+        finally:
+            view.desk.exact = view.desk.bare = False
+        entry = slot.entry
+        name = Path(entry.name).stem if entry.is_file else f"{entry.name}-{entry.version}"
+        try:
+            screen.keep(pixels, name)
+        except ViewerError as e:
+            seat.notice(str(e))
+    seat.mark()
+
+
+def _as_shown(seat: Seat, view: View, screen: Screen) -> np.ndarray:
+    view.draw(screen.framebuffer, Rect(0, 0, *screen.size))
+    if seat.panel is not None:
+        seat.panel.draw_over(screen.framebuffer, view.over, screen.scale)
+    return screen.pixels()[..., :3]
+
+
+def _see_through(view: View, screen: Screen) -> np.ndarray:
+    """(H, W, 4); of what covers all of its background, that."""
+    from splatview_viewer.app.film import see_through
+
+    settings = getattr(view, "settings", None)
+    if not hasattr(settings, "background"):
+        view.draw(screen.framebuffer, Rect(0, 0, *screen.size))
+        return screen.pixels()
+    before, alpha = settings.background, getattr(settings, "alpha", None)  # type: ignore[union-attr]
+
+    def draw(framebuffer: moderngl.Framebuffer, background: Color) -> None:
+        settings.background = background  # type: ignore[union-attr]
+        view.draw(framebuffer, Rect(0, 0, *screen.size))
+
+    try:
+        if alpha is not None:
+            settings.alpha = "background"  # type: ignore[union-attr]
+        return see_through(screen.ctx, screen.size, draw)
+    finally:
+        settings.background = before  # type: ignore[union-attr]
+        if alpha is not None:
+            settings.alpha = alpha  # type: ignore[union-attr]

@@ -1,0 +1,406 @@
+"""The panel on the left, the status line and what is written over the picture, drawn with Dear ImGui."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import defaultdict, deque
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from imgui_bundle import ImVec2, imgui
+
+from splatview_viewer.core.events import (
+    Key,
+    Pinch,
+    PointerLeave,
+    PointerMove,
+    PointerPress,
+    PointerRelease,
+    Text,
+    Wheel,
+)
+from splatview_viewer.geometry.controls import Rect
+from splatview_viewer.shell.finger import Finger
+from splatview_viewer.shell.heads import draw_heads
+from splatview_viewer.shell.help import KEYS, draw_help
+from splatview_viewer.shell.overlay import draw_overlay, draw_toasts
+from splatview_viewer.shell.run_controls import draw_run_controls
+from splatview_viewer.shell.status_line import draw_status
+from splatview_viewer.shell.stream_list import draw_list
+from splatview_viewer.ui import theme
+from splatview_viewer.ui.phrases import latency_phrases, status_phrases
+from splatview_viewer.ui.widgets import buttons, colored, gap, wrapped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from contextlib import AbstractContextManager
+
+    import moderngl
+
+    from splatview_viewer.core.events import Event
+    from splatview_viewer.core.settings import State
+    from splatview_viewer.shell.run_controls import Wish
+    from splatview_viewer.shell.shown import Shown
+
+PANEL_WIDTH = 280
+STATUS_HEIGHT = 26
+SHEET_HEIGHT = 330
+"""In points; the last is that of a panel that lies under the picture."""
+NARROW = 600
+"""Points of width below which the panel lies under the picture, not beside it: a phone that is held upright."""
+
+_BUTTONS = {"left": 0, "right": 1, "middle": 2}
+_KEY_NAMES = {"left": "left_arrow", "right": "right_arrow", "up": "up_arrow", "down": "down_arrow",
+              "ctrl": "left_ctrl", "shift": "left_shift", "alt": "left_alt", "super": "left_super"}
+_MODIFIERS = {"ctrl": imgui.Key.mod_ctrl, "shift": imgui.Key.mod_shift, "alt": imgui.Key.mod_alt,
+              "super": imgui.Key.mod_super}
+_FIXED = (imgui.WindowFlags_.no_decoration | imgui.WindowFlags_.no_move | imgui.WindowFlags_.no_saved_settings
+          | imgui.WindowFlags_.no_bring_to_front_on_focus | imgui.WindowFlags_.no_nav)
+
+
+@dataclass
+class Asked:
+    """What the user asked for in the panel."""
+
+    select: str | None = None
+    """The key of the entry to show."""
+    close: str | None = None
+    """The key of the file to forget."""
+    pause: Wish | None = None
+    """Whether the run of what is shown should pause, go on, or take a step."""
+    follow: str | None = None
+    """The name of somebody to follow, or no longer to follow."""
+    copied: str | None = None
+    """What to put on the clipboard."""
+    beside: str | None = None
+    """The key of an entry to show in another pane."""
+    compare: tuple[Literal["pair", "together"], str] | None = None
+    """The key of an entry to show in one picture with what is shown, and how."""
+    head: tuple[Literal["activate", "close", "maximise"], int] | None = None
+    """What to do with the pane of this number."""
+    arrange: Literal["grid", "tabs"] | None = None
+    """How the panes are to lie."""
+    keep: Literal["shown", "transparent"] | None = None
+    """A picture to keep."""
+    light: bool | None = None
+    """Whether the panel is to be light."""
+    changed: bool = False
+    """A setting changed: the picture has to be drawn again."""
+
+
+class Panel:
+    """Owns an imgui context that draws into framebuffers of the OpenGL context current at its making."""
+
+    def __init__(self, scale: float = 1.0) -> None:
+        self._imgui = imgui.create_context()
+        imgui.set_current_context(self._imgui)
+        io = imgui.get_io()
+        io.set_ini_filename("")  # the user's folder is not ours to write in
+        io.set_log_filename("")
+        io.config_input_text_cursor_blink = False  # nothing is drawn while nothing happens
+        self._light = False
+        self._styled: tuple[float, bool] | None = None
+        self._set_scale(scale)
+        imgui.backends.opengl3_init("#version 330")
+        self._ready = True
+        self._last_time = time.perf_counter()
+        self._inside = False
+        self._held: set[str] = set()
+        self._presses: defaultdict[int, deque[int]] = defaultdict(deque)
+        """For each of imgui's buttons, `PointerPress.clicks` of the presses that no frame has shown yet."""
+        self._finger = Finger()
+        self._popup = False
+        self._open = True
+        self._boards: Sequence[Rect] = ()
+        self._copied = ""
+        """What imgui's clipboard holds, as far as the user's own is told."""
+        self._folds = {"View": True}
+        self._spaced = False
+        """Whether the part above the next fold is open."""
+        self.size = (1, 1)
+
+    def _set_scale(self, scale: float) -> None:
+        self._scale = scale
+        theme.use(self._light)
+        if self._styled != (scale, self._light):
+            self._styled = scale, self._light
+            theme.apply(scale)
+
+    def open_folds(self, titles: Iterable[str]) -> None:
+        """Have these parts open, by their titles."""
+        self._folds |= dict.fromkeys(titles, True)
+
+    def layout(self, size: tuple[int, int], scale: float, panel_open: bool) -> Rect:
+        """The part of the screen that is left for the picture."""
+        width, height = size
+        self._open = panel_open
+        if not panel_open:
+            return Rect(0, 0, width, height)
+        if width < NARROW * scale and height > width:
+            return Rect(0, 0, width, height - min(height // 2, round(SHEET_HEIGHT * scale)))
+        bottom = min(round(STATUS_HEIGHT * scale), height // 4)
+        left = min(round(PANEL_WIDTH * scale), width // 2)
+        return Rect(left, 0, width - left, height - bottom)
+
+    @property
+    def typing(self) -> bool:
+        """Whether a text field has the focus."""
+        imgui.set_current_context(self._imgui)
+        return bool(imgui.get_io().want_text_input)
+
+    def handle(self, event: Event, picture: Rect, clipboard: Callable[[], str] = str,
+               boards: Sequence[Rect] = ()) -> tuple[bool, bool]:
+        """Take a user's event. Returns whether it was meant for the panel, and whether the panel changes by it.
+
+        A press decides for the whole drag; otherwise what lies outside the picture is the panel's, and in it what lies
+        in `boards`. `clipboard` says what is pasted.
+        """
+        self._boards = boards
+        imgui.set_current_context(self._imgui)
+        io = imgui.get_io()
+        typing = io.want_text_input
+        on_panel = isinstance(event, PointerPress) and not (self._popup or picture.contains(event.x, event.y))
+        if self._finger.handle(event, self._held, self._scale, on_panel and self._open):
+            return True, True
+        match event:
+            case PointerMove():
+                io.add_mouse_pos_event(event.x, event.y)
+                was = self._inside
+                self._inside = self._over(event.x, event.y, picture)
+                ours = bool(self._held) or (self._inside and not typing) or self._popup
+                return ours, ours or was
+            case PointerLeave():
+                io.add_mouse_pos_event(-math.inf, -math.inf)
+                was, self._inside = self._inside, False
+                return False, was
+            case PointerPress():
+                io.add_mouse_pos_event(event.x, event.y)
+                self._inside = self._over(event.x, event.y, picture)
+                ours = self._inside or self._popup or typing
+                if ours:
+                    if event.button not in self._held:  # imgui drops a press without a release before it
+                        self._presses[_BUTTONS[event.button]].append(event.clicks)
+                    self._held.add(event.button)
+                    io.add_mouse_button_event(_BUTTONS[event.button], True)
+                return ours, ours
+            case PointerRelease():
+                ours = event.button in self._held
+                self._held.discard(event.button)
+                io.add_mouse_pos_event(event.x, event.y)
+                io.add_mouse_button_event(_BUTTONS[event.button], False)
+                return ours, ours
+            case Wheel():
+                ours = self._over(event.x, event.y, picture) or self._popup
+                if ours:
+                    io.add_mouse_wheel_event(-event.dx, event.dy)  # imgui: left is positive, as in GLFW
+                return ours, ours
+            case Pinch():
+                ours = self._over(event.x, event.y, picture) or self._popup
+                if ours:
+                    io.add_mouse_wheel_event(event.dx / (40 * self._scale), event.dy / (40 * self._scale))
+                return ours, ours
+            case Key():
+                if typing and event.pressed and event.name == "v" and "ctrl" in event.mods:
+                    self._copied = clipboard()
+                    imgui.set_clipboard_text(self._copied)
+                code = _key(event.name)
+                if code is not None:
+                    io.add_key_event(code, event.pressed)
+                for mod, modifier in _MODIFIERS.items():
+                    io.add_key_event(modifier, mod in event.mods)
+                return typing, typing or self._popup
+            case Text():
+                if typing:  # a paste comes while Ctrl is down: imgui would take no characters
+                    io.add_key_event(imgui.Key.mod_ctrl, False)
+                    io.add_input_characters_utf8(event.text)
+                return typing, typing
+        return False, False
+
+    def _over(self, x: float, y: float, picture: Rect) -> bool:
+        if not picture.contains(x, y):
+            return self._open
+        return any(board.contains(x, y) for board in self._boards)
+
+    def draw(self, framebuffer: moderngl.Framebuffer, state: State, shown: Shown, scale: float,
+             work: Callable[[], AbstractContextManager[object]] = nullcontext, others: Sequence[Shown] = ()) -> Asked:
+        """Draw over what is in the framebuffer: what is said of the active pane and, over their pictures, of `others`.
+        OpenGL is given anything only inside `work()`, and only if there is anything to be seen."""
+        asked = Asked()
+        self._light = state.light
+        with self._frame(framebuffer, scale, work):
+            picture = self.layout(self.size, scale, state.panel_open)
+            for pane in (shown, *others):
+                rect = pane.rect or picture
+                if pane.over is not None:
+                    with _clipped(rect, bool(others)):
+                        asked.changed |= pane.over(rect, scale)
+                entry = state.shown if pane is shown else pane.entry
+                draw_overlay(state, entry, rect, empty=pane.empty, scale=scale, troubles=pane.troubles)
+            strips = [(i, pane.head) for pane in (shown, *others) if (i := pane.number) >= 0 and pane.head is not None]
+            draw_heads(state, strips, asked, scale)
+            if state.help:
+                draw_help(picture, scale, [*shown.keys, *KEYS])
+            draw_toasts(state, picture, scale, [board for pane in (shown, *others) for board in pane.boards])
+            if state.panel_open:
+                self._left(state, shown, picture, asked)
+                if picture.x > 0:
+                    draw_status(state, shown, picture, self.size, scale)
+            self._popup = imgui.is_popup_open("", imgui.PopupFlags_.any_popup)
+            if (text := imgui.get_clipboard_text() or "") != self._copied:
+                asked.copied = self._copied = text
+        return asked
+
+    def draw_over(self, framebuffer: moderngl.Framebuffer, over: Callable[[Rect, float], bool], scale: float) -> None:
+        """Draw only what a view writes over its picture, which fills the framebuffer."""
+        with self._frame(framebuffer, scale, nullcontext):
+            over(Rect(0, 0, *self.size), scale)
+
+    @contextmanager
+    def _frame(self, framebuffer: moderngl.Framebuffer, scale: float,
+               work: Callable[[], AbstractContextManager[object]]) -> Iterator[None]:
+        """One frame of imgui's, over what is in the framebuffer."""
+        imgui.set_current_context(self._imgui)
+        self._set_scale(scale)
+        io = imgui.get_io()
+        self.size = framebuffer.width, framebuffer.height
+        io.display_size = ImVec2(*self.size)
+        now = time.perf_counter()
+        io.delta_time = min(max(now - self._last_time, 1e-4), 0.5)
+        self._last_time = now
+        imgui.backends.opengl3_new_frame()
+        imgui.new_frame()
+        for button, clicks in self._presses.items():
+            # imgui shows one press of a button in a frame. It tells double clicks by the time between frames, which a
+            # busy machine pulls apart.
+            if clicks and io.mouse_clicked[button]:
+                io.mouse_clicked_count[button] = clicks.popleft()
+        try:
+            yield
+        finally:
+            imgui.render()
+            drawn = imgui.get_draw_data()
+            if drawn.total_vtx_count:
+                with work():
+                    framebuffer.use()
+                    imgui.backends.opengl3_render_draw_data(drawn)
+                    framebuffer.use()  # tells moderngl what imgui left bound
+
+    def _left(self, state: State, shown: Shown, picture: Rect, asked: Asked) -> None:
+        left = picture.x > 0
+        imgui.set_next_window_pos(ImVec2(0, 0 if left else picture.y + picture.height))
+        imgui.set_next_window_size(ImVec2(picture.x, self.size[1]) if left else
+                                   ImVec2(picture.width, self.size[1] - picture.height))
+        flags = _FIXED & ~imgui.WindowFlags_.no_scrollbar.value
+        self._spaced = False
+        if imgui.begin("panel", None, flags)[0]:
+            draw_list(state, asked, self._scale)
+            entry = state.shown
+            if shown.strip is not None and shown.strip.draw(self._scale):
+                asked.select = shown.strip.key
+            if entry is not None and entry.paused is not None:
+                gap(self._scale * 4)
+                asked.pause = draw_run_controls(entry)
+            if entry is not None and not shown.empty and shown.controls is not None:
+                gap(self._scale * 6)
+                if self._fold("View"):
+                    asked.changed |= shown.controls()
+                for section in shown.sections:
+                    if self._fold(section.title, section.opened, section.tip):
+                        asked.changed |= section.draw()
+            if entry is not None and shown.details and self._fold("Details"):
+                for line in [*status_phrases(state, shown), *latency_phrases(state), *shown.extras]:
+                    wrapped(line, theme.DIM)
+            if entry is not None and not shown.empty and self._fold("Picture", tip="What is shown, without the panel"):
+                pressed = buttons("Keep", ["As shown", "Transparent"], [
+                    "Into the current folder, or as a download (Ctrl + S)",
+                    "With nothing behind it, and nothing of what is drawn over it (Ctrl + Shift + S)"])
+                asked.keep = None if pressed is None else ("shown", "transparent")[pressed]
+            self._others(state, asked)
+            for notice in state.notices:
+                gap(self._scale * 6)
+                wrapped(notice, theme.FAULT)
+            below = imgui.get_content_region_avail().y - imgui.get_text_line_height()
+            if below > 0 and picture.x > 0:  # a phone has a button for it, and no H
+                imgui.set_cursor_pos_y(imgui.get_cursor_pos_y() + below)
+                self._last_line(state, asked)
+        imgui.end()
+
+    def _last_line(self, state: State, asked: Asked) -> None:
+        """What helps those who are new here, and whether it is light or dark."""
+        colored("H hides this panel, ? lists the keys", theme.GONE)
+        word = "Dark" if state.light else "Light"
+        size = imgui.calc_text_size(word)
+        imgui.same_line(imgui.get_window_width() - imgui.get_style().window_padding.x - size.x)
+        at = imgui.get_cursor_screen_pos()
+        if imgui.invisible_button("light", ImVec2(size.x, max(size.y, 1))):
+            asked.light = not state.light
+        color = theme.TEXT if imgui.is_item_hovered() else theme.DIM
+        imgui.set_item_tooltip("Colours of the panel; pictures stay as they are")
+        imgui.get_window_draw_list().add_text(ImVec2(round(at.x), round(at.y)), theme.u32(color), word)
+
+    def _others(self, state: State, asked: Asked) -> None:
+        """Who looks as well: a click shows what they see."""
+        if not state.others:
+            return
+        gap(self._scale * 6)
+        colored("Follow", theme.DIM)
+        for name in state.others:
+            if imgui.selectable(name, name == state.follows)[0]:
+                asked.follow = name
+            imgui.set_item_tooltip("Shows what they see, until you move something yourself")
+
+    def _fold(self, label: str, opened: bool = False, tip: str = "") -> bool:
+        """A line that opens and closes what follows; `opened`: whether it does at first."""
+        if self._spaced:  # those that are closed lie close together
+            gap(self._scale * 6)
+        line = imgui.get_text_line_height()
+        left = imgui.get_cursor_screen_pos()
+        width = imgui.get_content_region_avail().x
+        pressed, _ = imgui.selectable(f"##fold {label}", False, 0, ImVec2(width, line + 6 * self._scale))
+        if tip:
+            imgui.set_item_tooltip(tip)
+        if pressed:
+            self._folds[label] = not self._folds.get(label, opened)
+        self._spaced = opened = self._folds.get(label, opened)
+        draw = imgui.get_window_draw_list()
+        y, r = left.y + line / 2 + 3 * self._scale, 3.5 * self._scale
+        x = left.x + width - 12 * self._scale
+        color = theme.u32(theme.DIM)
+        a, b, c = ((-r, -r / 2), (r, -r / 2), (0, r)) if opened else ((-r / 2, -r), (r, 0), (-r / 2, r))
+        draw.add_triangle_filled(ImVec2(x + a[0], y + a[1]), ImVec2(x + b[0], y + b[1]),
+                                 ImVec2(x + c[0], y + c[1]), color)
+        draw.add_text(ImVec2(left.x, left.y + 3 * self._scale), color, label)
+        return opened
+
+    def close(self) -> None:
+        """Give back everything. Idempotent. The OpenGL context must still be current."""
+        if not self._ready:
+            return
+        self._ready = False
+        imgui.set_current_context(self._imgui)
+        imgui.backends.opengl3_shutdown()
+        imgui.destroy_context(self._imgui)
+
+
+@contextmanager
+def _clipped(rect: Rect, several: bool) -> Iterator[None]:
+    """What is drawn over one of several pictures stays within it."""
+    if not several:
+        yield
+        return
+    corners = ImVec2(rect.x, rect.y), ImVec2(rect.x + rect.width, rect.y + rect.height)
+    lists = imgui.get_background_draw_list(), imgui.get_foreground_draw_list()
+    for draw in lists:
+        draw.push_clip_rect(*corners, True)
+    try:
+        yield
+    finally:
+        for draw in lists:
+            draw.pop_clip_rect()
+
+
+def _key(name: str) -> Any:
+    name = _KEY_NAMES.get(name, f"_{name}" if name.isdigit() else name)
+    return getattr(imgui.Key, name, None)

@@ -1,0 +1,78 @@
+"""The list of streams and files in the panel: a click shows one, its menu does more with it."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from imgui_bundle import ImVec2, imgui
+
+from splatview_viewer.ui import theme
+from splatview_viewer.ui.phrases import about, beside
+from splatview_viewer.ui.widgets import colored, fitted, gap, wrapped
+
+if TYPE_CHECKING:
+    from splatview_viewer.core.settings import Entry, State
+    from splatview_viewer.shell.panel import Asked
+
+
+def draw_list(state: State, asked: Asked, scale: float) -> None:
+    """Everything that there is, run by run."""
+    if not state.entries:
+        colored("splatview", theme.TEXT)
+        gap(2 * scale)
+        wrapped("No stream yet", theme.DIM)
+    for group, entries in groupby(state.entries, key=lambda e: (e.group, e.is_file)):
+        colored(group[0], theme.DIM)
+        for entry in entries:
+            _entry(entry, state, asked, scale)
+        gap(6 * scale)
+
+
+def _entry(entry: Entry, state: State, asked: Asked, scale: float) -> None:
+    """A line of the list: dot, name, and on the right how fast it goes."""
+    line = imgui.get_text_line_height()
+    height = line + 10 * scale
+    left = imgui.get_cursor_screen_pos()
+    width = imgui.get_content_region_avail().x
+    pressed, _ = imgui.selectable(f"##{entry.key}", entry.key == state.selected, 0, ImVec2(width, height))
+    if pressed:
+        held = imgui.get_io()
+        if held.key_ctrl or held.key_shift:
+            asked.beside = entry.key
+        else:
+            asked.select = entry.key
+    imgui.set_item_tooltip(about(entry))
+    if imgui.begin_popup_context_item(f"menu##{entry.key}"):
+        _menu(entry, state, asked)
+        imgui.end_popup()
+    draw = imgui.get_window_draw_list()
+    middle, pad = left.y + height / 2, 8 * scale
+    fault = entry.fault or entry.fault_of_source
+    dot = theme.FAULT if fault else theme.ALIVE if entry.alive else theme.GONE
+    draw.add_circle_filled(ImVec2(left.x + pad + 3 * scale, middle), 3.5 * scale, theme.u32(dot), 16)
+    right = beside(entry)
+    right_width = imgui.calc_text_size(right).x if right else 0.0
+    text_y = middle - line / 2
+    start = left.x + pad + 16 * scale
+    end = left.x + width - pad - right_width
+    draw.add_text(ImVec2(start, text_y), theme.u32(theme.TEXT if entry.alive else theme.DIM),
+                  fitted(entry.name, end - 6 * scale - start))
+    if right:
+        draw.add_text(ImVec2(end, text_y), theme.u32(theme.DIM), right)
+
+
+def _menu(entry: Entry, state: State, asked: Asked) -> None:
+    """What else can be done with an entry."""
+    if imgui.menu_item("Show", "", False)[0]:
+        asked.select = entry.key
+    if imgui.menu_item("Show beside", "Ctrl + click", False)[0]:
+        asked.beside = entry.key
+    shown = state.shown
+    if shown is not None and shown is not entry and shown.kind == entry.kind and entry.kind in ("gaussians", "image"):
+        if imgui.menu_item("Split with what is shown", "", False)[0]:
+            asked.compare = "pair", entry.key
+        if entry.kind == "gaussians" and imgui.menu_item("Together with what is shown", "", False)[0]:
+            asked.compare = "together", entry.key
+    if entry.is_file and imgui.menu_item("Close this file" if entry.group == "Files" else "Close", "", False)[0]:
+        asked.close = entry.key

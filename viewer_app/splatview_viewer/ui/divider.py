@@ -1,0 +1,97 @@
+"""The line between two pictures, which one drags."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from splatview_viewer.core.events import PointerLeave, PointerMove, PointerPress, PointerRelease
+
+if TYPE_CHECKING:
+    from splatview_viewer.core.events import Event
+    from splatview_viewer.geometry.controls import Rect
+
+_REACH = 7.0
+"""Points to either side of the line that take hold of it."""
+KEPT = 0.02
+"""Share of the width that stays on either side, so that the line can be taken again."""
+_KNOB = 11.0
+"""Points: the radius of what shows that the line can be dragged."""
+
+
+class Divider:
+    """An upright line over a picture. Holds where it is; whoever owns it lays the pictures."""
+
+    def __init__(self, at: float = 0.5) -> None:
+        self.at = at
+        """Where it is: 0 at the left edge of the picture, 1 at the right one."""
+        self.over_it = False
+        """Whether the pointer is on it."""
+        self._offset: float | None = None
+        """How far from the line it was taken, in pixels, while it is dragged."""
+
+    def x(self, rect: Rect) -> int:
+        """Its column on the screen: the first one right of it."""
+        return rect.x + round(self.at * rect.width)
+
+    def handle(self, event: Event, rect: Rect, scale: float = 1.0) -> bool | None:
+        """Take a user's event. None: it is not for the line; otherwise whether the picture has to be drawn again.
+        `scale`: pixels per point."""
+        match event:
+            case PointerPress(button="left") if self._near(event.x, event.y, rect, scale):
+                if event.clicks == 2:
+                    self.at, self._offset = 0.5, None
+                    return True
+                self._offset = event.x - self.x(rect)
+                self.over_it = True
+                return True
+            case PointerMove() if self._offset is not None:
+                at = (event.x - self._offset - rect.x) / max(rect.width, 1)
+                before, self.at = self.at, min(max(at, KEPT), 1 - KEPT)
+                return self.at != before
+            case PointerMove():
+                before, self.over_it = self.over_it, self._near(event.x, event.y, rect, scale)
+                return True if before != self.over_it else None
+            case PointerRelease() if self._offset is not None:
+                self._offset = None
+                self.over_it = self._near(event.x, event.y, rect, scale)
+                return True
+            case PointerLeave() if self.over_it and self._offset is None:
+                self.over_it = False
+                return True
+        return None
+
+    def _near(self, x: float, y: float, rect: Rect, scale: float) -> bool:
+        return rect.contains(x, y) and abs(x - self.x(rect)) <= _REACH * scale
+
+    def over(self, rect: Rect, scale: float, names: tuple[str, str] = ("", "")) -> None:
+        """Draw it with imgui, and at the upper edge what is on either side."""
+        from imgui_bundle import ImVec2, imgui
+
+        from splatview_viewer.ui import theme
+
+        draw = imgui.get_background_draw_list()
+        x, middle, radius = float(self.x(rect)), rect.y + rect.height / 2, _KNOB * scale
+        draw.push_clip_rect(ImVec2(rect.x, rect.y), ImVec2(rect.x + rect.width, rect.y + rect.height), True)
+        color = theme.u32(theme.ACCENT if self.over_it else theme.TEXT)
+        draw.add_line(ImVec2(x, rect.y), ImVec2(x, rect.y + rect.height), theme.u32(theme.BAR, 0.9), 4 * scale)
+        draw.add_line(ImVec2(x, rect.y), ImVec2(x, rect.y + rect.height), color, max(1.5 * scale, 1.0))
+        draw.add_circle_filled(ImVec2(x, middle), radius, theme.u32(theme.BAR, 0.92), 32)
+        draw.add_circle(ImVec2(x, middle), radius, color, 32, max(1.5 * scale, 1.0))
+        inner, outer, height = 2.5 * scale, 6.5 * scale, 4 * scale
+        for sign in (-1, 1):
+            draw.add_triangle_filled(ImVec2(x + sign * outer, middle), ImVec2(x + sign * inner, middle - height),
+                                     ImVec2(x + sign * inner, middle + height), color)
+        gap, pad, line = 12 * scale, 7 * scale, imgui.get_text_line_height()
+        for text, sign in zip(names, (-1, 1), strict=True):
+            if not text:
+                continue
+            width = imgui.calc_text_size(text).x
+            room = (x - rect.x if sign < 0 else rect.x + rect.width - x) - gap - 2 * pad
+            if width > room:
+                continue
+            left = x + (gap + pad if sign > 0 else -gap - pad - width)
+            top = rect.y + gap
+            draw.add_rect_filled(ImVec2(left - pad, top - pad / 2), ImVec2(left + width + pad, top + line + pad / 2),
+                                 theme.u32(theme.BAR, 0.82), 5 * scale)
+            draw.add_text(ImVec2(round(left), round(top)), theme.u32(theme.TEXT), text)
+        draw.pop_clip_rect()

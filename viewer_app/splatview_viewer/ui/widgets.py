@@ -1,0 +1,166 @@
+"""The few controls that the panel is made of: a dim label on the left, the control on the right."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from functools import lru_cache
+from textwrap import wrap
+from typing import TYPE_CHECKING, TypeVar
+
+from imgui_bundle import ImVec2, imgui
+
+from splatview_viewer.ui import theme
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from imgui_bundle import ImVec4
+
+    from splatview_viewer.core.settings import Color
+    from splatview_viewer.geometry.controls import Rect
+
+T = TypeVar("T")
+LABEL_WIDTH = 6.2
+"""In units of the font's height."""
+_BOARD = (imgui.WindowFlags_.no_decoration | imgui.WindowFlags_.no_move | imgui.WindowFlags_.no_saved_settings
+          | imgui.WindowFlags_.no_bring_to_front_on_focus | imgui.WindowFlags_.no_scroll_with_mouse
+          | imgui.WindowFlags_.no_nav | imgui.WindowFlags_.no_focus_on_appearing).value
+_SCROLLS = (imgui.WindowFlags_.no_scrollbar | imgui.WindowFlags_.no_scroll_with_mouse).value
+
+
+@contextmanager
+def board(name: str, rect: Rect, pad: tuple[float, float] = (0.0, 0.0), color: ImVec4 | None = None, *,
+          scroll: bool = False) -> Iterator[bool]:
+    """A window exactly over a part of the framebuffer; False if nothing of it is seen. `name`: for imgui, unlike all
+    others. `pad`: pixels around what is in it. `scroll`: that may be longer."""
+    imgui.set_next_window_pos(ImVec2(rect.x, rect.y))
+    imgui.set_next_window_size(ImVec2(max(rect.width, 1), max(rect.height, 1)))
+    imgui.push_style_var(imgui.StyleVar_.window_padding, ImVec2(*pad))
+    imgui.push_style_var(imgui.StyleVar_.window_min_size, ImVec2(1, 1))
+    imgui.push_style_color(imgui.Col_.window_bg, imgui.get_color_u32(color or theme.PANEL))
+    opened = imgui.begin(f"##{name}", None, _BOARD & ~_SCROLLS if scroll else _BOARD)[0]
+    imgui.pop_style_color()
+    imgui.pop_style_var(2)
+    try:
+        yield opened
+    finally:
+        imgui.end()
+
+
+def colored(text: str, color: ImVec4) -> None:
+    imgui.push_style_color(imgui.Col_.text, imgui.get_color_u32(color))
+    imgui.text_unformatted(text)
+    imgui.pop_style_color()
+
+
+def wrapped(text: str, color: ImVec4) -> None:
+    """A text in as many lines as it needs."""
+    imgui.push_text_wrap_pos(0.0)
+    colored(text, color)
+    imgui.pop_text_wrap_pos()
+
+
+def fitted(text: str, width: float) -> str:
+    """As much of a text as has room in `width` pixels, with dots where something is left out."""
+    return text if imgui.calc_text_size(text).x <= width else _cut(text, width, imgui.get_font_size())
+
+
+@lru_cache(1024)
+def _cut(text: str, width: float, _size: float) -> str:
+    """`_size`: of the letters, which decides as well."""
+    low, high = 0, len(text)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if imgui.calc_text_size(text[:middle] + "…").x <= width else (low, middle - 1)
+    return text[:low].rstrip() + "…" if low else ""
+
+
+def lines_of(text: str, width: float, most: int) -> list[str]:
+    """A text in lines of about `width` pixels, `most` of them at most."""
+    return wrap(text, max(int(width / (0.48 * imgui.get_font_size())), 12), max_lines=most, placeholder=" …")
+
+
+def gap(pixels: float) -> None:
+    imgui.dummy(ImVec2(0, pixels))
+
+
+def row(label: str) -> None:
+    """Begin a row; the next item fills what is left of it."""
+    imgui.align_text_to_frame_padding()
+    dim(label)
+    imgui.same_line(LABEL_WIDTH * imgui.get_font_size())
+    imgui.set_next_item_width(-1)
+
+
+def dim(text: str) -> None:
+    imgui.text_disabled(text)
+
+
+def slider(label: str, value: float, limits: tuple[float, float], fmt: str, *, reset: float | None = None) -> float:
+    """The value after this turn; a right click sets it to `reset`."""
+    row(label)
+    edited, new = imgui.slider_float(f"##{label}", value, *limits, fmt, imgui.SliderFlags_.always_clamp)
+    value = new if edited else value
+    if reset is not None:
+        imgui.set_item_tooltip("Right click: back to the default. Ctrl + click: type a number.")
+        if imgui.is_item_clicked(imgui.MouseButton_.right):
+            value = reset
+    return value
+
+
+def vector(label: str, values: Sequence[float], fmt: str) -> tuple[bool, list[float]]:
+    """Return whether float64 numbers were edited in the rest of a row, and the numbers after this turn."""
+    gap, new = imgui.get_style().item_inner_spacing.x, list(values)
+    width = (imgui.get_content_region_avail().x - gap * (len(new) - 1)) / len(new)
+    for i, value in enumerate(values):
+        if i:
+            imgui.same_line(0, gap)
+        imgui.set_next_item_width(width)
+        edited, typed = imgui.input_double(f"##{label} {i}", value + 0.0, format=fmt)
+        new[i] = typed if edited else value
+    return new != list(values), new
+
+
+def check(label: str, value: bool) -> bool:
+    """The value after this turn, in a box to tick."""
+    row(label)
+    return imgui.checkbox(f"##{label}", value)[1]
+
+
+def choice(label: str, value: T, options: Mapping[T, str]) -> T:
+    """The value after this turn, one of `options` (value: what it is called)."""
+    row(label)
+    keys = list(options)
+    index = keys.index(value) if value in options else 0
+    _, index = imgui.combo(f"##{label}", index, list(options.values()))
+    return keys[index]
+
+
+def color(label: str, value: Color) -> Color:
+    """RGB in [0, 1] after this turn."""
+    row(label)
+    edited, new = imgui.color_edit3(f"##{label}", list(value), imgui.ColorEditFlags_.no_options.value)
+    if not edited:
+        return value  # not what came back, which was rounded to 32 bits
+    r, g, b = list(new)[:3]
+    return r, g, b
+
+
+def buttons(label: str, names: Sequence[str], tips: Sequence[str] = ()) -> int | None:
+    """A row of buttons of equal width; the one that was pressed. `tips` appear when the pointer rests on one."""
+    row(label)
+    gap = imgui.get_style().item_inner_spacing.x
+    width = (imgui.get_content_region_avail().x - 1 - gap * (len(names) - 1)) / len(names)  # as far as other controls
+    widest = max(imgui.calc_text_size(name).x for name in names)
+    padding = imgui.get_style().frame_padding
+    imgui.push_style_var(imgui.StyleVar_.frame_padding, ImVec2(min(padding.x, max((width - widest) / 2, 0)), padding.y))
+    pressed = None
+    for i, name in enumerate(names):
+        if i:
+            imgui.same_line(0, gap)
+        if imgui.button(f"{name}##{label}", ImVec2(width, 0)):
+            pressed = i
+        if tips:
+            imgui.set_item_tooltip(tips[i])
+    imgui.pop_style_var()
+    return pressed

@@ -1,0 +1,111 @@
+"""Which stream is meant, and what to say when there is none."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from splatview_ipc.control.run_folder import other_runs, runtime_folder
+from splatview_ipc.system.terminal import printable
+from splatview_viewer.core.errors import LateError, NotFoundError, ViewerError
+from splatview_viewer.kinds import KINDS
+from splatview_viewer.workspace.shards.grouping import Shards
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from splatview_ipc.subscriber.remote_run import RemoteRun
+    from splatview_ipc.subscriber.remote_stream import RemoteStream
+    from splatview_ipc.subscriber.subscriber import Subscriber
+
+_SETTLE = 1.0
+"""Seconds after which a run that was found has told its streams."""
+_RANK = {"gaussians": 0, "memory": 2, "scalars": 2, "cameras": 2}
+"""What is drawn first when no stream is named; 1 for other kinds."""
+
+
+class Finder:
+    """Finds streams by name, for whoever draws one picture of them."""
+
+    def __init__(self, subscriber: Subscriber, who: str, pause: Callable[[], None] = lambda: time.sleep(0.01)) -> None:
+        """`who` stands at the beginning of messages. `pause`: what to do between two looks."""
+        self._subscriber = subscriber
+        self._who = who
+        self._pause = pause
+        self._shards = Shards()
+        self._since: dict[str, float] = {}
+        """When a run was first seen, by its id."""
+
+    def find(self, name: str | None, run: str | None, deadline: float, sure: bool = False) -> RemoteStream:
+        """The stream of this name, or the one to show when no name is given: Gaussians first, memory last, of the rest
+        the newest run's. `run`: a run's id, the beginning of one, its name or its process id; None: any.
+
+        Waits for a run that has just started to tell its streams; until the deadline where none has any yet, or where
+        it is `sure` that there is such a stream. Raises NotFoundError that lists what there is,
+        ViewerError where runs cannot be found.
+        """
+        settled = deadline if sure else min(time.monotonic() + _SETTLE, deadline)
+        while True:
+            self._subscriber.poll()
+            now = time.monotonic()
+            runs = self._runs(run)
+            self._since = {r.id: self._since.get(r.id, now) for r in runs} | {
+                r.id: self._since[r.id] for r in self._subscriber.runs if r.id in self._since}
+            there = self._whole(run, runs)
+            found = [s for s in there if name in (None, s.name) and s.kind in KINDS and not s.info.over]
+            told = bool(runs) and all(r.welcomed or r.refused or now > self._since[r.id] + _SETTLE for r in runs)
+            if found and (told or now > settled):
+                return min(found[::-1], key=lambda s: _RANK.get(s.kind, 1))  # the newest run's first
+            if runs and all(r.refused for r in runs):
+                raise self._nothing(name, run)
+            # A run without the stream may publish it any moment, one that is about to begin may take its time; no run
+            # at all is known at once.
+            beginning = bool(runs) and not any(r.streams for r in runs)
+            if now > (deadline if beginning else settled if not runs or name is None else min(settled + 1.0, deadline)):
+                raise self._nothing(name, run)
+            self._pause()
+
+    def look(self, run: str | None) -> None:
+        """Take in what happened: parts of a scene that was found may come late. `run` as for `find`."""
+        self._subscriber.poll()
+        self._whole(run, [r for r in self._subscriber.runs if run is None or r.folder.description.is_called(run)])
+
+    def _whole(self, run: str | None, runs: Sequence[RemoteRun]) -> list[Any]:
+        """The streams of these runs; parts of one scene as one."""
+        self._shards.run = run
+        return self._shards.update([s for r in runs for s in r.streams.values()])
+
+    def _runs(self, run: str | None) -> list[RemoteRun]:
+        """The live ones, oldest first."""
+        alive = [r for r in self._subscriber.runs if r.alive]
+        return alive if run is None else [r for r in alive if r.folder.description.is_called(run)]
+
+    def _nothing(self, name: str | None, run: str | None) -> ViewerError:
+        who, runs = self._who, self._runs(run)
+        if self._subscriber.fault:
+            return ViewerError(f"{who}: runs cannot be found: {self._subscriber.fault}")
+        if not runs:
+            return NotFoundError(
+                f"{who}: there is no run {run!r}; {other_runs(runtime_folder(), run)}" if run is not None else
+                f"{who}: no run is publishing. Start one (splatview.publish(tensor) in a training script, or splatview "
+                f"demo){', or name a file' if who == 'shot' else ''}")
+        if refused := [printable(f"{r.name} ({r.id}): {r.refused}") for r in runs if r.refused]:
+            return NotFoundError(f"{who}: " + "; ".join(refused))
+        listing = [f"{printable(s.name)} ({s.kind}, run {s.run.id})" for r in runs for s in r.streams.values()]
+        if name is not None and listing:
+            return NotFoundError(f"{who}: there is no stream {name!r} that can be drawn; there are: "
+                                 f"{', '.join(listing)}")
+        named = ", ".join(f"{printable(r.name)} ({r.id})" for r in runs)
+        if not any(r.welcomed for r in runs):
+            return LateError(f"{who}: {named} did not answer: its process is stopped, very busy or out of open files")
+        return NotFoundError(f"{who}: no stream is published yet by {named}")
+
+
+def why_nothing(stream: RemoteStream, who: str, timeout: float) -> ViewerError:
+    """What to raise when a stream brought no frame within `timeout` seconds."""
+    if stream.fault:
+        return ViewerError(f"{who}: stream {stream.name!r} cannot be read: {stream.fault}")
+    if not stream.run.alive:
+        return NotFoundError(f"{who}: the run of stream {stream.name!r} ended before it could be read")
+    return LateError(f"{who}: stream {stream.name!r} brought no frame within {timeout:g} s. A trainer shares its data "
+                     "when it publishes next: is it still running?")

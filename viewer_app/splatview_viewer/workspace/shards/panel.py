@@ -1,0 +1,104 @@
+"""The part "Shards" of the panel: which ranks there are, and how far each is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from imgui_bundle import ImVec2, imgui
+
+from splatview_viewer.core.view import Section
+from splatview_viewer.ui import theme
+from splatview_viewer.ui.widgets import fitted, gap, wrapped
+from splatview_viewer.workspace.shards.grouping import alone, key_of
+from splatview_viewer.workspace.shards.stream import Alone, ShardedStream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from imgui_bundle import ImVec4
+
+    from splatview_viewer.core.view import View
+    from splatview_viewer.shell.pane import Pane
+    from splatview_viewer.workspace.catalogue import Catalogue, Slot
+    from splatview_viewer.workspace.shards.stream import Part
+
+
+def sections(catalogue: Catalogue, slot: Slot, view: View) -> list[Section]:
+    """What is said of the parts of the scene that a pane shows; nothing for others."""
+    stream = getattr(slot.source, "stream", None)
+    if not isinstance(stream, (ShardedStream, Alone)):
+        return []
+    pane = next((pane for pane, v in slot.views.items() if v is view and pane in catalogue.panes), None)
+    if pane is None:
+        return []
+    if isinstance(stream, ShardedStream):
+        return [Section("Shards", lambda: _shards(catalogue, stream, pane), False,
+                        "The processes that train this scene, each with a part of it. Click one to see its part alone")]
+    whole = next((s for s in catalogue.shards.streams if stream.part in s.parts), None)
+    if whole is None or key_of(whole) not in catalogue.slots:
+        return []
+    return [Section("Shards", lambda: _shards(catalogue, whole, pane, stream.part), True,
+                    "The processes that train one scene, each with a part of it")]
+
+
+def _shards(catalogue: Catalogue, stream: ShardedStream, pane: Pane, shown: Part | None = None) -> bool:
+    scale = imgui.get_font_size() / theme.FONT_SIZE
+    if stream.trouble:
+        wrapped(stream.trouble, theme.FAULT)
+        gap(2 * scale)
+    total = sum(count for _, count, _ in stream.shown)
+    dot = theme.ALIVE if stream.run.alive else theme.GONE
+    if _row("All", f"{total:,}" if total else "", dot, shown is None, scale) and shown is not None:
+        _soon(catalogue, lambda: pane.select(key_of(stream)))
+    counts = {rank: (count, version) for rank, count, version in stream.shown}
+    parts = {part.rank: part for part in stream.parts}
+    for rank in range(stream.world):
+        part, (count, version) = parts.get(rank), counts.get(rank, (0, 0))
+        imgui.push_id(rank)
+        if part is None:
+            _row(f"Rank {rank}", "not found", theme.GONE, False, scale)
+        else:
+            right = f"{count:,}   v{version:,}" if part.alive and version else "" if part.alive else "ended"
+            dot = theme.FAULT if part.stream.fault else theme.ALIVE if part.alive else theme.GONE
+            if _row(f"Rank {rank}", right, dot, part is shown, scale) and part is not shown:
+                _soon(catalogue, lambda p=part: show(catalogue, stream, p, pane))
+            said = f"Process {part.stream.run.pid} on {part.stream.device}: {count:,} Gaussians, version {version:,}"
+            ended = "" if part.alive else "\nIt has ended: these were its last"
+            imgui.set_item_tooltip(part.stream.fault or f"{said}{ended}")
+        imgui.pop_id()
+    return False
+
+
+def show(catalogue: Catalogue, stream: ShardedStream, part: Part, pane: Pane) -> None:
+    """Have a pane show one rank's part, which is on the list as long as anybody looks at it."""
+    from splatview_viewer.core.settings import Entry
+    from splatview_viewer.workspace.catalogue import Slot
+    from splatview_viewer.workspace.sources import StreamSource
+
+    made = alone(stream, part)
+    key = key_of(made)
+    if key not in catalogue.slots:
+        whole = catalogue.slots.get(key_of(stream))
+        group = whole.entry.group if whole is not None else stream.run.name
+        catalogue.add(Slot(Entry(key, group, made.title, stream.kind), StreamSource(made)))
+    pane.select(key)
+
+
+def _soon(catalogue: Catalogue, do: Callable[[], None]) -> None:
+    catalogue.comparisons.soon(do)
+
+
+def _row(name: str, right: str, dot: ImVec4, chosen: bool, scale: float) -> bool:
+    """A line with a dot, a name and what is said on the right. True when it was clicked."""
+    line = imgui.get_text_line_height()
+    at, width, height = imgui.get_cursor_screen_pos(), imgui.get_content_region_avail().x, line + 6 * scale
+    pressed, _ = imgui.selectable(f"##{name}", chosen, 0, ImVec2(width, height))
+    draw, middle, pad = imgui.get_window_draw_list(), at.y + height / 2, 8 * scale
+    draw.add_circle_filled(ImVec2(at.x + pad + 3 * scale, middle), 3.5 * scale, theme.u32(dot), 16)
+    room = imgui.calc_text_size(right).x if right else 0.0
+    start, end = at.x + pad + 16 * scale, at.x + width - pad - room
+    draw.add_text(ImVec2(start, middle - line / 2), theme.u32(theme.TEXT),
+                  fitted(name, end - 6 * scale - start))
+    if right:
+        draw.add_text(ImVec2(end, middle - line / 2), theme.u32(theme.DIM), right)
+    return bool(pressed)

@@ -1,0 +1,381 @@
+"""Where an entry's data comes from: a stream of a run, or a file that a thread reads."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from splatview_ipc.control.errors import SharingError
+from splatview_ipc.transports import TRANSPORTS, ZERO_COPY
+from splatview_viewer.core.errors import ViewerError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    import moderngl
+
+    from splatview_ipc.subscriber.remote_stream import RemoteStream
+    from splatview_ipc.subscriber.subscriber import Subscriber
+    from splatview_viewer.core.settings import Entry
+    from splatview_viewer.core.view import Value, View
+    from splatview_viewer.recording.player import Player
+    from splatview_viewer.recording.recorder import Recorder, Tape
+    from splatview_viewer.shell.run_controls import Wish
+    from splatview_viewer.workspace.shards.stream import Alone, ShardedStream
+
+
+LIVE_PERIOD = 1 / 30
+"""Seconds between looks at tensors that change in place all the time."""
+_PROGRESS_PERIOD = 0.15
+"""Seconds between two words about how far the reading of a file is."""
+
+
+def make_subscriber(ctx: moderngl.Context, run: str | None, client: str = "viewer") -> Subscriber:
+    """A subscriber that takes what can be shown with this context: memory of a GPU that CUDA sees or OpenGL draws on.
+
+    Neither is asked to do anything: no CUDA context is made.
+    """
+    from splatview_ipc.gl.glapi import gl_device_uuid
+    from splatview_ipc.subscriber.subscriber import Subscriber, can_take
+
+    drawn_on = gl_device_uuid(ctx)
+
+    def fits(way: str, gpu: str) -> bool:
+        return can_take(way, gpu, drawn_on)
+
+    return Subscriber(run=run, client=client, transports=fits)
+
+
+class Source(Protocol):
+    @property
+    def path(self) -> str:
+        """How the data is shared."""
+        ...
+
+    @property
+    def notes(self) -> list[str]:
+        """Why it is not shared in a better way, and where it lies."""
+        ...
+
+    @property
+    def time_ns(self) -> int:
+        """When what was last handed out was published, in ns since the epoch; 0 for what never was."""
+        ...
+
+    def refresh(self, entry: Entry) -> bool:
+        """Bring an entry of the list up to date; True when something that is seen changed, beside its rate and how far
+        its reading is."""
+        ...
+
+    def open(self) -> None:
+        """Its data is wanted from now on. Idempotent."""
+        ...
+
+    def release(self) -> None:
+        """Its data is not wanted for now. Idempotent."""
+        ...
+
+    def has_news(self) -> bool:
+        """Whether `feed` would bring something new. Cheap."""
+        ...
+
+    def again(self) -> None:
+        """What was handed out last was overwritten: it counts as new."""
+        ...
+
+    def feed(self, view: View) -> bool:
+        """Give the newest whole value to a view; True when it took one over."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class StreamSource:
+    """A stream of a run; after a restart of the trainer, the stream of the same name of the next run.
+
+    What is recorded of it can be handed out instead of what comes (`player`).
+    """
+
+    def __init__(self, stream: RemoteStream | ShardedStream | Alone, recorder: Recorder | None = None) -> None:
+        """`recorder`: takes snapshots of it, if it is a stream of Gaussians."""
+        self.stream: Any = stream
+        self.tape: Tape | None = None
+        """What was recorded of it."""
+        self._recorder = recorder
+        self._content: Any = None
+        """Of the views that it feeds."""
+        self._away = False
+        """Whether something recorded is shown."""
+        self.time_ns = 0
+        self.trouble = ""
+        """What its publisher says that is wrong, with what was handed out last."""
+        self._seen = 0
+        self._confirmed = True
+        self._wanted = False
+        self._live_at = 0.0
+        self._last: tuple[object, ...] = ()
+
+    def follow(self, stream: RemoteStream | ShardedStream) -> None:
+        """Continue with another run's stream."""
+        if self.tape is not None:
+            self.tape.anew()
+        if self._is_open:
+            self.stream.release()
+        self.stream = stream
+        if self._is_open:
+            stream.open()
+        self._seen = 0
+        self.trouble = ""
+
+    def refresh(self, entry: Entry) -> bool:
+        stream = self.stream
+        entry.alive = stream.run.alive
+        entry.version = stream.version
+        entry.rate_hz = stream.rate_hz if entry.alive else 0.0
+        entry.kind = stream.kind
+        entry.fault_of_source = stream.fault or stream.run.refused or ""
+        entry.note = "" if entry.alive else "ended"
+        entry.paused = stream.run.paused if entry.alive else None
+        entry.waits = stream.run.waits
+        now = entry.alive, entry.kind, entry.fault_of_source, entry.paused, entry.paused and entry.waits
+        changed, self._last = now != self._last, now
+        if self._recorder is not None and stream.kind == "gaussians":
+            self._record(self._recorder)
+        return changed
+
+    # -- what is recorded ------------------------------------------------------------------------------------
+
+    def _record(self, recorder: Recorder) -> None:
+        """Take a snapshot now and then."""
+        if self.tape is None:
+            if not self._is_open:
+                return
+            self.tape = recorder.begin(self.stream.run.name, self.stream.name)
+            self.stream.open()
+        self.tape.turn(self.stream, self._is_open, getattr(self._content, "background", None))
+
+    @property
+    def _is_open(self) -> bool:
+        """Whether its data is wanted: to be shown, or to be written to disk."""
+        recorder = self._recorder
+        return self._wanted or (recorder is not None and recorder.options.folder is not None
+                                and self.stream.kind == "gaussians")
+
+    @property
+    def _player(self) -> Player | None:
+        """Where to get what is shown; None: from the run."""
+        player = self.tape.player if self.tape is not None else None
+        if player is None:
+            return None
+        if player.position is not None:
+            self._away = True
+            return player
+        if self._away:  # back to what comes, also if nothing came meanwhile
+            self._away, self._seen = False, 0
+        return None
+
+    # -- what comes ------------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        self._wanted = True
+        self.stream.open()
+
+    def release(self) -> None:
+        self._wanted = False
+        if not self._is_open:
+            if self.tape is not None:
+                self.tape.finish()
+            self.stream.release()
+
+    def has_news(self) -> bool:
+        if (player := self._player) is not None:
+            return player.has_news()
+        stream = self.stream
+        if stream.version > self._seen:
+            return True
+        # In place what is seen changes without a version; of copies a changed one is a new version.
+        return (stream.live and stream.sharing in ZERO_COPY and stream.run.alive and self._seen > 0
+                and time.monotonic() >= self._live_at)
+
+    def again(self) -> None:
+        if (player := self._player) is not None:
+            player.again()
+        else:
+            self._seen = 0
+
+
+    def feed(self, view: View) -> bool:
+        if self.tape is not None:
+            self._content = getattr(view, "content", None)
+            self._content.player = self.tape.player
+        if (player := self._player) is not None:
+            return player.feed(view)
+        stream = self.stream
+        after = self._seen - 1 if stream.live and stream.version == self._seen else self._seen
+        frame = stream.read(after=max(after, 0))
+        if frame is None:
+            if not stream.run.alive:  # a version that nobody marked will not come any more
+                self._seen = stream.version
+                if after == 0 and self.tape is not None and len(self.tape.recording):
+                    self.tape.player.end()
+            return False
+        with frame:
+            version, time_ns, on_gpu, trouble = frame.version, frame.time_ns, frame.on_gpu, frame.meta.get("trouble")
+            confirmed = frame.confirmed
+            try:
+                taken = view.update(frame)
+            except SharingError as e:
+                if not on_gpu:
+                    raise
+                stream.refuse(str(e))  # the same data may be shown when it comes in another way
+                return False
+            except Exception:
+                self._seen = version  # the same frame would fail again; the next one may not
+                raise
+        if taken:
+            self._live_at = time.monotonic() + LIVE_PERIOD
+            self._seen, self.time_ns, self._confirmed = version, time_ns, confirmed
+            self.trouble = trouble if isinstance(trouble, str) else ""
+        return taken
+
+    def set_paused(self, paused: Wish) -> None:
+        """Press or release the run's pause button, or let a paused run take a step."""
+        if paused == "step":
+            self.stream.run.step()
+        else:
+            self.stream.run.set_paused(paused)
+
+    @property
+    def path(self) -> str:
+        transport = TRANSPORTS.get(self.stream.sharing)
+        return transport.words if transport is not None else self.stream.sharing
+
+    @property
+    def notes(self) -> list[str]:
+        stream = self.stream
+        out = [*getattr(stream, "notes", ()), *([f"sharing: {stream.fallback}"] if stream.fallback else [])]
+        if not self._confirmed:
+            out.append("copied while nothing was published: the script may have been writing into it")
+        if not stream.gpu:
+            return out
+        return [*out, f"tensors on {stream.device}" + (f", {name}" if (name := _gpu_name(stream.gpu)) else "")]
+
+    def close(self) -> None:
+        if self.tape is not None:
+            self.tape.close()
+        self.tape = self._recorder = None
+        self.release()
+
+
+_names: dict[str, str] = {}
+
+
+def _gpu_name(uuid: str) -> str:
+    """What a GPU is called; "" while CUDA is not in use here, which is not begun for a name."""
+    from splatview_ipc.cuda.driver import device_of, torch_with_cuda
+
+    if uuid not in _names and (torch := torch_with_cuda()) is not None:
+        index = device_of(uuid)
+        _names[uuid] = "" if index is None else str(torch.cuda.get_device_name(index))
+    return _names.get(uuid, "")
+
+
+class FileSource:
+    """A file, read once by a thread of its own so that the picture never stands still."""
+
+    done: Callable[[Path], None] | None = None
+    """Called with the file when it is not needed any more, where it is only lent."""
+
+    def __init__(self, path: Path, wake: Callable[[], None] = lambda: None, *, apart: bool = False) -> None:
+        """`wake` ends the loop's sleep; it may be given later. `apart`: have the file decoded by a bounded program, as
+        every file that the user of this machine did not name."""
+        self.file = path
+        self._apart = apart
+        self.wake = wake
+        self.time_ns = 0
+        self.notes: list[str] = []
+        self.value: Value | None = None
+        self._progress: float | None = 0.0
+        self.error = ""
+        """Why it could not be read, for people."""
+        self._kind = ""
+        self._fed = False
+        self._told = 0.0
+        self._last: tuple[object, ...] = ()
+        self._closed = False
+        self._thread = threading.Thread(target=self._read, name=f"read {path.name}", daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        try:
+            from splatview_viewer.formats import open_file
+            from splatview_viewer.formats.untrusted import read_untrusted
+            from splatview_viewer.kinds.snapshot.model import Snapshot
+
+            value: Value = (read_untrusted if self._apart else open_file)(self.file, self._report)
+            self.value = value
+            self._kind = ("image" if isinstance(value, np.ndarray) else
+                          "snapshot" if isinstance(value, Snapshot) else "gaussians")
+        except _Cancelled:
+            return
+        except ViewerError as e:
+            self.error = str(e)
+        except Exception as e:  # a fault of a reader must not end the viewer
+            self.error = f"{self.file}: could not be read: {type(e).__name__}: {e}"
+        finally:
+            self._progress = None
+            if not self._closed:
+                self.wake()
+
+    def _report(self, what: str, fraction: float) -> None:
+        if self._closed:
+            raise _Cancelled
+        now = time.monotonic()
+        if now - self._told > _PROGRESS_PERIOD:  # each one is a picture, and drawing may take what reading needs
+            self._told, self._progress = now, min(max(fraction, 0.0), 1.0)
+            self.wake()
+
+    @property
+    def reading(self) -> bool:
+        """Whether the thread is still at it."""
+        return self._progress is not None
+
+    def refresh(self, entry: Entry) -> bool:
+        entry.kind, entry.progress, entry.fault_of_source = self._kind, self._progress, self.error
+        now = entry.kind, entry.progress is None, entry.fault_of_source
+        changed, self._last = now != self._last, now
+        return changed
+
+    @property
+    def path(self) -> str:
+        return "file"
+
+    def open(self) -> None: ...
+
+    def release(self) -> None: ...
+
+    def has_news(self) -> bool:
+        return self.value is not None and not self._fed
+
+    def again(self) -> None: ...
+
+    def feed(self, view: View) -> bool:
+        if self.value is None:
+            return False
+        value, self.value = self.value, None  # the view holds it from here on
+        self._fed = True
+        return view.update(value)
+
+    def close(self) -> None:
+        self._closed = True
+        self.value = None
+        if self.done is not None:
+            self.done(self.file)
+
+
+class _Cancelled(Exception):  # noqa: N818  (not an error: it ends the thread)
+    """The file is not wanted any more."""
