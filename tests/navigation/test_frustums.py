@@ -17,10 +17,10 @@ from splatview_viewer.geometry.cameras import Camera, intrinsics, look_at, proje
 from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.geometry.training_cameras import at_size
 from splatview_viewer.gpu.work import GpuWork
-from splatview_viewer.kinds.cameras.content import CamerasContent
-from splatview_viewer.kinds.cameras.drawing import Look
 from splatview_viewer.kinds.cameras.view import CamerasView
 from splatview_viewer.kinds.gaussians.view import GaussianView
+from splatview_viewer.render.cameras.content import CamerasContent
+from splatview_viewer.render.cameras.drawing import Look
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -21,17 +21,17 @@ from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import Key, PointerMove, PointerPress, PointerRelease
 from splatview_viewer.geometry.cameras import Camera, project
 from splatview_viewer.geometry.training_cameras import CameraSet, cameras_of
-from splatview_viewer.kinds.cameras import photos as photos_module
-from splatview_viewer.kinds.cameras.photos import PhotoStore
 from splatview_viewer.kinds.gaussians.view import GaussianView
+from splatview_viewer.render.cameras import photos as photos_module
+from splatview_viewer.render.cameras.photos import PhotoStore
 from splatview_viewer.screens.offscreen import OffscreenScreen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from splatview_viewer.kinds.cameras.content import CamerasContent
     from splatview_viewer.kinds.gaussians.frustums import Frustums
+    from splatview_viewer.render.cameras.content import CamerasContent
 
 
 def cameras(count: int = 8, photos: int = 0, paths: list[str] | None = None) -> CameraSet:

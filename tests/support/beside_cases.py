@@ -14,9 +14,9 @@ from splatview_viewer.core.events import Pinch, PointerMove, PointerPress, Point
 from splatview_viewer.core.settings import GaussianSettings, ViewSettings
 from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.kinds import make_view
-from splatview_viewer.kinds.cameras import content as cameras
 from splatview_viewer.kinds.memory import view as memory
 from splatview_viewer.kinds.snapshot.view import Shared
+from splatview_viewer.render.cameras import content as cameras
 from splatview_viewer.render.gl.renderer import GlRenderer
 from support.frames import cloud, gaussian_frame, image_frame, memory_frame, memory_samples, scalar_rows, scalars_frame
 from support.memory_data import small_snapshot

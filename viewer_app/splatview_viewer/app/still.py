@@ -163,7 +163,7 @@ class Still:
 
         Raises ViewerError for what covers all of its background.
         """
-        from splatview_viewer.app.film import see_through
+        from splatview_viewer.kinds.gaussians.film import see_through
 
         view = self._view
         if view is None:

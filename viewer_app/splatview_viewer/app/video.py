@@ -7,7 +7,6 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from splatview_viewer.app.film import Camerawork, Filming
 from splatview_viewer.app.shot import newest
 from splatview_viewer.app.still import DEFAULT_SIZE, Look, Still, kind_of
 from splatview_viewer.core.errors import ViewerError
@@ -16,6 +15,7 @@ from splatview_viewer.formats.nerfstudio import Film, read_path
 from splatview_viewer.formats.path_writers import check_film, make_writer
 from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.geometry.path import turntable
+from splatview_viewer.kinds.gaussians.film import Camerawork, Filming
 from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.screens.offscreen import OffscreenScreen
 

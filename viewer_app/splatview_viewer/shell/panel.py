@@ -26,11 +26,11 @@ from splatview_viewer.shell.finger import Finger
 from splatview_viewer.shell.heads import draw_heads
 from splatview_viewer.shell.help import KEYS, draw_help
 from splatview_viewer.shell.overlay import draw_overlay, draw_toasts
+from splatview_viewer.shell.phrases import latency_phrases, status_phrases
 from splatview_viewer.shell.run_controls import draw_run_controls
 from splatview_viewer.shell.status_line import draw_status
 from splatview_viewer.shell.stream_list import draw_list
 from splatview_viewer.ui import theme
-from splatview_viewer.ui.phrases import latency_phrases, status_phrases
 from splatview_viewer.ui.widgets import buttons, colored, gap, wrapped
 
 if TYPE_CHECKING:

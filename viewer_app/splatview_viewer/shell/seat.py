@@ -19,7 +19,7 @@ from splatview_viewer.gpu.governor import after
 from splatview_viewer.shell.following import Following
 from splatview_viewer.shell.keeping import keep_picture
 from splatview_viewer.shell.panes import Panes
-from splatview_viewer.ui.phrases import caption_of
+from splatview_viewer.shell.phrases import caption_of
 from splatview_viewer.workspace.catalogue import SETTLE
 from splatview_viewer.workspace.recorded import entries_of
 from splatview_viewer.workspace.sources import FileSource, StreamSource
@@ -27,12 +27,12 @@ from splatview_viewer.workspace.sources import FileSource, StreamSource
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from splatview_viewer.app.arriving import ArrivingFilm
     from splatview_viewer.core.screen import Screen
     from splatview_viewer.core.view import View
     from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.shell.pane import Pane
     from splatview_viewer.shell.panel import Asked, Panel
+    from splatview_viewer.workspace.arriving import ArrivingFilm
     from splatview_viewer.workspace.catalogue import Catalogue, Slot
 
 log = logging.getLogger("splatview")
@@ -291,7 +291,7 @@ class Seat(Following):
         """Open a file that a page has sent: nothing of it is decoded in this process."""
         found = self.panes.active.working()
         if found is not None and found[1].takes_films and path.suffix.lower() == ".json":
-            from splatview_viewer.app.arriving import ArrivingFilm
+            from splatview_viewer.workspace.arriving import ArrivingFilm
 
             self._films.append(ArrivingFilm(path, found[1], self.screen.wake, done))
             return

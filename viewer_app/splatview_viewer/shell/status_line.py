@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, imgui
 
+from splatview_viewer.shell.phrases import status_phrases
 from splatview_viewer.ui import theme
-from splatview_viewer.ui.phrases import status_phrases
 
 if TYPE_CHECKING:
     from splatview_viewer.core.settings import State

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, imgui
 
+from splatview_viewer.shell.phrases import about, beside
 from splatview_viewer.ui import theme
-from splatview_viewer.ui.phrases import about, beside
 from splatview_viewer.ui.widgets import colored, fitted, gap, wrapped
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from splatview_ipc.control.memory_snapshots import find, newest_oom_snapshot
-from splatview_viewer.kinds.scalars.counts import Counts, on_steps_of
+from splatview_viewer.workspace.counts import Counts, on_steps_of
 from splatview_viewer.workspace.shards.grouping import belongs
 from splatview_viewer.workspace.sources import StreamSource
 

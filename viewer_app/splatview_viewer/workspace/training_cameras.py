@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from splatview_viewer.kinds.cameras.content import CamerasContent
+from splatview_viewer.render.cameras.content import CamerasContent
 from splatview_viewer.workspace.shards.grouping import belongs
 from splatview_viewer.workspace.sources import StreamSource
 

@@ -16,10 +16,10 @@ from splatview_viewer.geometry.controls import PanZoom, Rect
 from splatview_viewer.geometry.orbit import Orbit
 from splatview_viewer.geometry.upright import snapped, up_of_cameras
 from splatview_viewer.gpu.work import GpuWork
-from splatview_viewer.kinds.cameras.content import CamerasContent
-from splatview_viewer.kinds.cameras.drawing import Grid, Look
-from splatview_viewer.kinds.cameras.photo_texture import PhotoTexture
-from splatview_viewer.kinds.cameras.picking import Outlines
+from splatview_viewer.render.cameras.content import CamerasContent
+from splatview_viewer.render.cameras.drawing import Grid, Look
+from splatview_viewer.render.cameras.photo_texture import PhotoTexture
+from splatview_viewer.render.cameras.picking import Outlines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -302,7 +302,7 @@ class CamerasView(Steady, Simple):
         cameras = self._cameras
         if cameras is None:
             return False
-        from splatview_viewer.kinds.cameras import words
+        from splatview_viewer.render.cameras import words
 
         if self.opened is not None and self.opened < len(cameras):
             trouble = self.content.photos.trouble(self.opened)

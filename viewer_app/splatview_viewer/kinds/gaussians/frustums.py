@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 from splatview_viewer.core.events import Key, Pinch, PointerLeave, PointerMove, PointerPress, PointerRelease
 from splatview_viewer.core.view import KeyHelp, Section
-from splatview_viewer.kinds.cameras.drawing import Look
-from splatview_viewer.kinds.cameras.picking import Outlines
 from splatview_viewer.kinds.gaussians.frustums_through import Through
 from splatview_viewer.kinds.gaussians.tool import Tool
+from splatview_viewer.render.cameras.drawing import Look
+from splatview_viewer.render.cameras.picking import Outlines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from splatview_viewer.core.events import Event
     from splatview_viewer.geometry.controls import Rect
-    from splatview_viewer.kinds.cameras.content import CamerasContent
     from splatview_viewer.kinds.gaussians.navigate import Navigate
     from splatview_viewer.kinds.gaussians.view import GaussianView
+    from splatview_viewer.render.cameras.content import CamerasContent
 
 LINES = 0.87, 0.88, 0.90, 0.8
 """The colour of frustums. It lies on pictures, so it is the same in light and dark."""

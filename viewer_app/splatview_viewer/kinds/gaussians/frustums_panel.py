@@ -9,15 +9,15 @@ import numpy as np
 from imgui_bundle import ImVec2, imgui
 
 from splatview_viewer.geometry.cameras import project
-from splatview_viewer.kinds.cameras.words import tag
 from splatview_viewer.kinds.gaussians.frustums_through import HOWS
+from splatview_viewer.render.cameras.words import tag
 from splatview_viewer.ui import theme
 from splatview_viewer.ui import widgets as ui
 
 if TYPE_CHECKING:
     from splatview_viewer.geometry.controls import Rect
-    from splatview_viewer.kinds.cameras.content import CamerasContent
     from splatview_viewer.kinds.gaussians.frustums import Frustums
+    from splatview_viewer.render.cameras.content import CamerasContent
 
 _TIPS = {"render": "Only what is rendered", "photo": "The photograph over it",
          "wipe": "The photograph right of a line that you drag", "side": "Both, side by side",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from splatview_viewer.core.settings import GaussianSettings
 from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.geometry.training_cameras import at_size
-from splatview_viewer.kinds.cameras.photo_texture import PhotoTexture
+from splatview_viewer.render.cameras.photo_texture import PhotoTexture
 from splatview_viewer.render.pair_compositor import PairCompositor
 from splatview_viewer.ui.divider import Divider
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.geometry.orbit import Orbit
-    from splatview_viewer.kinds.cameras.content import CamerasContent
     from splatview_viewer.kinds.gaussians.view import GaussianView
+    from splatview_viewer.render.cameras.content import CamerasContent
     from splatview_viewer.render.pair_compositor import How
 
 HOWS = {"render": "Render", "photo": "Photo", "wipe": "Wipe", "side": "Side by side", "error": "Error"}

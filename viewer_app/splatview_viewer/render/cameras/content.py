@@ -8,8 +8,8 @@ import numpy as np
 
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.geometry.training_cameras import CameraSet, cameras_of
-from splatview_viewer.kinds.cameras.drawing import FrustumDrawing
-from splatview_viewer.kinds.cameras.photos import PhotoStore
+from splatview_viewer.render.cameras.drawing import FrustumDrawing
+from splatview_viewer.render.cameras.photos import PhotoStore
 
 if TYPE_CHECKING:
     import moderngl

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.geometry.controls import Rect
     from splatview_viewer.geometry.training_cameras import CameraSet
-    from splatview_viewer.kinds.cameras.drawing import Grid
+    from splatview_viewer.render.cameras.drawing import Grid
 
 _LINE = 22.0
 """Points of height for a name below a photograph."""

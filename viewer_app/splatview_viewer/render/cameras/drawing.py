@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from splatview_viewer.geometry.controls import Rect
     from splatview_viewer.geometry.training_cameras import CameraSet
     from splatview_viewer.gpu.work import GpuWork
-    from splatview_viewer.kinds.cameras.photos import PhotoStore
+    from splatview_viewer.render.cameras.photos import PhotoStore
 
 ATLAS = 2048
 """Width of the texture that holds all small photographs, and its largest height, in pixels."""
@@ -252,7 +252,7 @@ class FrustumDrawing:
 
     def _array(self, which: str) -> moderngl.VertexArray:
         if which not in self._arrays:
-            folder = files("splatview_viewer.kinds.cameras")
+            folder = files("splatview_viewer.render.cameras")
             common = "uniform int u_per_row;\n" if which == "gallery" else folder.joinpath("common.glsl").read_text()
             text = common + folder.joinpath(f"{which}.glsl").read_text()
             program = self._ctx.program(vertex_shader=f"#version 330\n#define VERTEX\n{text}",
