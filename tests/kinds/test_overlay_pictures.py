@@ -16,13 +16,13 @@ from support.wait import clock
 
 import splatview
 from splatview_viewer.app.loop import AppOptions
+from splatview_viewer.app.still import draw_overlay_frame
 from splatview_viewer.core.events import PointerMove, Screenshot
 from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.kinds.image.overlay.palette import PALETTE
 from splatview_viewer.kinds.image.view import ImageView
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.shell.panel import Panel
-from splatview_viewer.workspace.overlays import draw_overlay_frame
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -26,6 +26,7 @@ from splatview_viewer.kinds.memory.live import History, read_frame
 from splatview_viewer.kinds.memory.plot import ALLOCATED, PEAK, RESERVED
 from splatview_viewer.kinds.memory.view import MemoryView
 from splatview_viewer.screens.offscreen import OffscreenScreen
+from splatview_viewer.shell.shown import strips_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -205,7 +206,7 @@ def shows(viewer: Viewer, name: str) -> bool:
 
 
 def strip(viewer: Viewer) -> Any:
-    return viewer.seat.shown and viewer.catalogue.companions.strip(viewer.seat.shown)
+    return viewer.seat.shown and strips_of(viewer.catalogue, viewer.seat.shown)
 
 
 def test_the_memory_lies_beside_the_scene_that_causes_it(viewer: Viewer, train: Callable[[], None]) -> None:

@@ -20,6 +20,7 @@ from splatview_viewer.kinds.scalars.curves import Curve, read_frame
 from splatview_viewer.kinds.scalars.smooth import smoothed
 from splatview_viewer.kinds.scalars.view import ScalarsView
 from splatview_viewer.screens.offscreen import OffscreenScreen
+from splatview_viewer.shell.shown import strips_of
 from splatview_viewer.shell.strips import CurveStrip
 from splatview_viewer.ui import theme
 
@@ -149,7 +150,7 @@ def view_of(viewer: Viewer) -> ScalarsView:
 
 def strip_of(viewer: Viewer) -> CurveStrip | None:
     slot = viewer.seat.shown
-    strips = viewer.catalogue.companions.strip(slot) if slot is not None else None
+    strips = strips_of(viewer.catalogue, slot) if slot is not None else None
     return next((p for p in strips.parts if isinstance(p, CurveStrip)), None) if strips is not None else None
 
 

@@ -43,7 +43,8 @@ class House:
 
     @property
     def comparisons(self) -> Any:
-        return self.app.catalogue.comparisons
+        (comparisons,) = self.app.catalogue.features
+        return comparisons
 
     def show(self, name: str) -> Any:
         """Have it shown alone; its view."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 import moderngl
 
 from splatview_ipc.system.entry import ending
+from splatview_viewer.compare.comparisons import Comparisons
 from splatview_viewer.core.errors import FileError, GpuLostError, words_of
 from splatview_viewer.core.garbage import Garbage
 from splatview_viewer.formats.pictures import save_picture
@@ -102,6 +103,7 @@ class App:
         if subscriber is None:
             subscriber = make_subscriber(screen.ctx, self.options.run)
         self.catalogue = self.catalogue_type(subscriber, screen.ctx, self.work, wake=screen.wake)
+        self.catalogue.features.append(Comparisons(self.catalogue, screen.ctx, self.work, screen.wake))
         self.catalogue.shards.run = self.options.run
         if self.options.notice:
             self.catalogue.notices.append(self.options.notice)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from splatview_viewer.kinds.snapshot.model import Snapshot
 from splatview_viewer.scene.scene import GaussianScene
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     import moderngl
     import torch
@@ -122,7 +123,7 @@ class Still:
 
     def draw(self, size: tuple[int, int], overlays: Sequence[Frame] = (), panel: Panel | None = None) -> None:
         """Draw what was prepared into the screen's framebuffer, which gets this size, and over an image these frames of
-        kind overlay; `panel` as for `splatview_viewer.workspace.overlays.draw_overlay_frame`."""
+        kind overlay; `panel` as for `draw_overlay_frame`."""
         view = self._view
         if view is None:  # a plot is drawn already
             return
@@ -130,8 +131,6 @@ class Still:
         rect, framebuffer = Rect(0, 0, *size), self._screen.framebuffer
         view.draw(framebuffer, rect)
         if overlays and isinstance(view, ImageView):
-            from splatview_viewer.workspace.overlays import draw_overlay_frame
-
             draw_overlay_frame(framebuffer, view, rect, overlays, panel=panel)
 
     @property
@@ -193,3 +192,32 @@ def kind_of(value: Any) -> str:
     """The kind of what a file holds."""
     return ("gaussians" if isinstance(value, GaussianScene) else "snapshot" if isinstance(value, Snapshot) else
             "image")
+
+
+def draw_overlay_frame(framebuffer: moderngl.Framebuffer, view: ImageView, rect: Rect, frames: Iterable[Frame],
+                       scale: float = 1.0, panel: Panel | None = None) -> None:
+    """Draw frames of kind overlay over what `view.draw(framebuffer, rect)` drew before.
+
+    scale: pixels per point, for lines and letters. panel: one whose imgui context is used; None: one is made for this
+    picture, which takes a tenth of a second. Frames that cannot be read are left out; how old they are is not written.
+    Not for views of the viewer.
+    """
+    layers, source = view.content.layers, view.content.source
+    if source is None:
+        return
+    for number, frame in enumerate(frames):
+        with suppress(ViewerError):
+            layers.take(number, frame)
+    try:
+        view.draw_layers(framebuffer, rect, scale)
+        if any(layer.result is not None and not layer.result.empty for layer in layers.all):
+            from splatview_viewer.shell.panel import Panel
+
+            own = panel or Panel(scale)
+            try:
+                own.draw_over(framebuffer, lambda _, s: view.write_layers(rect, s, corner=False) or False, scale)
+            finally:
+                if own is not panel:
+                    own.close()
+    finally:
+        layers.clear()

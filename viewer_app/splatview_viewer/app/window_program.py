@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from splatview_viewer.core.screen import Caption
-    from splatview_viewer.shell.pane import Pane
+    from splatview_viewer.workspace.viewport import Viewport
 
 log = logging.getLogger("splatview")
 
@@ -86,7 +86,7 @@ class _Two(Catalogue):
     """When what it brought last was published."""
     _due = 0.0
 
-    def _choose(self, pane: Pane) -> None:
+    def _choose(self, pane: Viewport) -> None:
         slot, now = next(filter(self.wanted, self.slots.values()), None), time.monotonic()
         if slot is None or slot.entry.key == pane.key:
             self._expect(None, now)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from splatview_viewer.compare.pair_view import PairSource, PairView
@@ -38,7 +38,6 @@ class Comparisons:
         self._work = work
         self._wake = wake
         self._ties: WeakKeyDictionary[Seat, Tie] = WeakKeyDictionary()
-        self._asked: list[Callable[[], None]] = []
         self._made = 0
 
     # -- what there is to compare --------------------------------------------------------------------------------
@@ -54,9 +53,9 @@ class Comparisons:
             return [*sides, *(part for side in sides for part in self.parts_of(side))]
         return []
 
-    def seen_by(self, pane: Pane, slot: Slot) -> bool:
-        """Whether a pane shows this entry as a part of a comparison."""
-        return slot in self.slots and slot in self.parts_of(self._catalogue.shown(pane))
+    def seen_by(self, viewport: Pane, slot: Slot) -> bool:
+        """Return whether a viewport shows this entry as a part of a comparison."""
+        return slot in self.slots and slot in self.parts_of(self._catalogue.shown(viewport))
 
     def reads(self, slot: Slot) -> bool:
         """Whether what an entry's views hold is being read, so that it must not be replaced just now."""
@@ -71,14 +70,11 @@ class Comparisons:
                 if s is not slot and s.entry.kind == slot.entry.kind and not isinstance(s.source, PairSource)]
 
     def update(self) -> bool:
-        """Do what was asked for, open what is to be seen, let go of what is not, and go on with merging. True when
-        there is something new for a picture."""
+        """Open what is to be seen, let go of what is not, and go on with merging. True when there is something new for
+        a picture."""
         catalogue = self._catalogue
-        asked, self._asked = self._asked, []
-        for do in asked:
-            do()
         if not self.slots and not self._made:
-            return bool(asked)
+            return False
         self._forget_what_is_gone()
         shown = list({id(s): s for pane in catalogue.panes if (s := catalogue.shown(pane)) is not None}.values())
         before = self.slots
@@ -90,7 +86,7 @@ class Comparisons:
         for slot in before:
             if slot not in self.slots and slot.entry.key in catalogue.slots:
                 catalogue.let_go(slot)
-        news = bool(asked)
+        news = False
         for slot in [*shown, *self.slots]:
             if isinstance(slot.source, Together):
                 with catalogue.guard(slot):
@@ -117,10 +113,9 @@ class Comparisons:
 
     # -- what is asked for ---------------------------------------------------------------------------------------
 
-    def soon(self, do: Callable[[], None]) -> None:
-        """Have this done before the next picture, and not in the middle of one."""
-        self._asked.append(do)
-        self._wake()
+    def obey(self, how: str, viewport: Pane, key: str) -> None:
+        """Do "beside", "pair" or "together" with the entry `key` and what a viewport shows."""
+        {"beside": self.beside, "pair": self.pair, "together": self.together}[how](viewport, key)
 
     def together(self, pane: Pane, key: str) -> None:
         """Show this entry in the same picture as what a pane shows. Says why not, where that cannot be."""
@@ -188,13 +183,13 @@ class Comparisons:
                 del self._ties[seat]
             seat.mark()
 
-    def pull(self, seat: Seat) -> None:
-        """Before a seat draws: have its tied panes be where the one is that was moved."""
-        if (tie := self._ties.get(seat)) is None:
+    def pull(self, user: Seat) -> None:
+        """Move the tied viewports of a user to where the one is that was moved."""
+        if (tie := self._ties.get(user)) is None:
             return
-        active = seat.panes.active
+        active = user.panes.active
         views: list[View] = []
-        for pane in sorted(seat.panes.seen, key=lambda p: p is not active):
+        for pane in sorted(user.panes.seen, key=lambda p: p is not active):
             view = pane.view
             views += view.views if isinstance(view, PairView) else [] if view is None or view.empty else [view]
         tie.pull(views)
@@ -205,7 +200,7 @@ class Comparisons:
         """The part of the panel with which what a pane shows is compared."""
         from splatview_viewer.compare.controls import section_of
 
-        pane = next((pane for pane, v in slot.views.items() if v is view and pane in self._catalogue.panes), None)
+        pane: Any = next((p for p, v in slot.views.items() if v is view and p in self._catalogue.panes), None)
         if pane is None or slot.entry.kind not in KINDS:
             return []
         section = section_of(self, slot, pane)

@@ -69,7 +69,7 @@ def _compare(comparisons: Comparisons, slot: Slot, pane: Pane) -> bool:
             pressed = 2
         if pressed is not None:
             do = (comparisons.pair, comparisons.beside, comparisons.together)[pressed]
-            comparisons.soon(lambda: do(pane, key))
+            pane.seat.catalogue.soon(lambda: do(pane, key))
     return _tie(comparisons, pane)
 
 
@@ -100,7 +100,7 @@ def _together(comparisons: Comparisons, slot: Slot, source: Together, pane: Pane
     for i, part in enumerate(list(source.parts)):
         entry = catalogue.slots[part.key].entry if part.key in catalogue.slots else None
         imgui.push_id(i)
-        changed |= _part(part, "" if entry is None else entry.name, entry, lambda p=part: comparisons.soon(
+        changed |= _part(part, "" if entry is None else entry.name, entry, lambda p=part: pane.seat.catalogue.soon(
             lambda: source.remove(p)))
         imgui.pop_id()
     left = [e for e in comparisons.candidates(slot) if all(part.key != e.key for part in source.parts)]
@@ -109,7 +109,7 @@ def _together(comparisons: Comparisons, slot: Slot, source: Together, pane: Pane
         comparisons.chosen[pane] = key
         pressed = ui.buttons("", ["Add it"], ["Show this scene in the same picture as well"])
         if pressed is not None:
-            comparisons.soon(lambda: comparisons.together(pane, key))
+            pane.seat.catalogue.soon(lambda: comparisons.together(pane, key))
     return _tie(comparisons, pane) or changed
 
 

@@ -17,6 +17,8 @@ BACKDROP: Color = (0.075, 0.08, 0.09)
 """What surrounds a picture in the viewer."""
 UNIT = 0.0, 1.0
 """The range of floating point values that are colours as they are."""
+Wish = bool | Literal["step"]
+"""A request to a run: True pauses it, False resumes it, "step" lets it do one step."""
 ENDED = "The run has ended: this is its last picture"
 
 

@@ -40,8 +40,7 @@ if TYPE_CHECKING:
     import moderngl
 
     from splatview_viewer.core.events import Event
-    from splatview_viewer.core.settings import State
-    from splatview_viewer.shell.run_controls import Wish
+    from splatview_viewer.core.settings import State, Wish
     from splatview_viewer.shell.shown import Shown
 
 PANEL_WIDTH = 280

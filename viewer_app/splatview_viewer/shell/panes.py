@@ -146,7 +146,8 @@ class Panes:
             self.add(asked.beside)
         if asked.compare is not None:
             how, key = asked.compare
-            getattr(self._seat.catalogue.comparisons, how)(self.active, key)
+            for feature in self._seat.catalogue.features:
+                feature.obey(how, self.active, key)
         if asked.head is not None:
             self._seat.unfollow()
             what, number = asked.head

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, imgui
 
 from splatview_viewer.ui import theme
 
 if TYPE_CHECKING:
-    from splatview_viewer.core.settings import Entry
-
-Wish = bool | Literal["step"]
-"""What somebody wants of a run: that it pauses, that it goes on, or that it goes on by one step."""
-
+    from splatview_viewer.core.settings import Entry, Wish
 
 def draw_run_controls(entry: Entry) -> Wish | None:
     """Draw the buttons for the run of an entry, as wide as there is room; what was pressed, if anything was."""

@@ -18,6 +18,7 @@ from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.gpu.governor import after
 from splatview_viewer.shell.following import Following
 from splatview_viewer.shell.keeping import keep_picture
+from splatview_viewer.shell.pane import Pane
 from splatview_viewer.shell.panes import Panes
 from splatview_viewer.shell.phrases import caption_of
 from splatview_viewer.workspace.catalogue import SETTLE
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from splatview_viewer.core.screen import Screen
     from splatview_viewer.core.view import View
     from splatview_viewer.gpu.work import GpuWork
-    from splatview_viewer.shell.pane import Pane
     from splatview_viewer.shell.panel import Asked, Panel
     from splatview_viewer.workspace.arriving import ArrivingFilm
     from splatview_viewer.workspace.catalogue import Catalogue, Slot
@@ -348,7 +348,8 @@ class Seat(Following):
         governor.begin_picture()
         self._drawn_at.append(begin)
         framebuffer = self.screen.framebuffer
-        self.catalogue.comparisons.pull(self)
+        for feature in self.catalogue.features:
+            feature.pull(self)
         places = self.panes.places(self.area(), self.screen.scale)
         if len(places) > 1:  # what lies between them
             framebuffer.use()
@@ -417,7 +418,8 @@ class Seat(Following):
 
     def _follow_named(self, name: str) -> None:
         """Follow the seat of this name; nobody, if it was followed already."""
-        leader = next((pane.seat for pane in self.catalogue.panes if pane.seat.name == name), None)
+        panes = (pane for pane in self.catalogue.panes if isinstance(pane, Pane))
+        leader = next((pane.seat for pane in panes if pane.seat.name == name), None)
         if leader is None or leader is self.leader:
             self.unfollow()
         else:

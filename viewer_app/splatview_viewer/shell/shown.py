@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from splatview_viewer.kinds.gaussians.tool import in_order
 
@@ -73,8 +73,28 @@ def describe(catalogue: Catalogue, slot: Slot | None, view: View | None, panel_o
 
     from splatview_viewer.workspace.shards.panel import sections as shard_sections
 
-    beside = [*shard_sections(catalogue, slot, view), *catalogue.comparisons.sections(slot, view)]
+    beside = [*shard_sections(catalogue, slot, view),
+              *(section for feature in catalogue.features for section in feature.sections(slot, view))]
     sections = in_order([*view.sections, *beside])
     sections = [replace(section, draw=guarded(section.draw)) for section in sections]
     return Shown(guarded(view.panel), sections, view.keys, over, view.details, [*view.extras, *slot.source.notes],
-                 view.readout, [slot.source.path, *view.path], view.empty, troubles, catalogue.companions.strip(slot))
+                 view.readout, [slot.source.path, *view.path], view.empty, troubles, strips_of(catalogue, slot))
+
+
+def strips_of(catalogue: Catalogue, slot: Slot) -> Strips | None:
+    """Return the plots of the run's curves and memory, if there are any."""
+    from splatview_viewer.shell.memory_strip import Strip
+    from splatview_viewer.shell.strips import Strips, strip_of
+
+    beside = {s.entry.kind: (s, s.view.content) for s in catalogue.companions.of(slot)  # type: ignore[attr-defined]
+              if not s.entry.fault and getattr(s.view, "content", None) is not None}
+    curves, key = None, ""
+    if "scalars" in beside:
+        scalars, content = beside["scalars"]
+        curves, key = content.curves, scalars.entry.key
+    parts: list[Any] = [strip_of(curves, catalogue.companions.count_of(slot), key)]
+    if "memory" in beside and beside["memory"][1].history is not None:
+        memory, content = beside["memory"]
+        parts.append(Strip(memory.entry.key, content.history, content.about))
+    parts = [part for part in parts if part is not None]
+    return Strips(parts) if parts else None

@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from splatview_ipc.gl.glapi import gl_device_uuid
-from splatview_viewer.compare.comparisons import Comparisons
 from splatview_viewer.core.errors import words_of
 from splatview_viewer.core.memo import Memo
 from splatview_viewer.core.settings import Entry
@@ -34,8 +33,8 @@ if TYPE_CHECKING:
     from splatview_viewer.core.view import View
     from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.recording.recorder import Recorder
-    from splatview_viewer.shell.pane import Pane
     from splatview_viewer.workspace.sources import Source
+    from splatview_viewer.workspace.viewport import Feature, Viewport
 
 log = logging.getLogger("splatview")
 
@@ -51,7 +50,7 @@ class Slot:
     def __init__(self, entry: Entry, source: Source) -> None:
         self.entry = entry
         self.source = source
-        self.views: dict[Pane | None, View] = {}
+        self.views: dict[Viewport | None, View] = {}
         """Each pane's view; what their data is, they share. Under None the last one of those who left."""
         self.view_kind = ""
         self.next_feed = 0.0
@@ -80,7 +79,7 @@ class Catalogue:
         """Faults of the surroundings, one line each; likewise."""
         self.subscriber = subscriber
         self.slots: dict[str, Slot] = {}
-        self.panes: list[Pane] = []
+        self.panes: list[Viewport] = []
         """Who looks."""
         self.recorder: Recorder | None = None
         """Takes snapshots of scenes. To be set before there are streams."""
@@ -93,7 +92,9 @@ class Catalogue:
         self.companions = Companions(self)
         self.overlays = Overlays(self)
         self.cameras = TrainingCameras(self)
-        self.comparisons = Comparisons(self, ctx, work, wake)
+        self.features: list[Feature] = []
+        """To be set before anything is shown."""
+        self._asked: list[Callable[[], None]] = []
         self._first: str | None = None
         """What a new seat shows: the first file, if there were files before there was anybody."""
         self._ctx = ctx
@@ -104,7 +105,7 @@ class Catalogue:
 
     # -- who shows what ------------------------------------------------------------------------------------
 
-    def join(self, pane: Pane) -> None:
+    def join(self, pane: Viewport) -> None:
         """Somebody looks from now on."""
         self.panes.append(pane)
         if pane.key in self.slots:
@@ -114,7 +115,7 @@ class Catalogue:
         if self._first in self.slots:
             self.show(pane, self._first)
 
-    def part(self, pane: Pane) -> None:
+    def part(self, pane: Viewport) -> None:
         """Somebody does not look for now; what they chose stays."""
         if pane in self.panes:
             self.panes.remove(pane)
@@ -122,14 +123,14 @@ class Catalogue:
             if (slot := self.shown(pane)) is not None:
                 self.let_go(slot)
 
-    def drop_pictures(self, pane: Pane) -> None:
+    def drop_pictures(self, pane: Viewport) -> None:
         """Give back what a pane's views make again when they are drawn."""
         for slot in self.slots.values():
             if (view := slot.views.get(pane)) is not None:
                 with self.guard(slot):
                     view.drop()
 
-    def leave(self, pane: Pane) -> None:
+    def leave(self, pane: Viewport) -> None:
         """Somebody will not come back: give back what is theirs alone. Idempotent."""
         self.part(pane)
         for slot in self.slots.values():
@@ -140,16 +141,16 @@ class Catalogue:
             else:  # its data is wanted again; a file's is nowhere else
                 slot.views[None] = view
 
-    def shown(self, pane: Pane) -> Slot | None:
+    def shown(self, pane: Viewport) -> Slot | None:
         return self.slots.get(pane.key or "")
 
     def watched(self) -> list[Slot]:
         """What is shown by anybody, if only in the panel."""
         keys = {pane.key: None for pane in self.panes} | {
-            s.entry.key: None for s in (*self.companions.slots, *self.comparisons.slots, *self.cameras.slots)}
+            s.entry.key: None for owner in (self.companions, *self.features, self.cameras) for s in owner.slots}
         return [self.slots[key] for key in keys if key in self.slots]
 
-    def view(self, pane: Pane) -> View | None:
+    def view(self, pane: Viewport) -> View | None:
         """What shows a pane's entry, once it has had data."""
         slot = self.shown(pane)
         if slot is None or not slot.views:
@@ -165,7 +166,7 @@ class Catalogue:
             view.desk = replace(pane.desk, name=slot.entry.name, again=slot.source.again)
         return view
 
-    def show(self, pane: Pane, key: str | None) -> None:
+    def show(self, pane: Viewport, key: str | None) -> None:
         """Have a pane show this entry."""
         if key == pane.key:
             return
@@ -176,7 +177,7 @@ class Catalogue:
         if pane in self.panes:
             self._open(pane)
 
-    def _open(self, pane: Pane) -> None:
+    def _open(self, pane: Viewport) -> None:
         if (slot := self.shown(pane)) is not None:
             slot.entry.fault = ""
             slot.source.open()
@@ -196,7 +197,7 @@ class Catalogue:
     def _mark(self, slot: Slot, pictures: int = 1) -> None:
         """Have those who show it draw."""
         for pane in self.panes:
-            if pane.key == slot.entry.key or self.comparisons.seen_by(pane, slot):
+            if pane.key == slot.entry.key or any(f.seen_by(pane, slot) for f in self.features):
                 pane.mark(pictures)
 
     def _mark_all(self, pictures: int = 1) -> None:
@@ -205,7 +206,7 @@ class Catalogue:
 
     # -- what there is -------------------------------------------------------------------------------------
 
-    def open_file(self, file: Path | FileSource, pane: Pane | None = None) -> FileSource:
+    def open_file(self, file: Path | FileSource, pane: Viewport | None = None) -> FileSource:
         """Add a file to the list, for a pane to show; a thread reads it, or does already."""
         source = file if isinstance(file, FileSource) else file_source(file)
         source.wake, path = self._wake, source.file
@@ -224,6 +225,11 @@ class Catalogue:
             if other.key is None:
                 self.show(other, key)
         return source
+
+    def soon(self, do: Callable[[], None]) -> None:
+        """Call `do` before the next picture, and not in the middle of one."""
+        self._asked.append(do)
+        self._wake()
 
     def add(self, slot: Slot) -> None:
         """Put an entry on the list."""
@@ -270,7 +276,10 @@ class Catalogue:
                 self._choose(pane)
         self.companions.update()
         self.cameras.update()
-        news = self.comparisons.update()
+        asked, self._asked = self._asked, []
+        for do in asked:
+            do()
+        news = any([feature.update() for feature in self.features]) or bool(asked)
         news = any([self._take_in(slot, now) for slot in self.watched()]) or news
         return self.overlays.update(now) or news
 
@@ -297,12 +306,11 @@ class Catalogue:
     def _ready(self, slot: Slot, now: float) -> bool:
         """Whether an entry may take another value, which somebody would soon see."""
         view = slot.view
-        return now >= slot.next_feed and not self.comparisons.reads(slot) and not (
+        return now >= slot.next_feed and not any(f.reads(slot) for f in self.features) and not (
             view is not None and (view.busy or now < self._next_version(slot, view))) and any(
                 pane.takes(now) for pane in self.panes
                 if pane.key == slot.entry.key or self.companions.seen_by(pane, slot)
-                or self.cameras.seen_by(pane, slot)
-                or self.comparisons.seen_by(pane, slot))
+                or self.cameras.seen_by(pane, slot) or any(f.seen_by(pane, slot) for f in self.features))
 
     def _next_version(self, slot: Slot, view: View) -> float:
         """When a view may take another version, for the GPU's sake. An image costs no more than its drawing."""
@@ -324,7 +332,7 @@ class Catalogue:
                 self._needed_until = now + _NEEDED_FOR
         return now < self._needed_until
 
-    def _choose(self, pane: Pane) -> None:
+    def _choose(self, pane: Viewport) -> None:
         """With nothing chosen by anybody, show what is looked at first."""
         if (key := first_choice(self, pane)) is not None:
             self.show(pane, key)

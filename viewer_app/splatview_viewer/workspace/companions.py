@@ -13,10 +13,9 @@ from splatview_viewer.workspace.sources import StreamSource
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from splatview_viewer.shell.memory_strip import Strip
-    from splatview_viewer.shell.pane import Pane
-    from splatview_viewer.shell.strips import CurveStrip, Strips
+    from splatview_viewer.kinds.scalars.curves import Curve
     from splatview_viewer.workspace.catalogue import Catalogue, Slot
+    from splatview_viewer.workspace.viewport import Viewport
 
 PERIOD = 0.5
 """Seconds between two looks at what is seen only in the panel."""
@@ -46,26 +45,13 @@ class Companions:
                  and isinstance(s.source, StreamSource) and belongs(s.source.stream.run, run)}
         return [found[kind] for kind in KINDS if kind in found]
 
-    def seen_by(self, pane: Pane, slot: Slot) -> bool:
+    def seen_by(self, pane: Viewport, slot: Slot) -> bool:
         """Whether the panel tells of this entry, beside what it shows."""
         return slot in self.slots and pane.has_panel and slot in self.of(self._catalogue.shown(pane))
 
-    def strip(self, slot: Slot) -> Strips | None:
-        """What the panel shows of a run beside an entry."""
-        from splatview_viewer.shell.strips import Strips
-
-        found = {s.entry.kind: s for s in self.of(slot) if not s.entry.fault}
-        parts = [part for part in (self._curves(slot, found.get("scalars")), _memory(found.get("memory")))
-                 if part is not None]
-        return Strips(parts) if parts else None
-
-    def _curves(self, slot: Slot, beside: Slot | None) -> CurveStrip | None:
-        from splatview_viewer.shell.strips import strip_of
-
-        content = None if beside is None else getattr(beside.view, "content", None)
-        count = self._counts.of(slot.source.stream) if isinstance(slot.source, StreamSource) else None
-        key = beside.entry.key if beside is not None and content is not None else ""
-        return strip_of(content.curves if content is not None else None, count, key)
+    def count_of(self, slot: Slot) -> Curve | None:
+        """Return how many Gaussians an entry's stream had, over time."""
+        return self._counts.of(slot.source.stream) if isinstance(slot.source, StreamSource) else None
 
     def _count(self) -> None:
         """Take down how many Gaussians there are, and have it plotted beside what their runs log."""
@@ -118,7 +104,7 @@ class Companions:
                 for pane in panes or [None]:
                     self._open(path, pane)
 
-    def _open(self, path: Path, pane: Pane | None) -> None:
+    def _open(self, path: Path, pane: Viewport | None) -> None:
         """Open a snapshot for a pane; None: only list it."""
         catalogue = self._catalogue
         if str(path) not in catalogue.slots:
@@ -126,11 +112,3 @@ class Companions:
         elif pane is not None:
             pane.select(str(path))
 
-
-def _memory(slot: Slot | None) -> Strip | None:
-    content = None if slot is None else getattr(slot.view, "content", None)
-    if slot is None or content is None or content.history is None:
-        return None
-    from splatview_viewer.shell.memory_strip import Strip
-
-    return Strip(slot.entry.key, content.history, content.about)

@@ -10,8 +10,8 @@ from splatview_viewer.workspace.sources import StreamSource
 
 if TYPE_CHECKING:
     from splatview_ipc.subscriber.remote_stream import RemoteStream
-    from splatview_viewer.shell.pane import Pane
     from splatview_viewer.workspace.catalogue import Catalogue, Slot
+    from splatview_viewer.workspace.viewport import Viewport
 
 PARTS = ("overlay",)
 """Kinds of streams that are a part of what they lie over, and no entries."""
@@ -56,7 +56,7 @@ def _ended_like(catalogue: Catalogue, stream: RemoteStream) -> Slot | None:
     return max(fits, default=None, key=lambda s: (s in watched, s.entry.group == _group(stream)))
 
 
-def first_choice(catalogue: Catalogue, pane: Pane) -> str | None:
+def first_choice(catalogue: Catalogue, pane: Viewport) -> str | None:
     """What a pane shows while nobody has chosen: a live stream, Gaussians before others, memory and curves last, the
     newest before older; then a file. What was found first gives way to better of its run, which often comes a little
     later. None: what it shows already."""

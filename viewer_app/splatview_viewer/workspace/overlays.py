@@ -3,8 +3,6 @@
 For a single picture (`splatview shot`, `splatview.grab`):
 
     overlays = newest_overlays(subscriber, stream)        # frames, read at once or within a moment
-    view.draw(screen.framebuffer, rect)                   # an ImageView that has its frame
-    draw_overlay_frame(screen.framebuffer, view, rect, overlays)    # over what was drawn
     for frame in overlays: frame.close()
     release_overlays(subscriber, stream)                  # when no more pictures are wanted
 """
@@ -12,7 +10,6 @@ For a single picture (`splatview shot`, `splatview.grab`):
 from __future__ import annotations
 
 import time
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from splatview_viewer.core.errors import ViewerError
@@ -22,13 +19,9 @@ from splatview_viewer.workspace.sources import StreamSource
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    import moderngl
-
     from splatview_ipc.control.frame import Frame
     from splatview_ipc.subscriber.remote_stream import RemoteStream
     from splatview_ipc.subscriber.subscriber import Subscriber
-    from splatview_viewer.geometry.controls import Rect
-    from splatview_viewer.shell.panel import Panel
     from splatview_viewer.workspace.catalogue import Catalogue, Slot
 
 _PATIENCE = 0.5
@@ -86,35 +79,6 @@ def release_overlays(subscriber: Subscriber, stream: RemoteStream) -> None:
     """Have nobody share what `newest_overlays` opened. Idempotent."""
     for overlay in overlays_of(stream, subscriber.streams):
         overlay.release()
-
-
-def draw_overlay_frame(framebuffer: moderngl.Framebuffer, view: ImageView, rect: Rect, frames: Iterable[Frame],
-                       scale: float = 1.0, panel: Panel | None = None) -> None:
-    """Draw frames of kind overlay over what `view.draw(framebuffer, rect)` drew before.
-
-    scale: pixels per point, for lines and letters. panel: one whose imgui context is used; None: one is made for this
-    picture, which takes a tenth of a second. Frames that cannot be read are left out; how old they are is not written.
-    Not for views of the viewer.
-    """
-    layers, source = view.content.layers, view.content.source
-    if source is None:
-        return
-    for number, frame in enumerate(frames):
-        with suppress(ViewerError):
-            layers.take(number, frame)
-    try:
-        view.draw_layers(framebuffer, rect, scale)
-        if any(layer.result is not None and not layer.result.empty for layer in layers.all):
-            from splatview_viewer.shell.panel import Panel
-
-            own = panel or Panel(scale)
-            try:
-                own.draw_over(framebuffer, lambda _, s: view.write_layers(rect, s, corner=False) or False, scale)
-            finally:
-                if own is not panel:
-                    own.close()
-    finally:
-        layers.clear()
 
 
 def _open(overlay: RemoteStream) -> None:

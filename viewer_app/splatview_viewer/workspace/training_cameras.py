@@ -12,8 +12,8 @@ from splatview_viewer.workspace.sources import StreamSource
 if TYPE_CHECKING:
     from splatview_ipc.subscriber.remote_stream import RemoteStream
     from splatview_viewer.kinds.gaussians.frustums import Frustums
-    from splatview_viewer.shell.pane import Pane
     from splatview_viewer.workspace.catalogue import Catalogue, Slot
+    from splatview_viewer.workspace.viewport import Viewport
 
 _ON_HOST = ("ring", "host")
 """The ways that bring photographs."""
@@ -48,7 +48,7 @@ class TrainingCameras:
         return next((s for s in self._catalogue.slots.values() if s.entry.kind == "cameras"
                      and isinstance(s.source, StreamSource) and belongs(s.source.stream.run, run)), None)
 
-    def seen_by(self, pane: Pane, slot: Slot) -> bool:
+    def seen_by(self, pane: Viewport, slot: Slot) -> bool:
         """Whether a pane shows these cameras over a scene."""
         return slot in self.slots and self.of(self._catalogue.shown(pane)) is slot
 

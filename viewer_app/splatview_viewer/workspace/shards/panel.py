@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from imgui_bundle import ImVec4
 
     from splatview_viewer.core.view import View
-    from splatview_viewer.shell.pane import Pane
     from splatview_viewer.workspace.catalogue import Catalogue, Slot
     from splatview_viewer.workspace.shards.stream import Part
+    from splatview_viewer.workspace.viewport import Viewport
 
 
 def sections(catalogue: Catalogue, slot: Slot, view: View) -> list[Section]:
@@ -41,7 +41,7 @@ def sections(catalogue: Catalogue, slot: Slot, view: View) -> list[Section]:
                     "The processes that train one scene, each with a part of it")]
 
 
-def _shards(catalogue: Catalogue, stream: ShardedStream, pane: Pane, shown: Part | None = None) -> bool:
+def _shards(catalogue: Catalogue, stream: ShardedStream, pane: Viewport, shown: Part | None = None) -> bool:
     scale = imgui.get_font_size() / theme.FONT_SIZE
     if stream.trouble:
         wrapped(stream.trouble, theme.FAULT)
@@ -69,7 +69,7 @@ def _shards(catalogue: Catalogue, stream: ShardedStream, pane: Pane, shown: Part
     return False
 
 
-def show(catalogue: Catalogue, stream: ShardedStream, part: Part, pane: Pane) -> None:
+def show(catalogue: Catalogue, stream: ShardedStream, part: Part, pane: Viewport) -> None:
     """Have a pane show one rank's part, which is on the list as long as anybody looks at it."""
     from splatview_viewer.core.settings import Entry
     from splatview_viewer.workspace.catalogue import Slot
@@ -85,7 +85,7 @@ def show(catalogue: Catalogue, stream: ShardedStream, part: Part, pane: Pane) ->
 
 
 def _soon(catalogue: Catalogue, do: Callable[[], None]) -> None:
-    catalogue.comparisons.soon(do)
+    catalogue.soon(do)
 
 
 def _row(name: str, right: str, dot: ImVec4, chosen: bool, scale: float) -> bool:

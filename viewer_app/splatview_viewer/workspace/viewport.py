@@ -1,0 +1,85 @@
+"""The catalogue's view of what is above it: viewports that show entries, and features that use several of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from splatview_viewer.core.host import Desk
+    from splatview_viewer.core.screen import Screen
+    from splatview_viewer.core.view import Section, View
+    from splatview_viewer.workspace.catalogue import Slot
+
+
+class Viewport(Protocol):
+    """A part of a user's picture that shows one entry."""
+
+    @property
+    def key(self) -> str | None:
+        """The entry's key."""
+        ...
+
+    @key.setter
+    def key(self, key: str | None) -> None: ...
+
+    by_itself: bool
+    """True while the user has not chosen the entry."""
+
+    @property
+    def has_panel(self) -> bool:
+        """True while the panel describes it."""
+        ...
+
+    @property
+    def desk(self) -> Desk: ...
+
+    @property
+    def screen(self) -> Screen: ...
+
+    def select(self, key: str | None) -> None:
+        """Show this entry because the user chose it."""
+
+    def unfollow(self) -> None:
+        """Stop following another user."""
+
+    def mark(self, pictures: int = 1) -> None:
+        """Draw again, so many pictures."""
+
+    def takes(self, now: float) -> bool:
+        """Return whether a new version would soon be seen."""
+        ...
+
+    def may_draw(self, now: float) -> float:
+        """Return the clock time of the next picture at the earliest."""
+        ...
+
+
+class Feature(Protocol):
+    """An addition to the catalogue that keeps entries open beside those that viewports show: comparisons."""
+
+    slots: list[Slot]
+    """Entries that it keeps open."""
+
+    def seen_by(self, viewport: Any, slot: Slot) -> bool:
+        """Return whether a viewport shows a picture that uses an entry."""
+        ...
+
+    def reads(self, slot: Slot) -> bool:
+        """Return whether the data of an entry's views are in use, so that a new version must wait."""
+        ...
+
+    def update(self) -> bool:
+        """Open and release entries; once a turn. True when there is something new for a picture."""
+        ...
+
+    def pull(self, user: Any) -> None:
+        """Prepare the viewports of a user, before they are drawn."""
+
+    def sections(self, slot: Slot, view: View) -> Sequence[Section]:
+        """Return its parts of the panel for a view."""
+        ...
+
+    def obey(self, how: str, viewport: Any, key: str) -> None:
+        """Do what the user chose in the menu of the entry `key`, for what a viewport shows."""
