@@ -16,13 +16,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from PIL import Image
 
-from splatview_viewer.rotations import quaternion
-from splatview_viewer.scene import SH_C0
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+SH_C0 = 0.28209479177387814  # the constant spherical harmonic
 SIDE = 64  # pixels per row of a SOG palette entry
 EXACT = {"means": 1e-6, "degrees": 1e-4, "scales": 1e-6, "alpha": 1e-6, "color": 1e-5}
 FLIP = np.diag([1.0, -1.0, -1.0])  # between RDF and RUB axes
@@ -59,6 +57,14 @@ def rotations(quats: np.ndarray) -> np.ndarray:
     return np.stack([1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y),
                      2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x),
                      2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)], axis=1).reshape(-1, 3, 3)
+
+
+def quaternion(m: np.ndarray) -> np.ndarray:
+    """(4,) w x y z of a rotation matrix (3, 3): the eigenvector of Bar-Itzhack's matrix, which needs no cases."""
+    (a, b, c), (d, e, f), (g, h, i) = m.tolist()
+    k = np.array([[a + e + i, h - f, c - g, d - b], [h - f, a - e - i, b + d, c + g],
+                  [c - g, b + d, e - a - i, f + h], [d - b, c + g, f + h, i - a - e]])
+    return np.linalg.eigh(k)[1][:, -1]
 
 
 def sh_basis(directions: np.ndarray, degree: int) -> np.ndarray:
