@@ -1,7 +1,7 @@
 """Frozen behaviour of the viewer: references, their comparison, inputs, and a client of the page's protocol.
 
-Nothing here imports the viewer. A reference is a file in `tests/viewer/frozen`; `python tools/freeze.py` writes them all
-anew, `python tools/freeze.py -k name` some of them.
+Nothing here imports the viewer. A reference is a file in `tests/viewer/frozen`; `python tools/freeze.py` writes them
+anew, with `-k name` some of them.
 """
 
 from __future__ import annotations
@@ -40,13 +40,10 @@ TOLERANCE = 2
 """Steps of 255."""
 EDGE_SHARE = 0.0005
 """Share of the pixels that may differ by more: edges that another rounding moves, 38 pixels of 320x240."""
-QUIET_S = 0.4
+QUIET_S = 1.0
 """A page without a message for this long shows all that was sent. Only where pictures cannot tell."""
 REST_S = 1.5
 """The same before a reference is written: toasts and fades are over."""
-
-
-# -- references ------------------------------------------------------------------------------------------------------
 
 
 def freezing() -> bool:
@@ -63,7 +60,6 @@ def difference(name: str, pixels: np.ndarray) -> str:
     """Describe how a picture differs from its reference; "" if it does not. Freezing: write it."""
     path = FOLDER / f"{name}.png"
     if freezing():
-        path.parent.mkdir(exist_ok=True)
         Image.fromarray(pixels).save(path, optimize=True)
         return ""
     assert path.is_file(), f"no reference {path}: run tools/freeze.py and look at the picture"
@@ -113,17 +109,15 @@ def eventually(name: str, draw: Callable[[], np.ndarray], folder: Path) -> str:
 def check_text(name: str, text: str) -> None:
     path = FOLDER / name
     if freezing():
-        path.parent.mkdir(exist_ok=True)
         path.write_text(text)
     assert text == path.read_text(), f"{name} differs; tools/freeze.py writes it anew"
 
 
-# -- the page's protocol ---------------------------------------------------------------------------------------------
-
 HEADER = struct.Struct("<BBBBIHHHHdIHH")
-TALL, FLAT = (600, 760), (600, 266)
-"""Sizes of a tab: all of the panel is seen; 320x240 pixels are left for the picture, which is at `VIEW`."""
-VIEW = 280, 0, 600, 240
+TALL, WIDE, SMALL = (600, 760), (600, 266), (320, 240)
+"""Sizes of a tab: all of the panel is seen; a panel beside 320x240 pixels of picture; as kept pictures are frozen."""
+PANEL, VIEW = (0, 0, 280, 760), (280, 0, 600, 240)
+"""x0, y0, x1, y1: the panel of a TALL tab, and the picture of a WIDE one. Below is the status line, which varies."""
 FORMATS = {1: "jpeg", 2: "png", 3: "webp"}
 
 
@@ -145,6 +139,10 @@ class Page:
         self.at = 0.0
         self.heard: list[dict[str, Any]] = []
         """All messages, in order of arrival, without the bytes of pictures."""
+        self.said: list[dict[str, Any]] = []
+        """All messages that were sent."""
+        self.shown = np.zeros((1, 1, 3), np.uint8)
+        """The last lossless picture of the tab, panel included."""
         self._loop = asyncio.new_event_loop()
         self._do(self._open(id))
         assert self.read()["t"] == "welcome"
@@ -154,7 +152,8 @@ class Page:
         if t not in ("hello", "resize", "visible", "ack"):
             self.at += 1000.0
             fields["at"] = self.at
-        self._do(self._socket.send_str(json.dumps({"t": t, **fields})))
+        self.said.append({"t": t, **fields})
+        self._do(self._socket.send_str(json.dumps(self.said[-1])))
 
     def key(self, name: str, mods: int = 0) -> None:
         self.send("key", name=name, pressed=True, mods=mods)
@@ -163,7 +162,6 @@ class Page:
 
     def click(self, x: float, y: float, button: str = "left") -> None:
         self.send("move", x=x, y=y)
-        self.settle()
         self.send("press", x=x, y=y, button=button)
         self.send("release", x=x, y=y, button=button)
         self.settle()
@@ -186,14 +184,21 @@ class Page:
             message = unpacked(got.data)
             if message["t"] == "picture":
                 self.send("ack", number=message["number"])
+                if message["lossless"]:
+                    with Image.open(io.BytesIO(message["data"])) as image:
+                        self.shown = np.asarray(image.convert("RGB"))
         self.heard.append({k: v for k, v in message.items() if k != "data"})
         return message
 
     def settle(self, quiet: float = QUIET_S) -> None:
-        """Wait for a picture that shows the last event, or until nothing comes any more."""
+        """Wait until the viewer rests after the last event: a picture shows it, and then a lossless one comes. Also
+        where nothing comes for `quiet` seconds, because nothing changed."""
+        shown = False
         while message := self.read(quiet):
-            if message["t"] == "picture" and message["at"] >= self.at and quiet == QUIET_S:
-                return
+            if message["t"] == "picture" and message["full"] == [*self.size]:
+                shown |= message["at"] >= self.at
+                if shown and message["lossless"] and quiet == QUIET_S:
+                    return
 
     def until(self, condition: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
         """Read until a message fits, and return it."""
@@ -202,31 +207,57 @@ class Page:
         return message
 
     def keep(self) -> np.ndarray:
-        """Have the picture kept, as the page's button does; (H, W, 3) uint8, the panel included."""
+        """Have the picture kept, as the page's button does; (H, W, 3) uint8, without the panel."""
         self.send("screenshot")
         message = self.until(lambda m: m.get("t") == "file")
         with Image.open(io.BytesIO(message["data"])) as image:
             return np.asarray(image.convert("RGB"))
 
-    def check(self, name: str, folder: Path, cut: tuple[int, int, int, int] | None = None) -> None:
-        """Wait until the page shows the reference. `cut`: x0, y0, x1, y1 of the part that counts."""
-        x0, y0, x1, y1 = cut or (0, 0, *self.size)
+    def check_kept(self, name: str, folder: Path) -> None:
+        """Wait until a kept picture of a SMALL tab is as frozen."""
+        before = self.size
+        self.resize(*SMALL)
         if freezing():
+            self.keep()
             self.settle(REST_S)
-        end = clock() + PATIENCE / 3
-        while (whole := self.keep()).shape[1::-1] != self.size or difference(name, whole[y0:y1, x0:x1]):
-            if clock() > end:
-                return check_picture(name, whole[y0:y1, x0:x1], folder)
-            self.settle()
+        wrong = eventually(name, self.keep, folder)
+        self.resize(*before)
+        assert not wrong, wrong
 
-    def ask(self, method: str, path: str, body: bytes | None = None, **headers: str) -> tuple[int, dict[str, str], bytes]:
-        """Status, headers and body of an HTTP request of the page."""
+    def check_seen(self, name: str, folder: Path, cut: tuple[int, int, int, int]) -> None:
+        """Wait until this part of the tab, x0, y0, x1, y1, is as frozen."""
+        def draw() -> np.ndarray:
+            self.settle(REST_S if freezing() else QUIET_S)
+            while self.shown.shape[1::-1] != self.size:
+                assert self.read(), "no lossless picture comes"
+            return np.ascontiguousarray(self.shown[cut[1]:cut[3], cut[0]:cut[2]])
+
+        self.send("leave")
+        if wrong := eventually(name, draw, folder):
+            raise AssertionError(wrong)
+
+    def ask(self, method: str, path: str, body: bytes | None = None, **headers: str) -> tuple[int, dict[str, str]]:
+        """Return status and headers that answer an HTTP request of the page."""
         client = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         with contextlib.closing(client):
             client.request(method, path, body, {"X-Splatview-Token": self.token,
                                                 "Origin": f"http://127.0.0.1:{self.port}", **headers})
             answer = client.getresponse()
-            return answer.status, dict(answer.getheaders()), answer.read()
+            answer.read()
+            return answer.status, dict(answer.getheaders())
+
+    def refusal(self, text: str) -> list[Any]:
+        """Say this on a connection of its own; what the viewer answers, and the code with which it closes."""
+        async def say() -> list[Any]:
+            socket = await self._connect()
+            await socket.send_str(text)
+            answers: list[Any] = []
+            while (got := await socket.receive(PATIENCE)).type is aiohttp.WSMsgType.TEXT:
+                answers.append(json.loads(got.data))
+            await socket.close()
+            return [*answers, socket.close_code]
+
+        return self._do(say())
 
     def close(self) -> None:
         self._do(self._close())
@@ -237,12 +268,15 @@ class Page:
 
     async def _open(self, id: str) -> None:
         self._session = aiohttp.ClientSession()
-        self._socket = await self._session.ws_connect(
-            f"http://127.0.0.1:{self.port}/ws", protocols=("splatview", f"token.{self.token}"), max_msg_size=0,
-            headers={"Origin": f"http://127.0.0.1:{self.port}"})
+        self._socket = await self._connect()
         hello = {"t": "hello", "protocol": 1, "id": id, "width": self.size[0], "height": self.size[1], "scale": 1.0,
                  "visible": True}
         await self._socket.send_str(json.dumps(hello))
+
+    async def _connect(self) -> aiohttp.ClientWebSocketResponse[Any]:
+        return await self._session.ws_connect(
+            f"http://127.0.0.1:{self.port}/ws", protocols=("splatview", f"token.{self.token}"), max_msg_size=0,
+            headers={"Origin": f"http://127.0.0.1:{self.port}"})
 
     async def _close(self) -> None:
         await self._socket.close()
@@ -289,8 +323,6 @@ def run_all(commands: Mapping[str, Sequence[Any]], folder: Path, **env: str) -> 
         return dict(zip(commands, pool.map(run, commands.values()), strict=True))
 
 
-# -- inputs ----------------------------------------------------------------------------------------------------------
-
 def scene(seed: int = 0, n: int = 240) -> dict[str, np.ndarray]:
     """Return a ball on a floor with SH of degree 3: gsplat's names, log scales, logit opacities. Red is right (+x),
     green is down (+y), blue is far (+z)."""
@@ -316,7 +348,7 @@ def scene(seed: int = 0, n: int = 240) -> dict[str, np.ndarray]:
 def truth(seed: int = 0) -> Truth:
     """Return the same scene for the writers of `scene_files`."""
     parts = scene(seed)
-    return Truth(*(parts[name] for name in ("means", "quats", "scales", "opacities")), parts["sh0"][:, 0], parts["shN"])
+    return Truth(**{**parts, "sh0": parts["sh0"][:, 0]})
 
 
 def picture(height: int = 96, width: int = 144) -> np.ndarray:

@@ -8,22 +8,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from support import frozen
-from support.scene_files import (ply_columns, sog_files, write_checkpoint, write_compressed_ply, write_ply, write_splat,
-                                 write_spz, write_zip)
+from support import scene_files as files
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
 SCENES: dict[str, Callable[[Path, Any], object]] = {
-    "scene.ply": lambda path, t: write_ply(path, ply_columns(t)),
-    "scene.compressed.ply": write_compressed_ply,
-    "scene.splat": write_splat,
-    "scene.spz": write_spz,
-    "scene.sog": lambda path, t: write_zip(path, sog_files(t)),
-    "gsplat.pt": lambda path, t: write_checkpoint(path, t, "gsplat"),
-    "inria.pt": lambda path, t: write_checkpoint(path, t, "inria"),
-    "nerfstudio.ckpt": lambda path, t: write_checkpoint(path, t, "nerfstudio"),
+    "scene.ply": lambda path, t: files.write_ply(path, files.ply_columns(t)),
+    "scene.compressed.ply": files.write_compressed_ply,
+    "scene.splat": files.write_splat,
+    "scene.spz": files.write_spz,
+    "scene.sog": lambda path, t: files.write_zip(path, files.sog_files(t)),
+    "gsplat.pt": lambda path, t: files.write_checkpoint(path, t, "gsplat"),
+    "inria.pt": lambda path, t: files.write_checkpoint(path, t, "inria"),
+    "nerfstudio.ckpt": lambda path, t: files.write_checkpoint(path, t, "nerfstudio"),
 }
 CAMERA = json.dumps({"position": [1.5, -1.5, -3.5], "look_at": [0, 0.2, 0]})
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pytest
 import torch
 from support import frozen
 
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    import pytest
     from support.programs import Programs
 
 SIZE, SMALL = (320, 240), (200, 150)
@@ -37,9 +37,10 @@ def overlay() -> None:
     splatview.publish(frozen.picture(), "overlay")
     mask = np.zeros((2, 96, 144), bool)
     mask[1, 60:90, 70:120] = True
-    splatview.annotate("overlay", boxes=[[78, 8, 122, 52], [70, 60, 120, 90]], labels=["lamp", "mat"], scores=[0.9, 0.5],
-                       masks=mask, points=[[[20, 20, 1], [40, 30, 1], [30, 50, 1]]], skeleton=[[0, 1], [1, 2]],
-                       lines=[[[5, 90], [40, 70], [60, 92]]], notes=[(4, 64, "a note")], size=(144, 96))
+    splatview.annotate("overlay", boxes=[[78, 8, 122, 52], [70, 60, 120, 90]], labels=["lamp", "mat"],
+                       scores=[0.9, 0.5], masks=mask, points=[[[20, 20, 1], [40, 30, 1], [30, 50, 1]]],
+                       skeleton=[[0, 1], [1, 2]], lines=[[[5, 90], [40, 70], [60, 92]]], notes=[(4, 64, "a note")],
+                       size=(144, 96))
 
 
 def cameras() -> None:
