@@ -18,7 +18,7 @@ from splatview_ipc.gl.glapi import GL
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import PointerPress, PointerRelease, Wheel
 from splatview_viewer.geometry.controls import Rect
-from splatview_viewer.kinds import KINDS
+from splatview_viewer.kinds import SHOWN
 from splatview_viewer.kinds.gaussians.view import GaussianView
 
 if TYPE_CHECKING:
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
     from splatview_viewer.core.view import View
     from splatview_viewer.screens.offscreen import OffscreenScreen
 
-STREAMS = [kind for kind in KINDS if kind != "snapshot"]
+STREAMS = [kind for kind in SHOWN if kind != "snapshot"]
 """The kinds of which trainers publish frames."""
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=SHOWN)
 def view(request: pytest.FixtureRequest, screen: OffscreenScreen) -> Iterator[View]:
     with opened(request.param, screen, 1) as (made,):
         yield made
 
 
-@pytest.fixture(params=[kind for kind in KINDS if kind not in WRITTEN])
+@pytest.fixture(params=[kind for kind in SHOWN if kind not in WRITTEN])
 def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Of views beside each other, Gaussians drawn by OpenGL: what gsplat does on a GPU is counted in its own tests."""
     monkeypatch.setenv("SPLATVIEW_RENDERER", "gl")
@@ -68,7 +68,7 @@ def objects() -> set[tuple[str, int]]:
 
 def test_no_view_was_missed() -> None:
     modules = {m.name for m in pkgutil.iter_modules(splatview_viewer.kinds.__path__) if not m.name.startswith("_")}
-    assert modules - {"base"} == set(KINDS)
+    assert modules == set(SHOWN)
 
 
 def test_it_is_empty_at_first(view: View, screen: OffscreenScreen) -> None:

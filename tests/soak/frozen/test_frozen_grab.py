@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import pytest
-    from support.programs import Programs
 
 SIZE, SMALL = (320, 240), (200, 150)
 ASIDE = {"position": [1.5, -1.5, -3.5], "look_at": [0, 0.2, 0]}
@@ -125,17 +124,3 @@ def test_plots_look_as_frozen(tmp_path: Path, wait_until: Callable[..., Any]) ->
     for name, (code, _, err) in done.items():
         assert code == 0, err
         frozen.check_picture(name, frozen.pixels_of(tmp_path / f"{name}.png"), tmp_path)
-
-
-def test_shards_look_as_one_scene(tmp_path: Path, programs: Programs) -> None:
-    rank = ("import numpy as np, splatview, sys; from support import frozen; r = int(sys.argv[1]);"
-            "splatview.publish({k: v[r::2].copy() for k, v in frozen.scene().items()}, shard=(r, 2)); print(); input()")
-    for r in range(2):
-        programs.code(rank, r, SPLATVIEW_GROUP="frozen").line()
-    args = "shot", "out.png", "--size", "320x240"
-    code, out, err = frozen.run_all({"": args}, tmp_path)[""]
-    assert (code, out) == (0, "out.png: 320 x 240\n"), err
-    drawn = frozen.pixels_of(tmp_path / "out.png")
-    frozen.check_picture("gaussians-shards", drawn, tmp_path)
-    apart = np.abs(drawn.astype(int) - frozen.pixels_of(frozen.FOLDER / "gaussians.png"))
-    assert (apart.max(2) > frozen.TOLERANCE).mean() <= frozen.EDGE_SHARE, "both halves are the whole"

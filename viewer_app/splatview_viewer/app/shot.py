@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.system.files import check_picture
-from splatview_viewer.app.still import Look, Still, kind_of
+from splatview_viewer.app.still import Look, Still
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.screen import MIN_SIZE
 from splatview_viewer.formats.pictures import check_writable, save_picture
+from splatview_viewer.kinds import kind_of
 from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.workspace.finding import Finder, why_nothing

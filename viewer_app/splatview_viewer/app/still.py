@@ -6,7 +6,7 @@ import math
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,11 +15,9 @@ from splatview_viewer.core.screen import MAX_SIZE
 from splatview_viewer.core.settings import ViewSettings
 from splatview_viewer.geometry.cameras import camera_from_json
 from splatview_viewer.geometry.controls import Rect
-from splatview_viewer.kinds import KINDS
+from splatview_viewer.kinds import SHOWN, kind_named
 from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.kinds.image.view import ImageView
-from splatview_viewer.kinds.snapshot.model import Snapshot
-from splatview_viewer.scene.scene import GaussianScene
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -67,8 +65,8 @@ class Still:
     def __init__(self, screen: OffscreenScreen, kind: str, who: str, camera: str) -> None:
         """`kind` of stream, or "snapshot"; `who` stands at the beginning of messages, `camera` is what people call the
         camera. Raises ViewerError for a kind that cannot be drawn."""
-        if kind not in KINDS:
-            raise ViewerError(f"{who}: a stream of kind {kind!r} cannot be drawn; legal are {', '.join(KINDS)}")
+        if kind not in SHOWN:
+            raise ViewerError(f"{who}: a stream of kind {kind!r} cannot be drawn; legal are {', '.join(SHOWN)}")
         self._screen = screen
         self._kind = kind
         self._who = who
@@ -87,7 +85,7 @@ class Still:
         if look.camera is not None and self._kind != "gaussians":
             raise CameraError(f"{self._who}: a picture takes no {self._camera}; leave it out")
         size = look.size or DEFAULT_SIZE
-        if self._kind in ("snapshot", "memory", "scalars", "cameras"):
+        if kind_named(self._kind).still == "plot":
             from splatview_viewer.app.plots import draw_plot
 
             assert value is not None
@@ -186,12 +184,6 @@ class Still:
         if self._view is not None:
             self._view.close()
             self._view = None
-
-
-def kind_of(value: Any) -> str:
-    """The kind of what a file holds."""
-    return ("gaussians" if isinstance(value, GaussianScene) else "snapshot" if isinstance(value, Snapshot) else
-            "image")
 
 
 def draw_overlay_frame(framebuffer: moderngl.Framebuffer, view: ImageView, rect: Rect, frames: Iterable[Frame],

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from splatview_viewer.app.shot import newest
-from splatview_viewer.app.still import DEFAULT_SIZE, Look, Still, kind_of
+from splatview_viewer.app.still import DEFAULT_SIZE, Look, Still
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.screen import MIN_SIZE
 from splatview_viewer.formats.nerfstudio import Film, read_path
 from splatview_viewer.formats.path_writers import check_film, make_writer
 from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.geometry.path import turntable
+from splatview_viewer.kinds import SCENES, kind_of
 from splatview_viewer.kinds.gaussians.film import Camerawork, Filming
 from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.screens.offscreen import OffscreenScreen
@@ -78,7 +79,7 @@ def film(options: VideoOptions) -> int:
 
 def _film(screen: OffscreenScreen, kind: str, value: Value, options: VideoOptions, wanted: Film | None) -> int | None:
     """None when the writer overwrote the frame before it was loaded."""
-    if kind != "gaussians":
+    if kind not in SCENES:
         raise ViewerError(f"video: this is of kind {kind}; only Gaussians can be filmed")
     size = options.size or ((wanted.width, wanted.height) if wanted is not None else DEFAULT_SIZE)
     still = Still(screen, kind, "video", "--path")

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from splatview_viewer.compare.pair_view import PairSource, PairView
-from splatview_viewer.compare.tie import KINDS, Tie
+from splatview_viewer.compare.tie import Tie
 from splatview_viewer.compare.together import Together
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.settings import Entry
+from splatview_viewer.kinds import COMPARED, SCENES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,7 +65,7 @@ class Comparisons:
 
     def candidates(self, slot: Slot) -> list[Entry]:
         """What an entry can be compared with."""
-        if slot.entry.kind not in KINDS:
+        if slot.entry.kind not in COMPARED:
             return []
         return [s.entry for s in self._catalogue.slots.values()
                 if s is not slot and s.entry.kind == slot.entry.kind and not isinstance(s.source, PairSource)]
@@ -122,7 +123,7 @@ class Comparisons:
         shown, other = self._catalogue.shown(pane), self._catalogue.slots.get(key)
         if shown is None or other is None or shown is other:
             return
-        if shown.entry.kind != "gaussians" or other.entry.kind != "gaussians":
+        if shown.entry.kind not in SCENES or other.entry.kind not in SCENES:
             pane.desk.say("Only scenes can be put together")
             return
         source = shown.source
@@ -201,7 +202,7 @@ class Comparisons:
         from splatview_viewer.compare.controls import section_of
 
         pane: Any = next((p for p, v in slot.views.items() if v is view and p in self._catalogue.panes), None)
-        if pane is None or slot.entry.kind not in KINDS:
+        if pane is None or slot.entry.kind not in COMPARED:
             return []
         section = section_of(self, slot, pane)
         return [] if section is None else [section]

@@ -6,13 +6,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+from splatview_viewer.kinds import COMPARED
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from splatview_viewer.core.view import View
-
-KINDS = ("gaussians", "image")
-"""Kinds of views that have a camera, or a place and a zoom."""
 
 
 def follow(view: View, leader: View, *, settings: bool) -> None:
@@ -38,7 +37,7 @@ class Tie:
         """Have all be where the one is that was moved since the last time; those that are new are where the others are,
         or, if all are new, where the first is. To be called before they are drawn. True when any was moved."""
         moved = False
-        for kind in KINDS:
+        for kind in COMPARED:
             same = [view for view in views if view.kind == kind]
             if same:
                 moved |= self._pull(same)

@@ -1,31 +1,56 @@
-"""What shows one kind of stream: one protocol (`base`), one file per kind."""
+"""Kinds of streams: a folder for each, with its `KIND`."""
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from splatview_viewer.core.errors import ViewerError
+from splatview_viewer.kinds import cameras, gaussians, image, memory, scalars, snapshot
+from splatview_viewer.kinds.image import overlay
 
 if TYPE_CHECKING:
     import moderngl
 
+    from splatview_viewer.core.kind import Kind
     from splatview_viewer.core.settings import ViewSettings
     from splatview_viewer.core.view import View
     from splatview_viewer.gpu.work import GpuWork
 
-_VIEWS = {"image": ("image", "ImageView"), "gaussians": ("gaussians", "GaussianView"),
-          "memory": ("memory", "MemoryView"),
-          "scalars": ("scalars", "ScalarsView"), "cameras": ("cameras", "CamerasView"),
-          "snapshot": ("snapshot", "SnapshotView")}
-KINDS = tuple(_VIEWS)
-"""The kinds of streams that can be shown."""
+KINDS = (gaussians.KIND, image.KIND, overlay.KIND, scalars.KIND, memory.KIND, cameras.KIND, snapshot.KIND)
+"""All kinds. Strips in the panel are in this order."""
+SHOWN = tuple(kind.name for kind in KINDS if kind.view is not None)
+"""Names of the kinds that are entries of the list."""
+COMPARED = tuple(kind.name for kind in KINDS if kind.compared)
+"""Names of the kinds whose views can be compared and tied."""
+SCENES = tuple(kind.name for kind in KINDS if kind.scene)
+"""Names of the kinds that hold Gaussians."""
+STRIPS = tuple(kind.name for kind in KINDS if kind.strip)
+"""Names of the kinds that are plotted in the panel beside other streams of their run, in the panel's order."""
+OVERLAYS = tuple(kind.name for kind in KINDS if kind.view is None)
+"""Names of the kinds that are drawn over other streams."""
+_NAMED = {kind.name: kind for kind in KINDS}
 
 
-def make_view(kind: str, ctx: moderngl.Context, settings: ViewSettings, work: GpuWork | None = None) -> View:
-    """A view for a kind of stream; `work` times what it gives the GPU. Raises ViewerError for a kind that has none."""
-    if kind not in _VIEWS:
-        raise ViewerError(f"a stream of kind {kind!r} cannot be shown here; legal are {', '.join(KINDS)}")
-    module, name = _VIEWS[kind]
-    return getattr(import_module(f"splatview_viewer.kinds.{module}.view"), name)(
-        ctx, getattr(settings, kind), work=work)
+def kind_named(name: str) -> Kind:
+    """Return the kind of this name. Raises ViewerError for one that cannot be shown."""
+    kind = _NAMED.get(name)
+    if kind is None or kind.view is None:
+        raise ViewerError(f"a stream of kind {name!r} cannot be shown here; legal are {', '.join(SHOWN)}")
+    return kind
+
+
+def kind_of(value: Any) -> str:
+    """Return the name of the kind of a file's content."""
+    return next(kind.name for kind in KINDS if kind.holds(value))
+
+
+def rank_of(name: str) -> int:
+    """Return the rank of a kind: the lowest is shown first where the user chose none."""
+    return _NAMED[name].rank if name in _NAMED else 1
+
+
+def make_view(name: str, ctx: moderngl.Context, settings: ViewSettings, work: GpuWork | None = None) -> View:
+    """Make a view for a stream; `work` times what it gives the GPU. Raises ViewerError for a kind that has none."""
+    kind = kind_named(name)
+    assert kind.view is not None
+    return kind.view()(ctx, getattr(settings, name), work=work)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, imgui
 
+from splatview_viewer.kinds import COMPARED, SCENES
 from splatview_viewer.shell.phrases import about, beside
 from splatview_viewer.ui import theme
 from splatview_viewer.ui.widgets import colored, fitted, gap, wrapped
@@ -69,10 +70,10 @@ def _menu(entry: Entry, state: State, asked: Asked) -> None:
     if imgui.menu_item("Show beside", "Ctrl + click", False)[0]:
         asked.beside = entry.key
     shown = state.shown
-    if shown is not None and shown is not entry and shown.kind == entry.kind and entry.kind in ("gaussians", "image"):
+    if shown is not None and shown is not entry and shown.kind == entry.kind and entry.kind in COMPARED:
         if imgui.menu_item("Split with what is shown", "", False)[0]:
             asked.compare = "pair", entry.key
-        if entry.kind == "gaussians" and imgui.menu_item("Together with what is shown", "", False)[0]:
+        if entry.kind in SCENES and imgui.menu_item("Together with what is shown", "", False)[0]:
             asked.compare = "together", entry.key
     if entry.is_file and imgui.menu_item("Close this file" if entry.group == "Files" else "Close", "", False)[0]:
         asked.close = entry.key

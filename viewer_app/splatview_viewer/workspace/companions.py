@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from splatview_ipc.control.memory_snapshots import find, newest_oom_snapshot
+from splatview_viewer.kinds import STRIPS
 from splatview_viewer.workspace.counts import Counts, on_steps_of
 from splatview_viewer.workspace.shards.grouping import belongs
 from splatview_viewer.workspace.sources import StreamSource
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
 PERIOD = 0.5
 """Seconds between two looks at what is seen only in the panel."""
-KINDS = ("scalars", "memory")
-"""The kinds of streams that go with others of their run, in the order in which the panel has them."""
 _DYING = 60.0
 """Seconds before a run's end within which it ran out of memory because of which it ended."""
 
@@ -38,12 +37,12 @@ class Companions:
 
     def of(self, slot: Slot | None) -> list[Slot]:
         """What goes with the stream that an entry shows: one of each kind at most; nothing, if that is such itself."""
-        if slot is None or not isinstance(slot.source, StreamSource) or slot.entry.kind in KINDS:
+        if slot is None or not isinstance(slot.source, StreamSource) or slot.entry.kind in STRIPS:
             return []
         run = slot.source.stream.run
-        found = {s.entry.kind: s for s in reversed(self._catalogue.slots.values()) if s.entry.kind in KINDS
+        found = {s.entry.kind: s for s in reversed(self._catalogue.slots.values()) if s.entry.kind in STRIPS
                  and isinstance(s.source, StreamSource) and belongs(s.source.stream.run, run)}
-        return [found[kind] for kind in KINDS if kind in found]
+        return [found[kind] for kind in STRIPS if kind in found]
 
     def seen_by(self, pane: Viewport, slot: Slot) -> bool:
         """Whether the panel tells of this entry, beside what it shows."""
@@ -74,7 +73,7 @@ class Companions:
         """Open what is seen from now on, let go of what is not, and open the full snapshots that somebody waits for."""
         catalogue = self._catalogue
         self._count()
-        if not self.slots and not any(s.entry.kind in KINDS for s in catalogue.slots.values()):
+        if not self.slots and not any(s.entry.kind in STRIPS for s in catalogue.slots.values()):
             return
         found = {id(s): s for pane in catalogue.panes if pane.has_panel for s in self.of(catalogue.shown(pane))}
         before, self.slots = self.slots, list(found.values())

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from splatview_ipc.kinds.series import scalar_rows, scalar_series
+from splatview_viewer.kinds import SCENES
 from splatview_viewer.kinds.scalars.curves import Curve
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class Counts:
         self._next = now + PERIOD
         known = {}
         for stream in streams:
-            if stream.kind == "gaussians":
+            if stream.kind in SCENES:
                 count = known[id(stream)] = self._counts.get(id(stream)) or _Count(stream)
                 if stream.run.alive:
                     self.changes += count.look()

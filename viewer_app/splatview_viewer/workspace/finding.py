@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from splatview_ipc.control.run_folder import other_runs, runtime_folder
 from splatview_ipc.system.terminal import printable
 from splatview_viewer.core.errors import LateError, NotFoundError, ViewerError
-from splatview_viewer.kinds import KINDS
+from splatview_viewer.kinds import SHOWN, rank_of
 from splatview_viewer.workspace.shards.grouping import Shards
 
 if TYPE_CHECKING:
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 _SETTLE = 1.0
 """Seconds after which a run that was found has told its streams."""
-_RANK = {"gaussians": 0, "memory": 2, "scalars": 2, "cameras": 2}
-"""What is drawn first when no stream is named; 1 for other kinds."""
 
 
 class Finder:
@@ -52,10 +50,10 @@ class Finder:
             self._since = {r.id: self._since.get(r.id, now) for r in runs} | {
                 r.id: self._since[r.id] for r in self._subscriber.runs if r.id in self._since}
             there = self._whole(run, runs)
-            found = [s for s in there if name in (None, s.name) and s.kind in KINDS and not s.info.over]
+            found = [s for s in there if name in (None, s.name) and s.kind in SHOWN and not s.info.over]
             told = bool(runs) and all(r.welcomed or r.refused or now > self._since[r.id] + _SETTLE for r in runs)
             if found and (told or now > settled):
-                return min(found[::-1], key=lambda s: _RANK.get(s.kind, 1))  # the newest run's first
+                return min(found[::-1], key=lambda s: rank_of(s.kind))  # the newest run's first
             if runs and all(r.refused for r in runs):
                 raise self._nothing(name, run)
             # A run without the stream may publish it any moment, one that is about to begin may take its time; no run

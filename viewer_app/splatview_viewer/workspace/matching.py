@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from splatview_viewer.core.settings import Entry
+from splatview_viewer.kinds import OVERLAYS, rank_of
 from splatview_viewer.workspace.shards.grouping import key_of, title_of
 from splatview_viewer.workspace.sources import StreamSource
 
@@ -12,9 +13,6 @@ if TYPE_CHECKING:
     from splatview_ipc.subscriber.remote_stream import RemoteStream
     from splatview_viewer.workspace.catalogue import Catalogue, Slot
     from splatview_viewer.workspace.viewport import Viewport
-
-PARTS = ("overlay",)
-"""Kinds of streams that are a part of what they lie over, and no entries."""
 
 
 def match_streams(catalogue: Catalogue) -> None:
@@ -30,7 +28,7 @@ def match_streams(catalogue: Catalogue) -> None:
     for stream in there:
         if id(stream) in followed or not stream.run.alive:  # an ended one is shown already, or was continued
             continue
-        if stream.kind in PARTS or stream.info.over:
+        if stream.kind in OVERLAYS or stream.info.over:
             continue
         slot = _ended_like(catalogue, stream)
         if slot is not None and isinstance(slot.source, StreamSource):
@@ -61,7 +59,7 @@ def first_choice(catalogue: Catalogue, pane: Viewport) -> str | None:
     newest before older; then a file. What was found first gives way to better of its run, which often comes a little
     later. None: what it shows already."""
     def rank(slot: Slot) -> int:
-        return {"gaussians": 2, "memory": 0, "scalars": 0, "cameras": 0}.get(slot.entry.kind, 1)
+        return -rank_of(slot.entry.kind)
 
     slots = list(catalogue.slots.values())
     if (shown := catalogue.shown(pane)) is not None:

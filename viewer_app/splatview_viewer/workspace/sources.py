@@ -6,11 +6,10 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
-
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.transports import TRANSPORTS, ZERO_COPY
 from splatview_viewer.core.errors import ViewerError
+from splatview_viewer.kinds import SCENES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -142,7 +141,7 @@ class StreamSource:
         entry.waits = stream.run.waits
         now = entry.alive, entry.kind, entry.fault_of_source, entry.paused, entry.paused and entry.waits
         changed, self._last = now != self._last, now
-        if self._recorder is not None and stream.kind == "gaussians":
+        if self._recorder is not None and stream.kind in SCENES:
             self._record(self._recorder)
         return changed
 
@@ -162,7 +161,7 @@ class StreamSource:
         """Whether its data is wanted: to be shown, or to be written to disk."""
         recorder = self._recorder
         return self._wanted or (recorder is not None and recorder.options.folder is not None
-                                and self.stream.kind == "gaussians")
+                                and self.stream.kind in SCENES)
 
     @property
     def _player(self) -> Player | None:
@@ -313,12 +312,11 @@ class FileSource:
         try:
             from splatview_viewer.formats import open_file
             from splatview_viewer.formats.untrusted import read_untrusted
-            from splatview_viewer.kinds.snapshot.model import Snapshot
+            from splatview_viewer.kinds import kind_of
 
             value: Value = (read_untrusted if self._apart else open_file)(self.file, self._report)
             self.value = value
-            self._kind = ("image" if isinstance(value, np.ndarray) else
-                          "snapshot" if isinstance(value, Snapshot) else "gaussians")
+            self._kind = kind_of(value)
         except _Cancelled:
             return
         except ViewerError as e:

@@ -1,1 +1,25 @@
-"""What the view of Gaussians is made of: what it shares (`content`), its picture, and its tools, one file each."""
+"""The view of Gaussians: what it shares (`content`), its picture, and its tools, one file each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from splatview_viewer.core.kind import Kind
+
+if TYPE_CHECKING:
+    from splatview_viewer.kinds.gaussians.view import GaussianView
+
+
+def _view() -> type[GaussianView]:
+    from splatview_viewer.kinds.gaussians.view import GaussianView
+
+    return GaussianView
+
+
+def _holds(value: Any) -> bool:
+    from splatview_viewer.scene.scene import GaussianScene
+
+    return isinstance(value, GaussianScene)
+
+
+KIND = Kind("gaussians", _view, rank=0, compared=True, scene=True, holds=_holds)

@@ -9,15 +9,33 @@ lays it out and paints columns of pixels, `analysis` answers questions, `query` 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from splatview_viewer.core.kind import Kind
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from splatview_viewer.kinds.snapshot.loading import load_snapshot
     from splatview_viewer.kinds.snapshot.model import Snapshot
+    from splatview_viewer.kinds.snapshot.view import SnapshotView
 
 __all__ = ["Snapshot", "expect", "load_snapshot"]
+
+
+def _view() -> type[SnapshotView]:
+    from splatview_viewer.kinds.snapshot.view import SnapshotView
+
+    return SnapshotView
+
+
+def _holds(value: Any) -> bool:
+    from splatview_viewer.kinds.snapshot.model import Snapshot
+
+    return isinstance(value, Snapshot)
+
+
+KIND = Kind("snapshot", _view, still="plot", holds=_holds)
 
 
 def expect(path: Path) -> None:

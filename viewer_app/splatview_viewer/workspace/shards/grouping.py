@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from splatview_viewer.kinds import SCENES
 from splatview_viewer.workspace.shards.stream import Alone, Part, ShardedStream
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def alone(stream: ShardedStream, part: Part) -> Alone:
 def _key(stream: RemoteStream, run: str | None) -> Key | None:
     """None: it is a scene of its own, or is to be seen alone."""
     info = stream.info
-    if info.shard is None or stream.kind != "gaussians" or (run is not None and run != stream.run.name):
+    if info.shard is None or stream.kind not in SCENES or (run is not None and run != stream.run.name):
         return None
     return info.group, info.name, info.shard[1]
 

@@ -1,1 +1,7 @@
-"""What is drawn over an image: boxes, points, lines, masks and words that belong to one of its versions."""
+"""Boxes, points, lines, masks and words over an image that belong to one of its versions."""
+
+from __future__ import annotations
+
+from splatview_viewer.core.kind import Kind
+
+KIND = Kind("overlay")
