@@ -111,7 +111,7 @@ def view_fixture(screen: OffscreenScreen) -> Iterator[MemoryView]:
 def test_the_newest_stays_in_sight_until_the_user_moves_away(view: MemoryView) -> None:
     begin, end = view.window()
     view.see(begin + 15, end)
-    assert view.right is None  # zoomed, and still at the newest
+    assert view.state.right is None  # zoomed, and still at the newest
     view.update(memory_frame(memory_samples(300)))
     assert view.window() == pytest.approx((end + 10 - (end - begin - 15), end + 10))
     begin, end = view.window()
@@ -121,8 +121,8 @@ def test_the_newest_stays_in_sight_until_the_user_moves_away(view: MemoryView) -
     assert view.window() == held
     for key, at_newest in (("end", True), ("left", False), ("f", True)):
         view.handle(Key(key), RECT)
-        assert (view.right is None) == at_newest
-    assert view.span is None
+        assert (view.state.right is None) == at_newest
+    assert view.state.span is None
 
 
 def test_the_wheel_zooms_and_a_drag_moves(viewer: Viewer, train: Callable[[], None]) -> None:
@@ -137,12 +137,12 @@ def test_the_wheel_zooms_and_a_drag_moves(viewer: Viewer, train: Callable[[], No
     viewer.until(lambda: "step" in view.readout and "GiB" in view.readout)
     before = view.window()
     viewer.do(Wheel(x, y, 3.0))
-    viewer.until(lambda: view.span is not None)
-    assert view.window()[1] == before[1] and view.span < 0.8 * (before[1] - before[0])
+    viewer.until(lambda: view.state.span is not None)
+    assert view.window()[1] == before[1] and view.state.span < 0.8 * (before[1] - before[0])
     viewer.do(PointerPress(x, y))
     viewer.do(PointerMove(x + 60, y))
     viewer.do(PointerRelease(x + 60, y))
-    assert view.right is not None and view.right < before[1]
+    assert view.state.right is not None and view.state.right < before[1]
 
 
 # -- the viewer beside a run -------------------------------------------------------------------------------------------
