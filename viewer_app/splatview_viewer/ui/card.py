@@ -50,12 +50,12 @@ def tag(text: str, x: float, y: float, within: Rect) -> None:
     card(imgui.get_background_draw_list(), (x, y), [(text, theme.TEXT)], within=within)
 
 
-def hover_card(draw: imgui.ImDrawList, at: tuple[float, float], lines: Sequence[Line], within: Rect) -> None:
+def hover_card(draw: imgui.ImDrawList, at: ImVec2, lines: Sequence[Line], within: Rect) -> None:
     """Draw a card beside the pointer, on its left where there is no room on its right."""
     away = imgui.get_text_line_height()
     width = max((imgui.calc_text_size(text).x for text, _ in lines), default=0.0)
-    left = at[0] + width + 2.5 * away > within.x + within.width
-    card(draw, (at[0] - away if left else at[0] + away, at[1]), lines, (float(left), 0.5), within=within,
+    left = at.x + width + 2.5 * away > within.x + within.width
+    card(draw, (at.x - away if left else at.x + away, at.y), lines, (float(left), 0.5), within=within,
          ground=faint(theme.POPUP, 0.96), pad=0.55)
 
 

@@ -30,7 +30,10 @@ def draw_plot(view: MemoryView, history: History, size: tuple[float, float]) -> 
     begin, end = view.window()
     line = theme.FONT_SIZE * theme.scale()
     top, many = view.top(begin, end), max(int(size[0] / (7.5 * line)), 1)
-    steps = [(t, f"step {number:,}") for t, number in history.steps(begin, end, max(int(size[0] / (6 * line)), 1))]
+    steps: list[Tick] = []
+    for t, number in history.steps(begin, end, many):
+        if not steps or (t - steps[-1][0]) * size[0] > 6 * line * (end - begin):  # steps may follow at uneven times
+            steps.append((t, f"step {number:,}"))
     up = plots.Axis((0.0, top), ticks=byte_ticks(0.0, top, max(int(size[1] / (4 * line)), 1)), locked=True)
     across = plots.Axis((begin, end), ticks=_times(view, history, many))
     with plots.plot("memory", size, across, up, above=steps, legend="row") as plot:
