@@ -153,7 +153,7 @@ def entry(key: str, name: str, right: str, dot: ImVec4, chosen: bool, *, dim_nam
     """A line of a list: a dot, a name cut to the room that there is, words on the right. True: it was clicked."""
     scale, line = theme.scale(), imgui.get_text_line_height()
     at, width = imgui.get_cursor_screen_pos(), imgui.get_content_region_avail().x
-    height, pad = line + 8 * scale, 8 * scale
+    height, pad = line + 10 * scale, 8 * scale
     pressed, _ = imgui.selectable(f"##{key}", chosen, 0, ImVec2(width, height))
     draw, middle = imgui.get_window_draw_list(), at.y + height / 2
     draw.add_circle_filled(ImVec2(at.x + pad + 3 * scale, middle), 3.5 * scale, theme.u32(dot), 16)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from splatview_viewer.core.events import Key
 from splatview_viewer.core.settings import MemorySettings
@@ -14,7 +14,7 @@ from splatview_viewer.ui.format import size_text
 from splatview_viewer.ui.plot_view import PlotContent, PlotView
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import moderngl
 
@@ -32,7 +32,6 @@ class MemoryContent(PlotContent):
     """The newest samples of a stream."""
 
     kind: ClassVar[str] = "memory"
-    read = staticmethod(read_frame)
 
     def __init__(self) -> None:
         super().__init__()
@@ -40,6 +39,9 @@ class MemoryContent(PlotContent):
         self.about = About()
         self.ask: Callable[[], None] | None = None
         """Asks the trainer for a full snapshot."""
+
+    def read(self, tensors: Mapping[str, Any], meta: Mapping[str, Any]) -> tuple[History, About]:
+        return read_frame(tensors, meta)
 
     def take(self, value: tuple[History, About]) -> None:
         self.history, self.about = value

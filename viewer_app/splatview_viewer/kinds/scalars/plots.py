@@ -153,8 +153,9 @@ def draw_strip(curve: Curve, title: str, key: str) -> bool:
     parts = _columns(curve, axis, _STRIP_SMOOTHING if len(curve) > axis.width else 0.0, "time")
     with plots.strip(f"{title} {key}", title, value_text(curve.last), (axis.begin, axis.end),
                      limits(parts, axis, False, False), tip="Click to see more" if key else "") as (plot, clicked):
-        for part in parts if plot is not None else ():
-            plot.line("##curve", part.x, part.smooth, theme.ACCENT, 1.4)
+        if plot is not None:
+            for part in parts:
+                plot.line("##curve", part.x, part.smooth, theme.ACCENT, 1.4)
     return clicked
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -39,13 +39,15 @@ class ScalarsContent(PlotContent):
     """The newest curves of a stream."""
 
     kind: ClassVar[str] = "scalars"
-    read = staticmethod(read_frame)
 
     def __init__(self) -> None:
         super().__init__()
         self.curves = Curves()
         self.beside: Mapping[str, Sequence[Curve]] = {}
         """Curves to plot that were not logged, by the plot's title."""
+
+    def read(self, tensors: Mapping[str, Any], meta: Mapping[str, Any]) -> Curves:
+        return read_frame(tensors, meta)
 
     def take(self, value: Curves) -> None:
         self.curves = value
