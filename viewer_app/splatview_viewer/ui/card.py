@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     Line = tuple[str, ImVec4]
 
-_PACE = 1.15
+_PACE = 1.2
 """From one line to the next, in heights of the letters."""
 
 
@@ -56,7 +56,7 @@ def hover_card(draw: imgui.ImDrawList, at: ImVec2, lines: Sequence[Line], within
     width = max((imgui.calc_text_size(text).x for text, _ in lines), default=0.0)
     left = at.x + width + 2.5 * away > within.x + within.width
     card(draw, (at.x - away if left else at.x + away, at.y), lines, (float(left), 0.5), within=within,
-         ground=faint(theme.POPUP, 0.96), pad=0.55)
+         ground=faint(theme.POPUP, 0.96), pad=0.75)
 
 
 def faint(color: ImVec4, alpha: float) -> ImVec4:

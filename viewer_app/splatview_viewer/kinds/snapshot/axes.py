@@ -6,18 +6,22 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, ImVec4, imgui
 
+from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.kinds.snapshot.layout import GUTTER
 from splatview_viewer.kinds.snapshot.world import kind_of, lanes_at
 from splatview_viewer.ui import format, theme
+from splatview_viewer.ui.card import card, hover_card
+from splatview_viewer.ui.widgets import fitted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from splatview_viewer.geometry.controls import Rect
     from splatview_viewer.kinds.snapshot.content import Content
     from splatview_viewer.kinds.snapshot.layout import Window
     from splatview_viewer.kinds.snapshot.state import Look
 
+_WIDEST = 420.0
+"""Points of a line on the card beside the pointer."""
 SMALL = 13.0
 """Points: the size of an axis's words."""
 _GRID = ImVec4(1.0, 1.0, 1.0, 0.055)
@@ -60,12 +64,9 @@ class Pen:
     def tag(self, x: float, y: float, text: str, limits: tuple[float, float], *, color: ImVec4 = theme.TEXT,
             ground: ImVec4 = _CARD) -> None:
         """Words on a small card, in the middle of x as far as they stay within `limits`; y: the card's top."""
-        pad, w = 5 * self.scale, self.width(text)
-        x = min(max(x - w / 2, limits[0] + pad), limits[1] - pad - w)
-        self.draw.add_rect_filled(ImVec2(round(x - pad), round(y)),
-                                  ImVec2(round(x + w + pad), round(y + self.size + 5 * self.scale)),
-                                  theme.u32(ground), 3 * self.scale)
-        self.write(x, y + 2 * self.scale, text, color)
+        within = Rect(round(limits[0]), round(y), round(limits[1] - limits[0]), round(10 * self.size))
+        with theme.font_size(SMALL):
+            card(self.draw, (x, y), [(text, color)], (0.5, 0), within=within, ground=ground, pad=0.36)
 
 
 def draw_axes(content: Content, look: Look, window: Window, scale: float) -> None:
@@ -237,22 +238,9 @@ def _card(pen: Pen, lines: list[tuple[str, ImVec4]], at: tuple[float, float], wi
     """A card with lines beside the pointer, within a rectangle."""
     if not lines:
         return
-    pad, pace = 10 * pen.scale, pen.size * 1.4
-    width = min(max(pen.width(text) for text, _ in lines), 420 * pen.scale)
-    w, h = width + 2 * pad, pace * len(lines) + 2 * pad - 0.4 * pen.size
-    x, y = at[0] + 16 * pen.scale, at[1] + 14 * pen.scale
-    if x + w > within.x + within.width:
-        x = at[0] - 16 * pen.scale - w
-    if y + h > within.y + within.height:
-        y = at[1] - 14 * pen.scale - h
-    x, y = max(x, within.x), max(y, within.y)
-    corner = ImVec2(round(x), round(y)), ImVec2(round(x + w), round(y + h))
-    pen.draw.add_rect_filled(*corner, theme.u32(_CARD), 5 * pen.scale)
-    pen.draw.add_rect(*corner, theme.u32(_FRAME), 5 * pen.scale)
-    pen.draw.push_clip_rect(corner[0], ImVec2(corner[1].x - pad, corner[1].y), True)
-    for k, (text, color) in enumerate(lines):
-        pen.write(x + pad, y + pad - 0.1 * pen.size + k * pace, text, color)
-    pen.draw.pop_clip_rect()
+    with theme.font_size(SMALL):
+        shown = [(fitted(text, _WIDEST * pen.scale), color) for text, color in lines]
+        hover_card(pen.draw, ImVec2(*at), shown, within)
 
 
 def draw_legend(content: Content, look: Look, plot: Rect, scale: float, above: float = 0.0) -> None:
