@@ -128,7 +128,7 @@ def test_the_newest_stays_in_sight_until_the_user_moves_away(view: MemoryView) -
 def test_the_wheel_zooms_and_a_drag_moves(viewer: Viewer, train: Callable[[], None]) -> None:
     until(viewer, train, lambda: slot(viewer, "memory"))
     select(viewer, "memory")
-    until(viewer, train, lambda: isinstance(viewer.seat.view, MemoryView) and viewer.seat.view.content.history)
+    until(viewer, train, lambda: isinstance(viewer.seat.view, MemoryView) and not viewer.seat.view.empty)
     view, rect = viewer.seat.view, viewer.seat.layout()
     assert isinstance(view, MemoryView)
     view.update(memory_frame())
@@ -230,7 +230,7 @@ def test_a_run_that_dies_of_it_leaves_a_snapshot_and_its_last_samples(viewer: Vi
     until(viewer, lambda: trainer.do(STEP + "answer = 0"), lambda: slot(viewer, "memory"))
     select(viewer, "memory")
     until(viewer, lambda: trainer.do(STEP + "answer = 0"),
-          lambda: isinstance(viewer.seat.view, MemoryView) and viewer.seat.view.content.history is not None)
+          lambda: isinstance(viewer.seat.view, MemoryView) and not viewer.seat.view.empty)
     view: Any = viewer.seat.view
     trainer.start("allocator.fail()\nsys.stdin.close()")
     trainer.process.wait(PATIENCE)  # the viewer finds the end and the last version at once

@@ -25,9 +25,9 @@ _STRIP_S = 120.0
 _MOST_MARKS = 50
 
 
-def draw_plot(view: MemoryView, history: History, size: tuple[float, float]) -> plots.Plot | None:
+def draw_plot(view: MemoryView, size: tuple[float, float]) -> plots.Plot | None:
     """Draw at imgui's cursor, as large as `size` pixels; return what the user did there."""
-    begin, end = view.window()
+    history, (begin, end) = view.content.history, view.window()
     line = theme.FONT_SIZE * theme.scale()
     top, many = view.top(begin, end), max(int(size[0] / (7.5 * line)), 1)
     steps: list[Tick] = []

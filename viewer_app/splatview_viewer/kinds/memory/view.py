@@ -35,7 +35,7 @@ class MemoryContent(PlotContent):
 
     def __init__(self) -> None:
         super().__init__()
-        self.history: History | None = None
+        self.history = History.nothing()
         self.about = About()
         self.ask: Callable[[], None] | None = None
         """Asks the trainer for a full snapshot."""
@@ -88,16 +88,12 @@ class MemoryView(PlotView[MemoryContent, MemorySettings, Seen]):
     def window(self) -> tuple[float, float]:
         """The times at the left and the right edge, seconds since the epoch."""
         history = self.content.history
-        if history is None:
-            return 0.0, 1.0
         right = history.end if self.state.right is None else self.state.right
         return right - (history.duration if self.state.span is None else self.state.span), right
 
     def top(self, begin: float, end: float) -> float:
         """The bytes at the upper edge. With the GPU's limit in sight it is seen as well."""
         history, total = self.content.history, self.content.about.total
-        if history is None:
-            return 1.0
         names = ["reserved", "peak", "active"] if history.on_gpu else []
         if self.settings.host or not names:
             names.append("host")
@@ -109,10 +105,7 @@ class MemoryView(PlotView[MemoryContent, MemorySettings, Seen]):
     def see(self, begin: float, end: float) -> None:
         """Show this time, or what is near it where there is nothing. At the newest the plot follows new samples, also
         while it is zoomed."""
-        history = self.content.history
-        if history is None:
-            return
-        before, right = self.window(), self.state.right
+        history, before, right = self.content.history, self.window(), self.state.right
         span = min(max(end - begin, _SHORTEST_S), _LONGEST_S)
         moved = abs(span - (before[1] - before[0])) < 1e-6 * span
         if span >= 1.2 * history.duration:
@@ -128,9 +121,8 @@ class MemoryView(PlotView[MemoryContent, MemorySettings, Seen]):
 
         from splatview_viewer.kinds.memory.plot import draw_plot
 
-        assert self.content.history is not None
         room = imgui.get_content_region_avail()
-        plot = draw_plot(self, self.content.history, (room.x, room.y))
+        plot = draw_plot(self, (room.x, room.y))
         self.pointer = plot.pointer[0] if plot is not None and plot.hovered else None
         if plot is not None and plot.reset:
             self.state = Seen()
@@ -140,7 +132,7 @@ class MemoryView(PlotView[MemoryContent, MemorySettings, Seen]):
     # -- hands ---------------------------------------------------------------------------------------------------
 
     def handle(self, event: Event, rect: Rect) -> bool:
-        if self.content.history is None or not isinstance(event, Key) or not event.pressed:
+        if self.empty or not isinstance(event, Key) or not event.pressed:
             return False
         before, (begin, end) = self.state, self.window()
         if event.name in ("f", "home"):
@@ -180,7 +172,7 @@ class MemoryView(PlotView[MemoryContent, MemorySettings, Seen]):
         s, before, about, history = self.settings, replace(self.settings), self.content.about, self.content.history
         waits = self._asked is not None
         s.clock = ui.choice("Time", s.clock, {"ago": "Before now", "clock": "By the clock"})
-        if history is not None and history.on_gpu:
+        if history.on_gpu:
             s.host = ui.choice("Host memory", s.host, {False: "Hidden", True: "Shown"})
         imgui.begin_disabled(about.device == "cpu" or waits or self.content.ask is None)
         if imgui.button("Waiting for the snapshot" if waits else "Take a full snapshot", ImVec2(-1, 0)):
@@ -199,7 +191,7 @@ class MemoryView(PlotView[MemoryContent, MemorySettings, Seen]):
     @property
     def details(self) -> list[str]:
         history, about = self.content.history, self.content.about
-        if history is None:
+        if self.empty:
             return []
         out = []
         if history.on_gpu:
@@ -220,8 +212,8 @@ class MemoryView(PlotView[MemoryContent, MemorySettings, Seen]):
     @property
     def readout(self) -> str:
         history = self.content.history
-        row = history.row_at(self.pointer) if history is not None and self.pointer is not None else None
-        if history is None or row is None:
+        row = history.row_at(self.pointer) if self.pointer is not None else None
+        if row is None:
             return ""
         stamp = time.strftime("%H:%M:%S", time.localtime(history["time"][row]))
         step = int(history["step"][row])
@@ -230,9 +222,8 @@ class MemoryView(PlotView[MemoryContent, MemorySettings, Seen]):
 
     @property
     def extras(self) -> list[str]:
-        return [f"device {self.content.about.device}"] if self.content.history is not None else []
+        return [f"device {self.content.about.device}"] if not self.empty else []
 
     @property
     def path(self) -> list[str]:
-        on_gpu = self.content.history is not None and self.content.history.on_gpu
-        return ["statistics of PyTorch's allocator" if on_gpu else "the host's statistics"]
+        return ["statistics of PyTorch's allocator" if self.content.history.on_gpu else "the host's statistics"]
