@@ -47,15 +47,6 @@ def made(n: int = 500, seed: int = 0) -> np.ndarray:
     return rows
 
 
-def history(**columns: list[float]) -> History:
-    n = len(next(iter(columns.values())))
-    rows = np.zeros((n, len(MEMORY_COLUMNS)))
-    rows[:, 0] = np.arange(n)
-    for name, values in columns.items():
-        rows[:, PLACE[name]] = values
-    return History(rows)
-
-
 def test_columns_tell_the_extremes_of_what_they_cover() -> None:
     rows = made()
     rows[137, PLACE["peak"]] = 1e12

@@ -101,7 +101,7 @@ def _plot(view: ScalarsView, name: str, curves: Sequence[Curve], size: tuple[flo
         view.state = replace(view.state, up={**view.state.up, name: plot.y})
 
 
-@lru_cache(256)
+@lru_cache(80)  # a stream has at most 64 curves
 def _columns(curve: Curve, axis: Axis, weight: float, origin: Origin) -> Sequence[Columns]:
     return columns(curve, curve.across(origin), smoothed(curve, weight), axis)
 

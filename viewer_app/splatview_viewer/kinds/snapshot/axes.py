@@ -10,7 +10,7 @@ from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.kinds.snapshot.layout import GUTTER
 from splatview_viewer.kinds.snapshot.world import kind_of, lanes_at
 from splatview_viewer.ui import format, theme
-from splatview_viewer.ui.card import card, hover_card
+from splatview_viewer.ui.card import card, faint, hover_card
 from splatview_viewer.ui.widgets import fitted
 
 if TYPE_CHECKING:
@@ -248,23 +248,9 @@ def draw_legend(content: Content, look: Look, plot: Rect, scale: float, above: f
     found = content.colors(look.device, look.settings.color_by)
     if found is None or not found.legend or plot.width < 420 * scale or plot.height < 130 * scale:
         return
-    pen = Pen(scale)
-    pace = pen.size * 1.45
-    most = max(int((plot.height * 0.5 - 12 * scale) / pace), 1)
-    entries = found.legend[:min(most, 8)]
-    widest = min(max(pen.width(text) for text, _ in entries), 250 * scale)
-    box, pad = 9 * scale, 9 * scale
-    w, h = widest + box + 7 * scale + 2 * pad, pace * len(entries) + 2 * pad - 0.45 * pen.size
-    x, y = plot.x + plot.width - w - 8 * scale, plot.y + above + 8 * scale
-    pen.draw.add_rect_filled(ImVec2(round(x), round(y)), ImVec2(round(x + w), round(y + h)), theme.u32(theme.BAR, 0.80),
-                             4 * scale)
-    pen.draw.push_clip_rect(ImVec2(x, y), ImVec2(x + w - pad / 2, y + h), True)
-    for k, (text, number) in enumerate(entries):
-        r, g, b = (int(c) / 255 for c in found.palette[number])
-        top = y + pad - 0.15 * pen.size + k * pace
-        middle = top + pen.size / 2 + scale
-        pen.draw.add_rect_filled(ImVec2(round(x + pad), round(middle - box / 2)),
-                                 ImVec2(round(x + pad) + round(box), round(middle - box / 2) + round(box)),
-                                 theme.u32(ImVec4(r, g, b, 1)), 2 * scale)
-        pen.write(x + pad + box + 7 * scale, top, text)
-    pen.draw.pop_clip_rect()
+    most = max(int((plot.height * 0.5 - 12 * scale) / (SMALL * 1.45 * scale)), 1)
+    with theme.font_size(SMALL):
+        lines = [(fitted(text, 250 * scale), theme.DIM, ImVec4(*(int(c) / 255 for c in found.palette[number]), 1.0))
+                 for text, number in found.legend[:min(most, 8)]]
+        card(imgui.get_background_draw_list(), (plot.x + plot.width - 8 * scale, plot.y + above + 8 * scale), lines,
+             (1, 0), ground=faint(theme.BAR, 0.8), pad=0.7)
