@@ -19,7 +19,7 @@ from splatview_ipc.control import memory_snapshots
 from splatview_ipc.kinds.memory import MEMORY_COLUMNS
 from splatview_viewer.app.loop import AppOptions
 from splatview_viewer.core.errors import ViewerError
-from splatview_viewer.core.events import Key, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview_viewer.core.events import Key, Pinch, PointerMove, PointerPress, PointerRelease, Wheel
 from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.kinds.memory.live import History, read_frame
 from splatview_viewer.kinds.memory.view import MemoryView
@@ -131,6 +131,8 @@ def test_the_wheel_zooms_and_a_drag_moves(viewer: Viewer, train: Callable[[], No
     viewer.until(lambda: view.state.span is not None)
     begin, end = view.window()
     assert end == before[1] and end - begin < 0.8 * (before[1] - before[0])
+    viewer.do(Pinch(x, y, 1.5, 0, 0))
+    viewer.until(lambda: view.window()[1] - view.window()[0] < 0.9 * (end - begin))
     viewer.do(PointerPress(x, y))
     viewer.do(PointerMove(x + 60, y))
     viewer.do(PointerRelease(x + 60, y))

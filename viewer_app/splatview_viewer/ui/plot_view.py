@@ -95,7 +95,7 @@ class PlotView(Steady, Simple, Generic[Content, Settings, State]):
         if self.empty:
             return False
         before = self.state, self.pointer
-        pad = min(14 * scale, rect.width // 20), min(10 * scale, rect.height // 20)
+        pad = min(14 * scale, rect.width // 20), min(12 * scale, rect.height // 20)
         with self.content.stopwatch("plot"), board(f"plots {id(self)}", rect, pad, scroll=True):
             self.plot(scale)
         return before != (self.state, self.pointer)

@@ -225,7 +225,7 @@ def strip(name: str, title: str, value: str, x: Range, y: Range, *,
             r = found.rect
             implot.get_plot_draw_list().add_rect(ImVec2(r.x, r.y), ImVec2(r.x + r.width, r.y + r.height),
                                                  theme.u32(theme.ACCENT, 0.6))
-    imgui.set_cursor_screen_pos(end)
+    imgui.set_cursor_screen_pos(ImVec2(end.x, end.y - imgui.get_style().item_spacing.y))
     imgui.dummy(ImVec2(0, 0))
 
 
