@@ -20,8 +20,7 @@ from splatview_viewer.kinds.scalars.curves import Curve, read_frame
 from splatview_viewer.kinds.scalars.smooth import smoothed
 from splatview_viewer.kinds.scalars.view import ScalarsView
 from splatview_viewer.screens.offscreen import OffscreenScreen
-from splatview_viewer.shell.shown import strips_of
-from splatview_viewer.shell.strips import CurveStrip
+from splatview_viewer.shell.strips import Strips, strips_of
 from splatview_viewer.ui import theme
 
 if TYPE_CHECKING:
@@ -148,10 +147,9 @@ def view_of(viewer: Viewer) -> ScalarsView:
     return view
 
 
-def strip_of(viewer: Viewer) -> CurveStrip | None:
+def beside(viewer: Viewer) -> Strips:
     slot = viewer.seat.shown
-    strips = strips_of(viewer.catalogue, slot) if slot is not None else None
-    return next((p for p in strips.parts if isinstance(p, CurveStrip)), None) if strips is not None else None
+    return strips_of(viewer.catalogue, slot) if slot is not None else Strips()
 
 
 def select(viewer: Viewer, name: str) -> None:
@@ -204,12 +202,12 @@ def test_the_wheel_zooms_all_plots_along_the_axis(plotted: tuple[Viewer, Scalars
     viewer.do(Wheel(x, y, 3.0))
     after = view.window()
     assert after[1] - after[0] < 0.8 * (before[1] - before[0])
-    assert view.up == {}  # heights go on following what is seen
+    assert view.state.up == {}  # heights go on following what is seen
     splatview.log(2000, loss=0.02)
     viewer.until(lambda: view.content.curves.step == 2000)
     assert view.window() == after  # it stays where it was zoomed
     viewer.do(Key("f"))
-    assert view.across is None
+    assert view.state.across is None
     assert view.window()[1] >= 2000
 
 
@@ -240,14 +238,12 @@ def test_a_run_that_logs_is_seen_beside_its_scene(viewer: Viewer) -> None:
         step += 1
         splatview.publish(cloud(50 + step) | {"sh0": cloud(50 + step)["sh0"][:, None]}, step=step)
         splatview.log(step, other=1.0, loss=1 / (step + 1))
-        strip = strip_of(viewer)
-        return strip is not None and len(strip.curves) == 2
+        return len(beside(viewer).curves) == 2
 
     viewer.until(both)
     assert viewer.seat.shown is not None and viewer.seat.shown.entry.kind == "gaussians"
-    strip = strip_of(viewer)
-    assert strip is not None
-    assert [c.name for c in strip.curves] == ["loss", "Gaussians"]  # losses before others
+    strip = beside(viewer)
+    assert [title for title, _ in strip.curves] == ["loss", "Gaussians"]  # losses before others
     assert strip.head.startswith("Step ")
     scalars = next(s for s in viewer.catalogue.slots.values() if s.entry.kind == "scalars")
     assert strip.key == scalars.entry.key
@@ -260,4 +256,4 @@ def test_a_run_that_logs_is_seen_beside_its_scene(viewer: Viewer) -> None:
     viewer.until(lambda: "Gaussians" in view_of(viewer).content.plots)
     (count,) = view_of(viewer).content.plots["Gaussians"]
     assert 0 <= count["step"][0] <= count["step"][-1] <= step  # the script's steps, not the stream's versions
-    assert strip_of(viewer) is None
+    assert not beside(viewer).curves

@@ -9,7 +9,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from imgui_bundle import ImVec2, imgui
+from imgui_bundle import ImVec2, imgui, implot
 
 from splatview_viewer.core.events import (
     Key,
@@ -21,17 +21,16 @@ from splatview_viewer.core.events import (
     Text,
     Wheel,
 )
-from splatview_viewer.geometry.controls import Rect
+from splatview_viewer.geometry.controls import ZOOM_STEP, Rect
 from splatview_viewer.shell.finger import Finger
 from splatview_viewer.shell.heads import draw_heads
 from splatview_viewer.shell.help import KEYS, draw_help
 from splatview_viewer.shell.overlay import draw_overlay, draw_toasts
-from splatview_viewer.shell.phrases import latency_phrases, status_phrases
 from splatview_viewer.shell.run_controls import draw_run_controls
-from splatview_viewer.shell.status_line import draw_status
+from splatview_viewer.shell.status_line import draw_status, latency_phrases, status_phrases
 from splatview_viewer.shell.stream_list import draw_list
-from splatview_viewer.ui import theme
-from splatview_viewer.ui.widgets import buttons, colored, gap, wrapped
+from splatview_viewer.ui import plots, theme
+from splatview_viewer.ui.widgets import board, buttons, colored, gap, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -55,8 +54,6 @@ _KEY_NAMES = {"left": "left_arrow", "right": "right_arrow", "up": "up_arrow", "d
               "ctrl": "left_ctrl", "shift": "left_shift", "alt": "left_alt", "super": "left_super"}
 _MODIFIERS = {"ctrl": imgui.Key.mod_ctrl, "shift": imgui.Key.mod_shift, "alt": imgui.Key.mod_alt,
               "super": imgui.Key.mod_super}
-_FIXED = (imgui.WindowFlags_.no_decoration | imgui.WindowFlags_.no_move | imgui.WindowFlags_.no_saved_settings
-          | imgui.WindowFlags_.no_bring_to_front_on_focus | imgui.WindowFlags_.no_nav)
 
 
 @dataclass
@@ -94,7 +91,8 @@ class Panel:
 
     def __init__(self, scale: float = 1.0) -> None:
         self._imgui = imgui.create_context()
-        imgui.set_current_context(self._imgui)
+        self._implot = implot.create_context()
+        self._use()
         io = imgui.get_io()
         io.set_ini_filename("")  # the user's folder is not ours to write in
         io.set_log_filename("")
@@ -126,6 +124,12 @@ class Panel:
         if self._styled != (scale, self._light):
             self._styled = scale, self._light
             theme.apply(scale)
+            plots.apply(scale)
+
+    def _use(self) -> None:
+        """Have imgui and ImPlot draw for this user."""
+        imgui.set_current_context(self._imgui)
+        implot.set_current_context(self._implot)
 
     def open_folds(self, titles: Iterable[str]) -> None:
         """Have these parts open, by their titles."""
@@ -197,8 +201,9 @@ class Panel:
                 return ours, ours
             case Pinch():
                 ours = self._over(event.x, event.y, picture) or self._popup
-                if ours:
-                    io.add_mouse_wheel_event(event.dx / (40 * self._scale), event.dy / (40 * self._scale))
+                if ours:  # a plot zooms by the wheel, a list scrolls
+                    turned = math.log(max(event.factor, 1e-3), ZOOM_STEP)
+                    io.add_mouse_wheel_event(event.dx / (40 * self._scale), event.dy / (40 * self._scale) + turned)
                 return ours, ours
             case Key():
                 if typing and event.pressed and event.name == "v" and "ctrl" in event.mods:
@@ -260,7 +265,7 @@ class Panel:
     def _frame(self, framebuffer: moderngl.Framebuffer, scale: float,
                work: Callable[[], AbstractContextManager[object]]) -> Iterator[None]:
         """One frame of imgui's, over what is in the framebuffer."""
-        imgui.set_current_context(self._imgui)
+        self._use()
         self._set_scale(scale)
         io = imgui.get_io()
         self.size = framebuffer.width, framebuffer.height
@@ -287,17 +292,17 @@ class Panel:
                     framebuffer.use()  # tells moderngl what imgui left bound
 
     def _left(self, state: State, shown: Shown, picture: Rect, asked: Asked) -> None:
-        left = picture.x > 0
-        imgui.set_next_window_pos(ImVec2(0, 0 if left else picture.y + picture.height))
-        imgui.set_next_window_size(ImVec2(picture.x, self.size[1]) if left else
-                                   ImVec2(picture.width, self.size[1] - picture.height))
-        flags = _FIXED & ~imgui.WindowFlags_.no_scrollbar.value
+        below, height = picture.y + picture.height, self.size[1]
+        rect = Rect(0, 0, picture.x, height) if picture.x > 0 else Rect(0, below, picture.width, height - below)
+        pad = imgui.get_style().window_padding
         self._spaced = False
-        if imgui.begin("panel", None, flags)[0]:
+        with board("panel", rect, (pad.x, pad.y), scroll=True) as opened:
+            if not opened:
+                return
             draw_list(state, asked, self._scale)
             entry = state.shown
-            if shown.strip is not None and shown.strip.draw(self._scale):
-                asked.select = shown.strip.key
+            if shown.strips is not None and (key := shown.strips.draw(self._scale)):
+                asked.select = key
             if entry is not None and entry.paused is not None:
                 gap(self._scale * 4)
                 asked.pause = draw_run_controls(entry)
@@ -320,11 +325,10 @@ class Panel:
             for notice in state.notices:
                 gap(self._scale * 6)
                 wrapped(notice, theme.FAULT)
-            below = imgui.get_content_region_avail().y - imgui.get_text_line_height()
-            if below > 0 and picture.x > 0:  # a phone has a button for it, and no H
-                imgui.set_cursor_pos_y(imgui.get_cursor_pos_y() + below)
+            room = imgui.get_content_region_avail().y - imgui.get_text_line_height()
+            if room > 0 and picture.x > 0:  # a phone has a button for it, and no H
+                imgui.set_cursor_pos_y(imgui.get_cursor_pos_y() + room)
                 self._last_line(state, asked)
-        imgui.end()
 
     def _last_line(self, state: State, asked: Asked) -> None:
         """What helps those who are new here, and whether it is light or dark."""
@@ -378,8 +382,9 @@ class Panel:
         if not self._ready:
             return
         self._ready = False
-        imgui.set_current_context(self._imgui)
+        self._use()
         imgui.backends.opengl3_shutdown()
+        implot.destroy_context(self._implot)
         imgui.destroy_context(self._imgui)
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from splatview_viewer.kinds.gaussians.tool import in_order
+from splatview_viewer.shell.strips import Strips, strips_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
     from splatview_viewer.core.settings import Entry
     from splatview_viewer.core.view import KeyHelp, Section, View
     from splatview_viewer.geometry.controls import Rect
-    from splatview_viewer.shell.strips import Strips
     from splatview_viewer.workspace.catalogue import Catalogue, Slot
 
 
@@ -35,8 +35,8 @@ class Shown:
     empty: bool = True
     troubles: list[str] = field(default_factory=list)
     """What publishers say that is wrong with what is shown."""
-    strip: Strips | None = None
-    """What the run says of itself that it is a stream of: what it logs, its memory."""
+    strips: Strips | None = None
+    """Small plots of the stream's run."""
     rect: Rect | None = None
     """Where it was drawn; None: all of the picture."""
     number: int = -1
@@ -79,22 +79,3 @@ def describe(catalogue: Catalogue, slot: Slot | None, view: View | None, panel_o
     sections = [replace(section, draw=guarded(section.draw)) for section in sections]
     return Shown(guarded(view.panel), sections, view.keys, over, view.details, [*view.extras, *slot.source.notes],
                  view.readout, [slot.source.path, *view.path], view.empty, troubles, strips_of(catalogue, slot))
-
-
-def strips_of(catalogue: Catalogue, slot: Slot) -> Strips | None:
-    """Return the plots of the run's curves and memory, if there are any."""
-    from splatview_viewer.shell.memory_strip import Strip
-    from splatview_viewer.shell.strips import Strips, strip_of
-
-    beside = {s.entry.kind: (s, s.view.content) for s in catalogue.companions.of(slot)  # type: ignore[attr-defined]
-              if not s.entry.fault and getattr(s.view, "content", None) is not None}
-    curves, key = None, ""
-    if "scalars" in beside:
-        scalars, content = beside["scalars"]
-        curves, key = content.curves, scalars.entry.key
-    parts: list[Any] = [strip_of(curves, catalogue.companions.count_of(slot), key)]
-    if "memory" in beside and beside["memory"][1].history is not None:
-        memory, content = beside["memory"]
-        parts.append(Strip(memory.entry.key, content.history, content.about))
-    parts = [part for part in parts if part is not None]
-    return Strips(parts) if parts else None

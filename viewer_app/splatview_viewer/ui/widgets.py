@@ -53,26 +53,29 @@ def colored(text: str, color: ImVec4) -> None:
     imgui.pop_style_color()
 
 
-def wrapped(text: str, color: ImVec4) -> None:
-    """A text in as many lines as it needs."""
+def wrapped(text: str, color: ImVec4 | None = None) -> None:
+    """A text in as many lines as it needs; dim without a colour."""
     imgui.push_text_wrap_pos(0.0)
-    colored(text, color)
+    colored(text, color or theme.DIM)
     imgui.pop_text_wrap_pos()
 
 
-def fitted(text: str, width: float) -> str:
-    """As much of a text as has room in `width` pixels, with dots where something is left out."""
-    return text if imgui.calc_text_size(text).x <= width else _cut(text, width, imgui.get_font_size())
+def fitted(text: str, width: float, *, tail: bool = False) -> str:
+    """As much of a text as has room in `width` pixels, with dots at its end or (`tail`) its beginning."""
+    return text if imgui.calc_text_size(text).x <= width else _cut(text, width, tail, imgui.get_font_size())
 
 
 @lru_cache(1024)
-def _cut(text: str, width: float, _size: float) -> str:
-    """`_size`: of the letters, which decides as well."""
+def _cut(text: str, width: float, tail: bool, _size: float) -> str:
+    """`_size`: of the letters, on which the result depends as well."""
+    def piece(count: int) -> str:
+        return "…" + text[len(text) - count:] if tail else text[:count].rstrip() + "…"
+
     low, high = 0, len(text)
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if imgui.calc_text_size(text[:middle] + "…").x <= width else (low, middle - 1)
-    return text[:low].rstrip() + "…" if low else ""
+        low, high = (middle, high) if imgui.calc_text_size(piece(middle)).x <= width else (low, middle - 1)
+    return piece(low) if low else ""
 
 
 def lines_of(text: str, width: float, most: int) -> list[str]:
@@ -144,6 +147,21 @@ def color(label: str, value: Color) -> Color:
         return value  # not what came back, which was rounded to 32 bits
     r, g, b = list(new)[:3]
     return r, g, b
+
+
+def entry(key: str, name: str, right: str, dot: ImVec4, chosen: bool, *, dim_name: bool = False) -> bool:
+    """A line of a list: a dot, a name cut to the room that there is, words on the right. True: it was clicked."""
+    scale, line = theme.scale(), imgui.get_text_line_height()
+    at, width = imgui.get_cursor_screen_pos(), imgui.get_content_region_avail().x
+    height, pad = line + 10 * scale, 8 * scale
+    pressed, _ = imgui.selectable(f"##{key}", chosen, 0, ImVec2(width, height))
+    draw, middle = imgui.get_window_draw_list(), at.y + height / 2
+    draw.add_circle_filled(ImVec2(at.x + pad + 3 * scale, middle), 3.5 * scale, theme.u32(dot), 16)
+    start, end = at.x + pad + 16 * scale, at.x + width - pad - imgui.calc_text_size(right).x
+    draw.add_text(ImVec2(start, middle - line / 2), theme.u32(theme.DIM if dim_name else theme.TEXT),
+                  fitted(name, end - 6 * scale - start))
+    draw.add_text(ImVec2(end, middle - line / 2), theme.u32(theme.DIM), right)
+    return bool(pressed)
 
 
 def buttons(label: str, names: Sequence[str], tips: Sequence[str] = ()) -> int | None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from splatview_viewer.kinds.scalars.curves import Curve
     from splatview_viewer.workspace.catalogue import Catalogue, Slot
+    from splatview_viewer.workspace.counts import Counted
     from splatview_viewer.workspace.viewport import Viewport
 
 PERIOD = 0.5
@@ -48,9 +49,9 @@ class Companions:
         """Whether the panel tells of this entry, beside what it shows."""
         return slot in self.slots and pane.has_panel and slot in self.of(self._catalogue.shown(pane))
 
-    def count_of(self, slot: Slot) -> Curve | None:
-        """Return how many Gaussians an entry's stream had, over time."""
-        return self._counts.of(slot.source.stream) if isinstance(slot.source, StreamSource) else None
+    def count_of(self, stream: Counted) -> Curve | None:
+        """The number of Gaussians of a scene over time, if that ever changed."""
+        return self._counts.of(stream)
 
     def _count(self) -> None:
         """Take down how many Gaussians there are, and have it plotted beside what their runs log."""
@@ -110,4 +111,3 @@ class Companions:
             catalogue.open_file(path, pane)
         elif pane is not None:
             pane.select(str(path))
-

@@ -6,19 +6,22 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from splatview_viewer.kinds.snapshot import ticks
+from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.kinds.snapshot.layout import GUTTER
 from splatview_viewer.kinds.snapshot.world import kind_of, lanes_at
-from splatview_viewer.ui import theme
+from splatview_viewer.ui import format, theme
+from splatview_viewer.ui.card import card, faint, hover_card
+from splatview_viewer.ui.widgets import fitted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from splatview_viewer.geometry.controls import Rect
     from splatview_viewer.kinds.snapshot.content import Content
     from splatview_viewer.kinds.snapshot.layout import Window
     from splatview_viewer.kinds.snapshot.state import Look
 
+_WIDEST = 420.0
+"""Points of a line on the card beside the pointer."""
 SMALL = 13.0
 """Points: the size of an axis's words."""
 _GRID = ImVec4(1.0, 1.0, 1.0, 0.055)
@@ -61,19 +64,16 @@ class Pen:
     def tag(self, x: float, y: float, text: str, limits: tuple[float, float], *, color: ImVec4 = theme.TEXT,
             ground: ImVec4 = _CARD) -> None:
         """Words on a small card, in the middle of x as far as they stay within `limits`; y: the card's top."""
-        pad, w = 5 * self.scale, self.width(text)
-        x = min(max(x - w / 2, limits[0] + pad), limits[1] - pad - w)
-        self.draw.add_rect_filled(ImVec2(round(x - pad), round(y)),
-                                  ImVec2(round(x + w + pad), round(y + self.size + 5 * self.scale)),
-                                  theme.u32(ground), 3 * self.scale)
-        self.write(x, y + 2 * self.scale, text, color)
+        within = Rect(round(limits[0]), round(y), round(limits[1] - limits[0]), round(10 * self.size))
+        with theme.font_size(SMALL):
+            card(self.draw, (x, y), [(text, color)], (0.5, 0), within=within, ground=ground, pad=0.36)
 
 
 def draw_axes(content: Content, look: Look, window: Window, scale: float) -> None:
     """Lines and words of both axes around the plot."""
     pen, r = Pen(scale), window.rect
     rows = max(int(r.height / (38 * scale)), 2)
-    for at, text in ticks.byte_ticks(window.y0, window.y1, rows):
+    for at, text in format.byte_ticks(window.y0, window.y1, rows):
         y = window.py(at)
         pen.line(r.x, y, r.x + r.width, y, _GRID)
         pen.write(r.x - 8 * scale, y - pen.size / 2 - scale, text, align=1.0)
@@ -92,13 +92,13 @@ def draw_axes(content: Content, look: Look, window: Window, scale: float) -> Non
         _draw_lanes(pen, content, look, window)
 
 
-def _x_ticks(content: Content, look: Look, window: Window, count: int) -> Sequence[ticks.Tick]:
+def _x_ticks(content: Content, look: Look, window: Window, count: int) -> Sequence[format.Tick]:
     axis = content.axis(look.device, look.settings.unit)
     if axis is None:
         return ()
     if look.settings.unit == "events":
-        return ticks.event_ticks(window.x0, window.x1, count)
-    return ticks.time_ticks(window.x0, window.x1, axis.origin_us, count)
+        return format.count_ticks(window.x0, window.x1, count)
+    return format.time_ticks(window.x0, window.x1, axis.origin_us, count)
 
 
 def _draw_lanes(pen: Pen, content: Content, look: Look, window: Window) -> None:
@@ -180,7 +180,7 @@ def draw_pointer(content: Content, look: Look, window: Window, at: tuple[float, 
     axis = content.axis(look.device, look.settings.unit)
     moment = look.pointed
     if axis is not None:
-        clock = ticks.clock_text(axis.time_us(moment)) if axis.timed else ""
+        clock = format.clock_text(axis.time_us(moment)) if axis.timed else ""
         text = clock if look.settings.unit == "time" else f"{moment:,}"
         pen.tag(at[0], r.y + r.height + 3 * scale, text, (r.x - 40 * scale, r.x + r.width + 10 * scale))
     from splatview_viewer.kinds.snapshot.analysis import size_text
@@ -238,22 +238,9 @@ def _card(pen: Pen, lines: list[tuple[str, ImVec4]], at: tuple[float, float], wi
     """A card with lines beside the pointer, within a rectangle."""
     if not lines:
         return
-    pad, pace = 10 * pen.scale, pen.size * 1.4
-    width = min(max(pen.width(text) for text, _ in lines), 420 * pen.scale)
-    w, h = width + 2 * pad, pace * len(lines) + 2 * pad - 0.4 * pen.size
-    x, y = at[0] + 16 * pen.scale, at[1] + 14 * pen.scale
-    if x + w > within.x + within.width:
-        x = at[0] - 16 * pen.scale - w
-    if y + h > within.y + within.height:
-        y = at[1] - 14 * pen.scale - h
-    x, y = max(x, within.x), max(y, within.y)
-    corner = ImVec2(round(x), round(y)), ImVec2(round(x + w), round(y + h))
-    pen.draw.add_rect_filled(*corner, theme.u32(_CARD), 5 * pen.scale)
-    pen.draw.add_rect(*corner, theme.u32(_FRAME), 5 * pen.scale)
-    pen.draw.push_clip_rect(corner[0], ImVec2(corner[1].x - pad, corner[1].y), True)
-    for k, (text, color) in enumerate(lines):
-        pen.write(x + pad, y + pad - 0.1 * pen.size + k * pace, text, color)
-    pen.draw.pop_clip_rect()
+    with theme.font_size(SMALL):
+        shown = [(fitted(text, _WIDEST * pen.scale), color) for text, color in lines]
+        hover_card(pen.draw, ImVec2(*at), shown, within)
 
 
 def draw_legend(content: Content, look: Look, plot: Rect, scale: float, above: float = 0.0) -> None:
@@ -261,23 +248,9 @@ def draw_legend(content: Content, look: Look, plot: Rect, scale: float, above: f
     found = content.colors(look.device, look.settings.color_by)
     if found is None or not found.legend or plot.width < 420 * scale or plot.height < 130 * scale:
         return
-    pen = Pen(scale)
-    pace = pen.size * 1.45
-    most = max(int((plot.height * 0.5 - 12 * scale) / pace), 1)
-    entries = found.legend[:min(most, 8)]
-    widest = min(max(pen.width(text) for text, _ in entries), 250 * scale)
-    box, pad = 9 * scale, 9 * scale
-    w, h = widest + box + 7 * scale + 2 * pad, pace * len(entries) + 2 * pad - 0.45 * pen.size
-    x, y = plot.x + plot.width - w - 8 * scale, plot.y + above + 8 * scale
-    pen.draw.add_rect_filled(ImVec2(round(x), round(y)), ImVec2(round(x + w), round(y + h)), theme.u32(theme.BAR, 0.80),
-                             4 * scale)
-    pen.draw.push_clip_rect(ImVec2(x, y), ImVec2(x + w - pad / 2, y + h), True)
-    for k, (text, number) in enumerate(entries):
-        r, g, b = (int(c) / 255 for c in found.palette[number])
-        top = y + pad - 0.15 * pen.size + k * pace
-        middle = top + pen.size / 2 + scale
-        pen.draw.add_rect_filled(ImVec2(round(x + pad), round(middle - box / 2)),
-                                 ImVec2(round(x + pad) + round(box), round(middle - box / 2) + round(box)),
-                                 theme.u32(ImVec4(r, g, b, 1)), 2 * scale)
-        pen.write(x + pad + box + 7 * scale, top, text)
-    pen.draw.pop_clip_rect()
+    most = max(int((plot.height * 0.5 - 12 * scale) / (SMALL * 1.45 * scale)), 1)
+    with theme.font_size(SMALL):
+        lines = [(fitted(text, 250 * scale), theme.DIM, ImVec4(*(int(c) / 255 for c in found.palette[number]), 1.0))
+                 for text, number in found.legend[:min(most, 8)]]
+        card(imgui.get_background_draw_list(), (plot.x + plot.width - 8 * scale, plot.y + above + 8 * scale), lines,
+             (1, 0), ground=faint(theme.BAR, 0.8), pad=0.7)
