@@ -312,8 +312,7 @@ class FileSource:
 
     def _read(self) -> None:
         try:
-            from splatview_viewer.formats import open_file
-            from splatview_viewer.formats.untrusted import read_untrusted
+            from splatview_viewer.kinds.files import open_file, read_untrusted
             from splatview_viewer.kinds.snapshot.model import Snapshot
 
             value: Value = (read_untrusted if self._apart else open_file)(self.file, self._report)

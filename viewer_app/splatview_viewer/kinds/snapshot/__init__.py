@@ -27,11 +27,13 @@ def expect(path: Path) -> None:
 
     from splatview_ipc.system.optional_packages import installed
     from splatview_viewer.core.errors import FileError
-    from splatview_viewer.formats import recognise
+    from splatview_viewer.formats import find_format
+    from splatview_viewer.kinds.snapshot.loading import FORMAT
 
+    if not installed("numba"):
+        return
     try:
-        if recognise(path) != "snapshot" or not installed("numba"):
-            return
+        find_format(path, formats=(FORMAT,))
     except (FileError, OSError):  # the reader reports it
         return
     from splatview_viewer.kinds.snapshot.timeline import warm_up

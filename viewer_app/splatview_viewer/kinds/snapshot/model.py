@@ -34,6 +34,8 @@ BLOCK_STATES = ("inactive", "active_allocated", "active_pending_free", "other")
 SEGMENT_TYPES = ("large", "small", "other")
 NO_STACK = -1
 UNKNOWN_POOL = -1
+LIMIT = 2**62
+"""Sizes and times are smaller, so that sums of two do not overflow; but what was asked for in vain may be any size."""
 MIDDLE = 1 << 63  # the first address in the upper half
 
 
