@@ -10,7 +10,6 @@ import torch
 from support.frames import memory_frame, memory_samples
 from support.memory_on_cpu import GIB, Allocator
 from support.trainers import Trainer
-from support.view_cases import shown
 from support.viewer import Viewer
 from support.wait import PATIENCE
 
@@ -20,12 +19,12 @@ from splatview_ipc.control import memory_snapshots
 from splatview_ipc.kinds.memory import MEMORY_COLUMNS
 from splatview_viewer.app.loop import AppOptions
 from splatview_viewer.core.errors import ViewerError
-from splatview_viewer.core.events import Key, PointerLeave, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview_viewer.core.events import Key, PointerMove, PointerPress, PointerRelease, Wheel
 from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.kinds.memory.live import History, read_frame
-from splatview_viewer.kinds.memory.plot import ALLOCATED, PEAK, RESERVED
 from splatview_viewer.kinds.memory.view import MemoryView
 from splatview_viewer.screens.offscreen import OffscreenScreen
+from splatview_viewer.shell.strips import Strips, strips_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -64,15 +63,14 @@ def test_columns_tell_the_extremes_of_what_they_cover() -> None:
     for begin, span, width in ((0, 100, 60), (30, 2.5, 40), (-20, 400, 50), (99, 0.01, 20), (500, 10, 5), (-50, 10, 5)):
         columns = h.columns(1.7e9 + begin, 1.7e9 + begin + span, width)
         edges = np.linspace(1.7e9 + begin, 1.7e9 + begin + span, width + 1)
-        for x in range(width):
+        there = [x for x in range(width) if edges[x] <= time[-1] and edges[x + 1] >= time[0]]
+        np.testing.assert_allclose(columns.x, [(edges[x] + edges[x + 1]) / 2 for x in there])
+        for i, x in enumerate(there):
             # a row is about the time from the row before to its own
-            covered = [i for i in range(len(rows)) if time[i] >= edges[x] and (i == 0 or time[i - 1] < edges[x + 1])]
-            there = edges[x] <= time[-1] and edges[x + 1] >= time[0]
-            assert (columns.first <= x < columns.last) == there
-            if there:
-                assert columns.peak[x] == rows[covered, PLACE["peak"]].max()
-                assert columns.low[x] == rows[covered, PLACE["low"]].min()
-                assert columns.host[x] == rows[covered, PLACE["host"]].max()
+            covered = [k for k in range(len(rows)) if time[k] >= edges[x] and (k == 0 or time[k - 1] < edges[x + 1])]
+            assert columns.peak[i] == rows[covered, PLACE["peak"]].max()
+            assert columns.low[i] == rows[covered, PLACE["low"]].min()
+            assert columns.host[i] == rows[covered, PLACE["host"]].max()
 
 
 def test_numbers_that_are_none_break_nothing() -> None:
@@ -110,54 +108,41 @@ def view_fixture(screen: OffscreenScreen) -> Iterator[MemoryView]:
     v.close()
 
 
-def test_the_plot_has_the_colours_of_what_lies_there(view: MemoryView, screen: OffscreenScreen) -> None:
-    rows = memory_samples(100)
-    rows[:, PLACE["low"]], rows[:, PLACE["peak"]], rows[:, PLACE["active"]] = 2e9, 4e9, 4e9
-    rows[:, PLACE["reserved"]] = 8e9
-    view.update(memory_frame(rows))
-    pixels = shown(view, screen)
-    top = view.top(*view.window())
-    height = RECT.height - view.bottom(RECT)
-
-    def color(size: float) -> tuple[int, ...]:
-        return tuple(pixels[round(height * (1 - size / top)), 200])
-
-    for size, expected in ((1e9, ALLOCATED), (3e9, PEAK), (6e9, RESERVED), (8.7e9, view.settings.background)):
-        np.testing.assert_allclose(color(size), np.array(expected) * 255, atol=1.5)
-
-
-def test_a_drag_leaves_the_newest_and_comes_back(view: MemoryView) -> None:
-    for _ in range(5):
-        view.handle(Wheel(100, 50, 2), RECT)
-    end = view.window()[1]
-    view.handle(PointerPress(100, 100), RECT)
-    view.handle(PointerMove(300, 100), RECT)
-    span = view.window()[1] - view.window()[0]
-    assert view.window()[1] == pytest.approx(end - span / 2)
-    held = view.window()
+def test_the_newest_stays_in_sight_until_the_user_moves_away(view: MemoryView) -> None:
+    begin, end = view.window()
+    view.see(begin + 15, end)
+    assert view.right is None  # zoomed, and still at the newest
     view.update(memory_frame(memory_samples(300)))
-    assert view.window() == held  # it stays while new samples come
-    at = view.time_at(333)
-    view.handle(PointerRelease(300, 100), RECT)
-    view.handle(Wheel(333, 50, 2), RECT)
-    assert view.time_at(333) == pytest.approx(at)  # what lies under the pointer stays there
-    view.handle(Key("end"), RECT)
-    assert view.right is None
-    view.handle(Key("left"), RECT)
-    assert view.right is not None
-    view.handle(Key("f"), RECT)
-    assert (view.span, view.right) == (None, None)
+    assert view.window() == pytest.approx((end + 10 - (end - begin - 15), end + 10))
+    begin, end = view.window()
+    view.see(begin - 2, end - 2)
+    held = view.window()
+    view.update(memory_frame(memory_samples(400)))
+    assert view.window() == held
+    for key, at_newest in (("end", True), ("left", False), ("f", True)):
+        view.handle(Key(key), RECT)
+        assert (view.right is None) == at_newest
+    assert view.span is None
 
 
-def test_what_lies_under_the_pointer(view: MemoryView) -> None:
-    assert view.readout == ""
-    assert view.handle(PointerMove(200, 100), RECT)
-    row = view.row()
-    assert row is not None
-    assert f"step {row // 5}" in view.readout
-    assert "GiB" in view.readout
-    assert view.handle(PointerLeave(), RECT)
-    assert view.readout == ""
+def test_the_wheel_zooms_and_a_drag_moves(viewer: Viewer, train: Callable[[], None]) -> None:
+    until(viewer, train, lambda: slot(viewer, "memory"))
+    select(viewer, "memory")
+    until(viewer, train, lambda: isinstance(viewer.seat.view, MemoryView) and viewer.seat.view.content.history)
+    view, rect = viewer.seat.view, viewer.seat.layout()
+    assert isinstance(view, MemoryView)
+    view.update(memory_frame())
+    x, y = rect.x + rect.width / 2, rect.y + rect.height / 2
+    viewer.do(PointerMove(x, y))
+    viewer.until(lambda: "step" in view.readout and "GiB" in view.readout)
+    before = view.window()
+    viewer.do(Wheel(x, y, 3.0))
+    viewer.until(lambda: view.span is not None)
+    assert view.window()[1] == before[1] and view.span < 0.8 * (before[1] - before[0])
+    viewer.do(PointerPress(x, y))
+    viewer.do(PointerMove(x + 60, y))
+    viewer.do(PointerRelease(x + 60, y))
+    assert view.right is not None and view.right < before[1]
 
 
 # -- the viewer beside a run -------------------------------------------------------------------------------------------
@@ -204,29 +189,20 @@ def shows(viewer: Viewer, name: str) -> bool:
     return viewer.seat.shown is not None and viewer.seat.shown.entry.name == name
 
 
-def strip(viewer: Viewer) -> Any:
-    return viewer.seat.shown and viewer.catalogue.companions.strip(viewer.seat.shown)
+def beside(viewer: Viewer) -> Strips:
+    assert viewer.seat.shown is not None
+    return strips_of(viewer.catalogue, viewer.seat.shown)
 
 
-def test_the_memory_lies_beside_the_scene_that_causes_it(viewer: Viewer, train: Callable[[], None]) -> None:
-    until(viewer, train, lambda: shows(viewer, "render") and strip(viewer))  # the scene is shown first, not the memory
-    newest = strip(viewer).parts[0].history.end
-    until(viewer, train, lambda: strip(viewer).parts[0].history.end > newest)
-    color = np.array(ALLOCATED) * 255
-
-    def blue() -> np.ndarray:
-        return np.all(abs(viewer.pixels()[:, :280] - color) < 1.5, axis=-1)
-
-    until(viewer, train, lambda: blue().sum() > 300)
-    y, x = (int(v.mean()) for v in blue().nonzero())
-    viewer.do(PointerMove(x, y))
-    viewer.do(PointerPress(x, y), PointerRelease(x, y))
-    until(viewer, train, lambda: shows(viewer, "memory"))
+def test_the_memory_is_plotted_beside_the_scene_that_causes_it(viewer: Viewer, train: Callable[[], None]) -> None:
+    until(viewer, train, lambda: shows(viewer, "render") and beside(viewer).memory)  # the scene is shown first
+    newest = beside(viewer).memory
+    until(viewer, train, lambda: beside(viewer).memory is not newest)
+    select(viewer, "memory")
     viewer.until(lambda: viewer.catalogue.companions.slots == [])
-    assert not strip(viewer)
-    assert isinstance(viewer.seat.view, MemoryView)
+    assert beside(viewer).memory is None
     select(viewer, "render")
-    until(viewer, train, lambda: strip(viewer) and viewer.catalogue.companions.slots != [])
+    until(viewer, train, lambda: beside(viewer).memory and viewer.catalogue.companions.slots != [])
 
 
 @pytest.mark.usefixtures("timeline_kernels")

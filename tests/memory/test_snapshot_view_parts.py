@@ -18,7 +18,6 @@ from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import Key, PointerMove, PointerPress, PointerRelease, Text
 from splatview_viewer.core.settings import State
 from splatview_viewer.geometry.controls import Rect
-from splatview_viewer.kinds.snapshot import ticks
 from splatview_viewer.kinds.snapshot.analysis import search
 from splatview_viewer.kinds.snapshot.annotations import ranges_of
 from splatview_viewer.kinds.snapshot.content import Content
@@ -28,6 +27,7 @@ from splatview_viewer.kinds.snapshot.state import TABS
 from splatview_viewer.kinds.snapshot.view import SnapshotView
 from splatview_viewer.shell.panel import Panel
 from splatview_viewer.shell.shown import Shown
+from splatview_viewer.ui import format
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -140,13 +140,13 @@ def test_nothing_overlaps() -> None:
     (0, 4096, ["0", "1 KiB", "2 KiB", "3 KiB", "4 KiB"]),
 ])
 def test_ticks_of_bytes(low: float, high: float, want: list[str]) -> None:
-    assert [text for _, text in ticks.byte_ticks(low, high, 7 if len(want) > 5 else 5)] == want
+    assert [text for _, text in format.byte_ticks(low, high, 7 if len(want) > 5 else 5)] == want
 
 
 @pytest.mark.parametrize(("span", "most"), [(40, 8), (700_000, 6), (3 * 3600e6, 7)])
 def test_ticks_of_time_are_round_on_the_clock(span: float, most: int) -> None:
     origin = 1_700_000_123_456_789
-    found = ticks.time_ticks(0, span, origin, most)
+    found = format.time_ticks(0, span, origin, most)
     assert 2 <= len(found) <= most + 1
     step = found[1][0] - found[0][0]
     for at, text in found:

@@ -20,7 +20,7 @@ from splatview_viewer.kinds.scalars.curves import Curve, read_frame
 from splatview_viewer.kinds.scalars.smooth import smoothed
 from splatview_viewer.kinds.scalars.view import ScalarsView
 from splatview_viewer.screens.offscreen import OffscreenScreen
-from splatview_viewer.shell.strips import CurveStrip
+from splatview_viewer.shell.strips import Strips, strips_of
 from splatview_viewer.ui import theme
 
 if TYPE_CHECKING:
@@ -147,10 +147,9 @@ def view_of(viewer: Viewer) -> ScalarsView:
     return view
 
 
-def strip_of(viewer: Viewer) -> CurveStrip | None:
+def beside(viewer: Viewer) -> Strips:
     slot = viewer.seat.shown
-    strips = viewer.catalogue.companions.strip(slot) if slot is not None else None
-    return next((p for p in strips.parts if isinstance(p, CurveStrip)), None) if strips is not None else None
+    return strips_of(viewer.catalogue, slot) if slot is not None else Strips()
 
 
 def select(viewer: Viewer, name: str) -> None:
@@ -239,14 +238,12 @@ def test_a_run_that_logs_is_seen_beside_its_scene(viewer: Viewer) -> None:
         step += 1
         splatview.publish(cloud(50 + step) | {"sh0": cloud(50 + step)["sh0"][:, None]}, step=step)
         splatview.log(step, other=1.0, loss=1 / (step + 1))
-        strip = strip_of(viewer)
-        return strip is not None and len(strip.curves) == 2
+        return len(beside(viewer).curves) == 2
 
     viewer.until(both)
     assert viewer.seat.shown is not None and viewer.seat.shown.entry.kind == "gaussians"
-    strip = strip_of(viewer)
-    assert strip is not None
-    assert [c.name for c in strip.curves] == ["loss", "Gaussians"]  # losses before others
+    strip = beside(viewer)
+    assert [title for title, _ in strip.curves] == ["loss", "Gaussians"]  # losses before others
     assert strip.head.startswith("Step ")
     scalars = next(s for s in viewer.catalogue.slots.values() if s.entry.kind == "scalars")
     assert strip.key == scalars.entry.key
@@ -259,4 +256,4 @@ def test_a_run_that_logs_is_seen_beside_its_scene(viewer: Viewer) -> None:
     viewer.until(lambda: "Gaussians" in view_of(viewer).content.plots)
     (count,) = view_of(viewer).content.plots["Gaussians"]
     assert 0 <= count["step"][0] <= count["step"][-1] <= step  # the script's steps, not the stream's versions
-    assert strip_of(viewer) is None
+    assert not beside(viewer).curves

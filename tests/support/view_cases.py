@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 W, H = 64, 48
 RECT = Rect(0, 0, W, H)
-WRITTEN = ("scalars",)
+WRITTEN = ("scalars", "memory")
 """The kinds whose picture is what is written over it."""
 
 

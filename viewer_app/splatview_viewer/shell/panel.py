@@ -9,7 +9,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from imgui_bundle import ImVec2, imgui
+from imgui_bundle import ImVec2, imgui, implot
 
 from splatview_viewer.core.events import (
     Key,
@@ -27,10 +27,9 @@ from splatview_viewer.shell.heads import draw_heads
 from splatview_viewer.shell.help import KEYS, draw_help
 from splatview_viewer.shell.overlay import draw_overlay, draw_toasts
 from splatview_viewer.shell.run_controls import draw_run_controls
-from splatview_viewer.shell.status_line import draw_status
+from splatview_viewer.shell.status_line import draw_status, latency_phrases, status_phrases
 from splatview_viewer.shell.stream_list import draw_list
-from splatview_viewer.ui import theme
-from splatview_viewer.ui.phrases import latency_phrases, status_phrases
+from splatview_viewer.ui import plots, theme
 from splatview_viewer.ui.widgets import buttons, colored, gap, wrapped
 
 if TYPE_CHECKING:
@@ -95,7 +94,8 @@ class Panel:
 
     def __init__(self, scale: float = 1.0) -> None:
         self._imgui = imgui.create_context()
-        imgui.set_current_context(self._imgui)
+        self._implot = implot.create_context()
+        self._use()
         io = imgui.get_io()
         io.set_ini_filename("")  # the user's folder is not ours to write in
         io.set_log_filename("")
@@ -127,6 +127,12 @@ class Panel:
         if self._styled != (scale, self._light):
             self._styled = scale, self._light
             theme.apply(scale)
+            plots.apply(scale)
+
+    def _use(self) -> None:
+        """Have imgui and ImPlot draw for this user."""
+        imgui.set_current_context(self._imgui)
+        implot.set_current_context(self._implot)
 
     def open_folds(self, titles: Iterable[str]) -> None:
         """Have these parts open, by their titles."""
@@ -261,7 +267,7 @@ class Panel:
     def _frame(self, framebuffer: moderngl.Framebuffer, scale: float,
                work: Callable[[], AbstractContextManager[object]]) -> Iterator[None]:
         """One frame of imgui's, over what is in the framebuffer."""
-        imgui.set_current_context(self._imgui)
+        self._use()
         self._set_scale(scale)
         io = imgui.get_io()
         self.size = framebuffer.width, framebuffer.height
@@ -297,8 +303,8 @@ class Panel:
         if imgui.begin("panel", None, flags)[0]:
             draw_list(state, asked, self._scale)
             entry = state.shown
-            if shown.strip is not None and shown.strip.draw(self._scale):
-                asked.select = shown.strip.key
+            if shown.strips is not None and (key := shown.strips.draw(self._scale)):
+                asked.select = key
             if entry is not None and entry.paused is not None:
                 gap(self._scale * 4)
                 asked.pause = draw_run_controls(entry)
@@ -379,8 +385,9 @@ class Panel:
         if not self._ready:
             return
         self._ready = False
-        imgui.set_current_context(self._imgui)
+        self._use()
         imgui.backends.opengl3_shutdown()
+        implot.destroy_context(self._implot)
         imgui.destroy_context(self._imgui)
 
 

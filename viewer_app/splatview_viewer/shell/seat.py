@@ -19,7 +19,7 @@ from splatview_viewer.gpu.governor import after
 from splatview_viewer.shell.following import Following
 from splatview_viewer.shell.keeping import keep_picture
 from splatview_viewer.shell.panes import Panes
-from splatview_viewer.ui.phrases import caption_of
+from splatview_viewer.shell.stream_list import caption_of
 from splatview_viewer.workspace.catalogue import SETTLE
 from splatview_viewer.workspace.recorded import entries_of
 from splatview_viewer.workspace.sources import FileSource, StreamSource

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from splatview_viewer.kinds.gaussians.tool import in_order
+from splatview_viewer.shell.strips import Strips, strips_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
     from splatview_viewer.core.settings import Entry
     from splatview_viewer.core.view import KeyHelp, Section, View
     from splatview_viewer.geometry.controls import Rect
-    from splatview_viewer.shell.strips import Strips
     from splatview_viewer.workspace.catalogue import Catalogue, Slot
 
 
@@ -35,8 +35,8 @@ class Shown:
     empty: bool = True
     troubles: list[str] = field(default_factory=list)
     """What publishers say that is wrong with what is shown."""
-    strip: Strips | None = None
-    """What the run says of itself that it is a stream of: what it logs, its memory."""
+    strips: Strips | None = None
+    """Small plots of the stream's run."""
     rect: Rect | None = None
     """Where it was drawn; None: all of the picture."""
     number: int = -1
@@ -77,4 +77,4 @@ def describe(catalogue: Catalogue, slot: Slot | None, view: View | None, panel_o
     sections = in_order([*view.sections, *beside])
     sections = [replace(section, draw=guarded(section.draw)) for section in sections]
     return Shown(guarded(view.panel), sections, view.keys, over, view.details, [*view.extras, *slot.source.notes],
-                 view.readout, [slot.source.path, *view.path], view.empty, troubles, catalogue.companions.strip(slot))
+                 view.readout, [slot.source.path, *view.path], view.empty, troubles, strips_of(catalogue, slot))

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, imgui
 
+from splatview_ipc.system.terminal import printable
+from splatview_viewer.core.screen import Caption
+from splatview_viewer.core.settings import ENDED
 from splatview_viewer.ui import theme
-from splatview_viewer.ui.phrases import about, beside
 from splatview_viewer.ui.widgets import colored, fitted, gap, wrapped
 
 if TYPE_CHECKING:
@@ -76,3 +78,34 @@ def _menu(entry: Entry, state: State, asked: Asked) -> None:
             asked.compare = "together", entry.key
     if entry.is_file and imgui.menu_item("Close this file" if entry.group == "Files" else "Close", "", False)[0]:
         asked.close = entry.key
+
+
+def beside(entry: Entry) -> str:
+    """Return the words beside an entry's name: its rate."""
+    if entry.progress is not None:
+        return f"{entry.progress:.0%}"
+    if entry.is_file:
+        return entry.kind
+    if not entry.alive:
+        return "ended"
+    if entry.rate_hz >= 0.05:
+        return f"{entry.rate_hz:.3g} Hz"
+    return f"v{entry.version}"
+
+
+def about(entry: Entry) -> str:
+    """Return the tooltip of an entry."""
+    if fault := entry.fault or entry.fault_of_source:
+        return fault
+    if entry.is_file:
+        return f"{entry.key}\n{entry.kind}. Right click to close it."
+    state = "publishing" if entry.alive else "its run has ended"
+    return f"{entry.kind}, version {entry.version:,}, {state}"
+
+
+def caption_of(entry: Entry | None, typing: bool) -> Caption:
+    """Return the title of the window or tab that shows this entry."""
+    if entry is None:
+        return Caption(typing=typing)
+    title = f"{printable(entry.name)} \u00b7 {printable(entry.group)} \u2013 splatview"
+    return Caption(title, "" if entry.alive else ENDED, typing)

@@ -68,6 +68,7 @@ class Divider:
         from imgui_bundle import ImVec2, imgui
 
         from splatview_viewer.ui import theme
+        from splatview_viewer.ui.card import card
 
         draw = imgui.get_background_draw_list()
         x, middle, radius = float(self.x(rect)), rect.y + rect.height / 2, _KNOB * scale
@@ -81,17 +82,11 @@ class Divider:
         for sign in (-1, 1):
             draw.add_triangle_filled(ImVec2(x + sign * outer, middle), ImVec2(x + sign * inner, middle - height),
                                      ImVec2(x + sign * inner, middle + height), color)
-        gap, pad, line = 12 * scale, 7 * scale, imgui.get_text_line_height()
+        gap = 12 * scale
         for text, sign in zip(names, (-1, 1), strict=True):
             if not text:
                 continue
-            width = imgui.calc_text_size(text).x
-            room = (x - rect.x if sign < 0 else rect.x + rect.width - x) - gap - 2 * pad
-            if width > room:
-                continue
-            left = x + (gap + pad if sign > 0 else -gap - pad - width)
-            top = rect.y + gap
-            draw.add_rect_filled(ImVec2(left - pad, top - pad / 2), ImVec2(left + width + pad, top + line + pad / 2),
-                                 theme.u32(theme.BAR, 0.82), 5 * scale)
-            draw.add_text(ImVec2(round(left), round(top)), theme.u32(theme.TEXT), text)
+            room = x - rect.x if sign < 0 else rect.x + rect.width - x
+            if imgui.calc_text_size(text).x <= room - 2 * gap:
+                card(draw, (x + sign * gap, rect.y + gap), [(text, theme.TEXT)], (float(sign < 0), 0))
         draw.pop_clip_rect()

@@ -120,6 +120,11 @@ def font_size(points: float) -> Iterator[None]:
         imgui.pop_font()
 
 
+def scale() -> float:
+    """Pixels per point, by the font in use inside an imgui frame."""
+    return imgui.get_font_size() / FONT_SIZE
+
+
 def u32(color: ImVec4, alpha: float = 1.0) -> int:
     """A colour for imgui's draw lists."""
     return imgui.color_convert_float4_to_u32((color.x, color.y, color.z, color.w * alpha))

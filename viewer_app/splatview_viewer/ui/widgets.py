@@ -53,26 +53,29 @@ def colored(text: str, color: ImVec4) -> None:
     imgui.pop_style_color()
 
 
-def wrapped(text: str, color: ImVec4) -> None:
-    """A text in as many lines as it needs."""
+def wrapped(text: str, color: ImVec4 | None = None) -> None:
+    """A text in as many lines as it needs; dim without a colour."""
     imgui.push_text_wrap_pos(0.0)
-    colored(text, color)
+    colored(text, color or theme.DIM)
     imgui.pop_text_wrap_pos()
 
 
-def fitted(text: str, width: float) -> str:
-    """As much of a text as has room in `width` pixels, with dots where something is left out."""
-    return text if imgui.calc_text_size(text).x <= width else _cut(text, width, imgui.get_font_size())
+def fitted(text: str, width: float, *, tail: bool = False) -> str:
+    """As much of a text as has room in `width` pixels, with dots at its end or (`tail`) its beginning."""
+    return text if imgui.calc_text_size(text).x <= width else _cut(text, width, tail, imgui.get_font_size())
 
 
 @lru_cache(1024)
-def _cut(text: str, width: float, _size: float) -> str:
-    """`_size`: of the letters, which decides as well."""
+def _cut(text: str, width: float, tail: bool, _size: float) -> str:
+    """`_size`: of the letters, on which the result depends as well."""
+    def piece(count: int) -> str:
+        return "…" + text[len(text) - count:] if tail else text[:count].rstrip() + "…"
+
     low, high = 0, len(text)
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if imgui.calc_text_size(text[:middle] + "…").x <= width else (low, middle - 1)
-    return text[:low].rstrip() + "…" if low else ""
+        low, high = (middle, high) if imgui.calc_text_size(piece(middle)).x <= width else (low, middle - 1)
+    return piece(low) if low else ""
 
 
 def lines_of(text: str, width: float, most: int) -> list[str]:

@@ -6,17 +6,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from splatview_ipc.control.memory_snapshots import find, newest_oom_snapshot
-from splatview_viewer.kinds.scalars.counts import Counts, on_steps_of
+from splatview_viewer.workspace.counts import Counts, on_steps_of
 from splatview_viewer.workspace.shards.grouping import belongs
 from splatview_viewer.workspace.sources import StreamSource
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from splatview_viewer.shell.memory_strip import Strip
+    from splatview_viewer.kinds.scalars.curves import Curve
     from splatview_viewer.shell.pane import Pane
-    from splatview_viewer.shell.strips import CurveStrip, Strips
     from splatview_viewer.workspace.catalogue import Catalogue, Slot
+    from splatview_viewer.workspace.counts import Counted
 
 PERIOD = 0.5
 """Seconds between two looks at what is seen only in the panel."""
@@ -50,22 +50,9 @@ class Companions:
         """Whether the panel tells of this entry, beside what it shows."""
         return slot in self.slots and pane.has_panel and slot in self.of(self._catalogue.shown(pane))
 
-    def strip(self, slot: Slot) -> Strips | None:
-        """What the panel shows of a run beside an entry."""
-        from splatview_viewer.shell.strips import Strips
-
-        found = {s.entry.kind: s for s in self.of(slot) if not s.entry.fault}
-        parts = [part for part in (self._curves(slot, found.get("scalars")), _memory(found.get("memory")))
-                 if part is not None]
-        return Strips(parts) if parts else None
-
-    def _curves(self, slot: Slot, beside: Slot | None) -> CurveStrip | None:
-        from splatview_viewer.shell.strips import strip_of
-
-        content = None if beside is None else getattr(beside.view, "content", None)
-        count = self._counts.of(slot.source.stream) if isinstance(slot.source, StreamSource) else None
-        key = beside.entry.key if beside is not None and content is not None else ""
-        return strip_of(content.curves if content is not None else None, count, key)
+    def count_of(self, stream: Counted) -> Curve | None:
+        """The number of Gaussians of a scene over time, if that ever changed."""
+        return self._counts.of(stream)
 
     def _count(self) -> None:
         """Take down how many Gaussians there are, and have it plotted beside what their runs log."""
@@ -125,12 +112,3 @@ class Companions:
             catalogue.open_file(path, pane)
         elif pane is not None:
             pane.select(str(path))
-
-
-def _memory(slot: Slot | None) -> Strip | None:
-    content = None if slot is None else getattr(slot.view, "content", None)
-    if slot is None or content is None or content.history is None:
-        return None
-    from splatview_viewer.shell.memory_strip import Strip
-
-    return Strip(slot.entry.key, content.history, content.about)

@@ -9,6 +9,7 @@ from imgui_bundle import ImVec2, imgui
 
 from splatview_viewer.geometry.cameras import project
 from splatview_viewer.ui import theme
+from splatview_viewer.ui.card import tag
 
 if TYPE_CHECKING:
     from splatview_viewer.geometry.cameras import Camera
@@ -20,32 +21,22 @@ _LINE = 22.0
 """Points of height for a name below a photograph."""
 
 
-def tag(text: str, x: float, y: float, rect: Rect, scale: float) -> None:
-    """Words on a dark ground, inside the picture."""
-    draw, size, pad = imgui.get_background_draw_list(), imgui.calc_text_size(text), 7 * scale
-    x = max(min(x, rect.x + rect.width - size.x - 2 * pad), rect.x)
-    y = max(min(y, rect.y + rect.height - size.y - pad), rect.y)
-    draw.add_rect_filled(ImVec2(round(x), round(y)), ImVec2(round(x + size.x + 2 * pad), round(y + size.y + pad)),
-                         theme.u32(theme.BAR, 0.85), 5 * scale)
-    draw.add_text(ImVec2(round(x + pad), round(y + pad / 2)), theme.u32(theme.TEXT), text)
-
-
 def title(name: str, trouble: str, rect: Rect, scale: float) -> None:
     """Of the photograph that is open."""
     gap = 12 * scale
-    tag(name, rect.x + gap, rect.y + gap, rect, scale)
+    tag(name, rect.x + gap, rect.y + gap, rect)
     if trouble:
-        tag(trouble, rect.x + gap, rect.y + gap + 1.9 * imgui.get_text_line_height(), rect, scale)
+        tag(trouble, rect.x + gap, rect.y + gap + 1.9 * imgui.get_text_line_height(), rect)
 
 
 def named(cameras: CameraSet, number: int, camera: Camera, depth: float, rect: Rect) -> None:
     """What the camera under the pointer is called, below it."""
-    scale = imgui.get_font_size() / theme.FONT_SIZE
+    scale = theme.scale()
     points = project(camera, cameras.outline(number, depth))
     if np.isfinite(points).all():
         (x, _), (_, y) = points.min(0), points.max(0)
         if 0 <= x < rect.width and 0 <= y < rect.height:
-            tag(cameras.called(number), rect.x + x, rect.y + y + 6 * scale, rect, scale)
+            tag(cameras.called(number), rect.x + x, rect.y + y + 6 * scale, rect)
 
 
 def rows(cameras: CameraSet, grid: Grid, rect: Rect, marked: tuple[int | None, int | None], scale: float) -> None:
@@ -65,7 +56,7 @@ def rows(cameras: CameraSet, grid: Grid, rect: Rect, marked: tuple[int | None, i
     if hovered is not None and hovered < count:
         x, y, width, height = grid.place(hovered)
         below = y + height - (_LINE + 4) * scale
-        tag(cameras.called(hovered), rect.x + x + 4 * scale, rect.y + below, rect, scale)
+        tag(cameras.called(hovered), rect.x + x + 4 * scale, rect.y + below, rect)
     whole = grid.height(count)
     if whole > rect.height:
         share = rect.height / whole

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from splatview_viewer.geometry.controls import Rect
-    from splatview_viewer.kinds.gaussians.filter_panel import Histogram
     from splatview_viewer.kinds.gaussians.view import GaussianView
 
 _PERIOD = 0.5
@@ -43,8 +42,6 @@ class Filter(Tool):
         self.export = Export(view)
         self.drag: tuple[str, float] | None = None
         """While a range is drawn: of which quantity, and the end that stays, counted in bins."""
-        self.drawn: dict[str, Histogram] = {}
-        """What the panel keeps of the last count, by the name of the quantity."""
         self._counter: Aside[tuple[Selection, Statistics]] = Aside("statistics")
         self._counted: tuple[int, Selection] | None = None
         """What was counted last, or is being counted: which scene (`GaussianContent.loads`), and by which selection."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from imgui_bundle import ImVec2, ImVec4, imgui
+from imgui_bundle import ImVec2, imgui
 
 from splatview_viewer.scene.statistics import QUANTITIES, Quantity
-from splatview_viewer.ui import theme
+from splatview_viewer.ui import plots, theme
 from splatview_viewer.ui import widgets as ui
 
 if TYPE_CHECKING:
@@ -60,31 +59,30 @@ def panel(tool: Filter) -> bool:
 def _quantity(tool: Filter, quantity: Quantity, statistics: Statistics | None) -> bool:
     """One histogram with the numbers of its range. True when that changed."""
     label, fmt, tip = _WORDS[quantity.name]
-    histogram = None if statistics is None else _histogram(tool, statistics, quantity)
-    first, last = (0, quantity.bins) if histogram is None else histogram.used
+    first, last = (0, quantity.bins) if statistics is None else statistics.used(quantity)
     changed = _numbers(tool, quantity, (first, last), (label, fmt, tip))
-    scale = imgui.get_font_size() / theme.FONT_SIZE
+    scale = theme.scale()
     corner, width, height = imgui.get_cursor_screen_pos(), imgui.get_content_region_avail().x, _HEIGHT * scale
     if width < 8 * scale:
         return changed
     imgui.invisible_button(f"##histogram {quantity.name}", ImVec2(width, height))
     changed |= _brush(tool, quantity, (corner.x, width, first, last), scale)
     hovered = imgui.is_item_hovered(imgui.HoveredFlags_.for_tooltip.value) and not imgui.is_item_active()
-    draw = imgui.get_window_draw_list()
-    draw.add_rect_filled(corner, ImVec2(corner.x + width, corner.y + height), theme.u32(theme.BAR), 3 * scale)
-    if statistics is not None and histogram is not None:
-        _bars(histogram, quantity, corner, ImVec2(width, height))
-        if hovered:
-            imgui.set_tooltip(_about(statistics, quantity, first + (imgui.get_mouse_pos().x - corner.x) / width
-                                     * (last - first), (last - first) / _BARS))
-    low, high = tool.limits(quantity)
-    left, right = ((quantity.position(v) - first) / (last - first) * width for v in (low, high))
-    for at, given, outer in ((left, low > 0, 0.0), (right, high < (math.inf if quantity.log else 1.0), width)):
-        if given:
-            x = corner.x + min(max(at, 0.0), width)
-            draw.add_rect_filled(ImVec2(min(x, corner.x + outer), corner.y),
-                                 ImVec2(max(x, corner.x + outer), corner.y + height), theme.u32(theme.PANEL, 0.45))
-            draw.add_line(ImVec2(x, corner.y), ImVec2(x, corner.y + height), theme.u32(theme.TEXT), 1.5 * scale)
+    end = imgui.get_cursor_screen_pos()
+    imgui.set_cursor_screen_pos(corner)
+    with plots.bare(f"histogram {quantity.name}", (width, height), (first, last), (0.0, 1.0)) as plot:
+        if plot is not None:
+            if statistics is not None:
+                _bars(plot, statistics.counts[quantity.name], (first, last))
+            low, high = (min(max(quantity.position(v), first), last) for v in tool.limits(quantity))
+            for at, edge in ((low, first), (high, last)):
+                if at != edge:
+                    plot.fade(at, edge)
+                    plot.upright(at, theme.TEXT, 1.5)
+    imgui.set_cursor_screen_pos(end)
+    if statistics is not None and hovered:
+        imgui.set_tooltip(_about(statistics, quantity, first + (imgui.get_mouse_pos().x - corner.x) / width
+                                 * (last - first), (last - first) / _BARS))
     imgui.dummy(ImVec2(0, 2 * scale))
     return changed
 
@@ -152,50 +150,13 @@ def _brush(tool: Filter, quantity: Quantity, place: tuple[float, float, int, int
     return True
 
 
-@dataclass(frozen=True, eq=False)
-class Histogram:
-    """What is drawn of one quantity, worked out once for each count."""
-
-    of: Statistics
-    used: tuple[int, int]
-    """The first and the last bin."""
-    heights: tuple[np.ndarray, np.ndarray]
-    """Of the bars, all and chosen ones: square roots, so that few are seen beside many."""
-    top: float
-
-
-def _histogram(tool: Filter, statistics: Statistics, quantity: Quantity) -> Histogram:
-    held = tool.drawn.get(quantity.name)
-    if held is None or held.of is not statistics:
-        used = statistics.used(quantity)
-        every, chosen = (np.sqrt(_grouped(part, used)).astype(np.float32) for part in statistics.counts[quantity.name])
-        held = Histogram(statistics, used, (every, chosen), 1.08 * (float(every.max(initial=0.0)) or 1.0))
-        tool.drawn[quantity.name] = held
-    return held
-
-
-def _bars(histogram: Histogram, quantity: Quantity, corner: ImVec2, size: ImVec2) -> None:
-    """All in grey, those that are chosen over them."""
-    imgui.push_style_color(imgui.Col_.frame_bg, ImVec4(0, 0, 0, 0))
-    imgui.push_style_var(imgui.StyleVar_.frame_padding.value, ImVec2(0, 0))
-    back = imgui.get_cursor_screen_pos()
-    for values, color in zip(histogram.heights, (theme.GONE, theme.ACCENT), strict=True):
-        imgui.set_cursor_screen_pos(corner)
-        imgui.push_style_color(imgui.Col_.plot_histogram, color)
-        imgui.push_style_color(imgui.Col_.plot_histogram_hovered, color)
-        # The button, which came first, has the pointer.
-        imgui.plot_histogram(f"##bars {quantity.name}", values, 0, None, 0.0, histogram.top, size)
-        imgui.pop_style_color(2)
-    imgui.pop_style_var()
-    imgui.pop_style_color()
-    imgui.set_cursor_screen_pos(back)
-
-
-def _grouped(counts: np.ndarray, used: tuple[int, int]) -> np.ndarray:
-    """Bins put together to at most `_BARS`."""
-    first, last = used
-    edges = np.linspace(first, last, min(_BARS, last - first) + 1).round().astype(int)[:-1]
-    return np.add.reduceat(counts[:last], edges)
+def _bars(plot: plots.Plot, counts: tuple[np.ndarray, np.ndarray], used: tuple[int, int]) -> None:
+    """All in grey, those that are chosen over them: square roots, so that few are seen beside many."""
+    edges = np.linspace(*used, min(_BARS, used[1] - used[0]) + 1).round().astype(int)
+    every, chosen = (np.sqrt(np.add.reduceat(part[:used[1]], edges[:-1])) for part in counts)
+    top = 1.08 * (float(every.max(initial=0.0)) or 1.0)
+    plot.bars("##all", edges, every / top, theme.GONE)
+    plot.bars("##chosen", edges, chosen / top, theme.ACCENT)
 
 
 def _about(statistics: Statistics, quantity: Quantity, at: float, width: float) -> str:

@@ -9,10 +9,10 @@ import numpy as np
 from imgui_bundle import ImVec2, imgui
 
 from splatview_viewer.geometry.cameras import project
-from splatview_viewer.kinds.cameras.words import tag
 from splatview_viewer.kinds.gaussians.frustums_through import HOWS
 from splatview_viewer.ui import theme
 from splatview_viewer.ui import widgets as ui
+from splatview_viewer.ui.card import tag
 
 if TYPE_CHECKING:
     from splatview_viewer.geometry.controls import Rect
@@ -35,7 +35,7 @@ def name(tool: Frustums, content: CamerasContent, number: int, rect: Rect, scale
     points = project(camera, cameras.outline(number, tool.depth))
     if np.isfinite(points).all():
         (x, _), (_, y) = points.min(0), points.max(0)
-        tag(cameras.called(number), rect.x + x, rect.y + y + 6 * scale, rect, scale)
+        tag(cameras.called(number), rect.x + x, rect.y + y + 6 * scale, rect)
 
 
 def over(tool: Frustums, content: CamerasContent, rect: Rect, scale: float) -> None:
@@ -45,14 +45,14 @@ def over(tool: Frustums, content: CamerasContent, rect: Rect, scale: float) -> N
         if through.how != "render":
             text = content.photos.trouble(through.index or 0) or "The photograph is on its way"
             place = through.place(rect)
-            tag(text, place.x + 12 * scale, place.y + 12 * scale, rect, scale)
+            tag(text, place.x + 12 * scale, place.y + 12 * scale, rect)
         return
     if through.how == "wipe":
         through.divider.over(through.place(rect), scale, ("Render", "Photo"))
     elif through.how == "side":
         place = through.sides(rect)
         for text, x in (("Render", place.x), ("Photo", place.x + place.width / 2)):
-            tag(text, x + 12 * scale, place.y + 12 * scale, rect, scale)
+            tag(text, x + 12 * scale, place.y + 12 * scale, rect)
 
 
 def bar(tool: Frustums, content: CamerasContent, rect: Rect, scale: float) -> bool:

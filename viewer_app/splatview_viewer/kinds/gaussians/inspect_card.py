@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from splatview_viewer.ui import theme
+from splatview_viewer.ui import plots, theme
 from splatview_viewer.ui import widgets as ui
 
 if TYPE_CHECKING:
@@ -150,19 +150,13 @@ def _curves(tool: Inspect) -> None:
         values = np.nan_to_num(np.array(of(seen)))
         low, high = float(values.min()), float(values.max())
         _row(label, None)
-        width = imgui.get_content_region_avail().x
-        scale = imgui.get_font_size() / theme.FONT_SIZE
-        at, height = imgui.get_cursor_screen_pos(), _SPARK * scale
-        imgui.dummy(ImVec2(width, height))
+        room = 0.05 * (high - low) or 1.0
+        with plots.bare(label, (imgui.get_content_region_avail().x, _SPARK * theme.scale()), (0, len(values) - 1),
+                        (low - room, high + room)) as plot:
+            if plot is not None:
+                plot.line("##curve", np.arange(len(values), dtype=np.float64), values, theme.ACCENT, 1.4)
         imgui.set_item_tooltip("\n".join(filter(None, (tip, f"{low:.4g} to {high:.4g}, now {values[-1]:.4g}",
                                                        f"in {len(seen)} versions"))))
-        draw = imgui.get_window_draw_list()
-        draw.add_rect_filled(at, ImVec2(at.x + width, at.y + height), theme.u32(theme.BAR), 3 * scale)
-        x = np.linspace(at.x + 3 * scale, at.x + width - 3 * scale, len(values))
-        share = (values - low) / (high - low) if high > low else np.full(len(values), 0.5)
-        y = at.y + height - 4 * scale - share * (height - 8 * scale)
-        draw.add_polyline([ImVec2(a, b) for a, b in zip(x.tolist(), y.tolist(), strict=True)],
-                          theme.u32(theme.ACCENT), 1.4 * scale, 0)
 
 
 def _table(values: Values) -> None:

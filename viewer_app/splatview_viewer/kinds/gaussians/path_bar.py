@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 from imgui_bundle import ImVec2, imgui
 
 from splatview_viewer.ui import theme
+from splatview_viewer.ui.format import round_seconds
 from splatview_viewer.ui.widgets import board
 
 if TYPE_CHECKING:
     from splatview_viewer.geometry.controls import Rect
     from splatview_viewer.kinds.gaussians.path import PathTool
-
-_STEPS = 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600
 
 
 class PathBar:
@@ -86,7 +85,7 @@ class PathBar:
         begin, span, duration = line
         draw, (width, height) = imgui.get_window_draw_list(), size
         draw.add_rect_filled(left, ImVec2(left.x + width, left.y + height), theme.u32(theme.FIELD), 4 * scale)
-        step = next((s for s in _STEPS if span * s / duration > 60 * scale), _STEPS[-1])
+        step = round_seconds(max(60 * scale * duration / span, 0.1))
         for i in range(min(int(duration / step + 1e-6) + 1, 100)):
             x = begin + span * i * step / duration
             draw.add_line(ImVec2(x, left.y + height * 0.7), ImVec2(x, left.y + height), theme.u32(theme.GONE), scale)

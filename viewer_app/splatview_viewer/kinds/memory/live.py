@@ -1,10 +1,10 @@
-"""Samples of a running trainer's memory, as the viewer holds them: what a plot of them needs."""
+"""Samples of a running trainer's memory, checked and copied, reduced to what a plot needs."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from splatview_ipc.control.memory_snapshots import find
 from splatview_ipc.kinds import check_frame
 from splatview_ipc.kinds.memory import MEMORY_COLUMNS
 from splatview_viewer.core.errors import ViewerError
+from splatview_viewer.ui.format import round_up
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,18 +21,12 @@ if TYPE_CHECKING:
 _PLACE = {name: i for i, name in enumerate(MEMORY_COLUMNS)}
 _MOST = 2.0**60
 """Bytes beyond which a number is no memory."""
-BANDS = ("low", "peak", "active", "reserved", "host")
-"""What `Columns` says of each column."""
 
 
-@dataclass(frozen=True)
-class Columns:
-    """What is seen in each of W columns of pixels, each (W,) float64, in bytes."""
+class Columns(NamedTuple):
+    """The columns of pixels that have samples: their middles, and the extremes in each in bytes, (M,) float64."""
 
-    first: int
-    """The first column that has anything to show."""
-    last: int
-    """One behind the last."""
+    x: np.ndarray
     low: np.ndarray
     peak: np.ndarray
     active: np.ndarray
@@ -79,6 +74,11 @@ class History:
         return float(self.time[-1])
 
     @property
+    def duration(self) -> float:
+        """Seconds from the first sample to the last, at least one."""
+        return max(self.end - self.begin, 1.0)
+
+    @property
     def on_gpu(self) -> bool:
         """Whether a GPU's memory was looked at; otherwise only the host's is known."""
         return bool(self["reserved"].any() or self["peak"].any())
@@ -111,29 +111,25 @@ class History:
         row = lo + int(values.argmax())
         return float(self.time[row]), float(self[name][row])
 
-    def raised(self, name: str) -> list[float]:
-        """When a count went up: "ooms", "retries"."""
-        return [float(t) for t in self.time[1:][np.diff(self[name]) > 0]]
+    def raised(self, name: str, begin: float, end: float) -> list[float]:
+        """When a count ("ooms", "retries") went up between two times."""
+        return [t for t in self.time[1:][np.diff(self[name]) > 0].tolist() if begin <= t <= end]
 
     def columns(self, begin: float, end: float, width: int) -> Columns:
         """What `width` columns show of the time from `begin` to `end`: of several rows in a column the extremes, so
         that no peak is lost."""
         edges = np.linspace(begin, end, width + 1)
+        edges = edges[max(int(np.searchsorted(edges, self.begin)) - 1, 0): int(np.searchsorted(edges, self.end)) + 1]
         n = len(self)
-        lo = np.searchsorted(self.time, edges[:-1])
+        lo = np.minimum(np.searchsorted(self.time, edges[:-1]), n - 1)
         hi = np.minimum(np.searchsorted(self.time, edges[1:]), n - 1) + 1
-        lo = np.minimum(lo, n - 1)
         spans = np.stack([lo, hi], axis=1).ravel()
-        shown = (edges[:-1] <= self.end) & (edges[1:] >= self.begin)
-        there = np.flatnonzero(shown)
-        first, last = (int(there[0]), int(there[-1]) + 1) if len(there) else (0, 0)
 
         def extreme(name: str, ufunc: np.ufunc) -> np.ndarray:
-            values = np.append(self[name], 0.0)
-            return np.where(shown, ufunc.reduceat(values, spans)[::2], 0.0)
+            return ufunc.reduceat(np.append(self[name], 0.0), spans)[::2].copy() if len(spans) else np.empty(0)
 
-        return Columns(first, last, extreme("low", np.minimum),
-                       *(extreme(name, np.maximum) for name in BANDS[1:]))
+        return Columns(0.5 * (edges[1:] + edges[:-1]), extreme("low", np.minimum),
+                       *(extreme(name, np.maximum) for name in ("peak", "active", "reserved", "host")))
 
     def steps(self, begin: float, end: float, most: int) -> list[tuple[float, int]]:
         """At most about `most` round numbers of steps between two times, and when each began. Empty where steps are not
@@ -143,19 +139,12 @@ class History:
         if len(step) < 2 or step[-1] <= max(step[0], 0) or (np.diff(step) < 0).any() or most < 1:
             return []
         a, b = (float(np.interp(t, time, step)) for t in (begin, end))
-        apart = round_up(max(b - a, 1e-9) / most, whole=True)
+        apart = max(round_up(max(b - a, 1e-9) / most), 1.0)
         numbers = np.arange(max(math.ceil(a / apart), 0) * apart, b + 0.5 * apart, apart)[: 2 * most + 2]
         numbers = numbers[(numbers >= step[0]) & (numbers <= step[-1])]
         grown, kept = np.unique(step, return_index=True)  # of a step that lasts, when it was first seen
         times = np.interp(numbers, grown, time[kept])
         return [(float(t), int(number)) for t, number in zip(times, numbers, strict=True) if begin <= t <= end]
-
-
-def round_up(value: float, whole: bool = False) -> float:
-    """The next of 1, 2, 5, 10, 20, ... (and 0.1, 0.2, 0.5 ..., unless only whole numbers will do)."""
-    power = 10.0 ** math.floor(math.log10(max(value, 1e-12)))
-    found = next(m * power for m in (1, 2, 5, 10) if m * power >= value * (1 - 1e-9))
-    return max(found, 1.0) if whole else found
 
 
 @dataclass(frozen=True)

@@ -1,123 +1,140 @@
-"""The plot of live memory: areas over time, one pass of a shader over values per column of pixels."""
+"""The plot of live memory, and the small one in the panel: areas over time, marks, and numbers under the pointer."""
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
-import moderngl
-import numpy as np
+from imgui_bundle import ImVec4
 
-from splatview_viewer.core.view import VERTEX
+from splatview_viewer.ui import plots, theme
+from splatview_viewer.ui.card import faint
+from splatview_viewer.ui.format import ago_text, ago_ticks, byte_ticks, size_text, time_ticks
 
 if TYPE_CHECKING:
-    from splatview_viewer.core.settings import Color
-    from splatview_viewer.geometry.controls import Rect
-    from splatview_viewer.kinds.memory.live import Columns
+    from splatview_viewer.kinds.memory.live import About, Columns, History
+    from splatview_viewer.kinds.memory.view import MemoryView
+    from splatview_viewer.ui.card import Line
+    from splatview_viewer.ui.format import Tick
 
-RESERVED: Color = (0.125, 0.137, 0.16)
-"""Reserved, and neither active nor allocated: cached."""
-ACTIVE: Color = (0.26, 0.24, 0.34)
-"""Waits to be freed."""
-PEAK: Color = (0.15, 0.25, 0.37)
-"""Was allocated for a part of the time."""
-ALLOCATED: Color = (0.21, 0.39, 0.59)
-LINE: Color = (0.50, 0.72, 0.98)
-RESERVED_LINE: Color = (0.52, 0.56, 0.62)
-HOST: Color = (0.86, 0.71, 0.42)
-
-_FRAGMENT = """
-#version 330
-uniform sampler2D u_values;      // per column: low, peak, active, reserved; the row above: host, whether there is any
-uniform ivec2 u_corner;          // of the plot, from the bottom left
-uniform float u_per_pixel;       // bytes
-uniform float u_host;            // 1: a line; 2: an area
-uniform float u_thick;           // pixels
-uniform vec3 u_ground, u_reserved, u_active, u_peak, u_allocated, u_line, u_reserved_line, u_host_color;
-out vec4 o_color;
-float y;
-
-float below(float v) { return clamp(v / u_per_pixel - y + 0.5, 0.0, 1.0); }
-
-float line(float v, float before) {  // of that thickness; fainter, upright where the value jumps
-    v /= u_per_pixel, before /= u_per_pixel;
-    float level = abs(y - v), jump = max(max(min(v, before) - y, y - max(v, before)), 0.0);
-    vec2 covered = clamp(0.5 + 0.5 * u_thick - vec2(level, jump), 0.0, 1.0);
-    return max(covered.x, 0.35 * covered.y);
-}
-
-void main() {
-    ivec2 at = ivec2(gl_FragCoord.xy) - u_corner;
-    int x = clamp(at.x, 0, textureSize(u_values, 0).x - 1), w = max(x - 1, 0);
-    y = float(at.y) + 0.5;
-    vec4 v = texelFetch(u_values, ivec2(x, 0), 0), before = texelFetch(u_values, ivec2(w, 0), 0);
-    vec2 h = texelFetch(u_values, ivec2(x, 1), 0).xy, hb = texelFetch(u_values, ivec2(w, 1), 0).xy;
-    if (hb.y < 0.5) { before = v; hb = h; }
-    vec3 c = u_ground;
-    if (h.y > 0.5 && at.y >= 0) {
-        c = mix(c, u_reserved, below(v.w));
-        c = mix(c, u_active, below(max(v.z, v.y)));
-        c = mix(c, u_peak, below(v.y));
-        c = mix(c, u_allocated, below(v.x));
-        if (v.w > 0.0) {
-            c = mix(c, u_reserved_line, line(v.w, before.w));
-            c = mix(c, u_line, line(v.y, before.y));
-        }
-        if (u_host > 1.5) c = mix(c, u_host_color * 0.5, below(h.x));
-        if (u_host > 0.5) c = mix(c, u_host_color, line(h.x, hb.x));
-    }
-    o_color = vec4(c, 1.0);
-}
-"""
+HOST = ImVec4(0.80, 0.62, 0.30, 1.0)
+_ACTIVE = ImVec4(0.58, 0.44, 0.85, 0.35)
+_RETRY = ImVec4(0.93, 0.70, 0.30, 1.0)
+_STRIP_S = 120.0
+"""Seconds that are seen in the panel."""
+_MOST_MARKS = 50
 
 
-class MemoryPlot:
-    """Draws columns of values. Shared by the views of a stream."""
+def draw_plot(view: MemoryView, history: History, size: tuple[float, float]) -> plots.Plot | None:
+    """Draw at imgui's cursor, as large as `size` pixels; return what the user did there."""
+    begin, end = view.window()
+    line = theme.FONT_SIZE * theme.scale()
+    top, many = view.top(begin, end), max(int(size[0] / (7.5 * line)), 1)
+    steps = [(t, f"step {number:,}") for t, number in history.steps(begin, end, max(int(size[0] / (6 * line)), 1))]
+    up = plots.Axis((0.0, top), ticks=byte_ticks(0.0, top, max(int(size[1] / (4 * line)), 1)), locked=True)
+    across = plots.Axis((begin, end), ticks=_times(view, history, many))
+    with plots.plot("memory", size, across, up, above=steps, legend="row") as plot:
+        if plot is None:
+            return None
+        _areas(plot, history, history.columns(begin, end, max(plot.rect.width, 8)), view.settings.host)
+        if history.on_gpu:
+            words = f"fragmentation {history.fragmentation():.0%}, {history.split():.0%} between blocks"
+            plot.say(f"{words}###fragmentation")
+        elif view.content.about.device == "cpu":
+            plot.say("CUDA is not in use there")
+        if not plot.small:
+            _limit(plot, view.content.about, top)
+            _marks(plot, history)
+        row = history.row_at(plot.pointer[0]) if plot.hovered else None
+        if row is not None:
+            plot.upright(plot.pointer[0], faint(theme.TEXT, 0.35))
+            plot.tell(_lines(history, row))
+    return plot
 
-    def __init__(self, ctx: moderngl.Context) -> None:
-        self._ctx = ctx
-        self._array: moderngl.VertexArray | None = None
-        self._texture: moderngl.Texture | None = None
 
-    def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect, columns: Columns, top: float, *,
-             ground: Color, host: int, thick: float = 1.0, bottom: int = 0) -> None:
-        """Draw over `rect`: `columns`, as many as it is wide, from 0 bytes to `top` in what lies over its `bottom`
-        pixels, which are left to the axis. `host`: 1: its memory is a line, 2: an area, 0: it is not seen."""
-        if self._array is None:
-            program = self._ctx.program(vertex_shader=VERTEX, fragment_shader=_FRAGMENT)
-            self._array = self._ctx.vertex_array(program, [])
-            for name, color in (("reserved", RESERVED), ("active", ACTIVE), ("peak", PEAK),
-                                ("allocated", ALLOCATED), ("line", LINE), ("reserved_line", RESERVED_LINE),
-                                ("host_color", HOST)):
-                program[f"u_{name}"].value = color  # type: ignore[union-attr]
-        values = np.zeros((2, rect.width, 4), np.float32)
-        for place, band in enumerate((columns.low, columns.peak, columns.active, columns.reserved)):
-            values[0, :, place] = band
-        values[1, :, 0] = columns.host
-        values[1, columns.first: columns.last, 1] = 1
-        if self._texture is None or self._texture.width != rect.width:
-            if self._texture is not None:
-                self._texture.release()
-            self._texture = self._ctx.texture((rect.width, 2), 4, dtype="f4")
-            self._texture.filter = moderngl.NEAREST, moderngl.NEAREST
-        self._texture.write(values)
-        self._texture.use(0)
-        x, y, width, height = rect.viewport(framebuffer.height)
-        program = self._array.program
-        program["u_corner"].value = (x, y + bottom)  # type: ignore[union-attr]
-        program["u_per_pixel"].value = max(top, 1.0) / max(height - bottom, 1)  # type: ignore[union-attr]
-        program["u_ground"].value = ground  # type: ignore[union-attr]
-        program["u_host"].value = float(host)  # type: ignore[union-attr]
-        program["u_thick"].value = thick  # type: ignore[union-attr]
-        self._ctx.disable(moderngl.BLEND | moderngl.DEPTH_TEST | moderngl.CULL_FACE)
-        framebuffer.use()
-        framebuffer.viewport = (x, y, width, height)
-        self._array.render(moderngl.TRIANGLES, vertices=3)
+def draw_strip(history: History, key: str) -> bool:
+    """Draw the last minutes across the panel; True when it was clicked. `key`: of the stream's entry."""
+    end = history.end
+    begin = max(end - _STRIP_S, min(history.begin, end - 10.0))
+    title, name = ("Memory", "allocated") if history.on_gpu else ("Host memory", "host")
+    value = size_text(history.now(name)) + (f" of {size_text(history.now('reserved'))}" if history.on_gpu else "")
+    columns = history.columns(begin, end, 256)
+    top = 1.1 * max(columns.reserved.max(initial=1.0) if history.on_gpu else columns.host.max(initial=1.0), 1.0)
+    with plots.strip(f"memory {key}", title, value, (begin, end), (0.0, top),
+                     tip="The memory of this run. Click to see more") as (plot, clicked):
+        if plot is not None:
+            _areas(plot, history, columns, False)
+            for name, color in (("retries", _RETRY), ("ooms", theme.FAULT)):
+                for t in history.raised(name, begin, end)[-_MOST_MARKS:]:
+                    plot.upright(t, color)
+    return clicked
 
-    def close(self) -> None:
-        """Give back everything. Idempotent."""
-        if self._array is not None:
-            self._array.program.release()
-            self._array.release()
-        if self._texture is not None:
-            self._texture.release()
-        self._array = self._texture = None
+
+def _areas(plot: plots.Plot, history: History, columns: Columns, host: bool) -> None:
+    """Allocated, what waits to be freed, and reserved, one on the other; the host's memory."""
+    x, zero = columns.x, 0 * columns.x
+    if history.on_gpu:
+        label = f"allocated {size_text(history.now('allocated'))}###allocated"
+        active = columns.active.clip(columns.peak)
+        plot.shade(label, x, zero, columns.low, faint(theme.ACCENT, 0.5))
+        plot.shade(label, x, columns.low, columns.peak, faint(theme.ACCENT, 0.25))
+        plot.line(label, x, columns.peak, theme.ACCENT, 1.2)
+        label = f"reserved {size_text(history.now('reserved'))}###reserved"
+        plot.shade(label, x, columns.peak, active, _ACTIVE)
+        plot.shade(label, x, active, columns.reserved.clip(active), faint(theme.TEXT, 0.06))
+        plot.line(label, x, columns.reserved, theme.DIM, 1.0)
+    if host or not history.on_gpu:
+        label = f"host {size_text(history.now('host'))}###host"
+        if not history.on_gpu:
+            plot.shade(label, x, zero, columns.host, faint(HOST, 0.5))
+        plot.line(label, x, columns.host, HOST, 1.2)
+
+
+def _times(view: MemoryView, history: History, many: int) -> list[Tick]:
+    begin, end = view.window()
+    if view.settings.clock == "ago":
+        return [(history.end + at, text) for at, text in ago_ticks(begin - history.end, end - history.end, many)]
+    return [(begin + at / 1e6, text) for at, text in time_ticks(0.0, (end - begin) * 1e6, int(begin * 1e6), many)]
+
+
+def _limit(plot: plots.Plot, about: About, top: float) -> None:
+    """All that the GPU has, where that is in sight."""
+    if 0 < about.total <= top:
+        with plot.drawing() as draw:
+            x, y = plot.at(plot.x[0], about.total)
+            draw.add_line((x, y), (x + plot.rect.width, y), theme.u32(theme.FAULT, 0.8), 1.5 * plot.scale)
+            plot.words((x + plot.rect.width / 2, y + 12 * plot.scale), f"{about.gpu}: {size_text(about.total)}",
+                       theme.FAULT)
+
+
+def _marks(plot: plots.Plot, history: History) -> None:
+    """The highest point of what is seen, and where memory was short."""
+    begin, end = plot.x
+    for name, word, color in (("retries", "had to free its cache", _RETRY), ("ooms", "out of memory", theme.FAULT)):
+        before = float("-inf")
+        for t in history.raised(name, begin, end)[-_MOST_MARKS:]:
+            plot.upright(t, faint(color, 0.75))
+            x = plot.at(t)[0]
+            if x > before:
+                y = plot.rect.y + (46 if name == "ooms" else 70) * plot.scale
+                card = plot.words((x, y), word, color)
+                before = card.x + card.width
+    if end < history.begin or begin > history.end:
+        return
+    t, size = history.peak(begin, end, "peak" if history.on_gpu else "host")
+    plot.dot(max(t, begin), size, theme.TEXT)
+    plot.words(plot.at(max(t, begin), size), f"highest {size_text(size)}", theme.TEXT)
+
+
+def _lines(history: History, row: int) -> list[Line]:
+    """All that is known of one moment."""
+    t, step = float(history["time"][row]), int(history["step"][row])
+    lines = [f"step {step:,}"] if step >= 0 else []
+    if history.on_gpu:
+        words = {"peak": "allocated, at most", "low": "at least", "active": "active", "requested": "requested",
+                 "reserved": "reserved"}
+        lines += [f"{word}  {size_text(history[name][row])}" for name, word in words.items()]
+        lines.append(f"fragmentation  {history.fragmentation(row):.0%}, {history.split(row):.0%} between blocks")
+    lines.append(f"host  {size_text(history['host'][row])}")
+    stamp = time.strftime("%H:%M:%S", time.localtime(t)) + f"   {ago_text(history.end - t, 0.1)}"
+    return [(stamp, theme.DIM), *((text, theme.TEXT) for text in lines)]

@@ -42,21 +42,6 @@ class Columns:
                 np.insert(self.high, at, self.value[ends]))
 
 
-def ticks(low: float, high: float, most: int = 6) -> list[float]:
-    """Round numbers for a logarithmic axis that covers less than two powers of ten; none where it covers more."""
-    if not 0 < low < high or high / low > 100:
-        return []
-    found = [m * 10.0**k for k in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-             for m in (1, 2, 5)]
-    found = [value for value in found if low <= value <= high]
-    if len(found) >= 3:
-        return found
-    step = (high - low) / most
-    power = 10.0 ** math.floor(math.log10(step))
-    step = next(m * power for m in (1, 2, 5, 10) if m * power >= step)
-    return [i * step for i in range(math.ceil(low / step), math.floor(high / step) + 1)]
-
-
 @dataclass(frozen=True)
 class Axis:
     """The horizontal axis of a plot."""

@@ -15,6 +15,7 @@ from splatview_viewer.core.errors import ViewerError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+Origin = str | tuple[float, float]
 _PLACE = {name: i for i, name in enumerate(SCALAR_COLUMNS)}
 _MOST_STEP, _MOST_TIME = 2.0**53, 1e12
 _MOST_NAME = 100
@@ -38,6 +39,17 @@ class Curve:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    @property
+    def short(self) -> str:
+        """Its name within its plot."""
+        return self.name.partition("/")[2] or self.name
+
+    def across(self, origin: Origin) -> np.ndarray:
+        """(N,) where its rows are on a horizontal axis: "step", "time" since the epoch, or (begin, seconds a unit)."""
+        if isinstance(origin, str):
+            return self[origin]
+        return (self["time"] - origin[0]) / origin[1]
 
     @cached_property
     def samples(self) -> int:

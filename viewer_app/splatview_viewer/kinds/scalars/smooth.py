@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,8 +11,9 @@ if TYPE_CHECKING:
     from splatview_viewer.kinds.scalars.curves import Curve
 
 
+@lru_cache(256)
 def smoothed(curve: Curve, weight: float) -> np.ndarray:
-    """(N,) float64: each row's average with all before it.
+    """Return (N,) float64, not to be written: each row's average with all before it.
 
     A sample weighs `weight` times as much as the next, 0 (no smoothing) up to less than 1; divided by the sum of the
     weights (debiased), it begins at the first value. Rows of several samples count as that many. What is not finite is

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -13,8 +13,7 @@ from splatview_viewer.core.events import Key
 from splatview_viewer.core.settings import ScalarsSettings
 from splatview_viewer.core.view import KeyHelp, Simple, Steady, Stopwatch, meta_phrases
 from splatview_viewer.gpu.work import GpuWork
-from splatview_viewer.kinds.scalars.curves import Curve, Curves, read_frame
-from splatview_viewer.kinds.scalars.smooth import smoothed
+from splatview_viewer.kinds.scalars.curves import Curve, Curves, Origin, read_frame
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
     from splatview_viewer.geometry.controls import Rect
 
 _MOST_SMOOTH = 0.999
-_KEPT = 256
-"""Curves whose smoothing is remembered."""
 
 KEYS = (
     KeyHelp("Plots", "Wheel, pinch", "Zoom along the axis"),
@@ -43,14 +40,12 @@ class ScalarsContent:
     """What a stream of kind scalars said last, whoever looks at it."""
 
     def __init__(self, work: GpuWork) -> None:
-        self.views: list[ScalarsView] = []
         self.curves = Curves()
         self.beside: Mapping[str, Sequence[Curve]] = {}
         """What is plotted though nobody logged it, by the plot's title."""
         self.changes = 0
         self.work = work
         self.stopwatch = Stopwatch()
-        self._smooth: dict[tuple[int, float], tuple[Curve, np.ndarray]] = {}
 
     def update(self, value: Value) -> bool:
         """As `View.update`."""
@@ -61,7 +56,6 @@ class ScalarsContent:
         if not value.intact():  # type: ignore[union-attr]
             return False
         self.curves = curves
-        self._smooth.clear()
         self.changes += 1
         return True
 
@@ -69,16 +63,6 @@ class ScalarsContent:
         """Plot these as well."""
         self.beside = curves
         self.changes += 1
-
-    def smooth(self, curve: Curve, weight: float) -> np.ndarray:
-        """(N,) as `smoothed`, remembered."""
-        key = id(curve), weight
-        found = self._smooth.get(key)
-        if found is None:
-            if len(self._smooth) >= _KEPT:
-                self._smooth.clear()
-            found = self._smooth[key] = curve, smoothed(curve, weight)  # the curve, so that its id stays its own
-        return found[1]
 
     @property
     def plots(self) -> dict[str, Sequence[Curve]]:
@@ -104,7 +88,6 @@ class ScalarsView(Steady, Simple):
                  beside: ScalarsView | None = None) -> None:
         self.settings = settings or ScalarsSettings()
         self.content = beside.content if beside is not None else ScalarsContent(work or GpuWork(ctx))
-        self.content.views.append(self)
         self.across: tuple[float, float] | None = None
         """What the horizontal axis covers, in its own units; None: all."""
         self.up: dict[str, tuple[float, float]] = {}
@@ -113,8 +96,6 @@ class ScalarsView(Steady, Simple):
         """Where the pointer is on the horizontal axis."""
         self._ctx = ctx
         self._told = self.content.changes
-        self._drawing: Any = None
-        """Owns the context of ImPlot's."""
 
     def beside(self, settings: ScalarsSettings) -> ScalarsView:
         return ScalarsView(self._ctx, settings, beside=self)
@@ -133,13 +114,16 @@ class ScalarsView(Steady, Simple):
 
     # -- what is seen -------------------------------------------------------------------------------------------
 
-    def x_of(self, curve: Curve) -> np.ndarray:
-        """(N,) where a curve's rows lie on the horizontal axis."""
+    @property
+    def origin(self) -> Origin:
+        """The horizontal axis, as for `Curve.across`."""
         if self.settings.across == "step":
-            return curve["step"]
-        if self.settings.across == "clock":
-            return curve["time"]
-        return (curve["time"] - self.content.curves.begin) / self.unit[0]
+            return "step"
+        return "time" if self.settings.across == "clock" else (self.content.curves.begin, self.unit[0])
+
+    def weight(self, curve: Curve) -> float:
+        """How much a curve is smoothed: only what was logged is."""
+        return self.settings.smoothing if curve in self.content.curves.all else 0.0
 
     @property
     def unit(self) -> tuple[float, str]:
@@ -153,11 +137,11 @@ class ScalarsView(Steady, Simple):
         if self.across is not None:
             return self.across
         found = [(float(x.min()), float(x.max())) for curves in self.content.plots.values() for curve in curves
-                 if len(x := self.x_of(curve))]
+                 if len(x := curve.across(self.origin))]
         low, high = min(f[0] for f in found), max(f[1] for f in found)
         if self.settings.log_across and self.settings.across != "clock":
             positive = [float(x[x > 0].min()) for curves in self.content.plots.values() for curve in curves
-                        if (x := self.x_of(curve)).max() > 0]
+                        if (x := curve.across(self.origin)).max() > 0]
             low = min(positive, default=0.1)
             return low, max(high, low * 1.01)
         room = 0.01 * (high - low)
@@ -176,12 +160,13 @@ class ScalarsView(Steady, Simple):
     def over(self, rect: Rect, scale: float) -> bool:
         if self.empty:
             return False
-        if self._drawing is None:
-            from splatview_viewer.kinds.scalars.plots import Plots
+        from splatview_viewer.kinds.scalars.plots import draw_plots
+        from splatview_viewer.ui.widgets import board
 
-            self._drawing = Plots(self)
-        with self.content.stopwatch("plots"):
-            return self._drawing.draw(rect, scale)
+        before = self.across, dict(self.up), self.pointer
+        with self.content.stopwatch("plots"), board(f"plots {id(self)}", rect, (14 * scale, 12 * scale), scroll=True):
+            draw_plots(self, scale)
+        return before != (self.across, self.up, self.pointer)
 
     def boards(self, rect: Rect) -> Sequence[Rect]:
         return () if self.empty else (rect,)
@@ -249,7 +234,7 @@ class ScalarsView(Steady, Simple):
         if x is None or not curves.all:
             return ""
         clock = curves.clock
-        at = self.x_of(clock)
+        at = clock.across(self.origin)
         row = int(np.argmin(abs(at - x)))
         stamp = time.strftime("%H:%M:%S", time.localtime(float(clock["time"][row])))
         return f"step {clock['step'][row]:,.12g}   {stamp}"
@@ -274,9 +259,4 @@ class ScalarsView(Steady, Simple):
     def drop(self) -> None:
         self.pointer = None
 
-    def close(self) -> None:
-        if self in self.content.views:
-            self.content.views.remove(self)
-        if self._drawing is not None:
-            self._drawing.close()
-            self._drawing = None
+    def close(self) -> None: ...

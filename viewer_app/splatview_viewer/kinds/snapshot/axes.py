@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from splatview_viewer.kinds.snapshot import ticks
 from splatview_viewer.kinds.snapshot.layout import GUTTER
 from splatview_viewer.kinds.snapshot.world import kind_of, lanes_at
-from splatview_viewer.ui import theme
+from splatview_viewer.ui import format, theme
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,7 +72,7 @@ def draw_axes(content: Content, look: Look, window: Window, scale: float) -> Non
     """Lines and words of both axes around the plot."""
     pen, r = Pen(scale), window.rect
     rows = max(int(r.height / (38 * scale)), 2)
-    for at, text in ticks.byte_ticks(window.y0, window.y1, rows):
+    for at, text in format.byte_ticks(window.y0, window.y1, rows):
         y = window.py(at)
         pen.line(r.x, y, r.x + r.width, y, _GRID)
         pen.write(r.x - 8 * scale, y - pen.size / 2 - scale, text, align=1.0)
@@ -92,13 +91,13 @@ def draw_axes(content: Content, look: Look, window: Window, scale: float) -> Non
         _draw_lanes(pen, content, look, window)
 
 
-def _x_ticks(content: Content, look: Look, window: Window, count: int) -> Sequence[ticks.Tick]:
+def _x_ticks(content: Content, look: Look, window: Window, count: int) -> Sequence[format.Tick]:
     axis = content.axis(look.device, look.settings.unit)
     if axis is None:
         return ()
     if look.settings.unit == "events":
-        return ticks.event_ticks(window.x0, window.x1, count)
-    return ticks.time_ticks(window.x0, window.x1, axis.origin_us, count)
+        return format.count_ticks(window.x0, window.x1, count)
+    return format.time_ticks(window.x0, window.x1, axis.origin_us, count)
 
 
 def _draw_lanes(pen: Pen, content: Content, look: Look, window: Window) -> None:
@@ -180,7 +179,7 @@ def draw_pointer(content: Content, look: Look, window: Window, at: tuple[float, 
     axis = content.axis(look.device, look.settings.unit)
     moment = look.pointed
     if axis is not None:
-        clock = ticks.clock_text(axis.time_us(moment)) if axis.timed else ""
+        clock = format.clock_text(axis.time_us(moment)) if axis.timed else ""
         text = clock if look.settings.unit == "time" else f"{moment:,}"
         pen.tag(at[0], r.y + r.height + 3 * scale, text, (r.x - 40 * scale, r.x + r.width + 10 * scale))
     from splatview_viewer.kinds.snapshot.analysis import size_text

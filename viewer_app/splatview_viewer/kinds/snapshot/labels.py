@@ -1,57 +1,10 @@
-"""One place for words about bytes, durations and counts, and for reading sizes that people write."""
+"""Words for addresses, pools and streams, and sizes as people write them."""
 
 from __future__ import annotations
 
 import re
 
-UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
-"""Of bytes, each 1024 times the one before."""
 _SIZE = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([kmgtp]?)(i?b|bytes?)?$", re.IGNORECASE)
-
-
-def size_text(size: int) -> str:
-    """Bytes as people say them: "512 B", "1.50 GiB", "-2.00 MiB". Three digits, units of 1024."""
-    amount = float(abs(size))
-    unit = 0
-    while amount >= 999.5 and unit < len(UNITS) - 1:
-        amount /= 1024
-        unit += 1
-    if unit == 0 or amount >= 99.95:
-        number = f"{amount:.0f}"
-    else:
-        number = f"{amount:.2f}" if amount < 9.995 else f"{amount:.1f}"
-    return f"{'-' if size < 0 else ''}{number} {UNITS[unit]}"
-
-
-def exact_size_text(size: int) -> str:
-    """The same, and the exact number: "1.50 GiB (1,610,612,736 bytes)"."""
-    return f"{size:,} bytes" if abs(size) < 1000 else f"{size_text(size)} ({size:,} bytes)"
-
-
-def change_text(change: int) -> str:
-    """A difference of bytes, with its sign: "+1.50 GiB"."""
-    return ("+" if change > 0 else "") + size_text(change)
-
-
-def age_text(microseconds: float) -> str:
-    """A duration: "0.5 us", "12 ms", "3.2 s", "4 min 05 s", "2 h 03 min"."""
-    us = abs(float(microseconds))
-    sign = "-" if microseconds < 0 else ""
-    if us < 999.5:
-        return f"{sign}{us:.3g} us"
-    if us < 999.5e3:
-        return f"{sign}{us / 1e3:.3g} ms"
-    if us < 59.95e6:
-        return f"{sign}{us / 1e6:.3g} s"
-    seconds = round(us / 1e6)
-    if seconds < 3600:
-        return f"{sign}{seconds // 60} min {seconds % 60:02d} s"
-    return f"{sign}{seconds // 3600:,} h {seconds % 3600 // 60:02d} min"
-
-
-def count_text(count: int, one: str, many: str = "") -> str:
-    """"1 block", "1,234 blocks"."""
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
 def parse_size(text: str) -> tuple[float, float] | None:

@@ -39,17 +39,8 @@ from splatview_viewer.kinds.snapshot.analysis.oom import Holder, Oom, post_morte
 from splatview_viewer.kinds.snapshot.analysis.search import HELP, Hits, frames_with, search
 from splatview_viewer.kinds.snapshot.analysis.segments import ACTIVE, INACTIVE, PENDING, SegmentsAt, segments_at
 from splatview_viewer.kinds.snapshot.analysis.tables import BYS, By, Row, Table, Tables
-from splatview_viewer.kinds.snapshot.labels import (
-    address_text,
-    age_text,
-    change_text,
-    count_text,
-    exact_size_text,
-    parse_size,
-    pool_text,
-    size_text,
-    stream_text,
-)
+from splatview_viewer.kinds.snapshot.labels import address_text, parse_size, pool_text, stream_text
+from splatview_viewer.ui.format import age_text, change_text, count_text, exact_size_text, size_text
 
 __all__ = [
     "ACTIVE", "BYS", "CATEGORIES", "COLOR_BYS", "HELP", "INACTIVE", "MACHINERY", "PENDING", "PERIODS", "By",

@@ -11,7 +11,8 @@ from splatview_viewer.kinds.snapshot.analysis import frames as _frames
 from splatview_viewer.kinds.snapshot.analysis.categories import CATEGORIES, categories
 from splatview_viewer.kinds.snapshot.analysis.live import live_ids, peak_moment
 from splatview_viewer.kinds.snapshot.analysis.tables import Tables, size_class, size_class_text
-from splatview_viewer.kinds.snapshot.labels import age_text, count_text, pool_text, size_text, stream_text
+from splatview_viewer.kinds.snapshot.labels import pool_text, stream_text
+from splatview_viewer.ui.format import age_text, count_text, size_text
 
 if TYPE_CHECKING:
     from splatview_viewer.kinds.snapshot.model import Snapshot, Trace

@@ -10,7 +10,7 @@ import numpy as np
 from splatview_viewer.kinds.snapshot.analysis import _kept
 from splatview_viewer.kinds.snapshot.analysis import frames as _frames
 from splatview_viewer.kinds.snapshot.analysis.categories import CATEGORIES, categories
-from splatview_viewer.kinds.snapshot.labels import age_text, count_text, size_text
+from splatview_viewer.ui.format import age_text, count_text, size_text
 
 if TYPE_CHECKING:
     from splatview_viewer.kinds.snapshot.model import Snapshot, Trace

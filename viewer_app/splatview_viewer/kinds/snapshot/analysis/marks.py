@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from splatview_viewer.kinds.snapshot.analysis import _kept
-from splatview_viewer.kinds.snapshot.labels import size_text
 from splatview_viewer.kinds.snapshot.model import ACTIONS
+from splatview_viewer.ui.format import size_text
 
 if TYPE_CHECKING:
     from splatview_viewer.kinds.snapshot.model import Snapshot, Trace

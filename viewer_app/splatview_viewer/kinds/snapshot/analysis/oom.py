@@ -11,8 +11,9 @@ from splatview_viewer.kinds.snapshot.analysis import _kept
 from splatview_viewer.kinds.snapshot.analysis.live import live_ids
 from splatview_viewer.kinds.snapshot.analysis.segments import INACTIVE, SMALL, SMALL_SEGMENT, SegmentsAt, segments_at
 from splatview_viewer.kinds.snapshot.analysis.tables import Tables
-from splatview_viewer.kinds.snapshot.labels import count_text, pool_text, size_text, stream_text
+from splatview_viewer.kinds.snapshot.labels import pool_text, stream_text
 from splatview_viewer.kinds.snapshot.model import ACTIONS
+from splatview_viewer.ui.format import count_text, size_text
 
 if TYPE_CHECKING:
     from splatview_viewer.kinds.snapshot.model import Snapshot, Trace

@@ -12,15 +12,8 @@ import numpy as np
 from splatview_viewer.kinds.snapshot.analysis import _kept
 from splatview_viewer.kinds.snapshot.analysis import frames as _frames
 from splatview_viewer.kinds.snapshot.analysis.categories import categories
-from splatview_viewer.kinds.snapshot.labels import (
-    address_text,
-    age_text,
-    exact_size_text,
-    parse_size,
-    pool_text,
-    size_text,
-    stream_text,
-)
+from splatview_viewer.kinds.snapshot.labels import address_text, parse_size, pool_text, stream_text
+from splatview_viewer.ui.format import age_text, exact_size_text, size_text
 
 if TYPE_CHECKING:
     from splatview_viewer.kinds.snapshot.model import Snapshot, Trace

@@ -11,7 +11,8 @@ import numpy as np
 from splatview_viewer.kinds.snapshot.analysis import frames as _frames
 from splatview_viewer.kinds.snapshot.analysis.categories import categories
 from splatview_viewer.kinds.snapshot.analysis.live import ids_of
-from splatview_viewer.kinds.snapshot.labels import pool_text, size_text, stream_text
+from splatview_viewer.kinds.snapshot.labels import pool_text, stream_text
+from splatview_viewer.ui.format import size_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,6 +8,8 @@ from imgui_bundle import ImVec2, ImVec4, imgui
 
 from splatview_viewer.ui import theme
 from splatview_viewer.ui.widgets import board, colored
+from splatview_viewer.ui.widgets import fitted as fitted
+from splatview_viewer.ui.widgets import wrapped as wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,12 +35,6 @@ def pane(owner: object, name: str, rect: Rect, scale: float, *, scroll: bool = F
     """A window exactly over a rectangle of the framebuffer. `owner`: whose it is; windows of two owners are two, though
     they are called the same. `scroll`: what is drawn in it may be longer than it is."""
     return board(f"snapshot {name} {id(owner)}", rect, (12 * scale, 9 * scale), ground, scroll=scroll)
-
-
-def wrapped(text: str, color: ImVec4 = theme.DIM) -> None:
-    imgui.push_text_wrap_pos(0.0)
-    colored(text, color)
-    imgui.pop_text_wrap_pos()
 
 
 def centered(text: str, color: ImVec4 = theme.DIM) -> None:
@@ -108,19 +104,3 @@ def on_the_right(width: float) -> None:
 
 def button_width(text: str) -> float:
     return imgui.calc_text_size(text).x + 2 * imgui.get_style().frame_padding.x
-
-
-def fitted(text: str, width: float, *, tail: bool = False) -> str:
-    """As much of a text as so many pixels hold, with dots where some was left out: at its end, or (`tail`) its
-    beginning."""
-    if imgui.calc_text_size(text).x <= width:
-        return text
-    few, many = 0, len(text)
-    while few < many:
-        n = (few + many + 1) // 2
-        piece = "\u2026" + text[len(text) - n:] if tail else text[:n] + "\u2026"
-        if imgui.calc_text_size(piece).x <= width:
-            few = n
-        else:
-            many = n - 1
-    return "" if not few else "\u2026" + text[len(text) - few:] if tail else text[:few].rstrip() + "\u2026"

@@ -7,16 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from imgui_bundle import imgui
 
-from splatview_viewer.kinds.snapshot.labels import (
-    age_text,
-    count_text,
-    exact_size_text,
-    pool_text,
-    size_text,
-    stream_text,
-)
+from splatview_viewer.kinds.snapshot.labels import pool_text, stream_text
 from splatview_viewer.kinds.snapshot.panes import _common, _pane
 from splatview_viewer.ui import theme
+from splatview_viewer.ui.format import age_text, count_text, exact_size_text, size_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 from imgui_bundle import imgui
 
-from splatview_viewer.kinds.snapshot.labels import address_text, pool_text, size_text, stream_text
+from splatview_viewer.kinds.snapshot.labels import address_text, pool_text, stream_text
 from splatview_viewer.kinds.snapshot.model import ACTIONS
 from splatview_viewer.kinds.snapshot.panes import _common, _pane
 from splatview_viewer.kinds.snapshot.panes._grid import Cell, Column, Grid, Rows
 from splatview_viewer.ui import theme
+from splatview_viewer.ui.format import size_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import imgui
 
-from splatview_viewer.kinds.snapshot.labels import age_text, count_text, size_text
 from splatview_viewer.kinds.snapshot.panes import _common, _pane
 from splatview_viewer.kinds.snapshot.panes._grid import Cell, Column, Grid, Rows
 from splatview_viewer.ui import theme
+from splatview_viewer.ui.format import age_text, count_text, size_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

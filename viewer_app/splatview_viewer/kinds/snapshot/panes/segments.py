@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from splatview_viewer.kinds.snapshot.labels import address_text, count_text, exact_size_text, pool_text, size_text
+from splatview_viewer.kinds.snapshot.labels import address_text, pool_text
 from splatview_viewer.kinds.snapshot.panes import _common, _pane
 from splatview_viewer.kinds.snapshot.panes._grid import Cell, Column, Grid, Rows, tooltip
 from splatview_viewer.ui import theme
+from splatview_viewer.ui.format import count_text, exact_size_text, size_text
 
 if TYPE_CHECKING:
     from collections.abc import Hashable

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from imgui_bundle import imgui
 
-from splatview_viewer.kinds.snapshot.labels import count_text, exact_size_text, size_text
 from splatview_viewer.kinds.snapshot.panes import _common, _flame, _pane
 from splatview_viewer.kinds.snapshot.panes._grid import Cell, Column, Grid, Rows
 from splatview_viewer.ui import theme
+from splatview_viewer.ui.format import count_text, exact_size_text, size_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable

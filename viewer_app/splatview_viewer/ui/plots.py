@@ -1,0 +1,292 @@
+"""Plots on ImPlot, inside an imgui frame: with axes to zoom and drag, or bare, as small as a line of the panel.
+
+A panel owns one context of ImPlot's beside its context of imgui's (`shell/panel.py`), so users share no state.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from imgui_bundle import ImVec2, ImVec4, imgui, implot
+
+from splatview_viewer.geometry.controls import ZOOM_STEP, Rect
+from splatview_viewer.ui import theme
+from splatview_viewer.ui.card import card, faint, hover_card
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from splatview_viewer.ui.card import Line
+    from splatview_viewer.ui.format import Tick
+
+    Range = tuple[float, float]
+
+STRIP_HEIGHT = 34.0
+"""Points of a small plot in the panel."""
+_X, _X2, _Y = implot.ImAxis_.x1.value, implot.ImAxis_.x2.value, implot.ImAxis_.y1.value
+_LEAST = 160.0, 110.0
+"""Points of a plot that has room for axes."""
+_PAN = 0.1
+"""Share of the axis that a step of a horizontal wheel moves it."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One axis of a plot: what it covers, and its labels."""
+
+    span: Range
+    scale: Literal["linear", "log", "time"] = "linear"
+    ticks: Sequence[Tick] = ()
+    """Where the labels are; empty: where ImPlot puts them."""
+    format: str = ""
+    """Of labels that ImPlot puts, as printf has it."""
+    locked: bool = False
+    """Whether the user cannot move it."""
+
+
+@dataclass
+class Plot:
+    """A plot that is being drawn, and after that what the user did in it."""
+
+    x: Range
+    y: Range
+    hovered: bool = False
+    over_y: bool = False
+    """Whether the pointer is on the vertical axis."""
+    pointer: Range = (0.0, 0.0)
+    """The place under the pointer, in units of the axes."""
+    reset: bool = False
+    """Whether the user asked to see all, by a double click."""
+    moved: bool = False
+    """Whether the user moved the horizontal axis; `x` is what it covers now."""
+    raised: bool = False
+    """The same of the vertical axis."""
+    rect: Rect = field(default_factory=lambda: Rect(0, 0, 1, 1))
+    """The area of the plot within its axes, in pixels."""
+    small: bool = False
+    """Whether there is no room for axes and words."""
+    scale: float = 1.0
+
+    def line(self, label: str, x: np.ndarray, y: np.ndarray, color: ImVec4, width: float = 1.5) -> None:
+        """`width` in points. What begins with ## is not in the legend."""
+        implot.plot_line(label, x, y, implot.Spec(line_color=color, line_weight=width * self.scale))
+
+    def shade(self, label: str, x: np.ndarray, low: np.ndarray, high: np.ndarray, color: ImVec4) -> None:
+        """Fill the area between two curves."""
+        implot.plot_shaded(label, x, low, high, implot.Spec(fill_color=color))
+
+    def bars(self, label: str, edges: np.ndarray, heights: np.ndarray, color: ImVec4) -> None:
+        """Fill a histogram of N bars between N + 1 edges."""
+        x, y = np.repeat(edges.astype(np.float64), 2)[1:-1], np.repeat(heights.astype(np.float64), 2)
+        implot.plot_shaded(label, x, 0 * y, y, implot.Spec(fill_color=color))
+
+    def say(self, label: str) -> None:
+        """Write a line into the legend."""
+        implot.plot_dummy(label, implot.Spec(line_color=ImVec4(0, 0, 0, 0), fill_color=ImVec4(0, 0, 0, 0)))
+
+    def at(self, x: float, y: float | None = None) -> tuple[float, float]:
+        """The pixel of a point; without `y` at the lower edge."""
+        found = implot.plot_to_pixels(x, self.y[0] if y is None else y)
+        return found.x, found.y
+
+    @contextmanager
+    def drawing(self) -> Iterator[imgui.ImDrawList]:
+        """A list of what is drawn over the curves, within the axes."""
+        implot.push_plot_clip_rect()
+        yield implot.get_plot_draw_list()
+        implot.pop_plot_clip_rect()
+
+    def upright(self, x: float, color: ImVec4, width: float = 1.0) -> None:
+        """A vertical line from edge to edge."""
+        with self.drawing() as draw:
+            px = round(self.at(x)[0])
+            draw.add_line(ImVec2(px, self.rect.y), ImVec2(px, self.rect.y + self.rect.height), theme.u32(color),
+                          width * self.scale)
+
+    def fade(self, x0: float, x1: float) -> None:
+        """Dim what is between two places."""
+        with self.drawing() as draw:
+            bottom = self.rect.y + self.rect.height
+            left, right = sorted((self.at(x0)[0], self.at(x1)[0]))
+            draw.add_rect_filled(ImVec2(left, self.rect.y), ImVec2(right, bottom), theme.u32(theme.PANEL, 0.45))
+
+    def ticks(self, x: np.ndarray, color: ImVec4) -> None:
+        """Short marks along the upper edge, at most one a pixel."""
+        found = np.unique([round(self.at(value)[0]) for value in x.tolist()])
+        with self.drawing() as draw:
+            for px in found.tolist():
+                draw.add_rect_filled(ImVec2(px - self.scale, self.rect.y),
+                                     ImVec2(px + self.scale, self.rect.y + 6 * self.scale), theme.u32(color))
+
+    def dot(self, x: float, y: float, color: ImVec4) -> None:
+        with self.drawing() as draw:
+            draw.add_circle_filled(ImVec2(*self.at(x, y)), 3.5 * self.scale, theme.u32(color), 12)
+
+    def words(self, at: tuple[float, float], text: str, color: ImVec4) -> Rect:
+        """Write on a card beside a pixel: on its right, or where there is no room on its left."""
+        gap, draw = 5 * self.scale, implot.get_plot_draw_list()
+        left = at[0] + 2 * gap + imgui.calc_text_size(text).x > self.rect.x + self.rect.width
+        return card(draw, (at[0] - gap if left else at[0] + gap, at[1]), [(text, color)], (float(left), 0.5),
+                    within=self.rect, pad=0.25)
+
+    def tell(self, lines: Sequence[Line]) -> None:
+        """A card beside the pointer."""
+        hover_card(imgui.get_foreground_draw_list(), (self.at(self.pointer[0])[0], imgui.get_mouse_pos().y), lines,
+                   self.rect)
+
+
+@contextmanager
+def plot(name: str, size: tuple[float, float], x: Axis, y: Axis, *, above: Sequence[Tick] | None = None,
+         legend: Literal["list", "row"] | None = None) -> Iterator[Plot | None]:
+    """Draw a plot of this size in pixels at imgui's cursor; None where it is not seen.
+
+    above: labels of a second horizontal axis, at the upper edge, that goes along with the first. legend: a list on the
+    right or a row on the left, whose entries the user clicks to hide a curve.
+    """
+    flags = (implot.Flags_.no_title | implot.Flags_.no_mouse_text | implot.Flags_.no_menus).value
+    small = size[0] < _LEAST[0] * theme.scale() or size[1] < _LEAST[1] * theme.scale()
+    flags |= implot.Flags_.no_legend.value if legend is None or small else 0
+    wheel = min(abs(imgui.get_io().mouse_wheel), 10.0)  # ImPlot asks only which way it turned
+    implot.get_input_map().zoom_rate = 0.5 * (ZOOM_STEP**wheel - 1)
+    if not implot.begin_plot(f"##{name}", ImVec2(*size), flags):
+        yield None
+        return
+    found = Plot(x.span, y.span, small=small, scale=theme.scale())
+    boxes = [tuple(implot.BoxedValue(end) for end in axis.span) for axis in (x, y)]
+    for which, axis, box in ((_X, x, boxes[0]), (_Y, y, boxes[1])):
+        _setup(which, axis, implot.AxisFlags_.no_decorations.value if small else 0)
+        implot.setup_axis_links(which, *box)
+    if above is not None and not small:
+        _setup(_X2, Axis(x.span, ticks=above), implot.AxisFlags_.no_grid_lines.value)
+        implot.setup_axis_links(_X2, *boxes[0])
+    if legend is not None:
+        row = legend == "row"
+        implot.setup_legend((implot.Location_.north_west if row else implot.Location_.north_east).value,
+                            implot.LegendFlags_.horizontal.value if row else 0)
+    with _inside(found):
+        found.over_y = implot.is_axis_hovered(_Y)
+        yield found
+        boxed = imgui.is_mouse_released(imgui.MouseButton_.right)
+    if (found.hovered or found.over_y) and imgui.is_mouse_double_clicked(imgui.MouseButton_.left):
+        found.reset = True
+        return
+    (left, right), (low, high) = ((one.value, other.value) for one, other in boxes)
+    aside = imgui.get_io().mouse_wheel_h
+    if found.hovered and aside and not x.locked:
+        left, right = (end - _PAN * aside * (right - left) for end in (left, right))
+    found.moved = left < right and _differ((left, right), x.span)
+    found.raised = (boxed or found.over_y) and low < high and _differ((low, high), y.span)
+    found.x, found.y = (left, right), (low, high)
+
+
+@contextmanager
+def bare(name: str, size: tuple[float, float], x: Range, y: Range) -> Iterator[Plot | None]:
+    """Draw a plot without axes at imgui's cursor, which takes nothing that the pointer does."""
+    flags = implot.Flags_.canvas_only.value | implot.Flags_.no_inputs.value
+    implot.push_style_var(implot.StyleVar_.plot_padding.value, ImVec2(0, 0))
+    implot.push_style_var(implot.StyleVar_.plot_min_size.value, ImVec2(1, 1))
+    try:
+        if not implot.begin_plot(f"##{name}", ImVec2(*size), flags):
+            yield None
+            return
+        for which, span in ((_X, x), (_Y, y)):
+            implot.setup_axis(which, None, implot.AxisFlags_.no_decorations.value)
+            implot.setup_axis_limits(which, *span, imgui.Cond_.always.value)
+        found = Plot(x, y, scale=theme.scale())
+        with _inside(found):
+            yield found
+    finally:
+        implot.pop_style_var(2)
+
+
+@contextmanager
+def strip(name: str, title: str, value: str, x: Range, y: Range, *,
+          tip: str = "") -> Iterator[tuple[Plot | None, bool]]:
+    """Draw a small plot across the window, below its title and newest value. True: it was clicked; `tip`: of one to
+    click."""
+    scale, corner, width = theme.scale(), imgui.get_cursor_screen_pos(), max(imgui.get_content_region_avail().x, 8.0)
+    clicked = imgui.invisible_button(name, ImVec2(width, 1.3 * imgui.get_text_line_height() + STRIP_HEIGHT * scale))
+    if tip:
+        imgui.set_item_tooltip(tip)
+    hovered = bool(tip) and imgui.is_item_hovered()
+    end = imgui.get_cursor_screen_pos()
+    imgui.set_cursor_screen_pos(corner)
+    head(title, value, width)
+    imgui.set_cursor_screen_pos(ImVec2(corner.x, corner.y + 1.3 * imgui.get_text_line_height()))
+    with bare(name, (width, STRIP_HEIGHT * scale), x, y) as found:
+        yield found, clicked and bool(tip)
+        if found is not None and hovered:
+            r = found.rect
+            implot.get_plot_draw_list().add_rect(ImVec2(r.x, r.y), ImVec2(r.x + r.width, r.y + r.height),
+                                                 theme.u32(theme.ACCENT, 0.6))
+    imgui.set_cursor_screen_pos(end)
+    imgui.dummy(ImVec2(0, 0))
+
+
+def head(left: str, right: str, width: float, fault: str = "") -> None:
+    """Write a plot's title at the left of a line of this width, at its right the newest value, before it a fault."""
+    corner, draw, line = imgui.get_cursor_screen_pos(), imgui.get_window_draw_list(), imgui.get_text_line_height()
+    end = corner.x + width
+    for text, color in ((right, theme.TEXT), (fault, theme.FAULT)):
+        if text:
+            end -= imgui.calc_text_size(text).x
+            draw.add_text(ImVec2(end, corner.y), theme.u32(color), text)
+            end -= 0.8 * line
+    draw.push_clip_rect(corner, ImVec2(max(end, corner.x + 1), corner.y + 1.3 * line), True)
+    draw.add_text(corner, theme.u32(theme.DIM), left)
+    draw.pop_clip_rect()
+    imgui.dummy(ImVec2(width, line))
+
+
+def apply(scale: float) -> None:
+    """Style the current context of ImPlot's as the theme in use. Between frames."""
+    style, c = implot.get_style(), implot.Col_
+    style.use_local_time = style.use24_hour_clock = style.use_iso8601 = True
+    style.plot_padding = style.label_padding = ImVec2(4 * scale, 4 * scale)
+    style.legend_padding = style.legend_inner_padding = ImVec2(6 * scale, 4 * scale)
+    style.plot_border_size = 0
+    style.major_grid_size = style.minor_grid_size = ImVec2(scale, scale)
+    style.minor_alpha = 0.35
+    style.major_tick_len = style.minor_tick_len = ImVec2(0, 0)
+    style.plot_min_size = ImVec2(60 * scale, 50 * scale)
+    clear = ImVec4(0, 0, 0, 0)
+    for which, color in ((c.frame_bg, clear), (c.plot_bg, theme.BAR), (c.plot_border, clear),
+                         (c.legend_bg, faint(theme.PANEL, 0.85)), (c.legend_border, clear),
+                         (c.legend_text, theme.TEXT), (c.axis_text, theme.DIM),
+                         (c.axis_grid, faint(theme.TEXT, 0.09)), (c.axis_bg, clear),
+                         (c.axis_bg_hovered, faint(theme.TEXT, 0.06)), (c.axis_bg_active, faint(theme.TEXT, 0.1)),
+                         (c.selection, theme.ACCENT), (c.inlay_text, theme.TEXT)):
+        style.set_color_(which.value, color)
+
+
+@contextmanager
+def _inside(found: Plot) -> Iterator[None]:
+    """Between ImPlot's setup of a plot and its end."""
+    corner, size = implot.get_plot_pos(), implot.get_plot_size()
+    found.rect = Rect(round(corner.x), round(corner.y), round(size.x), round(size.y))
+    found.hovered = implot.is_plot_hovered()
+    at = implot.get_plot_mouse_pos()
+    found.pointer = at.x, at.y
+    try:
+        yield
+    finally:
+        implot.end_plot()
+
+
+def _setup(which: int, axis: Axis, flags: int = 0) -> None:
+    lock = implot.AxisFlags_.lock.value if axis.locked else 0
+    implot.setup_axis(which, None, flags | lock | implot.AxisFlags_.no_highlight.value)
+    if axis.scale != "linear":
+        implot.setup_axis_scale(which, (implot.Scale_.log10 if axis.scale == "log" else implot.Scale_.time).value)
+    if axis.format:
+        implot.setup_axis_format(which, axis.format)
+    if axis.ticks:
+        implot.setup_axis_ticks(which, [at for at, _ in axis.ticks], [text for _, text in axis.ticks], False)
+
+
+def _differ(one: Range, other: Range) -> bool:
+    near = 1e-9 * max(abs(other[1] - other[0]), 1e-300)
+    return abs(one[0] - other[0]) > near or abs(one[1] - other[1]) > near
