@@ -17,13 +17,12 @@ from splatview_viewer.gpu.work import GpuWork
 from splatview_viewer.kinds.snapshot import world
 from splatview_viewer.kinds.snapshot.content import Content
 from splatview_viewer.kinds.snapshot.hands import Hands
-from splatview_viewer.kinds.snapshot.layout import Layout, lay_out
-from splatview_viewer.kinds.snapshot.minimap import Minimap
 from splatview_viewer.kinds.snapshot.model import Snapshot
 from splatview_viewer.kinds.snapshot.needs import check_timeline
 from splatview_viewer.kinds.snapshot.painting import pool
-from splatview_viewer.kinds.snapshot.plot import Plot
+from splatview_viewer.kinds.snapshot.plot import Minimap, Plot
 from splatview_viewer.kinds.snapshot.state import PLOTS, Look
+from splatview_viewer.kinds.snapshot.world import Layout, lay_out
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -193,7 +192,7 @@ class SnapshotView(Steady, Simple):
         self._plot.draw(framebuffer, window, world.marks_of(look, line))
 
     def over(self, rect: Rect, scale: float) -> bool:
-        from splatview_viewer.kinds.snapshot.over import draw_over
+        from splatview_viewer.kinds.snapshot.axes import draw_over
 
         content = self._sync()
         if content is None:
@@ -283,7 +282,7 @@ class SnapshotView(Steady, Simple):
             time.sleep(0.002)
 
     def panel(self) -> bool:
-        from splatview_viewer.kinds.snapshot.controls import draw_controls
+        from splatview_viewer.kinds.snapshot.state import draw_controls
 
         content, s = self._sync(), self.settings
         before, look = replace(s), _seen(self.look)

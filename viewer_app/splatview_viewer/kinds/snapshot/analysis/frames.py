@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from splatview_viewer.kinds.snapshot.analysis import _kept
+from splatview_viewer.kinds.snapshot.model import kept
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,7 +55,7 @@ def kind_of(file: str, name: str) -> int:
     return MACHINERY if _MACHINERY.search(name) else NATIVE
 
 
-@_kept.of_snapshot
+@kept
 def frame_kinds(snapshot: Snapshot) -> np.ndarray:
     """uint8 (F,): USER, LIBRARY, TORCH, BACKWARD, NATIVE or MACHINERY."""
     return of_frames(snapshot, kind_of)
@@ -70,13 +70,13 @@ def of_frames(snapshot: Snapshot, tell: Callable[[str, str], int]) -> np.ndarray
     return np.array(told, np.uint8)[which]
 
 
-@_kept.of_snapshot
+@kept
 def user_frames(snapshot: Snapshot) -> np.ndarray:
     """bool (F,): frames of the user's own code: Python that is not PyTorch's, nor of installed packages."""
     return frame_kinds(snapshot) == USER
 
 
-@_kept.of_snapshot
+@kept
 def sites(snapshot: Snapshot) -> np.ndarray:
     """int32 (S,): the frame that tells most about a stack: the innermost one of the user's code; where there is none,
     of other Python code, then of C++. -1 for a stack without frames."""
@@ -110,7 +110,7 @@ def flags_of_stacks(snapshot: Snapshot, flags: np.ndarray) -> np.ndarray:
     return _reduce(np.bitwise_or, flags[s.frames], s.start, 0)
 
 
-@_kept.of_snapshot
+@kept
 def stack_keys(snapshot: Snapshot) -> np.ndarray:
     """uint64 (S,): a number for what a stack says, the same in every snapshot that has a stack of the same frames."""
     s = snapshot.stacks
@@ -162,7 +162,7 @@ _PLAIN = ((re.compile(r"at::_ops::(\w+)::(?:call|redispatch)"), r"aten::\1"),
           (re.compile(r"torch::autograd::Engine::evaluate_function"), "backward pass"))
 
 
-@_kept.of_snapshot
+@kept
 def _operations(snapshot: Snapshot) -> tuple[np.ndarray, list[str]]:
     """int32 (S,), names: the operation of PyTorch's that each stack is of; -1 where it does not say."""
     s = snapshot.stacks

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from imgui_bundle import imgui
 
-from splatview_viewer.kinds.snapshot.panes import _common, _pane
+from splatview_viewer.kinds.snapshot.panes import _pane
 from splatview_viewer.kinds.snapshot.panes._grid import Cell, Column, Grid, Rows
 from splatview_viewer.ui import theme
 from splatview_viewer.ui.format import change_text, size_text
@@ -39,7 +39,7 @@ class ComparePane:
         """Which moment of the other one: peak, end."""
         self.shrunk_first = False
         self._grid = Grid()
-        self._lamp = _common.Lamp()
+        self._lamp = _pane.Lamp()
         self._shown: Comparison | None = None
         self._shown_for: Hashable = None
 
@@ -71,7 +71,7 @@ class ComparePane:
         key = ("compare", *key, by)
         found = content.ask(key, lambda: _compare(side_a, side_b, by), slot=("compare", id(self)))
         if found is None and (self._shown is None or self._shown_for != (look.device, by) or content.fault(key)):
-            _common.trouble(content, key, "Comparing\u2026")
+            _pane.trouble(content, key, "Comparing\u2026")
             return changed
         if found is not None:
             self._shown, self._shown_for = found, (look.device, by)
@@ -97,7 +97,7 @@ class ComparePane:
         a = 0 if look.moment_a is None else look.moment_a
         b = now if look.moment_b is None else look.moment_b
         for name, moment, color in (("A", a, _pane.SHRUNK), ("B", b, _pane.GROWN)):
-            words = _common.moment_text(content, look, moment)
+            words = _pane.moment_text(content, look, moment)
             if name == "B":
                 _pane.beside(imgui.calc_text_size(words).x + 13 * imgui.get_font_size(), 20 * scale)
             imgui.align_text_to_frame_padding()
@@ -112,7 +112,7 @@ class ComparePane:
             if look.moment != moment:
                 imgui.same_line(0, 8 * scale)
                 if imgui.small_button(f"Show##{name}"):
-                    _common.go(content, look, moment)
+                    _pane.go(content, look, moment)
         snapshot, trace = content.snapshot, content.trace(look)
         return (look.device, a, b), ((snapshot, trace, a), (snapshot, trace, b))
 
@@ -127,7 +127,7 @@ class ComparePane:
             return None
         moment = len(other.traces[place].events) if self.when == "end" else self.other.peak(place)
         imgui.align_text_to_frame_padding()
-        _pane.colored(f"B {_common.moment_text(content, look, now)}", theme.TEXT)
+        _pane.colored(f"B {_pane.moment_text(content, look, now)}", theme.TEXT)
         if moment is None:
             _pane.centered("Looking for its peak\u2026")
             return None

@@ -8,7 +8,7 @@ import numpy as np
 from imgui_bundle import ImVec2, imgui
 
 from splatview_viewer.kinds.snapshot.analysis import frames as kinds
-from splatview_viewer.kinds.snapshot.panes import _common, _pane
+from splatview_viewer.kinds.snapshot.panes import _pane
 from splatview_viewer.kinds.snapshot.panes._grid import tooltip
 from splatview_viewer.ui import theme
 
@@ -29,7 +29,7 @@ class DetailsPane:
     def __init__(self) -> None:
         self.whole = False
         """Whether the frames that tell nothing are shown too."""
-        self._lamp = _common.Lamp()
+        self._lamp = _pane.Lamp()
         self._shown: Details | None = None
         self._of: tuple[object, int] | None = None
 
@@ -56,7 +56,7 @@ class DetailsPane:
                 imgui.set_scroll_y(0)
             self._shown, self._of = found, of
         if self._shown is None or self._of != of:
-            _common.trouble(content, key, "")
+            _pane.trouble(content, key, "")
             return False
         details = self._shown
         changed = self._head(content, look, details, scale)
@@ -104,13 +104,13 @@ class DetailsPane:
         imgui.set_item_tooltip("All that stands here, as text")
         imgui.same_line(0, 4 * scale)
         if imgui.button("Begin"):
-            _common.go(content, look, start + 1)
+            _pane.go(content, look, start + 1)
             changed = True
         imgui.set_item_tooltip("Move the timeline to where it was allocated")
         if end < len(trace.events):
             imgui.same_line(0, 4 * scale)
             if imgui.button("End"):
-                _common.go(content, look, end)
+                _pane.go(content, look, end)
                 changed = True
             imgui.set_item_tooltip("Move the timeline to the last moment that it was live")
         if stack >= 0:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import imgui
 
-from splatview_viewer.kinds.snapshot.panes import _common, _pane
+from splatview_viewer.kinds.snapshot.panes import _pane
 from splatview_viewer.kinds.snapshot.panes._grid import Cell, Column, Grid, Rows
 from splatview_viewer.ui import theme
 from splatview_viewer.ui.format import age_text, count_text, size_text
@@ -35,8 +35,8 @@ class LeaksPane:
         self.chosen: int | None = None
         """The row whose verdict is shown."""
         self._grid = Grid()
-        self._lamp = _common.Lamp()
-        self._places = _common.Places()
+        self._lamp = _pane.Lamp()
+        self._places = _pane.Places()
 
     def draw(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
         """Draw it. True when another picture is needed."""
@@ -46,7 +46,7 @@ class LeaksPane:
             suspects = content.ask(key, lambda: _leaks(snapshot, trace), words="Looking for leaks")
             self._places.ready(content)
             if suspects is None:
-                _common.trouble(content, key, "Looking for what is never given back\u2026")
+                _pane.trouble(content, key, "Looking for what is never given back\u2026")
                 return changed
             if not suspects:
                 _pane.centered("No suspects\nNothing that was allocated in the trace, but for what was made last, "
@@ -80,7 +80,7 @@ class LeaksPane:
         below = line * 2.3 if chosen is not None else 0
         touch = self._grid.draw("suspects", _COLUMNS, Rows(
             len(suspects), cells, lambda row: row == chosen,
-            lambda row: f"{suspects[row].verdict}\n\n{_common.stack_tip(content, suspects[row].stack)}".strip()), scale,
+            lambda row: f"{suspects[row].verdict}\n\n{_pane.stack_tip(content, suspects[row].stack)}".strip()), scale,
             max(imgui.get_content_region_avail().y - below, line * 3))
         if chosen is not None:
             self._verdict(content, look, suspects[chosen])
@@ -93,7 +93,7 @@ class LeaksPane:
 
     def _verdict(self, content: Content, look: Look, suspect: Suspect) -> None:
         if imgui.button("To the oldest"):
-            _common.go(content, look, suspect.oldest + 1)
+            _pane.go(content, look, suspect.oldest + 1)
             look.select(int(suspect.ids[content.trace(look).allocations.start[suspect.ids].argmin()]))
         imgui.same_line()
         imgui.align_text_to_frame_padding()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from splatview_viewer.kinds.snapshot.panes import _common, _pane
+from splatview_viewer.kinds.snapshot.panes import _pane
 from splatview_viewer.kinds.snapshot.panes._grid import Cell, Column, Grid, Rows
 from splatview_viewer.ui import theme
 from splatview_viewer.ui.format import count_text, size_text
@@ -34,8 +34,8 @@ class OomPane:
         self.chosen = -1
         """Which of them, as Python counts."""
         self._grid = Grid()
-        self._lamp = _common.Lamp()
-        self._places = _common.Places()
+        self._lamp = _pane.Lamp()
+        self._places = _pane.Places()
 
     def draw(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
         """Draw it. True when another picture is needed."""
@@ -44,7 +44,7 @@ class OomPane:
             snapshot, trace, key = content.snapshot, content.trace(look), ("oom", look.device)
             found = content.ask(key, lambda: _post_mortem(snapshot, trace), words="Looking at what failed")
             if found is None:
-                _common.trouble(content, key)
+                _pane.trouble(content, key)
                 return changed
             if not found:
                 _pane.centered("Memory never ran out in this trace")
@@ -73,7 +73,7 @@ class OomPane:
         if look.moment != oom.moment:
             imgui.same_line(0, 10 * scale)
             if imgui.small_button("Go there"):
-                _common.go(content, look, oom.moment)
+                _pane.go(content, look, oom.moment)
                 changed = True
         _pane.wrapped(oom.verdict, theme.TEXT)
         where = self._places.ready(content)(oom.stack)
@@ -94,7 +94,7 @@ class OomPane:
 
         touch = self._grid.draw("holders", _COLUMNS, Rows(
             len(rows), cells, lambda i: self._lamp.on == ("holder", look.device, oom.event, rows[i].key),
-            lambda i: _common.stack_tip(content, rows[i].key), words="Nothing was live then"), scale)
+            lambda i: _pane.stack_tip(content, rows[i].key), words="Nothing was live then"), scale)
         if touch.row is not None:
             row = rows[touch.row]
             self._lamp.toggle(look, ("holder", look.device, oom.event, row.key), lambda: row.allocations,
@@ -104,13 +104,13 @@ class OomPane:
 
 def _capacity(oom: Oom, scale: float) -> None:
     """One bar for all that the device had, and what would have had to fit."""
-    parts = [(oom.active, _common.USED, "in use"), (oom.pending, _common.WAITING, "waiting for another stream"),
+    parts = [(oom.active, _pane.USED, "in use"), (oom.pending, _pane.WAITING, "waiting for another stream"),
              (oom.cached, _CACHED, f"free in {count_text(oom.free_blocks, 'block')}, "
                                    f"the largest {size_text(oom.largest_free)}"),
              (oom.device_free, _DRIVER, "left to the driver")]
     whole = max(sum(size for size, _, _ in parts), oom.asked, 1)
     corner, height = imgui.get_cursor_screen_pos(), 12 * scale
-    width = _common.parts_bar([(size, color) for size, color, _ in parts], whole, height, scale)
+    width = _pane.parts_bar([(size, color) for size, color, _ in parts], whole, height, scale)
     draw = imgui.get_window_draw_list()
     asked = max(width * oom.asked / whole, 2)
     y = corner.y + height + 2 * scale

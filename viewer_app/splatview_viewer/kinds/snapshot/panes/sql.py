@@ -13,10 +13,10 @@ import numpy as np
 from imgui_bundle import ImVec2, imgui
 
 from splatview_viewer.formats.pictures import output_path
-from splatview_viewer.kinds.snapshot.labels import address_text
-from splatview_viewer.kinds.snapshot.panes import _common, _pane
-from splatview_viewer.kinds.snapshot.panes._examples import EXAMPLES
+from splatview_viewer.kinds.snapshot.model import address_text
+from splatview_viewer.kinds.snapshot.panes import _pane
 from splatview_viewer.kinds.snapshot.panes._grid import Cell, Column, Grid, Rows
+from splatview_viewer.kinds.snapshot.query import EXAMPLES as _SHORT
 from splatview_viewer.kinds.snapshot.query import TABLES
 from splatview_viewer.ui import theme
 
@@ -27,6 +27,64 @@ if TYPE_CHECKING:
     from splatview_viewer.kinds.snapshot.content import Content
     from splatview_viewer.kinds.snapshot.query import Database, Result
     from splatview_viewer.kinds.snapshot.state import Look
+
+EXAMPLES: dict[str, str] = {
+    "The largest allocations": """\
+SELECT id, size, start_event, end_event, category, own_function, own_file, own_line
+FROM allocations LEFT JOIN stacks USING (stack_id)
+ORDER BY size DESC
+LIMIT 100""",
+    **dict(_SHORT),
+    "Who is live at the end": """\
+SELECT stack_id, count(*) AS blocks, sum(size) AS bytes, any_value(own_function) AS func, any_value(own_file) AS file
+FROM allocations LEFT JOIN stacks USING (stack_id)
+WHERE end_event IS NULL
+GROUP BY stack_id
+ORDER BY bytes DESC""",
+    "Allocated in the first half, never freed": """\
+SELECT id, size, start_event, category, own_function, own_file
+FROM allocations LEFT JOIN stacks USING (stack_id)
+WHERE end_event IS NULL
+  AND start_event < (SELECT max(event) / 2 FROM events)
+ORDER BY size DESC""",
+    "Shortest lives": """\
+SELECT id, size, lifetime_us, start_event, category, stack_id
+FROM allocations
+WHERE lifetime_us IS NOT NULL
+ORDER BY lifetime_us, size DESC
+LIMIT 500""",
+    "Which stack allocates most often": """\
+SELECT stack_id, count(*) AS times, sum(size) AS bytes, any_value(own_function) AS func, any_value(own_file) AS file
+FROM allocations LEFT JOIN stacks USING (stack_id)
+WHERE start_event IS NOT NULL
+GROUP BY stack_id
+ORDER BY times DESC
+LIMIT 200""",
+    "Bytes at the peak by category": """\
+SELECT device, category, count(*) AS blocks, sum(size) AS bytes
+FROM live_at(peak())
+GROUP BY ALL
+ORDER BY bytes DESC""",
+    "Live bytes at the end by stream and pool": """\
+SELECT device, stream, pool, count(*) AS blocks, sum(size) AS bytes
+FROM allocations
+WHERE end_event IS NULL
+GROUP BY ALL
+ORDER BY bytes DESC""",
+    "What each kind of event does": """\
+SELECT device, action, count(*) AS events, sum(size) AS bytes
+FROM events
+GROUP BY ALL
+ORDER BY device, events DESC""",
+    "Largest free blocks inside segments": """\
+SELECT device, segment, addr, size, state
+FROM blocks
+WHERE state = 'inactive'
+ORDER BY size DESC
+LIMIT 100""",
+}
+"""What it answers: the query."""
+
 
 _EDITOR_LINES = 7
 _RECENT = 12
@@ -66,7 +124,7 @@ class SqlPane:
         self._left = threading.Event()
         """Set when the pane is closed."""
         self._grid = Grid()
-        self._lamp = _common.Lamp()
+        self._lamp = _pane.Lamp()
         self._lit: Hashable = None
         self._order: np.ndarray | None = None
         self._sorted: tuple[int, bool] | None = None
@@ -195,7 +253,7 @@ class SqlPane:
             return False
         database = content.database()
         if database is None:
-            _common.trouble(content, ("database",), "Opening the database\u2026")
+            _pane.trouble(content, ("database",), "Opening the database\u2026")
             return False
         assert self._asked is not None
         key, text, stop = self._key(), self._asked[0], self._stop
@@ -250,7 +308,7 @@ class SqlPane:
             descending=not self._sorted or self._sorted[1], wide=True), scale)
         if touch.title is not None:
             self._sort(result, touch.title)
-        _common.hover(look, rect, None if touch.over is None else allocation(touch.over))
+        _pane.hover(look, rect, None if touch.over is None else allocation(touch.over))
         if touch.row is not None:
             values = of(touch.row)
             if (chosen := allocation(touch.row)) is not None:
@@ -264,11 +322,11 @@ class SqlPane:
         trace = content.trace(look)
         event, moment, stack = values.get("event"), values.get("moment"), values.get("stack_id")
         if isinstance(event, int) and 0 <= event < len(trace.events):
-            _common.go(content, look, event + 1)
+            _pane.go(content, look, event + 1)
         elif isinstance(moment, int) and 0 <= moment < trace.moments:
-            _common.go(content, look, moment)
+            _pane.go(content, look, moment)
         elif chosen is not None:
-            _common.go(content, look, int(trace.allocations.start[chosen]) + 1)
+            _pane.go(content, look, int(trace.allocations.start[chosen]) + 1)
         elif isinstance(stack, int):
             self._lamp.toggle(look, ("stack", look.device, stack),
                               lambda: np.flatnonzero(trace.allocations.stack == stack), f"SQL, stack {stack}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from imgui_bundle import imgui
 
-from splatview_viewer.kinds.snapshot.panes import _common, _flame, _pane
+from splatview_viewer.kinds.snapshot.panes import _flame, _pane
 from splatview_viewer.kinds.snapshot.panes._grid import Cell, Column, Grid, Rows
 from splatview_viewer.ui import theme
 from splatview_viewer.ui.format import count_text, exact_size_text, size_text
@@ -40,8 +40,8 @@ class StacksPane:
         """One of stack, line, function, file, size, category, pool, stream."""
         self._flame = _flame.Flame()
         self._grid = Grid()
-        self._lamp = _common.Lamp()
-        self._places = _common.Places()
+        self._lamp = _pane.Lamp()
+        self._places = _pane.Places()
         self._sorted = 1
         self._order: tuple[object, int, np.ndarray] | None = None
         self._graph: FlameGraph | None = None
@@ -66,7 +66,7 @@ class StacksPane:
         moment = content.moment(look)
         if self.of == "moment" and moment is not None:
             imgui.same_line(0, 16 * scale)
-            changed |= _common.moment_line(content, look, moment)
+            changed |= _pane.moment_line(content, look, moment)
         if moment is None and self.of == "moment":
             _pane.centered("Looking for the peak\u2026")
             return changed
@@ -86,7 +86,7 @@ class StacksPane:
             if hits is not self._hits[0]:
                 self._hits = hits, self._hits[1] + 1
             return (look.device, "found", id(self), self._hits[1]), lambda: hits
-        return (look.device, "moment", moment), lambda: _common.live_at(trace, moment)
+        return (look.device, "moment", moment), lambda: _pane.live_at(trace, moment)
 
     # -- the flame graph ---------------------------------------------------------------------------------------------
 
@@ -105,7 +105,7 @@ class StacksPane:
         if self._graph is None or shades is None or self._graph.trace is not trace:
             top = imgui.get_cursor_pos_y()
             if content.fault(key):
-                _common.trouble(content, key)
+                _pane.trouble(content, key)
             else:
                 _pane.colored("Counting\u2026", theme.DIM)
             imgui.set_cursor_pos_y(top + high)
@@ -142,7 +142,7 @@ class StacksPane:
         table = content.ask(key, lambda: _rows(snapshot, trace, ids(), by), slot=("table", id(self)))
         old = self._table is None or self._table.by != by or self._device != look.device
         if table is None and (old or content.fault(key)):
-            _common.trouble(content, key, "Counting\u2026")
+            _pane.trouble(content, key, "Counting\u2026")
             return before != self.by
         self._table, self._device = table if table is not None else self._table, look.device
         table = self._table
@@ -166,7 +166,7 @@ class StacksPane:
                     f"{row.count:,}", Cell(size_text(row.largest), theme.DIM)]
 
         touch = self._grid.draw("table", columns, Rows(
-            len(table), cells, tip=lambda i: _common.stack_tip(content, int(table.key[order[i]])) if (
+            len(table), cells, tip=lambda i: _pane.stack_tip(content, int(table.key[order[i]])) if (
                 table.by == "stack") else "",
             chosen=lambda i: self._lamp.on == ("row", *key, int(table.key[order[i]])),
             sorted_by=self._sorted, words="Nothing is live then" if self.of == "moment" else "Nothing"), scale)
