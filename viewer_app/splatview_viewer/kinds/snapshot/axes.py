@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui
 
+from splatview_viewer.kinds.snapshot.analysis import age_text, frame_text, marks, sites, size_text
+from splatview_viewer.kinds.snapshot.model import ACTIONS
 from splatview_viewer.kinds.snapshot.world import GUTTER, kind_of, lanes_at, window_of
 from splatview_viewer.ui import format, theme
 
@@ -161,8 +163,6 @@ def ooms(content: Content, device: int) -> list[int]:
     def work() -> list[int]:
         import numpy as np
 
-        from splatview_viewer.kinds.snapshot.model import ACTIONS
-
         return np.flatnonzero(content.snapshot.traces[device].events.action == ACTIONS.index("oom")).tolist()[:50]
 
     return content.ask(("ooms", device), work, lane="layout") or []
@@ -183,8 +183,6 @@ def draw_pointer(content: Content, look: Look, window: Window, at: tuple[float, 
         clock = format.clock_text(axis.time_us(moment)) if axis.timed else ""
         text = clock if look.settings.unit == "time" else f"{moment:,}"
         pen.tag(at[0], r.y + r.height + 3 * scale, text, (r.x - 40 * scale, r.x + r.width + 10 * scale))
-    from splatview_viewer.kinds.snapshot.analysis import size_text
-
     text = _place_text(content, look, window.y_at(at[1]))
     w = pen.width(text) + 10 * scale
     pen.tag(r.x - 4 * scale - w / 2, at[1] - pen.size / 2 - 3 * scale, text, (r.x - GUTTER * scale, r.x + r.width))
@@ -201,8 +199,6 @@ def draw_pointer(content: Content, look: Look, window: Window, at: tuple[float, 
 
 
 def _place_text(content: Content, look: Look, y: float) -> str:
-    from splatview_viewer.kinds.snapshot.analysis import size_text
-
     kind = kind_of(look)
     if kind == "addresses":
         addresses = content.addresses(look.device)
@@ -216,8 +212,6 @@ def _place_text(content: Content, look: Look, y: float) -> str:
 
 def about(content: Content, look: Look, allocation: int) -> list[str]:
     """What is said of an allocation beside its size: the user's frame, and its lifetime."""
-    from splatview_viewer.kinds.snapshot.analysis import age_text, frame_text, sites
-
     snapshot, trace = content.snapshot, content.trace(look)
     site = content.ask(("sites",), lambda: sites(snapshot))
     a, stack = trace.allocations, int(trace.allocations.stack[allocation])
@@ -310,8 +304,6 @@ def ranges_of(content: Content, look: Look) -> Ranges | None:
         return None
 
     def work() -> Ranges:
-        from splatview_viewer.kinds.snapshot.analysis import marks
-
         found = [m for m in marks(snapshot, snapshot.traces[device]) if m.is_range and m.depth < _ROWS]
         places = [(float(m.first), float(m.last)) if unit == "events" else
                   (float(m.first_us - axis.origin_us), float(m.last_us - axis.origin_us)) for m in found]

@@ -21,6 +21,7 @@ import numpy as np
 
 from splatview_ipc.system.optional_packages import needed
 from splatview_viewer.core.errors import ViewerError
+from splatview_viewer.kinds.snapshot.analysis import categories, user_frames
 from splatview_viewer.kinds.snapshot.model import (
     ACTIONS,
     BLOCK_STATES,
@@ -154,8 +155,6 @@ class Tables:
         return "\n".join(f"{f.name}  {f.file}:{f.line}" for f in self._snapshot.stack(number))
 
     def _make_stacks(self) -> None:
-        from splatview_viewer.kinds.snapshot.analysis import user_frames
-
         stacks, texts = self._snapshot.stacks, self._snapshot.texts
         known: dict[int, str] = {}
 
@@ -214,8 +213,6 @@ class Tables:
             {self._texts('compile_context', e.context)}, {self._texts('user_metadata', e.metadata)} FROM {raw}"""
 
     def _allocations(self, trace: Trace) -> str:
-        from splatview_viewer.kinds.snapshot.analysis import categories
-
         a, n = trace.allocations, len(trace.events)
         category, names = categories(self._snapshot, trace)
         raw = self._raw(f"allocations_{trace.device}_", id=_count(a), addr=a.addr, size=a.size, rounded=a.rounded,
@@ -537,7 +534,7 @@ class Database:
         wanted = [] if which is None else [(columns[which], range(max(self._devices.values(), default=0)))]
         if which is not None and device is not None:
             wanted.append((columns[device], range(min(self._devices, default=0), max(self._devices, default=0) + 1)))
-        cast = [f"try_cast({_named_column(name)} AS BIGINT)" for name, _ in wanted]
+        cast = ['try_cast("' + name.replace('"', '""') + '" AS BIGINT)' for name, _ in wanted]
         legal = [f"CASE WHEN {c} BETWEEN {r.start} AND {r.stop - 1} THEN {c} ELSE -1 END AS c{i}"
                  for i, (c, (_, r)) in enumerate(zip(cast, wanted, strict=True))]
         text = f"SELECT {', '.join([*legal, 'count(*) AS n'])} FROM (\n{sql.strip().rstrip(';')}\n) AS answer"
@@ -563,10 +560,6 @@ class Database:
             if seen.any():
                 out[device] = np.flatnonzero(seen).astype(np.int32)
         return out
-
-
-def _named_column(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _weight(value: Any) -> int:

@@ -9,6 +9,7 @@ from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.kinds.snapshot.painting import Layer, Material, Sheet
 from splatview_viewer.kinds.snapshot.plot import EDGE, RESERVED, Marks
 from splatview_viewer.kinds.snapshot.state import PLOTS
+from splatview_viewer.kinds.snapshot.timeline import Paint
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from splatview_viewer.core.settings import Color
     from splatview_viewer.kinds.snapshot.content import Content
     from splatview_viewer.kinds.snapshot.state import Look, Range
-    from splatview_viewer.kinds.snapshot.timeline import Paint
 
 BAR = 40
 """Points: the height of the bar with the tabs and the search."""
@@ -247,8 +247,6 @@ def paint_of(content: Content, look: Look) -> tuple[Hashable, Paint] | None:
            look.lit_number if hits is not None or lit is not None else None)
 
     def work() -> Paint:
-        from splatview_viewer.kinds.snapshot.timeline import Paint
-
         mask = hits if lit is None else lit if hits is None else hits & lit
         return Paint(colors.classes, colors.palette, mask, _bytes(ground), _bytes(_HELD), _bytes(_DIM))
 

@@ -104,27 +104,19 @@ def stacks_with(snapshot: Snapshot, frames: np.ndarray) -> np.ndarray:
     return _reduce(np.logical_or, frames[s.frames], s.start, 0)
 
 
-def flags_of_stacks(snapshot: Snapshot, flags: np.ndarray) -> np.ndarray:
-    """(S,): the flags of all frames of each stack, or-ed. flags: uint (F,)."""
-    s = snapshot.stacks
-    return _reduce(np.bitwise_or, flags[s.frames], s.start, 0)
-
-
 @kept
 def stack_keys(snapshot: Snapshot) -> np.ndarray:
     """uint64 (S,): a number for what a stack says, the same in every snapshot that has a stack of the same frames."""
     s = snapshot.stacks
-    of_frame = np.array([_digest(f"{f.file}\0{f.line}\0{f.name}") for f in map(snapshot.frame, range(len(s.file)))],
+    frames = map(snapshot.frame, range(len(s.file)))
+    texts = (f"{f.file}\0{f.line}\0{f.name}".encode("utf-8", "replace") for f in frames)
+    of_frame = np.array([int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") for text in texts],
                         np.uint64)
     depth = (np.arange(len(s.frames)) - np.repeat(s.start[:-1], np.diff(s.start))).astype(np.uint64)
     with np.errstate(over="ignore"):
         mixed = of_frame[s.frames] * (depth * np.uint64(2) + np.uint64(0x9E3779B97F4A7C15))
         mixed ^= mixed >> np.uint64(29)
         return _reduce(np.add, mixed * np.uint64(0xBF58476D1CE4E5B9), s.start, 0)
-
-
-def _digest(text: str) -> int:
-    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).digest(), "little")
 
 
 def short_file(file: str) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from splatview_viewer.kinds.snapshot.panes import _pane
+from splatview_viewer.kinds.snapshot.analysis import MACHINERY, frame_kinds, frame_text, live_ids, sites, stack_text
 from splatview_viewer.ui import theme
 from splatview_viewer.ui.widgets import board, colored
 from splatview_viewer.ui.widgets import fitted as fitted
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from splatview_viewer.geometry.controls import Rect
     from splatview_viewer.kinds.snapshot.content import Content
-    from splatview_viewer.kinds.snapshot.model import Events, Snapshot, Trace
+    from splatview_viewer.kinds.snapshot.model import Events, Trace
     from splatview_viewer.kinds.snapshot.state import Look
 
 T = TypeVar("T")
@@ -142,20 +142,12 @@ class Places:
 
     def ready(self, content: Content) -> Callable[[int], str]:
         """What says where a stack is. Says nothing until the stacks were looked through."""
-        if content.ask(("sites",), lambda: _sites(content.snapshot)) is None:
+        if content.ask(("sites",), lambda: sites(content.snapshot)) is None:
             return lambda _: ""
         if self._of is not content:
-            from splatview_viewer.kinds.snapshot.analysis import stack_text
-
             snapshot = content.snapshot
             self._of, self._text = content, lru_cache(4096)(lambda stack: stack_text(snapshot, stack))
         return self._text
-
-
-def _sites(snapshot: Snapshot) -> np.ndarray:
-    from splatview_viewer.kinds.snapshot.analysis import sites
-
-    return sites(snapshot)
 
 
 class Lamp:
@@ -214,8 +206,6 @@ class Lamp:
 
 def stack_tip(content: Content, stack: int) -> str:
     """The frames of a stack that tell something, innermost first, for a tip beside the pointer; "" for NO_STACK."""
-    from splatview_viewer.kinds.snapshot.analysis import MACHINERY, frame_kinds, frame_text
-
     snapshot, frames = content.snapshot, content.snapshot.stacks.of(stack)
     if content.peek(("sites",)) is None or not len(frames):
         return ""  # the frames were not looked through yet
@@ -229,11 +219,11 @@ def trouble(content: Content, key: Hashable, words: str = "Working it out\u2026"
     """Say why there is no answer: that it failed, or that it is being worked on."""
     fault = content.fault(key)
     if fault:
-        _pane.wrapped(fault, theme.FAULT)
+        wrapped(fault, theme.FAULT)
         if imgui.button("Try again"):
             content.forget(key)
     else:
-        _pane.centered(words)
+        centered(words)
 
 
 def go(content: Content, look: Look, moment: int) -> None:
@@ -288,7 +278,7 @@ def moment_line(content: Content, look: Look, moment: int) -> bool:
     at_peak = peak == moment
     imgui.align_text_to_frame_padding()
     words = moment_text(content, look, moment)
-    _pane.colored(("At the peak, " if at_peak else "") + words[:1].upper() * (not at_peak) + words[not at_peak:],
+    colored(("At the peak, " if at_peak else "") + words[:1].upper() * (not at_peak) + words[not at_peak:],
                   theme.TEXT)
     if not at_peak and peak is not None:
         imgui.same_line(0, imgui.get_font_size() * 0.6)
@@ -300,6 +290,4 @@ def moment_line(content: Content, look: Look, moment: int) -> bool:
 
 def live_at(trace: Trace, moment: int) -> np.ndarray:
     """int32: what is live at a moment."""
-    from splatview_viewer.kinds.snapshot.analysis import live_ids
-
     return live_ids(trace, moment)

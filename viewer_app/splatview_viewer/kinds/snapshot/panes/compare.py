@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from imgui_bundle import imgui
 
+from splatview_viewer.kinds.snapshot.analysis import compare
 from splatview_viewer.kinds.snapshot.panes import _pane
 from splatview_viewer.kinds.snapshot.panes._grid import Cell, Column, Grid, Rows
 from splatview_viewer.ui import theme
@@ -69,7 +70,7 @@ class ComparePane:
         by = cast("By", self.by)
         changed = before != (self.by, self.other, self.when, look.moment_a, look.moment_b)
         key = ("compare", *key, by)
-        found = content.ask(key, lambda: _compare(side_a, side_b, by), slot=("compare", id(self)))
+        found = content.ask(key, lambda: compare(side_a, side_b, by), slot=("compare", id(self)))
         if found is None and (self._shown is None or self._shown_for != (look.device, by) or content.fault(key)):
             _pane.trouble(content, key, "Comparing\u2026")
             return changed
@@ -173,12 +174,6 @@ class ComparePane:
             c, both = of(touch.row), self.other is None
             self._lamp.toggle(look, (*key, c.rows), lambda: _ids(c, both=both), f"{c.label}, {change_text(c.change)}")
         return touch.any
-
-
-def _compare(a: tuple[Snapshot, Trace, int], b: tuple[Snapshot, Trace, int], by: By) -> Comparison:
-    from splatview_viewer.kinds.snapshot.analysis import compare
-
-    return compare(a, b, by)
 
 
 def _ids(change: Change, *, both: bool) -> np.ndarray:

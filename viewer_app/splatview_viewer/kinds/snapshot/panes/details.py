@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from imgui_bundle import ImVec2, imgui
 
+from splatview_viewer.kinds.snapshot.analysis import describe
 from splatview_viewer.kinds.snapshot.analysis import frames as kinds
 from splatview_viewer.kinds.snapshot.panes import _pane
 from splatview_viewer.kinds.snapshot.panes._grid import tooltip
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from splatview_viewer.geometry.controls import Rect
     from splatview_viewer.kinds.snapshot.analysis import Details, FrameLine
     from splatview_viewer.kinds.snapshot.content import Content
-    from splatview_viewer.kinds.snapshot.model import Snapshot, Trace
     from splatview_viewer.kinds.snapshot.state import Look
 
 _LABEL = 5.4
@@ -50,7 +50,7 @@ class DetailsPane:
         snapshot, trace, moment = content.snapshot, content.trace(look), look.moment
         of = (trace, allocation)
         key = ("details", look.device, allocation, moment)
-        found = content.ask(key, lambda: _describe(snapshot, trace, allocation, moment), slot=("details", id(self)))
+        found = content.ask(key, lambda: describe(snapshot, trace, allocation, moment), slot=("details", id(self)))
         if found is not None:
             if self._of != of:
                 imgui.set_scroll_y(0)
@@ -132,12 +132,6 @@ class DetailsPane:
             self.whole = not self.whole
             return True
         return False
-
-
-def _describe(snapshot: Snapshot, trace: Trace, allocation: int, moment: int | None) -> Details:
-    from splatview_viewer.kinds.snapshot.analysis import describe
-
-    return describe(snapshot, trace, allocation, moment)
 
 
 def _field(what: str, value: str) -> None:

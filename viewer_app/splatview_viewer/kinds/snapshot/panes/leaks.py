@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import imgui
 
+from splatview_viewer.kinds.snapshot.analysis import leaks
 from splatview_viewer.kinds.snapshot.panes import _pane
 from splatview_viewer.kinds.snapshot.panes._grid import Cell, Column, Grid, Rows
 from splatview_viewer.ui import theme
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from splatview_viewer.geometry.controls import Rect
     from splatview_viewer.kinds.snapshot.analysis import Suspect
     from splatview_viewer.kinds.snapshot.content import Content
-    from splatview_viewer.kinds.snapshot.model import Snapshot, Trace
     from splatview_viewer.kinds.snapshot.state import Look
 
 _COLUMNS = (Column("Allocated by", 0, sorts=False), Column("Still there", 6.4, True, "Bytes", False),
@@ -43,7 +43,7 @@ class LeaksPane:
         with _pane.pane(self, "leaks", rect, scale):
             changed = self._lamp.turn(content, look)
             snapshot, trace, key = content.snapshot, content.trace(look), ("leaks", look.device)
-            suspects = content.ask(key, lambda: _leaks(snapshot, trace), words="Looking for leaks")
+            suspects = content.ask(key, lambda: leaks(snapshot, trace), words="Looking for leaks")
             self._places.ready(content)
             if suspects is None:
                 _pane.trouble(content, key, "Looking for what is never given back\u2026")
@@ -98,9 +98,3 @@ class LeaksPane:
         imgui.same_line()
         imgui.align_text_to_frame_padding()
         _pane.wrapped(suspect.verdict, theme.TEXT)
-
-
-def _leaks(snapshot: Snapshot, trace: Trace) -> list[Suspect]:
-    from splatview_viewer.kinds.snapshot.analysis import leaks
-
-    return leaks(snapshot, trace)

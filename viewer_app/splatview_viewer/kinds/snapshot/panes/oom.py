@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, ImVec4, imgui
 
+from splatview_viewer.kinds.snapshot.analysis import post_mortem
 from splatview_viewer.kinds.snapshot.panes import _pane
 from splatview_viewer.kinds.snapshot.panes._grid import Cell, Column, Grid, Rows
 from splatview_viewer.ui import theme
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from splatview_viewer.geometry.controls import Rect
     from splatview_viewer.kinds.snapshot.analysis import Oom
     from splatview_viewer.kinds.snapshot.content import Content
-    from splatview_viewer.kinds.snapshot.model import Snapshot, Trace
     from splatview_viewer.kinds.snapshot.state import Look
 
 _WORDS = {"fragmentation": "Fragmented", "elsewhere": "Free elsewhere", "pending": "Waiting for a stream",
@@ -42,7 +42,7 @@ class OomPane:
         with _pane.pane(self, "oom", rect, scale):
             changed = self._lamp.turn(content, look)
             snapshot, trace, key = content.snapshot, content.trace(look), ("oom", look.device)
-            found = content.ask(key, lambda: _post_mortem(snapshot, trace), words="Looking at what failed")
+            found = content.ask(key, lambda: post_mortem(snapshot, trace), words="Looking at what failed")
             if found is None:
                 _pane.trouble(content, key)
                 return changed
@@ -136,9 +136,3 @@ def swatch(color: ImVec4, scale: float) -> None:
                                                  theme.u32(color), 2 * scale)
     imgui.dummy(ImVec2(2 * r, line))
     imgui.same_line(0, 6 * scale)
-
-
-def _post_mortem(snapshot: Snapshot, trace: Trace) -> list[Oom]:
-    from splatview_viewer.kinds.snapshot.analysis import post_mortem
-
-    return post_mortem(snapshot, trace)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui
 
+from splatview_viewer.kinds.snapshot.analysis import segments_at, summary
 from splatview_viewer.kinds.snapshot.model import address_text, pool_text
 from splatview_viewer.kinds.snapshot.panes import _pane
 from splatview_viewer.kinds.snapshot.panes._grid import Cell, Column, Grid, Rows, tooltip
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from splatview_viewer.geometry.controls import Rect
     from splatview_viewer.kinds.snapshot.analysis import SegmentsAt
     from splatview_viewer.kinds.snapshot.content import Content
-    from splatview_viewer.kinds.snapshot.model import Snapshot, Trace
     from splatview_viewer.kinds.snapshot.state import Look
 
 INACTIVE, ACTIVE, PENDING = range(3)
@@ -70,7 +70,7 @@ class SegmentsPane:
             return False
         changed = _pane.moment_line(content, look, moment)
         key = ("segments", look.device, moment)
-        found = content.ask(key, lambda: _segments(snapshot, trace, moment), slot=("segments", id(self)))
+        found = content.ask(key, lambda: segments_at(snapshot, trace, moment), slot=("segments", id(self)))
         if found is None and (self._shown is None or self._device != look.device or content.fault(key)):
             _pane.trouble(content, key)
             return changed
@@ -127,8 +127,6 @@ class SegmentsPane:
         lines = [f"{exact_size_text(int(at.block_size[block]))}, {_STATES[min(state, 2)]}",
                  address_text(int(at.block_addr[block]))]
         if allocation >= 0:
-            from splatview_viewer.kinds.snapshot.analysis import summary
-
             lines.append(summary(content.snapshot, content.trace(look), allocation))
         tooltip("\n".join(lines), scale)
         if clicked:
@@ -161,12 +159,6 @@ class SegmentsPane:
             by = {"size": -at.size, "address": at.addr, "free": -free}[self.order]
             self._sorted = at, self.order, np.argsort(by, kind="stable"), free
         return self._sorted[2:]
-
-
-def _segments(snapshot: Snapshot, trace: Trace, moment: int) -> SegmentsAt:
-    from splatview_viewer.kinds.snapshot.analysis import segments_at
-
-    return segments_at(snapshot, trace, moment)
 
 
 def _block_at(at: SegmentsAt, segment: int, share: float) -> int:

@@ -162,7 +162,7 @@ class SqlPane:
         if ctrl_enter and (imgui.is_item_active() or imgui.is_item_deactivated()):
             self.run(look)
         content.database()  # it opens while the question is written
-        running = self._asked is not None and self._is_running(content)
+        running = self._asked is not None and (content.peek(self._key()) is None and not content.fault(self._key()))
         if running:
             if imgui.button("Cancel"):
                 self.cancel()
@@ -192,9 +192,6 @@ class SqlPane:
 
     def _key(self) -> Hashable:
         return ("sql", self._asked)
-
-    def _is_running(self, content: Content) -> bool:
-        return content.peek(self._key()) is None and not content.fault(self._key())
 
     def cancel(self) -> None:
         """Ask no longer."""
@@ -354,7 +351,8 @@ def count_words(result: Result) -> str:
     else:
         rows = f"{shown} row" if len(result.rows) == 1 else f"{shown} rows"
     lit = sum(map(len, result.allocations.values()))
-    words = [rows, _seconds(result.seconds), *([f"{lit:,} allocations lit"] if lit else []),
+    words = [rows, f"{result.seconds * 1e3:.0f} ms" if result.seconds < 1 else f"{result.seconds:.1f} s",
+             *([f"{lit:,} allocations lit"] if lit else []),
              *([result.note] if result.note else [])]
     return ", ".join(words)
 
@@ -441,7 +439,3 @@ def _order_of(value: Any) -> tuple[int, Any]:
     if isinstance(value, (int, float)):
         return 1, value
     return 2, str(value)
-
-
-def _seconds(seconds: float) -> str:
-    return f"{seconds * 1e3:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"

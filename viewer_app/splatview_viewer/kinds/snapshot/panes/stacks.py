@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from imgui_bundle import imgui
 
+from splatview_viewer.kinds.snapshot.analysis import Tables, flame, frames_with, user_frames
 from splatview_viewer.kinds.snapshot.panes import _flame, _pane
 from splatview_viewer.kinds.snapshot.panes._grid import Cell, Column, Grid, Rows
 from splatview_viewer.ui import theme
@@ -96,7 +97,7 @@ class StacksPane:
         snapshot, trace, key = content.snapshot, content.trace(look), ("flame", *which)
         graph = content.ask(key, lambda: _graph(snapshot, trace, ids()), slot=("flame", id(self)))
         self._graph = graph if graph is not None else self._graph
-        shades = content.ask(("shades",), lambda: _shades(snapshot))
+        shades = content.ask(("shades",), lambda: _flame.shades(snapshot.stacks.file, user_frames(snapshot)))
         hit = None
         if look.search:
             search, frames = look.search, ("frames found", look.search)
@@ -139,7 +140,7 @@ class StacksPane:
         self.by = _pane.chips("by", self.by, {k: v for k, v in _BY.items() if not few.get(k)})
         by, trace = cast("By", self.by), content.trace(look)
         key = ("table", *which, by)
-        table = content.ask(key, lambda: _rows(snapshot, trace, ids(), by), slot=("table", id(self)))
+        table = content.ask(key, lambda: Tables(snapshot).group(trace, ids(), by), slot=("table", id(self)))
         old = self._table is None or self._table.by != by or self._device != look.device
         if table is None and (old or content.fault(key)):
             _pane.trouble(content, key, "Counting\u2026")
@@ -189,27 +190,11 @@ class StacksPane:
 
 
 def _graph(snapshot: Snapshot, trace: Trace, ids: np.ndarray | None) -> FlameGraph:
-    from splatview_viewer.kinds.snapshot.analysis import flame
-
     return flame(snapshot, trace, ids)
-
-
-def _rows(snapshot: Snapshot, trace: Trace, ids: np.ndarray | None, by: By) -> Table:
-    from splatview_viewer.kinds.snapshot.analysis import Tables
-
-    return Tables(snapshot).group(trace, ids, by)
-
-
-def _shades(snapshot: Snapshot) -> np.ndarray:
-    from splatview_viewer.kinds.snapshot.analysis import user_frames
-
-    return _flame.shades(snapshot.stacks.file, user_frames(snapshot))
 
 
 def _found(snapshot: Snapshot, text: str) -> np.ndarray:
     """bool (F,): frames that any word of a search names."""
-    from splatview_viewer.kinds.snapshot.analysis import frames_with
-
     found = np.zeros(len(snapshot.stacks.file), bool)
     for word in text.replace('"', " ").split():
         found |= frames_with(snapshot, word)
