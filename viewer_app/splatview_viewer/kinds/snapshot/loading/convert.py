@@ -56,8 +56,8 @@ COLUMNS = {"action": np.uint8, "addr": np.uint64, "size": np.uint64, "time_us": 
 TOP = 2**64
 """Addresses, and the ends of what lies there, are smaller."""
 NOWHERE = object()
-FEW = 3
-"""How many stacks are compared one by one; of more, those are chosen that have the same frame at one place."""
+SAMPLE, FEW = 4, 16
+"""Each so many frames tell stacks apart at once; so many stacks that they do not tell apart are compared."""
 HELD = 1 << 18
 """How many stacks and frames are known by identity; a file that shares none would hold all of them."""
 MAX_LINE = 2**31 - 1
@@ -66,30 +66,20 @@ MAX_LINE = 2**31 - 1
 # -- texts, frames and stacks, each kept once --------------------------------------------------------------------------
 
 
-class _Branch:
-    """Known stacks of one length, chosen by the identity of the frame at one place."""
-
-    __slots__ = ("next", "place")
-
-    def __init__(self, place: int) -> None:
-        self.place = place
-        self.next: dict[int, _Branch | list[tuple[list[Any], int]]] = {}
-
-
 class Interner:
     """Gives the same number to equal texts, frames and stacks.
 
-    PyTorch's files share the dictionaries of frames, but each entry has a list of its own: a tree of choices by the
-    identity of a frame leads to few lists, which are compared; that mostly looks at identities too.
+    PyTorch's files share the dictionaries of frames, but each entry has a list of its own: the
+    identities of every fourth frame lead to few lists, which are compared; that mostly looks at identities too. What is
+    known is held, which keeps identities valid.
     """
 
     def __init__(self) -> None:
         self._texts: dict[str, int] = {}
         self._frames: dict[tuple[int, int, int], int] = {}
         self._stacks: dict[bytes, int] = {}
-        self._known: dict[int, tuple[dict[Any, Any], int]] = {}  # by identity; holding what it knows keeps that valid
-        self._trees: dict[int, _Branch | list[tuple[list[Any], int]]] = {}
-        self._leaves = 0
+        self._known: dict[int, tuple[dict[Any, Any], int]] = {}
+        self._lists: dict[tuple[int, ...], list[tuple[list[Any], int]]] = {}
 
     def text(self, text: str) -> int:
         """The number of a text."""
@@ -110,23 +100,18 @@ class Interner:
         """
         ids = list(map(id, lists))
         numbers: dict[int, int] = {}
-        trees = self._trees
         for i, (identity, frames) in enumerate(zip(ids, lists, strict=True)):
             if identity in numbers:
                 continue
             if type(frames) is not list or not frames:
                 numbers[identity] = self._odd(frames, where, i)
                 continue
-            node = trees.get(len(frames))
-            while type(node) is _Branch:
-                node = node.next.get(id(frames[node.place]))
-            for known, of_known in node or ():  # type: ignore[union-attr]
+            for known, number in self._lists.get(tuple(map(id, frames[::SAMPLE])), ()):
                 if known == frames:
-                    number = of_known
+                    numbers[identity] = number
                     break
             else:
-                number = self._new(frames, where, i)
-            numbers[identity] = number
+                numbers[identity] = self._new(frames, where, i)
         return np.fromiter(map(numbers.__getitem__, ids), np.int32, len(ids))
 
     def _odd(self, frames: Any, where: Callable[[int], str], i: int) -> int:
@@ -142,32 +127,11 @@ class Interner:
         found = [known.get(id(f)) for f in frames]
         number = self.stack([self.frame(frames[k], lambda k=k: f"{where(i)}[{k}]") if f is None else f[1]
                              for k, f in enumerate(found)])
-        if self._leaves >= HELD:
-            self._trees.clear()
-            self._leaves = 0
-        self._leaves += 1
-        self._plant(list(frames), number)
+        if len(self._lists) >= HELD:
+            self._lists.clear()
+        same = self._lists.setdefault(tuple(map(id, frames[::SAMPLE])), [])
+        same[:] = [(list(frames), number), *same[:FEW]]
         return number
-
-    def _plant(self, frames: list[Any], number: int) -> None:
-        """Make a stack one that is found by identity."""
-        nodes: Any = self._trees
-        key = len(frames)
-        while type(node := nodes.get(key)) is _Branch:
-            nodes, key = node.next, id(frames[node.place])
-        leaf: list[tuple[list[Any], int]] = nodes.setdefault(key, [])
-        leaf.append((frames, number))
-        if len(leaf) <= FEW:
-            return
-        kinds = [len(set(map(id, place))) for place in zip(*(known for known, _ in leaf), strict=True)]
-        most = max(kinds)
-        if most == 1:  # all the same frames: no place tells them apart, and comparing finds the first
-            leaf.pop()
-            return
-        branch = _Branch(kinds.index(most))
-        for known, n in leaf:
-            branch.next.setdefault(id(known[branch.place]), []).append((known, n))  # type: ignore[union-attr]
-        nodes[key] = branch
 
     def frame(self, frame: Any, where: Callable[[], str]) -> int:
         """The number of a frame as a file holds it. `where`: what to call it in an error. Raises FileError."""
