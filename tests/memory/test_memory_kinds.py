@@ -24,7 +24,7 @@ from splatview_viewer.kinds.snapshot.analysis import (
 from splatview_viewer.kinds.snapshot.analysis.frames import BACKWARD, LIBRARY, MACHINERY, NATIVE, TORCH, USER, kind_of
 
 if TYPE_CHECKING:
-    from splatview_viewer.kinds.snapshot import Snapshot
+    from splatview_viewer.kinds.snapshot.model import Snapshot
 
 
 ENGINE = "torch::autograd::Engine::thread_main(std::shared_ptr<torch::autograd::GraphTask> const&)"

@@ -235,7 +235,7 @@ def probe_memory() -> dict[str, object]:
               for t, action in enumerate(("segment_alloc", "alloc", "free_requested", "free_completed"))]
     from splatview_ipc.system.optional_packages import install_line, installed
     from splatview_viewer.core.errors import ViewerError
-    from splatview_viewer.kinds.snapshot import load_snapshot
+    from splatview_viewer.kinds.snapshot.loading import load_snapshot
     from splatview_viewer.kinds.snapshot.loading.store import folder
     from splatview_viewer.kinds.snapshot.query import Database
     from splatview_viewer.kinds.snapshot.timeline import Bands

@@ -21,6 +21,7 @@ import numpy as np
 
 from splatview_ipc.system.optional_packages import needed
 from splatview_viewer.core.errors import ViewerError
+from splatview_viewer.kinds.snapshot import SQL
 from splatview_viewer.kinds.snapshot.analysis import categories, user_frames
 from splatview_viewer.kinds.snapshot.model import (
     ACTIONS,
@@ -33,7 +34,6 @@ from splatview_viewer.kinds.snapshot.model import (
     Spans,
     Trace,
 )
-from splatview_viewer.kinds.snapshot.needs import SQL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -14,11 +14,10 @@ from splatview_viewer.core.settings import SnapshotSettings
 from splatview_viewer.core.view import KeyHelp, Simple, Steady
 from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.gpu.work import GpuWork
-from splatview_viewer.kinds.snapshot import world
+from splatview_viewer.kinds.snapshot import check_timeline, world
 from splatview_viewer.kinds.snapshot.content import Content
 from splatview_viewer.kinds.snapshot.hands import Hands
 from splatview_viewer.kinds.snapshot.model import Snapshot
-from splatview_viewer.kinds.snapshot.needs import check_timeline
 from splatview_viewer.kinds.snapshot.painting import pool
 from splatview_viewer.kinds.snapshot.plot import Minimap, Plot
 from splatview_viewer.kinds.snapshot.state import PLOTS, Look
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
 
 PAGE = (0.083, 0.088, 0.100)
 """Around the plot, RGB in [0, 1]."""
-_PANES = {"segments": "SegmentsPane", "events": "EventsPane", "stacks": "StacksPane", "compare": "ComparePane",
-          "leaks": "LeaksPane", "oom": "OomPane", "sql": "SqlPane", "about": "AboutPane", "details": "DetailsPane"}
 
 
 class Shared:
@@ -219,7 +216,7 @@ class SnapshotView(Steady, Simple):
     def _pane(self, tab: str) -> Any:
         if tab not in self._panes:
             module = import_module(f"splatview_viewer.kinds.snapshot.panes.{tab}")
-            self._panes[tab] = getattr(module, _PANES[tab])()
+            self._panes[tab] = getattr(module, f"{tab.capitalize()}Pane")()
         return self._panes[tab]
 
     def _said(self, content: Content) -> tuple[str, float]:
@@ -341,10 +338,9 @@ class SnapshotView(Steady, Simple):
         panes = list(self._panes.values())
         self._panes.clear()
         for pane in panes:
-            if (close := getattr(pane, "close", None)) is not None:
-                close()
+            pane.close()
         if self._of is not None:
-            self._of.leave(*panes, *(lamp for pane in panes if (lamp := getattr(pane, "_lamp", None)) is not None))
+            self._of.leave(*panes, *(pane.lamp for pane in panes))
 
 
 def _seen(look: Look) -> tuple[object, ...]:

@@ -16,7 +16,6 @@ from splatview_viewer.ui.widgets import wrapped as wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping
-    from contextlib import AbstractContextManager
 
     from splatview_viewer.geometry.controls import Rect
     from splatview_viewer.kinds.snapshot.content import Content
@@ -34,13 +33,6 @@ HIT = ImVec4(0.98, 0.78, 0.32, 1.0)
 """What a search found."""
 GROWN = ImVec4(0.95, 0.58, 0.42, 1.0)
 SHRUNK = ImVec4(0.40, 0.75, 0.58, 1.0)
-
-
-def pane(owner: object, name: str, rect: Rect, scale: float, *, scroll: bool = False,
-         ground: ImVec4 = GROUND) -> AbstractContextManager[bool]:
-    """A window exactly over a rectangle of the framebuffer. `owner`: whose it is; windows of two owners are two, though
-    they are called the same. `scroll`: what is drawn in it may be longer than it is."""
-    return board(f"snapshot {name} {id(owner)}", rect, (12 * scale, 9 * scale), ground, scroll=scroll)
 
 
 def centered(text: str, color: ImVec4 = theme.DIM) -> None:
@@ -291,3 +283,29 @@ def moment_line(content: Content, look: Look, moment: int) -> bool:
 def live_at(trace: Trace, moment: int) -> np.ndarray:
     """int32: what is live at a moment."""
     return live_ids(trace, moment)
+
+
+class Pane:
+    """A tab of the view: fills a window exactly over a rectangle of the framebuffer."""
+
+    name = ""
+    scroll = False
+    """What is drawn may be longer than the window."""
+    ground = GROUND
+
+    def __init__(self) -> None:
+        self.lamp = Lamp()
+        self.places = Places()
+
+    def draw(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
+        """Draw it with imgui. True when another picture is needed."""
+        with board(f"snapshot {self.name} {id(self)}", rect, (12 * scale, 9 * scale), self.ground, scroll=self.scroll):
+            changed = self.lamp.turn(content, look)
+            return self.fill(content, look, rect, scale) or changed
+
+    def fill(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
+        """Draw inside the window. True when another picture is needed."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """End what goes on for the pane alone."""

@@ -31,23 +31,24 @@ _HANDS = (
 )
 
 
-class AboutPane:
+class AboutPane(_pane.Pane):
     """Words and numbers; nothing to be done."""
 
-    def draw(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
-        """Draw it. True when another picture is needed."""
-        with _pane.pane(self, "about", rect, scale, scroll=True):
-            snapshot = content.snapshot
-            for note in snapshot.notes:
-                _pane.wrapped(note[:1].upper() + note[1:], _pane.HIT)
-            if snapshot.notes:
-                _pane.gap(4, scale)
-            _section("Snapshot", snapshot_facts(snapshot), scale)
-            for trace in snapshot.traces:
-                _section(f"Device {trace.device}", trace_facts(snapshot, trace), scale)
-            if snapshot.settings:
-                _section("Settings of the allocator", settings_facts(snapshot.settings), scale)
-            _section("Hands", _HANDS, scale)
+    name = "about"
+    scroll = True
+
+    def fill(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
+        snapshot = content.snapshot
+        for note in snapshot.notes:
+            _pane.wrapped(note[:1].upper() + note[1:], _pane.HIT)
+        if snapshot.notes:
+            _pane.gap(4, scale)
+        _section("Snapshot", snapshot_facts(snapshot), scale)
+        for trace in snapshot.traces:
+            _section(f"Device {trace.device}", trace_facts(snapshot, trace), scale)
+        if snapshot.settings:
+            _section("Settings of the allocator", settings_facts(snapshot.settings), scale)
+        _section("Hands", _HANDS, scale)
         return False
 
 

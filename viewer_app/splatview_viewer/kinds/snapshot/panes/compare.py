@@ -28,10 +28,13 @@ _BY = {"stack": "Stack", "line": "Line", "function": "Function", "file": "File",
 _WHEN = {"peak": "its peak", "end": "its end"}
 
 
-class ComparePane:
+class ComparePane(_pane.Pane):
     """Two moments beside each other."""
 
+    name = "compare"
+
     def __init__(self) -> None:
+        super().__init__()
         self.by = "stack"
         """One of stack, line, function, file, size, category."""
         self.other: Content | None = None
@@ -40,17 +43,10 @@ class ComparePane:
         """Which moment of the other one: peak, end."""
         self.shrunk_first = False
         self._grid = Grid()
-        self._lamp = _pane.Lamp()
         self._shown: Comparison | None = None
         self._shown_for: Hashable = None
 
-    def draw(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
-        """Draw it. True when another picture is needed."""
-        with _pane.pane(self, "compare", rect, scale):
-            changed = self._lamp.turn(content, look)
-            return self._draw(content, look, scale) or changed
-
-    def _draw(self, content: Content, look: Look, scale: float) -> bool:
+    def fill(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
         before = self.by, self.other, self.when, look.moment_a, look.moment_b
         others = content.others()
         if self.other is not None and self.other not in others:
@@ -166,13 +162,13 @@ class ComparePane:
                     f"{c.count_after:,}" if c.count_after else ""]
 
         touch = self._grid.draw("compare", columns, Rows(
-            count, cells, lambda row: self._lamp.on == (*key, of(row).rows), sorted_by=1,
+            count, cells, lambda row: self.lamp.on == (*key, of(row).rows), sorted_by=1,
             descending=not self.shrunk_first, words="Nothing is live at either moment"), scale)
         if touch.title is not None:
             self.shrunk_first = not self.shrunk_first
         if touch.row is not None:
             c, both = of(touch.row), self.other is None
-            self._lamp.toggle(look, (*key, c.rows), lambda: _ids(c, both=both), f"{c.label}, {change_text(c.change)}")
+            self.lamp.toggle(look, (*key, c.rows), lambda: _ids(c, both=both), f"{c.label}, {change_text(c.change)}")
         return touch.any
 
 

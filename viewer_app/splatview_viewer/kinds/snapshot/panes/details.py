@@ -23,28 +23,29 @@ _LABEL = 5.4
 """Width of what is said before a value, in units of the font's height."""
 
 
-class DetailsPane:
+class DetailsPane(_pane.Pane):
     """Fields, the user's own frames, the whole stack; what can be copied, and where it can be seen."""
 
+    name = "details"
+    scroll = True
+    ground = theme.PANEL
+
     def __init__(self) -> None:
+        super().__init__()
         self.whole = False
         """Whether the frames that tell nothing are shown too."""
-        self._lamp = _pane.Lamp()
         self._shown: Details | None = None
         self._of: tuple[object, int] | None = None
 
-    def draw(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
-        """Draw what `look.selected` is. True when another picture is needed."""
-        with _pane.pane(self, "details", rect, scale, scroll=True, ground=theme.PANEL):
-            if look.selected is None or look.selected >= len(content.trace(look).allocations):
-                _pane.centered("Click an allocation")
-                return False
-            changed = self._lamp.turn(content, look)
-            draw = imgui.get_window_draw_list()
-            draw.push_clip_rect(ImVec2(rect.x, rect.y), ImVec2(rect.x + rect.width, rect.y + rect.height))
-            draw.add_line(ImVec2(rect.x, rect.y), ImVec2(rect.x, rect.y + rect.height), theme.u32(_pane.LINE))
-            draw.pop_clip_rect()
-            return self._draw(content, look, look.selected, scale) or changed
+    def fill(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
+        if look.selected is None or look.selected >= len(content.trace(look).allocations):
+            _pane.centered("Click an allocation")
+            return False
+        draw = imgui.get_window_draw_list()
+        draw.push_clip_rect(ImVec2(rect.x, rect.y), ImVec2(rect.x + rect.width, rect.y + rect.height))
+        draw.add_line(ImVec2(rect.x, rect.y), ImVec2(rect.x, rect.y + rect.height), theme.u32(_pane.LINE))
+        draw.pop_clip_rect()
+        return self._draw(content, look, look.selected, scale)
 
     def _draw(self, content: Content, look: Look, allocation: int, scale: float) -> bool:
         snapshot, trace, moment = content.snapshot, content.trace(look), look.moment
@@ -115,9 +116,9 @@ class DetailsPane:
             imgui.set_item_tooltip("Move the timeline to the last moment that it was live")
         if stack >= 0:
             imgui.same_line(0, 4 * scale)
-            on = self._lamp.on == ("stack", stack) and look.lit is not None
+            on = self.lamp.on == ("stack", stack) and look.lit is not None
             if _pane.chip("Same stack", on):
-                self._lamp.toggle(look, ("stack", stack), lambda: np.flatnonzero(a.stack == stack),
+                self.lamp.toggle(look, ("stack", stack), lambda: np.flatnonzero(a.stack == stack),
                                   f"all of {place or 'this stack'}")
                 changed = True
             imgui.set_item_tooltip("Light all allocations of this stack in the timeline")

@@ -40,24 +40,21 @@ _STREAM, _POOL, _WHERE = (Column("Stream", 7, sorts=False, gives=5), Column("Poo
                           Column("Where", 0, sorts=False))
 
 
-class EventsPane:
+class EventsPane(_pane.Pane):
     """A list of all events, of one kind, or of what is lit in the timeline."""
 
+    name = "events"
+
     def __init__(self) -> None:
+        super().__init__()
         self.show = "all"
         """One of all, alloc, free, segment, mark."""
         self.lit_only = False
         self._grid = Grid()
-        self._places = _pane.Places()
         self._moment: int | None = None
         self._rows_of: object = None
 
-    def draw(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
-        """Draw it. True when another picture is needed."""
-        with _pane.pane(self, "events", rect, scale):
-            return self._draw(content, look, rect, scale)
-
-    def _draw(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
+    def fill(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
         trace = content.trace(look)
         before = self.show, self.lit_only
         self.show = _pane.chips("events", self.show, _SHOW)
@@ -92,7 +89,7 @@ class EventsPane:
         trace, snapshot = content.trace(look), content.snapshot
         e, base = trace.events, _pane.first_time(trace.events)
         bands = content.bands(look.device)
-        where = self._places.ready(content)
+        where = self.places.ready(content)
         at = None if look.moment is None else look.moment - 1
         streams, pools = len(snapshot.streams) > 1, len(snapshot.pools) > 1
         columns = (*_NUMBERS, *([_STREAM] if streams else []), *([_POOL] if pools else []), _WHERE)

@@ -28,31 +28,29 @@ _COLUMNS = (Column("Allocated by", 0, sorts=False), Column("Still there", 6.4, T
             Column("Live over the trace", 12, tip="Bytes of this stack that were live", sorts=False, gives=4))
 
 
-class LeaksPane:
+class LeaksPane(_pane.Pane):
     """A list of suspects, and why each is one."""
 
+    name = "leaks"
+
     def __init__(self) -> None:
+        super().__init__()
         self.chosen: int | None = None
         """The row whose verdict is shown."""
         self._grid = Grid()
-        self._lamp = _pane.Lamp()
-        self._places = _pane.Places()
 
-    def draw(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
-        """Draw it. True when another picture is needed."""
-        with _pane.pane(self, "leaks", rect, scale):
-            changed = self._lamp.turn(content, look)
-            snapshot, trace, key = content.snapshot, content.trace(look), ("leaks", look.device)
-            suspects = content.ask(key, lambda: leaks(snapshot, trace), words="Looking for leaks")
-            self._places.ready(content)
-            if suspects is None:
-                _pane.trouble(content, key, "Looking for what is never given back\u2026")
-                return changed
-            if not suspects:
-                _pane.centered("No suspects\nNothing that was allocated in the trace, but for what was made last, "
-                               "was still there at its end")
-                return changed
-            return self._list(content, look, suspects, scale) or changed
+    def fill(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
+        snapshot, trace, key = content.snapshot, content.trace(look), ("leaks", look.device)
+        suspects = content.ask(key, lambda: leaks(snapshot, trace), words="Looking for leaks")
+        self.places.ready(content)
+        if suspects is None:
+            _pane.trouble(content, key, "Looking for what is never given back\u2026")
+            return False
+        if not suspects:
+            _pane.centered("No suspects\nNothing that was allocated in the trace, but for what was made last, "
+                           "was still there at its end")
+            return False
+        return self._list(content, look, suspects, scale)
 
     def _list(self, content: Content, look: Look, suspects: Sequence[Suspect], scale: float) -> bool:
         growing = [s for s in suspects if s.growing]
@@ -86,7 +84,7 @@ class LeaksPane:
             self._verdict(content, look, suspects[chosen])
         if touch.row is not None:
             s = suspects[touch.row]
-            self._lamp.toggle(look, ("suspect", look.device, touch.row), lambda: s.ids,
+            self.lamp.toggle(look, ("suspect", look.device, touch.row), lambda: s.ids,
                               f"suspect {s.label}, {size_text(s.bytes)}")
             self.chosen = touch.row
         return touch.any

@@ -27,29 +27,27 @@ _CACHED = ImVec4(0.36, 0.62, 0.52, 1.0)
 _DRIVER = ImVec4(0.165, 0.175, 0.195, 1.0)
 
 
-class OomPane:
+class OomPane(_pane.Pane):
     """One failed allocation: what was asked, what there was, who held it."""
 
+    name = "oom"
+
     def __init__(self) -> None:
+        super().__init__()
         self.chosen = -1
         """Which of them, as Python counts."""
         self._grid = Grid()
-        self._lamp = _pane.Lamp()
-        self._places = _pane.Places()
 
-    def draw(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
-        """Draw it. True when another picture is needed."""
-        with _pane.pane(self, "oom", rect, scale):
-            changed = self._lamp.turn(content, look)
-            snapshot, trace, key = content.snapshot, content.trace(look), ("oom", look.device)
-            found = content.ask(key, lambda: post_mortem(snapshot, trace), words="Looking at what failed")
-            if found is None:
-                _pane.trouble(content, key)
-                return changed
-            if not found:
-                _pane.centered("Memory never ran out in this trace")
-                return changed
-            return self._draw(content, look, found, scale) or changed
+    def fill(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
+        snapshot, trace, key = content.snapshot, content.trace(look), ("oom", look.device)
+        found = content.ask(key, lambda: post_mortem(snapshot, trace), words="Looking at what failed")
+        if found is None:
+            _pane.trouble(content, key)
+            return False
+        if not found:
+            _pane.centered("Memory never ran out in this trace")
+            return False
+        return self._draw(content, look, found, scale)
 
     def _draw(self, content: Content, look: Look, found: list[Oom], scale: float) -> bool:
         count = len(found)
@@ -76,7 +74,7 @@ class OomPane:
                 _pane.go(content, look, oom.moment)
                 changed = True
         _pane.wrapped(oom.verdict, theme.TEXT)
-        where = self._places.ready(content)(oom.stack)
+        where = self.places.ready(content)(oom.stack)
         if where and oom.stack >= 0:
             _pane.wrapped(f"Asked by {where}")
         _pane.gap(2, scale)
@@ -93,11 +91,11 @@ class OomPane:
                     f"{row.count:,}", Cell(size_text(row.largest), theme.DIM)]
 
         touch = self._grid.draw("holders", _COLUMNS, Rows(
-            len(rows), cells, lambda i: self._lamp.on == ("holder", look.device, oom.event, rows[i].key),
+            len(rows), cells, lambda i: self.lamp.on == ("holder", look.device, oom.event, rows[i].key),
             lambda i: _pane.stack_tip(content, rows[i].key), words="Nothing was live then"), scale)
         if touch.row is not None:
             row = rows[touch.row]
-            self._lamp.toggle(look, ("holder", look.device, oom.event, row.key), lambda: row.allocations,
+            self.lamp.toggle(look, ("holder", look.device, oom.event, row.key), lambda: row.allocations,
                               f"{row.label}, {size_text(row.bytes)}")
         return touch.any
 

@@ -41,10 +41,13 @@ class _Part(NamedTuple):
     """-1: several blocks that are narrower than a pixel."""
 
 
-class SegmentsPane:
+class SegmentsPane(_pane.Pane):
     """A row for each segment, as long as it is large, with its blocks."""
 
+    name = "segments"
+
     def __init__(self) -> None:
+        super().__init__()
         self.order = "size"
         """One of size, address, free."""
         self.width = "scale"
@@ -58,12 +61,7 @@ class SegmentsPane:
         self._over: int | None = None
         """The block under the pointer."""
 
-    def draw(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
-        """Draw it. True when another picture is needed."""
-        with _pane.pane(self, "segments", rect, scale):
-            return self._draw(content, look, rect, scale)
-
-    def _draw(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
+    def fill(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
         moment, trace, snapshot = content.moment(look), content.trace(look), content.snapshot
         if moment is None:
             _pane.centered("Looking for the peak\u2026")

@@ -102,10 +102,13 @@ _numbers = count(1)
 """Of questions, in all panes: who cancels one means no other of the same text."""
 
 
-class SqlPane:
+class SqlPane(_pane.Pane):
     """What was asked, and the answer."""
 
+    name = "sql"
+
     def __init__(self) -> None:
+        super().__init__()
         self.text = EXAMPLES["The largest allocations"]
         """What stands in the editor."""
         self.said = ""
@@ -124,19 +127,15 @@ class SqlPane:
         self._left = threading.Event()
         """Set when the pane is closed."""
         self._grid = Grid()
-        self._lamp = _pane.Lamp()
         self._lit: Hashable = None
         self._order: np.ndarray | None = None
         self._sorted: tuple[int, bool] | None = None
         self._shown: Result | None = None
         self._columns: Sequence[Column] = ()
 
-    def draw(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
-        """Draw it. True when another picture is needed."""
-        with _pane.pane(self, "sql", rect, scale):
-            changed = self._editor(content, look, rect, scale)
-            changed |= self._lamp.turn(content, look)
-            return self._answer(content, look, rect, scale) or changed
+    def fill(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
+        changed = self._editor(content, look, rect, scale)
+        return self._answer(content, look, rect, scale) or changed
 
     # -- the question ------------------------------------------------------------------------------------------------
 
@@ -144,8 +143,8 @@ class SqlPane:
         """Ask what stands in the editor."""
         if not self.text.strip():
             return
-        if self._lamp.on is not None:
-            self._lamp.out(look)
+        if self.lamp.on is not None:
+            self.lamp.out(look)
         self._stop.set()  # nobody sees the answer of the one before any more
         self._stop = threading.Event()
         self._asked = self.text, next(_numbers)
@@ -271,7 +270,7 @@ class SqlPane:
         ids = result.allocations.get(content.trace(look).device)
         if ids is not None and self._lit != key:
             self._lit = key
-            self._lamp.ask(key, lambda: ids, f"SQL, {len(ids):,} allocations")
+            self.lamp.ask(key, lambda: ids, f"SQL, {len(ids):,} allocations")
         return self._table(content, look, result, rect, scale)
 
     def _table(self, content: Content, look: Look, result: Result, rect: Rect, scale: float) -> bool:
@@ -325,7 +324,7 @@ class SqlPane:
         elif chosen is not None:
             _pane.go(content, look, int(trace.allocations.start[chosen]) + 1)
         elif isinstance(stack, int):
-            self._lamp.toggle(look, ("stack", look.device, stack),
+            self.lamp.toggle(look, ("stack", look.device, stack),
                               lambda: np.flatnonzero(trace.allocations.stack == stack), f"SQL, stack {stack}")
 
     def _sort(self, result: Result, column: int) -> None:

@@ -31,18 +31,19 @@ _ORDER = ("", "bytes", "bytes", "count", "largest")
 """What each column of the table sorts by."""
 
 
-class StacksPane:
+class StacksPane(_pane.Pane):
     """A flame graph above, a table below."""
 
+    name = "stacks"
+
     def __init__(self) -> None:
+        super().__init__()
         self.of = "moment"
         """One of moment, all, found."""
         self.by = "stack"
         """One of stack, line, function, file, size, category, pool, stream."""
         self._flame = _flame.Flame()
         self._grid = Grid()
-        self._lamp = _pane.Lamp()
-        self._places = _pane.Places()
         self._sorted = 1
         self._order: tuple[object, int, np.ndarray] | None = None
         self._graph: FlameGraph | None = None
@@ -51,13 +52,7 @@ class StacksPane:
         self._look: tuple[tuple[object, ...], _flame.Look] | None = None
         self._hits: tuple[np.ndarray | None, int] = (None, 0)
 
-    def draw(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
-        """Draw it. True when another picture is needed."""
-        with _pane.pane(self, "stacks", rect, scale):
-            changed = self._lamp.turn(content, look)
-            return self._draw(content, look, rect, scale) or changed
-
-    def _draw(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
+    def fill(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
         before = self.of
         if self.of == "found" and look.hits is None:
             self.of = "moment"
@@ -115,9 +110,9 @@ class StacksPane:
         if clicked is not None:
             drawn = self._graph
             if clicked == 0:
-                self._lamp.out(look)
+                self.lamp.out(look)
             else:
-                self._lamp.ask(("node", *which, clicked), lambda: drawn.allocations(clicked),
+                self.lamp.ask(("node", *which, clicked), lambda: drawn.allocations(clicked),
                                f"{drawn.text(clicked)}, {size_text(int(drawn.width[clicked]))}")
         return moved or clicked is not None
 
@@ -154,7 +149,7 @@ class StacksPane:
         return self._list(content, look, table, key, scale) or before != self.by
 
     def _list(self, content: Content, look: Look, table: Table, key: tuple[Hashable, ...], scale: float) -> bool:
-        self._places.ready(content)
+        self.places.ready(content)
         order = self._ordered(table)
         total, most = max(table.total, 1), max(int(table.bytes.max(initial=1)), 1)
         columns = (Column(_BY[table.by], 0, sorts=False), Column("Bytes", 7.5, True),
@@ -169,14 +164,14 @@ class StacksPane:
         touch = self._grid.draw("table", columns, Rows(
             len(table), cells, tip=lambda i: _pane.stack_tip(content, int(table.key[order[i]])) if (
                 table.by == "stack") else "",
-            chosen=lambda i: self._lamp.on == ("row", *key, int(table.key[order[i]])),
+            chosen=lambda i: self.lamp.on == ("row", *key, int(table.key[order[i]])),
             sorted_by=self._sorted, words="Nothing is live then" if self.of == "moment" else "Nothing"), scale)
         if touch.title is not None:
             self._sorted = touch.title
             self._grid.top = 0
         if touch.row is not None:
             row = table[int(order[touch.row])]
-            self._lamp.toggle(look, ("row", *key, row.key), lambda: row.allocations,
+            self.lamp.toggle(look, ("row", *key, row.key), lambda: row.allocations,
                               f"{row.label}, {size_text(row.bytes)}")
         return touch.any
 
