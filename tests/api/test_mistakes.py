@@ -201,7 +201,6 @@ def test_mistakes_after_a_good_call_are_named() -> None:
     with pytest.raises(ValueError, match=r"means has shape \(5, 4\)"):
         splatview.publish(gaussians(means=torch.zeros(5, 4)))
 
-
 @pytest.mark.parametrize(("module", "package"), [("lightning", "lightning"), ("transformers", "transformers"),
                                                  ("nerfstudio", "nerfstudio")])
 def test_an_integration_names_the_package_that_is_absent(module: str, package: str,

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from support.programs import Program, Programs
 
-
 def upload(viewer: ViewerInfo) -> Page:
     """A page that has sent a file to a viewer; it stays connected."""
     port, token = viewer.port, viewer.url.partition("?token=")[2]

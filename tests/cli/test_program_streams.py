@@ -19,8 +19,6 @@ from splatview.api import session as publishing
 from splatview_ipc.control.registry import Announcement
 
 pytestmark = pytest.mark.programs
-
-
 def ended(*args: str, **options: Any) -> subprocess.CompletedProcess[str]:
     """`splatview ARGS`."""
     given: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE,

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.cuda
 
-
 def needs(library: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(importlib.util.find_spec(library) is None, reason=f"needs {library}")
 

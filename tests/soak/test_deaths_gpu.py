@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from support.programs import Programs
 
 pytestmark = pytest.mark.cuda
 

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 SIZE = 500, 320
 
-
 class House:
     """A viewer with files of scenes a, b, c and pictures p, q."""
 

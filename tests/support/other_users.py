@@ -55,7 +55,6 @@ for address, request in requests:
 print(json.dumps(answers))
 """
 
-
 def ask_as(programs: Programs, port: int, requests: list[tuple[str, str]], uid: int = OTHER) -> list[str]:
     """Send each request, (address, text), from a process of `uid`; return the answers, of a WebSocket the head."""
     program = programs.code(_REQUESTS, json.dumps([port, uid, PATIENCE, requests]), PYTHONPATH="")
