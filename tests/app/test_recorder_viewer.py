@@ -89,10 +89,11 @@ def goes_back(viewer: Viewer) -> bool:
 
 
 def bar_at(viewer: Viewer, place: float) -> tuple[float, float]:
-    """The point of the bar where a snapshot lies: the track of a wide bar (`history_bar`)."""
-    rect, player = view(viewer).rect, tape(viewer).player
-    left, right = rect.x + 10 + 26 + 6, rect.x + rect.width - 10 - 50 - 92 - 10 - 6
-    return left + (right - left) * place / len(player.recording), rect.y + rect.height - 15
+    """The point of the slider where a snapshot is."""
+    history: History = view(viewer).tools["history"]  # type: ignore[assignment]
+    track = history.track
+    assert track is not None
+    return track.x + track.width * place / len(tape(viewer).player.recording), track.y + track.height / 2
 
 
 @pytest.mark.parametrize("viewer", [RecordOptions(every=20)], indirect=True)

@@ -47,15 +47,6 @@ def made(n: int = 500, seed: int = 0) -> np.ndarray:
     return rows
 
 
-def history(**columns: list[float]) -> History:
-    n = len(next(iter(columns.values())))
-    rows = np.zeros((n, len(MEMORY_COLUMNS)))
-    rows[:, 0] = np.arange(n)
-    for name, values in columns.items():
-        rows[:, PLACE[name]] = values
-    return History(rows)
-
-
 def test_columns_tell_the_extremes_of_what_they_cover() -> None:
     rows = made()
     rows[137, PLACE["peak"]] = 1e12
@@ -111,7 +102,7 @@ def view_fixture(screen: OffscreenScreen) -> Iterator[MemoryView]:
 def test_the_newest_stays_in_sight_until_the_user_moves_away(view: MemoryView) -> None:
     begin, end = view.window()
     view.see(begin + 15, end)
-    assert view.right is None  # zoomed, and still at the newest
+    assert view.state.right is None  # zoomed, and still at the newest
     view.update(memory_frame(memory_samples(300)))
     assert view.window() == pytest.approx((end + 10 - (end - begin - 15), end + 10))
     begin, end = view.window()
@@ -121,14 +112,14 @@ def test_the_newest_stays_in_sight_until_the_user_moves_away(view: MemoryView) -
     assert view.window() == held
     for key, at_newest in (("end", True), ("left", False), ("f", True)):
         view.handle(Key(key), RECT)
-        assert (view.right is None) == at_newest
-    assert view.span is None
+        assert (view.state.right is None) == at_newest
+    assert view.state.span is None
 
 
 def test_the_wheel_zooms_and_a_drag_moves(viewer: Viewer, train: Callable[[], None]) -> None:
     until(viewer, train, lambda: slot(viewer, "memory"))
     select(viewer, "memory")
-    until(viewer, train, lambda: isinstance(viewer.seat.view, MemoryView) and viewer.seat.view.content.history)
+    until(viewer, train, lambda: isinstance(viewer.seat.view, MemoryView) and not viewer.seat.view.empty)
     view, rect = viewer.seat.view, viewer.seat.layout()
     assert isinstance(view, MemoryView)
     view.update(memory_frame())
@@ -137,12 +128,13 @@ def test_the_wheel_zooms_and_a_drag_moves(viewer: Viewer, train: Callable[[], No
     viewer.until(lambda: "step" in view.readout and "GiB" in view.readout)
     before = view.window()
     viewer.do(Wheel(x, y, 3.0))
-    viewer.until(lambda: view.span is not None)
-    assert view.window()[1] == before[1] and view.span < 0.8 * (before[1] - before[0])
+    viewer.until(lambda: view.state.span is not None)
+    begin, end = view.window()
+    assert end == before[1] and end - begin < 0.8 * (before[1] - before[0])
     viewer.do(PointerPress(x, y))
     viewer.do(PointerMove(x + 60, y))
     viewer.do(PointerRelease(x + 60, y))
-    assert view.right is not None and view.right < before[1]
+    assert view.state.right is not None and view.state.right < before[1]
 
 
 # -- the viewer beside a run -------------------------------------------------------------------------------------------
@@ -229,7 +221,7 @@ def test_a_run_that_dies_of_it_leaves_a_snapshot_and_its_last_samples(viewer: Vi
     until(viewer, lambda: trainer.do(STEP + "answer = 0"), lambda: slot(viewer, "memory"))
     select(viewer, "memory")
     until(viewer, lambda: trainer.do(STEP + "answer = 0"),
-          lambda: isinstance(viewer.seat.view, MemoryView) and viewer.seat.view.content.history is not None)
+          lambda: isinstance(viewer.seat.view, MemoryView) and not viewer.seat.view.empty)
     view: Any = viewer.seat.view
     trainer.start("allocator.fail()\nsys.stdin.close()")
     trainer.process.wait(PATIENCE)  # the viewer finds the end and the last version at once

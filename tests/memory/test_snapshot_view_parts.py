@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import threading
 from dataclasses import replace
-from datetime import datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -27,7 +26,6 @@ from splatview_viewer.kinds.snapshot.view import SnapshotView
 from splatview_viewer.kinds.snapshot.world import Layout, lay_out
 from splatview_viewer.shell.panel import Panel
 from splatview_viewer.shell.shown import Shown
-from splatview_viewer.ui import format
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -132,31 +130,6 @@ def test_nothing_overlaps() -> None:
                 assert found.details is not None or not details
                 assert (found.pane is not None) == (tab not in ("timeline", "addresses"))
                 assert found.plot is not None or tab == "about" or details
-
-
-@pytest.mark.parametrize(("low", "high", "want"), [
-    (0, 12 << 30, ["0", "2 GiB", "4 GiB", "6 GiB", "8 GiB", "10 GiB", "12 GiB"]),
-    (6 << 30, 7 << 30, ["6.00 GiB", "6.25 GiB", "6.50 GiB", "6.75 GiB", "7.00 GiB"]),
-    (0, 4096, ["0", "1 KiB", "2 KiB", "3 KiB", "4 KiB"]),
-])
-def test_ticks_of_bytes(low: float, high: float, want: list[str]) -> None:
-    assert [text for _, text in format.byte_ticks(low, high, 7 if len(want) > 5 else 5)] == want
-
-
-@pytest.mark.parametrize(("span", "most"), [(40, 8), (700_000, 6), (3 * 3600e6, 7)])
-def test_ticks_of_time_are_round_on_the_clock(span: float, most: int) -> None:
-    origin = 1_700_000_123_456_789
-    found = format.time_ticks(0, span, origin, most)
-    assert 2 <= len(found) <= most + 1
-    step = found[1][0] - found[0][0]
-    for at, text in found:
-        when = datetime.fromtimestamp(round(origin + at) // 1_000_000)
-        micros = round(origin + at) % 1_000_000
-        midnight = (when.hour * 3600 + when.minute * 60 + when.second) * 1_000_000 + micros
-        assert midnight % min(step, 86400e6) == pytest.approx(0, abs=1)
-        digits = f".{micros:06d}"
-        assert text in (f"{when:%H:%M:%S}" + digits[:k] for k in (0, 2, 3, 4, 5, 6, 7)) or text == f"{when:%H:%M}"
-    assert len({text for _, text in found}) == len(found) or span > 86400e6
 
 
 # -- the whole

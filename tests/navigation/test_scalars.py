@@ -202,12 +202,12 @@ def test_the_wheel_zooms_all_plots_along_the_axis(plotted: tuple[Viewer, Scalars
     viewer.do(Wheel(x, y, 3.0))
     after = view.window()
     assert after[1] - after[0] < 0.8 * (before[1] - before[0])
-    assert view.up == {}  # heights go on following what is seen
+    assert view.state.up == {}  # heights go on following what is seen
     splatview.log(2000, loss=0.02)
     viewer.until(lambda: view.content.curves.step == 2000)
     assert view.window() == after  # it stays where it was zoomed
     viewer.do(Key("f"))
-    assert view.across is None
+    assert view.state.across is None
     assert view.window()[1] >= 2000
 
 

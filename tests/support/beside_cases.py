@@ -15,7 +15,6 @@ from splatview_viewer.core.settings import GaussianSettings, ViewSettings
 from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.kinds import make_view
 from splatview_viewer.kinds.cameras import content as cameras
-from splatview_viewer.kinds.memory import view as memory
 from splatview_viewer.kinds.snapshot.view import Shared
 from splatview_viewer.render.gl.renderer import GlRenderer
 from support.frames import cloud, gaussian_frame, image_frame, memory_frame, memory_samples, scalar_rows, scalars_frame
@@ -109,7 +108,7 @@ def part(view: View, screen: OffscreenScreen, look: Look) -> np.ndarray:
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """Counts uploads of images, loads of scenes, memory that is read, snapshots that are laid out, cameras that
+    """Counts uploads of images, loads of scenes, snapshots that are laid out, cameras that
     are read, renderers and what they draw."""
     calls: Counter[str] = Counter()
 
@@ -125,7 +124,6 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     count(HostBridge, "put", "taken")
     count(GlRenderer, "load", "taken")
     count(Shared, "take", "taken")
-    count(memory, "read_frame", "taken")
     count(cameras, "cameras_of", "taken")
     count(GlRenderer, "__init__", "renderers")
     count(GlRenderer, "_project", "drawn")

@@ -60,7 +60,7 @@ def draw_toasts(state: State, picture: Rect, scale: float, boards: Sequence[Rect
         if board.height < _BAR * scale and board.y + board.height >= bottom - 1 and (
                 board.x <= middle < board.x + board.width):
             bottom = min(bottom, board.y)
-    y = bottom - 10 * scale
+    y = bottom - 16 * scale
     for _, text in reversed(state.toasts):
         lines = "\n".join(lines_of(text, _room(picture, scale), _MOST_LINES))
         y = card(imgui.get_foreground_draw_list(), (middle, y), [(lines, theme.TEXT)], (0.5, 1), within=picture,

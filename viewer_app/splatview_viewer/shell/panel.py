@@ -21,7 +21,7 @@ from splatview_viewer.core.events import (
     Text,
     Wheel,
 )
-from splatview_viewer.geometry.controls import Rect
+from splatview_viewer.geometry.controls import ZOOM_STEP, Rect
 from splatview_viewer.shell.finger import Finger
 from splatview_viewer.shell.heads import draw_heads
 from splatview_viewer.shell.help import KEYS, draw_help
@@ -30,7 +30,7 @@ from splatview_viewer.shell.run_controls import draw_run_controls
 from splatview_viewer.shell.status_line import draw_status, latency_phrases, status_phrases
 from splatview_viewer.shell.stream_list import draw_list
 from splatview_viewer.ui import plots, theme
-from splatview_viewer.ui.widgets import buttons, colored, gap, wrapped
+from splatview_viewer.ui.widgets import board, buttons, colored, gap, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -55,8 +55,6 @@ _KEY_NAMES = {"left": "left_arrow", "right": "right_arrow", "up": "up_arrow", "d
               "ctrl": "left_ctrl", "shift": "left_shift", "alt": "left_alt", "super": "left_super"}
 _MODIFIERS = {"ctrl": imgui.Key.mod_ctrl, "shift": imgui.Key.mod_shift, "alt": imgui.Key.mod_alt,
               "super": imgui.Key.mod_super}
-_FIXED = (imgui.WindowFlags_.no_decoration | imgui.WindowFlags_.no_move | imgui.WindowFlags_.no_saved_settings
-          | imgui.WindowFlags_.no_bring_to_front_on_focus | imgui.WindowFlags_.no_nav)
 
 
 @dataclass
@@ -204,8 +202,9 @@ class Panel:
                 return ours, ours
             case Pinch():
                 ours = self._over(event.x, event.y, picture) or self._popup
-                if ours:
-                    io.add_mouse_wheel_event(event.dx / (40 * self._scale), event.dy / (40 * self._scale))
+                if ours:  # a plot zooms by the wheel, a list scrolls
+                    turned = math.log(max(event.factor, 1e-3), ZOOM_STEP)
+                    io.add_mouse_wheel_event(event.dx / (40 * self._scale), event.dy / (40 * self._scale) + turned)
                 return ours, ours
             case Key():
                 if typing and event.pressed and event.name == "v" and "ctrl" in event.mods:
@@ -294,13 +293,13 @@ class Panel:
                     framebuffer.use()  # tells moderngl what imgui left bound
 
     def _left(self, state: State, shown: Shown, picture: Rect, asked: Asked) -> None:
-        left = picture.x > 0
-        imgui.set_next_window_pos(ImVec2(0, 0 if left else picture.y + picture.height))
-        imgui.set_next_window_size(ImVec2(picture.x, self.size[1]) if left else
-                                   ImVec2(picture.width, self.size[1] - picture.height))
-        flags = _FIXED & ~imgui.WindowFlags_.no_scrollbar.value
+        below, height = picture.y + picture.height, self.size[1]
+        rect = Rect(0, 0, picture.x, height) if picture.x > 0 else Rect(0, below, picture.width, height - below)
+        pad = imgui.get_style().window_padding
         self._spaced = False
-        if imgui.begin("panel", None, flags)[0]:
+        with board("panel", rect, (pad.x, pad.y), scroll=True) as opened:
+            if not opened:
+                return
             draw_list(state, asked, self._scale)
             entry = state.shown
             if shown.strips is not None and (key := shown.strips.draw(self._scale)):
@@ -327,11 +326,10 @@ class Panel:
             for notice in state.notices:
                 gap(self._scale * 6)
                 wrapped(notice, theme.FAULT)
-            below = imgui.get_content_region_avail().y - imgui.get_text_line_height()
-            if below > 0 and picture.x > 0:  # a phone has a button for it, and no H
-                imgui.set_cursor_pos_y(imgui.get_cursor_pos_y() + below)
+            room = imgui.get_content_region_avail().y - imgui.get_text_line_height()
+            if room > 0 and picture.x > 0:  # a phone has a button for it, and no H
+                imgui.set_cursor_pos_y(imgui.get_cursor_pos_y() + room)
                 self._last_line(state, asked)
-        imgui.end()
 
     def _last_line(self, state: State, asked: Asked) -> None:
         """What helps those who are new here, and whether it is light or dark."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from imgui_bundle import ImVec2, imgui
+from imgui_bundle import imgui
 
 from splatview_ipc.system.terminal import printable
 from splatview_viewer.core.screen import Caption
 from splatview_viewer.core.settings import ENDED
 from splatview_viewer.ui import theme
-from splatview_viewer.ui.widgets import colored, fitted, gap, wrapped
+from splatview_viewer.ui import widgets as ui
 
 if TYPE_CHECKING:
     from splatview_viewer.core.settings import Entry, State
@@ -21,24 +21,21 @@ if TYPE_CHECKING:
 def draw_list(state: State, asked: Asked, scale: float) -> None:
     """Everything that there is, run by run."""
     if not state.entries:
-        colored("splatview", theme.TEXT)
-        gap(2 * scale)
-        wrapped("No stream yet", theme.DIM)
+        ui.colored("splatview", theme.TEXT)
+        ui.gap(2 * scale)
+        ui.wrapped("No stream yet", theme.DIM)
     for group, entries in groupby(state.entries, key=lambda e: (e.group, e.is_file)):
-        colored(group[0], theme.DIM)
+        ui.colored(group[0], theme.DIM)
         for entry in entries:
-            _entry(entry, state, asked, scale)
-        gap(6 * scale)
+            _entry(entry, state, asked)
+        ui.gap(6 * scale)
 
 
-def _entry(entry: Entry, state: State, asked: Asked, scale: float) -> None:
-    """A line of the list: dot, name, and on the right how fast it goes."""
-    line = imgui.get_text_line_height()
-    height = line + 10 * scale
-    left = imgui.get_cursor_screen_pos()
-    width = imgui.get_content_region_avail().x
-    pressed, _ = imgui.selectable(f"##{entry.key}", entry.key == state.selected, 0, ImVec2(width, height))
-    if pressed:
+def _entry(entry: Entry, state: State, asked: Asked) -> None:
+    """A line of the list: dot, name, and on the right its rate."""
+    fault = entry.fault or entry.fault_of_source
+    dot = theme.FAULT if fault else theme.ALIVE if entry.alive else theme.GONE
+    if ui.entry(entry.key, entry.name, beside(entry), dot, entry.key == state.selected, dim_name=not entry.alive):
         held = imgui.get_io()
         if held.key_ctrl or held.key_shift:
             asked.beside = entry.key
@@ -48,20 +45,6 @@ def _entry(entry: Entry, state: State, asked: Asked, scale: float) -> None:
     if imgui.begin_popup_context_item(f"menu##{entry.key}"):
         _menu(entry, state, asked)
         imgui.end_popup()
-    draw = imgui.get_window_draw_list()
-    middle, pad = left.y + height / 2, 8 * scale
-    fault = entry.fault or entry.fault_of_source
-    dot = theme.FAULT if fault else theme.ALIVE if entry.alive else theme.GONE
-    draw.add_circle_filled(ImVec2(left.x + pad + 3 * scale, middle), 3.5 * scale, theme.u32(dot), 16)
-    right = beside(entry)
-    right_width = imgui.calc_text_size(right).x if right else 0.0
-    text_y = middle - line / 2
-    start = left.x + pad + 16 * scale
-    end = left.x + width - pad - right_width
-    draw.add_text(ImVec2(start, text_y), theme.u32(theme.TEXT if entry.alive else theme.DIM),
-                  fitted(entry.name, end - 6 * scale - start))
-    if right:
-        draw.add_text(ImVec2(end, text_y), theme.u32(theme.DIM), right)
 
 
 def _menu(entry: Entry, state: State, asked: Asked) -> None:

@@ -56,7 +56,7 @@ def strips_of(catalogue: Catalogue, slot: Slot) -> Strips:
     found = {s.entry.kind: s for s in companions.of(slot) if not s.entry.fault}
     scalars, memory = (getattr(found[kind].view, "content", None) if kind in found else None
                        for kind in ("scalars", "memory"))
-    history = memory.history if memory is not None else None
+    history = memory.history if memory is not None and memory.changes else None
     head, curves = "", list[tuple[str, "Curve"]]()
     if scalars is not None and scalars.curves.all:
         logged = scalars.curves

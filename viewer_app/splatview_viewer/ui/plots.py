@@ -66,6 +66,8 @@ class Plot:
     """The same of the vertical axis."""
     rect: Rect = field(default_factory=lambda: Rect(0, 0, 1, 1))
     """The area of the plot within its axes, in pixels."""
+    card: Sequence[Line] = ()
+    """The lines beside the pointer."""
     small: bool = False
     """Whether there is no room for axes and words."""
     scale: float = 1.0
@@ -133,9 +135,8 @@ class Plot:
                     within=self.rect, pad=0.25)
 
     def tell(self, lines: Sequence[Line]) -> None:
-        """A card beside the pointer."""
-        hover_card(imgui.get_foreground_draw_list(), (self.at(self.pointer[0])[0], imgui.get_mouse_pos().y), lines,
-                   self.rect)
+        """Have a card drawn beside the pointer, over all that is in the plot."""
+        self.card = lines
 
 
 @contextmanager
@@ -170,6 +171,8 @@ def plot(name: str, size: tuple[float, float], x: Axis, y: Axis, *, above: Seque
         found.over_y = implot.is_axis_hovered(_Y)
         yield found
         boxed = imgui.is_mouse_released(imgui.MouseButton_.right)
+    if found.card:
+        hover_card(imgui.get_window_draw_list(), imgui.get_mouse_pos(), found.card, found.rect)
     if (found.hovered or found.over_y) and imgui.is_mouse_double_clicked(imgui.MouseButton_.left):
         found.reset = True
         return

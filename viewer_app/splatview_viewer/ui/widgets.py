@@ -149,6 +149,21 @@ def color(label: str, value: Color) -> Color:
     return r, g, b
 
 
+def entry(key: str, name: str, right: str, dot: ImVec4, chosen: bool, *, dim_name: bool = False) -> bool:
+    """A line of a list: a dot, a name cut to the room that there is, words on the right. True: it was clicked."""
+    scale, line = theme.scale(), imgui.get_text_line_height()
+    at, width = imgui.get_cursor_screen_pos(), imgui.get_content_region_avail().x
+    height, pad = line + 10 * scale, 8 * scale
+    pressed, _ = imgui.selectable(f"##{key}", chosen, 0, ImVec2(width, height))
+    draw, middle = imgui.get_window_draw_list(), at.y + height / 2
+    draw.add_circle_filled(ImVec2(at.x + pad + 3 * scale, middle), 3.5 * scale, theme.u32(dot), 16)
+    start, end = at.x + pad + 16 * scale, at.x + width - pad - imgui.calc_text_size(right).x
+    draw.add_text(ImVec2(start, middle - line / 2), theme.u32(theme.DIM if dim_name else theme.TEXT),
+                  fitted(name, end - 6 * scale - start))
+    draw.add_text(ImVec2(end, middle - line / 2), theme.u32(theme.DIM), right)
+    return bool(pressed)
+
+
 def buttons(label: str, names: Sequence[str], tips: Sequence[str] = ()) -> int | None:
     """A row of buttons of equal width; the one that was pressed. `tips` appear when the pointer rests on one."""
     row(label)

@@ -14,11 +14,12 @@ from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.frame import Frame
 from splatview_ipc.gl.base import fragment_head
 from splatview_viewer.core.errors import RendererError, ViewerError
-from splatview_viewer.core.view import VERTEX, Hints, Stopwatch
+from splatview_viewer.core.view import VERTEX, Stopwatch
 from splatview_viewer.gpu.governor import BROUGHT
 from splatview_viewer.kinds.gaussians.frames import Facts, Sight, background_of, device_scene_of, hint_of, scene_of
 from splatview_viewer.render.choose import make_renderer
 from splatview_viewer.scene.scene import GaussianScene
+from splatview_viewer.ui.hints import Hints
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from splatview_viewer.core.errors import ViewerError
-from splatview_viewer.core.view import Hint, meta_phrases
+from splatview_viewer.core.view import meta_phrases
 from splatview_viewer.geometry.cameras import NEAR, Camera, bounds, frame_points, intrinsics
 from splatview_viewer.scene.scene import FIELDS, SH_C0, GaussianScene, as_floats, sh0_of_rgb
+from splatview_viewer.ui.hints import Hint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from splatview_viewer.core.events import Event
     from splatview_viewer.geometry.controls import Rect
-    from splatview_viewer.kinds.gaussians.history_bar import Bar
     from splatview_viewer.kinds.gaussians.view import GaussianView
     from splatview_viewer.recording.player import Player
 
@@ -36,7 +35,8 @@ class History(Tool):
     def __init__(self, view: GaussianView) -> None:
         super().__init__(view)
         self._seen: tuple[object, int] = None, 0
-        self._bar: Bar | None = None
+        self.track: Rect | None = None
+        """Where the slider was drawn, from the first snapshot to the last."""
 
     @property
     def player(self) -> Player | None:
@@ -88,11 +88,9 @@ class History(Tool):
         player = self.player
         if player is None or not self.shown:
             return False
-        from splatview_viewer.kinds.gaussians.history_bar import Bar
+        from splatview_viewer.kinds.gaussians.history_bar import draw_bar
 
-        if self._bar is None:
-            self._bar = Bar(f"history {id(self)}")
-        changed = self._bar.draw(player, rect, scale)
+        changed, self.track = draw_bar(f"history {id(self)}", player, rect, scale)
         if changed and player.position is not None:
             self.view.in_motion()
         return changed

@@ -1,4 +1,4 @@
-"""What the bar of a recording looks like: play, the snapshots as ticks, the step that is shown, back to live."""
+"""The bar of a recording: play, the snapshots on a slider, the step that is shown, back to live."""
 
 from __future__ import annotations
 
@@ -6,157 +6,79 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, imgui
 
+from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.ui import theme
-from splatview_viewer.ui.widgets import board
+from splatview_viewer.ui import widgets as ui
 
 if TYPE_CHECKING:
-    from imgui_bundle import ImVec4
-
-    from splatview_viewer.geometry.controls import Rect
     from splatview_viewer.recording.player import Player
-    from splatview_viewer.recording.recording import Snapshot
 
-_PAD, _PLAY, _END = 10.0, 22.0, 46.0
-"""Points: at both ends and between the parts; the width of the two buttons."""
-_WORDS = 92.0
-"""Points: the width of the words in the middle, where there is room."""
+_BUTTON, _WORDS = 46.0, 92.0
+"""Points: the width of a button, and of the words."""
 _NARROW = 260.0
-"""Points of width below which there is only the track."""
+"""Points of width below which there is only the slider."""
 _TICK = 8.0
 """Points between two ticks at least."""
+_GRAB_PADDING = 2.0
+"""Pixels around the grab of imgui's sliders."""
 
 
-class Bar:
-    """One view's bar."""
-
-    def __init__(self, name: str) -> None:
-        """`name`: for imgui, unlike all others."""
-        self._name = name
-
-    def draw(self, player: Player, rect: Rect, scale: float) -> bool:
-        """Draw in an imgui frame; True when something was chosen."""
-        with board(self._name, rect, color=theme.BAR) as opened:
-            return opened and self._parts(player, rect, scale)
-
-    def _parts(self, player: Player, rect: Rect, scale: float) -> bool:
-        pad, changed = _PAD * scale, False
-        left, right = rect.x + pad, rect.x + rect.width - pad
-        if right - left < 8 * scale:
-            return False
-        if rect.width >= _NARROW * scale:
-            changed |= self._play(player, left, rect, scale)
-            left += (_PLAY + 4) * scale
+def draw_bar(name: str, player: Player, rect: Rect, scale: float) -> tuple[bool, Rect]:
+    """Draw in an imgui frame. Return whether another snapshot was chosen, and where the slider goes from the first
+    snapshot to the last."""
+    before = player.position, player.playing
+    with ui.board(name, rect, (10 * scale, 0), theme.BAR) as opened:
+        if not opened:
+            return False, Rect(rect.x, rect.y, 0, 0)
+        wide, gap = rect.width >= _NARROW * scale, imgui.get_style().item_spacing.x
+        imgui.set_cursor_pos_y((rect.height - imgui.get_frame_height()) / 2)
+        words = f"step {player.position.step:,}" if player.position else f"{len(player.recording):,} snapshots"
+        room = max(_WORDS * scale, imgui.calc_text_size(words).x)
+        if wide:
+            if imgui.button("Stop" if player.playing else "Play", ImVec2(_BUTTON * scale, 0)):
+                player.play(not player.playing)
+            imgui.set_item_tooltip("Stop" if player.playing else "Play what was recorded")
+            imgui.same_line()
+        taken = room + gap + player.has_live * (_BUTTON * scale + gap) if wide else 0.0
+        track = _track(player, max(imgui.get_content_region_avail().x - taken, 1.0), scale)
+        if wide:
+            imgui.same_line()
+            imgui.align_text_to_frame_padding()
+            left = imgui.get_cursor_pos_x()
+            ui.colored(words, theme.DIM if player.at is None else theme.TEXT)
+            snapshots = player.recording.snapshots
+            where = "in memory" if snapshots[-1].file is None else "on disk"
+            imgui.set_item_tooltip(f"{len(snapshots):,} snapshots\n{player.recording.nbytes / 1e6:,.1f} MB {where}")
             if player.has_live:
-                right -= (_END + 4) * scale
-                changed |= self._live(player, right, rect, scale)
-            words = _step(player)
-            width = max(_WORDS * scale, imgui.calc_text_size(words).x)
-            right -= width + pad
-            imgui.set_cursor_screen_pos(ImVec2(right + pad, rect.y))
-            imgui.invisible_button("words", ImVec2(width, rect.height))
-            if imgui.is_item_hovered():
-                imgui.set_tooltip(_kept(player))
-            self._write(words, right + pad + width - imgui.calc_text_size(words).x, rect,
-                        theme.DIM if player.at is None else theme.TEXT)
-        return self._track(player, (left, right), rect, scale) or changed
-
-    def _play(self, player: Player, x: float, rect: Rect, scale: float) -> bool:
-        imgui.set_cursor_screen_pos(ImVec2(x, rect.y))
-        pressed = imgui.invisible_button("play", ImVec2(_PLAY * scale, rect.height))
-        imgui.set_item_tooltip("Stop" if player.playing else "Play what was recorded")
-        color = theme.u32(theme.TEXT if imgui.is_item_hovered() or player.playing else theme.DIM)
-        draw, r = imgui.get_window_draw_list(), 5 * scale
-        cx, cy = x + _PLAY * scale / 2, rect.y + rect.height / 2
-        if player.playing:
-            for dx in (-0.75, 0.25):
-                draw.add_rect_filled(ImVec2(cx + dx * r, cy - r), ImVec2(cx + (dx + 0.5) * r, cy + r), color)
-        else:
-            draw.add_triangle_filled(ImVec2(cx - 0.7 * r, cy - r), ImVec2(cx + r, cy), ImVec2(cx - 0.7 * r, cy + r),
-                                     color)
-        if pressed:
-            player.play(not player.playing)
-        return pressed
-
-    def _live(self, player: Player, x: float, rect: Rect, scale: float) -> bool:
-        x += 8 * scale
-        imgui.set_cursor_screen_pos(ImVec2(x, rect.y))
-        pressed = imgui.invisible_button("live", ImVec2((_END - 4) * scale, rect.height))
-        live = player.at is None
-        imgui.set_item_tooltip("Shows what comes" if live else "Back to what comes")
-        dot = theme.ALIVE if live else theme.GONE
-        at = x + 7 * scale
-        imgui.get_window_draw_list().add_circle_filled(ImVec2(at, rect.y + rect.height / 2), 3.5 * scale,
-                                                       theme.u32(dot), 16)
-        self._write("Live", at + 8 * scale, rect, theme.TEXT if live or imgui.is_item_hovered() else theme.DIM)
-        if pressed:
-            player.live()
-        return pressed
-
-    def _track(self, player: Player, ends: tuple[float, float], rect: Rect, scale: float) -> bool:
-        """The snapshots, one beside the other from the oldest to the newest; with a live one after them."""
-        left, right = ends[0] + 6 * scale, ends[1] - 6 * scale
-        if right - left < 4 * scale:
-            return False
-        snapshots = player.recording.snapshots
-        places = len(snapshots) - 1 + player.has_live
-        apart = (right - left) / places
-        imgui.set_cursor_screen_pos(ImVec2(ends[0], rect.y))
-        imgui.invisible_button("track", ImVec2(ends[1] - ends[0], rect.height))
-        held, over = imgui.is_item_active(), imgui.is_item_hovered()
-        pointed = round(min(max((imgui.get_mouse_pos().x - left) / apart, 0.0), places)) if held or over else 0
-        changed = False
-        if held:
-            before = player.position
-            player.playing = False
-            if pointed < len(snapshots):
-                player.seek(pointed)
-            else:
-                player.live()
-            changed = player.position is not before
-        if (held or over) and pointed < len(snapshots):
-            imgui.set_next_window_pos(ImVec2(left + pointed * apart, rect.y - 4 * scale), 0, ImVec2(0.5, 1.0))
-            imgui.set_tooltip(_about(snapshots[pointed]))
-        self._draw_track(player, (left, right), apart, rect, scale)
-        return changed
-
-    def _draw_track(self, player: Player, ends: tuple[float, float], apart: float, rect: Rect, scale: float) -> None:
-        draw, y = imgui.get_window_draw_list(), rect.y + rect.height / 2
-        left, right = ends
-        at = player.at
-        here = right if at is None else left + at * apart
-        half = max(1.0, scale)
-        draw.add_rect_filled(ImVec2(left, y - half), ImVec2(right, y + half), theme.u32(theme.GONE, 0.6), half)
-        draw.add_rect_filled(ImVec2(left, y - half), ImVec2(here, y + half),
-                             theme.u32(theme.ACCENT, 0.9 if at is not None else 0.45), half)
-        count = len(player.recording)
-        every = max(round(_TICK * scale / apart + 0.499), 1)
-        color, tall = theme.u32(theme.DIM, 0.9), 4 * scale
-        for i in range(0, count, every):
-            x = round(left + i * apart)
-            draw.add_rect_filled(ImVec2(x, y - tall), ImVec2(x + max(1.0, round(scale)), y + tall), color)
-        draw.add_circle_filled(ImVec2(here, y), 5.5 * scale, theme.u32(theme.BAR), 24)
-        draw.add_circle_filled(ImVec2(here, y), 4.5 * scale,
-                               theme.u32(theme.ACCENT if at is not None else theme.ALIVE), 24)
-
-    def _write(self, text: str, x: float, rect: Rect, color: ImVec4) -> None:
-        y = rect.y + (rect.height - imgui.get_text_line_height()) / 2
-        imgui.get_window_draw_list().add_text(ImVec2(round(x), round(y)), theme.u32(color), text)
+                imgui.same_line(left + room + gap)
+                imgui.push_style_color(imgui.Col_.text, theme.ALIVE if player.at is None else theme.DIM)
+                if imgui.button("Live", ImVec2(_BUTTON * scale, 0)):
+                    player.live()
+                imgui.pop_style_color()
+                imgui.set_item_tooltip("Shows what comes" if player.at is None else "Back to what comes")
+    return before != (player.position, player.playing), track
 
 
-def _step(player: Player) -> str:
-    """What is shown, in words."""
-    if player.position is not None:
-        return f"step {player.position.step:,}"
-    count = len(player.recording)
-    return f"{count:,} snapshots"
-
-
-def _kept(player: Player) -> str:
-    """How much there is."""
-    recording = player.recording
-    where = "in memory" if recording.snapshots[-1].file is None else "on disk"
-    return f"{len(recording):,} snapshots\n{recording.nbytes / 1e6:,.1f} MB {where}"
-
-
-def _about(snapshot: Snapshot) -> str:
-    return f"Step {snapshot.step:,}\n{snapshot.count:,} Gaussians"
+def _track(player: Player, width: float, scale: float) -> Rect:
+    """A slider over the snapshots from the oldest to the newest, with a live one after them, and a tick for each."""
+    snapshots = player.recording.snapshots
+    places = len(snapshots) - 1 + player.has_live
+    here = places if player.at is None else player.at
+    imgui.set_next_item_width(width)
+    moved, place = imgui.slider_int("##track", here, 0, places, "", imgui.SliderFlags_.no_input.value)
+    low, high = imgui.get_item_rect_min(), imgui.get_item_rect_max()
+    grab = max((width - 2 * _GRAB_PADDING) / (places + 1), imgui.get_style().grab_min_size)
+    left, length = low.x + _GRAB_PADDING + grab / 2, max(width - 2 * _GRAB_PADDING - grab, 1.0)
+    if imgui.is_item_active():
+        player.playing = False
+    if moved:
+        player.seek(place) if place < len(snapshots) else player.live()
+    pointed = round((imgui.get_mouse_pos().x - left) / length * places)
+    if imgui.is_item_hovered() and 0 <= pointed < len(snapshots):
+        imgui.set_next_window_pos(ImVec2(left + pointed * length / places, low.y - 4 * scale), pivot=ImVec2(0.5, 1.0))
+        imgui.set_tooltip(f"Step {snapshots[pointed].step:,}\n{snapshots[pointed].count:,} Gaussians")
+    draw, apart = imgui.get_window_draw_list(), length / places
+    for i in range(0, len(snapshots), max(round(_TICK * scale / apart + 0.499), 1)):
+        x = round(left + i * apart)
+        draw.add_line(ImVec2(x, high.y - 5 * scale), ImVec2(x, high.y), theme.u32(theme.DIM, 0.9), scale)
+    return Rect(round(left), round(low.y), round(length), round(high.y - low.y))

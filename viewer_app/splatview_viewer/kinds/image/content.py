@@ -16,9 +16,10 @@ from splatview_ipc.gl.host import HostBridge
 from splatview_ipc.gl.probe import AutoBridge
 from splatview_ipc.kinds.image import IMAGE_AXES
 from splatview_viewer.core.errors import ViewerError
-from splatview_viewer.core.view import VERTEX, Hints, Stopwatch, meta_phrases
+from splatview_viewer.core.view import VERTEX, Stopwatch, meta_phrases
 from splatview_viewer.kinds.image.overlay.layers import CAMERA_META, Layers
 from splatview_viewer.kinds.image.values import INTEGERS, SAMPLE, count_broken, look_at, picture_of, sample_of
+from splatview_viewer.ui.hints import Hints
 
 if TYPE_CHECKING:
     from splatview_ipc.control.frame import Frame

@@ -43,8 +43,6 @@ class History:
     def __init__(self, samples: np.ndarray) -> None:
         """samples: (N, len(MEMORY_COLUMNS)) float64, N > 0, which is copied. Raises ViewerError for what cannot be."""
         rows = np.array(samples, np.float64, order="F")
-        if rows.ndim != 2 or rows.shape[1] != len(MEMORY_COLUMNS) or not len(rows):
-            raise ViewerError(f"memory: samples of shape {rows.shape}, not (1 or more, {len(MEMORY_COLUMNS)})")
         time = rows[:, 0]
         if not np.isfinite(time).all() or abs(time).max() > 1e12:
             raise ViewerError("memory: samples without a time")
@@ -53,6 +51,11 @@ class History:
         rows[:, 2:] = rows[:, 2:].clip(0, _MOST)
         rows.setflags(write=False)
         self._rows = rows
+
+    @classmethod
+    def nothing(cls) -> History:
+        """Return a history before the first samples."""
+        return cls(np.zeros((1, len(MEMORY_COLUMNS))))
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -89,7 +92,7 @@ class History:
 
     def row_at(self, time: float) -> int | None:
         """The row that tells about a time; None before the first and after the last."""
-        if not len(self) or not self.begin <= time <= self.end:
+        if not self.begin <= time <= self.end:
             return None
         return int(np.searchsorted(self.time, time))
 

@@ -25,12 +25,15 @@ _STRIP_S = 120.0
 _MOST_MARKS = 50
 
 
-def draw_plot(view: MemoryView, history: History, size: tuple[float, float]) -> plots.Plot | None:
+def draw_plot(view: MemoryView, size: tuple[float, float]) -> plots.Plot | None:
     """Draw at imgui's cursor, as large as `size` pixels; return what the user did there."""
-    begin, end = view.window()
+    history, (begin, end) = view.content.history, view.window()
     line = theme.FONT_SIZE * theme.scale()
     top, many = view.top(begin, end), max(int(size[0] / (7.5 * line)), 1)
-    steps = [(t, f"step {number:,}") for t, number in history.steps(begin, end, max(int(size[0] / (6 * line)), 1))]
+    steps: list[Tick] = []
+    for t, number in history.steps(begin, end, many):
+        if not steps or (t - steps[-1][0]) * size[0] > 6 * line * (end - begin):  # steps may follow at uneven times
+            steps.append((t, f"step {number:,}"))
     up = plots.Axis((0.0, top), ticks=byte_ticks(0.0, top, max(int(size[1] / (4 * line)), 1)), locked=True)
     across = plots.Axis((begin, end), ticks=_times(view, history, many))
     with plots.plot("memory", size, across, up, above=steps, legend="row") as plot:

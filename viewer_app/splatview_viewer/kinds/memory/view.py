@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import Key
 from splatview_viewer.core.settings import MemorySettings
-from splatview_viewer.core.view import KeyHelp, Simple, Steady, Stopwatch, meta_phrases
-from splatview_viewer.gpu.work import GpuWork
+from splatview_viewer.core.view import KeyHelp, meta_phrases
 from splatview_viewer.kinds.memory.live import About, History, read_frame
 from splatview_viewer.ui.format import size_text
+from splatview_viewer.ui.plot_view import PlotContent, PlotView
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import moderngl
 
     from splatview_viewer.core.events import Event
-    from splatview_viewer.core.view import Value, View
     from splatview_viewer.geometry.controls import Rect
+    from splatview_viewer.gpu.work import GpuWork
 
 _SHORTEST_S, _LONGEST_S = 0.05, 1e7
 """Time that can be seen at once."""
@@ -29,29 +28,23 @@ _PATIENCE_S = 60.0
 """Timeout of a requested snapshot."""
 
 
-class MemoryContent:
-    """The newest samples of a stream of kind memory, shared by its views."""
+class MemoryContent(PlotContent):
+    """The newest samples of a stream."""
 
-    def __init__(self, work: GpuWork) -> None:
-        self.history: History | None = None
+    kind: ClassVar[str] = "memory"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.history = History.nothing()
         self.about = About()
-        self.changes = 0
         self.ask: Callable[[], None] | None = None
         """Asks the trainer for a full snapshot."""
-        self.work = work
-        self.stopwatch = Stopwatch()
 
-    def update(self, value: Value) -> bool:
-        """As `View.update`."""
-        if getattr(value, "kind", "") != "memory":
-            raise ViewerError(f"memory: a {type(value).__name__} cannot be shown; only streams of kind memory can")
-        with self.stopwatch("take"):
-            history, about = read_frame(value.tensors, value.meta)  # type: ignore[union-attr]
-        if not value.intact():  # type: ignore[union-attr]
-            return False
-        self.history, self.about = history, about
-        self.changes += 1
-        return True
+    def read(self, tensors: Mapping[str, Any], meta: Mapping[str, Any]) -> tuple[History, About]:
+        return read_frame(tensors, meta)
+
+    def take(self, value: tuple[History, About]) -> None:
+        self.history, self.about = value
 
 
 KEYS = (
@@ -64,60 +57,43 @@ _MOVES = {"a": -0.1, "left": -0.1, "d": 0.1, "right": 0.1}
 _ZOOMS = {"q": 1.5, "minus": 1.5, "e": 1 / 1.5, "equal": 1 / 1.5}
 
 
-class MemoryView(Steady, Simple):
-    """One user's plot: the time that is seen."""
+@dataclass(frozen=True)
+class Seen:
+    """The time that is seen."""
+
+    span: float | None = None
+    """Seconds; None: all."""
+    right: float | None = None
+    """The right edge; None: the newest."""
+
+
+class MemoryView(PlotView[MemoryContent, MemorySettings, Seen]):
+    """One plot over time."""
 
     kind: ClassVar[str] = "memory"
     keys: Sequence[KeyHelp] = KEYS
 
-    def __init__(self, ctx: moderngl.Context, settings: MemorySettings | None = None, *, work: GpuWork | None = None,
-                 beside: MemoryView | None = None) -> None:
-        self.settings = settings or MemorySettings()
-        self.content = beside.content if beside is not None else MemoryContent(work or GpuWork(ctx))
-        self.span: float | None = None
-        """Seconds that are seen; None: all."""
-        self.right: float | None = None
-        """The time at the right edge; None: the newest."""
+    def __init__(self, ctx: moderngl.Context | None, settings: MemorySettings | None = None, *,
+                 work: GpuWork | None = None, beside: MemoryView | None = None) -> None:
+        super().__init__(beside.content if beside is not None else MemoryContent(), settings or MemorySettings(),
+                         Seen())
         self.opening = ""
         """The full snapshot to open for this user next."""
-        self.pointer: float | None = None
-        """The time under the pointer."""
-        self._ctx = ctx
-        self._told = self.content.changes
         self._now = 0.0
         self._asked: tuple[int, float] | None = None
         """The number of snapshots when another one was requested, and the request's deadline."""
-
-    def beside(self, settings: MemorySettings) -> MemoryView:
-        return MemoryView(self._ctx, settings, beside=self)
-
-    def like(self, other: View) -> None:
-        if not isinstance(other, MemoryView):
-            raise ViewerError(f"memory: a view of {other.kind} cannot be followed")
-        self.span, self.right = other.span, other.right
-        self.settings.take(other.settings)
-
-    def update(self, value: Value) -> bool:
-        taken = self.content.update(value)
-        if taken:
-            self._told = self.content.changes
-        return taken
 
     # -- what is seen -------------------------------------------------------------------------------------------
 
     def window(self) -> tuple[float, float]:
         """The times at the left and the right edge, seconds since the epoch."""
         history = self.content.history
-        if history is None:
-            return 0.0, 1.0
-        right = history.end if self.right is None else self.right
-        return right - (history.duration if self.span is None else self.span), right
+        right = history.end if self.state.right is None else self.state.right
+        return right - (history.duration if self.state.span is None else self.state.span), right
 
     def top(self, begin: float, end: float) -> float:
         """The bytes at the upper edge. With the GPU's limit in sight it is seen as well."""
         history, total = self.content.history, self.content.about.total
-        if history is None:
-            return 1.0
         names = ["reserved", "peak", "active"] if history.on_gpu else []
         if self.settings.host or not names:
             names.append("host")
@@ -126,71 +102,49 @@ class MemoryView(Steady, Simple):
             return 1.06 * total
         return max(1.12 * most, 1.0)
 
-    def fit(self) -> None:
-        """See all there is, and what comes."""
-        self.span = self.right = None
-
     def see(self, begin: float, end: float) -> None:
         """Show this time, or what is near it where there is nothing. At the newest the plot follows new samples, also
         while it is zoomed."""
-        history = self.content.history
-        if history is None:
-            return
-        before = self.window()
+        history, before, right = self.content.history, self.window(), self.state.right
         span = min(max(end - begin, _SHORTEST_S), _LONGEST_S)
         moved = abs(span - (before[1] - before[0])) < 1e-6 * span
         if span >= 1.2 * history.duration:
-            self.fit()
+            self.state = Seen()
             return
-        self.span = span
-        if moved or self.right is not None:
+        if moved or right is not None:
             least = history.begin + min(0.5 * span, history.end - history.begin)
-            self.right = None if end >= history.end else max(end, least)
+            right = None if end >= history.end else max(end, least)
+        self.state = Seen(span, right)
 
-    def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
-        framebuffer.use()
-        framebuffer.clear(*self.settings.background, 1.0, viewport=rect.viewport(framebuffer.height))
-        self._told = self.content.changes
-
-    def over(self, rect: Rect, scale: float) -> bool:
+    def plot(self, scale: float) -> None:
         from imgui_bundle import imgui
 
         from splatview_viewer.kinds.memory.plot import draw_plot
-        from splatview_viewer.ui.widgets import board
 
-        history, before = self.content.history, (self.span, self.right, self.pointer)
-        if history is None:
-            return False
-        pad = min(14 * scale, rect.width // 20), min(6 * scale, rect.height // 20)
-        with self.content.stopwatch("plot"), board(f"memory {id(self)}", rect, pad):
-            room = imgui.get_content_region_avail()
-            plot = draw_plot(self, history, (room.x, room.y))
+        room = imgui.get_content_region_avail()
+        plot = draw_plot(self, (room.x, room.y))
         self.pointer = plot.pointer[0] if plot is not None and plot.hovered else None
         if plot is not None and plot.reset:
-            self.fit()
+            self.state = Seen()
         elif plot is not None and plot.moved:
             self.see(*plot.x)
-        return before != (self.span, self.right, self.pointer)
-
-    def boards(self, rect: Rect) -> Sequence[Rect]:
-        return () if self.empty else (rect,)
 
     # -- hands ---------------------------------------------------------------------------------------------------
 
     def handle(self, event: Event, rect: Rect) -> bool:
-        if self.content.history is None or not isinstance(event, Key) or not event.pressed:
+        if self.empty or not isinstance(event, Key) or not event.pressed:
             return False
-        before, (begin, end) = (self.span, self.right), self.window()
+        before, (begin, end) = self.state, self.window()
         if event.name in ("f", "home"):
-            self.fit()
+            self.state = Seen()
         elif event.name == "end":
-            self.right = None
+            self.state = Seen(before.span)
         elif event.name in _MOVES:
             self.see(*(t + _MOVES[event.name] * (end - begin) for t in (begin, end)))
         elif event.name in _ZOOMS:
             middle, half = (begin + end) / 2, (end - begin) / 2 * _ZOOMS[event.name]
             self.see(middle - half, middle + half)
-        return before != (self.span, self.right)
+        return before != self.state
 
     # -- full snapshots ------------------------------------------------------------------------------------------
 
@@ -208,9 +162,7 @@ class MemoryView(Steady, Simple):
             elif now > self._asked[1]:
                 self._asked = None
                 return True
-        again = self._told != content.changes
-        self._told = content.changes
-        return again
+        return super().tick(now)
 
     def panel(self) -> bool:
         from imgui_bundle import ImVec2, imgui
@@ -220,7 +172,7 @@ class MemoryView(Steady, Simple):
         s, before, about, history = self.settings, replace(self.settings), self.content.about, self.content.history
         waits = self._asked is not None
         s.clock = ui.choice("Time", s.clock, {"ago": "Before now", "clock": "By the clock"})
-        if history is not None and history.on_gpu:
+        if history.on_gpu:
             s.host = ui.choice("Host memory", s.host, {False: "Hidden", True: "Shown"})
         imgui.begin_disabled(about.device == "cpu" or waits or self.content.ask is None)
         if imgui.button("Waiting for the snapshot" if waits else "Take a full snapshot", ImVec2(-1, 0)):
@@ -239,7 +191,7 @@ class MemoryView(Steady, Simple):
     @property
     def details(self) -> list[str]:
         history, about = self.content.history, self.content.about
-        if history is None:
+        if self.empty:
             return []
         out = []
         if history.on_gpu:
@@ -260,8 +212,8 @@ class MemoryView(Steady, Simple):
     @property
     def readout(self) -> str:
         history = self.content.history
-        row = history.row_at(self.pointer) if history is not None and self.pointer is not None else None
-        if history is None or row is None:
+        row = history.row_at(self.pointer) if self.pointer is not None else None
+        if row is None:
             return ""
         stamp = time.strftime("%H:%M:%S", time.localtime(history["time"][row]))
         step = int(history["step"][row])
@@ -270,22 +222,8 @@ class MemoryView(Steady, Simple):
 
     @property
     def extras(self) -> list[str]:
-        return [f"device {self.content.about.device}"] if self.content.history is not None else []
+        return [f"device {self.content.about.device}"] if not self.empty else []
 
     @property
     def path(self) -> list[str]:
-        on_gpu = self.content.history is not None and self.content.history.on_gpu
-        return ["statistics of PyTorch's allocator" if on_gpu else "the host's statistics"]
-
-    @property
-    def timings(self) -> dict[str, float]:
-        return dict(self.content.stopwatch.ms)
-
-    @property
-    def empty(self) -> bool:
-        return self.content.history is None
-
-    def drop(self) -> None:
-        self.pointer = None
-
-    def close(self) -> None: ...
+        return ["statistics of PyTorch's allocator" if self.content.history.on_gpu else "the host's statistics"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from imgui_bundle import ImVec2, ImVec4, imgui
 
 from splatview_viewer.kinds.scalars.columns import Axis, Columns, columns, limits
 from splatview_viewer.kinds.scalars.smooth import smoothed
+from splatview_viewer.kinds.scalars.view import Seen
 from splatview_viewer.ui import plots, theme
 from splatview_viewer.ui.card import faint
 from splatview_viewer.ui.format import log_ticks, value_text
@@ -70,7 +72,7 @@ def _plot(view: ScalarsView, name: str, curves: Sequence[Curve], size: tuple[flo
     s = view.settings
     axis = Axis(*window, max(int(size[0]), 8), s.log_across and s.across != "clock")
     drawn = [(curve, _columns(curve, axis, view.weight(curve), view.origin)) for curve in curves]
-    span = view.up.get(name) or limits([c for _, cs in drawn for c in cs], axis, s.log_up, s.outliers)
+    span = view.state.up.get(name) or limits([c for _, cs in drawn for c in cs], axis, s.log_up, s.outliers)
     unit, short = view.unit
     fmt = "" if s.across != "time" else f"%g {short[:3].rstrip('su')}" if unit > 1 else "%g s"
     x = plots.Axis(window, "time" if s.across == "clock" else "log" if axis.log else "linear", format=fmt)
@@ -91,16 +93,15 @@ def _plot(view: ScalarsView, name: str, curves: Sequence[Curve], size: tuple[flo
             if plot.hovered and lines:
                 plot.tell(lines)
     if plot.reset:
-        view.across = None
-        view.up.pop(name, None)
+        view.state = Seen(None, {title: span for title, span in view.state.up.items() if title != name})
         return
     if plot.moved:
-        view.across = plot.x
+        view.state = replace(view.state, across=plot.x)
     if plot.raised:
-        view.up[name] = plot.y
+        view.state = replace(view.state, up={**view.state.up, name: plot.y})
 
 
-@lru_cache(256)
+@lru_cache(80)  # a stream has at most 64 curves
 def _columns(curve: Curve, axis: Axis, weight: float, origin: Origin) -> Sequence[Columns]:
     return columns(curve, curve.across(origin), smoothed(curve, weight), axis)
 
@@ -152,8 +153,9 @@ def draw_strip(curve: Curve, title: str, key: str) -> bool:
     parts = _columns(curve, axis, _STRIP_SMOOTHING if len(curve) > axis.width else 0.0, "time")
     with plots.strip(f"{title} {key}", title, value_text(curve.last), (axis.begin, axis.end),
                      limits(parts, axis, False, False), tip="Click to see more" if key else "") as (plot, clicked):
-        for part in parts if plot is not None else ():
-            plot.line("##curve", part.x, part.smooth, theme.ACCENT, 1.4)
+        if plot is not None:
+            for part in parts:
+                plot.line("##curve", part.x, part.smooth, theme.ACCENT, 1.4)
     return clicked
 
 

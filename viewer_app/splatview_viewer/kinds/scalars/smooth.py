@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from splatview_viewer.kinds.scalars.curves import Curve
 
 
-@lru_cache(256)
+@lru_cache(80)  # a stream has at most 64 curves
 def smoothed(curve: Curve, weight: float) -> np.ndarray:
     """Return (N,) float64, not to be written: each row's average with all before it.
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import Key
 from splatview_viewer.core.settings import ScalarsSettings
-from splatview_viewer.core.view import KeyHelp, Simple, Steady, Stopwatch, meta_phrases
-from splatview_viewer.gpu.work import GpuWork
+from splatview_viewer.core.view import KeyHelp, meta_phrases
 from splatview_viewer.kinds.scalars.curves import Curve, Curves, Origin, read_frame
+from splatview_viewer.ui.plot_view import PlotContent, PlotView
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,8 +20,8 @@ if TYPE_CHECKING:
     import moderngl
 
     from splatview_viewer.core.events import Event
-    from splatview_viewer.core.view import Value, View
     from splatview_viewer.geometry.controls import Rect
+    from splatview_viewer.gpu.work import GpuWork
 
 _MOST_SMOOTH = 0.999
 
@@ -36,28 +35,22 @@ KEYS = (
 )
 
 
-class ScalarsContent:
-    """What a stream of kind scalars said last, whoever looks at it."""
+class ScalarsContent(PlotContent):
+    """The newest curves of a stream."""
 
-    def __init__(self, work: GpuWork) -> None:
+    kind: ClassVar[str] = "scalars"
+
+    def __init__(self) -> None:
+        super().__init__()
         self.curves = Curves()
         self.beside: Mapping[str, Sequence[Curve]] = {}
-        """What is plotted though nobody logged it, by the plot's title."""
-        self.changes = 0
-        self.work = work
-        self.stopwatch = Stopwatch()
+        """Curves to plot that were not logged, by the plot's title."""
 
-    def update(self, value: Value) -> bool:
-        """As `View.update`."""
-        if getattr(value, "kind", "") != "scalars":
-            raise ViewerError(f"scalars: a {type(value).__name__} cannot be shown; only streams of kind scalars can")
-        with self.stopwatch("take"):
-            curves = read_frame(value.tensors, value.meta)  # type: ignore[union-attr]
-        if not value.intact():  # type: ignore[union-attr]
-            return False
-        self.curves = curves
-        self.changes += 1
-        return True
+    def read(self, tensors: Mapping[str, Any], meta: Mapping[str, Any]) -> Curves:
+        return read_frame(tensors, meta)
+
+    def take(self, value: Curves) -> None:
+        self.curves = value
 
     def show_beside(self, curves: Mapping[str, Sequence[Curve]]) -> None:
         """Plot these as well."""
@@ -78,39 +71,26 @@ class ScalarsContent:
         return out
 
 
-class ScalarsView(Steady, Simple):
-    """One user's look: which part of the course is seen."""
+@dataclass(frozen=True)
+class Seen:
+    """The part of the plots that is seen."""
+
+    across: tuple[float, float] | None = None
+    """What the horizontal axis covers, in its own units; None: all."""
+    up: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """The same of vertical axes that the user has chosen, by the plot's title."""
+
+
+class ScalarsView(PlotView[ScalarsContent, ScalarsSettings, Seen]):
+    """A plot for each curve, with one horizontal axis for all."""
 
     kind: ClassVar[str] = "scalars"
     keys: Sequence[KeyHelp] = KEYS
 
-    def __init__(self, ctx: moderngl.Context, settings: ScalarsSettings | None = None, *, work: GpuWork | None = None,
-                 beside: ScalarsView | None = None) -> None:
-        self.settings = settings or ScalarsSettings()
-        self.content = beside.content if beside is not None else ScalarsContent(work or GpuWork(ctx))
-        self.across: tuple[float, float] | None = None
-        """What the horizontal axis covers, in its own units; None: all."""
-        self.up: dict[str, tuple[float, float]] = {}
-        """The same of vertical axes that the user has chosen, by the plot's title."""
-        self.pointer: float | None = None
-        """Where the pointer is on the horizontal axis."""
-        self._ctx = ctx
-        self._told = self.content.changes
-
-    def beside(self, settings: ScalarsSettings) -> ScalarsView:
-        return ScalarsView(self._ctx, settings, beside=self)
-
-    def like(self, other: View) -> None:
-        if not isinstance(other, ScalarsView):
-            raise ViewerError(f"scalars: a view of {other.kind} cannot be followed")
-        self.across, self.up = other.across, dict(other.up)
-        self.settings.take(other.settings)
-
-    def update(self, value: Value) -> bool:
-        taken = self.content.update(value)
-        if taken:
-            self._told = self.content.changes
-        return taken
+    def __init__(self, ctx: moderngl.Context | None, settings: ScalarsSettings | None = None, *,
+                 work: GpuWork | None = None, beside: ScalarsView | None = None) -> None:
+        super().__init__(beside.content if beside is not None else ScalarsContent(), settings or ScalarsSettings(),
+                         Seen())
 
     # -- what is seen -------------------------------------------------------------------------------------------
 
@@ -134,8 +114,8 @@ class ScalarsView(Steady, Simple):
 
     def window(self) -> tuple[float, float]:
         """What the horizontal axis covers."""
-        if self.across is not None:
-            return self.across
+        if self.state.across is not None:
+            return self.state.across
         found = [(float(x.min()), float(x.max())) for curves in self.content.plots.values() for curve in curves
                  if len(x := curve.across(self.origin))]
         low, high = min(f[0] for f in found), max(f[1] for f in found)
@@ -147,29 +127,14 @@ class ScalarsView(Steady, Simple):
         room = 0.01 * (high - low)
         return (low - room, high + room) if high > low else (low - 0.5, low + 0.5)
 
-    def fit(self) -> None:
+    def fit(self, across: bool = True, up: bool = True) -> None:
         """See all there is, and what comes."""
-        self.across = None
-        self.up.clear()
+        self.state = Seen(None if across else self.state.across, {} if up else self.state.up)
 
-    def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
-        framebuffer.use()
-        framebuffer.clear(*self.settings.background, 1.0, viewport=rect.viewport(framebuffer.height))
-        self._told = self.content.changes
-
-    def over(self, rect: Rect, scale: float) -> bool:
-        if self.empty:
-            return False
+    def plot(self, scale: float) -> None:
         from splatview_viewer.kinds.scalars.plots import draw_plots
-        from splatview_viewer.ui.widgets import board
 
-        before = self.across, dict(self.up), self.pointer
-        with self.content.stopwatch("plots"), board(f"plots {id(self)}", rect, (14 * scale, 12 * scale), scroll=True):
-            draw_plots(self, scale)
-        return before != (self.across, self.up, self.pointer)
-
-    def boards(self, rect: Rect) -> Sequence[Rect]:
-        return () if self.empty else (rect,)
+        draw_plots(self, scale)
 
     # -- hands ---------------------------------------------------------------------------------------------------
 
@@ -180,14 +145,9 @@ class ScalarsView(Steady, Simple):
                 return True
             if event.name == "l" and not event.repeat:
                 self.settings.log_up = not self.settings.log_up
-                self.up.clear()
+                self.fit(across=False)
                 return True
         return False
-
-    def tick(self, now: float) -> bool:
-        again = self._told != self.content.changes
-        self._told = self.content.changes
-        return again
 
     def panel(self) -> bool:
         from imgui_bundle import imgui
@@ -203,11 +163,9 @@ class ScalarsView(Steady, Simple):
         s.outliers = ui.check("Outliers", s.outliers)
         imgui.set_item_tooltip("Whether plots are as high as the values that stand out most")
         s.columns = ui.choice("Columns", s.columns, {0: "Automatic", 1: "1", 2: "2", 3: "3", 4: "4"})
-        if (s.across, s.log_across) != (before.across, before.log_across):
-            self.across = None
-        if (s.log_up, s.outliers) != (before.log_up, before.outliers):
-            self.up.clear()
-        if (self.across is not None or self.up) and ui.buttons("Zoom", ["See all"], ["Key F"]) is not None:
+        self.fit((s.across, s.log_across) != (before.across, before.log_across),
+                 (s.log_up, s.outliers) != (before.log_up, before.outliers))
+        if self.state != Seen() and ui.buttons("Zoom", ["See all"], ["Key F"]) is not None:
             self.fit()
             return True
         return s != before
@@ -240,23 +198,6 @@ class ScalarsView(Steady, Simple):
         return f"step {clock['step'][row]:,.12g}   {stamp}"
 
     @property
-    def extras(self) -> list[str]:
-        return []
-
-    @property
     def path(self) -> list[str]:
         kept = sum(len(curve) for curve in self.content.curves.all)
         return [f"{kept:,} points"] if kept else []
-
-    @property
-    def timings(self) -> dict[str, float]:
-        return dict(self.content.stopwatch.ms)
-
-    @property
-    def empty(self) -> bool:
-        return not self.content.curves.all
-
-    def drop(self) -> None:
-        self.pointer = None
-
-    def close(self) -> None: ...

@@ -8,19 +8,23 @@ from typing import TYPE_CHECKING
 import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui
 
+from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.kinds.snapshot.analysis import age_text, frame_text, marks, sites, size_text
 from splatview_viewer.kinds.snapshot.model import ACTIONS
 from splatview_viewer.kinds.snapshot.world import GUTTER, kind_of, lanes_at, window_of
 from splatview_viewer.ui import format, theme
+from splatview_viewer.ui.card import card, faint, hover_card
+from splatview_viewer.ui.widgets import fitted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from splatview_viewer.geometry.controls import Rect
     from splatview_viewer.kinds.snapshot.content import Content
     from splatview_viewer.kinds.snapshot.state import Look
     from splatview_viewer.kinds.snapshot.world import Layout, Window
 
+_WIDEST = 420.0
+"""Points of a line on the card beside the pointer."""
 SMALL = 13.0
 """Points: the size of an axis's words."""
 _GRID = ImVec4(1.0, 1.0, 1.0, 0.055)
@@ -63,12 +67,9 @@ class Pen:
     def tag(self, x: float, y: float, text: str, limits: tuple[float, float], *, color: ImVec4 = theme.TEXT,
             ground: ImVec4 = _CARD) -> None:
         """Words on a small card, in the middle of x as far as they stay within `limits`; y: the card's top."""
-        pad, w = 5 * self.scale, self.width(text)
-        x = min(max(x - w / 2, limits[0] + pad), limits[1] - pad - w)
-        self.draw.add_rect_filled(ImVec2(round(x - pad), round(y)),
-                                  ImVec2(round(x + w + pad), round(y + self.size + 5 * self.scale)),
-                                  theme.u32(ground), 3 * self.scale)
-        self.write(x, y + 2 * self.scale, text, color)
+        within = Rect(round(limits[0]), round(y), round(limits[1] - limits[0]), round(10 * self.size))
+        with theme.font_size(SMALL):
+            card(self.draw, (x, y), [(text, color)], (0.5, 0), within=within, ground=ground, pad=0.36)
 
 
 def draw_axes(content: Content, look: Look, window: Window, scale: float) -> None:
@@ -232,22 +233,9 @@ def _card(pen: Pen, lines: list[tuple[str, ImVec4]], at: tuple[float, float], wi
     """A card with lines beside the pointer, within a rectangle."""
     if not lines:
         return
-    pad, pace = 10 * pen.scale, pen.size * 1.4
-    width = min(max(pen.width(text) for text, _ in lines), 420 * pen.scale)
-    w, h = width + 2 * pad, pace * len(lines) + 2 * pad - 0.4 * pen.size
-    x, y = at[0] + 16 * pen.scale, at[1] + 14 * pen.scale
-    if x + w > within.x + within.width:
-        x = at[0] - 16 * pen.scale - w
-    if y + h > within.y + within.height:
-        y = at[1] - 14 * pen.scale - h
-    x, y = max(x, within.x), max(y, within.y)
-    corner = ImVec2(round(x), round(y)), ImVec2(round(x + w), round(y + h))
-    pen.draw.add_rect_filled(*corner, theme.u32(_CARD), 5 * pen.scale)
-    pen.draw.add_rect(*corner, theme.u32(_FRAME), 5 * pen.scale)
-    pen.draw.push_clip_rect(corner[0], ImVec2(corner[1].x - pad, corner[1].y), True)
-    for k, (text, color) in enumerate(lines):
-        pen.write(x + pad, y + pad - 0.1 * pen.size + k * pace, text, color)
-    pen.draw.pop_clip_rect()
+    with theme.font_size(SMALL):
+        shown = [(fitted(text, _WIDEST * pen.scale), color) for text, color in lines]
+        hover_card(pen.draw, ImVec2(*at), shown, within)
 
 
 def draw_legend(content: Content, look: Look, plot: Rect, scale: float, above: float = 0.0) -> None:
@@ -255,26 +243,12 @@ def draw_legend(content: Content, look: Look, plot: Rect, scale: float, above: f
     found = content.colors(look.device, look.settings.color_by)
     if found is None or not found.legend or plot.width < 420 * scale or plot.height < 130 * scale:
         return
-    pen = Pen(scale)
-    pace = pen.size * 1.45
-    most = max(int((plot.height * 0.5 - 12 * scale) / pace), 1)
-    entries = found.legend[:min(most, 8)]
-    widest = min(max(pen.width(text) for text, _ in entries), 250 * scale)
-    box, pad = 9 * scale, 9 * scale
-    w, h = widest + box + 7 * scale + 2 * pad, pace * len(entries) + 2 * pad - 0.45 * pen.size
-    x, y = plot.x + plot.width - w - 8 * scale, plot.y + above + 8 * scale
-    pen.draw.add_rect_filled(ImVec2(round(x), round(y)), ImVec2(round(x + w), round(y + h)), theme.u32(theme.BAR, 0.80),
-                             4 * scale)
-    pen.draw.push_clip_rect(ImVec2(x, y), ImVec2(x + w - pad / 2, y + h), True)
-    for k, (text, number) in enumerate(entries):
-        r, g, b = (int(c) / 255 for c in found.palette[number])
-        top = y + pad - 0.15 * pen.size + k * pace
-        middle = top + pen.size / 2 + scale
-        pen.draw.add_rect_filled(ImVec2(round(x + pad), round(middle - box / 2)),
-                                 ImVec2(round(x + pad) + round(box), round(middle - box / 2) + round(box)),
-                                 theme.u32(ImVec4(r, g, b, 1)), 2 * scale)
-        pen.write(x + pad + box + 7 * scale, top, text)
-    pen.draw.pop_clip_rect()
+    most = max(int((plot.height * 0.5 - 12 * scale) / (SMALL * 1.45 * scale)), 1)
+    with theme.font_size(SMALL):
+        lines = [(fitted(text, 250 * scale), theme.DIM, ImVec4(*(int(c) / 255 for c in found.palette[number]), 1.0))
+                 for text, number in found.legend[:min(most, 8)]]
+        card(imgui.get_background_draw_list(), (plot.x + plot.width - 8 * scale, plot.y + above + 8 * scale), lines,
+             (1, 0), ground=faint(theme.BAR, 0.8), pad=0.7)
 
 
 _ROWS = 3

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imgui_bundle import ImVec2, imgui
+from imgui_bundle import imgui
 
 from splatview_viewer.core.view import Section
 from splatview_viewer.ui import theme
-from splatview_viewer.ui.widgets import fitted, gap, wrapped
+from splatview_viewer.ui.widgets import entry, gap, wrapped
 from splatview_viewer.workspace.shards.grouping import alone, key_of
 from splatview_viewer.workspace.shards.stream import Alone, ShardedStream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from imgui_bundle import ImVec4
 
     from splatview_viewer.core.view import View
     from splatview_viewer.shell.pane import Pane
@@ -42,13 +40,12 @@ def sections(catalogue: Catalogue, slot: Slot, view: View) -> list[Section]:
 
 
 def _shards(catalogue: Catalogue, stream: ShardedStream, pane: Pane, shown: Part | None = None) -> bool:
-    scale = imgui.get_font_size() / theme.FONT_SIZE
     if stream.trouble:
         wrapped(stream.trouble, theme.FAULT)
-        gap(2 * scale)
+        gap(2 * theme.scale())
     total = sum(count for _, count, _ in stream.shown)
     dot = theme.ALIVE if stream.run.alive else theme.GONE
-    if _row("All", f"{total:,}" if total else "", dot, shown is None, scale) and shown is not None:
+    if entry("all", "All", f"{total:,}" if total else "", dot, shown is None) and shown is not None:
         _soon(catalogue, lambda: pane.select(key_of(stream)))
     counts = {rank: (count, version) for rank, count, version in stream.shown}
     parts = {part.rank: part for part in stream.parts}
@@ -56,11 +53,11 @@ def _shards(catalogue: Catalogue, stream: ShardedStream, pane: Pane, shown: Part
         part, (count, version) = parts.get(rank), counts.get(rank, (0, 0))
         imgui.push_id(rank)
         if part is None:
-            _row(f"Rank {rank}", "not found", theme.GONE, False, scale)
+            entry("rank", f"Rank {rank}", "not found", theme.GONE, False)
         else:
             right = f"{count:,}   v{version:,}" if part.alive and version else "" if part.alive else "ended"
             dot = theme.FAULT if part.stream.fault else theme.ALIVE if part.alive else theme.GONE
-            if _row(f"Rank {rank}", right, dot, part is shown, scale) and part is not shown:
+            if entry("rank", f"Rank {rank}", right, dot, part is shown) and part is not shown:
                 _soon(catalogue, lambda p=part: show(catalogue, stream, p, pane))
             said = f"Process {part.stream.run.pid} on {part.stream.device}: {count:,} Gaussians, version {version:,}"
             ended = "" if part.alive else "\nIt has ended: these were its last"
@@ -86,19 +83,3 @@ def show(catalogue: Catalogue, stream: ShardedStream, part: Part, pane: Pane) ->
 
 def _soon(catalogue: Catalogue, do: Callable[[], None]) -> None:
     catalogue.comparisons.soon(do)
-
-
-def _row(name: str, right: str, dot: ImVec4, chosen: bool, scale: float) -> bool:
-    """A line with a dot, a name and what is said on the right. True when it was clicked."""
-    line = imgui.get_text_line_height()
-    at, width, height = imgui.get_cursor_screen_pos(), imgui.get_content_region_avail().x, line + 6 * scale
-    pressed, _ = imgui.selectable(f"##{name}", chosen, 0, ImVec2(width, height))
-    draw, middle, pad = imgui.get_window_draw_list(), at.y + height / 2, 8 * scale
-    draw.add_circle_filled(ImVec2(at.x + pad + 3 * scale, middle), 3.5 * scale, theme.u32(dot), 16)
-    room = imgui.calc_text_size(right).x if right else 0.0
-    start, end = at.x + pad + 16 * scale, at.x + width - pad - room
-    draw.add_text(ImVec2(start, middle - line / 2), theme.u32(theme.TEXT),
-                  fitted(name, end - 6 * scale - start))
-    if right:
-        draw.add_text(ImVec2(end, middle - line / 2), theme.u32(theme.DIM), right)
-    return bool(pressed)

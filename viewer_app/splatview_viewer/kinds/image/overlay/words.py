@@ -5,13 +5,15 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui
 
 from splatview_viewer.kinds.image.overlay.palette import is_light
 from splatview_viewer.ui import theme
+from splatview_viewer.ui.card import card, faint
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from splatview_viewer.core.settings import ImageSettings
     from splatview_viewer.geometry.controls import Rect
     from splatview_viewer.kinds.image.overlay.layers import Layer, Layers
@@ -41,28 +43,21 @@ class Words:
               scale: float, *, corner: bool = True) -> None:
         """Write over the image in `rect`, inside an imgui frame. `placed`: as for `Layers.draw`. `corner`: also how
         fast things go and how old they are."""
-        with theme.font_size(_SIZE):
-            self._write(layers, settings, rect, placed, _Pen(scale), corner)
-
-    def _write(self, layers: Layers, settings: ImageSettings, rect: Rect, placed: tuple[float, float, float],
-               pen: _Pen, corner: bool) -> None:
-        draw = pen.draw
+        draw = imgui.get_background_draw_list()
         draw.push_clip_rect(ImVec2(rect.x, rect.y), ImVec2(rect.x + rect.width, rect.y + rect.height), True)
-        for layer in layers.all if settings.overlay else ():
-            opacity = layers.opacity(layer)
-            if opacity > 0 and layer.result is not None:
-                x, y, zoom = placed
-                per_x, per_y = layers.per(layer.result, zoom)
-                pen.opacity, place = opacity, (x, y, per_x, per_y)
-                if settings.labels:
-                    _labels(pen, layer.result, place, rect, settings.threshold, layers.shift(layer, settings))
-                _notes(pen, layer.result, place, rect)
-        pen.opacity = 1.0
-        if corner:
-            self._corner(pen, layers, settings, rect)
+        with theme.font_size(_SIZE):
+            for layer in layers.all if settings.overlay else ():
+                opacity = layers.opacity(layer)
+                if opacity > 0 and layer.result is not None:
+                    place = (*placed[:2], *layers.per(layer.result, placed[2]))
+                    if settings.labels:
+                        _labels(opacity, layer.result, place, rect, settings.threshold, layers.shift(layer, settings))
+                    _notes(opacity, layer.result, place, rect)
+            if corner:
+                self._corner(layers, settings, rect, scale)
         draw.pop_clip_rect()
 
-    def _corner(self, pen: _Pen, layers: Layers, settings: ImageSettings, rect: Rect) -> None:
+    def _corner(self, layers: Layers, settings: ImageSettings, rect: Rect, scale: float) -> None:
         """How fast things go and how old they are, in the lower left corner, calmly."""
         now, key = time.monotonic(), (layers.version, layers.time_ns, layers.changes, settings.overlay)
         if key != self._key and now < self._said_at + _SAID_FOR:
@@ -72,13 +67,10 @@ class Words:
             if key != self._key:
                 self._said_at, self._key = now, key
                 self._lines = corner_lines(layers, settings)
-        pad, gap = 10 * pen.scale, 3 * pen.scale
-        y = rect.y + rect.height - pad
+        y = rect.y + rect.height - 10 * scale
         for line in reversed(self._lines):
-            height = pen.height + 2 * gap
-            y -= height
-            pen.chip(line, rect.x + pad, y, (theme.u32(theme.BAR, 0.72), theme.u32(theme.TEXT)))
-            y -= gap
+            y = card(imgui.get_background_draw_list(), (rect.x + 10 * scale, y), [(line, theme.TEXT)], (0, 1),
+                     ground=faint(theme.BAR, 0.72), pad=0.35).y - 3 * scale
 
 
 def corner_lines(layers: Layers, settings: ImageSettings) -> list[str]:
@@ -121,64 +113,30 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 100 else f"{seconds:.0f} s"
 
 
-class _Pen:
-    """Writes words on small boards."""
-
-    def __init__(self, scale: float) -> None:
-        self.draw = imgui.get_background_draw_list()
-        self.scale = scale
-        self.opacity = 1.0
-        self.height = imgui.get_text_line_height()
-        self.pad = 4 * scale
-
-    def width(self, text: str) -> float:
-        """Of a board with these words."""
-        return imgui.calc_text_size(text).x + 2 * self.pad
-
-    def chip(self, text: str, x: float, y: float, colors: tuple[int, int], width: float = 0.0) -> None:
-        """Words on a board whose upper left corner lies here. `colors`: of the board and of the words, for imgui."""
-        x, y = round(x), round(y)
-        width = width or self.width(text)
-        height = self.height * (text.count("\n") + 1) + 4 * self.scale
-        self.draw.add_rect_filled(ImVec2(x, y), ImVec2(x + width, y + height), colors[0], 3 * self.scale)
-        self.draw.add_text(ImVec2(x + self.pad, y + 2 * self.scale), colors[1], text)
-
-
-def _labels(pen: _Pen, result: Result, place: tuple[float, float, float, float], rect: Rect, threshold: float,
+def _labels(opacity: float, result: Result, place: tuple[float, float, float, float], rect: Rect, threshold: float,
             shift: np.ndarray | None) -> None:
     """Above each box, or inside where there is no room above; the highest scores last, over the others."""
     x, y, per_x, per_y = place
     boxes = result.boxes if shift is None else result.boxes + shift[:, [0, 1, 0, 1]]
     screen = boxes * (per_x, per_y, per_x, per_y) + (x, y, x, y)
     floors = result.floors
-    right, bottom = rect.x + rect.width, rect.y + rect.height
-    seen = (result.drawn & (floors >= threshold) & (screen[:, 0] < right) & (screen[:, 1] < bottom)
-            & (screen[:, 2] > rect.x) & (screen[:, 3] > rect.y))
+    seen = (result.drawn & (floors >= threshold) & (screen[:, 0] < rect.x + rect.width)
+            & (screen[:, 1] < rect.y + rect.height) & (screen[:, 2] > rect.x) & (screen[:, 3] > rect.y))
     numbers = seen.nonzero()[0]
     numbers = numbers[floors[numbers].argsort(kind="stable")][-_MOST:]
-    height, edge = pen.height + 4 * pen.scale, pen.scale
-    colors = result.colors[numbers].view(np.uint32)[:, 0].tolist()
-    known: dict[int, tuple[int, int]] = {}
-    for n, (x0, y0, _, _), color in zip(numbers.tolist(), screen[numbers].tolist(), colors, strict=True):
-        text = result.words(n)
-        if not text:
-            continue
-        if (pair := known.get(color)) is None:
-            rgba = result.colors[n]
-            r, g, b = (float(c) / 255 for c in rgba[:3])
-            back = ImVec4(r, g, b, 1.0)
-            pair = known[color] = (theme.u32(back, 0.92 * pen.opacity),
-                                   theme.u32(_DARK if is_light(rgba) else _LIGHT, pen.opacity))
-        width = pen.width(text)
-        at_y = y0 - edge - height
-        if at_y < rect.y:
-            at_y = max(y0 + edge, rect.y)
-        pen.chip(text, max(min(x0 - edge, right - width), rect.x), at_y, pair, width)
+    draw, edge = imgui.get_background_draw_list(), theme.scale()
+    for n, (x0, y0, _, _) in zip(numbers.tolist(), screen[numbers].tolist(), strict=True):
+        if text := result.words(n):
+            r, g, b, _ = (float(c) / 255 for c in result.colors[n])
+            ink = faint(_DARK if is_light(result.colors[n]) else _LIGHT, opacity)
+            card(draw, (x0 - edge, y0 - edge), [(text, ink)], (0, 1), within=rect, pad=0.3,
+                 ground=ImVec4(r, g, b, 0.92 * opacity))
 
 
-def _notes(pen: _Pen, result: Result, place: tuple[float, float, float, float], rect: Rect) -> None:
+def _notes(opacity: float, result: Result, place: tuple[float, float, float, float], rect: Rect) -> None:
     x, y, per_x, per_y = place
     for at_x, at_y, text in result.notes:
         sx, sy = x + at_x * per_x, y + at_y * per_y
         if rect.x - 2000 < sx < rect.x + rect.width and rect.y - 500 < sy < rect.y + rect.height:
-            pen.chip(text, sx, sy, (theme.u32(theme.BAR, 0.82 * pen.opacity), theme.u32(theme.TEXT, pen.opacity)))
+            card(imgui.get_background_draw_list(), (sx, sy), [(text, faint(theme.TEXT, opacity))],
+                 ground=faint(theme.BAR, 0.82 * opacity), pad=0.3)
