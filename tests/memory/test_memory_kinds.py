@@ -146,7 +146,6 @@ def test_at_the_end_the_blocks_are_those_of_the_snapshot(real: Snapshot, rounded
     order = np.argsort(trace.segments.addr)
     assert at.addr.tolist() == trace.segments.addr[order].tolist()
     assert at.size.tolist() == trace.segments.total[order].tolist()
-    assert at.active_of_segment().tolist() == trace.segments.active[order].tolist()
     b, order = trace.blocks, np.argsort(trace.blocks.addr)
     assert at.block_addr.tolist() == b.addr[order].tolist()
     assert at.block_size.tolist() == b.size[order].tolist()

@@ -245,15 +245,8 @@ class SegmentsAt:
 
     def free_of_segment(self) -> np.ndarray:
         """int64 (n,): free bytes in each segment."""
-        return self._by_segment(INACTIVE)
-
-    def active_of_segment(self) -> np.ndarray:
-        """int64 (n,): bytes in use in each segment."""
-        return self._by_segment(ACTIVE)
-
-    def _by_segment(self, state: int) -> np.ndarray:
         sums = np.zeros(len(self.block_size) + 1, np.int64)
-        np.cumsum(np.where(self.block_state == state, self.block_size, 0), out=sums[1:])
+        np.cumsum(np.where(self.block_state == INACTIVE, self.block_size, 0), out=sums[1:])
         return sums[self.block_start[1:]] - sums[self.block_start[:-1]]
 
     def segment_of_block(self) -> np.ndarray:
