@@ -245,7 +245,7 @@ def draw_legend(content: Content, look: Look, plot: Rect, scale: float, above: f
         return
     most = max(int((plot.height * 0.5 - 12 * scale) / (SMALL * 1.45 * scale)), 1)
     with theme.font_size(SMALL):
-        lines = [(fitted(text, 250 * scale), theme.DIM, ImVec4(*(int(c) / 255 for c in found.palette[number]), 1.0))
+        lines = [(fitted(text, 250 * scale), theme.DIM, ImVec4(*np.append(found.palette[number] / 255, 1).tolist()))
                  for text, number in found.legend[:min(most, 8)]]
         card(imgui.get_background_draw_list(), (plot.x + plot.width - 8 * scale, plot.y + above + 8 * scale), lines,
              (1, 0), ground=faint(theme.BAR, 0.8), pad=0.7)
