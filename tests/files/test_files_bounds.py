@@ -15,7 +15,6 @@ from fuzz.crafted import compressed, plane_of, ply, sog, zip_of
 from PIL import Image
 from support import scene_files as w
 
-from splatview_viewer import formats as files
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.formats import load_scene, open_file
 from splatview_viewer.formats.bounds import whole_number
@@ -102,15 +101,14 @@ ODD = [ValueError("x" * 5000), KeyError("x"), IndexError(), OverflowError(), Rec
        TypeError(), MemoryError(), ZeroDivisionError(), NotImplementedError(), EOFError(), StopIteration()]
 
 
-def test_no_exception_but_fileerror_leaves_a_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_exception_but_fileerror_leaves_a_reader(tmp_path: Path) -> None:
     path = w.write_splat(tmp_path / "a.splat", T)
     for error in ODD:
         def read(*_args: object, error: Exception = error) -> None:
             raise error
 
-        monkeypatch.setattr(files, "FORMATS", (replace(SPLAT, read=read),))
         with pytest.raises(FileError) as caught:
-            open_file(path)
+            open_file(path, None, (replace(SPLAT, read=read),))
         assert str(caught.value).startswith(f"{path}: ") and len(str(caught.value)) < 1000
         assert caught.value.__cause__ is error
         str(caught.value).encode()

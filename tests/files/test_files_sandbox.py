@@ -23,14 +23,8 @@ from splatview_viewer.formats import open_file, sandbox
 from splatview_viewer.formats.common import SceneAnswer, scene_of
 from splatview_viewer.formats.nerfstudio import read_path, write_path
 from splatview_viewer.formats.sandbox import Column, ReadingProgram
-from splatview_viewer.formats.untrusted import (
-    FilmAnswer,
-    PictureAnswer,
-    film_of,
-    picture_of,
-    read_untrusted,
-    read_untrusted_film,
-)
+from splatview_viewer.formats.untrusted import FilmAnswer, PictureAnswer, film_of, picture_of, read_untrusted_film
+from splatview_viewer.kinds.files import read_untrusted
 from splatview_viewer.kinds.snapshot.model import Snapshot
 from splatview_viewer.scene.scene import FIELDS, GaussianScene
 

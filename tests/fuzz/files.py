@@ -24,16 +24,16 @@ from fuzz.damage import odd
 from splatview_viewer.core import events as ev
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.memo import Memo
-from splatview_viewer.formats import open_file, silent
+from splatview_viewer.formats import silent
 from splatview_viewer.formats.checkpoint import read_tensors
 from splatview_viewer.formats.nerfstudio import Film, parse_path, write_path
+from splatview_viewer.formats.sandbox import File
 from splatview_viewer.geometry.bookmarks import Bookmarks
 from splatview_viewer.geometry.camera_forms import camera_from_text
 from splatview_viewer.geometry.cameras import camera_from_json
 from splatview_viewer.geometry.path import CameraPath, Key
-from splatview_viewer.kinds.snapshot.loading import columns
-from splatview_viewer.kinds.snapshot.loading.convert import convert
-from splatview_viewer.kinds.snapshot.loading.opening import Opened, unpickle
+from splatview_viewer.kinds.files import open_file
+from splatview_viewer.kinds.snapshot.loading import from_pickled, read_pickle, store
 from splatview_viewer.recording.files import INDEX, read_index, read_packed, write_packed
 from splatview_viewer.recording.packed import pack, unpack
 from splatview_viewer.scene.scene import GaussianScene
@@ -197,13 +197,13 @@ FORMAT_OF["memory_snapshot"] = "snapshot"
 
 @target("memory_snapshot", lambda: [pickle.dumps(_memory(), protocol) for protocol in (2, 4, 5)])
 def _snapshot(data: bytes) -> None:
-    with open(put("memory.pickle", data), "rb", buffering=0) as f, w.little_memory(), refused_in_words():
-        convert(unpickle(Opened(f.fileno())), "")
+    with w.little_memory(), refused_in_words():
+        read_pickle([File(put("memory.pickle", data), "memory.pickle")], silent)
 
 
 def _columns() -> list[bytes]:
     with open(put("columns", b""), "r+b", buffering=0) as f:
-        columns.write(convert(_memory(), "x"), f.fileno(), lambda fraction: None)
+        store.write(f, *store.packed(from_pickled(_memory())))
         f.seek(0)
         return [f.read()]
 
@@ -211,7 +211,7 @@ def _columns() -> list[bytes]:
 @target("memory_columns", _columns)
 def _column_file(data: bytes) -> None:
     with open(put("columns", data), "rb", buffering=0) as f, w.little_memory(), refused_in_words():
-        columns.read(f.fileno(), "x")
+        store.read(f.fileno(), "x")
 
 
 # -- cameras -----------------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ import fuzz
 import fuzz.run
 from fuzz.damage import damaged
 from splatview_viewer.core.errors import FileError
-from splatview_viewer.formats import FORMATS
+from splatview_viewer.kinds.files import FORMATS
 from splatview_viewer.kinds.snapshot.loading import from_pickled
 
 TARGETS = fuzz.load()

@@ -18,8 +18,7 @@ from splatview_ipc.control import memory_snapshots
 from splatview_ipc.control.registry import Announcement
 from splatview_ipc.subscriber.subscriber import Subscriber
 from splatview_viewer.core.memo import Memo, memo_file
-from splatview_viewer.kinds.snapshot.loading.cache import draft
-from splatview_viewer.kinds.snapshot.loading.cache import folder as columns_folder
+from splatview_viewer.kinds.snapshot.loading import from_pickled, store
 from splatview_viewer.recording.files import StreamFolder
 
 if TYPE_CHECKING:
@@ -100,10 +99,9 @@ def kept(runtime_dir: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
             theirs.mkdir(mode=0o755)
         memo = memo_file()
         Memo(memo).put("light", True)
-        columns = columns_folder()
+        columns = store.folder()
         assert columns is not None
-        draft_of_columns = draft(columns, 1)
-        draft_of_columns.keep(columns, "0123-1")
+        store.keep(columns, "0123", *store.packed(from_pickled({"segments": []})))
         snapshot = memory_snapshots.write_private(memory_snapshots.name_of("run-1-bbbb", 1, "asked"), b"x")
         announcement = Announcement("http://127.0.0.1:7007/?token=secret", host="127.0.0.1", port=7007)
         recording = StreamFolder(tmp_path / "recordings", "run", "stream")
@@ -113,9 +111,8 @@ def kept(runtime_dir: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
         os.umask(before)
     (told,) = runtime_dir.glob("viewer-*.json")
     assert "secret" in told.read_text()
-    files = [memo, told, columns / "0123-1.columns", snapshot, recording.path / "recording.json"]
+    files = [memo, told, columns / "0123.columns", snapshot, recording.path / "recording.json"]
     yield files, [cache / "splatview", columns.parent, columns, snapshot.parent, state / "splatview", recording.path]
-    draft_of_columns.close()
     announcement.close()
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import pickle
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.memory_data import two_devices
 from support.snapshot_cases import Rig
 
-from splatview_viewer.kinds.snapshot.loading import columns, from_pickled, worker
+from splatview_viewer.formats.sandbox import File
+from splatview_viewer.kinds.snapshot import loading
+from splatview_viewer.kinds.snapshot.loading import from_pickled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,25 +29,15 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Snapshots are read in this process instead of a program of their own. The jobs that were done."""
-    jobs: list[Any] = []
-    nothing: Any = SimpleNamespace(told=lambda *said: None, at=lambda size: None)
+    """Snapshots are read in this process instead of the sandbox. The files that were read."""
+    read: list[Any] = []
 
-    class Reader:
-        def __init__(self, job: dict[str, Any]) -> None:
-            jobs.append(job)
-            snapshot = worker.read_job(job, nothing, nothing)
-            columns.write(snapshot, job["out"], lambda fraction: None)
+    def run(function: Any, paths: list[Path], *args: Any, progress: Any, **options: Any) -> Any:
+        read.extend(paths)
+        return function([File(path, str(path)) for path in paths], progress)
 
-        def wait(self, progress: Any, between: Any) -> None:
-            while between():
-                pass
-
-        def end(self) -> None:
-            pass
-
-    monkeypatch.setattr("splatview_viewer.kinds.snapshot.loading.load.Reader", Reader)
-    return jobs
+    monkeypatch.setattr(loading, "run", run)
+    return read
 
 
 @pytest.fixture(scope="session")

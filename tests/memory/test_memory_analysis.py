@@ -19,8 +19,8 @@ from splatview_viewer.kinds.snapshot.loading import from_pickled
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from splatview_viewer.kinds.snapshot import Snapshot
     from splatview_viewer.kinds.snapshot.analysis import FlameGraph
+    from splatview_viewer.kinds.snapshot.model import Snapshot
 
 
 @pytest.mark.parametrize("by", ["stack", "file", "category"])

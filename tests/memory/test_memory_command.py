@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from support.programs import Programs
 
-    from splatview_viewer.kinds.snapshot import Snapshot
+    from splatview_viewer.kinds.snapshot.model import Snapshot
 
 PEAK = ("SELECT coalesce(own_function, category) AS who, own_line AS line, count(*) AS n, "
         "sum(size)::BIGINT AS bytes FROM at_peak() LEFT JOIN stacks USING (stack_id) "

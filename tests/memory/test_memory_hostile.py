@@ -5,10 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import pickle
-import signal
 import struct
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,27 +13,25 @@ import zstandard
 from fuzz.crafted import tower
 from support.memory_data import block, event, segment, snapshot
 from support.scene_files import little_memory
-from support.wait import PATIENCE
 
 from splatview_viewer.core.errors import FileError
-from splatview_viewer.kinds.snapshot.loading import from_pickled, load_snapshot
-from splatview_viewer.kinds.snapshot.loading.convert import convert
-from splatview_viewer.kinds.snapshot.loading.opening import Opened, unpickle
+from splatview_viewer.formats import sandbox
+from splatview_viewer.formats.sandbox import File
+from splatview_viewer.kinds.files import open_file
+from splatview_viewer.kinds.snapshot.loading import from_pickled, load_snapshot, read_pickle
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from splatview_viewer.kinds.snapshot import Snapshot
-
 REFUSED = "refused: the pickle asks for"
 
 
-def read(tmp_path: Path, data: bytes) -> Snapshot:
-    """What the program that reads makes of a pickle, in this process."""
+def read(tmp_path: Path, data: bytes) -> object:
+    """What the sandbox makes of a pickle, in this process."""
     path = tmp_path / "x.pickle"
     path.write_bytes(data)
-    with open(path, "rb", buffering=0) as f, little_memory():
-        return convert(unpickle(Opened(f.fileno())), "x")
+    with little_memory():
+        return read_pickle([File(path, "x.pickle")], lambda what, fraction: None)
 
 
 def text(s: str) -> bytes:
@@ -159,24 +154,19 @@ def test_wrong_types_are_refused_by_name() -> None:
             from_pickled(data)
 
 
-def test_what_is_no_regular_file_is_refused() -> None:
-    with pytest.raises(FileError, match="not a regular file"):
-        load_snapshot("/dev/zero")
+def test_what_is_no_regular_file_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "x.pickle")
+    with pytest.raises(FileError, match="pipe"):
+        open_file(tmp_path / "x.pickle")
+    with pytest.raises(OSError, match="pipe"):
+        load_snapshot(tmp_path / "x.pickle")
 
 
 @pytest.mark.programs
-def test_the_program_that_reads_has_a_limit_of_cpu_time(tmp_path: Path) -> None:
+def test_the_sandbox_has_a_limit_of_cpu_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A key of 60 tuples that hold each other twice: its hash takes 2^60 steps, from 400 bytes."""
+    monkeypatch.setattr(sandbox, "CPU_BASE", 0)
     path = tmp_path / "x.pickle"
     path.write_bytes(b"\x80\x02](" + tower(60, "tuple") + b"}h\x3cK\x01se.")
-    code = ("import sys; from splatview_viewer.kinds.snapshot.loading import worker; worker.CPU_BASE = 1; "
-            "sys.exit(worker.main())")
-    with open(path, "rb") as f, open(tmp_path / "out", "wb") as out:
-        job = f'{{"file": {f.fileno()}, "out": {out.fileno()}}}'
-        process = subprocess.Popen([sys.executable, "-c", code, job], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                   pass_fds=[f.fileno(), out.fileno()])
-        process.wait(PATIENCE)
-    for stream in (process.stdin, process.stdout):
-        assert stream is not None
-        stream.close()
-    assert process.returncode == -signal.SIGXCPU
+    with pytest.raises(FileError, match="processor's time"):
+        load_snapshot(path)

@@ -17,9 +17,9 @@ import zstandard
 from support.memory_data import block, event, frame, listing, pickled, segment, snapshot
 
 from splatview_viewer.core.errors import FileError
-from splatview_viewer.formats import open_file
-from splatview_viewer.kinds.snapshot.loading import cache as cache_folder
-from splatview_viewer.kinds.snapshot.loading import from_pickled, is_snapshot, load_snapshot
+from splatview_viewer.formats.common import Start
+from splatview_viewer.kinds.files import open_file
+from splatview_viewer.kinds.snapshot.loading import from_pickled, is_snapshot, load_snapshot, store
 from splatview_viewer.kinds.snapshot.model import ACTIONS, NO_STACK, UNKNOWN_POOL, Snapshot
 
 
@@ -115,11 +115,11 @@ def test_recognised_by_content(tmp_path: Path) -> None:
     data = pickle.dumps(small(), 4)
     path = tmp_path / "any.name"
     path.write_bytes(data)
-    assert is_snapshot(path, data[:512])
+    assert is_snapshot(Start(path, str(path), data[:512]))
     for head in (b"", b"\x80", b"\x80\x01", b"\x80\x06", gzip.compress(b"NGSP"), b"ply\n", b"\x28\xb5\x2f\xfdxx",
                  b"\x1f\x8bxx"):
         path.write_bytes(head)
-        assert not is_snapshot(path, head)
+        assert not is_snapshot(Start(path, str(path), head))
     path = tmp_path / "checkpoint.pth"
     path.write_bytes(data)
     with pytest.raises(FileError, match=r"checkpoint|torch"):
@@ -175,14 +175,18 @@ def kept(cache: Path) -> list[Path]:
 
 def test_the_second_opening_reads_no_pickle(tmp_path: Path, cache: Path, here: list[Any]) -> None:
     first = load_snapshot(make(tmp_path / "a.pickle"))
-    again = load_snapshot(make(tmp_path / "another name.pickle"))
+    (tmp_path / "link").symlink_to(tmp_path / "a.pickle")
+    again = load_snapshot(tmp_path / "link")
     assert len(here) == 1
-    assert again.name == "another name.pickle"
+    assert again.name == "link"
     (file,) = kept(cache)
     assert file.parent == cache / "splatview" / "snapshots" / "columns-v1"
     assert file.stat().st_mode & 0o777 == 0o600
     assert file.parent.stat().st_mode & 0o077 == 0
     file.unlink()  # what was read stays
+    os.utime(tmp_path / "a.pickle", (1000, 1000))  # written again
+    load_snapshot(tmp_path / "a.pickle")
+    assert len(here) == 2
     assert first.traces[0].allocations.size.tolist() == again.traces[0].allocations.size.tolist() == [100, 7]
 
 
@@ -234,7 +238,7 @@ def test_the_folder_stays_small(tmp_path: Path, cache: Path, here: list[Any], mo
     stale = files[0].parent / "left.part"
     stale.write_text("x")
     os.utime(stale, (1000, 1000))
-    monkeypatch.setattr(cache_folder, "LIMIT_BYTES", files[0].stat().st_size * 2 + 100)
+    monkeypatch.setattr(store, "LIMIT_BYTES", files[0].stat().st_size * 2 + 100)
     load_snapshot(make(tmp_path / "new.pickle", 200))
     left = kept(cache)
     assert len(left) == 2

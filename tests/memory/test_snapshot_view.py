@@ -23,7 +23,7 @@ from splatview_viewer.kinds.snapshot.view import SnapshotView
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from splatview_viewer.kinds.snapshot.layout import Window
+    from splatview_viewer.kinds.snapshot.world import Window
     from splatview_viewer.screens.offscreen import OffscreenScreen
 
 pytestmark = pytest.mark.usefixtures("timeline_kernels")

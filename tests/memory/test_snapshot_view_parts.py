@@ -18,12 +18,12 @@ from splatview_viewer.core.events import Key, PointerMove, PointerPress, Pointer
 from splatview_viewer.core.settings import State
 from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.kinds.snapshot.analysis import search
-from splatview_viewer.kinds.snapshot.annotations import ranges_of
+from splatview_viewer.kinds.snapshot.axes import ranges_of
 from splatview_viewer.kinds.snapshot.content import Content
-from splatview_viewer.kinds.snapshot.layout import Layout, lay_out
 from splatview_viewer.kinds.snapshot.model import Annotation
 from splatview_viewer.kinds.snapshot.state import TABS
 from splatview_viewer.kinds.snapshot.view import SnapshotView
+from splatview_viewer.kinds.snapshot.world import Layout, lay_out
 from splatview_viewer.shell.panel import Panel
 from splatview_viewer.shell.shown import Shown
 

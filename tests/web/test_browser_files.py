@@ -127,7 +127,7 @@ def test_files_of_pages_are_never_decoded_in_the_viewer(pages: FilePages, scene:
     (tmp_path / "evil.pt").write_bytes(f"cposix\nsystem\n(S'touch {tmp_path}/done'\ntR.".encode())
     page, other = pages.page(), pages.page()
     with monkeypatch.context() as patch:
-        for module, name in ((files, "open_file"), (files, "recognise"), (json, "loads"), (np, "load")):
+        for module, name in ((files, "open_file"), (files, "find_format"), (json, "loads"), (np, "load")):
             patch.setattr(module, name, refuse)
         for name, kind in (("fox.ply", "gaussians"), ("picture.png", "image")):
             pages.send(page, tmp_path / name)

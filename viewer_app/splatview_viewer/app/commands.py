@@ -238,7 +238,7 @@ class Memory(_Viewer, _Asked):
     def execute(self) -> None:
         from splatview_viewer.app.memory_command import answer
         from splatview_viewer.core.errors import ViewerError
-        from splatview_viewer.kinds.snapshot.needs import check_sql, check_timeline
+        from splatview_viewer.kinds.snapshot import check_sql, check_timeline
 
         if self.file is None:
             raise ViewerError("memory: name a snapshot: splatview memory FILE.pickle. For the memory of a run that is "

@@ -57,7 +57,7 @@ def read(path: Path) -> Snapshot:
 
     Raises FileError.
     """
-    from splatview_viewer.formats import open_file, recognise
+    from splatview_viewer.kinds.files import open_file, recognise
     from splatview_viewer.kinds.snapshot.model import Snapshot
 
     try:

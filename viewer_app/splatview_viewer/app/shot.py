@@ -65,7 +65,7 @@ def shoot(options: ShotOptions) -> tuple[int, int]:
     if options.file is not None:
         if options.stream is not None or options.run is not None:
             raise ViewerError("shot: a file was named, and --stream or --run as well; name one or the other")
-        from splatview_viewer.formats import open_file
+        from splatview_viewer.kinds.files import open_file
 
         value = open_file(options.file)
     screen = OffscreenScreen(MIN_SIZE, MIN_SIZE)

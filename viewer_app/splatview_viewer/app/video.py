@@ -65,7 +65,7 @@ def film(options: VideoOptions) -> int:
         if options.file is not None:
             if options.stream is not None or options.run is not None:
                 raise ViewerError("video: a file was named, and --stream or --run as well; name one or the other")
-            from splatview_viewer.formats import open_file
+            from splatview_viewer.kinds.files import open_file
 
             value = open_file(options.file)
             count = _film(screen, kind_of(value), value, options, wanted)

@@ -1,4 +1,4 @@
-"""Scenes, pictures and memory snapshots from files; scenes in one convention: OpenCV axes, log scales, logit opacities.
+"""Scenes and pictures from files; scenes in one convention: OpenCV axes, log scales, logit opacities.
 
     scene = load_scene("point_cloud.ply")
     either = open_file(path)          # tells the format from the content
@@ -10,7 +10,7 @@ memory allow (`bounds`).
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
@@ -21,28 +21,25 @@ from splatview_viewer.formats.checkpoint import CHECKPOINT
 from splatview_viewer.formats.common import ZIP_MAGIC, Format, Progress, Start, fault_text, silent
 from splatview_viewer.formats.image import NPY, PICTURE
 from splatview_viewer.formats.ply import PLY
-from splatview_viewer.formats.snapshot import SNAPSHOT
 from splatview_viewer.formats.sog import SOG
 from splatview_viewer.formats.splat import SPLAT
 from splatview_viewer.formats.spz import SPZ
 from splatview_viewer.scene.scene import GaussianScene
 
-if TYPE_CHECKING:
-    from splatview_viewer.kinds.snapshot.model import Snapshot
-
 __all__ = ["BOMB_BYTES", "BOMB_RATIO", "FORMATS", "Format", "Progress", "check_json", "check_memory", "fault_text",
-           "find_format", "load_scene", "open_file", "recognise", "scene_bytes", "silent"]
+           "find_format", "load_scene", "open_file", "scene_bytes", "silent"]
 
-FORMATS: tuple[Format, ...] = (SNAPSHOT, PLY, SPLAT, SPZ, SOG, CHECKPOINT, PICTURE, NPY)
-"""Everything that `open_file` opens, in the order in which a file's content is tried."""
+FORMATS: tuple[Format, ...] = (PLY, SPLAT, SPZ, SOG, CHECKPOINT, PICTURE, NPY)
+"""Formats of scenes and pictures, in the order in which a file's content is tried; `kinds.files` has all formats."""
 
 
-def open_file(path: str | Path, progress: Progress | None = None) -> GaussianScene | np.ndarray | Snapshot:
-    """Whatever a file or folder holds: a scene, a picture (H, W, C), or a snapshot of memory.
+def open_file(path: str | Path, progress: Progress | None = None, formats: tuple[Format, ...] = FORMATS) -> Any:
+    """Return what a file or folder holds: a scene, a picture (H, W, C), or a value of another of the formats.
 
     Args:
         path: a file, or a folder (SOG, or the ranks of a gsplat checkpoint).
         progress: called with what is going on and how far it is (0 to 1); what it raises ends the reading.
+        formats: those that can be opened.
 
     Raises:
         FileError: missing, damaged, of no known format; the message starts with the path.
@@ -52,39 +49,35 @@ def open_file(path: str | Path, progress: Progress | None = None) -> GaussianSce
     try:
         # Values that overflow or are no numbers stay as they are: the scene says how many, the renderer skips them.
         with np.errstate(all="ignore"):
-            return find_format(path).read(path, reported)
+            return find_format(path, formats=formats).read(path, reported)
     except Exception as e:
         if reported.raised is not None:
             raise reported.raised from None
         raise FileError(f"{path}: {fault_text(e)}") from (e.__cause__ if isinstance(e, FileError) else e)
 
 
-def recognise(path: Path) -> str:
-    """Return the name of the format of a file or folder, as `find_format`."""
-    return find_format(path).name
-
-
-def find_format(path: Path, name: str = "") -> Format:
+def find_format(path: Path, name: str = "", formats: tuple[Format, ...] = FORMATS) -> Format:
     """Return the format of an existing file or folder: by its content, or else by its suffix.
 
     Args:
         path: opens it.
         name: what the user calls it; "": the same.
+        formats: those that are tried, in this order.
 
     Raises:
         FileError: missing, empty or of no known format; the message lists the formats.
     """
     start = Start(path, name or str(path), b"" if path.is_dir() else _head(path))
-    if found := next((f for f in FORMATS if f.sniff(start)), None):
+    if found := next((f for f in formats if f.sniff(start)), None):
         return found
     if path.is_dir():
         raise FileError("a folder without meta.json (SOG) and without checkpoints named *_rank*.pt")
     if start.head[:4] == ZIP_MAGIC:
         raise FileError(f"a zip with neither meta.json (SOG) nor data.pkl (checkpoint); it holds "
                         f"{', '.join(sorted(start.zip_names)[:8]) or 'nothing'}")
-    named = next((f for f in FORMATS if start.suffix in f.suffixes), None)
+    named = next((f for f in formats if start.suffix in f.suffixes), None)
     if named is None:
-        lines = "\n".join(f"  {' '.join(f.suffixes):24} {f.description}" for f in FORMATS)
+        lines = "\n".join(f"  {' '.join(f.suffixes):24} {f.description}" for f in formats)
         raise FileError(f"of no known format. These can be opened:\n{lines}")
     if not named.by_suffix:
         raise FileError(f"named {start.suffix} but its content is none: the file is damaged or misnamed")
@@ -123,6 +116,5 @@ def load_scene(path: str | Path, progress: Progress | None = None) -> GaussianSc
     """The Gaussians of a file or folder in any scene format; arguments and errors as in `open_file`."""
     value = open_file(path, progress)
     if not isinstance(value, GaussianScene):
-        what = "a picture" if isinstance(value, np.ndarray) else "a snapshot of memory"
-        raise FileError(f"{path}: {what}, not a scene of Gaussians")
+        raise FileError(f"{path}: a picture, not a scene of Gaussians")
     return value

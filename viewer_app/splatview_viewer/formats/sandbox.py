@@ -62,7 +62,7 @@ PERIOD = 0.05
 MAX_LINE = 1 << 20
 """Bytes of one message of the child."""
 _ALIGN = 64
-_ITEMS = {"u1": 1, "u2": 2, "f4": 4, "f8": 8}
+_DTYPES = ("b1", "u1", "u2", "u8", "i2", "i4", "i8", "f4", "f8")
 _NOT_ENOUGH = "not enough memory to load it, or it is made to exhaust memory"
 _PR_SET_PDEATHSIG = 1
 
@@ -91,7 +91,7 @@ class File(NamedTuple):
 class Column(msgspec.Struct, frozen=True):
     """An array in the memory file: dtype (little endian), shape, and where it begins."""
 
-    dtype: Literal["u1", "u2", "f4", "f8"]
+    dtype: Literal["b1", "u1", "u2", "u8", "i2", "i4", "i8", "f4", "f8"]
     shape: Annotated[tuple[_Extent, ...], Meta(max_length=3)]
     at: _Extent
 
@@ -121,11 +121,11 @@ _messages = msgspec.json.Decoder(Going | Failed | Done)
 # -- in the viewer -----------------------------------------------------------------------------------------------------
 
 
-def limits_for(size: int, free_share: float | None = None) -> Limits:
-    """Return the limits for files of `size` bytes. `free_share`: the part of the free memory; None: FREE_SHARE."""
-    memory, free = BASE + PER_BYTE * size, available_bytes()
+def limits_for(size: int, free_share: float = FREE_SHARE, per_byte: int = PER_BYTE) -> Limits:
+    """Return the limits for files of `size` bytes: `per_byte` of memory a byte, within a part of what is free."""
+    memory, free = BASE + per_byte * size, available_bytes()
     if free is not None:
-        memory = min(memory, int((FREE_SHARE if free_share is None else free_share) * free))
+        memory = min(memory, int(free_share * free))
     return Limits(memory, int(CPU_BASE + CPU_PER_BYTE * size))
 
 
@@ -145,14 +145,13 @@ def run(function: Callable[[list[File], Progress], tuple[Any, list[np.ndarray]]]
         FileError: the function raised, the child crashed or reached a limit, or its result is not what it describes.
         OSError: a file cannot be opened.
     """
-    with turn(progress), ExitStack() as opened:
+    with _turn(progress), ExitStack() as opened:
         files = [opened.enter_context(open_regular(path)).fileno() for path in paths]
         out = os.memfd_create("splatview-file", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         opened.callback(os.close, out)
         program = ReadingProgram("splatview_viewer.formats", {
             "function": _name_of(function), "prepare": _name_of(prepare), "files": files, "out": out,
-            "names": [str(path) for path in paths], "limits": [str(limit) for limit in limits]},
-            CUDA_VISIBLE_DEVICES="")
+            "names": [str(path) for path in paths], "limits": [str(limit) for limit in limits]})
         opened.callback(program.end)
         done = program.wait(progress)
         program.end()  # what is mapped is never written by another process
@@ -160,7 +159,7 @@ def run(function: Callable[[list[File], Progress], tuple[Any, list[np.ndarray]]]
 
 
 @contextmanager
-def turn(progress: Progress) -> Iterator[None]:
+def _turn(progress: Progress) -> Iterator[None]:
     """Wait for a place among the AT_ONCE child processes that run at a time."""
     while not _turns.acquire(timeout=POLL):
         progress("waiting for other files", 0.0)
@@ -200,7 +199,7 @@ def arrays_of(columns: list[Column], room: mmap.mmap | None) -> list[np.ndarray]
         count = math.prod(column.shape)
         if not count:
             arrays.append(np.zeros(column.shape, f"<{column.dtype}"))
-        elif room is None or column.at % _ALIGN or column.at + count * _ITEMS[column.dtype] > len(room):
+        elif room is None or column.at % _ALIGN or column.at + count * int(column.dtype[1:]) > len(room):
             raise FileError(f"the program that read it described an array outside its result: {column}")
         else:
             arrays.append(np.frombuffer(room, f"<{column.dtype}", count, column.at).reshape(column.shape))
@@ -213,12 +212,9 @@ class ReadingProgram:
     Args:
         module: what is run, a module of splatview's own.
         job: its argument, as JSON; the integers in it, also in lists, are descriptors, which it inherits.
-        subject: what is read, for error messages.
-        env: environment variables in addition.
     """
 
-    def __init__(self, module: str, job: dict[str, Any], subject: str = "file", **env: str) -> None:
-        self._subject = subject
+    def __init__(self, module: str, job: dict[str, Any]) -> None:
         self._errors = tempfile.TemporaryFile()
         try:
             self._process = subprocess.Popen(
@@ -227,17 +223,16 @@ class ReadingProgram:
                 pass_fds=[fd for v in job.values() for fd in (v if isinstance(v, list) else [v]) if type(fd) is int],
                 # One thread is enough, and what others reserve counts against the bound.
                 env=child_program.environment(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", PYTHONUNBUFFERED="",
-                                              PYTHONWARNINGS="ignore") | env)
+                                              PYTHONWARNINGS="ignore", CUDA_VISIBLE_DEVICES=""))
         except BaseException:
             self._errors.close()
             raise
 
-    def wait(self, progress: Progress, meanwhile: Callable[[], bool] = lambda: False) -> Done:
+    def wait(self, progress: Progress) -> Done:
         """Return what describes the result, once it is written.
 
         Args:
             progress: called at least ten times a second; what it raises is raised.
-            meanwhile: called as long as it returns True, to do something useful in pieces.
 
         Raises:
             FileError: the file cannot be read.
@@ -245,20 +240,19 @@ class ReadingProgram:
         out = self._process.stdout
         assert out is not None
         os.set_blocking(out.fileno(), False)
-        last, rest, more = ("starting", 0.0), b"", True
+        last, rest = ("starting", 0.0), b""
         with selectors.DefaultSelector() as selector:
             selector.register(out, selectors.EVENT_READ)
             while True:
                 progress(*last)
-                more = more and meanwhile()
-                if not selector.select(0 if more else POLL):
+                if not selector.select(POLL):
                     continue
                 data = out.read(1 << 16)
                 if data == b"":
                     raise FileError(self._why())
                 *lines, rest = (rest + (data or b"")).split(b"\n")
                 if len(rest) > MAX_LINE:
-                    raise FileError(f"the program that reads the {self._subject} wrote more than {MAX_LINE:,} bytes "
+                    raise FileError(f"the program that reads the file wrote more than {MAX_LINE:,} bytes "
                                     "without an end of line")
                 for line in lines:
                     message = self._parsed(line)
@@ -273,7 +267,7 @@ class ReadingProgram:
         try:
             return _messages.decode(line)
         except (msgspec.MsgspecError, ValueError, RecursionError) as e:
-            raise FileError(f"the program that reads the {self._subject} wrote something that is no message of its "
+            raise FileError("the program that reads the file wrote something that is no message of its "
                             f"own: {e}") from None
 
     def _why(self) -> str:
@@ -284,11 +278,11 @@ class ReadingProgram:
         if code in (-signal.SIGKILL, 128 + signal.SIGKILL) or "MemoryError" in said or "bad_alloc" in said:
             return _NOT_ENOUGH
         if code == -signal.SIGXCPU:
-            return f"reading it took more of the processor's time than any {self._subject} of its size needs"
+            return "reading it took more of the processor's time than any file of its size needs"
         if code < 0:
             name = next((s.name for s in signal.Signals if s == -code), str(-code))
-            return f"the program that reads the {self._subject} crashed ({name}): it is damaged, or made to do that"
-        return f"the program that reads the {self._subject} ended with {code}" + (f": {said}" if said else "")
+            return f"the program that reads the file crashed ({name}): it is damaged, or made to do that"
+        return f"the program that reads the file ended with {code}" + (f": {said}" if said else "")
 
     def end(self) -> None:
         """End it, whatever it does, and wait until it is gone. Idempotent."""
@@ -334,7 +328,7 @@ def write_columns(fd: int, arrays: list[np.ndarray]) -> list[Column]:
     columns, at = [], 0
     for array in arrays:
         kind = f"{array.dtype.kind}{array.dtype.itemsize}"
-        assert kind in _ITEMS, kind
+        assert kind in _DTYPES, kind
         columns.append(Column(kind, array.shape, at))  # type: ignore[arg-type]
         data = np.ascontiguousarray(array, f"<{kind}").reshape(-1).view(np.uint8).data
         start = at

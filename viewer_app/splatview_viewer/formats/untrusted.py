@@ -1,6 +1,5 @@
-"""Files that come from browser pages, decoded in the sandbox rather than in the viewer.
+"""Scenes, pictures and camera paths that come from browser pages, decoded in the sandbox rather than in the viewer.
 
-    scene = read_untrusted(path)          # as open_file(path)
     film = read_untrusted_film(path)      # as read_path(path)
 
 Other files that the user names on this machine, but for checkpoints, are read in the viewer, which is faster.
@@ -8,28 +7,25 @@ Other files that the user names on this machine, but for checkpoints, are read i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 import numpy as np
 from msgspec import Meta
 
 from splatview_viewer.core.errors import CameraError, FileError
-from splatview_viewer.formats import find_format
 from splatview_viewer.formats.checkpoint import CHECKPOINT, read_tensors
 from splatview_viewer.formats.common import SceneAnswer, answer_of, scene_of, silent
-from splatview_viewer.formats.sandbox import limits_for, run, turn
-from splatview_viewer.formats.snapshot import SNAPSHOT
+from splatview_viewer.formats.sandbox import limits_for, run
 from splatview_viewer.formats.sog import SOG
 from splatview_viewer.scene.scene import GaussianScene
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from splatview_viewer.formats.common import Progress
+    from splatview_viewer.formats.common import Format, Progress
     from splatview_viewer.formats.nerfstudio import Film
     from splatview_viewer.formats.sandbox import File
-    from splatview_viewer.kinds.snapshot.model import Snapshot
 
 MOST_FRAMES = 20_000
 """Cameras of a path without key frames: each costs the loop that draws some time."""
@@ -37,10 +33,6 @@ MOST_FRAMES = 20_000
 
 class PictureAnswer(msgspec.Struct, frozen=True, tag="picture"):
     """A picture (H, W, C), one array."""
-
-
-class SnapshotAnswer(msgspec.Struct, frozen=True, tag="snapshot"):
-    """A memory snapshot, which was recognised and not read: another bounded program reads those."""
 
 
 class FilmAnswer(msgspec.Struct, frozen=True, tag="film"):
@@ -58,34 +50,13 @@ class FilmAnswer(msgspec.Struct, frozen=True, tag="film"):
 # -- in the viewer -----------------------------------------------------------------------------------------------------
 
 
-def read_untrusted(path: Path, progress: Progress = silent) -> GaussianScene | np.ndarray | Snapshot:
-    """Return what a file holds. For a thread that may wait.
-
-    Args:
-        path: a file; folders are refused.
-        progress: as of `sandbox.run`.
-
-    Raises:
-        FileError: the file cannot be read; the message starts with the path.
-    """
-    try:
-        answer, arrays = run(read_any, [path], limits_for(path.stat().st_size),
-                             SceneAnswer | PictureAnswer | SnapshotAnswer, prepare=import_readers, progress=progress)
-        if isinstance(answer, SceneAnswer):
-            return scene_of(answer, arrays)
-        if isinstance(answer, PictureAnswer):
-            return picture_of(arrays)
-        with turn(progress):
-            return SNAPSHOT.read(path, progress)
-    except FileError as e:
-        text = str(e)
-        raise FileError(text if text.startswith(str(path)) else f"{path}: {text}") from None
-    except OSError as e:
-        raise FileError(f"{path}: cannot be read: {e.strerror or e}") from e
+def value_of(answer: SceneAnswer | PictureAnswer, arrays: list[np.ndarray]) -> GaussianScene | np.ndarray:
+    """Return a scene or a picture from the sandbox. Raises FileError where it is none."""
+    return scene_of(answer, arrays) if isinstance(answer, SceneAnswer) else picture_of(arrays)
 
 
 def read_untrusted_film(path: Path, progress: Progress = silent) -> Film:
-    """Return the camera path in a file; arguments as of `read_untrusted`.
+    """Return the camera path in a file; for a thread that may wait.
 
     Raises CameraError, which names the file, when it holds none.
     """
@@ -139,8 +110,6 @@ def import_readers(files: list[File]) -> None:
     import PIL.Image
     import PIL.ImageOps
 
-    from splatview_viewer.kinds.snapshot import loading  # noqa: F401
-
     PIL.Image.init()
     try:
         import zstandard  # noqa: F401
@@ -151,12 +120,8 @@ def import_readers(files: list[File]) -> None:
             import torch  # noqa: F401
 
 
-def read_any(files: list[File], progress: Progress) -> tuple[Any, list[np.ndarray]]:
-    """Read a file of any format. Raises FileError."""
-    path, name = files[0]
-    found = find_format(path, name)
-    if found is SNAPSHOT:
-        return SnapshotAnswer(), []
+def read_as(found: Format, path: Path, progress: Progress) -> tuple[SceneAnswer | PictureAnswer, list[np.ndarray]]:
+    """Read a scene or a picture. Raises FileError."""
     with open(path, "rb") as f:
         if found is SOG and f.read(2) != b"PK":
             raise FileError("SOG: meta.json alone is no scene, and a page sends no folders: send the scene as one "

@@ -7,7 +7,8 @@ import time
 from typing import TYPE_CHECKING
 
 from splatview_viewer.core.errors import FileError
-from splatview_viewer.formats import fault_text, recognise
+from splatview_viewer.formats import fault_text
+from splatview_viewer.kinds.files import recognise
 from splatview_viewer.recording.files import is_recording, streams_in
 from splatview_viewer.recording.player import Player
 from splatview_viewer.recording.recording import Recording

@@ -310,9 +310,8 @@ class FileSource:
 
     def _read(self) -> None:
         try:
-            from splatview_viewer.formats import open_file
-            from splatview_viewer.formats.untrusted import read_untrusted
             from splatview_viewer.kinds import kind_of
+            from splatview_viewer.kinds.files import open_file, read_untrusted
 
             value: Value = (read_untrusted if self._apart else open_file)(self.file, self._report)
             self.value = value

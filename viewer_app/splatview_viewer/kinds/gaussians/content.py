@@ -10,15 +10,13 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from splatview_ipc.control.errors import SharingError
+from splatview_ipc.control.frame import Frame
 from splatview_ipc.gl.base import fragment_head
 from splatview_viewer.core.errors import RendererError, ViewerError
 from splatview_viewer.core.view import VERTEX, Stopwatch
 from splatview_viewer.gpu.governor import BROUGHT
 from splatview_viewer.kinds.gaussians.frames import Facts, Sight, background_of, device_scene_of, hint_of, scene_of
-from splatview_viewer.kinds.snapshot.model import Snapshot
 from splatview_viewer.render.choose import make_renderer
 from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.ui.hints import Hints
@@ -28,7 +26,6 @@ if TYPE_CHECKING:
 
     import moderngl
 
-    from splatview_ipc.control.frame import Frame
     from splatview_viewer.core.settings import Color
     from splatview_viewer.core.view import Value
     from splatview_viewer.geometry.cameras import Camera
@@ -114,10 +111,8 @@ class GaussianContent:
 
     def update(self, value: Value) -> bool:
         """As `View.update`."""
-        if isinstance(value, np.ndarray):
-            raise ViewerError(f"gaussians: an array of shape {value.shape} is no scene")
-        if isinstance(value, Snapshot):
-            raise ViewerError("gaussians: a memory snapshot is no scene")
+        if not isinstance(value, (GaussianScene, Frame)):
+            raise ViewerError(f"gaussians: a {type(value).__name__} is no scene")
         if self.busy:
             return False
         frame, background, ready = None, None, None

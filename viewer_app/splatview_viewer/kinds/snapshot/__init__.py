@@ -1,26 +1,34 @@
 """The CUDA allocator's memory over time: what a snapshot holds, as columns, and everything that is worked out of it.
 
-Nothing in here draws with OpenGL or imgui: `model` is what a snapshot is, `loading` reads one from a file, `timeline`
-lays it out and paints columns of pixels, `analysis` answers questions, `query` takes SQL.
-`splatview_viewer.kinds.snapshot.view` shows it.
-
-    snapshot = load_snapshot("snapshot.pickle")
+`model` is what a snapshot is, `loading` reads one from a file, `timeline` lays it out and paints columns of pixels,
+`analysis` answers questions, `query` takes SQL; none of them draws. `view` shows it.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from splatview_ipc.system.optional_packages import installed, require
+from splatview_viewer.core.errors import FileError, ViewerError
 from splatview_viewer.core.kind import Kind
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from splatview_viewer.kinds.snapshot.loading import load_snapshot
-    from splatview_viewer.kinds.snapshot.model import Snapshot
     from splatview_viewer.kinds.snapshot.view import SnapshotView
 
-__all__ = ["Snapshot", "expect", "load_snapshot"]
+TIMELINE, SQL = "memory snapshots need", "SQL over memory snapshots needs"
+"""Subjects of the errors for a missing numba and a missing DuckDB, of the extra `memory`."""
+
+
+def check_timeline() -> None:
+    """Raise ViewerError unless timelines can be laid out and painted. Imports nothing."""
+    require(TIMELINE, "numba", error=ViewerError)
+
+
+def check_sql() -> None:
+    """Raise ViewerError unless snapshots can be queried. Imports nothing."""
+    require(SQL, "duckdb", error=ViewerError)
 
 
 def _view() -> type[SnapshotView]:
@@ -43,27 +51,15 @@ def expect(path: Path) -> None:
     as long as reading a short one."""
     from threading import Thread
 
-    from splatview_ipc.system.optional_packages import installed
-    from splatview_viewer.core.errors import FileError
-    from splatview_viewer.formats import recognise
+    from splatview_viewer.formats import find_format
+    from splatview_viewer.kinds.snapshot.loading import FORMAT
 
+    if not installed("numba"):
+        return
     try:
-        if recognise(path) != "snapshot" or not installed("numba"):
-            return
+        find_format(path, formats=(FORMAT,))
     except (FileError, OSError):  # the reader reports it
         return
     from splatview_viewer.kinds.snapshot.timeline import warm_up
 
     Thread(target=warm_up, name="kernels", daemon=True).start()
-
-
-def __getattr__(name: str) -> object:
-    if name == "load_snapshot":
-        from splatview_viewer.kinds.snapshot.loading import load_snapshot
-
-        return load_snapshot
-    if name == "Snapshot":
-        from splatview_viewer.kinds.snapshot.model import Snapshot
-
-        return Snapshot
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from splatview_ipc.system.optional_packages import needed
 from splatview_viewer.core.errors import ViewerError
-from splatview_viewer.kinds.snapshot.needs import TIMELINE
+from splatview_viewer.kinds.snapshot import TIMELINE
 
 if sys.modules.get("numba") is None and not TYPE_CHECKING:
     warnings.filterwarnings("ignore", message="A Numba config file is found")  # it is, and stays unread

@@ -1,14 +1,17 @@
-"""What is written around and over the plot: axes, the cross hair, marked moments, what is under the pointer."""
+"""Words and lines over the plot: axes, the cross hair, marked moments, annotated ranges, what is under the pointer."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui
 
 from splatview_viewer.geometry.controls import Rect
-from splatview_viewer.kinds.snapshot.layout import GUTTER
-from splatview_viewer.kinds.snapshot.world import kind_of, lanes_at
+from splatview_viewer.kinds.snapshot.analysis import age_text, frame_text, marks, sites, size_text
+from splatview_viewer.kinds.snapshot.model import ACTIONS
+from splatview_viewer.kinds.snapshot.world import GUTTER, kind_of, lanes_at, window_of
 from splatview_viewer.ui import format, theme
 from splatview_viewer.ui.card import card, faint, hover_card
 from splatview_viewer.ui.widgets import fitted
@@ -17,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from splatview_viewer.kinds.snapshot.content import Content
-    from splatview_viewer.kinds.snapshot.layout import Window
     from splatview_viewer.kinds.snapshot.state import Look
+    from splatview_viewer.kinds.snapshot.world import Layout, Window
 
 _WIDEST = 420.0
 """Points of a line on the card beside the pointer."""
@@ -161,8 +164,6 @@ def ooms(content: Content, device: int) -> list[int]:
     def work() -> list[int]:
         import numpy as np
 
-        from splatview_viewer.kinds.snapshot.model import ACTIONS
-
         return np.flatnonzero(content.snapshot.traces[device].events.action == ACTIONS.index("oom")).tolist()[:50]
 
     return content.ask(("ooms", device), work, lane="layout") or []
@@ -183,8 +184,6 @@ def draw_pointer(content: Content, look: Look, window: Window, at: tuple[float, 
         clock = format.clock_text(axis.time_us(moment)) if axis.timed else ""
         text = clock if look.settings.unit == "time" else f"{moment:,}"
         pen.tag(at[0], r.y + r.height + 3 * scale, text, (r.x - 40 * scale, r.x + r.width + 10 * scale))
-    from splatview_viewer.kinds.snapshot.analysis import size_text
-
     text = _place_text(content, look, window.y_at(at[1]))
     w = pen.width(text) + 10 * scale
     pen.tag(r.x - 4 * scale - w / 2, at[1] - pen.size / 2 - 3 * scale, text, (r.x - GUTTER * scale, r.x + r.width))
@@ -201,8 +200,6 @@ def draw_pointer(content: Content, look: Look, window: Window, at: tuple[float, 
 
 
 def _place_text(content: Content, look: Look, y: float) -> str:
-    from splatview_viewer.kinds.snapshot.analysis import size_text
-
     kind = kind_of(look)
     if kind == "addresses":
         addresses = content.addresses(look.device)
@@ -216,8 +213,6 @@ def _place_text(content: Content, look: Look, y: float) -> str:
 
 def about(content: Content, look: Look, allocation: int) -> list[str]:
     """What is said of an allocation beside its size: the user's frame, and its lifetime."""
-    from splatview_viewer.kinds.snapshot.analysis import age_text, frame_text, sites
-
     snapshot, trace = content.snapshot, content.trace(look)
     site = content.ask(("sites",), lambda: sites(snapshot))
     a, stack = trace.allocations, int(trace.allocations.stack[allocation])
@@ -250,7 +245,109 @@ def draw_legend(content: Content, look: Look, plot: Rect, scale: float, above: f
         return
     most = max(int((plot.height * 0.5 - 12 * scale) / (SMALL * 1.45 * scale)), 1)
     with theme.font_size(SMALL):
-        lines = [(fitted(text, 250 * scale), theme.DIM, ImVec4(*(int(c) / 255 for c in found.palette[number]), 1.0))
+        lines = [(fitted(text, 250 * scale), theme.DIM, ImVec4(*np.append(found.palette[number] / 255, 1).tolist()))
                  for text, number in found.legend[:min(most, 8)]]
         card(imgui.get_background_draw_list(), (plot.x + plot.width - 8 * scale, plot.y + above + 8 * scale), lines,
              (1, 0), ground=faint(theme.BAR, 0.8), pad=0.7)
+
+
+_ROWS = 3
+"""Ranges in ranges that are seen."""
+_MOST = 150
+"""Bars of one picture: the widest are drawn."""
+_TINTS = (ImVec4(0.42, 0.67, 0.96, 1.0), ImVec4(0.55, 0.78, 0.62, 1.0), ImVec4(0.80, 0.66, 0.92, 1.0))
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """R of them."""
+
+    names: list[str]
+    begin: np.ndarray
+    end: np.ndarray
+    """float64 (R,): on the time axis."""
+    depth: np.ndarray
+    """int (R,): how many others it lies in."""
+
+
+def ranges_of(content: Content, look: Look) -> Ranges | None:
+    """The ranges that were annotated, on the axis that is shown."""
+    device, unit = look.device, look.settings.unit
+    snapshot, axis = content.snapshot, content.axis(device, unit)
+    if axis is None:
+        return None
+
+    def work() -> Ranges:
+        found = [m for m in marks(snapshot, snapshot.traces[device]) if m.is_range and m.depth < _ROWS]
+        places = [(float(m.first), float(m.last)) if unit == "events" else
+                  (float(m.first_us - axis.origin_us), float(m.last_us - axis.origin_us)) for m in found]
+        both = np.array(places, np.float64).reshape(-1, 2)
+        return Ranges([m.name for m in found], both[:, 0], both[:, 1], np.array([m.depth for m in found], np.int64))
+
+    return content.ask(("ranges", device, unit), work)
+
+
+def draw_annotations(pen: Pen, content: Content, look: Look, window: Window) -> float:
+    """A bar for each range, with its name where there is room. Returns how many pixels high they are together."""
+    ranges = ranges_of(content, look)
+    if ranges is None or not ranges.names:
+        return 0.0
+    r, high, lowest = window.rect, pen.size + 4 * pen.scale, 0.0
+    x0 = np.clip(r.x + (ranges.begin - window.x0) / window.step, r.x, r.x + r.width)
+    x1 = np.clip(r.x + (ranges.end - window.x0) / window.step, r.x, r.x + r.width)
+    wide = np.flatnonzero(x1 - x0 >= 2 * pen.scale)
+    for k in wide[np.argsort((x0 - x1)[wide], kind="stable")[:_MOST]].tolist():
+        left, right, row = float(x0[k]), float(x1[k]), int(ranges.depth[k])
+        tint, y = _TINTS[row], round(r.y + row * (high + pen.scale))
+        lowest = max(lowest, y + high - r.y)
+        begin, end = ImVec2(round(left), y), ImVec2(max(round(right - pen.scale), round(left) + 1), round(y + high))
+        pen.draw.add_rect_filled(begin, end, theme.u32(tint, 0.20))
+        pen.draw.add_rect_filled(begin, ImVec2(end.x, y + max(round(2 * pen.scale), 1)), theme.u32(tint, 0.75))
+        if right - left > 28 * pen.scale:
+            pen.draw.push_clip_rect(begin, ImVec2(end.x - 3 * pen.scale, end.y), True)
+            pen.write(left + 5 * pen.scale, y + 2.5 * pen.scale, ranges.names[k], theme.TEXT)
+            pen.draw.pop_clip_rect()
+    return lowest
+
+
+def draw_over(content: Content, look: Look, layout: Layout, at: tuple[float, float] | None, scale: float,
+              said: tuple[str, float]) -> None:
+    """Axes, legend, marks, what is under the pointer (at `at`), and `said`: words instead of a picture, and how much of
+    the work is done, 0 to 1."""
+    plot = layout.plot
+    if plot is None or plot.width < 80 * scale or plot.height < 40 * scale:
+        return
+    window = window_of(content, look, plot)
+    if window is not None:
+        draw_axes(content, look, window, scale)
+        above = draw_annotations(Pen(scale), content, look, window)
+        draw_marks(content, look, window, scale)
+        if layout.pane is None and look.settings.legend:
+            draw_legend(content, look, plot, scale, above)
+        _draw_lit(look, plot, scale, above)
+        draw_pointer(content, look, window, at, scale)
+    if said[0]:
+        _say(*said, plot, scale, small=window is not None and content.peek(("bands", look.device)) is not None)
+
+
+def _draw_lit(look: Look, plot: Rect, scale: float, above: float) -> None:
+    if look.lit is not None and look.lit_by:
+        pen = Pen(scale)
+        text = f"Lit: {look.lit_by}   (Esc: everything again)"
+        pen.tag(plot.x + 10 * scale + pen.width(text) / 2, plot.y + above + 8 * scale, text,
+                (plot.x, plot.x + plot.width))
+
+
+def _say(text: str, done: float, plot: Rect, scale: float, *, small: bool) -> None:
+    pen = Pen(scale)
+    middle = plot.x + plot.width / 2
+    if small:
+        pen.tag(plot.x + plot.width, plot.y + plot.height - pen.size - 12 * scale, text,
+                (plot.x, plot.x + plot.width - 6 * scale), color=theme.DIM)
+        return
+    y = plot.y + plot.height / 2
+    pen.write(middle, y - pen.size, text, theme.TEXT, align=0.5)
+    w, h = min(220 * scale, plot.width * 0.6), 4 * scale
+    for part, color in ((1.0, theme.BAR), (max(done, 0.03), theme.ACCENT)):
+        pen.draw.add_rect_filled(ImVec2(middle - w / 2, y + 12 * scale),
+                                 ImVec2(middle - w / 2 + w * part, y + 12 * scale + h), theme.u32(color), h / 2)

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, imgui
 
+from splatview_viewer.kinds.snapshot.analysis import HELP, search, size_text
 from splatview_viewer.kinds.snapshot.axes import ooms
-from splatview_viewer.kinds.snapshot.layout import ONE_ROW
 from splatview_viewer.kinds.snapshot.state import TABS
+from splatview_viewer.kinds.snapshot.world import ONE_ROW
 from splatview_viewer.ui import theme
 from splatview_viewer.ui.widgets import board
 
@@ -101,8 +102,6 @@ class Bar:
     def _help(self, content: Content, look: Look) -> None:
         if not imgui.is_item_hovered():
             return
-        from splatview_viewer.kinds.snapshot.analysis import HELP
-
         lines = HELP.replace("; ", "\n")
         found = content.peek(_key(look)) if look.search.strip() else None
         if found is not None:
@@ -123,12 +122,7 @@ class Bar:
             return True
         snapshot = content.snapshot
 
-        def work() -> object:
-            from splatview_viewer.kinds.snapshot.analysis import search
-
-            return search(snapshot, snapshot.traces[device], text)
-
-        found = content.ask(_key(look), work, slot="search")
+        found = content.ask(_key(look), lambda: search(snapshot, snapshot.traces[device], text), slot="search")
         if found is None:
             return False
         self._searched = wanted
@@ -140,8 +134,6 @@ class Bar:
         found = content.peek(_key(look)) if look.search.strip() else None
         if found is None:
             return
-        from splatview_viewer.kinds.snapshot.analysis import size_text
-
         words = f"{found.count:,}  {size_text(found.bytes)}" if found.count else "nothing"
         if imgui.calc_text_size(look.search).x + imgui.calc_text_size(words).x + 30 * scale > width:
             words = f"{found.count:,}"

@@ -20,15 +20,17 @@ from weakref import WeakSet
 import numpy as np
 
 from splatview_viewer.core.errors import ViewerError
+from splatview_viewer.kinds.snapshot.analysis import colors, size_text
+from splatview_viewer.kinds.snapshot.query import Database
+from splatview_viewer.kinds.snapshot.timeline import Addresses, Axis, Bands, Envelope, lanes, reserved, warm_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
     from splatview_viewer.kinds.snapshot.analysis import ColorBy, Colors
     from splatview_viewer.kinds.snapshot.model import Snapshot, Trace
-    from splatview_viewer.kinds.snapshot.query import Database
     from splatview_viewer.kinds.snapshot.state import Look
-    from splatview_viewer.kinds.snapshot.timeline import Addresses, Axis, Bands, Envelope, Lane
+    from splatview_viewer.kinds.snapshot.timeline import Lane
 
 T = TypeVar("T")
 log = logging.getLogger("splatview")
@@ -220,8 +222,6 @@ class Content:
 
     def prepare(self) -> None:
         """Begin with what every view needs. Called once, before anybody asks."""
-        from splatview_viewer.kinds.snapshot.timeline import warm_up
-
         self.ask(("warm",), warm_up, lane="kernels", words="Loading kernels (10 s the first time)")
         self.bands(self.busiest)
 
@@ -248,8 +248,6 @@ class Content:
         bands = self.peek(("bands", look.device))
         if look.pointed is None or bands is None:
             return ""
-        from splatview_viewer.kinds.snapshot.analysis import size_text
-
         return f"{look.pointed:,}   {size_text(int(bands.live[look.pointed]))} live"
 
     # -- what everybody asks; `device` is a place in `Snapshot.traces` ----------------------------------------------
@@ -260,61 +258,37 @@ class Content:
 
     def bands(self, device: int) -> Bands | None:
         """The timeline, laid out."""
-        def work() -> Bands:
-            from splatview_viewer.kinds.snapshot.timeline import Bands
-
-            return Bands(self.snapshot.traces[device], cancelled=self.cancelled)
-
-        return self.ask(("bands", device), work, lane="layout", words="Laying out the timeline")
+        return self.ask(("bands", device), lambda: Bands(self.snapshot.traces[device], cancelled=self.cancelled),
+                        lane="layout", words="Laying out the timeline")
 
     def addresses(self, device: int) -> Addresses | None:
         """The address space, laid out."""
-        def work() -> Addresses:
-            from splatview_viewer.kinds.snapshot.timeline import Addresses
-
-            return Addresses(self.snapshot.traces[device])
-
-        return self.ask(("addresses", device), work, lane="layout", words="Laying out the addresses")
+        return self.ask(("addresses", device), lambda: Addresses(self.snapshot.traces[device]),
+                        lane="layout", words="Laying out the addresses")
 
     def lanes(self, device: int) -> list[Lane] | None:
         """The timeline of each memory pool."""
-        def work() -> list[Lane]:
-            from splatview_viewer.kinds.snapshot.timeline import lanes
-
-            return lanes(self.snapshot.traces[device], self.snapshot.pools, cancelled=self.cancelled)
-
-        return self.ask(("lanes", device), work, lane="layout", words="Laying out the memory pools")
+        return self.ask(("lanes", device),
+                        lambda: lanes(self.snapshot.traces[device], self.snapshot.pools, cancelled=self.cancelled),
+                        lane="layout", words="Laying out the memory pools")
 
     def axis(self, device: int, unit: Literal["events", "time"]) -> Axis | None:
         """The time axis."""
-        def work() -> Axis:
-            from splatview_viewer.kinds.snapshot.timeline import Axis
-
-            return Axis(self.snapshot.traces[device], unit)
-
-        return self.ask(("axis", device, unit), work, lane="layout", words="Reading the times")
+        return self.ask(("axis", device, unit), lambda: Axis(self.snapshot.traces[device], unit),
+                        lane="layout", words="Reading the times")
 
     def reserved(self, device: int) -> np.ndarray | None:
         """int64 (M + 1,): bytes reserved at each moment."""
-        def work() -> np.ndarray:
-            from splatview_viewer.kinds.snapshot.timeline import reserved
-
-            return reserved(self.snapshot.traces[device])
-
-        return self.ask(("reserved", device), work, lane="layout", words="Adding up what is reserved")
+        return self.ask(("reserved", device), lambda: reserved(self.snapshot.traces[device]),
+                        lane="layout", words="Adding up what is reserved")
 
     def reserved_envelope(self, device: int) -> Envelope | None:
         """The least and the most of it in any part of the time."""
         values = self.reserved(device)
         if values is None:
             return None
-
-        def work() -> Envelope:
-            from splatview_viewer.kinds.snapshot.timeline import Envelope
-
-            return Envelope(values)
-
-        return self.ask(("reserved envelope", device), work, lane="layout", words="Adding up what is reserved")
+        return self.ask(("reserved envelope", device), lambda: Envelope(values),
+                        lane="layout", words="Adding up what is reserved")
 
     def peak(self, device: int) -> int | None:
         """The moment with most live bytes."""
@@ -324,12 +298,8 @@ class Content:
 
     def colors(self, device: int, by: ColorBy) -> Colors | None:
         """The colour of each allocation, and the legend; `by`: see `analysis.colors`."""
-        def work() -> Colors:
-            from splatview_viewer.kinds.snapshot.analysis import colors
-
-            return colors(self.snapshot, self.snapshot.traces[device], by)
-
-        return self.ask(("colors", device, by), work, lane="layout", words="Colouring")
+        return self.ask(("colors", device, by), lambda: colors(self.snapshot, self.snapshot.traces[device], by),
+                        lane="layout", words="Colouring")
 
     def moment(self, look: Look) -> int | None:
         """The moment that panes tell of: the chosen one, or the peak; None until that is known."""
@@ -337,12 +307,7 @@ class Content:
 
     def database(self) -> Database | None:
         """Answers SQL. To be used in the lane "query" alone, but for `interrupt()`."""
-        def work() -> Database:
-            from splatview_viewer.kinds.snapshot.query import Database
-
-            return Database(self.snapshot)
-
-        return self.ask(("database",), work, lane="query", words="Opening the database")
+        return self.ask(("database",), lambda: Database(self.snapshot), lane="query", words="Opening the database")
 
     def reveal(self, look: Look, moment: int) -> None:
         """Bring a moment into sight: the window of the plot moves there if it is outside, as wide as it was."""

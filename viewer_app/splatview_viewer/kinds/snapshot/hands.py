@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING
 
 from splatview_viewer.core.events import Key, Pinch, PointerLeave, PointerMove, PointerPress, PointerRelease, Wheel
 from splatview_viewer.geometry.controls import ZOOM_STEP, Rect
-from splatview_viewer.kinds.snapshot.layout import held
 from splatview_viewer.kinds.snapshot.state import TABS
-from splatview_viewer.kinds.snapshot.world import LEAST, LEAST_BYTES, full_y, pick, window_of, y_of
+from splatview_viewer.kinds.snapshot.world import LEAST, LEAST_BYTES, full_y, held, pick, window_of, y_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from splatview_viewer.core.events import Event
     from splatview_viewer.kinds.snapshot.content import Content
-    from splatview_viewer.kinds.snapshot.layout import Layout, Window
     from splatview_viewer.kinds.snapshot.state import Look, Range
+    from splatview_viewer.kinds.snapshot.world import Layout, Window
 
 _PAN = 0.12
 """Of what is seen, by one press of a key."""

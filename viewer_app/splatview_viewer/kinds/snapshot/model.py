@@ -1,4 +1,4 @@
-"""What a memory snapshot is, as columns of numbers. Read from files of PyTorch's by `viewer_app.memory.loading`.
+"""What a memory snapshot is, as columns of numbers. Read from files of PyTorch's by `loading`.
 
 Words, used everywhere below:
 
@@ -19,14 +19,19 @@ Schema: torch/cuda/memory.py (`_snapshot`) and torch/cuda/_memory_viz.py of PyTo
 
 from __future__ import annotations
 
+import functools
+import re
+import threading
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
+P = ParamSpec("P")
+T = TypeVar("T")
 ACTIONS = ("alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "segment_map",
            "segment_unmap", "snapshot", "oom", "annotate", "user_defined", "free", "other")
 """What an event can be; `Events.action` holds the place in this list. "free" is how some old files say both frees."""
@@ -34,6 +39,8 @@ BLOCK_STATES = ("inactive", "active_allocated", "active_pending_free", "other")
 SEGMENT_TYPES = ("large", "small", "other")
 NO_STACK = -1
 UNKNOWN_POOL = -1
+LIMIT = 2**62
+"""Sizes and times are smaller, so that sums of two do not overflow; but what was asked for in vain may be any size."""
 MIDDLE = 1 << 63  # the first address in the upper half
 
 
@@ -243,6 +250,20 @@ class Annotation:
     time_us: int
 
 
+class _Answer:
+    """What a function answered, made by the first of the threads that ask."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.value: Any = _Answer
+
+    def get(self, make: Callable[[], Any]) -> Any:
+        with self.lock:  # nothing asks for itself
+            if self.value is _Answer:
+                self.value = make()
+        return self.value
+
+
 @dataclass(frozen=True, eq=False)
 class Snapshot:
     """A snapshot. Its arrays are read-only, and may lie in a file that is mapped."""
@@ -265,6 +286,8 @@ class Snapshot:
     """What should be known: entries that could not be read, allocations whose beginning is not known."""
     file_bytes: int = 0
     """The file's size when it is not compressed."""
+    kept: dict[Any, _Answer] = field(default_factory=dict, repr=False)
+    """Answers of functions marked `kept`. They do not refer to the snapshot."""
 
     def frame(self, number: int) -> Frame:
         s = self.stacks
@@ -273,3 +296,95 @@ class Snapshot:
     def stack(self, number: int) -> list[Frame]:
         """The frames of a stack, innermost first."""
         return [self.frame(int(f)) for f in self.stacks.of(number)]
+
+
+def check_moment(trace: Trace, moment: int) -> int:
+    """The moment, if the trace has it. Raises: ValueError."""
+    if not 0 <= moment < trace.moments:
+        raise ValueError(f"moment {moment} is not one of 0..{trace.moments - 1}, the moments of device {trace.device}")
+    return moment
+
+
+def live_mask(trace: Trace, moment: int) -> np.ndarray:
+    """bool (A,): which allocations are live at a moment. Raises ValueError for one that the trace does not have."""
+    check_moment(trace, moment)
+    a = trace.allocations
+    return (a.start < moment) & (a.end >= moment)
+
+
+def live_ids(trace: Trace, moment: int) -> np.ndarray:
+    """int32: the ids of what is live at a moment, in stacking order. Raises as `live_mask` does."""
+    return np.flatnonzero(live_mask(trace, moment)).astype(np.int32)
+
+
+def live_bytes(trace: Trace) -> np.ndarray:
+    """int64 (M + 1,): the bytes live at each moment."""
+    a = trace.allocations
+    change = np.zeros(trace.moments + 1, np.int64)
+    np.add.at(change, a.start.astype(np.intp) + 1, a.size)  # indices of any other type take twice as long
+    np.subtract.at(change, a.end.astype(np.intp) + 1, a.size)
+    return np.cumsum(change[:-1])
+
+
+def peak_moment(trace: Trace) -> int:
+    """The moment with most live bytes; the first of them."""
+    return int(np.argmax(live_bytes(trace)))
+
+
+def ids_of(trace: Trace, ids: np.ndarray | None) -> np.ndarray | slice:
+    """What to index the arrays of allocations with: ids, a mask bool (A,), or all of them for None."""
+    if ids is None:
+        return slice(None)
+    ids = np.asarray(ids)
+    if ids.dtype == bool:
+        if len(ids) != len(trace.allocations):
+            raise ValueError(f"a mask of {len(ids)} is not one of {len(trace.allocations)} allocations")
+        return np.flatnonzero(ids)
+    return ids
+
+
+def kept(function: Callable[P, T]) -> Callable[P, T]:
+    """Keep what a function of a snapshot, or of a snapshot and one of its traces, answers as long as the snapshot."""
+    @functools.wraps(function)
+    def keeping(*args: P.args, **named: P.kwargs) -> T:
+        snapshot: Any = args[0]
+        key = (function, *(trace.device for trace in args[1:]))  # type: ignore[attr-defined]
+        return snapshot.kept.setdefault(key, _Answer()).get(lambda: function(*args, **named))
+    return keeping
+
+
+_SIZE = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([kmgtp]?)(i?b|bytes?)?$", re.IGNORECASE)
+
+
+def parse_size(text: str) -> tuple[float, float] | None:
+    """What somebody wrote as a size: (bytes, half of its last digit in bytes), or None when it is not one.
+
+    "4096" is (4096, 0); "512MB" is 512 MiB give or take half a MiB; "1.5 GiB" give or take 0.05 GiB. KB, KiB and K all
+    mean 1024 bytes, as PyTorch's messages do.
+    """
+    found = _SIZE.fullmatch(text.strip())
+    if found is None:
+        return None
+    digits, prefix, _ = found.groups()
+    unit = 1024.0 ** " kmgtp".index(prefix.lower() or " ")
+    places = len(digits.partition(".")[2])
+    return float(digits) * unit, (0.5 * 10.0 ** -places * unit if prefix else 0.0)
+
+
+def address_text(address: int) -> str:
+    """"0x7f2c40000000"."""
+    return f"{address:#x}"
+
+
+def pool_text(pool: tuple[int, int] | None) -> str:
+    """"default pool", "private pool (0, 3)", "pool not known"."""
+    if pool is None:
+        return "pool not known"
+    return "default pool" if tuple(pool) == (0, 0) else f"private pool ({pool[0]}, {pool[1]})"
+
+
+def stream_text(stream: int) -> str:
+    """"default stream" for 0, "stream 7", "stream 0x55d0c1a2f0" for what is a pointer."""
+    if stream == 0:
+        return "default stream"
+    return f"stream {stream}" if 0 < stream < 65536 else f"stream {stream:#x}"

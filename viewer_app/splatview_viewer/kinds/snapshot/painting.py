@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from splatview_viewer.kinds.snapshot.timeline import Canvas, assemble, paint_ground
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
-    from splatview_viewer.kinds.snapshot.timeline import Addresses, Axis, Bands, Canvas, Paint
+    from splatview_viewer.kinds.snapshot.timeline import Addresses, Axis, Bands, Paint
 
 _LEAST_SLICE = 160
 """Columns that a thread paints in one go, at least: each go begins with all that is live."""
@@ -95,8 +97,6 @@ class Buffers:
     @classmethod
     def of(cls, sheet: Sheet, spare: Buffers | None) -> Buffers:
         """For a picture; `spare` if it fits."""
-        from splatview_viewer.kinds.snapshot.timeline import Canvas
-
         size = -(-sheet.width // sheet.grain), -(-sheet.height // sheet.grain)
         if spare is not None and spare.canvas.ids.shape == size and spare.rows.shape == (sheet.height, sheet.width):
             return spare
@@ -246,8 +246,6 @@ class Painting:
             self._paint_gaps(columns)
 
     def _paint_lane(self, layer: Layer, columns: slice, moments: np.ndarray, rows: tuple[int, int]) -> None:
-        from splatview_viewer.kinds.snapshot.timeline import Canvas
-
         s, fresh = self.sheet, self._fresh
         assert fresh is not None
         top, bottom = rows
@@ -269,8 +267,6 @@ class Painting:
         """The ground over what is live, up to what is reserved. rgba: uint8 (W, H, 4), of these moments."""
         if layer.reserved is None:
             return
-        from splatview_viewer.kinds.snapshot.timeline import paint_ground
-
         m, height = self._material, rgba.shape[1]
         at = np.maximum(moments, 0)
         live = layer.painter.live[at]  # type: ignore[union-attr]
@@ -291,8 +287,6 @@ class Painting:
                     self._end)
 
     def _assemble(self, first: int, last: int) -> None:
-        from splatview_viewer.kinds.snapshot.timeline import assemble
-
         before = self._before.canvas if self._before is not None else None
         assert self.canvas is not None
         assert self._fresh is not None

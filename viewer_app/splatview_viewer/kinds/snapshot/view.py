@@ -14,16 +14,14 @@ from splatview_viewer.core.settings import SnapshotSettings
 from splatview_viewer.core.view import KeyHelp, Simple, Steady
 from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.gpu.work import GpuWork
-from splatview_viewer.kinds.snapshot import world
+from splatview_viewer.kinds.snapshot import check_timeline, world
 from splatview_viewer.kinds.snapshot.content import Content
 from splatview_viewer.kinds.snapshot.hands import Hands
-from splatview_viewer.kinds.snapshot.layout import Layout, lay_out
-from splatview_viewer.kinds.snapshot.minimap import Minimap
 from splatview_viewer.kinds.snapshot.model import Snapshot
-from splatview_viewer.kinds.snapshot.needs import check_timeline
 from splatview_viewer.kinds.snapshot.painting import pool
-from splatview_viewer.kinds.snapshot.plot import Plot
+from splatview_viewer.kinds.snapshot.plot import Minimap, Plot
 from splatview_viewer.kinds.snapshot.state import PLOTS, Look
+from splatview_viewer.kinds.snapshot.world import Layout, lay_out
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,8 +32,6 @@ if TYPE_CHECKING:
 
 PAGE = (0.083, 0.088, 0.100)
 """Around the plot, RGB in [0, 1]."""
-_PANES = {"segments": "SegmentsPane", "events": "EventsPane", "stacks": "StacksPane", "compare": "ComparePane",
-          "leaks": "LeaksPane", "oom": "OomPane", "sql": "SqlPane", "about": "AboutPane", "details": "DetailsPane"}
 
 
 class Shared:
@@ -193,7 +189,7 @@ class SnapshotView(Steady, Simple):
         self._plot.draw(framebuffer, window, world.marks_of(look, line))
 
     def over(self, rect: Rect, scale: float) -> bool:
-        from splatview_viewer.kinds.snapshot.over import draw_over
+        from splatview_viewer.kinds.snapshot.axes import draw_over
 
         content = self._sync()
         if content is None:
@@ -220,7 +216,7 @@ class SnapshotView(Steady, Simple):
     def _pane(self, tab: str) -> Any:
         if tab not in self._panes:
             module = import_module(f"splatview_viewer.kinds.snapshot.panes.{tab}")
-            self._panes[tab] = getattr(module, _PANES[tab])()
+            self._panes[tab] = getattr(module, f"{tab.capitalize()}Pane")()
         return self._panes[tab]
 
     def _said(self, content: Content) -> tuple[str, float]:
@@ -283,7 +279,7 @@ class SnapshotView(Steady, Simple):
             time.sleep(0.002)
 
     def panel(self) -> bool:
-        from splatview_viewer.kinds.snapshot.controls import draw_controls
+        from splatview_viewer.kinds.snapshot.state import draw_controls
 
         content, s = self._sync(), self.settings
         before, look = replace(s), _seen(self.look)
@@ -342,10 +338,9 @@ class SnapshotView(Steady, Simple):
         panes = list(self._panes.values())
         self._panes.clear()
         for pane in panes:
-            if (close := getattr(pane, "close", None)) is not None:
-                close()
+            pane.close()
         if self._of is not None:
-            self._of.leave(*panes, *(lamp for pane in panes if (lamp := getattr(pane, "_lamp", None)) is not None))
+            self._of.leave(*panes, *(pane.lamp for pane in panes))
 
 
 def _seen(look: Look) -> tuple[object, ...]:

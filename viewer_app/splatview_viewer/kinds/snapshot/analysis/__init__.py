@@ -11,12 +11,18 @@ from __future__ import annotations
 
 from splatview_viewer.kinds.snapshot.analysis.categories import CATEGORIES, categories
 from splatview_viewer.kinds.snapshot.analysis.colors import COLOR_BYS, ColorBy, Colors, colors
-from splatview_viewer.kinds.snapshot.analysis.compare import Change, Comparison, Side, compare
 from splatview_viewer.kinds.snapshot.analysis.details import (
+    ACTIVE,
+    INACTIVE,
+    PENDING,
     Details,
     FrameLine,
+    Mark,
+    SegmentsAt,
     describe,
+    marks,
     moment_text,
+    segments_at,
     stack_lines,
     summary,
 )
@@ -32,14 +38,34 @@ from splatview_viewer.kinds.snapshot.analysis.frames import (
     stack_text,
     user_frames,
 )
-from splatview_viewer.kinds.snapshot.analysis.leaks import PERIODS, Suspect, leaks
-from splatview_viewer.kinds.snapshot.analysis.live import live_bytes, live_ids, live_mask, peak_moment
-from splatview_viewer.kinds.snapshot.analysis.marks import Mark, marks
-from splatview_viewer.kinds.snapshot.analysis.oom import Holder, Oom, post_mortem
 from splatview_viewer.kinds.snapshot.analysis.search import HELP, Hits, frames_with, search
-from splatview_viewer.kinds.snapshot.analysis.segments import ACTIVE, INACTIVE, PENDING, SegmentsAt, segments_at
-from splatview_viewer.kinds.snapshot.analysis.tables import BYS, By, Row, Table, Tables
-from splatview_viewer.kinds.snapshot.labels import address_text, parse_size, pool_text, stream_text
+from splatview_viewer.kinds.snapshot.analysis.tables import (
+    BYS,
+    PERIODS,
+    By,
+    Change,
+    Comparison,
+    Holder,
+    Oom,
+    Row,
+    Side,
+    Suspect,
+    Table,
+    Tables,
+    compare,
+    leaks,
+    post_mortem,
+)
+from splatview_viewer.kinds.snapshot.model import (
+    address_text,
+    live_bytes,
+    live_ids,
+    live_mask,
+    parse_size,
+    peak_moment,
+    pool_text,
+    stream_text,
+)
 from splatview_viewer.ui.format import age_text, change_text, count_text, exact_size_text, size_text
 
 __all__ = [

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from splatview_viewer.kinds.snapshot.analysis import _kept
 from splatview_viewer.kinds.snapshot.analysis import frames as _frames
+from splatview_viewer.kinds.snapshot.model import kept
 
 if TYPE_CHECKING:
     from splatview_viewer.kinds.snapshot.model import Snapshot, Trace
@@ -64,7 +64,7 @@ def _says(file: str, name: str) -> int:
     return _SAYS_COMM if "torch/distributed/" in file else _SAYS_NOTHING
 
 
-@_kept.of_snapshot
+@kept
 def _stack_says(snapshot: Snapshot) -> np.ndarray:
     """uint8 (S + 1,): what each stack says; the last is for NO_STACK."""
     s = snapshot.stacks
@@ -117,7 +117,7 @@ def _only_python(snapshot: Snapshot, trace: Trace) -> bool:
     return most and bool((kinds <= _frames.TORCH).all())
 
 
-@_kept.of_trace
+@kept
 def categories(snapshot: Snapshot, trace: Trace) -> tuple[np.ndarray, tuple[str, ...]]:
     """(uint8 (A,), names): what each allocation is for; the numbers are places in the names (CATEGORIES).
 

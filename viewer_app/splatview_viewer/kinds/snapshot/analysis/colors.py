@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 import numpy as np
 
-from splatview_viewer.kinds.snapshot.analysis import _kept
 from splatview_viewer.kinds.snapshot.analysis import frames as _frames
 from splatview_viewer.kinds.snapshot.analysis.categories import CATEGORIES, categories
-from splatview_viewer.kinds.snapshot.analysis.live import live_ids, peak_moment
 from splatview_viewer.kinds.snapshot.analysis.tables import Tables, size_class, size_class_text
-from splatview_viewer.kinds.snapshot.labels import pool_text, stream_text
+from splatview_viewer.kinds.snapshot.model import kept, live_ids, peak_moment, pool_text, stream_text
 from splatview_viewer.ui.format import age_text, count_text, size_text
 
 if TYPE_CHECKING:
@@ -75,7 +73,7 @@ def _ramp(count: int, classes: np.ndarray, size: np.ndarray) -> np.ndarray:
     return _srgb(0.38 + 0.44 * t, 0.09 + 0.03 * np.sin(np.pi * t), (270 - 190 * t) % 360)
 
 
-@_kept.of_trace
+@kept
 def _live_at_peak(snapshot: Snapshot, trace: Trace) -> np.ndarray:
     """int32: ids."""
     return live_ids(trace, peak_moment(trace))
@@ -84,7 +82,7 @@ def _live_at_peak(snapshot: Snapshot, trace: Trace) -> np.ndarray:
 _STACK_COLORS = 36
 
 
-@_kept.of_trace
+@kept
 def _by_stack(snapshot: Snapshot, trace: Trace) -> Colors:
     a = trace.allocations
     color = (_frames.stack_keys(snapshot) % np.uint64(_STACK_COLORS)).astype(np.int64)

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from splatview_viewer.kinds.snapshot.analysis import _kept
 from splatview_viewer.kinds.snapshot.analysis import frames as _frames
-from splatview_viewer.kinds.snapshot.analysis.live import ids_of
+from splatview_viewer.kinds.snapshot.model import ids_of, kept
 
 if TYPE_CHECKING:
     from splatview_viewer.kinds.snapshot.model import Snapshot, Trace
@@ -83,12 +82,12 @@ def _tree(snapshot: Snapshot, user_first: bool) -> _Tree:
     return _Tree(np.concatenate(parents), np.concatenate(named), np.array(level, np.int64), leaf)
 
 
-@_kept.of_snapshot
+@kept
 def _tree_user_first(snapshot: Snapshot) -> _Tree:
     return _tree(snapshot, True)
 
 
-@_kept.of_snapshot
+@kept
 def _tree_plain(snapshot: Snapshot) -> _Tree:
     return _tree(snapshot, False)
 

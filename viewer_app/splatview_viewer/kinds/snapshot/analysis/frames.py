@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from splatview_viewer.kinds.snapshot.analysis import _kept
+from splatview_viewer.kinds.snapshot.model import kept
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,7 +55,7 @@ def kind_of(file: str, name: str) -> int:
     return MACHINERY if _MACHINERY.search(name) else NATIVE
 
 
-@_kept.of_snapshot
+@kept
 def frame_kinds(snapshot: Snapshot) -> np.ndarray:
     """uint8 (F,): USER, LIBRARY, TORCH, BACKWARD, NATIVE or MACHINERY."""
     return of_frames(snapshot, kind_of)
@@ -70,13 +70,13 @@ def of_frames(snapshot: Snapshot, tell: Callable[[str, str], int]) -> np.ndarray
     return np.array(told, np.uint8)[which]
 
 
-@_kept.of_snapshot
+@kept
 def user_frames(snapshot: Snapshot) -> np.ndarray:
     """bool (F,): frames of the user's own code: Python that is not PyTorch's, nor of installed packages."""
     return frame_kinds(snapshot) == USER
 
 
-@_kept.of_snapshot
+@kept
 def sites(snapshot: Snapshot) -> np.ndarray:
     """int32 (S,): the frame that tells most about a stack: the innermost one of the user's code; where there is none,
     of other Python code, then of C++. -1 for a stack without frames."""
@@ -104,27 +104,19 @@ def stacks_with(snapshot: Snapshot, frames: np.ndarray) -> np.ndarray:
     return _reduce(np.logical_or, frames[s.frames], s.start, 0)
 
 
-def flags_of_stacks(snapshot: Snapshot, flags: np.ndarray) -> np.ndarray:
-    """(S,): the flags of all frames of each stack, or-ed. flags: uint (F,)."""
-    s = snapshot.stacks
-    return _reduce(np.bitwise_or, flags[s.frames], s.start, 0)
-
-
-@_kept.of_snapshot
+@kept
 def stack_keys(snapshot: Snapshot) -> np.ndarray:
     """uint64 (S,): a number for what a stack says, the same in every snapshot that has a stack of the same frames."""
     s = snapshot.stacks
-    of_frame = np.array([_digest(f"{f.file}\0{f.line}\0{f.name}") for f in map(snapshot.frame, range(len(s.file)))],
+    frames = map(snapshot.frame, range(len(s.file)))
+    texts = (f"{f.file}\0{f.line}\0{f.name}".encode("utf-8", "replace") for f in frames)
+    of_frame = np.array([int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") for text in texts],
                         np.uint64)
     depth = (np.arange(len(s.frames)) - np.repeat(s.start[:-1], np.diff(s.start))).astype(np.uint64)
     with np.errstate(over="ignore"):
         mixed = of_frame[s.frames] * (depth * np.uint64(2) + np.uint64(0x9E3779B97F4A7C15))
         mixed ^= mixed >> np.uint64(29)
         return _reduce(np.add, mixed * np.uint64(0xBF58476D1CE4E5B9), s.start, 0)
-
-
-def _digest(text: str) -> int:
-    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).digest(), "little")
 
 
 def short_file(file: str) -> str:
@@ -162,7 +154,7 @@ _PLAIN = ((re.compile(r"at::_ops::(\w+)::(?:call|redispatch)"), r"aten::\1"),
           (re.compile(r"torch::autograd::Engine::evaluate_function"), "backward pass"))
 
 
-@_kept.of_snapshot
+@kept
 def _operations(snapshot: Snapshot) -> tuple[np.ndarray, list[str]]:
     """int32 (S,), names: the operation of PyTorch's that each stack is of; -1 where it does not say."""
     s = snapshot.stacks

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from splatview_viewer.kinds.snapshot.analysis import _kept
 from splatview_viewer.kinds.snapshot.analysis import frames as _frames
 from splatview_viewer.kinds.snapshot.analysis.categories import categories
-from splatview_viewer.kinds.snapshot.labels import address_text, parse_size, pool_text, stream_text
+from splatview_viewer.kinds.snapshot.model import address_text, kept, parse_size, pool_text, stream_text
 from splatview_viewer.ui.format import age_text, exact_size_text, size_text
 
 if TYPE_CHECKING:
@@ -118,7 +117,7 @@ def _size(trace: Trace, word: str) -> tuple[np.ndarray, str] | None:
     return (size >= low) & (size <= high), f"size from {size_text(round(low))} to {size_text(round(high))}"
 
 
-@_kept.of_snapshot
+@kept
 def _blob(snapshot: Snapshot) -> bytes:
     """All texts, in small letters."""
     return snapshot.texts.blob.tobytes().lower()
@@ -168,7 +167,7 @@ def _text(snapshot: Snapshot, trace: Trace, word: str) -> tuple[np.ndarray, str]
     return mask, f'function or file has "{word}"'
 
 
-@_kept.of_trace
+@kept
 def _tagged(snapshot: Snapshot, trace: Trace) -> bool:
     """Whether any event has a compile context or metadata."""
     return bool((trace.events.context >= 0).any() or (trace.events.metadata >= 0).any())

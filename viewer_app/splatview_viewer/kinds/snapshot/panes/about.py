@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from imgui_bundle import imgui
 
-from splatview_viewer.kinds.snapshot.labels import pool_text, stream_text
-from splatview_viewer.kinds.snapshot.panes import _common, _pane
+from splatview_viewer.kinds.snapshot.model import pool_text, stream_text
+from splatview_viewer.kinds.snapshot.panes import _pane
 from splatview_viewer.ui import theme
 from splatview_viewer.ui.format import age_text, count_text, exact_size_text, size_text
 
@@ -31,23 +31,24 @@ _HANDS = (
 )
 
 
-class AboutPane:
+class AboutPane(_pane.Pane):
     """Words and numbers; nothing to be done."""
 
-    def draw(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
-        """Draw it. True when another picture is needed."""
-        with _pane.pane(self, "about", rect, scale, scroll=True):
-            snapshot = content.snapshot
-            for note in snapshot.notes:
-                _pane.wrapped(note[:1].upper() + note[1:], _pane.HIT)
-            if snapshot.notes:
-                _pane.gap(4, scale)
-            _section("Snapshot", snapshot_facts(snapshot), scale)
-            for trace in snapshot.traces:
-                _section(f"Device {trace.device}", trace_facts(snapshot, trace), scale)
-            if snapshot.settings:
-                _section("Settings of the allocator", settings_facts(snapshot.settings), scale)
-            _section("Hands", _HANDS, scale)
+    name = "about"
+    scroll = True
+
+    def fill(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
+        snapshot = content.snapshot
+        for note in snapshot.notes:
+            _pane.wrapped(note[:1].upper() + note[1:], _pane.HIT)
+        if snapshot.notes:
+            _pane.gap(4, scale)
+        _section("Snapshot", snapshot_facts(snapshot), scale)
+        for trace in snapshot.traces:
+            _section(f"Device {trace.device}", trace_facts(snapshot, trace), scale)
+        if snapshot.settings:
+            _section("Settings of the allocator", settings_facts(snapshot.settings), scale)
+        _section("Hands", _HANDS, scale)
         return False
 
 
@@ -72,7 +73,7 @@ def trace_facts(snapshot: Snapshot, trace: Trace) -> list[tuple[str, str]]:
     before, after = int((a.start < 0).sum()), int((a.end >= len(trace.events)).sum())
     out = [("Events", f"{len(trace.events):,}"),
            ("Allocations", f"{len(a):,}; {before:,} live before the trace, {after:,} live at its end")]
-    first = _common.first_time(trace.events)
+    first = _pane.first_time(trace.events)
     if first:
         last = int(trace.events.time_us[-1])
         began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(first / 1e6))

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from imgui_bundle import imgui
 
-from splatview_viewer.kinds.snapshot.panes import _common, _pane
+from splatview_viewer.kinds.snapshot.analysis import compare
+from splatview_viewer.kinds.snapshot.panes import _pane
 from splatview_viewer.kinds.snapshot.panes._grid import Cell, Column, Grid, Rows
 from splatview_viewer.ui import theme
 from splatview_viewer.ui.format import change_text, size_text
@@ -27,10 +28,13 @@ _BY = {"stack": "Stack", "line": "Line", "function": "Function", "file": "File",
 _WHEN = {"peak": "its peak", "end": "its end"}
 
 
-class ComparePane:
+class ComparePane(_pane.Pane):
     """Two moments beside each other."""
 
+    name = "compare"
+
     def __init__(self) -> None:
+        super().__init__()
         self.by = "stack"
         """One of stack, line, function, file, size, category."""
         self.other: Content | None = None
@@ -39,17 +43,10 @@ class ComparePane:
         """Which moment of the other one: peak, end."""
         self.shrunk_first = False
         self._grid = Grid()
-        self._lamp = _common.Lamp()
         self._shown: Comparison | None = None
         self._shown_for: Hashable = None
 
-    def draw(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
-        """Draw it. True when another picture is needed."""
-        with _pane.pane(self, "compare", rect, scale):
-            changed = self._lamp.turn(content, look)
-            return self._draw(content, look, scale) or changed
-
-    def _draw(self, content: Content, look: Look, scale: float) -> bool:
+    def fill(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
         before = self.by, self.other, self.when, look.moment_a, look.moment_b
         others = content.others()
         if self.other is not None and self.other not in others:
@@ -69,9 +66,9 @@ class ComparePane:
         by = cast("By", self.by)
         changed = before != (self.by, self.other, self.when, look.moment_a, look.moment_b)
         key = ("compare", *key, by)
-        found = content.ask(key, lambda: _compare(side_a, side_b, by), slot=("compare", id(self)))
+        found = content.ask(key, lambda: compare(side_a, side_b, by), slot=("compare", id(self)))
         if found is None and (self._shown is None or self._shown_for != (look.device, by) or content.fault(key)):
-            _common.trouble(content, key, "Comparing\u2026")
+            _pane.trouble(content, key, "Comparing\u2026")
             return changed
         if found is not None:
             self._shown, self._shown_for = found, (look.device, by)
@@ -97,7 +94,7 @@ class ComparePane:
         a = 0 if look.moment_a is None else look.moment_a
         b = now if look.moment_b is None else look.moment_b
         for name, moment, color in (("A", a, _pane.SHRUNK), ("B", b, _pane.GROWN)):
-            words = _common.moment_text(content, look, moment)
+            words = _pane.moment_text(content, look, moment)
             if name == "B":
                 _pane.beside(imgui.calc_text_size(words).x + 13 * imgui.get_font_size(), 20 * scale)
             imgui.align_text_to_frame_padding()
@@ -112,7 +109,7 @@ class ComparePane:
             if look.moment != moment:
                 imgui.same_line(0, 8 * scale)
                 if imgui.small_button(f"Show##{name}"):
-                    _common.go(content, look, moment)
+                    _pane.go(content, look, moment)
         snapshot, trace = content.snapshot, content.trace(look)
         return (look.device, a, b), ((snapshot, trace, a), (snapshot, trace, b))
 
@@ -127,7 +124,7 @@ class ComparePane:
             return None
         moment = len(other.traces[place].events) if self.when == "end" else self.other.peak(place)
         imgui.align_text_to_frame_padding()
-        _pane.colored(f"B {_common.moment_text(content, look, now)}", theme.TEXT)
+        _pane.colored(f"B {_pane.moment_text(content, look, now)}", theme.TEXT)
         if moment is None:
             _pane.centered("Looking for its peak\u2026")
             return None
@@ -165,20 +162,14 @@ class ComparePane:
                     f"{c.count_after:,}" if c.count_after else ""]
 
         touch = self._grid.draw("compare", columns, Rows(
-            count, cells, lambda row: self._lamp.on == (*key, of(row).rows), sorted_by=1,
+            count, cells, lambda row: self.lamp.on == (*key, of(row).rows), sorted_by=1,
             descending=not self.shrunk_first, words="Nothing is live at either moment"), scale)
         if touch.title is not None:
             self.shrunk_first = not self.shrunk_first
         if touch.row is not None:
             c, both = of(touch.row), self.other is None
-            self._lamp.toggle(look, (*key, c.rows), lambda: _ids(c, both=both), f"{c.label}, {change_text(c.change)}")
+            self.lamp.toggle(look, (*key, c.rows), lambda: _ids(c, both=both), f"{c.label}, {change_text(c.change)}")
         return touch.any
-
-
-def _compare(a: tuple[Snapshot, Trace, int], b: tuple[Snapshot, Trace, int], by: By) -> Comparison:
-    from splatview_viewer.kinds.snapshot.analysis import compare
-
-    return compare(a, b, by)
 
 
 def _ids(change: Change, *, both: bool) -> np.ndarray:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from imgui_bundle import ImVec2, imgui
 
+from splatview_viewer.kinds.snapshot.analysis import describe
 from splatview_viewer.kinds.snapshot.analysis import frames as kinds
-from splatview_viewer.kinds.snapshot.panes import _common, _pane
+from splatview_viewer.kinds.snapshot.panes import _pane
 from splatview_viewer.kinds.snapshot.panes._grid import tooltip
 from splatview_viewer.ui import theme
 
@@ -16,47 +17,47 @@ if TYPE_CHECKING:
     from splatview_viewer.geometry.controls import Rect
     from splatview_viewer.kinds.snapshot.analysis import Details, FrameLine
     from splatview_viewer.kinds.snapshot.content import Content
-    from splatview_viewer.kinds.snapshot.model import Snapshot, Trace
     from splatview_viewer.kinds.snapshot.state import Look
 
 _LABEL = 5.4
 """Width of what is said before a value, in units of the font's height."""
 
 
-class DetailsPane:
+class DetailsPane(_pane.Pane):
     """Fields, the user's own frames, the whole stack; what can be copied, and where it can be seen."""
 
+    name = "details"
+    scroll = True
+    ground = theme.PANEL
+
     def __init__(self) -> None:
+        super().__init__()
         self.whole = False
         """Whether the frames that tell nothing are shown too."""
-        self._lamp = _common.Lamp()
         self._shown: Details | None = None
         self._of: tuple[object, int] | None = None
 
-    def draw(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
-        """Draw what `look.selected` is. True when another picture is needed."""
-        with _pane.pane(self, "details", rect, scale, scroll=True, ground=theme.PANEL):
-            if look.selected is None or look.selected >= len(content.trace(look).allocations):
-                _pane.centered("Click an allocation")
-                return False
-            changed = self._lamp.turn(content, look)
-            draw = imgui.get_window_draw_list()
-            draw.push_clip_rect(ImVec2(rect.x, rect.y), ImVec2(rect.x + rect.width, rect.y + rect.height))
-            draw.add_line(ImVec2(rect.x, rect.y), ImVec2(rect.x, rect.y + rect.height), theme.u32(_pane.LINE))
-            draw.pop_clip_rect()
-            return self._draw(content, look, look.selected, scale) or changed
+    def fill(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
+        if look.selected is None or look.selected >= len(content.trace(look).allocations):
+            _pane.centered("Click an allocation")
+            return False
+        draw = imgui.get_window_draw_list()
+        draw.push_clip_rect(ImVec2(rect.x, rect.y), ImVec2(rect.x + rect.width, rect.y + rect.height))
+        draw.add_line(ImVec2(rect.x, rect.y), ImVec2(rect.x, rect.y + rect.height), theme.u32(_pane.LINE))
+        draw.pop_clip_rect()
+        return self._draw(content, look, look.selected, scale)
 
     def _draw(self, content: Content, look: Look, allocation: int, scale: float) -> bool:
         snapshot, trace, moment = content.snapshot, content.trace(look), look.moment
         of = (trace, allocation)
         key = ("details", look.device, allocation, moment)
-        found = content.ask(key, lambda: _describe(snapshot, trace, allocation, moment), slot=("details", id(self)))
+        found = content.ask(key, lambda: describe(snapshot, trace, allocation, moment), slot=("details", id(self)))
         if found is not None:
             if self._of != of:
                 imgui.set_scroll_y(0)
             self._shown, self._of = found, of
         if self._shown is None or self._of != of:
-            _common.trouble(content, key, "")
+            _pane.trouble(content, key, "")
             return False
         details = self._shown
         changed = self._head(content, look, details, scale)
@@ -104,20 +105,20 @@ class DetailsPane:
         imgui.set_item_tooltip("All that stands here, as text")
         imgui.same_line(0, 4 * scale)
         if imgui.button("Begin"):
-            _common.go(content, look, start + 1)
+            _pane.go(content, look, start + 1)
             changed = True
         imgui.set_item_tooltip("Move the timeline to where it was allocated")
         if end < len(trace.events):
             imgui.same_line(0, 4 * scale)
             if imgui.button("End"):
-                _common.go(content, look, end)
+                _pane.go(content, look, end)
                 changed = True
             imgui.set_item_tooltip("Move the timeline to the last moment that it was live")
         if stack >= 0:
             imgui.same_line(0, 4 * scale)
-            on = self._lamp.on == ("stack", stack) and look.lit is not None
+            on = self.lamp.on == ("stack", stack) and look.lit is not None
             if _pane.chip("Same stack", on):
-                self._lamp.toggle(look, ("stack", stack), lambda: np.flatnonzero(a.stack == stack),
+                self.lamp.toggle(look, ("stack", stack), lambda: np.flatnonzero(a.stack == stack),
                                   f"all of {place or 'this stack'}")
                 changed = True
             imgui.set_item_tooltip("Light all allocations of this stack in the timeline")
@@ -132,12 +133,6 @@ class DetailsPane:
             self.whole = not self.whole
             return True
         return False
-
-
-def _describe(snapshot: Snapshot, trace: Trace, allocation: int, moment: int | None) -> Details:
-    from splatview_viewer.kinds.snapshot.analysis import describe
-
-    return describe(snapshot, trace, allocation, moment)
 
 
 def _field(what: str, value: str) -> None:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from imgui_bundle import imgui
 
-from splatview_viewer.kinds.snapshot.labels import address_text, pool_text, stream_text
-from splatview_viewer.kinds.snapshot.model import ACTIONS
-from splatview_viewer.kinds.snapshot.panes import _common, _pane
+from splatview_viewer.kinds.snapshot.model import ACTIONS, address_text, pool_text, stream_text
+from splatview_viewer.kinds.snapshot.panes import _pane
 from splatview_viewer.kinds.snapshot.panes._grid import Cell, Column, Grid, Rows
 from splatview_viewer.ui import theme
 from splatview_viewer.ui.format import size_text
@@ -41,24 +40,21 @@ _STREAM, _POOL, _WHERE = (Column("Stream", 7, sorts=False, gives=5), Column("Poo
                           Column("Where", 0, sorts=False))
 
 
-class EventsPane:
+class EventsPane(_pane.Pane):
     """A list of all events, of one kind, or of what is lit in the timeline."""
 
+    name = "events"
+
     def __init__(self) -> None:
+        super().__init__()
         self.show = "all"
         """One of all, alloc, free, segment, mark."""
         self.lit_only = False
         self._grid = Grid()
-        self._places = _common.Places()
         self._moment: int | None = None
         self._rows_of: object = None
 
-    def draw(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
-        """Draw it. True when another picture is needed."""
-        with _pane.pane(self, "events", rect, scale):
-            return self._draw(content, look, rect, scale)
-
-    def _draw(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
+    def fill(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
         trace = content.trace(look)
         before = self.show, self.lit_only
         self.show = _pane.chips("events", self.show, _SHOW)
@@ -74,7 +70,7 @@ class EventsPane:
             show = self.show
             found = content.ask(key, lambda: events_of(trace, show, mask), slot=("events", id(self)))
             if found is None:
-                _common.trouble(content, key)
+                _pane.trouble(content, key)
                 return changed
             which = found
         _pane.on_the_right(imgui.calc_text_size(f"{len(which):,} events").x)
@@ -91,9 +87,9 @@ class EventsPane:
     def _list(self, content: Content, look: Look, which: Sequence[int] | np.ndarray, rect: Rect,
               scale: float) -> bool:
         trace, snapshot = content.trace(look), content.snapshot
-        e, base = trace.events, _common.first_time(trace.events)
+        e, base = trace.events, _pane.first_time(trace.events)
         bands = content.bands(look.device)
-        where = self._places.ready(content)
+        where = self.places.ready(content)
         at = None if look.moment is None else look.moment - 1
         streams, pools = len(snapshot.streams) > 1, len(snapshot.pools) > 1
         columns = (*_NUMBERS, *([_STREAM] if streams else []), *([_POOL] if pools else []), _WHERE)
@@ -121,10 +117,10 @@ class EventsPane:
         touch = self._grid.draw("events", columns, Rows(
             len(which), cells, lambda row: int(which[row]) == at, words="No such events", tints=tints,
             tip=lambda row: self._tip(content, trace, int(which[row]))), scale)
-        _common.hover(look, rect, None if touch.over is None else int(e.allocation[int(which[touch.over])]))
+        _pane.hover(look, rect, None if touch.over is None else int(e.allocation[int(which[touch.over])]))
         if touch.row is not None:
             i = int(which[touch.row])
-            (_common.zoom if touch.double else _common.go)(content, look, i + 1)
+            (_pane.zoom if touch.double else _pane.go)(content, look, i + 1)
             self._moment = look.moment
             look.select(int(e.allocation[i]))
         return touch.any
@@ -140,7 +136,7 @@ class EventsPane:
         frames = content.snapshot.stacks.of(int(trace.events.stack[event]))
         if not len(frames) or imgui.get_mouse_pos().x < imgui.get_window_pos().x + imgui.get_window_width() * 0.6:
             return ""
-        return _common.stack_tip(content, int(trace.events.stack[event]))
+        return _pane.stack_tip(content, int(trace.events.stack[event]))
 
 
 def _tint(color: ImVec4) -> ImVec4:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import imgui
 
-from splatview_viewer.kinds.snapshot.panes import _common, _pane
+from splatview_viewer.kinds.snapshot.analysis import leaks
+from splatview_viewer.kinds.snapshot.panes import _pane
 from splatview_viewer.kinds.snapshot.panes._grid import Cell, Column, Grid, Rows
 from splatview_viewer.ui import theme
 from splatview_viewer.ui.format import age_text, count_text, size_text
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from splatview_viewer.geometry.controls import Rect
     from splatview_viewer.kinds.snapshot.analysis import Suspect
     from splatview_viewer.kinds.snapshot.content import Content
-    from splatview_viewer.kinds.snapshot.model import Snapshot, Trace
     from splatview_viewer.kinds.snapshot.state import Look
 
 _COLUMNS = (Column("Allocated by", 0, sorts=False), Column("Still there", 6.4, True, "Bytes", False),
@@ -28,31 +28,29 @@ _COLUMNS = (Column("Allocated by", 0, sorts=False), Column("Still there", 6.4, T
             Column("Live over the trace", 12, tip="Bytes of this stack that were live", sorts=False, gives=4))
 
 
-class LeaksPane:
+class LeaksPane(_pane.Pane):
     """A list of suspects, and why each is one."""
 
+    name = "leaks"
+
     def __init__(self) -> None:
+        super().__init__()
         self.chosen: int | None = None
         """The row whose verdict is shown."""
         self._grid = Grid()
-        self._lamp = _common.Lamp()
-        self._places = _common.Places()
 
-    def draw(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
-        """Draw it. True when another picture is needed."""
-        with _pane.pane(self, "leaks", rect, scale):
-            changed = self._lamp.turn(content, look)
-            snapshot, trace, key = content.snapshot, content.trace(look), ("leaks", look.device)
-            suspects = content.ask(key, lambda: _leaks(snapshot, trace), words="Looking for leaks")
-            self._places.ready(content)
-            if suspects is None:
-                _common.trouble(content, key, "Looking for what is never given back\u2026")
-                return changed
-            if not suspects:
-                _pane.centered("No suspects\nNothing that was allocated in the trace, but for what was made last, "
-                               "was still there at its end")
-                return changed
-            return self._list(content, look, suspects, scale) or changed
+    def fill(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
+        snapshot, trace, key = content.snapshot, content.trace(look), ("leaks", look.device)
+        suspects = content.ask(key, lambda: leaks(snapshot, trace), words="Looking for leaks")
+        self.places.ready(content)
+        if suspects is None:
+            _pane.trouble(content, key, "Looking for what is never given back\u2026")
+            return False
+        if not suspects:
+            _pane.centered("No suspects\nNothing that was allocated in the trace, but for what was made last, "
+                           "was still there at its end")
+            return False
+        return self._list(content, look, suspects, scale)
 
     def _list(self, content: Content, look: Look, suspects: Sequence[Suspect], scale: float) -> bool:
         growing = [s for s in suspects if s.growing]
@@ -80,27 +78,21 @@ class LeaksPane:
         below = line * 2.3 if chosen is not None else 0
         touch = self._grid.draw("suspects", _COLUMNS, Rows(
             len(suspects), cells, lambda row: row == chosen,
-            lambda row: f"{suspects[row].verdict}\n\n{_common.stack_tip(content, suspects[row].stack)}".strip()), scale,
+            lambda row: f"{suspects[row].verdict}\n\n{_pane.stack_tip(content, suspects[row].stack)}".strip()), scale,
             max(imgui.get_content_region_avail().y - below, line * 3))
         if chosen is not None:
             self._verdict(content, look, suspects[chosen])
         if touch.row is not None:
             s = suspects[touch.row]
-            self._lamp.toggle(look, ("suspect", look.device, touch.row), lambda: s.ids,
+            self.lamp.toggle(look, ("suspect", look.device, touch.row), lambda: s.ids,
                               f"suspect {s.label}, {size_text(s.bytes)}")
             self.chosen = touch.row
         return touch.any
 
     def _verdict(self, content: Content, look: Look, suspect: Suspect) -> None:
         if imgui.button("To the oldest"):
-            _common.go(content, look, suspect.oldest + 1)
+            _pane.go(content, look, suspect.oldest + 1)
             look.select(int(suspect.ids[content.trace(look).allocations.start[suspect.ids].argmin()]))
         imgui.same_line()
         imgui.align_text_to_frame_padding()
         _pane.wrapped(suspect.verdict, theme.TEXT)
-
-
-def _leaks(snapshot: Snapshot, trace: Trace) -> list[Suspect]:
-    from splatview_viewer.kinds.snapshot.analysis import leaks
-
-    return leaks(snapshot, trace)

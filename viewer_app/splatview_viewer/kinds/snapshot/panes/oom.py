@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from splatview_viewer.kinds.snapshot.panes import _common, _pane
+from splatview_viewer.kinds.snapshot.analysis import post_mortem
+from splatview_viewer.kinds.snapshot.panes import _pane
 from splatview_viewer.kinds.snapshot.panes._grid import Cell, Column, Grid, Rows
 from splatview_viewer.ui import theme
 from splatview_viewer.ui.format import count_text, size_text
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from splatview_viewer.geometry.controls import Rect
     from splatview_viewer.kinds.snapshot.analysis import Oom
     from splatview_viewer.kinds.snapshot.content import Content
-    from splatview_viewer.kinds.snapshot.model import Snapshot, Trace
     from splatview_viewer.kinds.snapshot.state import Look
 
 _WORDS = {"fragmentation": "Fragmented", "elsewhere": "Free elsewhere", "pending": "Waiting for a stream",
@@ -27,29 +27,27 @@ _CACHED = ImVec4(0.36, 0.62, 0.52, 1.0)
 _DRIVER = ImVec4(0.165, 0.175, 0.195, 1.0)
 
 
-class OomPane:
+class OomPane(_pane.Pane):
     """One failed allocation: what was asked, what there was, who held it."""
 
+    name = "oom"
+
     def __init__(self) -> None:
+        super().__init__()
         self.chosen = -1
         """Which of them, as Python counts."""
         self._grid = Grid()
-        self._lamp = _common.Lamp()
-        self._places = _common.Places()
 
-    def draw(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
-        """Draw it. True when another picture is needed."""
-        with _pane.pane(self, "oom", rect, scale):
-            changed = self._lamp.turn(content, look)
-            snapshot, trace, key = content.snapshot, content.trace(look), ("oom", look.device)
-            found = content.ask(key, lambda: _post_mortem(snapshot, trace), words="Looking at what failed")
-            if found is None:
-                _common.trouble(content, key)
-                return changed
-            if not found:
-                _pane.centered("Memory never ran out in this trace")
-                return changed
-            return self._draw(content, look, found, scale) or changed
+    def fill(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
+        snapshot, trace, key = content.snapshot, content.trace(look), ("oom", look.device)
+        found = content.ask(key, lambda: post_mortem(snapshot, trace), words="Looking at what failed")
+        if found is None:
+            _pane.trouble(content, key)
+            return False
+        if not found:
+            _pane.centered("Memory never ran out in this trace")
+            return False
+        return self._draw(content, look, found, scale)
 
     def _draw(self, content: Content, look: Look, found: list[Oom], scale: float) -> bool:
         count = len(found)
@@ -73,10 +71,10 @@ class OomPane:
         if look.moment != oom.moment:
             imgui.same_line(0, 10 * scale)
             if imgui.small_button("Go there"):
-                _common.go(content, look, oom.moment)
+                _pane.go(content, look, oom.moment)
                 changed = True
         _pane.wrapped(oom.verdict, theme.TEXT)
-        where = self._places.ready(content)(oom.stack)
+        where = self.places.ready(content)(oom.stack)
         if where and oom.stack >= 0:
             _pane.wrapped(f"Asked by {where}")
         _pane.gap(2, scale)
@@ -93,24 +91,24 @@ class OomPane:
                     f"{row.count:,}", Cell(size_text(row.largest), theme.DIM)]
 
         touch = self._grid.draw("holders", _COLUMNS, Rows(
-            len(rows), cells, lambda i: self._lamp.on == ("holder", look.device, oom.event, rows[i].key),
-            lambda i: _common.stack_tip(content, rows[i].key), words="Nothing was live then"), scale)
+            len(rows), cells, lambda i: self.lamp.on == ("holder", look.device, oom.event, rows[i].key),
+            lambda i: _pane.stack_tip(content, rows[i].key), words="Nothing was live then"), scale)
         if touch.row is not None:
             row = rows[touch.row]
-            self._lamp.toggle(look, ("holder", look.device, oom.event, row.key), lambda: row.allocations,
+            self.lamp.toggle(look, ("holder", look.device, oom.event, row.key), lambda: row.allocations,
                               f"{row.label}, {size_text(row.bytes)}")
         return touch.any
 
 
 def _capacity(oom: Oom, scale: float) -> None:
     """One bar for all that the device had, and what would have had to fit."""
-    parts = [(oom.active, _common.USED, "in use"), (oom.pending, _common.WAITING, "waiting for another stream"),
+    parts = [(oom.active, _pane.USED, "in use"), (oom.pending, _pane.WAITING, "waiting for another stream"),
              (oom.cached, _CACHED, f"free in {count_text(oom.free_blocks, 'block')}, "
                                    f"the largest {size_text(oom.largest_free)}"),
              (oom.device_free, _DRIVER, "left to the driver")]
     whole = max(sum(size for size, _, _ in parts), oom.asked, 1)
     corner, height = imgui.get_cursor_screen_pos(), 12 * scale
-    width = _common.parts_bar([(size, color) for size, color, _ in parts], whole, height, scale)
+    width = _pane.parts_bar([(size, color) for size, color, _ in parts], whole, height, scale)
     draw = imgui.get_window_draw_list()
     asked = max(width * oom.asked / whole, 2)
     y = corner.y + height + 2 * scale
@@ -136,9 +134,3 @@ def swatch(color: ImVec4, scale: float) -> None:
                                                  theme.u32(color), 2 * scale)
     imgui.dummy(ImVec2(2 * r, line))
     imgui.same_line(0, 6 * scale)
-
-
-def _post_mortem(snapshot: Snapshot, trace: Trace) -> list[Oom]:
-    from splatview_viewer.kinds.snapshot.analysis import post_mortem
-
-    return post_mortem(snapshot, trace)

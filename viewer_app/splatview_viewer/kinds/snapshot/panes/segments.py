@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from splatview_viewer.kinds.snapshot.labels import address_text, pool_text
-from splatview_viewer.kinds.snapshot.panes import _common, _pane
+from splatview_viewer.kinds.snapshot.analysis import segments_at, summary
+from splatview_viewer.kinds.snapshot.model import address_text, pool_text
+from splatview_viewer.kinds.snapshot.panes import _pane
 from splatview_viewer.kinds.snapshot.panes._grid import Cell, Column, Grid, Rows, tooltip
 from splatview_viewer.ui import theme
 from splatview_viewer.ui.format import count_text, exact_size_text, size_text
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from splatview_viewer.geometry.controls import Rect
     from splatview_viewer.kinds.snapshot.analysis import SegmentsAt
     from splatview_viewer.kinds.snapshot.content import Content
-    from splatview_viewer.kinds.snapshot.model import Snapshot, Trace
     from splatview_viewer.kinds.snapshot.state import Look
 
 INACTIVE, ACTIVE, PENDING = range(3)
@@ -41,10 +41,13 @@ class _Part(NamedTuple):
     """-1: several blocks that are narrower than a pixel."""
 
 
-class SegmentsPane:
+class SegmentsPane(_pane.Pane):
     """A row for each segment, as long as it is large, with its blocks."""
 
+    name = "segments"
+
     def __init__(self) -> None:
+        super().__init__()
         self.order = "size"
         """One of size, address, free."""
         self.width = "scale"
@@ -58,21 +61,16 @@ class SegmentsPane:
         self._over: int | None = None
         """The block under the pointer."""
 
-    def draw(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
-        """Draw it. True when another picture is needed."""
-        with _pane.pane(self, "segments", rect, scale):
-            return self._draw(content, look, rect, scale)
-
-    def _draw(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
+    def fill(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
         moment, trace, snapshot = content.moment(look), content.trace(look), content.snapshot
         if moment is None:
             _pane.centered("Looking for the peak\u2026")
             return False
-        changed = _common.moment_line(content, look, moment)
+        changed = _pane.moment_line(content, look, moment)
         key = ("segments", look.device, moment)
-        found = content.ask(key, lambda: _segments(snapshot, trace, moment), slot=("segments", id(self)))
+        found = content.ask(key, lambda: segments_at(snapshot, trace, moment), slot=("segments", id(self)))
         if found is None and (self._shown is None or self._device != look.device or content.fault(key)):
-            _common.trouble(content, key)
+            _pane.trouble(content, key)
             return changed
         self._shown, self._device = found if found is not None else self._shown, look.device
         at = self._shown
@@ -117,7 +115,7 @@ class SegmentsPane:
         touch = self._grid.draw("segments", columns, Rows(
             len(at), cells, words="Nothing was reserved then", tip=lambda _: ""), scale)
         over = self._over if touch.over is not None else None
-        _common.hover(look, rect, None if over is None else int(at.block_allocation[over]))
+        _pane.hover(look, rect, None if over is None else int(at.block_allocation[over]))
         if over is not None:
             self._touch(content, look, at, over, clicked=touch.row is not None, scale=scale)
         return touch.any
@@ -127,8 +125,6 @@ class SegmentsPane:
         lines = [f"{exact_size_text(int(at.block_size[block]))}, {_STATES[min(state, 2)]}",
                  address_text(int(at.block_addr[block]))]
         if allocation >= 0:
-            from splatview_viewer.kinds.snapshot.analysis import summary
-
             lines.append(summary(content.snapshot, content.trace(look), allocation))
         tooltip("\n".join(lines), scale)
         if clicked:
@@ -161,12 +157,6 @@ class SegmentsPane:
             by = {"size": -at.size, "address": at.addr, "free": -free}[self.order]
             self._sorted = at, self.order, np.argsort(by, kind="stable"), free
         return self._sorted[2:]
-
-
-def _segments(snapshot: Snapshot, trace: Trace, moment: int) -> SegmentsAt:
-    from splatview_viewer.kinds.snapshot.analysis import segments_at
-
-    return segments_at(snapshot, trace, moment)
 
 
 def _block_at(at: SegmentsAt, segment: int, share: float) -> int:
@@ -205,7 +195,7 @@ def _colors(state: np.ndarray, allocation: np.ndarray, colors: object, mask: np.
     out = np.empty((len(state), 3))
     out[:] = _rgb(_FREE)
     used = (state == ACTIVE) & (allocation >= 0)
-    out[state == ACTIVE] = _rgb(_common.USED)
+    out[state == ACTIVE] = _rgb(_pane.USED)
     if colors is not None:
         classes, palette = getattr(colors, "classes"), getattr(colors, "palette")  # noqa: B009
         out[used] = palette[classes[allocation[used]]]
@@ -213,7 +203,7 @@ def _colors(state: np.ndarray, allocation: np.ndarray, colors: object, mask: np.
         dark = used.copy()
         dark[used] = ~mask[allocation[used]]
         out[dark] = _rgb(_DARK)
-    out[state == PENDING] = _rgb(_common.WAITING)
+    out[state == PENDING] = _rgb(_pane.WAITING)
     return out
 
 
@@ -228,10 +218,10 @@ def _u32(red: float, green: float, blue: float) -> int:
 def _summary(at: SegmentsAt, scale: float) -> None:
     """One bar for all that is reserved, and its parts in words."""
     reserved = max(at.reserved, 1)
-    parts = [(at.active, _common.USED, "in use"), (at.pending, _common.WAITING, "waiting for another stream"),
+    parts = [(at.active, _pane.USED, "in use"), (at.pending, _pane.WAITING, "waiting for another stream"),
              (at.free, _FREE, "free")]
     height = 8 * scale
-    width = _common.parts_bar([(size, color) for size, color, _ in parts], reserved, height, scale)
+    width = _pane.parts_bar([(size, color) for size, color, _ in parts], reserved, height, scale)
     imgui.dummy(ImVec2(width, height))
     words = [f"{size_text(at.reserved)} reserved in {count_text(len(at), 'segment')}",
              *(f"{size_text(size)} {what}" for size, _, what in parts if size or what == "in use")]

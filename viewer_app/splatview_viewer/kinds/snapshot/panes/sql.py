@@ -13,10 +13,10 @@ import numpy as np
 from imgui_bundle import ImVec2, imgui
 
 from splatview_viewer.formats.pictures import output_path
-from splatview_viewer.kinds.snapshot.labels import address_text
-from splatview_viewer.kinds.snapshot.panes import _common, _pane
-from splatview_viewer.kinds.snapshot.panes._examples import EXAMPLES
+from splatview_viewer.kinds.snapshot.model import address_text
+from splatview_viewer.kinds.snapshot.panes import _pane
 from splatview_viewer.kinds.snapshot.panes._grid import Cell, Column, Grid, Rows
+from splatview_viewer.kinds.snapshot.query import EXAMPLES as _SHORT
 from splatview_viewer.kinds.snapshot.query import TABLES
 from splatview_viewer.ui import theme
 
@@ -27,6 +27,64 @@ if TYPE_CHECKING:
     from splatview_viewer.kinds.snapshot.content import Content
     from splatview_viewer.kinds.snapshot.query import Database, Result
     from splatview_viewer.kinds.snapshot.state import Look
+
+EXAMPLES: dict[str, str] = {
+    "The largest allocations": """\
+SELECT id, size, start_event, end_event, category, own_function, own_file, own_line
+FROM allocations LEFT JOIN stacks USING (stack_id)
+ORDER BY size DESC
+LIMIT 100""",
+    **dict(_SHORT),
+    "Who is live at the end": """\
+SELECT stack_id, count(*) AS blocks, sum(size) AS bytes, any_value(own_function) AS func, any_value(own_file) AS file
+FROM allocations LEFT JOIN stacks USING (stack_id)
+WHERE end_event IS NULL
+GROUP BY stack_id
+ORDER BY bytes DESC""",
+    "Allocated in the first half, never freed": """\
+SELECT id, size, start_event, category, own_function, own_file
+FROM allocations LEFT JOIN stacks USING (stack_id)
+WHERE end_event IS NULL
+  AND start_event < (SELECT max(event) / 2 FROM events)
+ORDER BY size DESC""",
+    "Shortest lives": """\
+SELECT id, size, lifetime_us, start_event, category, stack_id
+FROM allocations
+WHERE lifetime_us IS NOT NULL
+ORDER BY lifetime_us, size DESC
+LIMIT 500""",
+    "Which stack allocates most often": """\
+SELECT stack_id, count(*) AS times, sum(size) AS bytes, any_value(own_function) AS func, any_value(own_file) AS file
+FROM allocations LEFT JOIN stacks USING (stack_id)
+WHERE start_event IS NOT NULL
+GROUP BY stack_id
+ORDER BY times DESC
+LIMIT 200""",
+    "Bytes at the peak by category": """\
+SELECT device, category, count(*) AS blocks, sum(size) AS bytes
+FROM live_at(peak())
+GROUP BY ALL
+ORDER BY bytes DESC""",
+    "Live bytes at the end by stream and pool": """\
+SELECT device, stream, pool, count(*) AS blocks, sum(size) AS bytes
+FROM allocations
+WHERE end_event IS NULL
+GROUP BY ALL
+ORDER BY bytes DESC""",
+    "What each kind of event does": """\
+SELECT device, action, count(*) AS events, sum(size) AS bytes
+FROM events
+GROUP BY ALL
+ORDER BY device, events DESC""",
+    "Largest free blocks inside segments": """\
+SELECT device, segment, addr, size, state
+FROM blocks
+WHERE state = 'inactive'
+ORDER BY size DESC
+LIMIT 100""",
+}
+"""What it answers: the query."""
+
 
 _EDITOR_LINES = 7
 _RECENT = 12
@@ -44,10 +102,13 @@ _numbers = count(1)
 """Of questions, in all panes: who cancels one means no other of the same text."""
 
 
-class SqlPane:
+class SqlPane(_pane.Pane):
     """What was asked, and the answer."""
 
+    name = "sql"
+
     def __init__(self) -> None:
+        super().__init__()
         self.text = EXAMPLES["The largest allocations"]
         """What stands in the editor."""
         self.said = ""
@@ -66,19 +127,15 @@ class SqlPane:
         self._left = threading.Event()
         """Set when the pane is closed."""
         self._grid = Grid()
-        self._lamp = _common.Lamp()
         self._lit: Hashable = None
         self._order: np.ndarray | None = None
         self._sorted: tuple[int, bool] | None = None
         self._shown: Result | None = None
         self._columns: Sequence[Column] = ()
 
-    def draw(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
-        """Draw it. True when another picture is needed."""
-        with _pane.pane(self, "sql", rect, scale):
-            changed = self._editor(content, look, rect, scale)
-            changed |= self._lamp.turn(content, look)
-            return self._answer(content, look, rect, scale) or changed
+    def fill(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
+        changed = self._editor(content, look, rect, scale)
+        return self._answer(content, look, rect, scale) or changed
 
     # -- the question ------------------------------------------------------------------------------------------------
 
@@ -86,8 +143,8 @@ class SqlPane:
         """Ask what stands in the editor."""
         if not self.text.strip():
             return
-        if self._lamp.on is not None:
-            self._lamp.out(look)
+        if self.lamp.on is not None:
+            self.lamp.out(look)
         self._stop.set()  # nobody sees the answer of the one before any more
         self._stop = threading.Event()
         self._asked = self.text, next(_numbers)
@@ -104,7 +161,7 @@ class SqlPane:
         if ctrl_enter and (imgui.is_item_active() or imgui.is_item_deactivated()):
             self.run(look)
         content.database()  # it opens while the question is written
-        running = self._asked is not None and self._is_running(content)
+        running = self._asked is not None and (content.peek(self._key()) is None and not content.fault(self._key()))
         if running:
             if imgui.button("Cancel"):
                 self.cancel()
@@ -134,9 +191,6 @@ class SqlPane:
 
     def _key(self) -> Hashable:
         return ("sql", self._asked)
-
-    def _is_running(self, content: Content) -> bool:
-        return content.peek(self._key()) is None and not content.fault(self._key())
 
     def cancel(self) -> None:
         """Ask no longer."""
@@ -195,7 +249,7 @@ class SqlPane:
             return False
         database = content.database()
         if database is None:
-            _common.trouble(content, ("database",), "Opening the database\u2026")
+            _pane.trouble(content, ("database",), "Opening the database\u2026")
             return False
         assert self._asked is not None
         key, text, stop = self._key(), self._asked[0], self._stop
@@ -216,7 +270,7 @@ class SqlPane:
         ids = result.allocations.get(content.trace(look).device)
         if ids is not None and self._lit != key:
             self._lit = key
-            self._lamp.ask(key, lambda: ids, f"SQL, {len(ids):,} allocations")
+            self.lamp.ask(key, lambda: ids, f"SQL, {len(ids):,} allocations")
         return self._table(content, look, result, rect, scale)
 
     def _table(self, content: Content, look: Look, result: Result, rect: Rect, scale: float) -> bool:
@@ -250,7 +304,7 @@ class SqlPane:
             descending=not self._sorted or self._sorted[1], wide=True), scale)
         if touch.title is not None:
             self._sort(result, touch.title)
-        _common.hover(look, rect, None if touch.over is None else allocation(touch.over))
+        _pane.hover(look, rect, None if touch.over is None else allocation(touch.over))
         if touch.row is not None:
             values = of(touch.row)
             if (chosen := allocation(touch.row)) is not None:
@@ -264,13 +318,13 @@ class SqlPane:
         trace = content.trace(look)
         event, moment, stack = values.get("event"), values.get("moment"), values.get("stack_id")
         if isinstance(event, int) and 0 <= event < len(trace.events):
-            _common.go(content, look, event + 1)
+            _pane.go(content, look, event + 1)
         elif isinstance(moment, int) and 0 <= moment < trace.moments:
-            _common.go(content, look, moment)
+            _pane.go(content, look, moment)
         elif chosen is not None:
-            _common.go(content, look, int(trace.allocations.start[chosen]) + 1)
+            _pane.go(content, look, int(trace.allocations.start[chosen]) + 1)
         elif isinstance(stack, int):
-            self._lamp.toggle(look, ("stack", look.device, stack),
+            self.lamp.toggle(look, ("stack", look.device, stack),
                               lambda: np.flatnonzero(trace.allocations.stack == stack), f"SQL, stack {stack}")
 
     def _sort(self, result: Result, column: int) -> None:
@@ -296,7 +350,8 @@ def count_words(result: Result) -> str:
     else:
         rows = f"{shown} row" if len(result.rows) == 1 else f"{shown} rows"
     lit = sum(map(len, result.allocations.values()))
-    words = [rows, _seconds(result.seconds), *([f"{lit:,} allocations lit"] if lit else []),
+    words = [rows, f"{result.seconds * 1e3:.0f} ms" if result.seconds < 1 else f"{result.seconds:.1f} s",
+             *([f"{lit:,} allocations lit"] if lit else []),
              *([result.note] if result.note else [])]
     return ", ".join(words)
 
@@ -383,7 +438,3 @@ def _order_of(value: Any) -> tuple[int, Any]:
     if isinstance(value, (int, float)):
         return 1, value
     return 2, str(value)
-
-
-def _seconds(seconds: float) -> str:
-    return f"{seconds * 1e3:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from imgui_bundle import imgui
 
-from splatview_viewer.kinds.snapshot.panes import _common, _flame, _pane
+from splatview_viewer.kinds.snapshot.analysis import Tables, flame, frames_with, user_frames
+from splatview_viewer.kinds.snapshot.panes import _flame, _pane
 from splatview_viewer.kinds.snapshot.panes._grid import Cell, Column, Grid, Rows
 from splatview_viewer.ui import theme
 from splatview_viewer.ui.format import count_text, exact_size_text, size_text
@@ -30,18 +31,19 @@ _ORDER = ("", "bytes", "bytes", "count", "largest")
 """What each column of the table sorts by."""
 
 
-class StacksPane:
+class StacksPane(_pane.Pane):
     """A flame graph above, a table below."""
 
+    name = "stacks"
+
     def __init__(self) -> None:
+        super().__init__()
         self.of = "moment"
         """One of moment, all, found."""
         self.by = "stack"
         """One of stack, line, function, file, size, category, pool, stream."""
         self._flame = _flame.Flame()
         self._grid = Grid()
-        self._lamp = _common.Lamp()
-        self._places = _common.Places()
         self._sorted = 1
         self._order: tuple[object, int, np.ndarray] | None = None
         self._graph: FlameGraph | None = None
@@ -50,13 +52,7 @@ class StacksPane:
         self._look: tuple[tuple[object, ...], _flame.Look] | None = None
         self._hits: tuple[np.ndarray | None, int] = (None, 0)
 
-    def draw(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
-        """Draw it. True when another picture is needed."""
-        with _pane.pane(self, "stacks", rect, scale):
-            changed = self._lamp.turn(content, look)
-            return self._draw(content, look, rect, scale) or changed
-
-    def _draw(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
+    def fill(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
         before = self.of
         if self.of == "found" and look.hits is None:
             self.of = "moment"
@@ -66,7 +62,7 @@ class StacksPane:
         moment = content.moment(look)
         if self.of == "moment" and moment is not None:
             imgui.same_line(0, 16 * scale)
-            changed |= _common.moment_line(content, look, moment)
+            changed |= _pane.moment_line(content, look, moment)
         if moment is None and self.of == "moment":
             _pane.centered("Looking for the peak\u2026")
             return changed
@@ -86,7 +82,7 @@ class StacksPane:
             if hits is not self._hits[0]:
                 self._hits = hits, self._hits[1] + 1
             return (look.device, "found", id(self), self._hits[1]), lambda: hits
-        return (look.device, "moment", moment), lambda: _common.live_at(trace, moment)
+        return (look.device, "moment", moment), lambda: _pane.live_at(trace, moment)
 
     # -- the flame graph ---------------------------------------------------------------------------------------------
 
@@ -96,7 +92,7 @@ class StacksPane:
         snapshot, trace, key = content.snapshot, content.trace(look), ("flame", *which)
         graph = content.ask(key, lambda: _graph(snapshot, trace, ids()), slot=("flame", id(self)))
         self._graph = graph if graph is not None else self._graph
-        shades = content.ask(("shades",), lambda: _shades(snapshot))
+        shades = content.ask(("shades",), lambda: _flame.shades(snapshot.stacks.file, user_frames(snapshot)))
         hit = None
         if look.search:
             search, frames = look.search, ("frames found", look.search)
@@ -105,7 +101,7 @@ class StacksPane:
         if self._graph is None or shades is None or self._graph.trace is not trace:
             top = imgui.get_cursor_pos_y()
             if content.fault(key):
-                _common.trouble(content, key)
+                _pane.trouble(content, key)
             else:
                 _pane.colored("Counting\u2026", theme.DIM)
             imgui.set_cursor_pos_y(top + high)
@@ -114,9 +110,9 @@ class StacksPane:
         if clicked is not None:
             drawn = self._graph
             if clicked == 0:
-                self._lamp.out(look)
+                self.lamp.out(look)
             else:
-                self._lamp.ask(("node", *which, clicked), lambda: drawn.allocations(clicked),
+                self.lamp.ask(("node", *which, clicked), lambda: drawn.allocations(clicked),
                                f"{drawn.text(clicked)}, {size_text(int(drawn.width[clicked]))}")
         return moved or clicked is not None
 
@@ -139,10 +135,10 @@ class StacksPane:
         self.by = _pane.chips("by", self.by, {k: v for k, v in _BY.items() if not few.get(k)})
         by, trace = cast("By", self.by), content.trace(look)
         key = ("table", *which, by)
-        table = content.ask(key, lambda: _rows(snapshot, trace, ids(), by), slot=("table", id(self)))
+        table = content.ask(key, lambda: Tables(snapshot).group(trace, ids(), by), slot=("table", id(self)))
         old = self._table is None or self._table.by != by or self._device != look.device
         if table is None and (old or content.fault(key)):
-            _common.trouble(content, key, "Counting\u2026")
+            _pane.trouble(content, key, "Counting\u2026")
             return before != self.by
         self._table, self._device = table if table is not None else self._table, look.device
         table = self._table
@@ -153,7 +149,7 @@ class StacksPane:
         return self._list(content, look, table, key, scale) or before != self.by
 
     def _list(self, content: Content, look: Look, table: Table, key: tuple[Hashable, ...], scale: float) -> bool:
-        self._places.ready(content)
+        self.places.ready(content)
         order = self._ordered(table)
         total, most = max(table.total, 1), max(int(table.bytes.max(initial=1)), 1)
         columns = (Column(_BY[table.by], 0, sorts=False), Column("Bytes", 7.5, True),
@@ -166,16 +162,16 @@ class StacksPane:
                     f"{row.count:,}", Cell(size_text(row.largest), theme.DIM)]
 
         touch = self._grid.draw("table", columns, Rows(
-            len(table), cells, tip=lambda i: _common.stack_tip(content, int(table.key[order[i]])) if (
+            len(table), cells, tip=lambda i: _pane.stack_tip(content, int(table.key[order[i]])) if (
                 table.by == "stack") else "",
-            chosen=lambda i: self._lamp.on == ("row", *key, int(table.key[order[i]])),
+            chosen=lambda i: self.lamp.on == ("row", *key, int(table.key[order[i]])),
             sorted_by=self._sorted, words="Nothing is live then" if self.of == "moment" else "Nothing"), scale)
         if touch.title is not None:
             self._sorted = touch.title
             self._grid.top = 0
         if touch.row is not None:
             row = table[int(order[touch.row])]
-            self._lamp.toggle(look, ("row", *key, row.key), lambda: row.allocations,
+            self.lamp.toggle(look, ("row", *key, row.key), lambda: row.allocations,
                               f"{row.label}, {size_text(row.bytes)}")
         return touch.any
 
@@ -189,27 +185,11 @@ class StacksPane:
 
 
 def _graph(snapshot: Snapshot, trace: Trace, ids: np.ndarray | None) -> FlameGraph:
-    from splatview_viewer.kinds.snapshot.analysis import flame
-
     return flame(snapshot, trace, ids)
-
-
-def _rows(snapshot: Snapshot, trace: Trace, ids: np.ndarray | None, by: By) -> Table:
-    from splatview_viewer.kinds.snapshot.analysis import Tables
-
-    return Tables(snapshot).group(trace, ids, by)
-
-
-def _shades(snapshot: Snapshot) -> np.ndarray:
-    from splatview_viewer.kinds.snapshot.analysis import user_frames
-
-    return _flame.shades(snapshot.stacks.file, user_frames(snapshot))
 
 
 def _found(snapshot: Snapshot, text: str) -> np.ndarray:
     """bool (F,): frames that any word of a search names."""
-    from splatview_viewer.kinds.snapshot.analysis import frames_with
-
     found = np.zeros(len(snapshot.stacks.file), bool)
     for word in text.replace('"', " ").split():
         found |= frames_with(snapshot, word)

@@ -12,13 +12,9 @@ Importing this does not import numba; `warm_up` does, and loads the kernels or h
 from __future__ import annotations
 
 from splatview_viewer.kinds.snapshot.timeline.addresses import Addresses
-from splatview_viewer.kinds.snapshot.timeline.axis import Axis
-from splatview_viewer.kinds.snapshot.timeline.bands import Bands
-from splatview_viewer.kinds.snapshot.timeline.canvas import Canvas, Paint, assemble, paint_ground
+from splatview_viewer.kinds.snapshot.timeline.bands import Bands, Canvas, Lane, Paint, assemble, lanes, paint_ground
 from splatview_viewer.kinds.snapshot.timeline.compiled import end_loading, warm_up
-from splatview_viewer.kinds.snapshot.timeline.index import CancelledError
-from splatview_viewer.kinds.snapshot.timeline.lanes import Lane, lanes
-from splatview_viewer.kinds.snapshot.timeline.series import Envelope, active, allocated, reserved
+from splatview_viewer.kinds.snapshot.timeline.index import Axis, CancelledError, Envelope, active, allocated, reserved
 
 __all__ = [
            "Addresses",

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from splatview_viewer.kinds.snapshot.model import Trace
-    from splatview_viewer.kinds.snapshot.timeline.canvas import Canvas, Paint
+    from splatview_viewer.kinds.snapshot.timeline.bands import Canvas, Paint
 
 GAPS = 0.15
 """How much of the height gaps may take in all, beside what they part."""

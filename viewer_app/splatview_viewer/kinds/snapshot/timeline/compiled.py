@@ -13,7 +13,7 @@ from typing import Any
 
 from splatview_ipc.system.child_program import ChildProgram, end_with_parent
 from splatview_viewer.core.errors import ViewerError
-from splatview_viewer.kinds.snapshot.needs import check_timeline
+from splatview_viewer.kinds.snapshot import check_timeline
 
 _lock = threading.Lock()
 _importing = threading.Lock()

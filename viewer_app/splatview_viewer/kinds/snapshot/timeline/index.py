@@ -1,9 +1,9 @@
-"""What is live at each moment: one index for allocations, for spans, or for some of them."""
+"""Moments of a trace: their axis, what is live at each, and numbers that have a value at each."""
 
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from splatview_viewer.kinds.snapshot.timeline.compiled import kernels
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from splatview_viewer.kinds.snapshot.model import Trace
 
 
 class CancelledError(Exception):
@@ -104,3 +105,131 @@ class Lists:
 def stop(cancelled: Callable[[], bool]) -> None:
     if cancelled():
         raise CancelledError
+
+
+class Axis:
+    """x in moments ("events": moment k is at k <= x < k + 1) or in microseconds since the first event ("time")."""
+
+    def __init__(self, trace: Trace, unit: Literal["events", "time"]) -> None:
+        """ValueError for another unit. A trace without times is at 0 from the first to the last event."""
+        if unit not in ("events", "time"):
+            raise ValueError(f"unit: '{unit}' is not 'events' or 'time'")
+        self.unit = unit
+        self.last = len(trace.events)
+        """M, the last moment."""
+        told = trace.events.time_us
+        self.timed = bool(self.last) and int(told.max()) > 0
+        """Whether the trace says when things happened."""
+        first = int(told[np.argmax(told > 0)]) if self.timed else 0
+        self.origin_us = first
+        """Microseconds since the epoch of x = 0 of the axis of time."""
+        begins = np.empty(self.last + 1, np.int64)  # when each moment begins
+        np.maximum.accumulate(told, out=begins[1:])
+        begins[1:] -= first
+        np.maximum(begins[1:], 0, out=begins[1:])
+        length = int(begins[-1]) if self.last else 0
+        pad = max(length // 100, 1)
+        begins[0] = -pad
+        self._begins = begins
+        self.extent: tuple[float, float] = (-pad, length + pad) if unit == "time" else (0.0, self.last + 1.0)
+        """From where to where there is something to show."""
+
+    def edges(self, x0: float, x1: float, width: int) -> np.ndarray:
+        """int64 (width + 1,): column i has the moments edges[i] <= k < edges[i + 1], those that begin in it.
+
+        From before the axis they are 0, from after it M + 2, so that `Bands.peaks` knows what lies outside."""
+        if not x1 > x0 or width < 1:
+            raise ValueError(f"no columns: from {x0} to {x1} in {width}")
+        x = np.ceil(np.linspace(x0, x1, width + 1).clip(-2.0**62, 2.0**62))
+        if self.unit == "events":
+            return x.clip(0, self.last + 2).astype(np.int64)
+        edges = np.searchsorted(self._begins, x.astype(np.int64), "left")
+        edges[x > self.extent[1]] = self.last + 2
+        return edges.astype(np.int64)
+
+    def moment(self, x: float) -> int:
+        """What holds there; the first or the last moment outside of the axis."""
+        if self.unit == "events":
+            return int(min(max(np.floor(x), 0), self.last))
+        return int(min(max(np.searchsorted(self._begins, x, "right") - 1, 0), self.last))
+
+    def x_of(self, moment: int) -> float:
+        """Where a moment begins; M + 1 and more: the end of the axis."""
+        if moment > self.last:
+            return float(self.extent[1])
+        return float(moment) if self.unit == "events" else float(self._begins[max(moment, 0)])
+
+    def time_us(self, moment: int) -> int:
+        """Microseconds since the epoch at which a moment began (moment 0: when the trace began); 0: not known."""
+        if not self.timed:
+            return 0
+        return self.origin_us + max(int(self._begins[min(max(moment, 0), self.last)]), 0)
+
+
+BLOCK = 512  # the least piece of memory that PyTorch hands out
+
+
+def accumulated(start: np.ndarray, end: np.ndarray, size: np.ndarray, events: int) -> np.ndarray:
+    """int64 (M + 1,): the sum of the sizes of what is live at each moment."""
+    out = np.zeros(events + 1, np.int64)
+    accumulate = kernels().accumulate
+    accumulate(frozen(start, np.int32), frozen(end, np.int32), frozen(size, np.int64), out)
+    return frozen(out, np.int64)
+
+
+def reserved(trace: Trace, pool: int | None = None) -> np.ndarray:
+    """int64 (M + 1,): bytes that the allocator had from the driver at each moment. pool: those of one pool."""
+    s = trace.spans
+    chosen = slice(None) if pool is None else s.pool == pool
+    return accumulated(s.start[chosen], s.end[chosen], s.size[chosen], len(trace.events))
+
+
+def allocated(trace: Trace, pool: int | None = None) -> np.ndarray:
+    """int64 (M + 1,): bytes of the blocks that were handed out at each moment, up to the request to free them.
+
+    Where the size of a block is not known, what was requested is rounded up to 512 bytes: PyTorch's least unit."""
+    a = trace.allocations
+    chosen = slice(None) if pool is None else a.pool == pool
+    return accumulated(a.start[chosen], a.end[chosen], _rounded(a.size[chosen], a.rounded[chosen]), len(trace.events))
+
+
+def active(trace: Trace, pool: int | None = None) -> np.ndarray:
+    """int64 (M + 1,): like `allocated`, but up to when the free was completed: with what other streams still use."""
+    a = trace.allocations
+    chosen = slice(None) if pool is None else a.pool == pool
+    until = np.maximum(a.freed[chosen], a.end[chosen])
+    return accumulated(a.start[chosen], until, _rounded(a.size[chosen], a.rounded[chosen]), len(trace.events))
+
+
+def _rounded(size: np.ndarray, rounded: np.ndarray) -> np.ndarray:
+    return np.where(rounded > 0, rounded, (size + BLOCK - 1) // BLOCK * BLOCK)
+
+
+class Envelope:
+    """The least, the greatest and the peak of many values in each column of a picture, exactly, by a pyramid."""
+
+    def __init__(self, values: np.ndarray) -> None:
+        """values: int64 (n,), n >= 1."""
+        if not len(values):
+            raise ValueError("no values: there is at least one moment")
+        self._values = frozen(values, np.int64)
+        block = kernels().PYRAMID
+        blocks = (len(values) + block - 1) // block
+        low, high = np.empty(blocks, np.int64), np.empty(blocks, np.int64)
+        kernels().pyramid(self._values, low, high)
+        self._low, self._high = frozen(low, np.int64), frozen(high, np.int64)
+
+    def __call__(self, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """int64 (W,) twice: least and greatest of edges[x] <= k < edges[x + 1]; in a column without any: what holds.
+
+        edges: int64 (W + 1,), ascending."""
+        low, high = np.empty(len(edges) - 1, np.int64), np.empty(len(edges) - 1, np.int64)
+        compute = kernels().envelope
+        compute(self._values, self._low, self._high, frozen(edges, np.int64), low, high)
+        return low, high
+
+    def peaks(self, edges: np.ndarray) -> np.ndarray:
+        """int32 (W,): where the greatest is; see `Bands.peaks`."""
+        out = np.empty(len(edges) - 1, np.int32)
+        kernels().peaks(self._values, self._high, frozen(edges, np.int64), out)
+        return out

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import io
-import os
 import pickle
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
 from splatview_viewer.core.errors import FileError
-from splatview_viewer.formats import BOMB_BYTES
+from splatview_viewer.core.regular import open_regular
+from splatview_viewer.formats.bounds import BOMB_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,6 +67,7 @@ def is_pickle(head: bytes) -> bool:
 
 
 def is_packed(head: bytes) -> bool:
+    """True for a file that begins as gzip or zstd do."""
     return head[:2] == GZIP or head[:4] == ZSTD
 
 
@@ -89,61 +90,47 @@ def begins_as_pickle(path: Path) -> bool:
         return False
 
 
-class Opened:
-    """The bytes of a pickle, unpacked: `stream`, which says how far it has been read."""
-
-    def __init__(self, fd: int, told: Callable[[float], None] = lambda fraction: None,
-                 unpacked: Callable[[int], None] = lambda count: None) -> None:
-        """
-        Args:
-            fd: of a regular file at its beginning. It is not closed.
-            told: called with how far it is, 0 to 1.
-            unpacked: called with how many bytes have been read, unpacked.
-        """
-        f = open(fd, "rb", buffering=0, closefd=False)  # its own: readers of packed files close what they read from
-        self.size = size = os.fstat(fd).st_size
-        head = f.read(16)
-        f.seek(0)
-        self.packed = is_packed(head)
-        self.errors: tuple[type[Exception], ...] = ()
-        """What damage to what packs it raises."""
-        if head[:2] == GZIP:
-            import gzip
-            import zlib
-
-            inner: Any = gzip.GzipFile(fileobj=io.BufferedReader(f, 1 << 18), mode="rb")  # type: ignore[arg-type]
-            self.errors = (zlib.error, gzip.BadGzipFile)
-        elif self.packed:
-            import zstandard
-
-            inner = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW).stream_reader(f, read_across_frames=True)
-            self.errors = (zstandard.ZstdError,)
-        else:
-            inner = f
-
-        def read_to(count: int) -> None:
-            unpacked(count)
-            told((f.tell() if inner is not f else count) / max(size, 1))
-
-        self.stream = Counted(inner, max(BOMB_BYTES, PLAIN_RATIO * size), read_to)
+def unpacked_limit(path: Path) -> int:
+    """Return the bytes of pickle that a file may hold. Raises OSError."""
+    size = path.stat().st_size
+    with open_regular(path) as f:
+        return max(BOMB_BYTES, PLAIN_RATIO * size) if is_packed(f.read(4)) else size
 
 
-def unpickle(opened: Opened) -> Any:
-    """What a pickle holds. Nothing that it asks for is called.
+def unpickle(path: Path, told: Callable[[float], None] = lambda fraction: None) -> tuple[Any, int]:
+    """Return what a pickle holds, plain or packed, and its bytes when unpacked. Nothing that it asks for is called.
+
+    Args:
+        told: called with how far it is, 0 to 1.
 
     Raises:
         FileError: damaged, or refused.
     """
-    try:
-        return SnapshotUnpickler(io.BufferedReader(opened.stream, 1 << 20)).load()
-    except FileError:
-        raise
-    except MemoryError:
-        raise FileError("damaged, or made to exhaust memory: it asks for more than a snapshot of its size takes"
-                        ) from None
-    except (EOFError, *opened.errors) as e:
-        raise FileError(f"truncated or damaged: {e or 'it ends early'}") from None
-    except OSError:
-        raise
-    except Exception as e:  # a damaged pickle ends in errors of any kind
-        raise FileError(f"a damaged pickle: {type(e).__name__}: {str(e)[:200]}") from None
+    limit, size = unpacked_limit(path), path.stat().st_size
+    with open(path, "rb", buffering=0) as f:
+        head = f.read(4)
+        f.seek(0)
+        inner: Any = f
+        errors: tuple[type[Exception], ...] = (EOFError,)
+        if head[:2] == GZIP:
+            import gzip
+            import zlib
+
+            inner = gzip.GzipFile(fileobj=io.BufferedReader(f, 1 << 18), mode="rb")  # type: ignore[arg-type]
+            errors += (zlib.error, gzip.BadGzipFile)
+        elif head == ZSTD:
+            import zstandard
+
+            inner = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW).stream_reader(f, read_across_frames=True)
+            errors += (zstandard.ZstdError,)
+        stream = Counted(inner, limit, lambda count: told((f.tell() if inner is not f else count) / max(size, 1)))
+        try:
+            return SnapshotUnpickler(io.BufferedReader(stream, 1 << 20)).load(), stream.count
+        except (FileError, MemoryError):
+            raise
+        except errors as e:
+            raise FileError(f"truncated or damaged: {e or 'it ends early'}") from None
+        except OSError:
+            raise
+        except Exception as e:  # a damaged pickle ends in errors of any kind
+            raise FileError(f"a damaged pickle: {type(e).__name__}: {str(e)[:200]}") from None

@@ -1,6 +1,6 @@
 """What this machine can draw with: run as a program, so that a driver that crashes takes nobody along.
 
-`python -m splatview_viewer.gpu.probe egl|window|gsplat|interop|web|memory|video` prints one JSON object:
+`python -m splatview_viewer.app.probe egl|window|gsplat|interop|web|memory|video` prints one JSON object:
 {"ok": bool, "detail": str, "mend": str}.
 """
 
@@ -235,8 +235,8 @@ def probe_memory() -> dict[str, object]:
               for t, action in enumerate(("segment_alloc", "alloc", "free_requested", "free_completed"))]
     from splatview_ipc.system.optional_packages import install_line, installed
     from splatview_viewer.core.errors import ViewerError
-    from splatview_viewer.kinds.snapshot import load_snapshot
-    from splatview_viewer.kinds.snapshot.loading.cache import folder
+    from splatview_viewer.kinds.snapshot.loading import load_snapshot
+    from splatview_viewer.kinds.snapshot.loading.store import folder
     from splatview_viewer.kinds.snapshot.query import Database
     from splatview_viewer.kinds.snapshot.timeline import Bands
 

@@ -1,0 +1,75 @@
+"""Opening files of every format: scenes and pictures, and the formats of single kinds.
+
+    value = open_file(path)          # the format is found by the content
+    value = read_untrusted(path)     # the same for a file that comes from a browser page
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from splatview_viewer import formats
+from splatview_viewer.core.errors import FileError
+from splatview_viewer.formats.common import SceneAnswer, silent
+from splatview_viewer.formats.sandbox import limits_for, run
+from splatview_viewer.formats.untrusted import PictureAnswer, import_readers, read_as, value_of
+from splatview_viewer.kinds.snapshot import loading as snapshot
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy as np
+
+    from splatview_viewer.formats.common import Format, Progress
+    from splatview_viewer.formats.sandbox import File
+    from splatview_viewer.kinds.snapshot.model import Snapshot
+    from splatview_viewer.scene.scene import GaussianScene
+
+FORMATS: tuple[Format, ...] = (snapshot.FORMAT, *formats.FORMATS)
+"""Everything that `open_file` opens, in the order in which a file's content is tried."""
+
+
+class SnapshotFound(msgspec.Struct, frozen=True, tag="snapshot"):
+    """A memory snapshot, which was recognised and not read: its reader has limits of its own."""
+
+
+def open_file(path: str | Path, progress: Progress | None = None) -> GaussianScene | np.ndarray | Snapshot:
+    """Return what a file or folder holds; arguments and errors as of `formats.open_file`."""
+    return formats.open_file(path, progress, FORMATS)
+
+
+def recognise(path: Path) -> str:
+    """Return the name of the format of a file or folder. Raises FileError."""
+    return formats.find_format(path, formats=FORMATS).name
+
+
+def read_untrusted(path: Path, progress: Progress = silent) -> GaussianScene | np.ndarray | Snapshot:
+    """Return what a file from a browser page holds; decoded in the sandbox. For a thread that may wait.
+
+    Args:
+        path: a file; folders are refused.
+        progress: as of `sandbox.run`.
+
+    Raises:
+        FileError: the file cannot be read; the message starts with the path.
+    """
+    try:
+        answer, arrays = run(read_any, [path], limits_for(path.stat().st_size),
+                             SceneAnswer | PictureAnswer | SnapshotFound, prepare=import_readers, progress=progress)
+        if isinstance(answer, SnapshotFound):
+            return snapshot.load_snapshot(path, progress, cache=False)
+        return value_of(answer, arrays)
+    except FileError as e:
+        text = str(e)
+        raise FileError(text if text.startswith(str(path)) else f"{path}: {text}") from None
+    except OSError as e:
+        raise FileError(f"{path}: cannot be read: {e.strerror or e}") from e
+
+
+def read_any(files: list[File], progress: Progress) -> tuple[Any, list[np.ndarray]]:
+    """Read a file of any format, in the sandbox. Raises FileError."""
+    path, name = files[0]
+    found = formats.find_format(path, name, FORMATS)
+    return (SnapshotFound(), []) if found is snapshot.FORMAT else read_as(found, path, progress)

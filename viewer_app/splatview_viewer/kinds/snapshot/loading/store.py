@@ -1,0 +1,293 @@
+"""A snapshot as aligned arrays, from the sandbox or from a file in the user's cache folder, which is mapped.
+
+    the arrays, each at a multiple of 64 bytes
+    the description: `sandbox.Done` as JSON
+    its length (uint64), then MAGIC
+
+Both come from outside: numbers that are used as places in arrays must be places there. A file in the cache is named by
+the path, the size and the time of the snapshot that it was made of.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import stat
+import struct
+import time
+from dataclasses import fields
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+
+import msgspec
+import numpy as np
+from msgspec import Meta
+
+from splatview_ipc.system.files import make_private, output_file
+from splatview_viewer.core.errors import FileError
+from splatview_viewer.formats.sandbox import Done, arrays_of, decoded, write_columns
+from splatview_viewer.kinds.snapshot.model import (
+    ACTIONS,
+    BLOCK_STATES,
+    LIMIT,
+    SEGMENT_TYPES,
+    Allocations,
+    Annotation,
+    Blocks,
+    Events,
+    Segments,
+    Snapshot,
+    Spans,
+    Stacks,
+    Texts,
+    Trace,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+MAGIC = b"splatview.mem.3\n"
+TAIL = struct.Struct("<Q16s")
+DTYPES: dict[str, dict[str, str]] = {
+    "texts": {"blob": "u1", "start": "i8"},
+    "stacks": {"file": "i4", "line": "i4", "name": "i4", "start": "i8", "frames": "i4"},
+    "events": {"action": "u1", "addr": "u8", "size": "u8", "time_us": "i8", "stream": "i2", "pool": "i2", "stack": "i4",
+               "context": "i4", "metadata": "i4", "allocation": "i4"},
+    "allocations": {"addr": "u8", "size": "i8", "rounded": "i8", "start": "i4", "end": "i4", "freed": "i4",
+                    "stream": "i2", "pool": "i2", "stack": "i4"},
+    "spans": {"addr": "u8", "size": "i8", "start": "i4", "end": "i4", "stream": "i2", "pool": "i2"},
+    "segments": {"addr": "u8", "total": "i8", "allocated": "i8", "active": "i8", "requested": "i8", "stream": "i2",
+                 "pool": "i2", "type": "u1", "expandable": "b1", "stack": "i4", "blocks": "i4"},
+    "blocks": {"addr": "u8", "size": "i8", "requested": "i8", "state": "u1", "stack": "i4", "allocation": "i4"},
+    "annotations": {"json": "u1"},
+}
+"""The arrays of a snapshot and their dtypes, little endian; those of the devices one behind the other."""
+PARTS = {"events": Events, "allocations": Allocations, "spans": Spans, "segments": Segments, "blocks": Blocks}
+LIMIT_BYTES = 8 << 30
+"""Bytes of all files in the cache folder; those not used for longest are removed."""
+ROOM = 256 << 20
+"""Bytes that must stay free on the disk."""
+STALE_S = 86_400
+
+Count = Annotated[int, Meta(ge=0, le=2**31 - 2)]
+Stream = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+
+
+class Device(msgspec.Struct, frozen=True):
+    """One device of a snapshot: its number, and how many rows of each of PARTS it has."""
+
+    device: Annotated[int, Meta(ge=0, lt=2**15)]
+    rows: tuple[Count, Count, Count, Count, Count]
+
+
+class SnapshotAnswer(msgspec.Struct, frozen=True, tag="snapshot"):
+    """The description of a snapshot; its arrays are those of DTYPES."""
+
+    devices: list[Device]
+    streams: list[Stream]
+    pools: list[tuple[int, int]]
+    settings: dict[str, Any]
+    notes: list[str]
+    file_bytes: Annotated[int, Meta(ge=0)]
+
+
+def packed(snapshot: Snapshot) -> tuple[SnapshotAnswer, list[np.ndarray]]:
+    """Return a snapshot as its description and its arrays."""
+    devices = [Device(t.device, tuple(len(getattr(t, part)) for part in PARTS))  # type: ignore[arg-type]
+               for t in snapshot.traces]
+    arrays = []
+    for part, columns in DTYPES.items():
+        owners = [getattr(t, part) for t in snapshot.traces] if part in PARTS else [getattr(snapshot, part)]
+        for name, dtype in columns.items():
+            if part == "annotations":
+                found = [np.frombuffer(msgspec.json.encode(snapshot.annotations), np.uint8)]
+            elif name == "blocks":
+                found = [np.diff(s.block_start) for s in owners]
+            else:
+                found = [getattr(o, name) for o in owners]
+            whole = found[0] if len(found) == 1 else np.concatenate([np.zeros(0, "<" + dtype), *found])
+            arrays.append(whole.astype("<" + dtype, copy=False))
+    return SnapshotAnswer(devices, list(snapshot.streams), list(snapshot.pools), snapshot.settings,
+                          list(snapshot.notes), snapshot.file_bytes), arrays
+
+
+def unpacked(answer: SnapshotAnswer, arrays: list[np.ndarray], name: str) -> Snapshot:
+    """Return the snapshot of a description and its arrays. Raises FileError where they do not fit together."""
+    left = iter(arrays)
+    found: dict[str, dict[str, np.ndarray]] = {part: {} for part in DTYPES}
+    for part, columns in DTYPES.items():
+        for column, dtype in columns.items():
+            a = next(left, None)
+            if a is None or a.ndim != 1 or a.dtype != np.dtype("<" + dtype):
+                raise FileError(f"damaged: {part}.{column}")
+            a.flags.writeable = False
+            found[part][column] = a
+    texts, stacks = Texts(**found["texts"]), Stacks(**found["stacks"])
+    if answer.pools[:1] != [(0, 0)] or any(not 0 <= number < 2**64 for pool in answer.pools for number in pool):
+        raise FileError("damaged: pools")
+    _check_offsets(texts.start, len(texts.blob), "texts.start")
+    _check_offsets(stacks.start, len(stacks.frames), "stacks.start")
+    _check_within(stacks.file, 0, len(texts), "stacks.file")
+    _check_within(stacks.name, 0, len(texts), "stacks.name")
+    _check_within(stacks.frames, 0, len(stacks.file), "stacks.frames")
+    _check_lengths(found["stacks"], ("line", "name"), len(stacks.file), "stacks")
+    for i, part in enumerate(PARTS):
+        _check_lengths(found[part], found[part], sum(d.rows[i] for d in answer.devices), part)
+    tops = {"stream": len(answer.streams), "stack": len(stacks), "context": len(texts), "metadata": len(texts),
+            "pool": len(answer.pools)}
+    traces: list[Trace] = []
+    begins = [0] * len(PARTS)
+    for d in answer.devices:
+        parts = {part: {column: a[at: at + n] for column, a in found[part].items()}
+                 for part, at, n in zip(PARTS, begins, d.rows, strict=True)}
+        begins = [at + n for at, n in zip(begins, d.rows, strict=True)]
+        traces.append(_trace(d, parts, tops))
+    annotations = decoded(found["annotations"]["json"].tobytes(), tuple[Annotation, ...])
+    if any(not (-1 <= a.device < 2**15 and 0 <= a.time_us < LIMIT) for a in annotations):
+        raise FileError("damaged: annotations")
+    return Snapshot(name, tuple(traces), texts, stacks, tuple(answer.streams), tuple(answer.pools), annotations,
+                    answer.settings, tuple(answer.notes), answer.file_bytes)
+
+
+def _trace(device: Device, parts: dict[str, dict[str, np.ndarray]], tops: dict[str, int]) -> Trace:
+    """One device's columns, checked. `tops`: the first number that is no place in the tables that all devices share."""
+    m, count, _, _, blocks = device.rows
+    lows = {"stack": -1, "context": -1, "metadata": -1, "allocation": -1, "pool": -1, "start": -1}
+    tops = {**tops, "allocation": count, "start": m, "end": m + 1, "freed": m + 1, "action": len(ACTIONS),
+            "state": len(BLOCK_STATES), "type": len(SEGMENT_TYPES), "blocks": blocks + 1}
+    for part, columns in parts.items():
+        for name, a in columns.items():
+            if name == "expandable":
+                _check_within(a.view(np.uint8), 0, 2, name)
+            elif a.dtype != np.uint64:  # in which every number is legal
+                _check_within(a, lows.get(name, 0), tops.get(name, LIMIT), f"{part}.{name}")
+    a = parts["allocations"]
+    if bool((a["end"] <= a["start"]).any()) or bool((a["freed"] < a["end"]).any()) or (
+            float(np.sum(a["size"], dtype=np.float64)) >= LIMIT):
+        raise FileError("damaged: allocations")
+    starts = np.concatenate([[0], np.cumsum(parts["segments"].pop("blocks"), dtype=np.int64)])
+    if starts[-1] != blocks:
+        raise FileError("damaged: segments.blocks")
+    starts.flags.writeable = False
+    parts["segments"]["block_start"] = starts.astype(np.int32)
+    return Trace(device.device, **{part: PARTS[part](**parts[part]) for part in PARTS})  # type: ignore[arg-type]
+
+
+def _check_within(a: np.ndarray, low: int, top: int, label: str) -> None:
+    """Raise FileError unless all numbers are in low to top - 1."""
+    if len(a) and not (low <= int(a.min()) and int(a.max()) < top):
+        raise FileError(f"damaged: {label} has numbers outside {low} to {top - 1}")
+
+
+def _check_offsets(a: np.ndarray, end: int, label: str) -> None:
+    if len(a) == 0 or int(a[0]) != 0 or int(a[-1]) != end or bool((np.diff(a) < 0).any()):
+        raise FileError(f"damaged: {label}")
+
+
+def _check_lengths(columns: dict[str, np.ndarray], names: Iterable[str], count: int, label: str) -> None:
+    if any(len(columns[name]) != count for name in names):
+        raise FileError(f"damaged: the columns of {label} have not {count:,} rows")
+
+
+for _part, _class in {**PARTS, "stacks": Stacks}.items():
+    assert set(DTYPES[_part]) == {f.name.replace("block_start", "blocks") for f in fields(_class)}, _part
+
+# -- the cache folder --------------------------------------------------------------------------------------------------
+
+
+def folder() -> Path | None:
+    """Return the folder for columns, made if needed; None if it cannot be used: it must be the user's own."""
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    try:
+        root = Path(base) if os.path.isabs(base) else Path.home() / ".cache"
+        path = root / "splatview" / "snapshots" / "columns-v1"
+        make_private(path)
+        s = path.lstat()
+    except (OSError, RuntimeError):
+        return None
+    mine = stat.S_ISDIR(s.st_mode) and s.st_uid == os.geteuid() and not s.st_mode & 0o022
+    return path if mine and os.access(path, os.W_OK | os.X_OK) else None
+
+
+def key_of(path: Path) -> str:
+    """Return the name of a snapshot's columns. Raises OSError."""
+    s = path.stat()
+    return blake2b(f"{s.st_size} {s.st_mtime_ns} {path.resolve()}".encode("utf-8", "surrogateescape"),
+                   digest_size=16).hexdigest()
+
+
+def kept(where: Path, key: str, name: str) -> Snapshot | None:
+    """Return the snapshot whose columns are in the cache folder, or None. Columns that are damaged are removed."""
+    file = where / f"{key}.columns"
+    try:
+        fd = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        s = os.fstat(fd)
+        if not stat.S_ISREG(s.st_mode) or s.st_uid != os.geteuid():
+            return None
+        snapshot = read(fd, name)
+        os.utime(fd)  # used now
+        return snapshot
+    except (FileError, OSError):
+        file.unlink(missing_ok=True)
+        return None
+    finally:
+        os.close(fd)
+
+
+def keep(where: Path, key: str, answer: SnapshotAnswer, arrays: list[np.ndarray]) -> None:
+    """Write columns to the cache folder. Does nothing where that fails."""
+    with contextlib.suppress(OSError):
+        disk = os.statvfs(where)
+        if disk.f_bavail * disk.f_frsize <= sum(a.nbytes for a in arrays) + ROOM:
+            return
+        file = where / f"{key}.columns"
+        file.unlink(missing_ok=True)  # a link would be followed
+        with output_file(file, private=True) as out:
+            write(out.file, answer, arrays)
+        _trim(where, key)
+
+
+def write(file: BinaryIO, answer: SnapshotAnswer, arrays: list[np.ndarray]) -> None:
+    """Write a snapshot to an empty file."""
+    done = msgspec.json.encode(Done(msgspec.Raw(msgspec.json.encode(answer)), write_columns(file.fileno(), arrays)))
+    file.seek(0, os.SEEK_END)
+    file.write(done + TAIL.pack(len(done), MAGIC))
+
+
+def read(fd: int, name: str) -> Snapshot:
+    """Return the snapshot in a file, which is mapped: it may be closed and removed then. Raises FileError."""
+    size = os.fstat(fd).st_size
+    if size < TAIL.size:
+        raise FileError(f"{size} bytes are no file of columns")
+    room = mmap.mmap(fd, size, access=mmap.ACCESS_READ)
+    length, magic = TAIL.unpack_from(room, size - TAIL.size)
+    begin = size - TAIL.size - length
+    if magic != MAGIC or begin < 0:
+        raise FileError("no file of columns of this version, or not a whole one")
+    done = decoded(room[begin: begin + length], Done)
+    return unpacked(decoded(bytes(done.answer), SnapshotAnswer), arrays_of(done.columns, room), name)
+
+
+def _trim(where: Path, newest: str) -> None:
+    """Remove what was not used for longest until the rest is small enough, and what was left half written."""
+    found: list[tuple[float, int, Path]] = []
+    now = time.time()
+    for path in where.iterdir():
+        with contextlib.suppress(OSError):
+            s = path.lstat()
+            if path.suffix == ".part" and now - s.st_mtime > STALE_S:
+                path.unlink()
+            elif path.suffix == ".columns":
+                found.append((float("inf") if path.stem == newest else s.st_mtime, s.st_size, path))
+    total = sum(size for _, size, _ in found)
+    for _, size, path in sorted(found)[:-1]:
+        if total <= LIMIT_BYTES:
+            break
+        with contextlib.suppress(OSError):
+            path.unlink()
+            total -= size
