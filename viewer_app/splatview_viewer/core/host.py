@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from splatview_viewer.core.memo import Memo
 
@@ -32,12 +32,10 @@ class Desk:
     """What is remembered for the next time."""
     scale: float = 1.0
     """Pixels per point."""
-    exact: bool = False
-    """Whether what is drawn now is to be kept, so that nothing may stand in for the true picture."""
+    exact: Literal["", "picture", "scene"] = ""
+    """Something to keep is drawn: the picture, or the scene alone. Nothing may stand in for it. "": for the screen."""
     hand_over: Callable[[Path], None] = _nothing
     """Give the user a file that was written: a browser downloads it. Elsewhere nothing comes of it: say where it is."""
-    bare: bool = False
-    """Whether that is to have on it only the scene itself."""
     again: Callable[[], None] = lambda: None
     """Have the newest value of what is shown once more."""
     name: str = ""

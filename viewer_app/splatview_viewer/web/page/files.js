@@ -152,7 +152,7 @@ export function makeFiles({el, address, credentials, say, welcome, leave}) {
 }
 
 /** Have the browser keep a file. @param {Blob} blob @param {string} name */
-export function save(blob, name) {
+function save(blob, name) {
   const anchor = document.createElement("a");
   anchor.href = URL.createObjectURL(blob);
   anchor.download = name;
