@@ -64,15 +64,30 @@ class Refused(Exception):  # noqa: N818  (an answer to the page, not a fault her
 
 
 class Files:
-    """Files of connected pages. The server has checked host, origin and token before. Web thread."""
+    """Files of connected pages. The server has checked host, origin and token before.
+
+    The folder of uploads is made with the first file, only its owner may look into it, and it goes with `close`. What a
+    killed viewer has left is removed by the next one that begins or takes a file.
+    """
 
     def __init__(self, connections: Callable[[], Iterable[Connection]]) -> None:
         """`connections`: returns the present ones."""
+        Thread(target=_sweep, args=(Path(tempfile.gettempdir()),), name="sweep", daemon=True).start()
         self._connections = connections
-        self._uploads = Uploads()
+        self._at_once = asyncio.Semaphore(AT_ONCE)
+        self._lock = Lock()
+        self._folder: Path | None = None
+        self._held = -1
+        """The lock of the folder."""
+        self._kept: dict[Path, int] = {}
+        """Bytes of each upload, those to come included."""
+        self._count = 0
+        self._closed = False
+
+    # -- in the web thread -------------------------------------------------------------------------------------------
 
     async def receive(self, request: web.Request, now: float) -> None:
-        """Take a file for the user of the page that sends it. Raises Refused."""
+        """Take a file for the user of the page that sends it. Raises Refused, and keeps nothing then."""
         given = request.headers.get(KEY_HEADER, "").encode("utf-8", "replace")
         connection = next((c for c in self._connections() if hmac.compare_digest(c.key.encode(), given)), None)
         if connection is None or connection.closed:
@@ -80,11 +95,51 @@ class Files:
         size = request.content_length
         if size is None:
             raise Refused(411, "A file comes with its size, in Content-Length")
-        path = await self._uploads.take(request.content, request.query.get("name", ""), size,
-                                        lambda: not connection.closed)
-        if not connection.put(FileDrop((str(path),), self._uploads.remove), now):
-            self._uploads.remove(path)
-            raise Refused(410, f"The connection to the viewer was lost while {path.name} was sent")
+        async with self._at_once:
+            path = await asyncio.to_thread(self._reserve, safe_name(request.query.get("name", "")), size)
+            try:
+                with path.open("xb") as file:
+                    await _write(request.content, path.name, file, size, connection)
+                if not connection.put(FileDrop((str(path),), self.remove), now):
+                    raise Refused(410, f"The connection to the viewer was lost while {path.name} was sent")
+            except OSError as e:
+                self.remove(path)
+                _log.warning("%s: cannot be written: %s", path, e.strerror or e)
+                if e.errno in (errno.ENOSPC, errno.EDQUOT):
+                    raise Refused(507, f"There is no room for {path.name} on the disk of the viewer's machine") from e
+                raise Refused(500, f"{path.name} cannot be written on the viewer's machine: {e.strerror or e}") from e
+            except BaseException:
+                self.remove(path)
+                raise
+
+    def _reserve(self, name: str, size: int) -> Path:
+        """Return a path for a file of this size, in a folder of its own: names may be the same."""
+        if size > MAX_FILE:
+            raise Refused(413, f"{name} has {in_words(size)}; {in_words(MAX_FILE)} is the most that a page can send. "
+                               "Open it where the viewer runs")
+        with self._lock:
+            if self._closed:
+                raise Refused(410, "The viewer has ended")
+            if len(self._kept) >= MAX_COUNT or sum(self._kept.values()) + size > MAX_KEPT:
+                raise Refused(507, f"There is no room for {name}: this viewer keeps {MAX_COUNT} files and "
+                                   f"{in_words(MAX_KEPT)} of those that were sent to it. Close some in the list")
+            try:
+                if self._folder is None:
+                    _sweep(Path(tempfile.gettempdir()))
+                    self._folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
+                    self._held = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                    fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                free = shutil.disk_usage(self._folder).free - SPARE
+                if size > free:
+                    raise Refused(507, f"There is no room for {name} on the disk of the viewer's machine: it has "
+                                       f"{in_words(size)}, and {in_words(max(free, 0))} are free")
+                self._count += 1
+                path = self._folder / str(self._count) / name
+                path.parent.mkdir(mode=0o700)
+            except OSError as e:
+                raise Refused(500, f"{name} cannot be written on the viewer's machine: {e.strerror or e}") from e
+            self._kept[path] = size
+            return path
 
     async def hand_out(self, request: web.Request, headers: dict[str, str]) -> web.StreamResponse:
         """Send what was offered to a page; each offer is good for one time. Raises Refused."""
@@ -98,18 +153,55 @@ class Files:
         if isinstance(content, bytes):
             return web.Response(body=content, headers=headers)
         try:
-            file, size = await asyncio.to_thread(_open, content)
+            file = await asyncio.to_thread(open_regular, content)
         except OSError as e:
             raise Refused(404, f"{content}: cannot be read: {e.strerror or e}") from e
         with file:
-            return await _sent(request, file, size, headers)
+            return await _sent(request, file, headers)
+
+    # -- from any thread ---------------------------------------------------------------------------------------------
+
+    def remove(self, path: Path) -> None:
+        """Remove an upload that is not needed any more. Idempotent."""
+        with self._lock:
+            if self._kept.pop(path, None) is None:
+                return
+        # Removing gigabytes takes a while, and the caller may be the thread that draws.
+        Thread(target=shutil.rmtree, args=(path.parent, True), name="remove", daemon=True).start()
 
     def close(self) -> None:
-        """Remove all uploads. Idempotent."""
-        self._uploads.close()
+        """Remove all uploads and reject further ones. Idempotent."""
+        with self._lock:
+            self._closed = True
+            self._kept.clear()
+            if self._folder is not None:
+                shutil.rmtree(self._folder, ignore_errors=True)
+                os.close(self._held)  # last: without the lock another viewer would remove the folder as well
+                self._folder = None
 
 
-async def _sent(request: web.Request, file: BinaryIO, size: int, headers: dict[str, str]) -> web.StreamResponse:
+async def _write(content: StreamReader, name: str, file: BinaryIO, size: int, connection: Connection) -> None:
+    """Write what comes, in another thread. Raises Refused where it ends or stalls before all has come."""
+    come = 0
+    while True:
+        try:
+            chunk = await asyncio.wait_for(content.readany(), STALL)
+        except TimeoutError:
+            raise Refused(408, f"{name}: nothing came for {STALL:g} s") from None
+        except Exception as e:  # the connection broke, or is no HTTP any more
+            raise Refused(400, f"{name} did not come as a whole: {e}") from None
+        if not chunk:
+            break
+        await asyncio.to_thread(file.write, chunk)
+        come += len(chunk)
+        if connection.closed:
+            raise Refused(410, f"The connection to the viewer was lost while {name} was sent")
+    if come != size:
+        raise Refused(400, f"{name} did not come as a whole: {come:,} of {size:,} bytes")
+
+
+async def _sent(request: web.Request, file: BinaryIO, headers: dict[str, str]) -> web.StreamResponse:
+    size = os.fstat(file.fileno()).st_size
     response = web.StreamResponse(headers=headers)
     response.content_length = size
     try:
@@ -125,133 +217,6 @@ async def _sent(request: web.Request, file: BinaryIO, size: int, headers: dict[s
         if request.transport is not None:
             request.transport.abort()
     return response
-
-
-def _open(path: Path) -> tuple[BinaryIO, int]:
-    file = open_regular(path)
-    return file, os.fstat(file.fileno()).st_size
-
-
-class Uploads:
-    """The folder is made with the first file, only its owner may look into it, and it goes with `close`. What a killed
-    viewer has left is removed by the next one that begins or takes a file."""
-
-    def __init__(self) -> None:
-        Thread(target=_sweep, args=(Path(tempfile.gettempdir()),), name="sweep", daemon=True).start()
-        self._lock = Lock()
-        self._folder: Path | None = None
-        self._held: int | None = None
-        """The lock of the folder."""
-        self._kept: dict[Path, int] = {}
-        """Bytes of each file, those to come included."""
-        self._running = self._count = 0
-        self._closed = False
-
-    async def take(self, content: StreamReader, name: str, size: int, wanted: Callable[[], bool]) -> Path:
-        """Write the body of a request into a file called `name`, as far as a name can. Called in the web thread.
-
-        Raises Refused when it is too large or incomplete, or once `wanted` returns False; nothing is kept then.
-        """
-        path = await asyncio.to_thread(self._reserve, name, size)
-        try:
-            with path.open("xb") as file:
-                await _write(content, path, file, size, wanted)
-        except BaseException as e:
-            self.remove(path)
-            if not isinstance(e, OSError):
-                raise
-            _log.warning("%s: cannot be written: %s", path, e.strerror or e)
-            if e.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise Refused(507, f"There is no room for {path.name} on the disk of the viewer's machine") from e
-            raise Refused(500, f"{path.name} cannot be written on the viewer's machine: {e.strerror or e}") from e
-        finally:
-            with self._lock:
-                self._running -= 1
-        return path
-
-    def _reserve(self, name: str, size: int) -> Path:
-        """A path for a file of this size, in a folder of its own: names may be the same."""
-        name = safe_name(name)
-        if size > MAX_FILE:
-            raise Refused(413, f"{name} has {in_words(size)}; {in_words(MAX_FILE)} is the most that a page can send. "
-                               "Open it where the viewer runs")
-        with self._lock:
-            if self._closed:
-                raise Refused(410, "The viewer has ended")
-            if self._running >= AT_ONCE:
-                raise Refused(503, f"{AT_ONCE} files are being sent to this viewer already")
-            if len(self._kept) >= MAX_COUNT or sum(self._kept.values()) + size > MAX_KEPT:
-                raise Refused(507, f"There is no room for {name}: this viewer keeps {MAX_COUNT} files and "
-                                   f"{in_words(MAX_KEPT)} of those that were sent to it. Close some in the list")
-            try:
-                folder = self._own_folder()
-                free = shutil.disk_usage(folder).free - SPARE
-                if size > free:
-                    raise Refused(507, f"There is no room for {name} on the disk of the viewer's machine: it has "
-                                       f"{in_words(size)}, and {in_words(max(free, 0))} are free")
-                self._count += 1
-                path = folder / str(self._count) / name
-                path.parent.mkdir(mode=0o700)
-            except OSError as e:
-                raise Refused(500, f"{name} cannot be written on the viewer's machine: {e.strerror or e}") from e
-            self._kept[path] = size
-            self._running += 1
-            return path
-
-    def _own_folder(self) -> Path:
-        if self._folder is None:
-            around = Path(tempfile.gettempdir())
-            _sweep(around)
-            self._folder, self._held = _make_folder(around)
-        return self._folder
-
-    def remove(self, path: Path) -> None:
-        """Remove a file that is not needed any more. From any thread; idempotent."""
-        with self._lock:
-            if self._kept.pop(path, None) is None:
-                return
-        # Removing gigabytes takes a while, and the caller may be the thread that draws.
-        Thread(target=shutil.rmtree, args=(path.parent, True), name="remove", daemon=True).start()
-
-    def close(self) -> None:
-        """Remove everything and reject further files. Idempotent."""
-        with self._lock:
-            self._closed = True
-            folder, self._folder = self._folder, None
-            held, self._held = self._held, None
-            self._kept.clear()
-        if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
-        if held is not None:
-            os.close(held)  # last: without the lock another viewer would remove the folder as well
-
-
-async def _write(content: StreamReader, path: Path, file: BinaryIO, size: int, wanted: Callable[[], bool]) -> None:
-    """Write what comes, in another thread. Raises Refused where it ends or stalls before all has come."""
-    come = 0
-    while True:
-        try:
-            chunk = await asyncio.wait_for(content.readany(), STALL)
-        except TimeoutError:
-            raise Refused(408, f"{path.name}: nothing came for {STALL:g} s") from None
-        except Exception as e:  # the connection broke, or is no HTTP any more
-            raise Refused(400, f"{path.name} did not come as a whole: {e}") from None
-        if not chunk:
-            break
-        await asyncio.to_thread(file.write, chunk)
-        come += len(chunk)
-        if not wanted():
-            raise Refused(410, f"The connection to the viewer was lost while {path.name} was sent")
-    if come != size:
-        raise Refused(400, f"{path.name} did not come as a whole: {come:,} of {size:,} bytes")
-
-
-def _make_folder(around: Path) -> tuple[Path, int]:
-    """Make a folder and lock it. Raises OSError."""
-    folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=around))
-    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    return folder, lock
 
 
 def _sweep(around: Path) -> None:
