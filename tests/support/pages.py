@@ -97,10 +97,11 @@ class Viewer:
     def client(self) -> Client:
         """The next page that says hello."""
         end = time.monotonic() + PATIENCE
-        while not (self._arrived or (new := self.server.arrivals())):
+        self._arrived += self.server.arrivals()
+        while not self._arrived:
             assert self._news.wait(max(end - time.monotonic(), 0)), f"no page came within {PATIENCE} s"
             self._news.clear()
-        self._arrived += [] if self._arrived else new
+            self._arrived += self.server.arrivals()
         return Client(self._arrived.pop(0), self._news)
 
     def close(self) -> None:

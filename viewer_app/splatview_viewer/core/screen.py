@@ -52,8 +52,10 @@ class ScreenState(NamedTuple):
 class User(Protocol):
     """The clipboard and the files of the person in front of a screen, who may be at another machine."""
 
-    shows_captions: bool
-    """Whether a caption's trouble is shown around the picture, so that it need not be written over it."""
+    @property
+    def shows_captions(self) -> bool:
+        """Whether a caption's trouble is shown around the picture, so that it need not be written over it."""
+        ...
 
     def copy(self, text: str) -> None:
         """Put a text on the user's clipboard."""
@@ -75,7 +77,11 @@ class User(Protocol):
 
 class Screen(Protocol):
     ctx: moderngl.Context
-    user: User
+
+    @property
+    def user(self) -> User:
+        """The clipboard and the files of the person in front of it."""
+        ...
 
     @property
     def state(self) -> ScreenState:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from aiohttp import WSMsgType
 
 from splatview_viewer.core.errors import ViewerError
-from splatview_viewer.core.events import Expose, FileDrop, Inbox, PointerMove, Resize
+from splatview_viewer.core.events import FileDrop, Inbox, PointerMove, Resize
 from splatview_viewer.web import messages as m
 
 if TYPE_CHECKING:
@@ -237,4 +237,4 @@ class Connection:
 
 def _supersedes(new: tuple[object, float], last: tuple[object, float]) -> bool:
     """Return whether an event says all that the one before it said."""
-    return type(new[0]) is type(last[0]) and isinstance(new[0], (PointerMove, Resize, Expose))
+    return type(new[0]) is type(last[0]) and isinstance(new[0], (PointerMove, Resize))

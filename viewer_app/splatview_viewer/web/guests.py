@@ -44,7 +44,7 @@ class Browsers:
         self._count = 0
         Thread(target=_prepare, name="prepare", daemon=True).start()
         with ExitStack() as opened:
-            self.server = _serve(host, port, token, wake)
+            self.server = WebServer(host or "127.0.0.1", port, token=token, wake=wake)
             opened.callback(self.server.close)
             self._entry = opened.enter_context(Announcement(local_url(self.server), host=self.server.host,
                                                             port=self.server.port, run=run))
@@ -80,20 +80,6 @@ class Browsers:
         self._opened.close()
         if self._encoder is not None:
             self._encoder.close()
-
-
-def _serve(host: str | None, port: int, token: str | None, wake: Callable[[], None]) -> WebServer:
-    def at(port: int, token: str | None) -> WebServer:
-        return WebServer(host or "127.0.0.1", port, token=token, wake=wake)
-
-    server = at(port, token)
-    if token is not None and server.moved_from is not None:
-        # Pages still send this token to the former port, which another program has now.
-        server.close()
-        moved = at(server.port, None)
-        moved.moved_from = server.moved_from
-        return moved
-    return server
 
 
 def _prepare() -> None:

@@ -142,15 +142,13 @@ def encode(message: ServerMessage | ClientMessage) -> str:
     return _encoder.encode(message).decode()
 
 
-def event_of(message: ClientMessage, clicks: events.ClickCounter, now: float, scale: float) -> events.Event | None:
-    """Complete an event: the clicks of a press, and text without control characters. None for other messages and for
-    text that has nothing else.
+def event_of(message: events.Event, clicks: events.ClickCounter, now: float, scale: float) -> events.Event | None:
+    """Complete an event: the clicks of a press, and text without control characters. None for text that has nothing
+    else.
 
     Double clicks are told by the page's clock, so that a slow network does not pull two presses apart; by `now`
     (seconds) where the page gives no time. `scale` is framebuffer pixels per point.
     """
-    if isinstance(message, (Hello, Visible, Ack)):
-        return None
     if isinstance(message, events.PointerPress):
         time = message.at / 1000 if message.at > 0 else now
         count = clicks.count(time, message.x, message.y, message.button, scale)

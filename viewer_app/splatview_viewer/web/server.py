@@ -92,24 +92,25 @@ class WebServer:
         """Bind to `host`, a name or address of this machine, and `port`, 0 for any that is free. Where the port is
         taken: the next free one of the 20 that follow; `moved_from` then says which it was.
 
-        Every request needs `token`, letters, digits, - and _; by default a random one of 128 bits. Raises ViewerError
-        when it cannot listen there, or for an invalid token.
+        Every request needs `token`, letters, digits, - and _; by default a random one of 128 bits, and also where the
+        port is taken: pages send this token to the program that has it now. Raises ViewerError when it cannot listen
+        there, or for an invalid token.
         """
         if token is not None and not re.fullmatch(r"[A-Za-z0-9_-]{1,128}", token):
             raise ViewerError("token: it must be 1 to 128 letters, digits, - and _")
         self.host = host
-        self.token: str = token or secrets.token_urlsafe(16)
         self.viewer = secrets.token_hex(8)
         """Id of this viewer process for its pages."""
         self._wake = wake
         self._assets = _assets()
-        self._rules = guard.rules_for(host, self.token)
         self._arrived: deque[Connection] = deque()
         self._serving: dict[asyncio.Task[Any], Connection | None] = {}
         self._files = Files(lambda: [c for c in self._serving.values() if c is not None])
         self._socket = listen(host, port)
         self.port: int = self._socket.getsockname()[1]
         self.moved_from = port if port not in (0, self.port) else None
+        self.token = token if token is not None and self.moved_from is None else secrets.token_urlsafe(16)
+        self._rules = guard.rules_for(host, self.token)
         self._started = threading.Event()
         self._failure: BaseException | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
