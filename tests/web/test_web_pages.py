@@ -116,7 +116,8 @@ def test_what_is_no_message_ends_that_page_only(join: Callable[..., Visitor], me
     bad.page.send(message)
     assert bad.page.ended()
     assert bad.page.close_code == code
-    assert bad.said == [] and bad.connection.closed
+    wait_until(lambda: bad.connection.closed)
+    assert bad.said == []
     other.goes_on()
 
 

@@ -66,9 +66,9 @@ class Sender:
     def ready(self) -> bool:
         """Whether another picture may be drawn: while another is being encoded, except after input. The later it is
         drawn, the newer the input that it shows."""
-        encoding = self._encoding + (self._waiting is not None)
-        most = 0 if time.monotonic() < self._prompt_until else IN_FLIGHT - 1
-        return encoding <= most and encoding + self._pacer.in_flight < IN_FLIGHT
+        if self._waiting is not None or (self._encoding and time.monotonic() < self._prompt_until):
+            return False
+        return self._encoding + self._pacer.in_flight < IN_FLIGHT
 
     @property
     def level(self) -> Level:
