@@ -1,4 +1,4 @@
-"""What a view may ask of the program that shows it: a word to the user, a file to open, the clipboard."""
+"""The requests of a view to the program that shows it: a word to the user, a file to open, the clipboard."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Caption(msgspec.Struct, frozen=True, tag_field="t", tag="caption"):
     trouble: str = ""
     """A fault that the user should know of; "" for none."""
     typing: bool = False
-    """Whether a text field has the focus: a phone shows its keyboard."""
+    """A text field has the focus: a phone shows its keyboard."""
 
 
 class ScreenState(NamedTuple):
@@ -42,11 +42,11 @@ class ScreenState(NamedTuple):
     scale: float
     """Framebuffer pixels per point of the user interface; 2 on most HiDPI displays."""
     visible: bool
-    """Whether anyone can see the picture; False for a minimised window."""
+    """The picture can be seen; False for a minimised window."""
     ready: bool
-    """Whether it takes another picture now. One that is behind wakes the loop when that changes."""
+    """It takes another picture now. One that is behind wakes the loop when that changes."""
     closed: bool
-    """Whether the user asked to close the screen, or `close` was called."""
+    """The user asked to close the screen, or `close` was called."""
 
 
 class User(Protocol):
@@ -54,7 +54,7 @@ class User(Protocol):
 
     @property
     def shows_captions(self) -> bool:
-        """Whether a caption's trouble is shown around the picture, so that it need not be written over it."""
+        """A caption's trouble is shown around the picture, so that it need not be written over it."""
         ...
 
     def copy(self, text: str) -> None:
@@ -90,7 +90,7 @@ class Screen(Protocol):
 
     @property
     def framebuffer(self) -> moderngl.Framebuffer:
-        """Where the next picture is drawn. Ask again for every picture: a resize replaces it."""
+        """The target of the next picture. Ask again for every picture: a resize replaces it."""
         ...
 
     def poll(self, timeout: float) -> list[Event]:

@@ -65,7 +65,7 @@ def say_when_display_is_lost() -> None:
 
     def lost(_: int) -> int:
         for action in list(_last_words):
-            with suppress(Exception):  # Xlib waits for nobody
+            with suppress(Exception):  # Xlib ends the process anyway
                 action(LOST)
         print(f"splatview: {LOST}", file=sys.stderr, flush=True)
         os._exit(2)  # Xlib would exit as well, by way of OpenGL's driver, which asks the display again

@@ -30,7 +30,7 @@ _INSTALL = "apt-get install libegl1 libgl1 libgl1-mesa-dri"
 def create_context(gpu_uuid: str | None = None) -> moderngl.Context:
     """An OpenGL 3.3 core context without any display. Raises GraphicsError that says what to do.
 
-    `gpu_uuid`: the GPU to draw on, as 32 lower-case hexadecimal digits, so that what lies there need not be moved; by
+    `gpu_uuid`: the GPU to draw on, as 32 lower-case hexadecimal digits, so that tensors on it need not be moved; by
     default, and with several GPUs, the first that CUDA sees here. Where EGL cannot draw on it another one is taken.
     """
     found = _egl.devices()
@@ -99,7 +99,7 @@ class OffscreenScreen:
                  gpu_uuid: str | None = None) -> None:
         """`gpu_uuid` as in `create_context`. Raises GraphicsError when no EGL context can be made."""
         self.shares = False
-        """Whether CUDA reads what is drawn from the next `resize` on: `tensor`."""
+        """CUDA reads what is drawn from the next `resize` on: `tensor`."""
         self.ctx = create_context(gpu_uuid)
         self.user = LocalUser()
         self._egl = _egl.current_context()

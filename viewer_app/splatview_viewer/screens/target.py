@@ -1,4 +1,4 @@
-"""What screens without a window draw into, and copies of it for other threads."""
+"""Framebuffers of screens without a window, and copies of what was drawn, for other threads."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ class Target:
         return width, height
 
     def tensor(self) -> torch.Tensor:
-        """What has been drawn, for what the current CUDA stream does next: (H, W, 4) uint8, the lowest row first. The
-        next call writes into the same tensor."""
+        """Return what has been drawn, for the next work of the current CUDA stream: (H, W, 4) uint8, lowest row first.
+        The next call writes into the same tensor."""
         assert self.shared is not None, "made without `shared`"
         return self.shared.read() if isinstance(self.shared, SharedTexture) else self.shared.update()
 

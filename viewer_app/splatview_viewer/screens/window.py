@@ -58,7 +58,7 @@ def _key_names() -> dict[int, str]:
 class WindowScreen:
     """A resizable window with an OpenGL 3.3 core context (or newer)."""
 
-    _open: ClassVar[int] = 0  # GLFW is one per process: whoever closes the last window ends it
+    _open: ClassVar[int] = 0  # GLFW is one per process: it ends with the last window
 
     def __init__(self, width: int = 1280, height: int = 720, *, title: str = "splatview",
                  vsync: bool = True) -> None:

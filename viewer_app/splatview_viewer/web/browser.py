@@ -35,8 +35,8 @@ log = logging.getLogger("splatview")
 _FAILURES = (moderngl.Error, IpcError, RuntimeError)
 """Raised by OpenGL, the bridges from it to CUDA, and torch, where there is too little memory for instance."""
 _MOST_PIXELS = 3840 * 2160
-"""Of a page, as in the page's own script. A page holds about five pictures of 4 bytes a pixel: what is drawn, read,
-encoded and shown, and what waits to be sent."""
+"""Largest picture of a page, as in its script. A page holds about five pictures of 4 bytes a pixel: what is drawn,
+read, encoded and shown, and what waits to be sent."""
 _MOST_KEPT = 2
 """Pictures to keep that are encoded for one page at a time."""
 
@@ -46,7 +46,7 @@ class BrowserScreen:
 
     def __init__(self, ctx: moderngl.Context, connection: Connection, encoder: Encoder,
                  work: GpuWork | None = None) -> None:
-        """`encoder`: shared with other screens, and not closed here. `work`: is told what the GPU encodes.
+        """`encoder`: shared with other screens, and not closed here. `work`: counts what the GPU encodes.
 
         Raises GraphicsError when no framebuffer of the page's size can be made.
         """

@@ -77,7 +77,7 @@ class Connection:
         self._loop = asyncio.get_running_loop()
         self._texts: deque[str] = deque()
         self._lock = threading.Lock()
-        """Of the messages and offers that wait."""
+        """Guards the messages and offers that wait."""
         self._waiting = 0
         """Bytes of messages that wait."""
         self._work = asyncio.Event()  # something to send, or to end
@@ -88,7 +88,7 @@ class Connection:
 
     @property
     def closed(self) -> bool:
-        """Whether it is over, or `close` was called."""
+        """True once it is over or `close` was called."""
         return self._ended is not None
 
     @property

@@ -60,7 +60,7 @@ class Refused(Exception):  # noqa: N818  (an answer to the page, not a fault her
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
         self.status = status
-        """Of HTTP."""
+        """The status of HTTP."""
 
 
 class Files:
@@ -220,7 +220,7 @@ async def _sent(request: web.Request, file: BinaryIO, headers: dict[str, str]) -
 
 
 def _sweep(around: Path) -> None:
-    """Remove folders of this user's killed viewers: those that nobody has locked."""
+    """Remove folders of this user's killed viewers: those without a lock."""
     for folder in islice(around.glob(f"{_PREFIX}*"), _MOST_LEFT):
         try:
             lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)

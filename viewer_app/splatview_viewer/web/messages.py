@@ -31,7 +31,7 @@ class _Message(msgspec.Struct, frozen=True, tag_field="t", tag=str.lower, forbid
 
 
 class Hello(_Message, frozen=True, kw_only=True):
-    """What a page says first. `id` is the tab's own and stays over reconnections."""
+    """A page's first message. `id` is the tab's own and stays over reconnections."""
 
     protocol: int
     id: _Id
@@ -42,7 +42,7 @@ class Hello(_Message, frozen=True, kw_only=True):
 
 
 class Visible(_Message, frozen=True):
-    """Whether anyone can see the page."""
+    """The page was shown or hidden."""
 
     on: bool
 
@@ -146,7 +146,7 @@ def event_of(message: events.Event, clicks: events.ClickCounter, now: float, sca
     """Complete an event: the clicks of a press, and text without control characters. None for text that has nothing
     else.
 
-    Double clicks are told by the page's clock, so that a slow network does not pull two presses apart; by `now`
+    Double clicks are recognised by the page's clock, so that a slow network does not pull two presses apart; by `now`
     (seconds) where the page gives no time. `scale` is framebuffer pixels per point.
     """
     if isinstance(message, events.PointerPress):

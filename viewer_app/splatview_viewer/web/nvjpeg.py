@@ -54,7 +54,7 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
 
 
 def candidates() -> Iterator[str]:
-    """What to load, in order: packages first, for they are of torch's CUDA version, then the system's."""
+    """Yield the libraries to try, in order: packages first, for they are of torch's CUDA version, then the system's."""
     found = importlib.util.find_spec("nvidia")
     for folder in (found.submodule_search_locations or ()) if found is not None else ():
         for path in sorted(Path(folder).glob("*/lib/libnvjpeg.so.*"), reverse=True):
@@ -163,7 +163,7 @@ class NvJpegEncoder:
 
 
 class _Session:
-    """What one thread needs to encode: a stream, nvJPEG's state and memory, which is kept for pictures of one size."""
+    """The state of one thread that encodes: a stream, nvJPEG's state, and memory for pictures of one size."""
 
     def __init__(self, handle: c_void_p, device: int) -> None:
         import torch
@@ -205,7 +205,7 @@ class _Session:
             self._end.synchronize()
             length = c_size_t()
             _call("nvjpegEncodeRetrieveBitstream", self._handle, self._state, None, byref(length), self._queue)
-            self._stream.synchronize()  # the length is told in the stream's order
+            self._stream.synchronize()  # the length comes in the stream's order
             data = ctypes.create_string_buffer(length.value)
             _call("nvjpegEncodeRetrieveBitstream", self._handle, self._state, data, byref(length), self._queue)
             self._stream.synchronize()

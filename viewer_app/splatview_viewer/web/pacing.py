@@ -1,4 +1,4 @@
-"""When the next picture may go to a page, and how large it may be. Plain arithmetic: no network, no clock of its own.
+"""Flow control of a page: the time and the size of its next picture. Plain arithmetic: no network, no clock of its own.
 
 A page tells how long each picture took from its first byte to its decoded image. While that is more than BAD seconds
 on average, the pictures shrink to about half their bytes; below GOOD seconds they grow step by step.
@@ -15,7 +15,7 @@ IN_FLIGHT = 2
 
 class Level(NamedTuple):
     quality: int
-    """Of the JPEG, 1 to 100."""
+    """Quality of the JPEG, 1 to 100."""
     scale: float
     """Width and height over those of the framebuffer."""
 
@@ -37,7 +37,7 @@ _PATIENCE, _MOST_PATIENCE = 0.25, 8.0
 """Seconds from a change to a step up; doubled each time that the step was wrong: it was taken back within _TOO_SOON."""
 _TOO_SOON = 3.0
 _WEIGHT = 0.3
-"""Of one picture in the averages."""
+"""Weight of one picture in the averages."""
 
 
 class Pacer:
@@ -64,7 +64,7 @@ class Pacer:
         return len(self._sent)
 
     def lossless_allowed(self, size_bytes: int) -> bool:
-        """Whether a picture that rests may have this size."""
+        """Return whether a picture that rests may have this size."""
         return size_bytes * self._per_byte <= LOSSLESS
 
     def sent(self, number: int, size_bytes: int, *, moves: bool = True) -> None:

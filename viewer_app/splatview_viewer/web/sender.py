@@ -51,7 +51,7 @@ class Sender:
         self._waiting: Copy | None = None
         self._encoding = False
         self._shown: Copy | None = None
-        """What the page shows, or will when it has drawn all."""
+        """The picture that the page shows, or will when it has drawn all."""
         self._rests_at = math.inf
         self._resting: asyncio.Future[tuple[bytes, bool]] | None = None
         self._paused = False
@@ -64,8 +64,8 @@ class Sender:
 
     @property
     def ready(self) -> bool:
-        """Whether another picture may be drawn: while another is being encoded, except after input. The later it is
-        drawn, the newer the input that it shows."""
+        """Another picture may be drawn: also while one is being encoded, except after input. The later it is drawn, the
+        newer the input that it shows."""
         if self._waiting is not None or (self._encoding and time.monotonic() < self._prompt_until):
             return False
         return self._encoding + self._pacer.in_flight < IN_FLIGHT
