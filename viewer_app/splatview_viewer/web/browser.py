@@ -69,12 +69,13 @@ class BrowserScreen:
         self._target: Target | None = None
         """None while the page is hidden."""
         try:
-            self._draw_into(self._size)
+            if self._visible:
+                self._draw_into(self._size)
         except _FAILURES as e:
             size = f"{self._size[0]} x {self._size[1]}"
             raise GraphicsError(f"no picture of {size} can be drawn for a browser: {e}") from e
         self._sender = Sender(connection, encoder)
-        self._show(self._visible)
+        self._sender.pause(not self._visible)
 
     def _legal(self, width: int, height: int) -> tuple[int, int]:
         width = min(max(width, MIN_SIZE), self._most)
@@ -140,14 +141,16 @@ class BrowserScreen:
         self._visible = on
         self._missed = False
         self._sender.pause(not on)
-        if not on:
+        if on:
+            self._resize(self._size)
+        else:
             self._copies.clear()
             self._release_target()
 
     def _resize(self, size: tuple[int, int]) -> None:
-        if self._target is None:  # it is made when something is drawn
+        if not self._visible:
             self._size = size
-        elif size != self._size:
+        elif size != self._size or self._target is None:
             try:
                 self._draw_into(size)
             except _FAILURES as e:
