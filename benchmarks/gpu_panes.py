@@ -18,6 +18,7 @@ import numpy as np
 from benchmarks.gpu import require_gpu
 from benchmarks.interface import opened, scene_file
 from splatview_viewer.core.events import PointerMove, PointerPress
+from splatview_viewer.core.screen import read_pixels
 from splatview_viewer.kinds.gaussians.view import GaussianView
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def _check(app: App, pane: Pane, view: GaussianView) -> float:
     """Decibels between what a pane shows and a picture of its scene alone."""
     r = pane.rect
     pane.draw(app.screen.framebuffer, r)  # without axes and words
-    shown = app.screen.pixels()[r.y:r.y + r.height, r.x:r.x + r.width, :3].astype(np.float32)
+    shown = read_pixels(app.screen.framebuffer)[r.y:r.y + r.height, r.x:r.x + r.width, :3].astype(np.float32)
     camera = view.camera(r)
     assert camera is not None
     options = view.options

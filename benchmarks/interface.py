@@ -17,6 +17,7 @@ import numpy as np
 
 from splatview_viewer.app.loop import App, AppOptions
 from splatview_viewer.core.events import PointerMove
+from splatview_viewer.core.screen import read_pixels
 from splatview_viewer.formats.ply import write_ply
 from splatview_viewer.render.gl.renderer import SOFTWARE
 from splatview_viewer.scene.scene import GaussianScene
@@ -95,7 +96,7 @@ def _measure(app: App, what: str, everything: bool) -> dict[str, str]:
     both = {name: statistics.median(t) for name, t in times.items()}
     software = any(name in ctx.info["GL_RENDERER"].lower() for name in SOFTWARE)
     whole()
-    assert (app.screen.pixels()[:, : rect.x, :3].std(axis=(0, 1)) > 1).all(), "no panel was drawn"
+    assert (read_pixels(app.screen.framebuffer)[:, : rect.x, :3].std(axis=(0, 1)) > 1).all(), "no panel was drawn"
     cost = both["with"] - both["without"]
     return {"panel": what, "frame, ms": f"{both['with']:.2f}", "without interface": f"{both['without']:.2f}",
             "interface, ms": f"{cost:.2f}", "target": f"{SOFTWARE_MS if software else GPU_MS}",

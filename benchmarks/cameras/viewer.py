@@ -23,6 +23,7 @@ from splatview.camera.pattern import number_of
 if TYPE_CHECKING:
     import moderngl
 
+    from splatview_viewer.core.screen import Caption
     from splatview_viewer.kinds.image.overlay.layers import Layer
 
 _LINE = 8
@@ -39,10 +40,10 @@ class LookingScreen(driver.CountingScreen):
         self._results: list[tuple[int, int, int, int, int]] = []
         self._numbers: dict[int, int] = {}
 
-    def present(self) -> None:
+    def present(self, caption: Caption) -> None:
         if self._looks:
             self._look()
-        super().present()
+        super().present(caption)
 
     def _look(self) -> None:
         view: Any = self._view()

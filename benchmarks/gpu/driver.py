@@ -32,13 +32,15 @@ import numpy as np
 import splatview_viewer.app.loop
 from splatview_viewer.app.commands import Serve, parse
 from splatview_viewer.core.events import Close, Expose, Key, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview_viewer.core.screen import Caption
+from splatview_viewer.screens.offscreen import OffscreenScreen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from splatview_viewer.app.loop import App
     from splatview_viewer.core.events import Event
-    from splatview_viewer.core.screen import Screen
+    from splatview_viewer.core.screen import Screen, ScreenState
     from splatview_viewer.core.view import View
 
 _MOUSE_HZ = 125.0
@@ -73,7 +75,7 @@ class CountingScreen:
         self._published_at = self._versions = 0
         """When what the last picture showed was published, and how many such moments there were."""
         self._begin = time.monotonic()
-        self._extent = self.size
+        self._extent = self.state.size
         self._moments: dict[str, int] = {}
         """When what was done for the picture that comes next, in ns: see `_time`."""
         self._timed: set[int] = set()
@@ -92,15 +94,16 @@ class CountingScreen:
     # -- what the viewer calls ------------------------------------------------------------------------------
 
     @property
-    def closed(self) -> bool:
-        return self._ended or self._screen.closed
+    def state(self) -> ScreenState:
+        state = self._screen.state
+        return state._replace(closed=state.closed or self._ended)
 
     def poll(self, timeout: float) -> list[Event]:
         events = self._screen.poll(0 if self._commands or self._pushed else timeout)
         while self._pushed:
             events.append(self._pushed.popleft())
             self._ended |= isinstance(events[-1], Close)
-        self._extent = self.size
+        self._extent = self.state.size
         while self._commands:
             command = self._commands.popleft()
             try:
@@ -111,11 +114,11 @@ class CountingScreen:
                 say(error=f"{type(e).__name__}: {e}")
         return events
 
-    def present(self) -> None:
+    def present(self, caption: Caption) -> None:
         due, self._pixels_due = self._pixels_due, 0
         rgb = self._middle() if due or self._watched is not None else None  # a window's is lost when it is presented
         now = time.monotonic_ns()
-        self._screen.present()
+        self._screen.present(caption)
         self._shown.append(time.monotonic())
         for _ in range(due):
             say(rgb=rgb)
@@ -181,9 +184,9 @@ class CountingScreen:
         return marked
 
     def _middle(self) -> tuple[int, ...]:
-        width, height = self.size
+        width, height = self.state.size
         rgb = tuple(self.framebuffer.read(viewport=(width // 2, height // 2, 1, 1), components=3, alignment=1))
-        if self._screen.name == "window":
+        if not isinstance(self._screen, OffscreenScreen):
             _ = self._screen.ctx.error  # moderngl names a buffer that a window has not; the right one is read
         return rgb
 
@@ -223,7 +226,7 @@ class CountingScreen:
         orbit = getattr(self._view(), "orbit", None)
         assert orbit is not None, "nothing to come closer to"
         notches = math.log(distance / orbit.distance) / math.log(0.88)
-        width, height = self.size
+        width, height = self.state.size
         while abs(notches) > 1e-6:
             step = max(min(notches, 1.0), -1.0)
             notches -= step
@@ -254,20 +257,20 @@ class CountingScreen:
             shade = 1.0 - shade
             self._screen.framebuffer.use()
             self._screen.framebuffer.clear(shade, shade, shade, 1.0)
-            self._screen.present()
+            self._screen.present(Caption())
             count += 1
         self.push(Expose())
         return {"pictures_s": count / (now - begin)}
 
     def _do_pixel(self) -> dict[str, Any]:
-        if self._screen.name == "window":
+        if not isinstance(self._screen, OffscreenScreen):
             self._pixels_due += 1
             self.push(Expose())
             return _LATER
         return {"rgb": self._middle()}
 
     def _do_picture(self, path: str) -> None:
-        assert self._screen.name != "window", "a window's picture is gone when it has been presented"
+        assert isinstance(self._screen, OffscreenScreen), "a window's picture is gone when it has been presented"
         np.save(path, self.pixels())
 
     def _do_watch(self, on: bool) -> None:

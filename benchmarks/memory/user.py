@@ -29,7 +29,7 @@ from splatview_viewer.core.events import Expose, PointerMove, PointerPress, Poin
 from splatview_viewer.kinds.snapshot.view import SnapshotView
 
 if TYPE_CHECKING:
-    from splatview_viewer.core.screen import Screen
+    from splatview_viewer.core.screen import Caption, Screen
 
 HZ = 125.0
 NOTCHES = 24
@@ -51,8 +51,8 @@ class MemoryScreen(CountingScreen):
         view = self._view()
         return view if isinstance(view, SnapshotView) and not view.empty else None
 
-    def present(self) -> None:
-        super().present()
+    def present(self, caption: Caption) -> None:
+        super().present(caption)
         view = self._snapshot()
         shown = view._plot.shown if view is not None else None
         self._note("first", True)

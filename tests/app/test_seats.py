@@ -10,10 +10,12 @@ import pytest
 import torch
 from PIL import Image
 from support.house import House, pixels
+from support.web_visitors import ask
 
 import splatview
 from splatview_viewer.core import events as ev
 from splatview_viewer.shell.panel import Asked
+from splatview_viewer.web import messages as m
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
     from support.web_clients import Page
 
     from splatview_viewer.shell.seat import Seat
-    from splatview_viewer.web import messages as m
 
 
 def shown(seat: Seat) -> str:
@@ -119,10 +120,11 @@ def test_a_picture_to_keep_is_a_download_without_the_panel(house: House, picture
     house.at_rest(page)
     page.send(ev.Key(name="h", pressed=True, repeat=False, at=1.0))
     page.send(ev.Screenshot(at=2.0))
-    found: list[m.File] = []
-    house.until(lambda: found.extend(page.files()) or found)
+    found: list[m.Offer] = []
+    house.until(lambda: found.extend(o for o in page.messages() if isinstance(o, m.Offer)) or found)
     assert found[0].name == "picture.png"
-    kept = np.asarray(Image.open(io.BytesIO(found[0].png)))
+    png = ask(page.port, "GET", f"/download?key={found[0].key}&token={house.browsers.server.token}")[3]
+    kept = np.asarray(Image.open(io.BytesIO(png)))
     np.testing.assert_array_equal(kept, np.asarray(Image.open(picture)))
 
 
@@ -148,7 +150,7 @@ def test_a_stream_that_is_not_seen_costs_its_run_nothing(house: House) -> None:
 
     def grey(page: Page) -> bool:
         picture = house.newest(page)
-        return (picture is not None and picture.size == picture.full
+        return (picture is not None and pixels(picture).shape[1::-1] == picture.size
                 and pixels(picture)[250, 600].tolist() == [77, 77, 77])
 
     house.until(lambda: grey(page))

@@ -161,7 +161,7 @@ def test_the_loop_ends_when_the_screen_is_closed_or_it_is_told_to() -> None:
         viewer = Viewer(OffscreenScreen(*SIZE))
         end(viewer)
         viewer.serve()
-        assert viewer.screen.closed
+        assert viewer.screen.state.closed
         viewer.close()
 
 

@@ -54,17 +54,16 @@ def test_every_picture_is_acknowledged_and_the_newest_stays(viewer: Viewer, open
     page, client = connected(viewer, open_page, (320, 240))
     for burst in range(5):  # all at once: some are outdated before they can be drawn
         numbers = [client.send(drawn(320, 240, burst * 4 + i)) for i in range(4)]
-        client.wait_for(lambda numbers=numbers: set(numbers) <= {ack.number for ack in client.said(m.Ack)}, "acks")
-    acks = [ack.number for ack in client.said(m.Ack)]
-    assert sorted(acks) == list(range(1, 22))
+        client.wait_for(lambda numbers=numbers: set(numbers) <= set(client.pictures.acks), "acks")
+    assert sorted(client.pictures.acks) == list(range(1, 22))
     until(page, "splatview.state().number === 21")
     np.testing.assert_array_equal(on_canvas(page), drawn(320, 240, 19))
 
 
 def test_a_picture_that_is_none_does_not_stop_the_others(viewer: Viewer, open_page: Open) -> None:
     page, client = connected(viewer, open_page, (320, 240))
-    client.connection.send_picture(m.Picture(7, "jpeg", (320, 240), (320, 240), 0.0, 0, 80, False, b"no picture"))
-    client.wait(m.Ack, 2)
+    client.pictures.put(m.Picture(7, "jpeg", (320, 240)), b"no picture")
+    client.wait_for(lambda: client.pictures.acks[1:] == [7], "an answer")
     client._number = 7
     client.shows(drawn(320, 240, 3))
     np.testing.assert_array_equal(on_canvas(page), drawn(320, 240, 3))
@@ -91,7 +90,7 @@ def test_the_screenshot_button_downloads_what_the_viewer_answers(viewer: Viewer,
     with page.expect_download() as download:
         page.click("#shot")
         assert client.wait(ev.Screenshot).at > 0
-        client.connection.send_file("render 12.png", data)
+        client.connection.offer("render 12.png", data, len(data))
     assert download.value.suggested_filename == "render 12.png"
     assert download.value.path().read_bytes() == data
     assert page.evaluate("document.activeElement.id") == "canvas"

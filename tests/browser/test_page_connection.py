@@ -128,8 +128,9 @@ def test_an_older_page_reloads_once(viewer: Viewer, open_page: Open, wait_until:
     def old(route: Route) -> None:
         loads.append(route.request.url)
         script = route.fetch().text()
-        assert "const PROTOCOL = 2;" in script
-        route.fulfill(body=script.replace("const PROTOCOL = 2;", "const PROTOCOL = 0;"), content_type="text/javascript")
+        line = f"const PROTOCOL = {m.PROTOCOL};"
+        assert line in script
+        route.fulfill(body=script.replace(line, "const PROTOCOL = 0;"), content_type="text/javascript")
 
     page = open_page(viewer.url, expected="403", routes={"**/viewer.js": old})
     wait_until(lambda: page.wait_for_timeout(20) or len(loads) == 2, what="the page reloads")

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.pages import Hand, connected, state, until
 
+from splatview_viewer.core.events import FileDrop
+from splatview_viewer.web import files
 from splatview_viewer.web import server as module
-from splatview_viewer.web import uploads
-from splatview_viewer.web.connection import Upload
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     import numpy as np
     from playwright.sync_api import Page
@@ -29,14 +29,14 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the server's temporary files lie."""
     folder = tmp_path / "server"
     folder.mkdir()
-    monkeypatch.setattr(uploads.tempfile, "tempdir", str(folder))
+    monkeypatch.setattr(files.tempfile, "tempdir", str(folder))
     return folder
 
 
-def came(client: Client, count: int = 1) -> list[Upload]:
+def came(client: Client, count: int = 1) -> list[Path]:
     """What has come, as soon as it is so many."""
-    def found() -> list[Upload]:
-        got = [said for said in client._said if isinstance(said, Upload)]
+    def found() -> list[Path]:
+        got = [Path(said.paths[0]) for said in client.said(FileDrop)]
         return got if len(got) >= count else []
 
     return client.wait_for(found, f"{count} files")
@@ -69,8 +69,8 @@ def test_files_are_dropped(start: Callable[..., Viewer], open_page: Open, tmp_pa
     until(page, "document.querySelector('#drop').hidden")
     hand.drop()
     first, second = came(client, 2)
-    assert first.path.name == one.name and first.path.read_bytes() == one.read_bytes()
-    assert second.path.name == other.name and second.path.read_bytes() == other.read_bytes()
+    assert first.name == one.name and first.read_bytes() == one.read_bytes()
+    assert second.name == other.name and second.read_bytes() == other.read_bytes()
     until(page, f"!({SENDING})")
     assert page.url == viewer.bare and state(page)["connected"] and page.evaluate(TOAST) == ""
 
@@ -83,7 +83,7 @@ def test_a_file_is_pasted_and_text_before_it(viewer: Viewer, open_page: Open) ->
       document.body.dispatchEvent(new ClipboardEvent(
         'paste', {clipboardData: data, bubbles: true, cancelable: true})); }"""
     page.evaluate(paste, "")
-    assert came(client)[0].path.read_bytes() == b"png"
+    assert came(client)[0].read_bytes() == b"png"
     from splatview_viewer.core.events import Text
 
     page.evaluate(paste, "1\t2")
@@ -98,7 +98,7 @@ def test_a_file_too_large_is_not_even_sent(viewer: Viewer, open_page: Open, tmp_
     (tmp_path / "large.ply").write_bytes(b"x" * 1_500_000)
     (tmp_path / "small.ply").write_bytes(b"x")
     Hand(page, tmp_path / "large.ply", tmp_path / "small.ply").drop()
-    assert came(client)[0].path.name == "small.ply"
+    assert came(client)[0].name == "small.ply"
     until(page, f"({TOAST}).startsWith('large.ply has 1.5 MB; 1 MB is the most that a page can send')")
 
 
@@ -107,7 +107,7 @@ def test_why_a_file_is_refused(viewer: Viewer, open_page: Open, tmp_path: Path, 
                                monkeypatch: pytest.MonkeyPatch, picture_of: Callable[..., np.ndarray]) -> None:
     """Also where the viewer says so before all of it has come."""
     page, client = connected(viewer, open_page, expected="507")
-    monkeypatch.setattr(uploads, "SPARE", 10**18)
+    monkeypatch.setattr(files, "SPARE", 10**18)
     with (tmp_path / "scene.ply").open("wb") as file:
         file.truncate(size)
     Hand(page, tmp_path / "scene.ply").drop()
@@ -116,7 +116,7 @@ def test_why_a_file_is_refused(viewer: Viewer, open_page: Open, tmp_path: Path, 
     assert page.evaluate(SENDING) == "" and state(page)["connected"]
     monkeypatch.undo()
     Hand(page, tmp_path / "scene.ply").drop()
-    assert came(client)[0].path.stat().st_size == size
+    assert came(client)[0].stat().st_size == size
 
 
 def test_sending_is_given_up(viewer: Viewer, open_page: Open, tmp_path: Path, own_folder: Path,
@@ -131,12 +131,12 @@ def test_sending_is_given_up(viewer: Viewer, open_page: Open, tmp_path: Path, ow
     picture_of(page, "sending")
     page.click("#stopsending")
     until(page, f"!({SENDING}) && ({TOAST}) === 'Not sent'")
-    wait_until(lambda: not viewer.server._files.uploads._kept)
+    wait_until(lambda: not list(own_folder.glob("*/*/*")))
     wait_until(lambda: not any("one.ply" in names for _, _, names in os.walk(own_folder)))
     slow(page, -1)
     (tmp_path / "small.ply").write_bytes(b"x")
     Hand(page, tmp_path / "small.ply").drop()
-    assert came(client)[0].path.name == "small.ply"
+    assert came(client)[0].name == "small.ply"
 
 
 def test_the_viewer_is_gone(start: Callable[..., Viewer], open_page: Open, tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_a_foreign_page_sends_nothing(viewer: Viewer, open_page: Open, own_folde
     page.wait_for_url(f"{viewer.bare}**")
     assert "Only the viewer's own page may connect" in page.content()
     assert not list(own_folder.iterdir())
-    assert not [said for said in client._said if isinstance(said, Upload)]
+    assert not client.said(FileDrop)
 
 
 # ---- from the viewer
@@ -188,7 +188,7 @@ def test_a_file_is_downloaded(start: Callable[..., Viewer], open_page: Open, tmp
     path = tmp_path / "fox & 狐-step7000.ply"
     path.write_bytes(os.urandom(3_000_000))
     with page.expect_download() as waiting:
-        client.connection.offer(path, path.stat().st_size)
+        client.connection.offer(path.name, path, path.stat().st_size)
     assert waiting.value.suggested_filename == path.name
     assert "secret" not in waiting.value.url, "which browsers keep"
     waiting.value.save_as(tmp_path / "saved")
@@ -199,6 +199,6 @@ def test_a_file_is_downloaded(start: Callable[..., Viewer], open_page: Open, tmp
 
 def test_a_download_that_cannot_be_leaves_the_page(viewer: Viewer, open_page: Open, tmp_path: Path) -> None:
     page, client = connected(viewer, open_page, expected="404")
-    client.connection.offer(tmp_path / "not there.ply", 10)
+    client.connection.offer("not there.ply", tmp_path / "not there.ply", 10)
     until(page, f"({TOAST}).includes('not there.ply: cannot be read')")
     assert page.url == viewer.bare and state(page)["connected"]

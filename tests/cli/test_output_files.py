@@ -197,7 +197,6 @@ ELSEWHERE = {
     "ipc/splatview_ipc/control/run_folder.py": "the run's own folder, in a private folder, by O_EXCL and O_NOFOLLOW",
     "ipc/splatview_ipc/control/registry.py": "the viewer's entry in the same folder, likewise",
     "viewer_app/splatview_viewer/render/gsplat/build.py": "kernels in the private cache, written by a compiler",
-    "viewer_app/splatview_viewer/web/uploads.py": "files from browsers, in a new private folder, by O_EXCL",
     "viewer_app/splatview_viewer/app/probe.py": "a file in a new private folder that is removed at once",
 }
 _WRITES = re.compile(r"""os\.(?:replace|renames?|link|mknod)\( | O_CREAT | O_TRUNC | shutil\.(?:copy\w*|move)\(

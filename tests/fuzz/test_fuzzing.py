@@ -55,7 +55,7 @@ def test_readers_take_crafted_inputs_within_limits(name: str) -> None:
 def test_every_format_and_target_of_files_has_crafted_inputs() -> None:
     assert {f.name for f in FORMATS} == set(fuzz.FORMAT_OF.values())
     files = {name for name, run in TARGETS.items() if run.__module__ in ("fuzz.files", "fuzz.demo_files")}
-    assert files - set(fuzz.CRAFTED) == {"page_message", "sent_picture", "upload_name"}  # what a page sends
+    assert files - set(fuzz.CRAFTED) == {"page_message", "upload_name"}  # what a page sends
     assert set(fuzz.CRAFTED) <= set(TARGETS)
 
 

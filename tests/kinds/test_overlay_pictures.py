@@ -325,7 +325,7 @@ def test_trouble_stands_over_the_picture(viewer: Viewer) -> None:
 
 def test_a_screenshot_has_the_results(viewer: Viewer, monkeypatch: pytest.MonkeyPatch) -> None:
     kept: list[np.ndarray] = []
-    monkeypatch.setattr(viewer.screen, "keep", lambda pixels, name: kept.append(pixels.astype(int)))
+    monkeypatch.setattr(viewer.screen.user, "keep", lambda pixels, name: kept.append(pixels.astype(int)))
     camera()
     detect(30, 0)
     viewer.until(lambda: colored(viewer, 0))

@@ -74,7 +74,7 @@ def view(screen: OffscreenScreen) -> Iterator[GaussianView]:
 
 @pytest.fixture
 def panel(screen: OffscreenScreen) -> Iterator[Panel]:
-    made = Panel(screen.scale)
+    made = Panel(1.0)
     yield made
     made.close()
 

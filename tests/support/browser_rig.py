@@ -6,13 +6,15 @@ import io
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from PIL import Image
+import PIL.Image
 
-from splatview_viewer.screens.browser import BrowserScreen
+from splatview_viewer.core.screen import Caption, read_pixels
 from splatview_viewer.screens.offscreen import create_context
+from splatview_viewer.web.browser import BrowserScreen
+from splatview_viewer.web.encoders import Encoder, choose
 from splatview_viewer.web.server import WebServer
 from support.wait import clock, turns, wait_until
-from support.web_clients import Page
+from support.web_clients import Image, Page
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,8 +22,8 @@ if TYPE_CHECKING:
     import moderngl
 
     from splatview_viewer.core.events import Event
-    from splatview_viewer.web.messages import Picture
 
+CAPTION = Caption()
 RED, GREEN, BLUE = (0.8, 0.1, 0.2), (0.1, 0.7, 0.3), (0.2, 0.3, 0.9)
 
 
@@ -31,6 +33,7 @@ class Rig:
     def __init__(self) -> None:
         self.ctx: moderngl.Context = create_context()
         self.woken = 0
+        self._encoder: Encoder | None = None
         self.server = WebServer(port=0, wake=self._wake)
         self.pages: dict[BrowserScreen, Page] = {}
 
@@ -38,7 +41,7 @@ class Rig:
         self.woken += 1
 
     def open(self, width: int = 96, height: int = 64, scale: float = 1.0, *, visible: bool = True, acks: bool = True,
-             reading: bool = True, **options: Any) -> BrowserScreen:
+             reading: bool = True, encoder: Encoder | None = None) -> BrowserScreen:
         """A page that says hello, and its screen."""
         page = Page(self.server.port, acks=acks, reading=reading).connect(token=self.server.token)
         if reading:
@@ -49,7 +52,8 @@ class Rig:
             page.send(Hello(protocol=PROTOCOL, id="deaf", width=width, height=height, scale=scale, visible=visible))
         try:
             (arrived,) = wait_until(self.server.arrivals, "the page arrives")
-            screen = BrowserScreen(self.ctx, arrived, self._wake, **options)
+            self._encoder = self._encoder or choose(self.ctx)
+            screen = BrowserScreen(self.ctx, arrived, encoder or self._encoder)
         except BaseException:
             page.end()
             raise
@@ -67,6 +71,8 @@ class Rig:
             screen.close()
             page.end()
         self.server.close()
+        if self._encoder is not None:
+            self._encoder.close()
         assert self.ctx.error == "GL_NO_ERROR"
         self.ctx.release()
 
@@ -76,18 +82,18 @@ def draw(screen: BrowserScreen, color: tuple[float, float, float], mark: int = 0
     than the same with another one."""
     until_ready(screen)
     screen.framebuffer.clear(*color, 1.0)
-    width, height = screen.size
+    width, height = screen.state.size
     screen.framebuffer.clear(1.0, 1.0, 1.0, 1.0, viewport=(0, height - height // 4, width // 3, height // 4))
     screen.framebuffer.clear(0.0, 0.0, 0.0, 1.0, viewport=(mark % (width - 8), 8, 8, 8))
-    drawn = screen.pixels()[..., :3]
-    screen.present()
+    drawn = read_pixels(screen.framebuffer)[..., :3]
+    screen.present(CAPTION)
     return drawn
 
 
 def until_ready(screen: BrowserScreen) -> list[Event]:
     """Poll until another picture is taken; the events meanwhile."""
     events: list[Event] = []
-    poll(screen, lambda: screen.ready, events)
+    poll(screen, lambda: screen.state.ready, events)
     return events
 
 
@@ -102,17 +108,16 @@ def poll(screen: BrowserScreen, condition: Callable[[], Any], events: list[Event
     raise AssertionError
 
 
-def decoded(picture: Picture) -> np.ndarray:
+def decoded(picture: Image) -> np.ndarray:
     """(H, W, 3) uint8."""
-    image = Image.open(io.BytesIO(picture.data))
+    image = PIL.Image.open(io.BytesIO(picture.data))
     assert image.format is not None and image.format.lower() == picture.format
-    assert image.size == picture.size
     return np.asarray(image.convert("RGB"))
 
 
-def restful(screen: BrowserScreen, page: Page) -> Picture:
+def restful(screen: BrowserScreen, page: Page) -> Image:
     """The picture without loss that comes when nothing more is drawn."""
-    found: list[Picture] = []
+    found: list[Image] = []
 
     def rests() -> bool:
         while not found and (picture := page.next_picture()) is not None:

@@ -13,7 +13,6 @@ import io
 import json
 import os
 import re
-import struct
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -113,12 +112,10 @@ def check_text(name: str, text: str) -> None:
     assert text == path.read_text(), f"{name} differs; tools/freeze.py writes it anew"
 
 
-HEADER = struct.Struct("<BBBBIHHHHdIHH")
 TALL, WIDE, SMALL = (600, 760), (600, 266), (320, 240)
 """Sizes of a tab: all of the panel is seen; a panel beside 320x240 pixels of picture; as kept pictures are frozen."""
 PANEL, VIEW = (0, 0, 280, 760), (280, 0, 600, 240)
 """x0, y0, x1, y1: the panel of a TALL tab, and the picture of a WIDE one. Below is the status line, which varies."""
-FORMATS = {1: "jpeg", 2: "png", 3: "webp"}
 
 
 def address(program: Program) -> tuple[int, str]:
@@ -177,17 +174,15 @@ class Page:
             got = self._do(asyncio.wait_for(self._socket.receive(), patience))
         except TimeoutError:
             return {}
-        if got.type is aiohttp.WSMsgType.TEXT:
-            message = json.loads(got.data)
-        else:
-            assert got.type is aiohttp.WSMsgType.BINARY, f"the connection is closed: {got.data} {got.extra}"
-            message = unpacked(got.data)
-            if message["t"] == "picture":
-                self.send("ack", number=message["number"])
-                if message["lossless"]:
-                    with Image.open(io.BytesIO(message["data"])) as image:
-                        self.shown = np.asarray(image.convert("RGB"))
-        self.heard.append({k: v for k, v in message.items() if k != "data"})
+        assert got.type is aiohttp.WSMsgType.TEXT, f"the connection is closed: {got.data} {got.extra}"
+        message = json.loads(got.data)
+        if message["t"] == "picture":
+            data = self._do(self._socket.receive(PATIENCE)).data
+            self.send("ack", number=message["number"])
+            if message["lossless"]:
+                with Image.open(io.BytesIO(data)) as image:
+                    self.shown = np.asarray(image.convert("RGB"))
+        self.heard.append(message)
         return message
 
     def settle(self, quiet: float = QUIET_S) -> None:
@@ -195,7 +190,7 @@ class Page:
         where nothing comes for `quiet` seconds, because nothing changed."""
         shown = False
         while message := self.read(quiet):
-            if message["t"] == "picture" and message["full"] == [*self.size]:
+            if message["t"] == "picture" and message["size"] == [*self.size]:
                 shown |= message["at"] >= self.at
                 if shown and message["lossless"] and quiet == QUIET_S:
                     return
@@ -209,8 +204,8 @@ class Page:
     def keep(self) -> np.ndarray:
         """Have the picture kept, as the page's button does; (H, W, 3) uint8, without the panel."""
         self.send("screenshot")
-        message = self.until(lambda m: m.get("t") == "file")
-        with Image.open(io.BytesIO(message["data"])) as image:
+        message = self.until(lambda m: m.get("t") == "offer")
+        with Image.open(io.BytesIO(self._answer("GET", f"/download?key={message['key']}")[2])) as image:
             return np.asarray(image.convert("RGB"))
 
     def check_kept(self, name: str, folder: Path) -> None:
@@ -238,13 +233,16 @@ class Page:
 
     def ask(self, method: str, path: str, body: bytes | None = None, **headers: str) -> tuple[int, dict[str, str]]:
         """Return status and headers that answer an HTTP request of the page."""
+        return self._answer(method, path, body, **headers)[:2]
+
+    def _answer(self, method: str, path: str, body: bytes | None = None, **headers: str,
+                ) -> tuple[int, dict[str, str], bytes]:
         client = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         with contextlib.closing(client):
             client.request(method, path, body, {"X-Splatview-Token": self.token,
                                                 "Origin": f"http://127.0.0.1:{self.port}", **headers})
             answer = client.getresponse()
-            answer.read()
-            return answer.status, dict(answer.getheaders())
+            return answer.status, dict(answer.getheaders()), answer.read()
 
     def refusal(self, text: str) -> list[Any]:
         """Say this on a connection of its own; what the viewer answers, and the code with which it closes."""
@@ -269,7 +267,7 @@ class Page:
     async def _open(self, id: str) -> None:
         self._session = aiohttp.ClientSession()
         self._socket = await self._connect()
-        hello = {"t": "hello", "protocol": 2, "id": id, "width": self.size[0], "height": self.size[1], "scale": 1.0,
+        hello = {"t": "hello", "protocol": 3, "id": id, "width": self.size[0], "height": self.size[1], "scale": 1.0,
                  "visible": True}
         await self._socket.send_str(json.dumps(hello))
 
@@ -282,18 +280,6 @@ class Page:
         await self._socket.close()
         await self._session.close()
         await asyncio.sleep(0)
-
-
-def unpacked(message: bytes) -> dict[str, Any]:
-    """Return the fields of a binary message: 32 bytes of header, little endian, a name, an image."""
-    (kind, form, flags, _, number, width, height, full_width, full_height, at, _, quality,
-     name_size) = HEADER.unpack_from(message)
-    start = HEADER.size + name_size
-    fields = {"format": FORMATS[form], "lossless": bool(flags & 1), "data": message[start:]}
-    if kind == 2:
-        return {"t": "file", "name": message[HEADER.size:start].decode(), **fields}
-    return {"t": "picture", "number": number, "size": [width, height], "full": [full_width, full_height], "at": at,
-            "quality": quality, **fields}
 
 
 def serve(programs: Programs, *args: Any, **env: str) -> tuple[int, str]:

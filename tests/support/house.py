@@ -6,13 +6,14 @@ import io
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from PIL import Image
+import PIL.Image
 
 from splatview_viewer.app.loop import App, AppOptions
+from splatview_viewer.core.screen import read_pixels
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.web.guests import Browsers
 from support.wait import turns
-from support.web_clients import Page
+from support.web_clients import Image, Page
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from typing import Self
 
     from splatview_viewer.shell.seat import Seat
-    from splatview_viewer.web.messages import Picture
 
 
 class House:
@@ -34,7 +34,7 @@ class House:
         self.seats: dict[Page, Seat] = {}
         self.keys: dict[Page, str] = {}
         """What each page may send files with."""
-        self._newest: dict[Page, Picture] = {}
+        self._newest: dict[Page, Image] = {}
 
     def page(self, width: int = 900, height: int = 520, scale: float = 1.0, *, id: str = "") -> Page:
         """Connect one more page, and wait until it has a seat."""
@@ -54,7 +54,7 @@ class House:
                 return
             self.app.turn()
 
-    def newest(self, page: Page) -> Picture | None:
+    def newest(self, page: Page) -> Image | None:
         """The last picture that has come."""
         latest = page.latest()
         if latest is not None:
@@ -68,7 +68,7 @@ class House:
         def rests() -> bool:
             newest = self.newest(page)
             return (newest is not None and newest.lossless and not seat.dirty
-                    and np.array_equal(pixels(newest), seat.screen.pixels()[..., :3]))
+                    and np.array_equal(pixels(newest), read_pixels(seat.screen.framebuffer)[..., :3]))
 
         self.until(rests)
         return pixels(self._newest[page])
@@ -87,6 +87,6 @@ class House:
         assert error == "GL_NO_ERROR"
 
 
-def pixels(picture: Picture) -> np.ndarray:
+def pixels(picture: Image) -> np.ndarray:
     """(H, W, 3) int."""
-    return np.asarray(Image.open(io.BytesIO(picture.data)).convert("RGB")).astype(int)
+    return np.asarray(PIL.Image.open(io.BytesIO(picture.data)).convert("RGB")).astype(int)

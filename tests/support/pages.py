@@ -14,6 +14,7 @@ from PIL import Image
 from splatview_viewer.web import messages as m
 from splatview_viewer.web.server import WebServer
 from support.wait import PATIENCE
+from support.web_clients import Pictures
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,44 +22,34 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import CDPSession, Page
 
-    from splatview_viewer.web.connection import Connection, Upload
+    from splatview_viewer.core.events import Event
+    from splatview_viewer.web.connection import Connection
 
     Open = Callable[..., Page]
 
 
-T = TypeVar("T", bound=m.ClientMessage)
+T = TypeVar("T")
 
 
 class Client:
     """One page as the server sees it: what it said, and the pictures that it gets."""
 
-    def __init__(self, connection: Connection):
+    def __init__(self, connection: Connection, news: threading.Event):
         self.connection = connection
         self.hello = connection.hello
-        self._said: list[m.ClientMessage | Upload] = []
-        self._lost = False
-        self._news = threading.Condition()
+        self.pictures = Pictures(connection)
+        self._news = news
+        self._said: list[Event | m.Visible] = []
         self._number = 0
-        connection.attach(self)
-
-    def take(self, message: m.ClientMessage | Upload, now: float) -> None:
-        with self._news:
-            self._said.append(message)
-            self._news.notify_all()
-
-    def lost(self) -> None:
-        with self._news:
-            self._lost = True
-            self._news.notify_all()
 
     def said(self, *kinds: type[T]) -> list[T]:
         """All that it said so far, of these kinds."""
-        with self._news:
-            return [message for message in self._said if isinstance(message, kinds)]
+        self._said += [message for message, _ in self.connection.inbox.take(0)]
+        return [message for message in self._said if isinstance(message, kinds)]
 
     def forget(self) -> None:
-        with self._news:
-            self._said.clear()
+        self.said()
+        self._said.clear()
 
     def wait(self, kind: type[T], count: int = 1) -> T:
         """The message of this kind that makes it `count` of them."""
@@ -66,29 +57,28 @@ class Client:
 
     def wait_for(self, condition: Callable[[], Any], what: str) -> Any:
         end = time.monotonic() + PATIENCE
-        with self._news:
-            while not (result := condition()):
-                if not self._news.wait(end - time.monotonic()):
-                    raise AssertionError(f"not within {PATIENCE} s: {what}; it said {self._said[-20:]}")
-            return result
+        while not (result := condition()):
+            assert self._news.wait(max(end - time.monotonic(), 0)), (
+                f"not within {PATIENCE} s: {what}; it said {self._said[-20:]}")
+            self._news.clear()
+        return result
 
     def gone(self) -> None:
-        self.wait_for(lambda: self._lost, "the page leaves")
+        self.wait_for(lambda: self.connection.closed, "the page leaves")
 
     def shows(self, pixels: np.ndarray, *, quality: int = 0, full: tuple[int, int] | None = None,
               at: float = 0.0) -> int:
         """Send (H, W, 3) uint8 and wait until it is on the page; `quality` 0 is lossless. Returns its number."""
         number = self.send(pixels, quality=quality, full=full, at=at)
-        self.wait_for(lambda: any(ack.number == number for ack in self.said(m.Ack)), f"picture {number} shown")
+        self.wait_for(lambda: number in self.pictures.acks, f"picture {number} shown")
         return number
 
     def send(self, pixels: np.ndarray, *, quality: int = 0, full: tuple[int, int] | None = None,
              at: float = 0.0) -> int:
         self._number += 1
-        size = pixels.shape[1], pixels.shape[0]
         data = png(pixels) if quality == 0 else _encoded(pixels, "JPEG", quality=quality, subsampling=0)
-        self.connection.send_picture(m.Picture(self._number, "jpeg" if quality else "png", size, full or size, at, 0,
-                                               quality or 100, quality == 0, data))
+        self.pictures.put(m.Picture(self._number, "jpeg" if quality else "png",
+                                    full or (pixels.shape[1], pixels.shape[0]), at, quality or 100, quality == 0), data)
         return self._number
 
 
@@ -107,11 +97,12 @@ class Viewer:
     def client(self) -> Client:
         """The next page that says hello."""
         end = time.monotonic() + PATIENCE
+        self._arrived += self.server.arrivals()
         while not self._arrived:
             assert self._news.wait(max(end - time.monotonic(), 0)), f"no page came within {PATIENCE} s"
             self._news.clear()
             self._arrived += self.server.arrivals()
-        return Client(self._arrived.pop(0))
+        return Client(self._arrived.pop(0), self._news)
 
     def close(self) -> None:
         self.server.close()

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import queue
 import re
 import threading
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
+import msgspec
 
 from splatview_viewer.web import messages as m
 from support.wait import PATIENCE
@@ -16,6 +19,8 @@ from support.wait import PATIENCE
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Coroutine
+
+    from splatview_viewer.web.connection import Connection
 
 
 def address(viewer: subprocess.Popen[str], said: list[str]) -> tuple[int, str]:
@@ -29,11 +34,43 @@ def address(viewer: subprocess.Popen[str], said: list[str]) -> tuple[int, str]:
             return int(found[1]), found[2]
 
 
+class Image(m.Picture, frozen=True, tag="picture"):
+    """A picture with its image."""
+
+    data: bytes = b""
+
+
+_decoder = msgspec.json.Decoder(m.ServerMessage)
+
+
+class Pictures:
+    """Pictures that a test has made, for a connection."""
+
+    due = math.inf
+
+    def __init__(self, connection: Connection) -> None:
+        self.acks: list[int] = []
+        self._connection = connection
+        self._waiting: deque[tuple[m.Picture, bytes]] = deque()
+        connection.pictures = self
+
+    def put(self, picture: m.Picture, image: bytes) -> None:
+        self._waiting.append((picture, image))
+        self._connection.work()
+
+    async def next(self, now: float) -> tuple[m.Picture, bytes] | None:
+        return self._waiting.popleft() if self._waiting else None
+
+    def acked(self, number: int, took: float, now: float) -> None:
+        self.acks.append(number)
+        self._connection.wake()
+
+
 class Page:
     """One connection to a viewer at 127.0.0.1.
 
-    What arrives is read in a thread: `receive` gives the messages, `picture` the pictures and `file` the files, each
-    in order of arrival. `reading=False` reads nothing: a page on a stalled link.
+    What arrives is read in a thread: `receive` gives the messages and `picture` the pictures, each in order of
+    arrival. `reading=False` reads nothing: a page on a stalled link.
     """
 
     def __init__(self, port: int, *, acks: bool = False, reading: bool = True):
@@ -43,8 +80,7 @@ class Page:
         self.close_reason = ""
         self._reading = reading
         self._messages: queue.Queue[m.ServerMessage] = queue.Queue()
-        self._pictures: queue.Queue[m.Picture] = queue.Queue()
-        self._files: queue.Queue[m.File] = queue.Queue()
+        self._pictures: queue.Queue[Image] = queue.Queue()
         self._over = threading.Event()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="page", daemon=True)
@@ -93,31 +129,24 @@ class Page:
         """The messages that have come since this was asked last. Does not wait."""
         return [self._messages.get() for _ in range(self._messages.qsize())]
 
-    def picture(self) -> m.Picture:
+    def picture(self) -> Image:
         return self._next(self._pictures, "picture")
 
-    def next_picture(self) -> m.Picture | None:
+    def next_picture(self) -> Image | None:
         """The next picture; None where it has not come. Does not wait."""
         return None if self._pictures.empty() else self._pictures.get()
 
-    def newest(self) -> m.Picture:
+    def newest(self) -> Image:
         """The last picture that has come, or else the next one."""
         picture = self.picture()
         return self.latest() or picture
 
-    def latest(self) -> m.Picture | None:
+    def latest(self) -> Image | None:
         """The last picture that has come since this was asked last; None for none. Does not wait."""
         picture = None
         while (later := self.next_picture()) is not None:
             picture = later
         return picture
-
-    def files(self) -> list[m.File]:
-        """The files that have come since this was asked last. Does not wait."""
-        return [self._files.get() for _ in range(self._files.qsize())]
-
-    def file(self) -> m.File:
-        return self._next(self._files, "file")
 
     def ended(self) -> bool:
         """Whether the server closes the connection; then `close_code` and `close_reason` are set."""
@@ -168,6 +197,7 @@ class Page:
     async def _read(self) -> None:
         socket = self._socket
         assert socket is not None
+        coming, came = None, 0.0
         while True:
             message = await socket.receive()
             if message.type is aiohttp.WSMsgType.CLOSE:
@@ -175,15 +205,17 @@ class Page:
             if message.type not in (aiohttp.WSMsgType.TEXT, aiohttp.WSMsgType.BINARY):
                 break
             if message.type is aiohttp.WSMsgType.TEXT:
-                self._messages.put(m.parse_answer(message.data))
+                answer, came = _decoder.decode(message.data), self._loop.time()
+                if isinstance(answer, m.Picture):
+                    coming = answer
+                else:
+                    self._messages.put(answer)
                 continue
-            received = m.unpack(message.data)
-            if isinstance(received, m.File):
-                self._files.put(received)
-                continue
-            self._pictures.put(received)
+            assert coming is not None
+            self._pictures.put(Image(**msgspec.structs.asdict(coming), data=message.data))
             if self.acks:
-                await socket.send_str(m.encode(m.Ack(received.number)))
+                await socket.send_str(m.encode(m.Ack(coming.number, (self._loop.time() - came) * 1e3)))
+            coming = None
         self.close_code = socket.close_code
         self._over.set()
 

@@ -5,37 +5,19 @@ from __future__ import annotations
 import http.client
 import os
 import socket
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from splatview_viewer.core.events import FileDrop
 from splatview_viewer.web import messages as m
-from splatview_viewer.web.connection import Upload
 from support.wait import PATIENCE, wait_until
-from support.web_clients import Page
+from support.web_clients import Page, Pictures
 
 if TYPE_CHECKING:
+    from splatview_viewer.core.events import Event
     from splatview_viewer.web.connection import Connection
     from splatview_viewer.web.server import WebServer
-
-
-class Receiver:
-    """Takes what a page says."""
-
-    def __init__(self) -> None:
-        self.taken: list[m.ClientMessage] = []
-        self.uploads: list[Upload] = []
-        self.over = threading.Event()
-
-    def take(self, message: m.ClientMessage | Upload, now: float) -> None:
-        if isinstance(message, Upload):
-            self.uploads.append(message)
-        else:
-            self.taken.append(message)
-
-    def lost(self) -> None:
-        self.over.set()
 
 
 class Visitor:
@@ -54,11 +36,19 @@ class Visitor:
             self.page.send(m.Hello(protocol=m.PROTOCOL, id="deaf", width=320, height=240))
         self.connection: Connection
         (self.connection,) = wait_until(server.arrivals, "the page arrives")
-        self.receiver = Receiver()
+        self._said: list[Event | m.Visible] = []
+        self.pictures = Pictures(self.connection)
 
-    def attach(self) -> Receiver:
-        self.connection.attach(self.receiver)
-        return self.receiver
+    @property
+    def said(self) -> list[Event | m.Visible]:
+        """What the page has done so far."""
+        self._said += [message for message, _ in self.connection.inbox.take(0)]
+        return self._said
+
+    @property
+    def uploads(self) -> list[FileDrop]:
+        """The files that have come so far."""
+        return [event for event in self.said if isinstance(event, FileDrop)]
 
     def headers(self, **other: str) -> dict[str, str]:
         """Those of a page; "" leaves one out."""
@@ -79,7 +69,7 @@ class Visitor:
 
     def goes_on(self, number: int = 1) -> None:
         """The page gets a picture, and is heard."""
-        self.connection.send_picture(m.Picture(number, "jpeg", (4, 4), (8, 8), 0.0, 0, 80, False, os.urandom(20_000)))
+        self.pictures.put(m.Picture(number, "jpeg", (8, 8)), os.urandom(20_000))
         assert self.page.picture().number == number
         self.page.send(m.Ack(number))
         assert not self.connection.closed

@@ -1,4 +1,4 @@
-"""A session of a page, message by message, and its requests: what any page of protocol 1 relies on.
+"""A session of a page, message by message, and its requests: what any page of protocol 3 relies on.
 
 Of pictures only the kinds without loss are told, at the end: how many come depends on the machine.
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 TYPES = {"viewer": str, "key": str, "version": str, "quality": int}
 """Fields whose values vary."""
-AWAITED = {"copy it": "clipboard", "keep a picture": "file", "keep one with nothing behind it": "file",
+AWAITED = {"copy it": "clipboard", "keep a picture": "offer", "keep one with nothing behind it": "offer",
            "click the other stream": "caption"}
 
 
@@ -47,8 +47,8 @@ def script(page: frozen.Page) -> dict[str, Callable[[], object]]:
         "paste a camera": lambda: page.send("text", text=camera),
         "copy it": lambda: page.send("key", name="c", pressed=True, mods=["ctrl"], repeat=False),
         "keep a picture": lambda: page.send("screenshot"),
-        "keep one with nothing behind it": lambda: page.send("key", name="s", pressed=True, mods=["shift", "ctrl"],
-                                                             repeat=False),
+        "keep one with nothing behind it": lambda: page.send(
+            "key", name="s", pressed=True, mods=["shift", "ctrl"], repeat=False),
         "leave": lambda: page.send("leave"),
         "hide and show the tab": lambda: [page.send("visible", on=on) for on in (False, True)],
         "show the panel": lambda: page.send("key", name="h", pressed=True, mods=[], repeat=False),
@@ -61,6 +61,8 @@ def plain(message: dict[str, Any]) -> str:
     fields = {key: TYPES[key].__name__ if key in TYPES else value for key, value in message.items() if key != "number"}
     if message["t"] == "clipboard":
         fields["text"] = sorted(json.loads(message["text"]))
+    if message["t"] == "offer":
+        fields["size"] = "int"
     if message["t"] == "picture":
         fields |= {"at": "of an event, or 0", "format": "str"}
     return re.sub(rf"\b{os.getpid()}\b", "PID", json.dumps(fields, ensure_ascii=False))

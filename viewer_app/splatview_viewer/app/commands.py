@@ -133,7 +133,9 @@ class _Viewer:
 
     def _serves_browsers(self, screen: Screen) -> bool:
         """Return whether browsers are served; otherwise pictures are on `screen` alone."""
-        return not (self.offscreen or screen.name == "window")
+        from splatview_viewer.screens.offscreen import OffscreenScreen
+
+        return not self.offscreen and isinstance(screen, OffscreenScreen)
 
     def _open_doors(self, screen: Screen, run: str | None, restart: Restart) -> Guests | None:
         """Serve browsers, unless pictures are seen on `screen` alone; where the viewer served them before."""

@@ -17,8 +17,8 @@ from splatview_ipc.publisher.publisher import Publisher
 from splatview_viewer.app.still import Look, Still
 from splatview_viewer.core.errors import LateError, ViewerError
 from splatview_viewer.core.screen import MAX_SIZE, MIN_SIZE
-from splatview_viewer.screens._target import Target
 from splatview_viewer.screens.offscreen import OffscreenScreen
+from splatview_viewer.screens.target import Target
 from splatview_viewer.workspace.finding import Finder, why_nothing
 from splatview_viewer.workspace.overlays import newest_overlays, release_overlays
 from splatview_viewer.workspace.sources import make_subscriber

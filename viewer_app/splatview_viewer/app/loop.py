@@ -14,6 +14,7 @@ from splatview_ipc.system.entry import ending
 from splatview_viewer.compare.comparisons import Comparisons
 from splatview_viewer.core.errors import FileError, GpuLostError, words_of
 from splatview_viewer.core.garbage import Garbage
+from splatview_viewer.core.screen import read_pixels
 from splatview_viewer.formats.pictures import save_picture
 from splatview_viewer.gpu.governor import Governor
 from splatview_viewer.gpu.health import Health, cuda_is_lost
@@ -144,7 +145,7 @@ class App:
         garbage = Garbage()
         with ending(lambda *_: self.stop()), garbage.held_back(time.monotonic()):
             try:
-                while not (self.screen.closed or self._stopping):
+                while not (self.screen.state.closed or self._stopping):
                     drew = self.turn()
                     garbage.turn(time.monotonic(), drew or any(seat.waiting for seat in self.seats))
                     self._check_files()
@@ -197,7 +198,7 @@ class App:
             for event in events if seat.screen is self.screen else seat.screen.poll(0):
                 self._active_until = time.monotonic() + _ACTIVE_FOR
                 seat.take(event)
-        if self.screen.closed:
+        if self.screen.state.closed:
             return False
         now = time.monotonic()
         self.work.collect()
@@ -220,15 +221,16 @@ class App:
     def _wait(self) -> Sequence[Event]:
         """Sleep until something has to be done. The screen's own events."""
         now = time.monotonic()
-        end, watched = now + self._patience(now), now < self._news_until and any(s.screen.visible for s in self.seats)
+        seen = [seat for seat in self.seats if seat.screen.state.visible]
+        end, watched = now + self._patience(now), now < self._news_until and bool(seen)
         nap, doze = _NAP, now
         if not self.options.watched:  # what is sent far need not be looked for before the next picture is due
-            nap, doze = _GUESTS_NAP, min((s.may_draw(now) for s in self.seats if s.screen.visible), default=now)
+            nap, doze = _GUESTS_NAP, min((seat.may_draw(now) for seat in seen), default=now)
             end = max(end, doze) if watched else end
         while True:
             events = self.screen.poll(max(min(end - now, max(nap, doze - now) if watched else math.inf), 0.0))
             now = time.monotonic()
-            if events or not watched or now >= end or self._stopping or self.screen.closed or (
+            if events or not watched or now >= end or self._stopping or self.screen.state.closed or (
                     self.catalogue.has_news(now)):
                 return events
 
@@ -236,7 +238,7 @@ class App:
         """How long it may take until the next turn if nothing happens."""
         period = _IDLE_PERIOD
         if self.catalogue.slots and now < self._active_until:
-            seen = now < self._news_until and any(seat.screen.visible for seat in self.seats)
+            seen = now < self._news_until and any(seat.screen.state.visible for seat in self.seats)
             period = _NEWS_PERIOD if seen else _ACTIVE_PERIOD
         return min([period, *(max(seat.may_draw(now) - now, 0.0) for seat in self.seats if seat.waiting)])
 
@@ -245,7 +247,7 @@ class App:
         if self._guests is None:
             return
         now = time.monotonic()
-        for seat in [seat for seat in self.seats if seat.screen is not self.screen and seat.screen.closed]:
+        for seat in [seat for seat in self.seats if seat.screen is not self.screen and seat.screen.state.closed]:
             self._see_off(seat, now)
         for guest in self._guests.arrivals(self.work):
             seat, _ = self._away.pop(guest.who, (None, 0.0))
@@ -300,7 +302,7 @@ class App:
         assert self.options.out is not None
         self._out_due, self._out_at = False, now
         try:
-            save_picture(self.screen.pixels()[..., :3], self.options.out)
+            save_picture(read_pixels(self.screen.framebuffer)[..., :3], self.options.out)
         except FileError as e:
             self.seat.notice(str(e))
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import moderngl
     import numpy as np
 
-    from splatview_viewer.web.encoders.base import Encoder
+    from splatview_viewer.web.encoders import Encoder
 
 EGL_MEND = "apt-get install libegl1 libgl1-mesa-dri"
 GL_MEND = "apt-get install libgl1 libglx-mesa0 libgl1-mesa-dri"
@@ -52,7 +52,7 @@ def probe_window() -> dict[str, object]:
     import warnings
 
     warnings.simplefilter("ignore")
-    from splatview_viewer.screens._glfw import glfw
+    from splatview_viewer.screens.display import glfw
 
     if not glfw.init():
         return {"ok": False, "detail": f"GLFW cannot use display {display!r}", "mend": "check DISPLAY, xhost, ssh -X"}
@@ -133,7 +133,7 @@ def probe_web() -> dict[str, object]:
     mend = "pip install --force-reinstall simplejpeg"
     try:
         encoder = choose(ctx)
-        if encoder.cuda:
+        if encoder.device is not None:
             mend = "set SPLATVIEW_ENCODER=turbo, and update the graphics driver"
         off = _way_there_and_back(encoder, picture)
         encoder.close()
@@ -154,7 +154,7 @@ def _way_there_and_back(encoder: Encoder, picture: np.ndarray) -> float:
     from PIL import Image
 
     pixels = picture
-    if encoder.cuda:
+    if encoder.device is not None:
         import torch
 
         pixels = torch.from_numpy(picture).cuda()

@@ -25,7 +25,8 @@ from splatview_ipc.control.render_requests import (
 )
 from splatview_viewer.app.loop import App, AppOptions
 from splatview_viewer.core.errors import ViewerError
-from splatview_viewer.screens._xlib import on_display_lost
+from splatview_viewer.core.screen import Caption
+from splatview_viewer.screens.display import on_display_lost
 from splatview_viewer.screens.window import WindowScreen
 from splatview_viewer.workspace.catalogue import Catalogue, Slot
 from splatview_viewer.workspace.sources import StreamSource, make_subscriber
@@ -33,7 +34,6 @@ from splatview_viewer.workspace.sources import StreamSource, make_subscriber
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from splatview_viewer.core.screen import Caption
     from splatview_viewer.workspace.viewport import Viewport
 
 log = logging.getLogger("splatview")
@@ -71,8 +71,8 @@ def main(args: list[str]) -> int:
 class _Titled(WindowScreen):
     """A window whose title is the caller's."""
 
-    def caption(self, caption: Caption) -> None:
-        pass
+    def present(self, caption: Caption) -> None:
+        super().present(Caption(self._title))
 
 
 class _Two(Catalogue):
@@ -145,8 +145,8 @@ class _OneWindow(App):
         now = time.monotonic()
         if drew:
             self._drawn_at.append(now)
-        state = WindowState(*self.screen.size, sum(at > now - 1 for at in self._drawn_at))
-        if not self.screen.closed and state != self._told:
+        state = WindowState(*self.screen.state.size, sum(at > now - 1 for at in self._drawn_at))
+        if not self.screen.state.closed and state != self._told:
             self._told = state
             self._caller.send(_line(state))
         return drew

@@ -134,7 +134,7 @@ class PairView:
         self.divider.at = min(max(s.at, KEPT), 1 - KEPT)
         here = [view for view in views if view is not None]
         for view in here:
-            view.desk.scale, view.desk.exact, view.desk.bare = self.desk.scale, self.desk.exact, self.desk.bare
+            view.desk.scale, view.desk.exact = self.desk.scale, self.desk.exact
         if self._used and len(here) == 2:  # who is used leads where both are new
             here.reverse()
         if None in views:

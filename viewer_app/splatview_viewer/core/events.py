@@ -6,9 +6,11 @@ so its centre lies at (0.5, 0.5). A page sends its events as JSON: limits hold f
 
 from __future__ import annotations
 
+import threading
+from collections import deque
 from collections.abc import Callable  # noqa: TC003  (msgspec resolves annotations at run time)
 from pathlib import Path  # noqa: TC003
-from typing import Annotated, Literal
+from typing import Annotated, Generic, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -146,6 +148,49 @@ PageEvent = (
     PointerMove | PointerLeave | PointerPress | PointerRelease | Wheel | Pinch | Key | Text | Resize | Screenshot
 )
 """The events that a page sends."""
+
+T = TypeVar("T")
+
+
+class Inbox(Generic[T]):
+    """A bounded queue from any thread to the one that draws, whose sleep it ends."""
+
+    def __init__(self, supersedes: Callable[[T, T], bool] | None = None, most: int = 4096) -> None:
+        """`supersedes(new, last)`: whether an item replaces the one that waits before it. `most`: items that wait."""
+        self._items: deque[T] = deque()
+        self._changed = threading.Condition()
+        self._woken = False
+        self._supersedes = supersedes
+        self._most = most
+
+    def put(self, *items: T) -> bool:
+        """Add items; return False at the first for which there is no room."""
+        with self._changed:
+            for item in items:
+                if self._supersedes is not None and self._items and self._supersedes(item, self._items[-1]):
+                    self._items[-1] = item
+                elif len(self._items) < self._most:
+                    self._items.append(item)
+                else:
+                    return False
+            self._changed.notify()
+        return True
+
+    def wake(self) -> None:
+        """End a `take` that sleeps, or the next one."""
+        with self._changed:
+            self._woken = True
+            self._changed.notify()
+
+    def take(self, timeout: float) -> list[T]:
+        """Return all items, oldest first. Sleeps at most `timeout` seconds for the first one, or until `wake`."""
+        with self._changed:
+            if timeout > 0:
+                self._changed.wait_for(lambda: bool(self._items) or self._woken, timeout)
+            self._woken = False
+            items = list(self._items)
+            self._items.clear()
+        return items
 
 
 class ClickCounter:

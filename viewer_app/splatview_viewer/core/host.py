@@ -1,9 +1,9 @@
-"""What a view may ask of whoever shows it: a word to the user, a file to open, what came of the clipboard."""
+"""The requests of a view to the program that shows it: a word to the user, a file to open, the clipboard."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from splatview_viewer.core.memo import Memo
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 def _nothing(_: object) -> None:
-    """Where nobody listens."""
+    """The default: no effect."""
 
 
 @dataclass
 class Desk:
-    """Where there is nobody, nothing comes of what is asked."""
+    """The user and the loop around a view. Defaults are no-ops."""
 
     say: Callable[[str], None] = _nothing
     """Tell the user something in one line, for a few seconds: that a file was written, and where."""
@@ -29,16 +29,14 @@ class Desk:
     wake: Callable[[], None] = lambda: None
     """Have the loop turn soon. From any thread."""
     memo: Memo = field(default_factory=Memo)
-    """What is remembered for the next time."""
+    """Settings that are remembered for the next time."""
     scale: float = 1.0
     """Pixels per point."""
-    exact: bool = False
-    """Whether what is drawn now is to be kept, so that nothing may stand in for the true picture."""
+    exact: Literal["", "picture", "scene"] = ""
+    """Something to keep is drawn: the picture, or the scene alone. Nothing may stand in for it. "": for the screen."""
     hand_over: Callable[[Path], None] = _nothing
-    """Give the user a file that was written: a browser downloads it. Elsewhere nothing comes of it: say where it is."""
-    bare: bool = False
-    """Whether that is to have on it only the scene itself."""
+    """Give the user a file that was written: a browser downloads it. Elsewhere it has no effect: say where it is."""
     again: Callable[[], None] = lambda: None
-    """Have the newest value of what is shown once more."""
+    """Send the newest value of what is shown once more."""
     name: str = ""
-    """What is shown is called: part of the names of what is remembered of it, and of files."""
+    """The name of what is shown: part of the names of what is remembered of it, and of files."""

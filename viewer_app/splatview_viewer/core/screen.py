@@ -1,20 +1,21 @@
 """The protocol of a screen: where the picture is seen.
 
-A screen owns an OpenGL 3.3 core context, a framebuffer to draw in and a queue of events. Only the thread that
-made it uses it, except for `wake`. A turn of the viewer is: `poll`, draw into `framebuffer`, `present`.
-`tests/app/test_screens.py` runs one conformance suite over all implementations.
+A screen has an OpenGL 3.3 core context, a framebuffer to draw in and a queue of events. Only the thread that made it
+uses it, except for `wake`. A turn of the viewer is: `poll`, draw into `framebuffer`, `present`.
+`tests/viewer/screens/test_screens.py` runs one conformance suite over all implementations.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import msgspec
+import numpy as np
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import moderngl
-    import numpy as np
 
     from splatview_viewer.core.events import Event
 
@@ -23,55 +24,77 @@ MIN_SIZE = 16
 MAX_SIZE = 16384
 
 
-@dataclass(frozen=True)
-class Caption:
-    """What the surroundings of a picture say."""
+class Caption(msgspec.Struct, frozen=True, tag_field="t", tag="caption"):
+    """Text around a picture; a browser's page gets it as it is."""
 
     title: str = "splatview"
     trouble: str = ""
-    """What is wrong, for the user to know; "" where all is well."""
+    """A fault that the user should know of; "" for none."""
     typing: bool = False
-    """Whether a text field has the focus: a phone shows its keyboard."""
+    """A text field has the focus: a phone shows its keyboard."""
+
+
+class ScreenState(NamedTuple):
+    """One moment of a screen."""
+
+    size: tuple[int, int]
+    """Width and height in framebuffer pixels; both positive."""
+    scale: float
+    """Framebuffer pixels per point of the user interface; 2 on most HiDPI displays."""
+    visible: bool
+    """The picture can be seen; False for a minimised window."""
+    ready: bool
+    """It takes another picture now. One that is behind wakes the loop when that changes."""
+    closed: bool
+    """The user asked to close the screen, or `close` was called."""
+
+
+class User(Protocol):
+    """The clipboard and the files of the person in front of a screen, who may be at another machine."""
+
+    @property
+    def shows_captions(self) -> bool:
+        """A caption's trouble is shown around the picture, so that it need not be written over it."""
+        ...
+
+    def copy(self, text: str) -> None:
+        """Put a text on the user's clipboard."""
+        ...
+
+    def pasted(self) -> str:
+        """Return the text on the user's clipboard, as far as it is known here."""
+        ...
+
+    def keep(self, picture: np.ndarray, name: str) -> None:
+        """Give the user a picture, (H, W, 3 or 4) uint8, top row first, as `name`.png: a file in the current folder, or
+        a download. Raises FileError when that fails."""
+        ...
+
+    def hand_over(self, path: Path) -> None:
+        """Give the user a file that was written on this machine. Folders and missing files are left out."""
+        ...
 
 
 class Screen(Protocol):
-    name: ClassVar[str]
-    says_trouble: ClassVar[bool]
-    """Whether a caption's trouble is said around the picture, so that it need not be written over it."""
     ctx: moderngl.Context
 
     @property
-    def size(self) -> tuple[int, int]:
-        """Width and height in framebuffer pixels; both positive."""
+    def user(self) -> User:
+        """The clipboard and the files of the person in front of it."""
         ...
 
     @property
-    def scale(self) -> float:
-        """Framebuffer pixels per point of the user interface; 2 on most HiDPI displays."""
+    def state(self) -> ScreenState:
+        """Size, scale and readiness now."""
         ...
 
     @property
     def framebuffer(self) -> moderngl.Framebuffer:
-        """Where the next picture is drawn. Ask again for every picture: a resize replaces it."""
-        ...
-
-    @property
-    def closed(self) -> bool:
-        """Whether the user asked to close the screen, or `close` was called."""
-        ...
-
-    @property
-    def visible(self) -> bool:
-        """Whether anyone can see the picture; False for a minimised window."""
-        ...
-
-    @property
-    def ready(self) -> bool:
-        """Whether it takes another picture now. One that is behind says no, and wakes the loop when that changes."""
+        """The target of the next picture. Ask again for every picture: a resize replaces it."""
         ...
 
     def poll(self, timeout: float) -> list[Event]:
-        """The events since the last call, oldest first.
+        """Return the events since the last call, oldest first.
 
         Sleeps at most `timeout` seconds for the first one, less when `wake` is called. 0 does not sleep.
         """
@@ -81,43 +104,28 @@ class Screen(Protocol):
         """End a `poll` that sleeps, or the next one. May be called from any thread."""
         ...
 
-    def present(self) -> None:
-        """Show what was drawn."""
-        ...
-
-    def pixels(self) -> np.ndarray:
-        """(H, W, 4) uint8, top row first: what is drawn in `framebuffer`. Call it before `present`."""
-        ...
-
-    def caption(self, caption: Caption) -> None:
-        """Say this around the picture from now on. Cheap when it is what was said before."""
-        ...
-
-    def copy(self, text: str) -> None:
-        """Put a text on the user's clipboard."""
-        ...
-
-    def clipboard(self) -> str:
-        """The text on the user's clipboard, as far as it is known here."""
-        ...
-
-    def keep(self, picture: np.ndarray, name: str) -> None:
-        """Hand the user a picture, (H, W, 3 or 4) uint8, top row first, to keep as `name`.png: a file in the current
-        folder, or a download. Raises FileError when it cannot be written."""
-        ...
-
-    def hand_over(self, path: Path) -> None:
-        """Give the user a file that was written on this machine, where they may be at another one. Folders, and what is
-        not there, are left out."""
+    def present(self, caption: Caption) -> None:
+        """Show what was drawn, with this around it."""
         ...
 
     def close(self) -> None:
-        """Give back everything. Idempotent."""
+        """Release everything. Idempotent."""
         ...
 
 
+def read_pixels(framebuffer: moderngl.Framebuffer) -> np.ndarray:
+    """Return (H, W, 4) uint8, top row first: what a screen's framebuffer holds before `present`. Waits for the GPU."""
+    width, height = framebuffer.size
+    data = framebuffer.read(viewport=(0, 0, width, height), components=4, alignment=1)
+    picture = np.frombuffer(data, np.uint8).reshape(height, width, 4)[::-1].copy()
+    if framebuffer.glo == 0:
+        _ = framebuffer.ctx.error  # moderngl names a buffer that a window does not have; the right one is read
+        picture[..., 3] = 255  # a window is opaque whatever its buffer holds
+    return picture
+
+
 def parse_size(text: str) -> tuple[int, int]:
-    """(width, height) from a text like 1280x720. Raises ViewerError for anything else."""
+    """Return (width, height) from a text like 1280x720. Raises ViewerError for anything else."""
     from splatview_viewer.core.errors import ViewerError
 
     width, x, height = text.lower().partition("x")

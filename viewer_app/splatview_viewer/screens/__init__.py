@@ -1,1 +1,1 @@
-"""Where the picture is seen: one protocol (`base`), one file per implementation."""
+"""The screens of this machine, by the protocol of `core.screen`: a window, and a framebuffer without a display."""

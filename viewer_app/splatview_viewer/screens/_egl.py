@@ -1,4 +1,4 @@
-"""What moderngl has no call for: which GPUs EGL can draw on, and letting go of an EGL context."""
+"""Calls of EGL that moderngl lacks: which GPUs EGL can draw on, and letting go of an EGL context."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class Device(NamedTuple):
     uuid: str | None
     """The GPU's, 32 lower-case hexadecimal digits; None where EGL does not say."""
     nvidia: bool
-    """Whether CUDA knows it as well."""
+    """CUDA knows it as well."""
 
 
 def devices() -> list[Device]:
-    """What EGL can draw on; [] where EGL is missing or does not say."""
+    """Return what EGL can draw on; [] where EGL is missing or does not say."""
     try:
         egl = ctypes.CDLL("libEGL.so.1")
         egl.eglGetProcAddress.restype, egl.eglGetProcAddress.argtypes = ctypes.c_void_p, [ctypes.c_char_p]

@@ -1,19 +1,19 @@
-"""A screen that nobody sees: an EGL context and a framebuffer, for pictures without a display."""
+"""A screen without a display: an EGL context and a framebuffer."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import moderngl
 
 from splatview_ipc.control.errors import IpcError
 from splatview_ipc.gl.glapi import GL, gl_device_uuid
 from splatview_viewer.core.errors import GraphicsError
-from splatview_viewer.core.events import Close, Resize
+from splatview_viewer.core.events import Close, Inbox, Resize
+from splatview_viewer.core.screen import MIN_SIZE, ScreenState, read_pixels
 from splatview_viewer.formats.pictures import output_path, save_picture
 from splatview_viewer.screens import _egl
-from splatview_viewer.screens._mailbox import Mailbox
-from splatview_viewer.screens._target import Target
+from splatview_viewer.screens.target import Target
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +30,7 @@ _INSTALL = "apt-get install libegl1 libgl1 libgl1-mesa-dri"
 def create_context(gpu_uuid: str | None = None) -> moderngl.Context:
     """An OpenGL 3.3 core context without any display. Raises GraphicsError that says what to do.
 
-    `gpu_uuid`: the GPU to draw on, as 32 lower-case hexadecimal digits, so that what lies there need not be moved; by
+    `gpu_uuid`: the GPU to draw on, as 32 lower-case hexadecimal digits, so that tensors on it need not be moved; by
     default, and with several GPUs, the first that CUDA sees here. Where EGL cannot draw on it another one is taken.
     """
     found = _egl.devices()
@@ -71,24 +71,41 @@ def _create(**device: int) -> moderngl.Context:
                             f"with NVIDIA_DRIVER_CAPABILITIES=all; without one: {_INSTALL}") from e
 
 
-class OffscreenScreen:
-    """Draws into a texture. Events come from `push`, so that a test or a server can act as the user."""
+class LocalUser:
+    """The user of a screen on this machine: files are where they were written."""
 
-    name: ClassVar[str] = "offscreen"
-    says_trouble: ClassVar[bool] = False
+    shows_captions = False
+
+    def __init__(self) -> None:
+        self._clipboard = ""
+
+    def copy(self, text: str) -> None:
+        self._clipboard = text
+
+    def pasted(self) -> str:
+        return self._clipboard
+
+    def keep(self, picture: np.ndarray, name: str) -> None:
+        save_picture(picture, output_path(name), numbered=True)
+
+    def hand_over(self, path: Path) -> None:
+        """The user finds it where it is."""
+
+
+class OffscreenScreen:
+    """Draws into a texture. Events come from `push`, so that a test or a program can act as the user."""
 
     def __init__(self, width: int = 1280, height: int = 720, scale: float = 1.0, *,
                  gpu_uuid: str | None = None) -> None:
         """`gpu_uuid` as in `create_context`. Raises GraphicsError when no EGL context can be made."""
         self.shares = False
-        """Whether CUDA reads what is drawn from the next `resize` on: `tensor`."""
+        """CUDA reads what is drawn from the next `resize` on: `tensor`."""
         self.ctx = create_context(gpu_uuid)
+        self.user = LocalUser()
         self._egl = _egl.current_context()
         self._scale = scale
         self._closed = False
-        self._released = False
-        self._mailbox: Mailbox[Event] = Mailbox(most=1_000_000)
-        self._clipboard = ""
+        self._inbox: Inbox[Event] = Inbox(most=1_000_000)
         self._target: Target | None = Target(self.ctx, (width, height))
 
     def resize(self, width: int, height: int, scale: float | None = None) -> None:
@@ -113,31 +130,20 @@ class OffscreenScreen:
         return self._drawn.size
 
     @property
-    def scale(self) -> float:
-        return self._scale
+    def state(self) -> ScreenState:
+        size = self.size if self._target is not None else (MIN_SIZE, MIN_SIZE)
+        return ScreenState(size, self._scale, not self._closed, not self._closed, self._closed)
 
     @property
     def framebuffer(self) -> moderngl.Framebuffer:
         return self._drawn.framebuffer
 
-    @property
-    def closed(self) -> bool:
-        return self._closed
-
-    @property
-    def visible(self) -> bool:
-        return not self._closed
-
-    @property
-    def ready(self) -> bool:
-        return not self._closed
-
     def push(self, *events: Event) -> None:
-        """Put events into the queue, as if a user had caused them. May be called from any thread."""
-        self._mailbox.put(*events)
+        """Add events as if a user had caused them. May be called from any thread."""
+        self._inbox.put(*events)
 
     def poll(self, timeout: float) -> list[Event]:
-        events = self._mailbox.take(timeout)
+        events = self._inbox.take(timeout)
         for event in events:
             if isinstance(event, Resize):
                 self.resize(event.width, event.height, event.scale)
@@ -146,37 +152,21 @@ class OffscreenScreen:
         return events
 
     def wake(self) -> None:
-        self._mailbox.wake()
+        self._inbox.wake()
 
-    def present(self) -> None:
-        """Nothing to show it on; hands the drawing to the GPU, and waits for nothing."""
+    def present(self, caption: Caption | None = None) -> None:
+        """Give the drawing to the GPU, and wait for nothing."""
         GL.current().glFlush()
 
     def pixels(self) -> np.ndarray:
-        return self._drawn.pixels()
-
-    def caption(self, caption: Caption) -> None:
-        """There is nothing around the picture."""
-
-    def copy(self, text: str) -> None:
-        self._clipboard = text
-
-    def clipboard(self) -> str:
-        return self._clipboard
-
-    def keep(self, picture: np.ndarray, name: str) -> None:
-        save_picture(picture, output_path(name), numbered=True)
-
-    def hand_over(self, path: Path) -> None:
-        """The user finds it where it is."""
+        """As `read_pixels` of its framebuffer."""
+        return read_pixels(self.framebuffer)
 
     def close(self) -> None:
         self._closed = True
-        if self._released:
+        if self._target is None:
             return
-        self._released = True
-        if self._target is not None:
-            self._target.release()
-            self._target = None
+        self._target.release()
+        self._target = None
         self.ctx.release()
         _egl.let_go(self._egl)

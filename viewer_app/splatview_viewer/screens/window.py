@@ -7,7 +7,6 @@ import warnings
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import moderngl
-import numpy as np
 
 from splatview_viewer.core.errors import GraphicsError
 from splatview_viewer.core.events import (
@@ -29,13 +28,13 @@ from splatview_viewer.core.events import (
     Text,
     Wheel,
 )
-from splatview_viewer.formats.pictures import output_path, save_picture
-from splatview_viewer.screens import _egl, _xlib
-from splatview_viewer.screens._glfw import glfw
+from splatview_viewer.core.screen import ScreenState
+from splatview_viewer.screens import _egl
+from splatview_viewer.screens.display import glfw, say_when_display_is_lost
+from splatview_viewer.screens.offscreen import LocalUser
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from splatview_viewer.core.screen import Caption
 
@@ -59,9 +58,7 @@ def _key_names() -> dict[int, str]:
 class WindowScreen:
     """A resizable window with an OpenGL 3.3 core context (or newer)."""
 
-    name: ClassVar[str] = "window"
-    says_trouble: ClassVar[bool] = False
-    _open: ClassVar[int] = 0  # GLFW is one per process: whoever closes the last window ends it
+    _open: ClassVar[int] = 0  # GLFW is one per process: it ends with the last window
 
     def __init__(self, width: int = 1280, height: int = 720, *, title: str = "splatview",
                  vsync: bool = True) -> None:
@@ -70,6 +67,7 @@ class WindowScreen:
         self._closed = False
         self._title = title
         self._window: Any = None
+        self.user = _WindowUser()
         self._clicks = ClickCounter()
         self._mods: Mods = frozenset()
         faults: list[str] = []
@@ -93,7 +91,7 @@ class WindowScreen:
             raise GraphicsError(f"no window could be opened{why}. Is a display reachable (DISPLAY or "
                                 "WAYLAND_DISPLAY)? Without one use --web, for a browser, or splatview shot")
         WindowScreen._open += 1
-        _xlib.say_when_display_is_lost()
+        say_when_display_is_lost()
         glfw.make_context_current(self._window)
         glfw.swap_interval(1 if vsync else 0)
         try:
@@ -110,7 +108,7 @@ class WindowScreen:
 
         def pixels(x: float, y: float) -> tuple[float, float]:
             points = glfw.get_window_size(self._window)
-            width, height = self.size
+            width, height = self._size
             return x * width / max(points[0], 1), y * height / max(points[1], 1)
 
         def pointer() -> tuple[float, float]:
@@ -121,7 +119,7 @@ class WindowScreen:
                 return
             x, y = pointer()
             if action == glfw.PRESS:
-                clicks = self._clicks.count(time.monotonic(), x, y, which, self.scale)
+                clicks = self._clicks.count(time.monotonic(), x, y, which, self._scale)
                 self._events.append(PointerPress(x, y, which, _mods(mods), clicks))
             else:
                 self._events.append(PointerRelease(x, y, which, _mods(mods)))
@@ -136,7 +134,7 @@ class WindowScreen:
 
         def resize(_: Any, width: int, height: int) -> None:
             if width > 0 and height > 0:  # a minimised window has neither
-                self._events.append(Resize(width, height, self.scale))
+                self._events.append(Resize(width, height, self._scale))
 
         on: dict[str, Callable[..., None]] = {
             "cursor_pos": move,
@@ -161,34 +159,27 @@ class WindowScreen:
             self._events.append(event)
 
     @property
-    def size(self) -> tuple[int, int]:
+    def _size(self) -> tuple[int, int]:
         width, height = glfw.get_framebuffer_size(self._window) if self._window else (0, 0)
         return (width, height) if width > 0 and height > 0 else self._framebuffer_size
 
     @property
-    def scale(self) -> float:
+    def _scale(self) -> float:
         return max(glfw.get_window_content_scale(self._window)[0], 0.5) if self._window else 1.0
 
     @property
+    def state(self) -> ScreenState:
+        visible = bool(self._window) and not glfw.get_window_attrib(self._window, glfw.ICONIFIED)
+        return ScreenState(self._size, self._scale, visible, bool(self._window), self._closed)
+
+    @property
     def framebuffer(self) -> moderngl.Framebuffer:
-        if self.size != self._framebuffer_size:
-            self._framebuffer_size = self.size
+        if self._size != self._framebuffer_size:
+            self._framebuffer_size = self._size
             # moderngl keeps the size that it saw first, and has no way to be told another
-            self._framebuffer._size = self.size  # pyright: ignore[reportAttributeAccessIssue]
-            self._framebuffer.viewport = (0, 0, *self.size)
+            self._framebuffer._size = self._size  # pyright: ignore[reportAttributeAccessIssue]
+            self._framebuffer.viewport = (0, 0, *self._size)
         return self._framebuffer
-
-    @property
-    def closed(self) -> bool:
-        return self._closed
-
-    @property
-    def visible(self) -> bool:
-        return bool(self._window) and not glfw.get_window_attrib(self._window, glfw.ICONIFIED)
-
-    @property
-    def ready(self) -> bool:
-        return bool(self._window)
 
     def poll(self, timeout: float) -> list[Event]:
         if self._window:
@@ -205,39 +196,11 @@ class WindowScreen:
         if self._window:
             glfw.post_empty_event()
 
-    def present(self) -> None:
+    def present(self, caption: Caption) -> None:
         glfw.swap_buffers(self._window)
-
-    def pixels(self) -> np.ndarray:
-        width, height = self.size
-        data = self.framebuffer.read(viewport=(0, 0, width, height), components=4, alignment=1)
-        _ = self.ctx.error  # moderngl names a buffer that only framebuffers of one's own have; the right one is read
-        picture = np.frombuffer(data, np.uint8).reshape(height, width, 4)[::-1].copy()
-        picture[..., 3] = 255  # a window is opaque whatever its buffer holds
-        return picture
-
-    def caption(self, caption: Caption) -> None:
-        if self._window and caption.title != self._title:
+        if caption.title != self._title:
             self._title = caption.title
             glfw.set_window_title(self._window, caption.title)
-
-    def copy(self, text: str) -> None:
-        if self._window:
-            glfw.set_clipboard_string(None, text)  # pyright: ignore[reportArgumentType]
-
-    def clipboard(self) -> str:
-        if not self._window:
-            return ""
-        with warnings.catch_warnings():  # an empty clipboard, or one that holds no text, is an error to GLFW
-            warnings.simplefilter("ignore")
-            text: bytes | str | None = glfw.get_clipboard_string(None)  # pyright: ignore[reportArgumentType]
-        return text.decode("utf-8", "replace") if isinstance(text, bytes) else text or ""
-
-    def keep(self, picture: np.ndarray, name: str) -> None:
-        save_picture(picture, output_path(name), numbered=True)
-
-    def hand_over(self, path: Path) -> None:
-        """The user finds it where it is."""
 
     def close(self) -> None:
         self._closed = True
@@ -256,6 +219,17 @@ class WindowScreen:
     def _end_glfw() -> None:
         if WindowScreen._open == 0:
             glfw.terminate()
+
+
+class _WindowUser(LocalUser):
+    def copy(self, text: str) -> None:
+        glfw.set_clipboard_string(None, text)  # pyright: ignore[reportArgumentType]
+
+    def pasted(self) -> str:
+        with warnings.catch_warnings():  # an empty clipboard, or one that holds no text, is an error to GLFW
+            warnings.simplefilter("ignore")
+            text: bytes | str | None = glfw.get_clipboard_string(None)  # pyright: ignore[reportArgumentType]
+        return text.decode("utf-8", "replace") if isinstance(text, bytes) else text or ""
 
 
 def _mods(bits: int) -> Mods:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from splatview_viewer.core.errors import ViewerError
+from splatview_viewer.core.screen import read_pixels
 from splatview_viewer.geometry.controls import Rect
 
 if TYPE_CHECKING:
@@ -27,25 +28,25 @@ def keep_picture(seat: Seat, *, transparent: bool = False) -> None:
         return
     slot, view = found
     with seat.catalogue.guard(slot):
-        view.desk.exact, view.desk.bare = True, transparent
+        view.desk.exact = "scene" if transparent else "picture"
         try:
             pixels = _see_through(view, screen) if transparent else _as_shown(seat, view, screen)
         finally:
-            view.desk.exact = view.desk.bare = False
+            view.desk.exact = ""
         entry = slot.entry
         name = Path(entry.name).stem if entry.is_file else f"{entry.name}-{entry.version}"
         try:
-            screen.keep(pixels, name)
+            screen.user.keep(pixels, name)
         except ViewerError as e:
             seat.notice(str(e))
     seat.mark()
 
 
 def _as_shown(seat: Seat, view: View, screen: Screen) -> np.ndarray:
-    view.draw(screen.framebuffer, Rect(0, 0, *screen.size))
+    view.draw(screen.framebuffer, Rect(0, 0, *screen.state.size))
     if seat.panel is not None:
-        seat.panel.draw_over(screen.framebuffer, view.over, screen.scale)
-    return screen.pixels()[..., :3]
+        seat.panel.draw_over(screen.framebuffer, view.over, screen.state.scale)
+    return read_pixels(screen.framebuffer)[..., :3]
 
 
 def _see_through(view: View, screen: Screen) -> np.ndarray:
@@ -54,18 +55,18 @@ def _see_through(view: View, screen: Screen) -> np.ndarray:
 
     settings = getattr(view, "settings", None)
     if not hasattr(settings, "background"):
-        view.draw(screen.framebuffer, Rect(0, 0, *screen.size))
-        return screen.pixels()
+        view.draw(screen.framebuffer, Rect(0, 0, *screen.state.size))
+        return read_pixels(screen.framebuffer)
     before, alpha = settings.background, getattr(settings, "alpha", None)  # type: ignore[union-attr]
 
     def draw(framebuffer: moderngl.Framebuffer, background: Color) -> None:
         settings.background = background  # type: ignore[union-attr]
-        view.draw(framebuffer, Rect(0, 0, *screen.size))
+        view.draw(framebuffer, Rect(0, 0, *screen.state.size))
 
     try:
         if alpha is not None:
             settings.alpha = "background"  # type: ignore[union-attr]
-        return see_through(screen.ctx, screen.size, draw)
+        return see_through(screen.ctx, screen.state.size, draw)
     finally:
         settings.background = before  # type: ignore[union-attr]
         if alpha is not None:

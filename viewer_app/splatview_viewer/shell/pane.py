@@ -163,7 +163,7 @@ class Pane:
         self.rect = rect
         if (found := self.working()) is not None:
             slot, view = found
-            view.desk.scale = self.seat.screen.scale  # which changes with the monitor, and with a page's zoom
+            view.desk.scale = self.seat.screen.state.scale  # which changes with the monitor, and with a page's zoom
             with self.seat.catalogue.guard(slot):
                 view.draw(framebuffer, rect)
                 return

@@ -203,7 +203,7 @@ class Panes:
         seen = self.seen
         if (held := next((pane for pane in seen if pane.captured), None)) is not None:
             return held
-        places = self.places(area, self._seat.screen.scale)
+        places = self.places(area, self._seat.screen.state.scale)
         for pane, _, rect in places:
             pane.rect = rect
         if isinstance(event, (PointerMove, PointerPress, PointerRelease, Wheel, Pinch)):
@@ -219,7 +219,7 @@ class Panes:
 
     def boards(self, area: Rect) -> Sequence[Rect]:
         """Where imgui's windows lie over the panes, and the strips above them."""
-        heads = [head for _, head, _ in self.places(area, self._seat.screen.scale)] if self.headed else []
+        heads = [head for _, head, _ in self.places(area, self._seat.screen.state.scale)] if self.headed else []
         return [*heads, *(board for pane in self.seen for board in pane.boards())]
 
     # -- remembering -------------------------------------------------------------------------------------------

@@ -72,15 +72,15 @@ class Seat(Following):
         self.name = name
         self.panes = Panes(self)
         """The parts of its picture; the panel tells of the active one."""
-        small = screen.size[0] < SMALL * screen.scale
+        small = screen.state.size[0] < SMALL * screen.state.scale
         self.state = State(entries=catalogue.entries, notices=catalogue.notices, hint=HINT, panel_open=not small)
         self.state.screen = str(screen.ctx.info["GL_RENDERER"]).split(" (")[0]
         self.draws = 0
         """Pictures drawn so far."""
         self.dirty = SETTLE
         """Pictures that have to be drawn."""
-        self.desk = Desk(self.say, lambda path: self.drop([str(path)]), self._pasted, screen.wake, catalogue.memo,
-                         screen.scale, hand_over=lambda path: self.screen.hand_over(path))
+        self.desk = Desk(self.say, lambda path: self.drop([str(path)]), lambda: self.screen.user.pasted(), screen.wake,
+                         catalogue.memo, screen.state.scale, hand_over=lambda path: self.screen.user.hand_over(path))
         self.state.light = self.desk.memo.get("light") is True
         self._work = work
         self._period = 1 / max_fps
@@ -101,11 +101,11 @@ class Seat(Following):
     def sit(self, screen: Screen) -> None:
         """Go on with another screen: somebody has come back."""
         self.screen = screen
-        self.state.says_trouble = screen.says_trouble
+        self.state.says_trouble = screen.user.shows_captions
         if self._with_panel and self.panel is None:
             from splatview_viewer.shell.panel import Panel
 
-            self.panel = Panel(screen.scale)
+            self.panel = Panel(screen.state.scale)
         for pane in self.panes:
             pane.let_go()
         self._in_flight.clear()
@@ -156,8 +156,8 @@ class Seat(Following):
 
     def tick(self, now: float) -> None:
         """What time brings, once in each turn of the loop."""
-        if self._far and self._seen != self.screen.visible:
-            self._seen = self.screen.visible
+        if self._far and self._seen != self.screen.state.visible:
+            self._seen = self.screen.state.visible
             if not self._seen:
                 for pane in self.panes:
                     self.catalogue.drop_pictures(pane)
@@ -184,12 +184,12 @@ class Seat(Following):
 
     def takes(self, now: float) -> bool:
         """Whether a new value would be seen soon. What is sent far away need not be taken before the next picture."""
-        return self.screen.ready and (not self._far or now >= self.may_draw(now))
+        return self.screen.state.ready and (not self._far or now >= self.may_draw(now))
 
     @property
     def waiting(self) -> bool:
         """Whether there is something to draw, and somebody who would take it."""
-        return self.dirty > 0 and self.screen.visible and self.screen.ready
+        return self.dirty > 0 and self.screen.state.visible and self.screen.state.ready
 
     def may_draw(self, now: float) -> float:
         """When the next picture may be drawn: by --max-fps, by the share of the GPU, and when it has caught up."""
@@ -218,7 +218,7 @@ class Seat(Following):
         pane = self.panes.meant(event, area)
         ours = changed = False
         if self.panel is not None:
-            ours, changed = self.panel.handle(event, area, self.screen.clipboard, self.panes.boards(area))
+            ours, changed = self.panel.handle(event, area, self.screen.user.pasted, self.panes.boards(area))
         if changed:  # imgui takes a press in one picture and the release in the next: one more for each event
             self.mark(min(max(self.dirty + 1, SETTLE), _MOST_SETTLE))
             self._hover_at = time.monotonic() + _HOVER
@@ -312,16 +312,13 @@ class Seat(Following):
     def area(self) -> Rect:
         """The part of the screen that the pictures have."""
         if self.panel is None:
-            return Rect(0, 0, *self.screen.size)
-        return self.panel.layout(self.screen.size, self.screen.scale, self.state.panel_open)
+            return Rect(0, 0, *self.screen.state.size)
+        return self.panel.layout(self.screen.state.size, self.screen.state.scale, self.state.panel_open)
 
     def layout(self) -> Rect:
         """The part of the screen that the active pane's picture has."""
-        places = self.panes.places(self.area(), self.screen.scale)
+        places = self.panes.places(self.area(), self.screen.state.scale)
         return next(rect for pane, _, rect in places if pane is self.panes.active)
-
-    def _pasted(self) -> str:
-        return self.screen.clipboard()
 
     def say(self, text: str) -> None:
         """Tell the user something for a few seconds."""
@@ -350,7 +347,7 @@ class Seat(Following):
         framebuffer = self.screen.framebuffer
         for feature in self.catalogue.features:
             feature.pull(self)
-        places = self.panes.places(self.area(), self.screen.scale)
+        places = self.panes.places(self.area(), self.screen.state.scale)
         if len(places) > 1:  # what lies between them
             framebuffer.use()
             framebuffer.clear(*BACKDROP, 1.0, viewport=self.area().viewport(framebuffer.height))
@@ -371,13 +368,12 @@ class Seat(Following):
                 self._say_at = begin + _SAID_FOR
                 self.state.said = replace(t, stages=dict(t.stages))
             shown = described.pop(next(i for i, (pane, *_) in enumerate(places) if pane is active))
-            self._obey(self.panel.draw(framebuffer, state, shown, self.screen.scale, work, described))
+            self._obey(self.panel.draw(framebuffer, state, shown, self.screen.state.scale, work, described))
 
     def present(self) -> None:
         """Show what was drawn, and take down what it cost."""
         shown = time.monotonic()
-        self.screen.present()
-        self.screen.caption(caption_of(self.state.shown, self.panel is not None and self.panel.typing))
+        self.screen.present(caption_of(self.state.shown, self.panel is not None and self.panel.typing))
         self._in_flight.append(self._work.submitted)
         view, t, governor = self.view, self.state.timings, self._work.governor
         t.stages = {**(view.timings if view is not None else {}), "present": (time.monotonic() - shown) * 1e3}
@@ -394,7 +390,7 @@ class Seat(Following):
         if asked.close is not None:
             self.catalogue.forget(asked.close)
         if asked.copied is not None:
-            self.screen.copy(asked.copied)
+            self.screen.user.copy(asked.copied)
         if asked.pause is not None and slot is not None and isinstance(slot.source, StreamSource):
             slot.source.set_paused(asked.pause)
         if asked.follow is not None:

@@ -1,1 +1,1 @@
-"""The viewer in a browser: an HTTP and WebSocket server in a thread of its own, and what goes over the socket."""
+"""The viewer in a browser: an HTTP and WebSocket server in its own thread, the page, and its tab as a screen."""

@@ -1,4 +1,4 @@
-"""What the viewer prints when it serves a browser: where to open it, also from the other end of an SSH session."""
+"""The lines that the viewer prints when it serves a browser: its address, also from the other end of an SSH session."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def local_url(server: WebServer) -> str:
 
 
 def lines(server: WebServer, environ: Mapping[str, str]) -> list[str]:
-    """What to print, a line each. `environ`: the environment, which tells an SSH session."""
+    """Return the lines to print. `environ`: the environment, by which an SSH session is recognised."""
     said = []
     if server.moved_from is not None:
         said.append(f"splatview: port {server.moved_from} is taken; using {server.port}")
@@ -42,7 +42,7 @@ def lines(server: WebServer, environ: Mapping[str, str]) -> list[str]:
 def _names(host: str) -> list[str]:
     """Names and addresses of this machine that another one may know: its name and what it sends from."""
     names = [socket.gethostname()]
-    ways = [(socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")]  # addresses that nobody has
+    ways = [(socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")]  # reserved for documentation
     for family, far in ways if host == "::" else ways[:1]:
         try:
             with socket.socket(family, socket.SOCK_DGRAM) as probe:

@@ -34,7 +34,7 @@ class Rules:
     names: frozenset[str]
     """Names that a Host header may give, in small letters."""
     any_address: bool
-    """Whether it may give any IP address besides: nobody points a DNS name at this machine with one."""
+    """Any IP address is allowed besides: it is no DNS name that could point here."""
     token: str
 
 
@@ -47,7 +47,7 @@ def rules_for(host: str, token: str) -> Rules:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a server bound to `host`."""
+    """Return whether only this machine can reach a server bound to `host`."""
     address = _address(host)
     return host.lower() == "localhost" if address is None else address.is_loopback
 

@@ -9,9 +9,10 @@ from contextlib import ExitStack, suppress
 from threading import Thread
 from typing import TYPE_CHECKING
 
-from splatview_viewer.screens.browser import BrowserScreen
 from splatview_viewer.shell.guests import Guest
 from splatview_viewer.web.address import lines, local_url
+from splatview_viewer.web.browser import BrowserScreen
+from splatview_viewer.web.encoders import choose, forced_encoder
 from splatview_viewer.web.server import WebServer
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     import moderngl
 
     from splatview_viewer.gpu.work import GpuWork
-    from splatview_viewer.web.encoders.base import Encoder
+    from splatview_viewer.web.encoders import Encoder
 
 log = logging.getLogger("splatview")
 
@@ -37,14 +38,13 @@ class Browsers:
         Raises ViewerError when there is no such address, or no free port.
         """
         from splatview_ipc.control.registry import Announcement
-        from splatview_viewer.web.encoders import choose, forced_encoder
 
-        self._ctx, self._wake = ctx, wake
+        self._ctx = ctx
         self._encoder: Encoder | None = None if forced_encoder() is None else choose(ctx)
         self._count = 0
         Thread(target=_prepare, name="prepare", daemon=True).start()
         with ExitStack() as opened:
-            self.server = _serve(host, port, token, wake)
+            self.server = WebServer(host or "127.0.0.1", port, token=token, wake=wake)
             opened.callback(self.server.close)
             self._entry = opened.enter_context(Announcement(local_url(self.server), host=self.server.host,
                                                             port=self.server.port, run=run))
@@ -58,14 +58,15 @@ class Browsers:
     def arrivals(self, work: GpuWork) -> list[Guest]:
         """Return the browsers that connected since the last call. Call it at each turn."""
         self._entry.refresh(time.monotonic())
+        while self._encoder is not None and self._encoder.took:
+            size, ms = self._encoder.took.popleft()
+            work.took(("encode", *size), ms)
         guests = []
         for connection in self.server.arrivals():
             if self._encoder is None:  # made late: on a GPU it takes some hundred MB
-                from splatview_viewer.web.encoders import choose
-
                 self._encoder = choose(self._ctx)
             try:
-                screen = BrowserScreen(self._ctx, connection, self._wake, encoder=self._encoder, work=work)
+                screen = BrowserScreen(self._ctx, connection, self._encoder, work)
             except Exception as e:  # must not end the viewer
                 log.warning("a browser at %s cannot be served: %s", connection.peer, e)
                 connection.close("no picture can be drawn for it")
@@ -81,24 +82,10 @@ class Browsers:
             self._encoder.close()
 
 
-def _serve(host: str | None, port: int, token: str | None, wake: Callable[[], None]) -> WebServer:
-    def at(port: int, token: str | None) -> WebServer:
-        return WebServer(host or "127.0.0.1", port, token=token, wake=wake)
-
-    server = at(port, token)
-    if token is not None and server.moved_from is not None:
-        # Pages still send this token to the former port, which another program has now.
-        server.close()
-        moved = at(server.port, None)
-        moved.moved_from = server.moved_from
-        return moved
-    return server
-
-
 def _prepare() -> None:
     """Load libraries that the first browser would wait for. No CUDA context is made."""
     from splatview_viewer.core.errors import ViewerError
-    from splatview_viewer.web.encoders.nvjpeg import library
+    from splatview_viewer.web.nvjpeg import library
 
     with suppress(ViewerError, ImportError):
         library()

@@ -8,11 +8,13 @@ which the thread that draws takes with `arrivals`.
 from __future__ import annotations
 
 import asyncio
+import errno
 import hashlib
 import html
 import logging
 import re
 import secrets
+import socket
 import threading
 from collections import deque
 from importlib import resources
@@ -25,13 +27,10 @@ from splatview_ipc.control.limits import VERSION
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.web import guard
 from splatview_viewer.web import messages as m
-from splatview_viewer.web._listen import listen
 from splatview_viewer.web.connection import Connection
-from splatview_viewer.web.files import Files
-from splatview_viewer.web.uploads import MAX_FILE, Refused
+from splatview_viewer.web.files import MAX_FILE, Files, Refused
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Callable, Coroutine
     from typing import Any
 
@@ -47,6 +46,10 @@ HEARTBEAT = 14.0
 """Seconds between pings of a page; one that does not answer within half of that is gone."""
 _CLOSING = 1.2
 """Seconds for pages to hear that the server ends."""
+PORTS_TRIED = 20
+"""Ports tried after one that is taken."""
+_BUFFER, _UNSENT = 384 * 1024, 128 * 1024
+"""Bytes in the kernel for each connection, and those of them that were not sent yet."""
 
 _TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
 _FILES = {"/": "index.html"} | {f"/{name}": name for name in (
@@ -80,7 +83,8 @@ _http_log.addFilter(lambda record: not (record.exc_info and isinstance(record.ex
 class WebServer:
     """Serves the page from its construction until `close`.
 
-    Usable from any thread. `wake` is called in the web thread when `arrivals` has a page; it must return at once.
+    Usable from any thread. `wake` is called in the web thread when `arrivals` has a page, or a page has something for
+    the thread that draws; it must return at once.
     """
 
     def __init__(self, host: str = "127.0.0.1", port: int = 7007, *, token: str | None = None,
@@ -88,24 +92,25 @@ class WebServer:
         """Bind to `host`, a name or address of this machine, and `port`, 0 for any that is free. Where the port is
         taken: the next free one of the 20 that follow; `moved_from` then says which it was.
 
-        Every request needs `token`, letters, digits, - and _; by default a random one of 128 bits. Raises ViewerError
-        when it cannot listen there, or for an invalid token.
+        Every request needs `token`, letters, digits, - and _; by default a random one of 128 bits, and also where the
+        port is taken: pages send this token to the program that has it now. Raises ViewerError when it cannot listen
+        there, or for an invalid token.
         """
         if token is not None and not re.fullmatch(r"[A-Za-z0-9_-]{1,128}", token):
             raise ViewerError("token: it must be 1 to 128 letters, digits, - and _")
         self.host = host
-        self.token: str = token or secrets.token_urlsafe(16)
         self.viewer = secrets.token_hex(8)
         """Id of this viewer process for its pages."""
         self._wake = wake
         self._assets = _assets()
-        self._rules = guard.rules_for(host, self.token)
         self._arrived: deque[Connection] = deque()
         self._serving: dict[asyncio.Task[Any], Connection | None] = {}
         self._files = Files(lambda: [c for c in self._serving.values() if c is not None])
         self._socket = listen(host, port)
         self.port: int = self._socket.getsockname()[1]
         self.moved_from = port if port not in (0, self.port) else None
+        self.token = token if token is not None and self.moved_from is None else secrets.token_urlsafe(16)
+        self._rules = guard.rules_for(host, self.token)
         self._started = threading.Event()
         self._failure: BaseException | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -210,7 +215,7 @@ class WebServer:
                 return await self._files.hand_out(request, _headers(host))
             if reason := guard.refuse_origin(host, request.headers.getall("Origin", []), "file"):
                 raise Refused(403, reason)
-            await self._files.receive(request)
+            await self._files.receive(request, asyncio.get_running_loop().time())
         except Refused as e:
             answer = _text(e.status, str(e))
             answer.force_close()  # the rest of an upload is not read
@@ -253,11 +258,13 @@ class WebServer:
         if first.type not in (WSMsgType.TEXT, WSMsgType.BINARY):
             return None
         try:
+            if first.type is WSMsgType.TEXT and (protocol := m.other_protocol(first.data)) is not None:
+                # a page that hears of the viewer's protocol loads itself anew
+                await _soon(response.send_str(m.encode(m.Welcome(m.PROTOCOL, VERSION, self.viewer))))
+                await self._refuse(response, f"the page speaks protocol {protocol}, this viewer {m.PROTOCOL}: reload "
+                                             "the page", False)
+                return None
             message = m.parse(first.data) if first.type is WSMsgType.TEXT else None
-        except m.ProtocolError as e:  # a page that hears of the viewer's protocol loads itself anew
-            await _soon(response.send_str(m.encode(m.Welcome(m.PROTOCOL, VERSION, self.viewer))))
-            await self._refuse(response, str(e), False)
-            return None
         except m.MessageError as e:
             await _soon(response.close(code=1008, message=_reason(str(e))))
             return None
@@ -268,7 +275,7 @@ class WebServer:
 
     async def _connected(self, request: web.Request, response: web.WebSocketResponse, hello: m.Hello,
                          task: asyncio.Task[Any]) -> None:
-        connection = Connection(response, hello, _peer(request))
+        connection = Connection(response, hello, _peer(request), self._wake)
         connection.send(m.Welcome(m.PROTOCOL, VERSION, self.viewer, connection.key, MAX_FILE))
         self._serving[task] = connection
         self._arrived.append(connection)
@@ -283,6 +290,47 @@ class WebServer:
     async def _refuse(self, response: web.WebSocketResponse, reason: str, again: bool) -> None:
         await _soon(response.send_str(m.encode(m.Refused(reason, again))))
         await _soon(response.close(code=1013 if again else 1008, message=_reason(reason)))
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A TCP socket that listens at `host`, and at `port` or the first free one of the PORTS_TRIED that follow.
+
+    Raises ViewerError naming what is wrong with host or port.
+    """
+    if not 0 <= port <= 65535:
+        raise ViewerError(f"port: {port} is none; it must be 1024 to 65535, or 0 for any that is free")
+    last = port if port == 0 else min(port + PORTS_TRIED, 65535)
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError):
+        raise ViewerError(_no_host(host)) from None
+    # IPv4 where there is a choice: a tunnel leads to 127.0.0.1
+    family, _, _, _, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
+    for number in range(port, last + 1):
+        try:
+            return _bound(family, (address[0], number, *address[2:]))
+        except OSError as e:
+            if e.errno == errno.EACCES:
+                raise ViewerError(f"port: {number} is kept for the system's own services; choose 1024 to 65535, "
+                                  "or 0 for any that is free") from None
+            if e.errno != errno.EADDRINUSE:
+                raise ViewerError(_no_host(host) if e.errno == errno.EADDRNOTAVAIL
+                                  else f"host: cannot listen at {host!r}: {e}") from None
+    raise ViewerError(f"port: {port} to {last} are all taken; choose another, or 0 for any that is free")
+
+
+def _bound(family: int, address: tuple) -> socket.socket:
+    made = socket.create_server(address, family=family, backlog=128, dualstack_ipv6=address[0] == "::")
+    # Connections inherit these. A picture that waits in the kernel is old when it arrives, so little may: on a slow
+    # link it waits in the viewer, which then makes fewer.
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT)
+    return made
+
+
+def _no_host(host: str) -> str:
+    return (f"host: {host!r} is no address of this machine; choose 127.0.0.1 for this machine only, 0.0.0.0 for all "
+            "of its addresses, or one of them")
 
 
 class _Full(asyncio.Protocol):

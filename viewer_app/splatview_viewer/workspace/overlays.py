@@ -164,8 +164,8 @@ class Overlays:
             return False
         view = slot.view
         return isinstance(view, ImageView) and not view.empty and any(
-            pane.screen.visible and pane.takes(now) and now >= pane.may_draw(now) for pane in self._catalogue.panes
-            if pane.key == slot.entry.key)
+            pane.screen.state.visible and pane.takes(now) and now >= pane.may_draw(now)
+            for pane in self._catalogue.panes if pane.key == slot.entry.key)
 
     def _take(self, slot: Slot, opened: _Open, now: float) -> bool:
         stream, view = opened.stream, slot.view

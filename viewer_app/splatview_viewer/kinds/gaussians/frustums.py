@@ -228,7 +228,7 @@ class Frustums(Tool):
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
         content, camera = self.content, self.view.camera(rect)
-        if content is None or camera is None or self.view.desk.bare:
+        if content is None or camera is None or self.view.desk.exact == "scene":
             return
         if self.through.index is not None:
             if self.through.there:

@@ -3,7 +3,6 @@
 
 const MOST = 32; // files of one drop
 const HELD = 700; // ms within which a browser says again that files are held over the page
-const AGAIN = 1000; // ms until a viewer that takes files of others is asked once more
 
 /**
  * @param {{el: Record<string, any>, address: (path: string, scheme: string) => URL["href"], credentials:
@@ -41,22 +40,17 @@ export function makeFiles({el, address, credentials, say, welcome, leave}) {
 
   /** @param {File} file @returns {Promise<string>}  Why the viewer does not have it, "" if it has. */
   async function sendOne(file) {
-    for (;;) {
-      const viewer = welcome();
-      if (!viewer) return `${file.name} cannot be opened: the viewer is gone`;
-      if (!viewer.most) return `${file.name} cannot be opened: this viewer takes no files`;
-      if (file.size > viewer.most) {
-        return `${file.name} has ${inWords(file.size)}; ${inWords(viewer.most)} is the most that a page can send. `
-          + "Open it where the viewer runs";
-      }
-      show(file, 0);
-      const {status, words} = await post(file, viewer.key);
-      if (status === 200 || stopped) return "";
-      if (status !== 503) return words || `${file.name} did not come through: the connection broke off`;
-      show(file, 0, words);
-      await new Promise((done) => setTimeout(done, AGAIN));
-      if (stopped) return "";
+    const viewer = welcome();
+    if (!viewer) return `${file.name} cannot be opened: the viewer is gone`;
+    if (!viewer.most) return `${file.name} cannot be opened: this viewer takes no files`;
+    if (file.size > viewer.most) {
+      return `${file.name} has ${inWords(file.size)}; ${inWords(viewer.most)} is the most that a page can send. `
+        + "Open it where the viewer runs";
     }
+    show(file, 0);
+    const {status, words} = await post(file, viewer.key);
+    if (status === 200 || stopped) return "";
+    return words || `${file.name} did not come through: the connection broke off`;
   }
 
   /** @returns {Promise<{status: number, words: string}>}  Status 0: no answer. */
@@ -79,10 +73,10 @@ export function makeFiles({el, address, credentials, say, welcome, leave}) {
     });
   }
 
-  function show(file, share, words = "") {
+  function show(file, share) {
     const more = waiting.length ? `, ${waiting.length} more` : "";
     el.sending.hidden = false;
-    el.sendwords.textContent = words ? `${words}: waiting` : `Sending ${file.name}, ${inWords(file.size)}${more}`;
+    el.sendwords.textContent = `Sending ${file.name}, ${inWords(file.size)}${more}`;
     el.sendbar.value = share;
   }
 
@@ -152,7 +146,7 @@ export function makeFiles({el, address, credentials, say, welcome, leave}) {
 }
 
 /** Have the browser keep a file. @param {Blob} blob @param {string} name */
-export function save(blob, name) {
+function save(blob, name) {
   const anchor = document.createElement("a");
   anchor.href = URL.createObjectURL(blob);
   anchor.download = name;

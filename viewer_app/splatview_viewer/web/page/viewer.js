@@ -1,21 +1,20 @@
 // The page of a splatview viewer: its picture on one canvas, what the user does back to it.
 // The messages are those of events.py and web/messages.py. No dependencies, no build step.
 
-import {makeFiles, save} from "./files.js";
+import {makeFiles} from "./files.js";
 import {framed, store, takeToken} from "./session.js";
 
 /**
- * @typedef {{number: number, format: string, lossless: boolean, width: number, height: number, fullWidth: number,
- *   fullHeight: number, at: number, spentMs: number, quality: number, kind: number, name: string, body: Uint8Array}}
- *   Binary  A binary message: a picture (kind 1), or a file to keep (kind 2).
+ * @typedef {{t: "picture", number: number, format: string, size: [number, number], at: number, quality: number,
+ *   lossless: boolean, came: number}} Picture  The next binary message is its image.
  * @typedef {{t: "welcome", protocol: number, version: string, viewer: string, key?: string, most?: number}
  *   | {t: "caption", title: string, trouble: string, typing: boolean}
  *   | {t: "clipboard", text: string}
  *   | {t: "offer", name: string, key: string, size: number}
- *   | {t: "refused", reason: string, again: boolean}} Answer  What the viewer says.
+ *   | {t: "refused", reason: string, again: boolean} | Picture} Answer  What the viewer says.
  */
 
-const PROTOCOL = 2;
+const PROTOCOL = 3;
 const MAX_SIDE = 4096, MAX_PIXELS = 3840 * 2160; // of the picture: a phone's or a wall's every pixel is too many
 const MAX_TEXT = 10000; // characters of one message
 const RETRY_FIRST = 250, RETRY_LAST = 3000, RETRY_GROWTH = 1.6; // ms
@@ -72,8 +71,7 @@ function connect() {
   };
   socket.onmessage = ({data}) => {
     if (typeof data === "string") return takeAnswer(JSON.parse(data));
-    const message = readBinary(data);
-    return message.kind === 1 ? takePicture(message, socket) : keepFile(message);
+    return takePicture(pictures.coming, data, socket);
   };
   socket.onclose = (event) => disconnected(event);
 }
@@ -126,6 +124,10 @@ function act(message) {
 
 /** @param {Answer} answer */
 function takeAnswer(answer) {
+  if (answer.t === "picture") {
+    pictures.coming = {...answer, came: performance.now()};
+    return;
+  }
   if (answer.t === "welcome" && answer.protocol !== PROTOCOL) {
     link.outdated = true;
     end("This page is older than the viewer: reload it.");
@@ -172,51 +174,39 @@ function showState() {
 
 // ---- pictures: decoded beside the main thread, drawn as soon as they are: the next frame shows them all the same
 
-const pictures = {frames: 0, newest: 0, shown: null, drawn: [], latencies: [], at: 0};
-
-/** @param {ArrayBuffer} data @returns {Binary} */
-function readBinary(data) {
-  const head = new DataView(data);
-  const start = 32 + head.getUint16(30, true);
-  return {
-    kind: head.getUint8(0), format: ["", "jpeg", "png", "webp"][head.getUint8(1)] ?? "",
-    lossless: (head.getUint8(2) & 1) === 1,
-    number: head.getUint32(4, true), width: head.getUint16(8, true), height: head.getUint16(10, true),
-    fullWidth: head.getUint16(12, true), fullHeight: head.getUint16(14, true), at: head.getFloat64(16, true),
-    spentMs: head.getUint32(24, true) / 1000, quality: head.getUint16(28, true),
-    name: new TextDecoder().decode(new Uint8Array(data, 32, start - 32)), body: new Uint8Array(data, start),
-  };
-}
+const pictures = {coming: null, frames: 0, newest: 0, shown: null, drawn: [], latencies: [], at: 0};
 
 /** Every picture is acknowledged, seen or not: the viewer waits for it before it sends more. */
-const ack = (number) => send({t: "ack", number});
+const ack = (number, took) => send({t: "ack", number, took});
 
-/** @param {Binary} picture @param {WebSocket} socket  The one that it came from. */
-async function takePicture({body: bytes, ...picture}, socket) {
+/** @param {Picture} picture @param {ArrayBuffer} image @param {WebSocket} socket  The one that it came from. */
+async function takePicture(picture, image, socket) {
   let bitmap = null;
   try {
-    bitmap = await createImageBitmap(new Blob([bytes], {type: `image/${picture.format}`}),
+    bitmap = await createImageBitmap(new Blob([image], {type: `image/${picture.format}`}),
                                      {colorSpaceConversion: "none"});
   } catch {
     console.warn(`Picture ${picture.number} could not be decoded`);
   }
+  const took = performance.now() - picture.came;
   if (socket !== link.socket) return bitmap && bitmap.close();
   if (!bitmap || picture.number < pictures.newest) { // decoded late: a newer one was faster
     if (bitmap) bitmap.close();
-    return ack(picture.number);
+    return ack(picture.number, took);
   }
   pictures.newest = picture.number;
   draw(picture, bitmap);
-  ack(picture.number);
+  ack(picture.number, took);
 }
 
-/** @param {Binary} picture @param {ImageBitmap} bitmap  Is closed. */
+/** @param {Picture} picture @param {ImageBitmap} bitmap  Is closed. */
 function draw(picture, bitmap) {
-  if (canvas.width !== picture.fullWidth || canvas.height !== picture.fullHeight) {
-    canvas.width = picture.fullWidth; // empties the canvas: only here, where it is filled again at once
-    canvas.height = picture.fullHeight;
+  const [width, height] = picture.size;
+  if (canvas.width !== width || canvas.height !== height) {
+    canvas.width = width; // empties the canvas: only here, where it is filled again at once
+    canvas.height = height;
   }
-  context.drawImage(bitmap, 0, 0, picture.fullWidth, picture.fullHeight);
+  context.drawImage(bitmap, 0, 0, width, height);
   bitmap.close();
   const now = performance.now();
   pictures.frames += 1;
@@ -232,12 +222,6 @@ function draw(picture, bitmap) {
     showState();
     wakeHud();
   }
-}
-
-/** @param {Binary} file */
-function keepFile(file) {
-  save(new Blob([file.body], {type: "image/png"}), file.name.endsWith(".png") ? file.name : `${file.name}.png`);
-  toast("Picture saved");
 }
 
 // ---- the size: device pixels, as exact as the browser tells them, within what can be sent
@@ -648,7 +632,7 @@ function showRates() {
   el.readout.textContent = text;
   const {shown} = pictures;
   el.readout.title = "From what you do to the picture that shows it, and pictures drawn in the last second"
-    + (shown ? `\n${shown.fullWidth} × ${shown.fullHeight}, `
+    + (shown ? `\n${shown.size.join(" × ")}, `
       + (shown.lossless ? "lossless" : `${shown.format.toUpperCase()} quality ${shown.quality}`) : "");
 }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import threading
 from contextlib import suppress
@@ -12,9 +11,9 @@ import aiohttp
 import pytest
 from support.wait import PATIENCE, turns, wait_until
 from support.web_clients import Page
-from support.web_visitors import Receiver, Visitor
 
 from splatview_viewer.core import events as ev
+from splatview_viewer.core.screen import Caption
 from splatview_viewer.web import connection as bounds
 from splatview_viewer.web import messages as m
 from splatview_viewer.web import server as module
@@ -23,9 +22,7 @@ from splatview_viewer.web.server import WebServer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-
-def picture(number: int, size: int = 1000) -> m.Picture:
-    return m.Picture(number, "jpeg", (32, 16), (64, 32), 1.5, 10, 80, False, os.urandom(size))
+    from support.web_visitors import Visitor
 
 
 # -- pages ------------------------------------------------------------------------------------------------------------
@@ -49,54 +46,29 @@ def test_a_page_arrives() -> None:
         server.close()
 
 
-def test_what_the_page_says_is_taken_in_order(join: Callable[..., Visitor]) -> None:
-    """Also what it said before the receiver was attached."""
-    visitor = join()
-    early = [ev.PointerMove(1, 1), ev.PointerPress(2, 2), ev.Resize(400, 300), m.Visible(False)]
-    late = [m.Ack(1), ev.PointerMove(3, 3), ev.Text("hi")]
-    for message in early:
+def test_what_the_page_does_is_taken_in_order(visitor: Visitor) -> None:
+    sent = [ev.PointerMove(1, 1), ev.PointerPress(2, 2), ev.Resize(400, 300), m.Visible(False), ev.PointerMove(3, 3),
+            ev.Text("hi")]
+    for message in sent:
         visitor.page.send(message)
-    receiver = visitor.attach()
-    for message in late:
-        visitor.page.send(message)
-    wait_until(lambda: len(receiver.taken) == 7)
-    assert receiver.taken == early + late
+    wait_until(lambda: len(visitor.said) == 6)
+    assert visitor.said == sent
     visitor.page.drop()
-    assert receiver.over.wait(PATIENCE)
-    assert visitor.connection.closed
-
-
-def test_pictures_files_and_words(visitor: Visitor) -> None:
-    page, connection = visitor.page, visitor.connection
-    pictures = [picture(1), picture(2, 3_000_000), picture(3, 0)]
-    for sent in pictures:
-        connection.send_picture(sent)
-        assert page.picture() == sent
-    connection.send(m.Caption("a", "b", True))
-    connection.send(m.Clipboard("text"))
-    connection.send_file("shot.png", b"\x89PNG")
-    assert [page.receive(), page.receive()] == [m.Caption("a", "b", True), m.Clipboard("text")]
-    assert page.file() == m.File("shot.png", b"\x89PNG")
-    with pytest.raises(ValueError, match="255"):
-        connection.send_file("", b"")
+    wait_until(lambda: visitor.connection.closed)
 
 
 def test_the_viewer_closes_a_page(visitor: Visitor) -> None:
     """What was said before still arrives."""
     page, connection = visitor.page, visitor.connection
-    connection.send(m.Caption("last words"))
+    connection.send(m.Clipboard("text"))
+    connection.send(Caption("last words", "b", True))
     connection.close("enough, " * 40)
     connection.close("not this")
     assert connection.closed
-    connection.send(m.Caption("too late"))
-    connection.send_picture(picture(1))
-    assert page.receive() == m.Caption("last words")
+    connection.send(Caption("too late"))
+    assert [page.receive(), page.receive()] == [m.Clipboard("text"), Caption("last words", "b", True)]
     assert page.ended()
     assert page.close_code == 1000 and page.close_reason.startswith("enough")
-    assert visitor.receiver.over.wait(PATIENCE)
-    late = Receiver()
-    connection.attach(late)
-    assert late.over.wait(PATIENCE)
 
 
 # -- bad pages --------------------------------------------------------------------------------------------------------
@@ -104,8 +76,8 @@ def test_the_viewer_closes_a_page(visitor: Visitor) -> None:
 
 @pytest.mark.parametrize(("first", "code", "reason"), [
     ("{", 1008, "not a message"), ('{"t":"move","x":1,"y":1}', 1008, "hello"),
-    (b'{"t":"hello","protocol":2,"id":"a","width":100,"height":100}', 1008, "hello"),
-    ('{"t":"hello","protocol":2,"id":"a","width":NaN,"height":100}', 1008, "not a message"),
+    (b'{"t":"hello","protocol":3,"id":"a","width":100,"height":100}', 1008, "hello"),
+    ('{"t":"hello","protocol":3,"id":"a","width":NaN,"height":100}', 1008, "not a message"),
     ("a" * (m.MAX_MESSAGE + 1), 1009, ""),
 ])
 def test_no_hello(server: WebServer, first: str | bytes, code: int, reason: str) -> None:
@@ -126,26 +98,26 @@ def test_silence_in_place_of_hello(server: WebServer, monkeypatch: pytest.Monkey
 
 def test_another_protocol(server: WebServer) -> None:
     with Page(server.port) as page:
-        page.connect(token="secret").send('{"t":"hello","protocol":3,"something":"new"}')
+        page.connect(token="secret").send('{"t":"hello","protocol":4,"something":"new"}')
         welcome, refused = page.receive(), page.receive()
         assert isinstance(welcome, m.Welcome) and welcome.protocol == m.PROTOCOL  # an older page loads itself anew
         assert isinstance(refused, m.Refused) and not refused.again
-        assert "protocol 3" in refused.reason and "viewer 2" in refused.reason
+        assert "protocol 4" in refused.reason and "viewer 3" in refused.reason
         assert page.ended() and page.close_code == 1008
 
 
 @pytest.mark.parametrize(("message", "code"), [
     ('{"t":"move","x":NaN,"y":0}', 1008), (b"\x00\x01", 1008), ("[" * 60000, 1008), ("x" * 70000, 1009),
-    ('{"t":"hello","protocol":2,"id":"a","width":100,"height":100}', 1008),
+    ('{"t":"hello","protocol":3,"id":"a","width":100,"height":100}', 1008),
 ])
 def test_what_is_no_message_ends_that_page_only(join: Callable[..., Visitor], message: str | bytes,
                                                 code: int) -> None:
     bad, other = join(), join()
-    receiver = bad.attach()
     bad.page.send(message)
     assert bad.page.ended()
     assert bad.page.close_code == code
-    assert receiver.over.wait(PATIENCE) and receiver.taken == [] and bad.connection.closed
+    wait_until(lambda: bad.connection.closed)
+    assert bad.said == []
     other.goes_on()
 
 
@@ -161,19 +133,6 @@ def test_too_many_messages(visitor: Visitor, monkeypatch: pytest.MonkeyPatch) ->
     assert page.close_code == 1008 and "10 messages a second" in page.close_reason
 
 
-def test_newest_picture_replaces_those_that_wait(join: Callable[..., Visitor]) -> None:
-    """A page that reads nothing for a while gets what is new when it reads again, and little that is old."""
-    visitor = join(reading=False)
-    for number in range(200):
-        visitor.connection.send_picture(picture(number, 1_900_000))
-    visitor.page.read()
-    numbers = [visitor.page.picture().number]
-    while numbers[-1] != 199:
-        numbers.append(visitor.page.picture().number)
-    assert numbers == sorted(numbers) and len(numbers) < 20
-    assert not visitor.connection.closed
-
-
 def test_a_page_that_does_not_read_is_closed_and_slows_no_other(join: Callable[..., Visitor],
                                                                 monkeypatch: pytest.MonkeyPatch) -> None:
     """What waits for it is bounded."""
@@ -186,7 +145,6 @@ def test_a_page_that_does_not_read_is_closed_and_slows_no_other(join: Callable[.
         stuck.connection.send(m.Clipboard("x" * 60_000))
         if number % 10 == 0:
             other.goes_on(number)
-    assert stuck.attach().over.wait(PATIENCE)
     other.goes_on(number + 1)
 
 
@@ -215,19 +173,14 @@ def test_a_page_too_many(server: WebServer, monkeypatch: pytest.MonkeyPatch) -> 
 def test_the_end_of_the_server_is_the_end_of_all_pages(server: WebServer, join: Callable[..., Visitor]) -> None:
     silent = Page(server.port).connect(token="secret")  # never says hello
     deaf, page = join(reading=False), join()
-    receivers = [deaf.attach(), page.attach()]
-    deaf.connection.send_picture(picture(1, 10_000_000))
+    deaf.pictures.put(m.Picture(1, "jpeg", (64, 32)), bytes(10_000_000))
     page.goes_on()
     server.close()
     server.close()
-    assert all(receiver.over.is_set() for receiver in receivers)
     assert deaf.connection.closed and page.connection.closed
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE)
     assert page.page.ended() and page.page.close_code == 1001 and silent.ended()
     silent.end()
-    late = Receiver()
-    page.connection.attach(late)
-    assert late.over.is_set()
-    page.connection.send(m.Caption())
+    page.connection.send(Caption())
     page.connection.close()

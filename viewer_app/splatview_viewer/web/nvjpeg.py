@@ -9,21 +9,21 @@ import ctypes
 import functools
 import importlib.util
 import threading
+from collections import deque
 from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_void_p
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from splatview_ipc.cuda import driver
 from splatview_viewer.core.errors import ViewerError
-from splatview_viewer.web.encoders.base import BEST, check
+from splatview_viewer.web.encoders import BEST, check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import torch
 
-    from splatview_viewer.web.encoders.base import Pixels, Size
-    from splatview_viewer.web.messages import Format
+    from splatview_viewer.web.encoders import Pixels, Size
 
 _NAMES = ("libnvjpeg.so.13", "libnvjpeg.so.12", "libnvjpeg.so.11", "libnvjpeg.so")
 _STATUS = ("SUCCESS", "NOT_INITIALIZED", "INVALID_PARAMETER", "BAD_JPEG", "JPEG_NOT_SUPPORTED", "ALLOCATOR_FAILURE",
@@ -54,7 +54,7 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
 
 
 def candidates() -> Iterator[str]:
-    """What to load, in order: packages first, for they are of torch's CUDA version, then the system's."""
+    """Yield the libraries to try, in order: packages first, for they are of torch's CUDA version, then the system's."""
     found = importlib.util.find_spec("nvidia")
     for folder in (found.submodule_search_locations or ()) if found is not None else ():
         for path in sorted(Path(folder).glob("*/lib/libnvjpeg.so.*"), reverse=True):
@@ -93,9 +93,6 @@ class NvJpegEncoder:
     """A fraction of a millisecond for a 1080p picture, nearly all of it on the GPU, on a CUDA stream of its own."""
 
     name: ClassVar[str] = "nvJPEG"
-    format: ClassVar[Format] = "jpeg"
-    lossless: ClassVar[bool] = False
-    cuda: ClassVar[bool] = True
     reason = ""
 
     def __init__(self, device: int) -> None:
@@ -105,8 +102,8 @@ class NvJpegEncoder:
         self._idle: list[_Session] = []
         self._lock = threading.Condition()
         self._closed = False
-        self._of_thread = threading.local()
         self.device = device
+        self.took: deque[tuple[Size, float]] = deque(maxlen=64)
         library()
         import torch
 
@@ -118,10 +115,6 @@ class NvJpegEncoder:
             raise ViewerError(f"nvJPEG: CUDA does not work on device {device}: {e}") from e
         self._give(self._take())  # what does not work is to be known now
 
-    @property
-    def gpu_ms(self) -> float | None:
-        return getattr(self._of_thread, "ms", None)
-
     def encode(self, pixels: Pixels, quality: int, *, bottom_up: bool = False, size: Size | None = None) -> bytes:
         check(pixels, quality, size)
         import torch
@@ -132,7 +125,8 @@ class NvJpegEncoder:
         session = self._take()
         try:
             with torch.cuda.device(self.device), driver.context(self.device), torch.no_grad():
-                data, self._of_thread.ms = session.encode(pixels, quality, bottom_up, size)
+                data, ms = session.encode(pixels, quality, bottom_up, size)
+            self.took.append((size or (pixels.shape[1], pixels.shape[0]), ms))
             return data
         except (RuntimeError, AssertionError) as e:  # a torch without CUDA asserts
             raise ViewerError(f"nvJPEG: CUDA failed on device {self.device}: {e}") from e
@@ -169,7 +163,7 @@ class NvJpegEncoder:
 
 
 class _Session:
-    """What one thread needs to encode: a stream, nvJPEG's state and memory, which is kept for pictures of one size."""
+    """The state of one thread that encodes: a stream, nvJPEG's state, and memory for pictures of one size."""
 
     def __init__(self, handle: c_void_p, device: int) -> None:
         import torch
@@ -211,7 +205,7 @@ class _Session:
             self._end.synchronize()
             length = c_size_t()
             _call("nvjpegEncodeRetrieveBitstream", self._handle, self._state, None, byref(length), self._queue)
-            self._stream.synchronize()  # the length is told in the stream's order
+            self._stream.synchronize()  # the length comes in the stream's order
             data = ctypes.create_string_buffer(length.value)
             _call("nvjpegEncodeRetrieveBitstream", self._handle, self._state, data, byref(length), self._queue)
             self._stream.synchronize()

@@ -1,4 +1,8 @@
-"""What happens when the X server goes away: Xlib ends the process then, whatever the program wants."""
+"""The desktop's libraries: `glfw`, loaded from its wheel, and the end of the process when the X server ends.
+
+By default, pyGLFW searches a dozen folders and starts a Python process for each library it finds. Naming the library
+avoids that.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,31 @@ import ctypes
 import os
 import sys
 from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+def _bundled() -> Path | None:
+    """Return the library in the installed wheel for this session's display server, if the wheel holds one."""
+    spec = find_spec("glfw")
+    if spec is None or spec.origin is None:
+        return None
+    wanted = os.environ.get("PYGLFW_LIBRARY_VARIANT", "").lower()
+    wayland = wanted == "wayland" if wanted in ("wayland", "x11") else os.environ.get("XDG_SESSION_TYPE") == "wayland"
+    library = Path(spec.origin).parent / ("wayland" if wayland else "x11") / "libglfw.so"
+    return library if library.is_file() else None
+
+
+if not os.environ.get("PYGLFW_LIBRARY") and (library := _bundled()) is not None:
+    os.environ["PYGLFW_LIBRARY"] = str(library)
+
+import glfw  # noqa: E402  (reads the variable)
+
+__all__ = ["LOST", "forget", "glfw", "on_display_lost", "say_when_display_is_lost"]
 
 _handler: Any = None
 _last_words: list[Callable[[str], None]] = []
@@ -40,7 +65,7 @@ def say_when_display_is_lost() -> None:
 
     def lost(_: int) -> int:
         for action in list(_last_words):
-            with suppress(Exception):  # Xlib waits for nobody
+            with suppress(Exception):  # Xlib ends the process anyway
                 action(LOST)
         print(f"splatview: {LOST}", file=sys.stderr, flush=True)
         os._exit(2)  # Xlib would exit as well, by way of OpenGL's driver, which asks the display again

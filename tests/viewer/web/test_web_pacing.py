@@ -32,7 +32,7 @@ class Page:
         """Pictures that were on their way at a time."""
         self._free = self._due = 0.0
         self._luck = random.Random(1)
-        self._way: list[tuple[float, int, float, Level]] = []
+        self._way: list[tuple[float, int, float, Level, float]] = []
         self._numbers = itertools.count(1)
 
     def run(self, seconds: float, stall: float = 0.0) -> list[Seen]:
@@ -42,8 +42,8 @@ class Page:
         while self.now < end:
             self.now += 0.001
             while self._way and self._way[0][0] <= self.now:
-                at, number, sent, level = self._way.pop(0)
-                self.pacer.acked(number, at)
+                at, number, sent, level, took = self._way.pop(0)
+                self.pacer.acked(number, took, at)
                 seen.append(Seen(at, at - sent, level))
             if self.pacer.in_flight < IN_FLIGHT and self.now >= self._due:
                 self._send()
@@ -54,10 +54,11 @@ class Page:
         level, number = self.pacer.level, next(self._numbers)
         quality = {85: 1.0, 75: 0.8, 65: 0.7, 55: 0.6, 45: 0.55, 35: 0.5}[level.quality]
         size = int(FULL * quality * level.scale**1.8 * self._luck.uniform(0.9, 1.1))
-        self._free = max(self.now, self._free) + size / self.rate
-        self.pacer.sent(number, size, self.now, level)
-        frame = self._luck.uniform(0, 0.012)  # until the page draws it
-        self._way.append((self._free + self.trip + frame, number, self.now, level))
+        begin = max(self.now, self._free)
+        self._free = begin + size / self.rate
+        self.pacer.sent(number, size)
+        decoding = self._luck.uniform(0, 0.012)
+        self._way.append((self._free + self.trip + decoding, number, self.now, level, self._free - begin + decoding))
         self._way.sort()
         self._due = self.now + 1 / 60
 
@@ -129,20 +130,7 @@ def test_one_stall_costs_little() -> None:
 
 def test_first_picture_is_small() -> None:
     pacer = Pacer()
-    assert not pacer.known and pacer.level.scale < 0.5
-    pacer.sent(1, 50_000, 0.0, pacer.level)
-    pacer.acked(1, 0.02)
-    assert pacer.known
-
-
-def test_late_answer_of_a_hidden_page_says_nothing_about_the_line() -> None:
-    page = Page(500e6, 0.004)
-    page.run(5)
-    before = page.pacer.level
-    page.pacer.sent(10_000, FULL, page.now, before)
-    page.pacer.pause()
-    page.pacer.acked(10_000, page.now + 60)
-    assert page.pacer.level == before and page.pacer.in_flight == 0
+    assert pacer.level.scale <= 0.5
 
 
 def test_lossless_pictures_follow_the_line() -> None:
@@ -152,9 +140,10 @@ def test_lossless_pictures_follow_the_line() -> None:
         assert page.pacer.lossless_allowed(4_000_000) is allowed
 
 
-def test_answers_that_are_no_answer_change_nothing() -> None:
+def test_unknown_answers_change_nothing() -> None:
     pacer = Pacer()
-    pacer.acked(7, 1.0)
-    pacer.sent(8, 1000, 1.0, pacer.level)
-    pacer.acked(3, 2.0)
-    assert pacer.in_flight == 1 and pacer.waiting_since == 1.0 and not pacer.known
+    pacer.acked(7, 0.01, 1.0)
+    pacer.sent(8, 1000)
+    before = pacer.level
+    pacer.acked(3, 9.0, 2.0)
+    assert pacer.in_flight == 1 and pacer.level == before

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import pytest
-from support.wait import PATIENCE
 from support.web_visitors import Visitor, ask, fetch, kept
 
+from splatview_viewer.web import files
 from splatview_viewer.web import messages as m
-from splatview_viewer.web import uploads
-from splatview_viewer.web.uploads import safe_name
+from splatview_viewer.web.files import safe_name
 
 if TYPE_CHECKING:
     import socket
@@ -32,18 +31,19 @@ def status_of(client: socket.socket) -> int:
 def test_a_file_comes(visitor: Visitor, folder: Path, wait_until: Callable[..., Any]) -> None:
     """Into a folder that no other user can open, until it is not needed any more."""
     content = os.urandom(3_500_000)
-    assert visitor.most == uploads.MAX_FILE
+    assert visitor.most == files.MAX_FILE
     assert visitor.post(content, "a scene.ply")[0] == 200
-    (upload,) = wait_until(lambda: visitor.receiver.uploads)
-    assert upload.path.name == "a scene.ply" and upload.path.read_bytes() == content
-    assert stat.S_IMODE(upload.path.parent.parent.stat().st_mode) == 0o700
-    assert stat.S_IMODE(upload.path.parent.stat().st_mode) == 0o700
+    (upload,) = wait_until(lambda: visitor.uploads)
+    path = Path(upload.paths[0])
+    assert path.name == "a scene.ply" and path.read_bytes() == content
+    assert stat.S_IMODE(path.parent.parent.stat().st_mode) == stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     assert visitor.post(b"other", "a scene.ply")[0] == 200
-    wait_until(lambda: len(visitor.receiver.uploads) == 2)
-    assert upload.path.read_bytes() == content, "names may be the same"
-    upload.done(upload.path)
-    wait_until(lambda: not upload.path.parent.exists())
-    upload.done(upload.path)
+    wait_until(lambda: len(visitor.uploads) == 2)
+    assert path.read_bytes() == content, "names may be the same"
+    assert upload.done is not None
+    upload.done(path)
+    wait_until(lambda: not path.parent.exists())
+    upload.done(path)
     assert len(kept(folder)) == 1
 
 
@@ -61,7 +61,7 @@ def test_names(given: str, name: str) -> None:
 # -- who may send ------------------------------------------------------------------------------------------------------
 
 
-def test_hostile_pages(visitor: Visitor, folder: Path) -> None:
+def test_hostile_pages(visitor: Visitor, folder: Path, wait_until: Callable[..., Any]) -> None:
     """A form of a foreign page, a name that points here, a guess."""
     changes: list[tuple[dict[str, Any], str]] = [
         ({"Origin": "http://evil.example"}, "not 'http://evil.example'"), ({"Origin": ""}, "one Origin header"),
@@ -72,9 +72,9 @@ def test_hostile_pages(visitor: Visitor, folder: Path) -> None:
         status, words = visitor.post(**change)
         assert status == 403 and said in words
     visitor.page.drop()
-    assert visitor.receiver.over.wait(PATIENCE)
+    wait_until(lambda: visitor.connection.closed)
     assert visitor.post()[0] == 403, "of a page that is gone"
-    assert not kept(folder) and not visitor.receiver.uploads
+    assert not kept(folder) and not visitor.uploads
 
 
 def test_only_post(visitor: Visitor) -> None:
@@ -88,7 +88,7 @@ def test_only_post(visitor: Visitor) -> None:
 
 
 def test_a_file_that_is_too_large(visitor: Visitor, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(uploads, "MAX_FILE", 1000)
+    monkeypatch.setattr(files, "MAX_FILE", 1000)
     status, words = visitor.post(b"x" * 1001)
     assert status == 413 and words.startswith("scene.ply has 1 kB; 1 kB is the most")
     assert visitor.post(b"x" * 1000)[0] == 200
@@ -99,25 +99,25 @@ def test_a_file_that_is_too_large(visitor: Visitor, folder: Path, monkeypatch: p
 
 def test_all_that_is_kept_has_a_bound(visitor: Visitor, wait_until: Callable[..., Any],
                                       monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(uploads, "MAX_KEPT", 1000)
+    monkeypatch.setattr(files, "MAX_KEPT", 1000)
     assert visitor.post(b"x" * 600)[0] == 200
     status, words = visitor.post(b"x" * 600)
     assert status == 507 and "Close some in the list" in words
-    (upload,) = wait_until(lambda: visitor.receiver.uploads)
-    upload.done(upload.path)
+    (upload,) = wait_until(lambda: visitor.uploads)
+    assert upload.done is not None
+    upload.done(Path(upload.paths[0]))
     assert visitor.post(b"x" * 600)[0] == 200
-    monkeypatch.setattr(uploads, "MAX_COUNT", 1)
+    monkeypatch.setattr(files, "MAX_COUNT", 1)
     assert visitor.post(b"")[0] == 507
 
 
 def test_two_at_a_time(visitor: Visitor, folder: Path, wait_until: Callable[..., Any]) -> None:
+    """A third one waits."""
     with visitor.begin(2_000_000, b"x") as first, visitor.begin(2_000_000, b"x"):
         wait_until(lambda: len(kept(folder)) == 2)
-        status, words = visitor.post()
-        assert status == 503 and "2 files are being sent to this viewer already" in words
-        first.sendall(b"x" * 1_999_999)
-        assert status_of(first) == 200
-        assert visitor.post()[0] == 200
+        with visitor.begin(1, b"x") as third:
+            first.sendall(b"x" * 1_999_999)
+            assert status_of(first) == status_of(third) == 200
     wait_until(lambda: len(kept(folder)) == 2)  # the one that was sent in part is gone
 
 
@@ -125,7 +125,7 @@ def test_a_full_disk(visitor: Visitor, folder: Path, monkeypatch: pytest.MonkeyP
                      wait_until: Callable[..., Any]) -> None:
     """Known before it begins, or only while it is written."""
     with monkeypatch.context() as changed:
-        changed.setattr(uploads, "SPARE", 10**18)
+        changed.setattr(files, "SPARE", 10**18)
         status, words = visitor.post()
         assert status == 507 and "0 bytes are free" in words
     limited = "/dev/full"
@@ -146,12 +146,12 @@ def test_half_a_file(visitor: Visitor, folder: Path, wait_until: Callable[..., A
     with visitor.begin(10_000_000, b"x" * 4_000_000):
         wait_until(lambda: kept(folder) and kept(folder)[0].stat().st_size >= 1_000_000)
     wait_until(lambda: not kept(folder))
-    assert not visitor.receiver.uploads
+    assert not visitor.uploads
 
 
 def test_a_file_that_does_not_go_on(visitor: Visitor, folder: Path, wait_until: Callable[..., Any],
                                     monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(uploads, "STALL", 0.2)
+    monkeypatch.setattr(files, "STALL", 0.2)
     with visitor.begin(1000, b"some") as client:
         assert status_of(client) == 408
     wait_until(lambda: not kept(folder))
@@ -178,20 +178,18 @@ def test_the_viewer_ends_meanwhile(visitor: Visitor, folder: Path, wait_until: C
 
 
 def test_what_a_killed_viewer_has_left_is_removed(visitor: Visitor, folder: Path) -> None:
-    left, used, foreign = (folder / f"splatview-files-{name}" for name in ("left", "used", "foreign"))
-    young = folder / ".splatview-files-young"
-    for path in (left, used, young, foreign):
+    left, used, young = (folder / f"splatview-files-{name}" for name in ("left", "used", "young"))
+    for path in (left, used, young):
         (path / "1").mkdir(parents=True)
         (path / "1" / "scene.ply").write_bytes(b"x")
-        if path is not foreign:
-            (path / "lock").touch()
         if path is not young:
             os.utime(path, (0, 0))
-    with (used / "lock").open("r+") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        assert visitor.post()[0] == 200
-    assert not left.exists() and used.exists() and young.exists() and foreign.exists()
-    for path in (used, young, foreign):
+    held = os.open(used, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    assert visitor.post()[0] == 200
+    os.close(held)
+    assert not left.exists() and used.exists() and young.exists()
+    for path in (used, young):
         os.rename(path, folder / path.name.replace("splatview", "other"))
 
 
@@ -202,7 +200,7 @@ def test_a_file_is_offered_once(visitor: Visitor, tmp_path: Path) -> None:
     content = os.urandom(2_000_000)
     path = tmp_path / "Füchse <1>.ply"
     path.write_bytes(content)
-    visitor.connection.offer(path, len(content))
+    visitor.connection.offer(path.name, path, len(content))
     offer = visitor.page.receive()
     assert isinstance(offer, m.Offer) and (offer.name, offer.size) == (path.name, len(content))
     assert fetch(visitor, offer.key, "wrong")[0] == ask(visitor.port, "GET", f"/download?key={offer.key}")[0] == 403
@@ -219,7 +217,7 @@ def test_a_file_is_offered_once(visitor: Visitor, tmp_path: Path) -> None:
 
 def test_what_is_not_offered(visitor: Visitor, tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"a")
-    visitor.connection.offer(tmp_path / "a", 1)
+    visitor.connection.offer("a", tmp_path / "a", 1)
     for key in ("", "x", "../../etc/passwd", "a" * 5000):
         status, words, *_ = fetch(visitor, quote(key))
         assert status == 404 and "not offered" in words

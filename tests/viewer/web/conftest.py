@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from support.web_clients import Page
 
-    from splatview_viewer.screens.browser import BrowserScreen
+    from splatview_viewer.web.browser import BrowserScreen
 
 
 @pytest.fixture
@@ -51,10 +51,8 @@ def join(server: WebServer) -> Iterator[Callable[..., Visitor]]:
 
 @pytest.fixture
 def visitor(join: Callable[..., Visitor]) -> Visitor:
-    """A page whose messages and files are received."""
-    made = join()
-    made.attach()
-    return made
+    """A page."""
+    return join()
 
 
 @pytest.fixture

@@ -58,15 +58,14 @@ def test_keys_of_own_pages_are_no_use_to_other_user(viewer: WebServer, programs:
     (tmp_path / "scene.ply").write_bytes(b"a secret")
     own = Visitor(viewer)
     try:
-        own.attach()
-        own.connection.offer(tmp_path / "scene.ply", 8)
+        own.connection.offer("scene.ply", tmp_path / "scene.ply", 8)
         offer = own.page.receive()
         assert isinstance(offer, m.Offer)
         upload = request(viewer.port, "/upload?name=a", "POST", "x", **{"X-Splatview-Page": own.key})
         download = request(viewer.port, f"/download?key={offer.key}")
         answers = ask_as(programs, viewer.port, [("127.0.0.1", one) for one in (upload, download)])
         assert statuses(answers) == [403, 403]
-        assert own.receiver.uploads == [] and "a secret" not in answers[1]
+        assert own.uploads == [] and "a secret" not in answers[1]
         assert own.post(token=viewer.token)[0] == 200
         assert fetch(own, offer.key, viewer.token)[1] == "a secret"
     finally:

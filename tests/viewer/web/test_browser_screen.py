@@ -10,31 +10,28 @@ import moderngl
 import numpy as np
 import pytest
 from PIL import Image
-from support.browser_rig import BLUE, GREEN, RED, Rig, decoded, draw, heard, poll, restful, settle
+from support.browser_rig import BLUE, CAPTION, GREEN, RED, Rig, decoded, draw, heard, poll, restful, settle
 from support.wait import wait_until
+from support.web_visitors import ask
 
 from splatview_viewer.core.errors import GraphicsError, ViewerError
 from splatview_viewer.core.events import Expose, Key, PointerLeave, PointerMove, PointerPress, PointerRelease, Resize
 from splatview_viewer.core.screen import Caption
-from splatview_viewer.screens import browser
+from splatview_viewer.web import browser, pacing, sender
 from splatview_viewer.web import messages as m
-from splatview_viewer.web import pacing, sender
-from splatview_viewer.web.encoders.turbo import TurboEncoder
+from splatview_viewer.web.encoders import TurboEncoder
 from splatview_viewer.web.pacing import IN_FLIGHT, Level
 
 if TYPE_CHECKING:
     from support.web_clients import Page
 
-    from splatview_viewer.screens.browser import BrowserScreen
+    from splatview_viewer.web.browser import BrowserScreen
 
 
 # -- pictures ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("software", [True, False], ids=["in memory", "through a buffer"])
-def test_the_page_sees_what_was_drawn(rig: Rig, software: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not software:
-        monkeypatch.setattr(browser, "SOFTWARE", ())
+def test_the_page_sees_what_was_drawn(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pacing.Pacer, "level", pacing.LEVELS[0])  # however busy this machine is
     screen = rig.open(320, 200)
     page = rig.pages[screen]
@@ -42,12 +39,12 @@ def test_the_page_sees_what_was_drawn(rig: Rig, software: bool, monkeypatch: pyt
     for k, color in enumerate((RED, GREEN)):
         drawn = draw(screen, color, k)
         picture = poll(screen, page.next_picture)
-        assert (picture.format, picture.lossless, picture.size, picture.full) == ("jpeg", False, (320, 200), (320, 200))
+        assert (picture.format, picture.lossless, picture.size) == ("jpeg", False, (320, 200))
         got = decoded(picture)
         assert np.abs(got.astype(int) - drawn).mean() < 3
         assert np.abs(got[:40, :96].astype(int) - 255).max() < 40  # the white corner is at the top left
         exact = restful(screen, page)
-        assert (exact.lossless, exact.quality, exact.full) == (True, 100, (320, 200))
+        assert (exact.lossless, exact.quality, exact.size) == (True, 100, (320, 200))
         np.testing.assert_array_equal(decoded(exact), drawn)
         assert exact.number > picture.number
 
@@ -67,8 +64,9 @@ def test_every_level_is_the_whole_picture(rig: Rig, level: Level, monkeypatch: p
     screen = rig.open(211, 133)
     drawn = draw(screen, RED, 100)
     picture = rig.pages[screen].picture()
-    assert (picture.size, picture.quality) == (sender.scaled((211, 133), level.scale), level.quality)
-    expected = Image.fromarray(drawn).resize(picture.size, Image.Resampling.BOX)
+    assert (picture.size, picture.quality) == ((211, 133), level.quality)
+    size = sender.scaled((211, 133), level.scale)
+    expected = Image.fromarray(drawn).resize(size, Image.Resampling.BOX)
     assert np.abs(decoded(picture).astype(int) - np.asarray(expected)).mean() < 8
 
 
@@ -82,14 +80,14 @@ def test_never_more_than_two_unanswered(rig: Rig) -> None:
         draw(screen, RED, k)
     numbers = [page.picture().number for _ in range(IN_FLIGHT)]
     screen.poll(0)
-    assert not screen.ready
+    assert not screen.state.ready
     screen.framebuffer.clear(0.5, 0.5, 0.5, 1.0)
-    screen.present()  # too much: it is asked for again when there is room
+    screen.present(CAPTION)  # too much: it is asked for again when there is room
     assert not any(isinstance(e, Expose) for e in screen.poll(0))
     woken = rig.woken
     page.send(m.Ack(numbers[0]))
     assert any(isinstance(e, Expose) for e in heard(screen, Expose))
-    assert screen.ready
+    assert screen.state.ready
     assert rig.woken > woken
     draw(screen, GREEN, 5)
     assert page.picture().number == numbers[-1] + 1
@@ -105,19 +103,19 @@ def test_a_slow_page_holds_up_no_other(rig: Rig, reading: bool) -> None:
     for k in range(20):
         draw(quick, GREEN, k)
         rig.pages[quick].picture()
-        if slow.ready:
+        if slow.state.ready:
             rig.ctx.copy_framebuffer(slow.framebuffer, source)
             slow.framebuffer.clear(0, 0, 0, 1, viewport=(k, 0, 8, 8))
-            slow.present()
+            slow.present(CAPTION)
             sent += 1
         slow.poll(0)
     assert sent <= IN_FLIGHT
-    assert not slow.closed
+    assert not slow.state.closed
 
 
 def test_two_pages_are_two_screens(rig: Rig) -> None:
     screens = [rig.open(160, 120), rig.open(96, 200, 2.0)]
-    assert [(s.size, s.scale) for s in screens] == [((160, 120), 1.0), ((96, 200), 2.0)]
+    assert [(s.state.size, s.state.scale) for s in screens] == [((160, 120), 1.0), ((96, 200), 2.0)]
     drawn = [draw(s, color) for s, color in zip(screens, (RED, GREEN), strict=True)]
     for s, expected in zip(screens, drawn, strict=True):
         np.testing.assert_array_equal(decoded(restful(s, rig.pages[s])), expected)
@@ -129,10 +127,10 @@ def test_two_pages_are_two_screens(rig: Rig) -> None:
 def test_a_hidden_page_is_not_drawn_for(screen: BrowserScreen, page: Page) -> None:
     settle(screen, page)
     page.send(m.Visible(False))
-    poll(screen, lambda: not screen.visible and not screen.ready)
+    poll(screen, lambda: not screen.state.visible and not screen.state.ready)
     page.send(m.Visible(True))
     assert any(isinstance(e, Expose) for e in heard(screen, Expose))
-    assert screen.visible
+    assert screen.state.visible
     drawn = draw(screen, RED)  # as the viewer does then: while it was hidden, no picture of it was kept
     np.testing.assert_array_equal(decoded(restful(screen, page)), drawn)
 
@@ -144,11 +142,11 @@ def test_the_page_decides_the_size(screen: BrowserScreen, page: Page) -> None:
     for width, height, scale in ((64, 300, 2.5), (16, 16, 1.0)):
         page.send(Resize(width, height, scale))
         assert heard(screen, Resize)[-1] == Resize(width, height, scale)
-        assert screen.size == screen.framebuffer.size == (width, height)
-        assert screen.scale == scale
+        assert screen.state.size == screen.framebuffer.size == (width, height)
+        assert screen.state.scale == scale
         drawn = draw(screen, GREEN)
         exact = restful(screen, page)
-        assert exact.full == (width, height)
+        assert exact.size == (width, height)
         np.testing.assert_array_equal(decoded(exact), drawn)
 
 
@@ -162,7 +160,7 @@ def test_no_memory_for_a_size_ends_one_page_and_not_the_viewer(
     with monkeypatch.context() as patch:
         patch.setattr(browser, "Target", no_memory)
         page.send(Resize(4000, 4000, 1.0))
-        poll(screen, lambda: screen.closed)
+        poll(screen, lambda: screen.state.closed)
         assert page.ended()
         assert page.close_reason == "no picture of this size can be drawn"
         with pytest.raises(GraphicsError, match="no picture of 96 x 64"):
@@ -188,22 +186,24 @@ def test_events_come_in_order_and_moves_in_a_row_are_one(rig: Rig, screen: Brows
 
 
 def test_a_caption_is_told_when_it_changes(screen: BrowserScreen, page: Page) -> None:
-    for caption in (Caption("a"), Caption("a"), Caption("a", "The run has ended"), Caption("a", typing=True)):
-        screen.caption(caption)
-    got = [page.receive() for _ in range(3)]
-    assert got == [m.Caption("a"), m.Caption("a", "The run has ended"), m.Caption("a", "", True)]
-    screen.copy("K = [[1]]")
+    captions = [Caption("a"), Caption("a", "The run has ended"), Caption("a", typing=True)]
+    for caption in (captions[0], *captions):
+        screen.present(caption)
+    assert [page.receive() for _ in range(3)] == captions
+    screen.user.copy("K = [[1]]")
     assert page.receive() == m.Clipboard("K = [[1]]")
-    assert screen.clipboard() == "K = [[1]]"
+    assert screen.user.pasted() == "K = [[1]]"
 
 
-def test_a_picture_to_keep_is_a_download(screen: BrowserScreen, page: Page) -> None:
+def test_a_picture_to_keep_is_a_download(rig: Rig, screen: BrowserScreen, page: Page) -> None:
     picture = np.random.default_rng(0).integers(0, 256, (40, 60, 4), np.uint8)[..., :3]
     for name, expected in (("a/../b\\c\n\u4e16", "a-..-b-c-\u4e16.png"), ("\u4e16" * 300, "\u4e16" * 66 + ".png")):
-        screen.keep(picture, name)
-        file = page.file()
-        assert file.name == expected
-        np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(file.png))), picture)
+        screen.user.keep(picture, name)
+        offer = page.receive()
+        assert isinstance(offer, m.Offer) and offer.name == expected
+        png = ask(page.port, "GET", f"/download?key={offer.key}&token={rig.server.token}")[3]
+        assert len(png) == offer.size
+        np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(png))), picture)
 
 
 # -- ends -------------------------------------------------------------------------------------------------------------
@@ -213,13 +213,12 @@ def test_a_lost_page_closes_the_screen(rig: Rig, screen: BrowserScreen, page: Pa
     draw(screen, RED)
     woken = rig.woken
     page.drop()
-    poll(screen, lambda: screen.closed)
-    assert not screen.visible
-    assert not screen.ready
+    poll(screen, lambda: screen.state.closed)
+    assert not screen.state.visible
+    assert not screen.state.ready
     assert rig.woken > woken
-    screen.present()  # the loop may just be drawing
-    screen.caption(Caption("gone"))
-    screen.keep(np.zeros((4, 4, 3), np.uint8), "gone")
+    screen.present(CAPTION)  # the loop may just be drawing
+    screen.user.keep(np.zeros((4, 4, 3), np.uint8), "gone")
     screen.poll(0)
     screen.close()
     screen.close()
@@ -239,6 +238,6 @@ def test_a_picture_that_cannot_be_encoded_ends_one_page_and_says_why(
 
     monkeypatch.setattr(TurboEncoder, "encode", broken)
     draw(screen, RED)
-    poll(screen, lambda: screen.closed)
+    poll(screen, lambda: screen.state.closed)
     assert page.ended()
     assert page.close_reason == "no picture could be sent: the encoder is out of order"

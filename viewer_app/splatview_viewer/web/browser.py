@@ -1,0 +1,233 @@
+"""A browser tab as a screen: what is drawn goes out as encoded pictures, what its user does comes back."""
+
+from __future__ import annotations
+
+import io
+import logging
+import threading
+from typing import TYPE_CHECKING
+
+import moderngl
+
+from splatview_ipc.control.errors import IpcError
+from splatview_viewer.core.errors import FileError, GraphicsError
+from splatview_viewer.core.events import ClickCounter, Expose, Resize
+from splatview_viewer.core.screen import MIN_SIZE, ScreenState
+from splatview_viewer.formats.pictures import safe_name
+from splatview_viewer.screens.target import Copies, Target
+from splatview_viewer.web import messages as m
+from splatview_viewer.web.encoders import MAX_SIDE
+from splatview_viewer.web.sender import Sender, scaled, workers
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy as np
+
+    from splatview_viewer.core.events import Event
+    from splatview_viewer.core.screen import Caption
+    from splatview_viewer.gpu.work import GpuWork
+    from splatview_viewer.web.connection import Connection
+    from splatview_viewer.web.encoders import Encoder
+
+log = logging.getLogger("splatview")
+
+_FAILURES = (moderngl.Error, IpcError, RuntimeError)
+"""Raised by OpenGL, the bridges from it to CUDA, and torch, where there is too little memory for instance."""
+_MOST_PIXELS = 3840 * 2160
+"""Largest picture of a page, as in its script. A page holds about five pictures of 4 bytes a pixel: what is drawn,
+read, encoded and shown, and what waits to be sent."""
+_MOST_KEPT = 2
+"""Pictures to keep that are encoded for one page at a time."""
+
+
+class BrowserScreen:
+    """One page. Draws in a context that it shares with other screens and does not close."""
+
+    def __init__(self, ctx: moderngl.Context, connection: Connection, encoder: Encoder,
+                 work: GpuWork | None = None) -> None:
+        """`encoder`: shared with other screens, and not closed here. `work`: counts what the GPU encodes.
+
+        Raises GraphicsError when no framebuffer of the page's size can be made.
+        """
+        self.ctx = ctx
+        self.user = _PageUser(connection)
+        self._connection = connection
+        self._encoder = encoder
+        self._work = work
+        self._most = min(MAX_SIDE, int(ctx.info["GL_MAX_TEXTURE_SIZE"]))
+        hello = connection.hello
+        self._size, self._scale = self._legal(hello.width, hello.height), hello.scale
+        self._visible = hello.visible
+        self._closed = self._missed = False
+        self._clicks = ClickCounter()
+        self._at = 0.0
+        """The newest event since the last picture, by the page's clock; 0: none."""
+        self._caption: Caption | None = None
+        self._shared = encoder.device is not None
+        self._copies = Copies(encoder.device)
+        self._target: Target | None = None
+        """None while the page is hidden."""
+        try:
+            if self._visible:
+                self._draw_into(self._size)
+        except _FAILURES as e:
+            size = f"{self._size[0]} x {self._size[1]}"
+            raise GraphicsError(f"no picture of {size} can be drawn for a browser: {e}") from e
+        self._sender = Sender(connection, encoder)
+        self._sender.pause(not self._visible)
+
+    def _legal(self, width: int, height: int) -> tuple[int, int]:
+        width = min(max(width, MIN_SIZE), self._most)
+        return width, min(max(height, MIN_SIZE), self._most, _MOST_PIXELS // width)
+
+    def _draw_into(self, size: tuple[int, int]) -> Target:
+        """Have a target of this size. Raises one of _FAILURES, and keeps the one before."""
+        try:
+            target = Target(self.ctx, size, shared=self._shared)
+        except IpcError as e:
+            log.warning("pictures for browsers are read and encoded on the CPU: %s", e)
+            self._shared = False
+            target = Target(self.ctx, size)
+        self._release_target()
+        self._target, self._size = target, size
+        return target
+
+    def _release_target(self) -> None:
+        if self._target is not None:
+            self._target.release()
+            self._target = None
+
+    @property
+    def state(self) -> ScreenState:
+        closed = self._closed or self._connection.closed
+        visible = self._visible and not closed
+        return ScreenState(self._size, self._scale, visible, visible and self._sender.ready, closed)
+
+    @property
+    def framebuffer(self) -> moderngl.Framebuffer:
+        return (self._target or self._draw_into(self._size)).framebuffer
+
+    def poll(self, timeout: float) -> list[Event]:
+        if self._closed:
+            return []
+        taken = [self._taken(message, now) for message, now in self._connection.inbox.take(timeout)]
+        events = [event for event in taken if event is not None]
+        if not self._visible:
+            self._release_target()  # it may have been made for a picture to keep
+        elif self._missed and self.state.ready:
+            self._missed = False
+            events.append(Expose())
+        return events
+
+    def _taken(self, message: Event | m.Visible, now: float) -> Event | None:
+        self._sender.used(now)
+        if isinstance(message, m.Visible):
+            if message.on == self._visible:
+                return None
+            self._show(message.on)
+            return Expose() if message.on else None
+        event = m.event_of(message, self._clicks, now, self._scale)
+        if event is not None and event.at > 0:
+            self._at = event.at
+        if isinstance(event, Resize):
+            size, self._scale = self._legal(event.width, event.height), event.scale
+            self._resize(size)
+            return Resize(*self._size, self._scale)
+        return event
+
+    def _show(self, on: bool) -> None:
+        """Begin to show something, or release the memory for pictures while the page is hidden."""
+        self._visible = on
+        self._missed = False
+        self._sender.pause(not on)
+        if on:
+            self._resize(self._size)
+        else:
+            self._copies.clear()
+            self._release_target()
+
+    def _resize(self, size: tuple[int, int]) -> None:
+        if not self._visible:
+            self._size = size
+        elif size != self._size or self._target is None:
+            try:
+                self._draw_into(size)
+            except _FAILURES as e:
+                log.warning("no picture of %d x %d can be drawn for the browser at %s: %s", *size,
+                            self._connection.peer, e)
+                self._connection.close("no picture of this size can be drawn")
+
+    def wake(self) -> None:
+        self._connection.inbox.wake()
+        self._connection.wake()  # the loop sleeps elsewhere: it polls this screen only in passing
+
+    def present(self, caption: Caption) -> None:
+        """Send what was drawn. While the screen is not `ready` that is remembered, and an Expose asks for it again."""
+        if caption != self._caption:
+            self._caption = caption
+            self._connection.send(caption)
+        if not self.state.ready or self._target is None:
+            self._missed = self._visible
+            return
+        self._missed = False
+        if self._work is not None and self._shared:
+            self._work.governor.gives(("encode", *scaled(self._size, self._sender.level.scale)), "cuda")
+        at, self._at = self._at, 0.0
+        try:
+            self._sender.put(self._copies.take(self._target, at))
+        except _FAILURES as e:
+            log.warning("the browser at %s gets no picture: %s", self._connection.peer, e)
+            self._connection.close("no picture can be read")
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._connection.close()
+        self._show(False)
+        self.wake()
+
+
+class _PageUser:
+    """The user of a page: files are downloads, and what was copied here is known of the clipboard."""
+
+    shows_captions = True
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._clipboard = ""
+        self._keeping = threading.Semaphore(_MOST_KEPT)
+
+    def copy(self, text: str) -> None:
+        self._clipboard = text
+        self._connection.send(m.Clipboard(text))
+
+    def pasted(self) -> str:
+        return self._clipboard
+
+    def hand_over(self, path: Path) -> None:
+        try:
+            if path.is_file():
+                self._connection.offer(path.name, path, path.stat().st_size)
+        except OSError as e:
+            log.warning("%s is not offered to the browser at %s: %s", path, self._connection.peer, e.strerror or e)
+
+    def keep(self, picture: np.ndarray, name: str) -> None:
+        clean = safe_name(name)
+        if not self._keeping.acquire(blocking=False):
+            raise FileError(f"{clean}.png was not sent: {_MOST_KEPT} pictures are on their way to this page; try again "
+                            "once they have arrived")
+        workers().submit(self._keep, picture, f"{clean}.png")
+
+    def _keep(self, picture: np.ndarray, name: str) -> None:
+        from PIL import Image
+
+        try:
+            png = io.BytesIO()
+            Image.fromarray(picture).save(png, "PNG", compress_level=4)
+            self._connection.offer(name, png.getvalue(), png.tell())
+        except Exception:
+            log.exception("A picture for the page at %s could not be kept", self._connection.peer)
+        finally:
+            self._keeping.release()

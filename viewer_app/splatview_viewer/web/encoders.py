@@ -1,0 +1,174 @@
+"""Encoders of pictures for the browser: pixels in, the bytes of an image file out; and the choice among them.
+
+`tests/viewer/web/test_encoders.py` runs one conformance suite over all implementations.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from io import BytesIO
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+import numpy as np
+
+from splatview_ipc.control.errors import IpcError
+from splatview_viewer.core.errors import ViewerError
+
+if TYPE_CHECKING:
+    import moderngl
+    import torch
+
+    Pixels = np.ndarray | torch.Tensor
+    Size = tuple[int, int]
+
+VARIABLE = "SPLATVIEW_ENCODER"
+"""Environment variable that forces one of CHOICES."""
+CHOICES = ("nvjpeg", "turbo")
+MAX_SIDE = 16383
+"""Pixels; the most that WebP and JPEG have in common."""
+BEST = 90
+"""From this quality on colours have the full resolution."""
+
+
+class Encoder(Protocol):
+    """Encodes JPEG. May be used by several threads at once."""
+
+    name: ClassVar[str]
+    reason: str
+    """Why a faster encoder is not used; "" where there is none."""
+    took: deque[tuple[Size, float]]
+    """Sizes of pictures that a GPU encoded and the milliseconds that it took, until they are taken out."""
+
+    @property
+    def device(self) -> int | None:
+        """CUDA's ordinal of the GPU whose tensors it takes; None: it takes arrays."""
+        ...
+
+    def encode(self, pixels: Pixels, quality: int, *, bottom_up: bool = False, size: Size | None = None) -> bytes:
+        """Return the file. Alpha is dropped.
+
+        `pixels`: (H, W, 4) uint8, contiguous, sides 1 to MAX_SIDE; on the GPU it must be there for what this thread's
+        current CUDA stream does next, and is read no more when the call returns. `quality`: 1 to 100. `bottom_up`:
+        the first row is the lowest, as OpenGL has it. `size`: width and height to shrink the picture to. Raises
+        ValueError for other pixels, quality or size, ViewerError when encoding fails.
+        """
+        ...
+
+    def close(self) -> None:
+        """Release everything; waits for what is being encoded. Idempotent."""
+        ...
+
+
+def forced_encoder() -> str | None:
+    """Return what SPLATVIEW_ENCODER names. Raises ViewerError for anything but CHOICES."""
+    forced = os.environ.get(VARIABLE) or None
+    if forced not in (None, *CHOICES):
+        raise ViewerError(f"{VARIABLE}={forced!r}; legal are {', '.join(CHOICES)}, or unset it")
+    return forced
+
+
+def choose(ctx: moderngl.Context) -> Encoder:
+    """Return the fastest encoder for what this context draws. The context must be current.
+
+    nvJPEG needs its library and OpenGL on a GPU that CUDA sees in this process; libjpeg-turbo works everywhere, and
+    its `reason` says why nvJPEG is not used. Raises ViewerError where SPLATVIEW_ENCODER names none of them, or one
+    that cannot work here.
+    """
+    forced, device = forced_encoder(), None
+    try:
+        from splatview_ipc.cuda import driver
+        from splatview_ipc.gl.direct import require_import
+
+        device = driver.here(require_import(ctx))
+        if forced == "turbo":
+            return TurboEncoder(f"{VARIABLE}=turbo", device)
+        from splatview_viewer.web.nvjpeg import NvJpegEncoder
+
+        return NvJpegEncoder(device)
+    except (ViewerError, IpcError) as e:
+        if forced == "nvjpeg":
+            raise ViewerError(f"{VARIABLE}=nvjpeg, but it cannot work here: {e}") from e
+        return TurboEncoder(f"{VARIABLE}=turbo" if forced else str(e), device)
+
+
+class TurboEncoder:
+    """JPEG by libjpeg-turbo on the CPU: about 4 ms for a 1080p picture on one core, without the interpreter's lock."""
+
+    name: ClassVar[str] = "libjpeg-turbo"
+
+    def __init__(self, reason: str = "", device: int | None = None) -> None:
+        try:
+            from simplejpeg import encode_jpeg
+        except ImportError as e:
+            raise ViewerError(f"simplejpeg cannot be imported ({e}): pip install 'simplejpeg>=1.7'") from e
+        self._encode = encode_jpeg
+        self.reason = reason
+        self.device = device
+        self.took: deque[tuple[Size, float]] = deque()
+
+    def encode(self, pixels: Pixels, quality: int, *, bottom_up: bool = False, size: Size | None = None) -> bytes:
+        check(pixels, quality, size)
+        array = host_pixels(pixels)
+        if size is not None and size != (array.shape[1], array.shape[0]):
+            array = _shrunk(array, size)
+        array = np.ascontiguousarray(array[::-1] if bottom_up else array)
+        try:
+            return self._encode(array, quality, "RGBX", "444" if quality >= BEST else "420", True)
+        except (ValueError, RuntimeError) as e:
+            raise ViewerError(f"libjpeg-turbo: a picture of {array.shape[1]} x {array.shape[0]} could not be "
+                              f"encoded: {e}") from e
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def lossless(pixels: Pixels, *, bottom_up: bool = False) -> bytes:
+    """Return a WebP file with every pixel as it is: about 40 ms for 1080p on one core, without the interpreter's lock.
+
+    Against PNG at its quickest, a 1080p screen with a scene and the panel takes two thirds of the time and of the
+    bytes, and noise a third of the time. Raises ViewerError when encoding fails.
+    """
+    from PIL import Image
+
+    array = host_pixels(pixels)
+    opaque = (array[::-1] if bottom_up else array).copy()
+    opaque[..., 3] = 255
+    image, file = Image.fromarray(opaque), BytesIO()
+    try:
+        image.save(file, "WEBP", lossless=True, quality=0, method=0)
+    except (OSError, ValueError) as e:
+        raise ViewerError(f"WebP: a picture of {image.width} x {image.height} could not be encoded: {e}") from e
+    return file.getvalue()
+
+
+def check(pixels: Pixels, quality: int, size: Size | None) -> None:
+    """Raise ValueError for what no encoder takes."""
+    shape, kind = tuple(pixels.shape), str(pixels.dtype).removeprefix("torch.")
+    contiguous = pixels.flags.c_contiguous if isinstance(pixels, np.ndarray) else pixels.is_contiguous()
+    if len(shape) != 3 or shape[2] != 4 or kind != "uint8" or not contiguous:
+        raise ValueError(f"pixels: {kind} {shape}{'' if contiguous else ', not contiguous'}; an encoder takes "
+                         "contiguous uint8 (H, W, 4)")
+    if not all(1 <= n <= MAX_SIDE for n in shape[:2]):
+        raise ValueError(f"pixels: {shape[1]} x {shape[0]}; both sides must be 1 to {MAX_SIDE}")
+    if not 1 <= quality <= 100:
+        raise ValueError(f"quality: {quality} is not 1 to 100")
+    if size is not None and not (1 <= size[0] <= shape[1] and 1 <= size[1] <= shape[0]):
+        raise ValueError(f"size: {size[0]} x {size[1]}; a picture of {shape[1]} x {shape[0]} can be shrunk only")
+
+
+def host_pixels(pixels: Pixels) -> np.ndarray:
+    """Return the pixels as an array; those of a GPU are copied, for which this thread waits."""
+    return pixels if isinstance(pixels, np.ndarray) else pixels.cpu().numpy()
+
+
+def _shrunk(pixels: np.ndarray, size: Size) -> np.ndarray:
+    """Return (H, W, 4) uint8 of another size, each pixel the mean of those that it stands for."""
+    from PIL import Image
+
+    height, width = pixels.shape[:2]
+    image = Image.frombuffer("RGBX", (width, height), pixels, "raw", "RGBX", 0, 1)
+    for factor in (2, 3, 4):
+        if size == (-(-width // factor), -(-height // factor)):
+            return np.asarray(image.reduce(factor))  # four times as fast
+    return np.asarray(image.resize(size, Image.Resampling.BOX))
