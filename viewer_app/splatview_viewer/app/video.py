@@ -113,22 +113,22 @@ def _film(screen: OffscreenScreen, kind: str, value: Value, options: VideoOption
 
 
 def _until_done(filming: Filming) -> None:
-    told = -1.0
+    begun, told = time.monotonic(), -1.0
     while not filming.ended:
         filming.turn()
         filming.wait(0.001)
         now = time.monotonic()
         if now - told > (0.2 if sys.stderr.isatty() else 10.0):
             told = now
-            _tell(filming, now)
+            _tell(filming, now - begun)
     if filming.fault:
         raise ViewerError(f"video: {filming.fault}")
     if sys.stderr.isatty():
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
-def _tell(filming: Filming, now: float) -> None:
-    rate = filming.drawn / max(now - filming.begun, 1e-3)
+def _tell(filming: Filming, seconds: float) -> None:
+    rate = filming.drawn / max(seconds, 1e-3)
     left = f", {(filming.total - filming.drawn) / rate:.0f} s left" if filming.drawn > 2 else ""
     text = f"{filming.drawn} of {filming.total} pictures, {rate:.1f}/s{left}"
     end = "" if sys.stderr.isatty() else "\n"
