@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from splatview_viewer.core.events import Close, Event, Expose, FileDrop, Key, PointerPress, Resize, Screenshot, Text
 from splatview_viewer.core.host import Desk
+from splatview_viewer.core.jobs import Job, Jobs
 from splatview_viewer.core.settings import BACKDROP, State
 from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.gpu.governor import after
@@ -27,9 +28,9 @@ from splatview_viewer.workspace.sources import FileSource, StreamSource
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from splatview_viewer.app.arriving import ArrivingFilm
     from splatview_viewer.core.screen import Screen
     from splatview_viewer.core.view import View
+    from splatview_viewer.formats.nerfstudio import Film
     from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.shell.pane import Pane
     from splatview_viewer.shell.panel import Asked, Panel
@@ -95,7 +96,9 @@ class Seat(Following):
         self._say_at = 0.0
         self._hover_at = math.inf
         self._seen = True
-        self._films: list[ArrivingFilm] = []
+        self._reading = Jobs("read camera path", lambda: self.screen.wake())
+        self._films: list[tuple[Job[Film], View, Path, Callable[[Path], None]]] = []
+        """Camera paths that pages have sent: the view and the file of each, and what to call in the end."""
         self.sit(screen)
 
     def sit(self, screen: Screen) -> None:
@@ -115,8 +118,10 @@ class Seat(Following):
     def rise(self) -> None:
         """The screen is gone; what was chosen, cameras included, is kept for who comes back."""
         self.follow_no_more()
-        while self._films:
-            self._films.pop().close()
+        self._reading.close()
+        for _, _, path, done in self._films:
+            done(path)
+        self._films.clear()
         self.panes.part()
         if self.panel is not None:
             self.panel.close()
@@ -291,9 +296,10 @@ class Seat(Following):
         """Open a file that a page has sent: nothing of it is decoded in this process."""
         found = self.panes.active.working()
         if found is not None and found[1].takes_films and path.suffix.lower() == ".json":
-            from splatview_viewer.app.arriving import ArrivingFilm
+            from splatview_viewer.formats.untrusted import read_untrusted_film
 
-            self._films.append(ArrivingFilm(path, found[1], self.screen.wake, done))
+            job = self._reading.submit(lambda job: read_untrusted_film(path, job.report))
+            self._films.append((job, found[1], path, done))
             return
         source = FileSource(path, apart=True)
         source.done = done
@@ -301,12 +307,14 @@ class Seat(Following):
 
     def _take_films(self) -> None:
         """Hand over camera paths that have been read."""
-        for arrived in [film for film in self._films if film.finished]:
+        for arrived in [film for film in self._films if film[0].done]:
             self._films.remove(arrived)
-            if arrived.film is None:
-                self.say(arrived.error)
-            elif any(pane.view is arrived.view for pane in self.panes):
-                arrived.view.dropped(arrived.file, arrived.film)
+            job, view, path, done = arrived
+            done(path)
+            if job.fault:
+                self.say(job.fault)
+            elif any(pane.view is view for pane in self.panes):
+                view.dropped(path, job.result())
                 self.mark(SETTLE)
 
     def area(self) -> Rect:

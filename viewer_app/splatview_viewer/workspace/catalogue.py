@@ -206,7 +206,7 @@ class Catalogue:
     # -- what there is -------------------------------------------------------------------------------------
 
     def open_file(self, file: Path | FileSource, pane: Pane | None = None) -> FileSource:
-        """Add a file to the list, for a pane to show; a thread reads it, or does already."""
+        """Add a file to the list, for a pane to show; a job reads it, or does already."""
         source = file if isinstance(file, FileSource) else file_source(file)
         source.wake, path = self._wake, source.file
         key = str(path.absolute())
