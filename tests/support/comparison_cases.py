@@ -74,7 +74,7 @@ class House:
         source = self.pane.slot.source
         if isinstance(source, Together):
             self.app.turn()
-            self.app.until(lambda: source._thread is None and not source.has_news())
+            self.app.until(lambda: not (source.reading or source.has_news()))
         self.app.seat.mark()
         self.app.do()
         return self.app.picture()
