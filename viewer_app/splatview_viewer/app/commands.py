@@ -54,7 +54,7 @@ class _Viewer:
         self._check(command)
         if not files:
             _check_runs_can_be_found(run)
-        from splatview_viewer.app.loop import App, AppOptions
+        from splatview_viewer.app import loop
         from splatview_viewer.app.restart import Restart, Resumed
         from splatview_viewer.core.errors import GpuLostError
         from splatview_viewer.core.memo import Memo, memo_file
@@ -72,16 +72,16 @@ class _Viewer:
                 guests = self._open_doors(screen, run, restart)
                 if guests is not None:
                     opened.callback(guests.close)
-                options = AppOptions(files=begun, run=run, max_fps=self.max_fps, out=self.out,
-                                     watched=guests is None or self.out is not None, gpu_budget=self.gpu_budget,
-                                     memo=Memo(memo_file()), record=record, notice=restart.before.notice,
-                                     lost=restart.expect)
-                app = App(screen, options, guests=guests)
+                options = loop.AppOptions(
+                    files=begun, run=run, max_fps=self.max_fps, out=self.out,
+                    watched=guests is None or self.out is not None, gpu_budget=self.gpu_budget,
+                    memo=Memo(memo_file()), record=record, notice=restart.before.notice, lost=restart.expect)
+                app = loop.App(screen, options, guests=guests)
                 opened.pop_all()
             if asked:
                 app.stop()
             try:
-                app.serve()
+                loop.run(app)
             except GpuLostError as e:
                 restart(str(e))
 

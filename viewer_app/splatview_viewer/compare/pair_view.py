@@ -347,6 +347,7 @@ class PairSource:
     """The source of an entry that shows two others: what they bring, their own sources bring."""
 
     path = "compared"
+    reading = False
     time_ns = 0
 
     def __init__(self, keys: tuple[str, str]) -> None:

@@ -267,12 +267,17 @@ class Catalogue:
             self.list_changed()
         for pane in list(self.panes):
             if pane.key is None or pane.by_itself:
-                self._choose(pane)
+                self._choose(pane, now)
         self.companions.update()
         self.cameras.update()
         news = self.comparisons.update()
         news = any([self._take_in(slot, now) for slot in self.watched()]) or news
         return self.overlays.update(now) or news
+
+    def settled(self) -> bool:
+        """No source reads anything or has something new for who looks, and no view waits for anything."""
+        return not any(slot.source.reading or (slot.view is not None and slot.view.busy) for slot in self.slots.values()
+                       ) and not any(slot.source.has_news() for slot in self.watched())
 
     def _take_in(self, slot: Slot, now: float) -> bool:
         """Give an entry's views what is new. True when there is something."""
@@ -324,7 +329,7 @@ class Catalogue:
                 self._needed_until = now + _NEEDED_FOR
         return now < self._needed_until
 
-    def _choose(self, pane: Pane) -> None:
+    def _choose(self, pane: Pane, now: float) -> None:
         """With nothing chosen by anybody, show what is looked at first."""
         if (key := first_choice(self, pane)) is not None:
             self.show(pane, key)

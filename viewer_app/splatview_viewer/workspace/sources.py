@@ -65,6 +65,11 @@ class Source(Protocol):
         """When what was last handed out was published, in ns since the epoch; 0 for what never was."""
         ...
 
+    @property
+    def reading(self) -> bool:
+        """A job reads or makes what it is to hand out."""
+        ...
+
     def refresh(self, entry: Entry) -> bool:
         """Bring an entry of the list up to date; True when something that is seen changed, beside its rate and how far
         its reading is."""
@@ -98,6 +103,8 @@ class StreamSource:
 
     What is recorded of it can be handed out instead of what comes (`player`).
     """
+
+    reading = False
 
     def __init__(self, stream: RemoteStream | ShardedStream | Alone, recorder: Recorder | None = None) -> None:
         """`recorder`: takes snapshots of it, if it is a stream of Gaussians."""
