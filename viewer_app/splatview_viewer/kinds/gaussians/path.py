@@ -19,10 +19,10 @@ from splatview_viewer.kinds.gaussians.tool import Tool
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from splatview_viewer.app.film import Filming
     from splatview_viewer.core.events import Event
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.geometry.controls import Rect
+    from splatview_viewer.kinds.gaussians.film import Filming
     from splatview_viewer.kinds.gaussians.path_bar import PathBar
     from splatview_viewer.kinds.gaussians.view import GaussianView
 
@@ -179,8 +179,8 @@ class PathTool(Tool):
 
     def record(self) -> None:
         """Begin to film it."""
-        from splatview_viewer.app.film import Camerawork, Filming
         from splatview_viewer.formats.path_writers import make_writer
+        from splatview_viewer.kinds.gaussians.film import Camerawork, Filming
 
         if self.filming is not None or not self.path.keys:
             return
