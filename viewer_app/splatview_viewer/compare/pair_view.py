@@ -354,7 +354,7 @@ class PairSource:
         self.keys = keys
         self.notes: list[str] = []
 
-    def refresh(self, entry: Entry) -> bool:
+    def refresh(self, entry: Entry, now: float) -> bool:
         return False
 
     def open(self) -> None: ...

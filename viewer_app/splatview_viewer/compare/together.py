@@ -181,7 +181,7 @@ class Together:
     def notes(self) -> list[str]:
         return [f"of {len(self.parts)} scenes"]
 
-    def refresh(self, entry: Entry) -> bool:
+    def refresh(self, entry: Entry, now: float) -> bool:
         return False
 
     def open(self) -> None:

@@ -167,6 +167,8 @@ class Tape:
         self._taken: tuple[int, int] | None = None
         """Version and step of the last snapshot of this run."""
         self._due_version = 0.0
+        self._now = 0.0
+        """Of the last turn."""
         self._not_before = 0.0
         self._taken_at = -math.inf
         self._pace = _Pace()
@@ -191,9 +193,9 @@ class Tape:
         self.recording.limit = limit
         self._settle(self.recording.fit())
 
-    def turn(self, stream: RemoteStream, wanted: bool, background: Color | None) -> None:
+    def turn(self, stream: RemoteStream, wanted: bool, background: Color | None, now: float) -> None:
         """Once in each turn of the loop. `wanted`: whether the stream is open. `background`: that is shown with it."""
-        now = time.monotonic()
+        self._now = now
         self.player.tick(now)
         if self._taking is not None:
             if not self._taking[1].done:
@@ -291,7 +293,7 @@ class Tape:
         assert self._taking is not None
         (taking, job), self._taking = self._taking, None
         taking.frame.close()
-        now = time.monotonic()
+        now = self._now
         rest = taking.seconds / _SHARE
         if taking.gpu_ms:
             governor = self._recorder.governor

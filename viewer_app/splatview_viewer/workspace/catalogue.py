@@ -188,7 +188,7 @@ class Catalogue:
             return
         if slot.view is not None:
             if not slot.entry.alive and not slot.view.busy and slot.source.has_news():
-                self._feed(slot, time.monotonic())  # what an ended run published last can be had now, or never
+                self._feed(slot, slot.next_feed)  # what an ended run published last can be had now, or never
             with self.guard(slot):
                 slot.view.leave()
         slot.source.release()
@@ -258,7 +258,7 @@ class Catalogue:
         news = False
         for slot in list(self.slots.values()):
             rate, progress = slot.entry.rate_hz, slot.entry.progress
-            if slot.source.refresh(slot.entry):
+            if slot.source.refresh(slot.entry, now):
                 news = True
             self.rate_changes += slot.entry.rate_hz != rate
             if slot.entry.progress != progress:
@@ -268,8 +268,8 @@ class Catalogue:
         for pane in list(self.panes):
             if pane.key is None or pane.by_itself:
                 self._choose(pane, now)
-        self.companions.update()
-        self.cameras.update()
+        self.companions.update(now)
+        self.cameras.update(now)
         news = self.comparisons.update()
         news = any([self._take_in(slot, now) for slot in self.watched()]) or news
         return self.overlays.update(now) or news
@@ -335,7 +335,7 @@ class Catalogue:
             self.show(pane, key)
 
     def _feed(self, slot: Slot, now: float) -> None:
-        begin = time.monotonic()
+        begin = time.perf_counter()
         with self.guard(slot):
             kind = slot.entry.kind
             view = slot.view
@@ -347,7 +347,7 @@ class Catalogue:
                 slot.entry.fault = ""
                 self._work.governor.loads_version()
                 self._mark(slot)
-        cost = time.monotonic() - begin
+        cost = time.perf_counter() - begin
         # A scene that takes long to load leaves time for the mouse; a torn or late frame is soon asked for again.
         slot.next_feed = now + (2 * cost if cost > 0.02 else 0.0)
         if slot in self.companions.slots and all(self.shown(pane) is not slot for pane in self.panes):

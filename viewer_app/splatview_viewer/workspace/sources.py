@@ -70,7 +70,7 @@ class Source(Protocol):
         """A job reads or makes what it is to hand out."""
         ...
 
-    def refresh(self, entry: Entry) -> bool:
+    def refresh(self, entry: Entry, now: float) -> bool:
         """Bring an entry of the list up to date; True when something that is seen changed, beside its rate and how far
         its reading is."""
         ...
@@ -137,7 +137,7 @@ class StreamSource:
         self._seen = 0
         self.trouble = ""
 
-    def refresh(self, entry: Entry) -> bool:
+    def refresh(self, entry: Entry, now: float) -> bool:
         stream = self.stream
         entry.alive = stream.run.alive
         entry.version = stream.version
@@ -147,22 +147,22 @@ class StreamSource:
         entry.note = "" if entry.alive else "ended"
         entry.paused = stream.run.paused if entry.alive else None
         entry.waits = stream.run.waits
-        now = entry.alive, entry.kind, entry.fault_of_source, entry.paused, entry.paused and entry.waits
-        changed, self._last = now != self._last, now
+        seen = entry.alive, entry.kind, entry.fault_of_source, entry.paused, entry.paused and entry.waits
+        changed, self._last = seen != self._last, seen
         if self._recorder is not None and stream.kind == "gaussians":
-            self._record(self._recorder)
+            self._record(self._recorder, now)
         return changed
 
     # -- what is recorded ------------------------------------------------------------------------------------
 
-    def _record(self, recorder: Recorder) -> None:
+    def _record(self, recorder: Recorder, now: float) -> None:
         """Take a snapshot now and then."""
         if self.tape is None:
             if not self._is_open:
                 return
             self.tape = recorder.begin(self.stream.run.name, self.stream.name)
             self.stream.open()
-        self.tape.turn(self.stream, self._is_open, getattr(self._content, "background", None))
+        self.tape.turn(self.stream, self._is_open, getattr(self._content, "background", None), now)
 
     @property
     def _is_open(self) -> bool:
@@ -322,7 +322,7 @@ class FileSource:
         """It is being read, or was just read and not taken in."""
         return self._job is not None
 
-    def refresh(self, entry: Entry) -> bool:
+    def refresh(self, entry: Entry, now: float) -> bool:
         job = self._job
         if job is not None and job.done:
             self._job, self.error = None, job.fault
@@ -332,8 +332,8 @@ class FileSource:
         entry.kind, entry.fault_of_source = self._kind, self.error
         # Each new value is drawn, and drawing may take what reading needs.
         entry.progress = None if self._job is None else int(self._job.progress * _PROGRESS_STEPS) / _PROGRESS_STEPS
-        now = entry.kind, entry.progress is None, entry.fault_of_source
-        changed, self._last = now != self._last, now
+        seen = entry.kind, entry.progress is None, entry.fault_of_source
+        changed, self._last = seen != self._last, seen
         return changed
 
     @property
