@@ -138,17 +138,21 @@ class Jobs:
                 self._waiting.remove(job)
                 job.end(None, None)
 
+    def wait(self, timeout: float | None) -> bool:
+        """Wait until no job is left, at most `timeout` seconds (None: any time); return whether that is so."""
+        with self._lock:
+            thread = self._thread
+        if thread is not None and timeout != 0:
+            thread.join(timeout)
+        return not self.busy
+
     def close(self, timeout: float | None = 0.0) -> bool:
-        """Cancel all jobs; wait at most `timeout` seconds (None: any time) for the running one. Returns whether it has
-        ended."""
+        """Cancel all jobs, and `wait` for the one that runs. Returns whether it has ended."""
         with self._lock:
             self._newest.clear()
             for job in [*self._waiting, *([self._running] if self._running is not None else [])]:
                 self.cancel(job)
-            thread = self._thread
-        if thread is not None and timeout != 0:
-            thread.join(timeout)
-        return thread is None or not thread.is_alive()
+        return self.wait(timeout)
 
     def _work(self) -> None:
         while True:
