@@ -113,7 +113,6 @@ def keep(viewer: Viewer, name: str) -> None:
         viewer.seat.mark(3)
         viewer.do()
         Path(folder).mkdir(parents=True, exist_ok=True)
-        viewer._draw(viewer.seat)
         save_picture(viewer.screen.pixels()[..., :3], Path(folder) / f"{name}.png")
 
 

@@ -56,7 +56,6 @@ class _Viewer:
             _check_runs_can_be_found(run)
         from splatview_viewer.app import loop
         from splatview_viewer.app.restart import Restart, Resumed
-        from splatview_viewer.core.errors import GpuLostError
         from splatview_viewer.core.memo import Memo, memo_file
         from splatview_viewer.core.screen import parse_size
         from splatview_viewer.workspace.recorded import check_files, entries_of, file_source
@@ -75,15 +74,12 @@ class _Viewer:
                 options = loop.AppOptions(
                     files=begun, run=run, max_fps=self.max_fps, out=self.out,
                     watched=guests is None or self.out is not None, gpu_budget=self.gpu_budget,
-                    memo=Memo(memo_file()), record=record, notice=restart.before.notice, lost=restart.expect)
+                    memo=Memo(memo_file()), record=record, notice=restart.before.notice, lost=restart)
                 app = loop.App(screen, options, guests=guests)
                 opened.pop_all()
             if asked:
                 app.stop()
-            try:
-                loop.run(app)
-            except GpuLostError as e:
-                restart(str(e))
+            loop.run(app)
 
     def _check(self, command: str) -> None:
         """Raises ViewerError where options do not go together, or where nothing can be shown."""

@@ -6,8 +6,8 @@ sleep.
 
 from __future__ import annotations
 
-import logging
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from splatview_viewer.recording.options import RecordOptions
     from splatview_viewer.shell.guests import Guests
     from splatview_viewer.workspace.sources import FileSource
-
-log = logging.getLogger("splatview")
 
 _NEWS_PERIOD, _NAP = 0.004, 0.00025
 """Seconds between turns while new versions come, and between glances at whether there is one, which cost little."""
@@ -72,8 +70,8 @@ class AppOptions:
     """What is recorded of scenes; None: nothing."""
     notice: str = ""
     """Something to be told from the beginning on."""
-    lost: Callable[[str], None] | None = None
-    """Told why, as soon as the GPU is lost and before everything is given back."""
+    lost: Callable[[str], object] | None = None
+    """Called with the reason as soon as the GPU is lost, before anything is given back."""
 
 
 class App:
@@ -289,16 +287,6 @@ class App:
         except FileError as e:
             self.seat.notice(str(e))
 
-    def lost(self, why: str) -> GpuLostError:
-        """Give back everything because the GPU is lost, and return the error to raise."""
-        if self.options.lost is not None:
-            self.options.lost(why)
-        try:
-            self.close()
-        except Exception as e:  # what is lost cannot be given back
-            log.debug("while closing: %s", e)
-        return GpuLostError(why)
-
     def close(self) -> None:
         """Give back everything. Idempotent."""
         if self._closed:
@@ -337,13 +325,14 @@ def run(app: App) -> None:
                 step(app)
                 garbage.turn(time.monotonic(), app.drew or any(seat.waiting for seat in app.seats))
             app.write_out(time.monotonic())
-        except moderngl.Error as e:  # not of one view, whose faults are told in its place
-            raise app.lost(words_of(e)) from e
-        except GpuLostError as e:
-            raise app.lost(str(e)) from e
-        except Exception as e:  # any call may be the first to meet it
-            if why := cuda_is_lost():
-                raise app.lost(why) from e
-            raise
+        except Exception as e:  # any call may be the first to meet it; faults of one view are told in its place
+            why = words_of(e) if isinstance(e, (moderngl.Error, GpuLostError)) else cuda_is_lost()
+            if not why:
+                raise
+            if app.options.lost is not None:
+                app.options.lost(why)
+            with suppress(Exception):  # what is lost cannot be given back
+                app.close()
+            raise GpuLostError(why) from e
         finally:
             app.close()
