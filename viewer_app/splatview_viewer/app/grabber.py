@@ -14,7 +14,7 @@ import numpy as np
 from splatview_ipc.control.errors import IpcError, SharingError
 from splatview_ipc.control.render_requests import GPU, HOST, RenderRequest, RenderResult
 from splatview_ipc.publisher.publisher import Publisher
-from splatview_viewer.app.offscreen import Look, Still, until
+from splatview_viewer.app.offscreen import Look, Still, find, until
 from splatview_viewer.core.errors import LateError, ViewerError
 from splatview_viewer.core.screen import MAX_SIZE, MIN_SIZE
 from splatview_viewer.screens._target import Target
@@ -85,7 +85,7 @@ class Grabber:
         self._screen = OffscreenScreen(MIN_SIZE, MIN_SIZE, gpu_uuid=gpu_uuid)
         self._publisher = Publisher("grab", lambda e: log.warning("grab: %s", e), hidden=True)
         self._subscriber = make_subscriber(self._screen.ctx, None, client="grab")
-        self._finder = Finder(self._subscriber, "grab", self._pause)
+        self._finder = Finder(self._subscriber, "grab")
         self._kept: dict[tuple[str, int, str], _Kept] = {}
         self._layouts: dict[str, _PictureLayout] = {}
         self._pixels = np.empty(0, np.uint8)
@@ -105,7 +105,7 @@ class Grabber:
             raise ValueError(f"grab: a size of {size[0]} x {size[1]} is out of range; both sides must be {MIN_SIZE} to "
                              f"{MAX_SIZE} pixels")
         deadline = time.monotonic() + request.timeout
-        kept = self._keep(self._finder.find(request.stream, request.run, deadline, request.streams > 0))
+        kept = self._keep(find(self._finder, request.stream, request.run, deadline, sure=request.streams > 0))
         run = kept.stream.run
 
         def told() -> bool | None:
@@ -229,9 +229,6 @@ class Grabber:
             stream.describe(layout, copy=True if picture.is_cuda else None)
         stream.publish(((picture,), {"layout": "HWC"}))
         return RenderResult(name, stream.version, flipped)
-
-    def _pause(self) -> None:
-        time.sleep(_GLANCE)
 
     def rest(self) -> float:
         """Do what is due while nobody asks; seconds after which there is something to do again."""

@@ -33,7 +33,7 @@ from splatview_viewer.kinds.image.view import ImageView
 from splatview_viewer.kinds.snapshot.model import Snapshot
 from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.screens.offscreen import OffscreenScreen
-from splatview_viewer.workspace.finding import Finder, why_nothing
+from splatview_viewer.workspace.finding import SETTLE, Finder, why_nothing
 from splatview_viewer.workspace.overlays import draw_overlay_frame, newest_overlays
 from splatview_viewer.workspace.sources import make_subscriber
 
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     import torch
 
     from splatview_ipc.control.frame import Frame
+    from splatview_ipc.subscriber.remote_stream import RemoteStream
     from splatview_viewer.app.commands import Shot, Video
     from splatview_viewer.core.settings import Color
     from splatview_viewer.core.view import Value, View
@@ -77,6 +78,14 @@ def until(poll: Callable[[], T | None], end: float, pause: float = _GLANCE) -> T
         if result is not None or time.monotonic() >= end:
             return result
         time.sleep(pause)
+
+
+def find(finder: Finder, name: str | None, run: str | None, end: float, *, sure: bool = False) -> RemoteStream:
+    """Wait for a stream; `name` and `run` as for `Finder.find`. `sure`: there is such a stream, so wait until `end`."""
+    settled = end if sure else min(time.monotonic() + SETTLE, end)
+    stream = until(lambda: finder.find(name, run, time.monotonic(), settled, end), math.inf, 0.002)
+    assert stream is not None
+    return stream
 
 
 @dataclass(frozen=True)
@@ -170,7 +179,7 @@ def _newest(screen: OffscreenScreen, who: str, asked: Shot | Video,
     try:
         end = time.monotonic() + _TIMEOUT
         finder = Finder(subscriber, who)
-        stream = finder.find(asked.stream, asked.run, end)
+        stream = find(finder, asked.stream, asked.run, end)
         stream.open()
 
         def attempt() -> T | None:
