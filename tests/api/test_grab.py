@@ -71,6 +71,8 @@ def test_grab_returns_what_viewers_show(tmp_path: Path, other_run: Callable[[], 
         grab()
     _pictures()
     _overlays()
+    splatview.log(loss=1.0)
+    assert same(grab("scalars", size=(200, 160)), grab("scalars", size=(200, 160)))  # drawn again without news
     _the_same_as_shot(tmp_path)
     _scenes(tmp_path)
     _other_runs(other_run)

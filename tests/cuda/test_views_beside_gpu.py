@@ -15,6 +15,7 @@ from support.frames import cloud
 from support.viewer_cases import H, Trainer, W, expected_image
 from support.wait import PATIENCE, clock, turns
 
+from splatview_viewer.app.offscreen import find
 from splatview_viewer.core.events import Wheel
 from splatview_viewer.core.settings import ImageSettings
 from splatview_viewer.core.view import BRIDGE_WORDS
@@ -65,7 +66,7 @@ class Followed:
     def __init__(self, screen: OffscreenScreen, trainer: Trainer, name: str, view: View) -> None:
         self.trainer, self.view = trainer, view
         self.subscriber: Subscriber = make_subscriber(screen.ctx, None)
-        self.source = StreamSource(Finder(self.subscriber, "test").find(name, None, clock() + PATIENCE))
+        self.source = StreamSource(find(Finder(self.subscriber, "test"), name, None, clock() + PATIENCE))
         self.source.open()
 
     def until(self, condition: Callable[[], bool], what: str) -> None:

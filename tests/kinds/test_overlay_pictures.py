@@ -16,7 +16,7 @@ from support.wait import clock
 
 import splatview
 from splatview_viewer.app.loop import AppOptions
-from splatview_viewer.app.still import draw_overlay_frame
+from splatview_viewer.app.offscreen import draw_overlay_frame
 from splatview_viewer.core.events import PointerMove, Screenshot
 from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.kinds.image.overlay.palette import PALETTE

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import PIL.Image
 
-from splatview_viewer.app.loop import App, AppOptions
+from splatview_viewer.app.loop import App, AppOptions, step
 from splatview_viewer.core.screen import read_pixels
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.web.guests import Browsers
@@ -52,7 +52,7 @@ class House:
         for _ in turns("the viewer's state", rest=False):
             if condition():
                 return
-            self.app.turn()
+            step(self.app)
 
     def newest(self, page: Page) -> Image | None:
         """The last picture that has come."""

@@ -14,7 +14,7 @@ from support.browser_rig import Rig
 from support.wait import PATIENCE, turns
 
 import splatview_viewer
-from splatview_viewer.app.loop import App, AppOptions
+from splatview_viewer.app.loop import App, AppOptions, step
 from splatview_viewer.core import events as ev
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import (
@@ -219,7 +219,7 @@ def test_window_shows_what_the_viewer_draws(display: str, tmp_path: Path) -> Non
     Image.fromarray(picture).save(tmp_path / "in.png")
     app = App(WindowScreen(600, 320, vsync=False), AppOptions(files=(tmp_path / "in.png",), max_fps=500))
     for _ in turns("the picture in the window"):
-        app.turn()
+        step(app)
         if np.array_equal(read_pixels(app.screen.framebuffer)[:294, 280:, :3], picture):
             break
     app.close()

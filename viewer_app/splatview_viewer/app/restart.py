@@ -7,24 +7,19 @@ from __future__ import annotations
 
 import fcntl
 import json
-import logging
 import os
 import sys
-import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NoReturn
 
 from splatview_viewer.core.errors import GraphicsError
 
-log = logging.getLogger("splatview")
-
 VARIABLE = "SPLATVIEW_RESUME"
 """Environment variable by which a viewer tells the one that it becomes what it was. Not for users."""
 MOST, WITHIN = 3, 60.0
 """So many times within so many seconds. The last time without CUDA's renderer, which may be what fails."""
-_CLOSING = 10.0
-"""Seconds that giving everything back may take before: a lost driver may never answer."""
 
 
 @dataclass(frozen=True)
@@ -79,24 +74,11 @@ class Restart:
         self.port: int | None = None
         self.token: str | None = None
         """Where pages are served now."""
-        self._lock = threading.Lock()
-
-    def expect(self, why: str) -> None:
-        """It is about to happen: should giving everything back never end, it happens all the same."""
-        timer = threading.Timer(_CLOSING, self._at_last, [why])
-        timer.daemon = True
-        timer.start()
-
-    def _at_last(self, why: str) -> None:
-        try:
-            self(why)
-        except GraphicsError as e:
-            print(f"splatview: {e}", file=sys.stderr, flush=True)
-            os._exit(2)
 
     def __call__(self, why: str) -> NoReturn:
-        """Raises GraphicsError when that happened too often of late, or is not possible."""
-        with self._lock:
+        """Nothing is given back before: a lost driver may never answer. Exits with 2 where it happened too often of
+        late, or is not possible."""
+        try:
             now = self.before.again(why, self.port, self.token)
             environment = {**os.environ, VARIABLE: json.dumps(vars(now))}
             if len(now.at) == MOST:
@@ -104,12 +86,13 @@ class Restart:
             print(f"splatview: {why}; the viewer starts anew", file=sys.stderr, flush=True)
             sys.stdout.flush()
             for entry in os.listdir("/proc/self/fd"):  # whatever a driver keeps open is not for the next one
-                try:
+                with suppress(OSError):  # the listing's own
                     if int(entry) > 2:
                         fcntl.fcntl(int(entry), fcntl.F_SETFD, fcntl.FD_CLOEXEC)
-                except OSError:  # the listing's own
-                    continue
-            try:
-                os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environment)
-            except OSError as e:
-                raise GraphicsError(f"{why}, and the viewer cannot start anew ({e}): start it again") from None
+            os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environment)
+        except GraphicsError as e:
+            print(f"splatview: {e}", file=sys.stderr, flush=True)
+        except OSError as e:
+            print(f"splatview: {why}, and the viewer cannot start anew ({e}): start it again", file=sys.stderr,
+                  flush=True)
+        os._exit(2)

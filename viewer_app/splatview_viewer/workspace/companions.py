@@ -53,10 +53,10 @@ class Companions:
         """The number of Gaussians of a scene over time, if that ever changed."""
         return self._counts.of(stream)
 
-    def _count(self) -> None:
+    def _count(self, now: float) -> None:
         """Take down how many Gaussians there are, and have it plotted beside what their runs log."""
         catalogue = self._catalogue
-        self._counts.look([*catalogue.subscriber.streams, *catalogue.shards.streams])
+        self._counts.look([*catalogue.subscriber.streams, *catalogue.shards.streams], now)
         if self._counts.changes == self._counted:
             return
         self._counted = self._counts.changes
@@ -70,10 +70,10 @@ class Companions:
             if curves and content.curves.all:
                 content.show_beside({"Gaussians": [on_steps_of(c, content.curves.clock) for c in curves]})
 
-    def update(self) -> None:
+    def update(self, now: float) -> None:
         """Open what is seen from now on, let go of what is not, and open the full snapshots that somebody waits for."""
         catalogue = self._catalogue
-        self._count()
+        self._count(now)
         if not self.slots and not any(s.entry.kind in STRIPS for s in catalogue.slots.values()):
             return
         found = {id(s): s for pane in catalogue.panes if pane.has_panel for s in self.of(catalogue.shown(pane))}

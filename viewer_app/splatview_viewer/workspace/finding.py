@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 from splatview_ipc.control.run_folder import other_runs, runtime_folder
@@ -12,56 +11,51 @@ from splatview_viewer.kinds import SHOWN, rank_of
 from splatview_viewer.workspace.shards.grouping import Shards
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from splatview_ipc.subscriber.remote_run import RemoteRun
     from splatview_ipc.subscriber.remote_stream import RemoteStream
     from splatview_ipc.subscriber.subscriber import Subscriber
 
-_SETTLE = 1.0
+SETTLE = 1.0
 """Seconds after which a run that was found has told its streams."""
 
 
 class Finder:
     """Finds streams by name, for whoever draws one picture of them."""
 
-    def __init__(self, subscriber: Subscriber, who: str, pause: Callable[[], None] = lambda: time.sleep(0.01)) -> None:
-        """`who` stands at the beginning of messages. `pause`: what to do between two looks."""
+    def __init__(self, subscriber: Subscriber, who: str) -> None:
+        """`who` stands at the beginning of messages."""
         self._subscriber = subscriber
         self._who = who
-        self._pause = pause
         self._shards = Shards()
         self._since: dict[str, float] = {}
         """When a run was first seen, by its id."""
 
-    def find(self, name: str | None, run: str | None, deadline: float, sure: bool = False) -> RemoteStream:
+    def find(self, name: str | None, run: str | None, now: float, settled: float, deadline: float
+             ) -> RemoteStream | None:
         """The stream of this name, or the one to show when no name is given: Gaussians first, memory last, of the rest
         the newest run's. `run`: a run's id, the beginning of one, its name or its process id; None: any.
 
-        Waits for a run that has just started to tell its streams; until the deadline where none has any yet, or where
-        it is `sure` that there is such a stream. Raises NotFoundError that lists what there is,
-        ViewerError where runs cannot be found.
+        None: not yet. A run that has just started may tell its streams until `settled`; until `deadline` where none has
+        any yet. Then raises NotFoundError that lists what there is; ViewerError where runs cannot be found.
         """
-        settled = deadline if sure else min(time.monotonic() + _SETTLE, deadline)
-        while True:
-            self._subscriber.poll()
-            now = time.monotonic()
-            runs = self._runs(run)
-            self._since = {r.id: self._since.get(r.id, now) for r in runs} | {
-                r.id: self._since[r.id] for r in self._subscriber.runs if r.id in self._since}
-            there = self._whole(run, runs)
-            found = [s for s in there if name in (None, s.name) and s.kind in SHOWN and not s.info.over]
-            told = bool(runs) and all(r.welcomed or r.refused or now > self._since[r.id] + _SETTLE for r in runs)
-            if found and (told or now > settled):
-                return min(found[::-1], key=lambda s: rank_of(s.kind))  # the newest run's first
-            if runs and all(r.refused for r in runs):
-                raise self._nothing(name, run)
-            # A run without the stream may publish it any moment, one that is about to begin may take its time; no run
-            # at all is known at once.
-            beginning = bool(runs) and not any(r.streams for r in runs)
-            if now > (deadline if beginning else settled if not runs or name is None else min(settled + 1.0, deadline)):
-                raise self._nothing(name, run)
-            self._pause()
+        self._subscriber.poll()
+        runs = self._runs(run)
+        self._since = {r.id: self._since.get(r.id, now) for r in runs} | {
+            r.id: self._since[r.id] for r in self._subscriber.runs if r.id in self._since}
+        there = self._whole(run, runs)
+        found = [s for s in there if name in (None, s.name) and s.kind in SHOWN and not s.info.over]
+        told = bool(runs) and all(r.welcomed or r.refused or now > self._since[r.id] + SETTLE for r in runs)
+        if found and (told or now > settled):
+            return min(found[::-1], key=lambda s: rank_of(s.kind))  # the newest run's first
+        # A run without the stream may publish it any moment, one that is about to begin may take its time; no run at
+        # all is known at once.
+        beginning = bool(runs) and not any(r.streams for r in runs)
+        end = deadline if beginning else settled if not runs or name is None else min(settled + 1.0, deadline)
+        if now > end or (runs and all(r.refused for r in runs)):
+            raise self._nothing(name, run)
+        return None
 
     def look(self, run: str | None) -> None:
         """Take in what happened: parts of a scene that was found may come late. `run` as for `find`."""

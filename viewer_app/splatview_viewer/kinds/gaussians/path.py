@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -56,6 +55,7 @@ class PathTool(Tool):
         self.as_frames = False
         """Whether films are folders of PNGs."""
         self.filming: Filming | None = None
+        self.playing = False
         self._playing_since: float | None = None
         self._bar: PathBar | None = None
         self._recalled = ""
@@ -63,10 +63,6 @@ class PathTool(Tool):
     @property
     def path(self) -> CameraPath:
         return self.film.path
-
-    @property
-    def playing(self) -> bool:
-        return self._playing_since is not None
 
     # -- what can be done ------------------------------------------------------------------------------------
 
@@ -147,11 +143,11 @@ class PathTool(Tool):
             return
         if self.time >= self.path.duration - 1e-6:
             self.time = 0.0
-        self._playing_since = time.monotonic() - self.time
+        self.playing, self._playing_since = True, None
         self.shown = True
 
     def stop(self) -> None:
-        self._playing_since = None
+        self.playing = False
 
     def save(self) -> None:
         """Into the current folder, as nerfstudio's viewer writes paths."""
@@ -236,7 +232,9 @@ class PathTool(Tool):
     def tick(self, now: float) -> bool:
         self._recall()
         again = False
-        if self._playing_since is not None:
+        if self.playing:
+            if self._playing_since is None:
+                self._playing_since = now - self.time
             self.time = now - self._playing_since
             if self.time >= self.path.duration:
                 if self.path.loop:
