@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import socket
 import struct
@@ -113,3 +114,14 @@ def test_connections_that_break_anywhere(visitor: Visitor, caplog: pytest.LogCap
             visitor.goes_on(number)
     visitor.goes_on(300)
     assert not caplog.records
+
+
+def test_connections_that_come_while_it_closes_are_closed() -> None:
+    """Nothing is left: an unclosed connection fails the test as a warning."""
+    for _ in range(5):
+        server = WebServer(port=0, wake=lambda: None)
+        pages = [socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) for _ in range(30)]
+        server.close()
+        for page in pages:
+            page.close()
+        gc.collect()

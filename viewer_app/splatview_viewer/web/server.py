@@ -169,6 +169,9 @@ class WebServer:
             lambda: http() if len(http.connections) < MAX_CONNECTIONS else _Full(), sock=bound)
         self._started.set()
         await self._stop.wait()
+        self._loop.remove_reader(bound)  # accepts no more; those that were just accepted are listed two turns later,
+        for _ in range(3):  # and would be lost if the server were closed before
+            await asyncio.sleep(0)
         listening.close()
         for connection in filter(None, self._serving.values()):
             connection.close("the viewer has ended", 1001)
