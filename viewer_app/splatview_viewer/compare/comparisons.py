@@ -31,7 +31,7 @@ class Comparisons:
 
     def __init__(self, catalogue: Catalogue, ctx: moderngl.Context, work: GpuWork, wake: Callable[[], None]) -> None:
         self.slots: list[Slot] = []
-        """What is open for somebody who looks at a comparison."""
+        """Entries that are open because a comparison that is shown uses them."""
         self.chosen: WeakKeyDictionary[Pane, str] = WeakKeyDictionary()
         """What to compare with, as it stands in the panel: the entry's key."""
         self._catalogue = catalogue
@@ -130,7 +130,7 @@ class Comparisons:
         keys = [part.key for part in other.source.parts] if isinstance(other.source, Together) else [key]
         try:
             if not isinstance(source, Together):
-                self._add(self._name([shown.entry.key, *keys], " + "), "gaussians",
+                self._add(self._name([shown.entry.key, *keys], " + "), shown.entry.kind,
                           source := Together(self._catalogue, [shown.entry.key], self._wake), pane)
             for each in keys:
                 source.add(each)

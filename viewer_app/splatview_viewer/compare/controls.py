@@ -9,6 +9,7 @@ from imgui_bundle import ImVec2, imgui
 
 from splatview_viewer.compare.together import Together
 from splatview_viewer.core.view import Section
+from splatview_viewer.kinds import SCENES
 from splatview_viewer.scene.turning import STAYS
 from splatview_viewer.ui import widgets as ui
 
@@ -64,12 +65,12 @@ def _compare(comparisons: Comparisons, slot: Slot, pane: Pane) -> bool:
             "Both in one picture, with a line between them that can be dragged; or their difference",
             "In a pane beside this one; what is moved in one moves in both",
         ])
-        if slot.entry.kind == "gaussians" and ui.buttons("", ["Together"], [
+        if slot.entry.kind in SCENES and ui.buttons("", ["Together"], [
                 "Both scenes in one space, each where you like"]) == 0:
             pressed = 2
         if pressed is not None:
-            do = (comparisons.pair, comparisons.beside, comparisons.together)[pressed]
-            pane.seat.catalogue.soon(lambda: do(pane, key))
+            how = ("pair", "beside", "together")[pressed]
+            pane.seat.catalogue.soon(lambda: comparisons.obey(how, pane, key))
     return _tie(comparisons, pane)
 
 

@@ -347,7 +347,7 @@ def _ascii_blocks(f: BinaryIO, header: Header, vertex: Element):
 
 def write_ply(scene: GaussianScene, path: Path, *, antialiased: bool = False, keep: np.ndarray | None = None,
               progress: Progress = silent) -> tuple[Path, int]:
-    """Write an activated scene in host memory, or a part of it. Whoever opens the file finds all of it, or none.
+    """Write an activated scene in host memory, or a part of it. The file appears at once and whole, or not at all.
 
     Args:
         scene: activated; Gaussians of opacity 0 are left out, since nothing of them is to be seen.

@@ -357,7 +357,7 @@ _SIZE = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([kmgtp]?)(i?b|bytes?)?$", re.IGNOR
 
 
 def parse_size(text: str) -> tuple[float, float] | None:
-    """What somebody wrote as a size: (bytes, half of its last digit in bytes), or None when it is not one.
+    """Parse a size as a user writes it: (bytes, half of its last digit in bytes), or None when it is not one.
 
     "4096" is (4096, 0); "512MB" is 512 MiB give or take half a MiB; "1.5 GiB" give or take 0.05 GiB. KB, KiB and K all
     mean 1024 bytes, as PyTorch's messages do.

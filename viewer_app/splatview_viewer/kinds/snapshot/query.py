@@ -400,7 +400,7 @@ class Database:
             self._close()
 
     def interrupt(self) -> None:
-        """End the query that runs now, whoever asked it, if one does: its caller gets a QueryError."""
+        """End the query that runs now, if any, from any thread: its caller gets a QueryError."""
         if (stop := self._stop) is not None:
             stop.set()
 

@@ -94,7 +94,7 @@ class SnapshotView(Steady, Simple):
         self._bar: Bar | None = None
         self._panes: dict[str, Any] = {}
         self._scale: float | None = None
-        """Pixels per point; None while nobody draws words."""
+        """Pixels per point; None while no words are drawn."""
         self._rect = Rect(0, 0, 1, 1)
         self._missing = False
         """Whether what was drawn last lacks answers that are being worked on."""

@@ -55,7 +55,7 @@ class Layout:
 
 
 def lay_out(rect: Rect, scale: float | None, tab: str, *, details: bool) -> Layout:
-    """`scale`: pixels per point; None: nobody draws words. `details`: whether an allocation's are to be seen."""
+    """`scale`: pixels per point; None: no words are drawn. `details`: whether an allocation's are to be seen."""
     if scale is None or rect.width < _BARE[0] * scale or rect.height < _BARE[1] * scale:
         return Layout(plot=rect)
 

@@ -307,7 +307,7 @@ _STATE = ("parameters", "gradients", "optimizer state")
 def leaks(snapshot: Snapshot, trace: Trace) -> list[Suspect]:
     """Suspects, the worst first: what grows over the trace, then what was made after its first tenth and stays.
 
-    What was there before the trace, and what was made last, is not suspected: nobody can tell.
+    What was there before the trace, and what was made last, is not suspected: a snapshot cannot show it.
     """
     a, m = trace.allocations, len(trace.events)
     if m < 2 * PERIODS:

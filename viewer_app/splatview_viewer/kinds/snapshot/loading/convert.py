@@ -531,7 +531,7 @@ def _annotations(value: Any) -> tuple[Annotation, ...]:
 
 
 def _settings(value: Any) -> dict[str, Any]:
-    """The allocator's settings as JSON holds them, and no more of them than anybody reads."""
+    """Return the allocator's settings as JSON values, limited in number and length."""
     left = [4096]
 
     def plain(v: Any, depth: int) -> Any:
