@@ -36,7 +36,7 @@ def scene_file(folder: Path, count: int, seed: int = 0) -> Path:
     rng = np.random.default_rng(seed)
     means = rng.normal(size=(count, 3)).astype(np.float32)
     size = 0.006 * (1e6 / count) ** (1 / 3)
-    scene = GaussianScene(
+    scene = GaussianScene.of_arrays(
         means, rng.normal(size=(count, 4)).astype(np.float32),
         np.exp(rng.normal(np.log(size), 0.4, (count, 3))).astype(np.float32),
         rng.uniform(0.1, 0.95, count).astype(np.float32), rng.normal(size=(count, 3)).astype(np.float32) * 0.5,

@@ -35,7 +35,7 @@ def renderer(ctx: moderngl.Context) -> Iterator[GsplatRenderer]:
 
 
 def on_gpu(s: GaussianScene, dtype: torch.dtype = torch.float32) -> GaussianScene:
-    return replace(s, **{name: torch.tensor(np.asarray(getattr(s, name)), device="cuda").to(dtype)
+    return replace(s, **{name: getattr(s, name).to("cuda", dtype)
                          for name in FIELDS})
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-import torch
 from support.meters import footprint, settled
 from support.odd_cases import SCENES, everywhere
 from support.programs import ROOT
@@ -44,7 +43,7 @@ def renderer(request: pytest.FixtureRequest, ctx: moderngl.Context) -> Iterator[
 
 
 def on_gpu(s: GaussianScene) -> GaussianScene:
-    return replace(s, **{name: torch.tensor(np.asarray(getattr(s, name)), device="cuda") for name in FIELDS})
+    return replace(s, **{name: getattr(s, name).cuda() for name in FIELDS})
 
 
 def test_every_odd_scene_has_the_reference_s_picture(renderer: GsplatRenderer) -> None:

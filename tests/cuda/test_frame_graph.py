@@ -46,7 +46,7 @@ def graph(module_graph: FrameGraph) -> Iterator[FrameGraph]:
 
 
 def on_gpu(scene: GaussianScene) -> Tensors:
-    t = {k: torch.from_numpy(np.array(getattr(scene, k), np.float32)).cuda()
+    t = {k: getattr(scene, k).float().cuda()
          for k in ("means", "quats", "scales", "opacities")}
     if not scene.activated:
         t["scales"], t["opacities"] = t["scales"].exp(), t["opacities"].sigmoid()

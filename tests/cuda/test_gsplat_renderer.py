@@ -47,7 +47,7 @@ def renderer(request: pytest.FixtureRequest, ctx: moderngl.Context) -> Iterator[
 
 
 def on_gpu(s: GaussianScene, dtype: torch.dtype = torch.float32, **changes: Any) -> GaussianScene:
-    arrays = {name: torch.tensor(np.asarray(getattr(s, name)), device="cuda", dtype=dtype) for name in FIELDS}
+    arrays = {name: getattr(s, name).to("cuda", dtype, copy=True) for name in FIELDS}
     return replace(s, **{**arrays, **changes})
 
 

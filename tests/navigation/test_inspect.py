@@ -38,8 +38,8 @@ from splatview_viewer.kinds.gaussians.filter import Filter
 from splatview_viewer.kinds.gaussians.inspect import Inspect
 from splatview_viewer.kinds.gaussians.tool import Tool
 from splatview_viewer.kinds.gaussians.view import GaussianView
+from splatview_viewer.render.picking import pick
 from splatview_viewer.scene import Box
-from splatview_viewer.scene.pick import pick
 from splatview_viewer.scene.statistics import QUANTITIES
 from splatview_viewer.shell.panel import Panel
 

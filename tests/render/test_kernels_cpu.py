@@ -23,6 +23,7 @@ from splatview_viewer.render.kernels.activate import Activation, Active, Raw, To
 from splatview_viewer.render.kernels.frame import Kind, Parameters, Scene
 from splatview_viewer.render.reference import ReferenceRenderer
 from splatview_viewer.scene import EVERYTHING, Selection
+from splatview_viewer.scene import flags as flags_of
 from splatview_viewer.scene.scene import FIELDS
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def own() -> OnCpu:
 
 def raw(n: int = 300, degree: int = 3, dtype: torch.dtype = torch.float32, activated: bool = False) -> Raw:
     made = random_scene(n, Chance(n=n, sh_degree=degree))
-    tensors = {name: torch.from_numpy(np.array(getattr(made, name))).to(dtype) for name in FIELDS}
+    tensors = {name: getattr(made, name).to(dtype) for name in FIELDS}
     if activated:
         tensors["scales"], tensors["opacities"] = tensors["scales"].exp(), tensors["opacities"].sigmoid()
     return Raw(**tensors, activated=activated)
@@ -262,11 +263,11 @@ def drawn(own: OnCpu, given: GaussianScene, view: Camera = VIEW, options: Render
           slots: int = SLOTS, dtype: torch.dtype = torch.float32) -> tuple[torch.Tensor, torch.Tensor | None, int]:
     """Colours, depth, and how many pairs of Gaussian and tile there were. What is selected is activated."""
     options = options or RenderOptions()
-    t = {k: torch.from_numpy(np.array(getattr(given, k), order="C")) for k in FIELDS}
+    t = {k: getattr(given, k).clone() for k in FIELDS}
     if not given.activated:
         t["scales"], t["opacities"] = t["scales"].exp(), t["opacities"].sigmoid()
     sh = torch.cat([t.pop("sh0")[:, None], t.pop("shN")], 1).contiguous()
-    flags = None if options.selection == EVERYTHING else torch.from_numpy(np.asarray(options.selection.flags(given)))
+    flags = None if options.selection == EVERYTHING else flags_of(given, options.selection)
     tensors = Scene(**t, sh0=sh[:, 0], shN=sh[:, 1:], flags=flags)
     tensors.check(torch.device("cpu"))
     rgba = torch.full((view.height, view.width, 4), 7, dtype=dtype)
@@ -316,7 +317,7 @@ def test_frame_of_hard_scenes(frames: OnCpu, chance: Chance) -> None:
 @pytest.mark.parametrize("paint", ["normals", "ellipsoids", "rings", "points", "overdraw"])
 def test_frame_of_every_paint_and_selection(frames: OnCpu, paint: Any) -> None:
     given = replace(random_scene(3, Chance(n=150)), activated=True)
-    given = replace(given, scales=np.exp(given.scales), opacities=1 / (1 + np.exp(-given.opacities)))
+    given = replace(given, scales=given.scales.exp(), opacities=given.opacities.sigmoid())
     selection = Selection(opacity=(0.3, 0.95), marked=(5, 17, 100))
     for options in (RenderOptions(paint=paint), RenderOptions(paint=paint, selection=selection, scale=0.6)):
         assert_reference_s(drawn(frames, given, options=options), given, options, decibels=50)

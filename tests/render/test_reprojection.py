@@ -44,7 +44,7 @@ def _textured() -> GaussianScene:
     scales = np.full((4 * n, 3), 0.05, np.float32)
     scales[n:] = 0.12
     scales[n:, 2] = 0.01
-    return GaussianScene(means, np.tile(np.array([1, 0, 0, 0], np.float32), (4 * n, 1)), scales,
+    return GaussianScene.of_arrays(means, np.tile(np.array([1, 0, 0, 0], np.float32), (4 * n, 1)), scales,
                          np.full(4 * n, 0.9, np.float32), ((color - 0.5) / SH_C0).astype(np.float32),
                          np.empty((4 * n, 0, 3), np.float32), activated=True, sh_degree=0)
 

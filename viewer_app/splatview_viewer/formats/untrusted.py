@@ -17,11 +17,10 @@ from msgspec import Meta
 from splatview_viewer.core.errors import CameraError, FileError
 from splatview_viewer.formats import find_format
 from splatview_viewer.formats.checkpoint import CHECKPOINT, read_tensors
-from splatview_viewer.formats.common import SceneAnswer, answer_of, scene_of, silent
+from splatview_viewer.formats.common import Fields, SceneAnswer, answer_of, fields_of, silent
 from splatview_viewer.formats.sandbox import limits_for, run, turn
 from splatview_viewer.formats.snapshot import SNAPSHOT
 from splatview_viewer.formats.sog import SOG
-from splatview_viewer.scene.scene import GaussianScene
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from splatview_viewer.formats.nerfstudio import Film
     from splatview_viewer.formats.sandbox import File
     from splatview_viewer.kinds.snapshot.model import Snapshot
+    from splatview_viewer.scene.scene import GaussianScene
 
 MOST_FRAMES = 20_000
 """Cameras of a path without key frames: each costs the loop that draws some time."""
@@ -72,7 +72,7 @@ def read_untrusted(path: Path, progress: Progress = silent) -> GaussianScene | n
         answer, arrays = run(read_any, [path], limits_for(path.stat().st_size),
                              SceneAnswer | PictureAnswer | SnapshotAnswer, prepare=import_readers, progress=progress)
         if isinstance(answer, SceneAnswer):
-            return scene_of(answer, arrays)
+            return fields_of(answer, arrays).scene()
         if isinstance(answer, PictureAnswer):
             return picture_of(arrays)
         with turn(progress):
@@ -162,7 +162,7 @@ def read_any(files: list[File], progress: Progress) -> tuple[Any, list[np.ndarra
             raise FileError("SOG: meta.json alone is no scene, and a page sends no folders: send the scene as one "
                             ".sog file, or open the folder on the machine of the viewer")
     value = read_tensors([path], progress) if found is CHECKPOINT else found.read(path, progress)
-    if isinstance(value, GaussianScene):
+    if isinstance(value, Fields):
         return answer_of(value)
     kind = f"{value.dtype.kind}{value.dtype.itemsize}"
     return PictureAnswer(), [value if kind in ("u1", "u2", "f4") else value.astype(np.float32)]

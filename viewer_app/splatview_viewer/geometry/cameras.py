@@ -166,6 +166,21 @@ def project(camera: Camera, points: np.ndarray) -> np.ndarray:
     return np.where(p[..., 2:] > camera.near, at, np.nan)
 
 
+def point_at(camera: Camera, x: float, y: float, depth: float) -> np.ndarray:
+    """Return (3,) float64, world coordinates: the point at (x, y) pixels from a picture's top left corner, `depth` away
+    in camera z. Near and beyond the edge of a half sphere, which only fisheye cameras see, depth says little."""
+    u, v = (x - camera.K[0, 2]) / camera.K[0, 0], (y - camera.K[1, 2]) / camera.K[1, 1]
+    if camera.model == "ortho":
+        p = np.array([u, v, depth])
+    else:
+        if camera.model == "fisheye":
+            angle = math.hypot(u, v)
+            stretch = math.tan(min(angle, 1.5)) / angle if angle > 1e-9 else 1.0
+            u, v = u * stretch, v * stretch
+        p = np.array([u * depth, v * depth, depth])
+    return camera.viewmat[:3, :3].T @ (p - camera.viewmat[:3, 3])
+
+
 def camera_from_json(source: str, width: int, height: int) -> Camera:
     """A camera from a JSON text or the name of a file that holds it, fitted to `width` by `height`.
 

@@ -28,7 +28,7 @@ from splatview_viewer.render.base import (
 )
 from splatview_viewer.render.reference_paints import Bodies, bodies, coverage, normal_colors, solid
 from splatview_viewer.scene import EVERYTHING
-from splatview_viewer.scene.scene import NOTHING
+from splatview_viewer.scene.scene import nothing
 from splatview_viewer.scene.turning import harmonics
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ class ReferenceRenderer(HostReader):
 
     def scene(self) -> GaussianScene:
         self._check_open()
-        return NOTHING if self._scene is None else self._scene.scene()
+        return nothing() if self._scene is None else self._scene.scene()
 
     def close(self) -> None:
         self._scene = None

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from splatview_ipc.kinds.gaussians import SH_REST
-from splatview_viewer.render.base import EPS_2D
-from splatview_viewer.scene.pick import project
-from splatview_viewer.scene.scene import FIELDS, SH_C0, GaussianScene, as_floats
+from splatview_viewer.scene.scene import FIELDS, SH_C0, GaussianScene, HostCopy, as_floats
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from splatview_viewer.geometry.cameras import Camera
-
-_OUTLINE = 2.0
-"""Standard deviations at which a Gaussian is outlined."""
-_CORNERS = 48
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,46 +44,20 @@ class Values:
         return [float((self.shN[d * d - 1: (d + 1) ** 2 - 1].astype(np.float64) ** 2).sum())
                 for d in range(1, degrees + 1)]
 
-    def outline(self, camera: Camera, scale: float = 1.0) -> np.ndarray | None:
-        """(M, 2) pixels: the ellipse that its `_OUTLINE` standard deviations fill in the picture; None where it is not
-        seen. `scale`: as `RenderOptions.scale`."""
-        one = GaussianScene(self.mean[None], self.quat[None], self.scale[None], np.ones(1, np.float32), self.sh0[None],
-                            self.shN[None], activated=True)
-        p, centers, root = project(one, camera, scale)
-        if not camera.near <= p[0, 2] <= camera.far:
-            return None
-        cov = root[0] @ root[0].T + EPS_2D * np.eye(2)
-        if not (np.isfinite(cov).all() and np.isfinite(centers).all()):
-            return None
-        lengths, axes = np.linalg.eigh(cov)
-        turn = np.linspace(0, 2 * math.pi, _CORNERS, endpoint=False)
-        circle = np.stack([np.cos(turn), np.sin(turn)], axis=1)
-        return centers[0] + _OUTLINE * (circle * np.sqrt(np.maximum(lengths, 0))) @ axes.T
+    @property
+    def scene(self) -> GaussianScene:
+        """Return a scene of this Gaussian alone."""
+        rows = self.mean, self.quat, self.scale, np.array(self.opacity, np.float32), self.sh0, self.shN
+        return GaussianScene.of_arrays(*(row[None] for row in rows), activated=True)
 
 
 def values_later(scene: GaussianScene, index: int, version: int) -> Callable[[], Values]:
-    """The numbers of a scene's Gaussian `index`, which it has: read now, on torch's current stream where it lies on a
-    GPU, and told by what is returned, which waits for that; in any thread."""
-    if not scene.on_gpu:
-        rows: list[Any] = [np.array(getattr(scene, name)[index]) for name in FIELDS]
-        return lambda: _values(rows, version)
-    import torch
+    """Read the numbers of a scene's Gaussian `index`, which it has; the returned function waits for them, in any
+    thread. The scene is read as `HostCopy` says."""
+    copy = HostCopy(scene, lambda: [as_floats(getattr(scene, name)[index]).clone() for name in FIELDS])
 
-    with torch.no_grad(), torch.cuda.device(scene.gpu):
-        parts: list[Any] = [as_floats(getattr(scene, name)[index]) for name in FIELDS]
-        row = torch.cat([part.reshape(-1) for part in parts]).to("cpu", non_blocking=True)  # into pinned memory
-        done = torch.cuda.Event(blocking=True)
-        done.record()
+    def read() -> Values:
+        mean, quat, scale, opacity, sh0, rest = copy.arrays()
+        return Values(version, mean, quat, scale, float(opacity), sh0, rest)
 
-    def tell() -> Values:
-        done.synchronize()
-        ends = np.cumsum([part.numel() for part in parts])[:-1]
-        return _values([a.reshape(tuple(part.shape)) for a, part in zip(np.split(row.numpy().copy(), ends), parts,
-                                                                         strict=True)], version)
-
-    return tell
-
-
-def _values(rows: list[Any], version: int) -> Values:
-    mean, quat, scale, opacity, sh0, rest = rows
-    return Values(version, mean, quat, scale, float(opacity), sh0, rest)
+    return read

@@ -17,9 +17,10 @@ from splatview_ipc.gl.base import fragment_head
 from splatview_viewer.core.errors import RendererError, ViewerError
 from splatview_viewer.core.view import VERTEX, Hints, Stopwatch
 from splatview_viewer.gpu.governor import BROUGHT
-from splatview_viewer.kinds.gaussians.frames import Facts, Sight, background_of, device_scene_of, hint_of, scene_of
+from splatview_viewer.kinds.gaussians.frames import Facts, Sight, hint_of
 from splatview_viewer.kinds.snapshot.model import Snapshot
 from splatview_viewer.render.choose import make_renderer
+from splatview_viewer.scene.frames import background_of, scene_of
 from splatview_viewer.scene.scene import GaussianScene
 
 if TYPE_CHECKING:
@@ -128,8 +129,7 @@ class GaussianContent:
                 return False
             with self.stopwatch("copy"):
                 self.on_gpu = value.on_gpu and self.renderer.wants_gpu
-                scene, ready = (device_scene_of(value, self.choices) if self.on_gpu
-                                else (scene_of(value, self.choices), None))
+                scene, ready = scene_of(value, self.choices, in_place=self.on_gpu)
                 background = self._background_of(value)
             if not value.intact():
                 return False

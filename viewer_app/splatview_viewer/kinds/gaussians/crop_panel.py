@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     import numpy as np
     from imgui_bundle import ImVec2Like
 
+    from splatview_viewer.core.selection import Vector
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.geometry.controls import Rect
     from splatview_viewer.kinds.gaussians.crop import Crop
-    from splatview_viewer.scene.selection import Vector
 
 _FAR = 1e5
 """Pixels beyond which nothing is drawn."""

@@ -17,6 +17,7 @@ from splatview_viewer.core.view import KeyHelp, Section
 from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.kinds.gaussians.picking import Picker
 from splatview_viewer.kinds.gaussians.tool import Tool
+from splatview_viewer.render.picking import outline
 from splatview_viewer.scene.values import values_later
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from splatview_viewer.core.events import Event
     from splatview_viewer.kinds.gaussians.view import GaussianView
-    from splatview_viewer.scene.pick import Hit
+    from splatview_viewer.render.picking import Hit
     from splatview_viewer.scene.values import Values
 
 _STILL = 4.0
@@ -163,7 +164,7 @@ class Inspect(Tool):
 
         camera = self.view.camera(rect)
         if camera is not None and self.values is not None:
-            inspect_card.outline(self.values.outline(camera, self.view.settings.scale), rect, scale)
+            inspect_card.outline(outline(self.values.scene, camera, self.view.settings.scale), rect, scale)
         if self._card and (place := self._board(rect)) is not None and inspect_card.card(self, place, scale):
             self.choose(None)
             return True

@@ -33,7 +33,7 @@ from splatview_viewer.render.gl.quads import QuadCompositor
 from splatview_viewer.render.gl.textures import Fields, texels, texture_source
 from splatview_viewer.render.gl.tiles import TileCompositor
 from splatview_viewer.scene import EVERYTHING
-from splatview_viewer.scene.scene import NOTHING
+from splatview_viewer.scene.scene import nothing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -187,7 +187,7 @@ class GlRenderer(HostReader):
         """Read back from where it was uploaded to, once for each load."""
         self._check_open()
         if self._scene is None:
-            self._scene = self._read_back() if len(self._means) + self.left_out.total else NOTHING
+            self._scene = self._read_back() if len(self._means) + self.left_out.total else nothing()
         return self._scene
 
     def render(self, camera: Camera, options: RenderOptions) -> GlPicture:

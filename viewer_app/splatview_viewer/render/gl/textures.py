@@ -119,8 +119,9 @@ class Fields:
 
 def texels(texture: moderngl.Texture) -> np.ndarray:
     """What a float texture holds, (height, width, components) float32, row 0 first."""
-    data = np.frombuffer(texture.read(alignment=1), np.float32 if texture.dtype == "f4" else np.float16)
-    return data.reshape(texture.height, texture.width, texture.components).astype(np.float32, copy=False)
+    data = np.empty((texture.height, texture.width, texture.components), np.dtype(texture.dtype))
+    texture.read_into(data, alignment=1)
+    return data.astype(np.float32, copy=False)
 
 
 def texture_source(texture: moderngl.Texture) -> TextureSource:

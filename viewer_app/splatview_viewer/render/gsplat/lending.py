@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from splatview_viewer.render.kernels.activate import shift
-from splatview_viewer.scene import EVERYTHING
-from splatview_viewer.scene.scene import NOTHING, GaussianScene
+from splatview_viewer.scene import EVERYTHING, flags
+from splatview_viewer.scene.scene import GaussianScene, nothing
 
 if TYPE_CHECKING:
     from splatview_viewer.render.gsplat.scene import DeviceGaussians
@@ -43,14 +43,14 @@ class Lending:
         if reader is not None and len(scene):
             reader.wait_event(self._stream.record_event())
             if self._gaussians.device.type == "cuda":  # memory of its own, unlike the rest
-                scene.means.record_stream(reader)  # type: ignore[union-attr]
+                scene.means.record_stream(reader)
             self._readers.add(reader)
         return scene
 
     def _made(self) -> GaussianScene:
         g = self._gaussians
         if len(g) == 0:
-            return NOTHING
+            return nothing()
         if self._scene is None or self._scene[0] != self._loads:
             # A copy, as the others' origin may change with any picture.
             means = g.means.double() if g.origin.any() else g.means.clone()
@@ -66,7 +66,7 @@ class Lending:
             return None
         wanted = self._loads, selection
         if self._flags_of != wanted:
-            made = torch.as_tensor(selection.flags(self._made()))
+            made = flags(self._made(), selection)
             if len(made) != len(self._flags):
                 self._flags = made
             else:
@@ -78,7 +78,7 @@ class Lending:
         """All of them in host memory. Waits."""
         g = self._gaussians
         means, quats, scales, opacities, colors = (
-            t.cpu().numpy() for t in (g.means, g.quats, g.scales, g.opacities, g.colors))
-        means = means + g.origin if g.origin.any() else means
+            t.cpu() for t in (g.means, g.quats, g.scales, g.opacities, g.colors))
+        means = means + torch.from_numpy(g.origin) if g.origin.any() else means
         return GaussianScene(means, quats, scales, opacities, colors[:, 0], colors[:, 1:], activated=True,
                              sh_degree=g.sh_degree)

@@ -12,12 +12,12 @@ from splatview_viewer.render.activation import medians
 from splatview_viewer.render.base import LeftOut
 from splatview_viewer.render.kernels.activate import Activation, Active, Raw, Told, activate_with_torch, shift, step
 from splatview_viewer.render.kernels.compiler import kernels
-from splatview_viewer.scene.scene import FIELDS
+from splatview_viewer.scene.scene import FIELDS, as_floats
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from splatview_viewer.scene.scene import Array, GaussianScene
+    from splatview_viewer.scene.scene import GaussianScene
 
 FAR = 64.0
 """A scene farther from the origin than this many times its own size is drawn relative to its middle."""
@@ -110,7 +110,7 @@ class DeviceGaussians:
         self._loads += 1
         self.sh_degree = min(scene.sh_degree, scene.stored_sh_degree)
         if not scene.on_gpu or before == 0:  # otherwise it is where it was, for a moment at least
-            self._middle = _middle(_to_host(scene.means[:: step(self._n)]))
+            self._middle = _middle(as_floats(scene.means[:: step(self._n)]).cpu().numpy())
         begin()
         out = self._room_for_all()
         if self._activation is None:
@@ -165,14 +165,14 @@ class DeviceGaussians:
                 tensors["opacities"] = tensors["opacities"].reshape(self._n)
             return Raw(**tensors, activated=scene.activated)
         rest = (self.sh_degree + 1) ** 2 - 1
-        wide = scene.means.dtype == np.float64
-        means = _tensor(scene.means).to(self.device) if wide else to.means
+        wide = scene.means.dtype == torch.float64
+        means = scene.means.to(self.device) if wide else to.means
         raw = Raw(means, to.quats, to.scales, to.opacities, to.colors[:, 0], to.colors[:, 1:], scene.activated)
         for name in ("quats", "scales", "opacities", "sh0") if wide else FIELDS[:-1]:
             values: torch.Tensor = getattr(raw, name)
-            values.copy_(_tensor(getattr(scene, name)).reshape(values.shape))
+            values.copy_(getattr(scene, name).reshape(values.shape))
         if rest:
-            raw.shN.copy_(_tensor(scene.shN[:, :rest]))
+            raw.shN.copy_(scene.shN[:, :rest])
         return raw
 
     def _room(self, name: str, size: int) -> torch.Tensor:
@@ -191,16 +191,6 @@ class DeviceGaussians:
         if name not in self._buffers:
             return torch.empty((self._n, *shape), dtype=torch.float32, device=self.device)
         return self._buffers[name][:size].view(self._n, *shape)
-
-
-def _tensor(array: Array) -> torch.Tensor:
-    if isinstance(array, np.ndarray):  # torch wants memory that it could write
-        return torch.from_numpy(np.require(array, None, ["C", "W"]))
-    return array.detach()
-
-
-def _to_host(points: Array) -> np.ndarray:
-    return points if isinstance(points, np.ndarray) else points.detach().float().cpu().numpy()
 
 
 def _middle(points: np.ndarray) -> np.ndarray:
