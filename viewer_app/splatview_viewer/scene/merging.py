@@ -36,11 +36,14 @@ def merged(scenes: Sequence[GaussianScene], smooth: Sequence[bool], device: torc
 
 def _activated(scene: GaussianScene, degree: int) -> GaussianScene:
     """Activated, as float32 or float64, with coefficients up to `degree`: zeros for those not in use."""
+    import torch
+
     means, quats, scales, opacities, sh0, higher = (as_floats(getattr(scene, name)) for name in FIELDS)
     if not scene.activated:
         scales, opacities = scales.exp(), opacities.sigmoid()
     used, wanted = (min(scene.sh_degree, scene.stored_sh_degree) + 1) ** 2 - 1, (degree + 1) ** 2 - 1
-    rest = higher.new_zeros(len(scene), wanted, 3)
-    rest[:, :used] = higher[:, :used]
+    rest = higher[:, :used]
+    if used < wanted:
+        rest = torch.cat([rest, rest.new_zeros(len(scene), wanted - used, 3)], 1)
     return replace(scene, means=means, quats=quats, scales=scales, opacities=opacities.reshape(len(scene)), sh0=sh0,
                    shN=rest, activated=True)

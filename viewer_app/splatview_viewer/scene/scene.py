@@ -23,7 +23,7 @@ UPS: dict[str, tuple[float, float, float]] = {
     "-y": (0, -1, 0), "+y": (0, 1, 0), "+z": (0, 0, 1), "-z": (0, 0, -1), "+x": (1, 0, 0), "-x": (-1, 0, 0),
 }
 """Directions upward by name."""
-_CHUNK, _CHUNK_GPU = 1 << 15, 1 << 21
+_CHUNK, _CHUNK_GPU = 1 << 16, 1 << 21
 """Gaussians in one piece of `GaussianScene.chunks`: on a CPU what is computed from them stays in the cache."""
 
 

@@ -55,11 +55,14 @@ STAYS = Placement()
 def placed(scene: GaussianScene, placement: Placement, pivot: np.ndarray) -> GaussianScene:
     """Return the same Gaussians elsewhere, float32 (`means` also float64), on the scene's device and on torch's current
     stream; the scene itself if it stays where it is."""
+    import torch
+
     if placement == STAYS:
         return scene
     a, _ = placement.matrix(pivot)
-    means = _over(scene.means, a.T, pivot, pivot + placement.move)
-    scales = scene.scales
+    means, scales = as_floats(scene.means), scene.scales
+    center = torch.from_numpy(np.asarray(pivot, np.float64)).to(means)
+    means = _over(means - center, a.T) + center + torch.tensor(placement.move).to(means)
     if placement.scale != 1:
         scales = scales * placement.scale if scene.activated else scales + math.log(placement.scale)
     quats, rest = scene.quats, scene.shN
@@ -69,15 +72,13 @@ def placed(scene: GaussianScene, placement: Placement, pivot: np.ndarray) -> Gau
     return replace(scene, means=means, quats=quats, scales=scales, shN=rest)
 
 
-def _over(rows: torch.Tensor, matrix: np.ndarray, before: np.ndarray | float = 0.0,
-          after: np.ndarray | float = 0.0) -> torch.Tensor:
-    """(rows - before) @ matrix + after in float32, or float64 as the rows, on their device."""
+def _over(rows: torch.Tensor, matrix: np.ndarray) -> torch.Tensor:
+    """rows @ matrix in float32, or float64 as the rows, on their device."""
     import torch
 
     with torch.no_grad():
         floats = as_floats(rows)
-        before, matrix, after = (torch.as_tensor(values).to(floats) for values in (before, matrix, after))
-        return (floats - before) @ matrix + after
+        return floats @ torch.from_numpy(matrix).to(floats)
 
 
 def turns(axes: np.ndarray, degree: int) -> tuple[np.ndarray, np.ndarray]:
