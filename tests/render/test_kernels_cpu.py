@@ -1,5 +1,5 @@
 """The CUDA kernels that activate and draw Gaussians, run on the CPU (`support/kernels_on_cpu.h`), against the same in
-torch and against the reference renderer. gsplat's projection is stood in for by its rules; that the whole agrees with
+NumPy and against the reference renderer. gsplat's projection is stood in for by its rules; that the whole agrees with
 gsplat itself is what `tests/cuda/test_frame_graph.py` shows."""
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ import torch
 from support.on_cpu import OnCpu
 from support.renderer_cases import Chance, camera, draw, looking_at_origin, psnr, random_scene, scene
 
+from splatview_viewer.render import activation
 from splatview_viewer.render.base import ALPHA_MIN, RenderOptions
 from splatview_viewer.render.kernels import frame
-from splatview_viewer.render.kernels.activate import Activation, Active, Raw, Told, activate, activate_with_torch, step
+from splatview_viewer.render.kernels.activate import Activation, Active, Raw, Told, step
 from splatview_viewer.render.kernels.frame import Kind, Parameters, Scene
 from splatview_viewer.render.reference import ReferenceRenderer
 from splatview_viewer.scene import EVERYTHING, Selection
-from splatview_viewer.scene.scene import FIELDS
+from splatview_viewer.scene.scene import FIELDS, GaussianScene
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.render.base import Pixels
-    from splatview_viewer.scene.scene import GaussianScene
 
 # -- activation ----------------------------------------------------------------------------------------------------
 
@@ -55,22 +55,37 @@ def room(n: int, terms: int) -> Active:
     return Active(*(torch.full((n, *shape), 77.0) for shape in ((3,), (4,), (3,), (), (terms, 3))))
 
 
+def activate(own: OnCpu, r: Raw, out: Active, origin: np.ndarray, version: int) -> Told:
+    told, counters = Told(pin_memory=False), torch.zeros(4, dtype=torch.int32)
+    Activation(told, counters, own)(r, out, origin, version)
+    assert told.version == version and not counters.any()
+    return told
+
+
 def assert_same(own: OnCpu, r: Raw, terms: int, origin: np.ndarray = NOWHERE) -> Active:
-    """By both; returns what the kernel made."""
+    """As in NumPy; returns what the kernel made."""
     n = len(r.means)
-    expected, there, here = room(n, terms), Told(pin_memory=False), Told(pin_memory=False)
-    activate_with_torch(r, expected, origin, there, 3)
-    got, counters = room(n, terms), torch.zeros(4, dtype=torch.int32)
-    activate(r, got, origin, here, 3, counters, own)
-    good = expected.opacities != 0  # nothing else of the others is read
-    assert torch.equal(got.opacities != 0, good)
-    for name in vars(got):
-        a, b = getattr(got, name)[good], getattr(expected, name)[good]
-        assert torch.allclose(a, b, rtol=3e-7, atol=0), f"{name}: {(a - b).abs().max()}"
-    assert torch.equal(got.colors[good], expected.colors[good])
-    assert here.left_out == there.left_out and here.skipped == (~good).sum() and here.version == there.version == 3
-    assert torch.allclose(here.points, there.points, rtol=0, atol=0, equal_nan=True) and not counters.any()
-    assert torch.equal(here.sample(n), r.means[::step(n)].float()) or r.means.isnan().any()
+    arrays = {name: getattr(r, name).to(torch.float64 if name == "means" else torch.float32).numpy()
+              for name in FIELDS}
+    arrays["shN"] = arrays["shN"][:, : terms - 1]
+    made = activation.activate(GaussianScene(**arrays, activated=r.activated))
+    expected = made.scene()
+    got = room(n, terms)
+    told = activate(own, r, got, origin, 3)
+    good = got.opacities.numpy() != 0  # nothing else of the others is read
+    assert np.array_equal(good, expected.opacities != 0)
+    means = r.means.numpy() if r.means.dtype == torch.float64 else r.means.float().numpy()
+    with np.errstate(invalid="ignore"):
+        moved = (means - origin.astype(means.dtype)).astype(np.float32)
+    quats = torch.nn.functional.normalize(got.quats.double(), dim=-1).numpy()
+    sh = np.concatenate([np.asarray(expected.sh0)[:, None], np.asarray(expected.shN)], 1)
+    for name, a, b in (("means", got.means.numpy(), moved), ("quats", quats, expected.quats),
+                       ("scales", got.scales.numpy(), expected.scales),
+                       ("opacities", got.opacities.numpy(), expected.opacities)):
+        np.testing.assert_allclose(a[good], b[good], rtol=1e-6, atol=1e-7 if name == "quats" else 0, err_msg=name)
+    assert np.array_equal(got.colors.numpy()[good], sh[good])
+    assert told.left_out == made.left_out
+    assert torch.equal(told.sample(n), r.means[::step(n)].float()) or r.means.isnan().any()
     return got
 
 
@@ -156,11 +171,11 @@ class Again:
             t.fill_(77.0)
         self.activation(r, out, origin, self.version)
         n, terms = out.colors.shape[:2]
-        expected, told = room(n, terms), Told(pin_memory=False)
-        activate(r, expected, origin, told, self.version, torch.zeros(4, dtype=torch.int32), self.own)
+        expected = room(n, terms)
+        told = activate(self.own, r, expected, origin, self.version)
         for name in vars(out):
             assert torch.equal(getattr(out, name), getattr(expected, name)), name
-        assert (self.told.version, self.told.skipped) == (self.version, told.skipped) and not self.counters.any()
+        assert (self.told.version, self.told.left_out) == (self.version, told.left_out) and not self.counters.any()
         assert torch.equal(self.told.sample(n), told.sample(n))
 
 

@@ -161,12 +161,12 @@ def test_bad_numbers_are_left_out_and_counted(renderer: Renderer) -> None:
     rest = {f.name: np.delete(getattr(good, f.name), bad, axis=0) for f in fields(good)
             if isinstance(getattr(good, f.name), np.ndarray)}
     expected = draw(renderer, replace(good, **rest), view)
-    assert renderer.skipped == 0
+    assert renderer.left_out.total == 0
     for field, value in BAD.items():
         spoilt = getattr(good, field).copy()
         spoilt.reshape(60, -1)[bad, -1] = value
         p = draw(renderer, replace(good, **{field: spoilt}), view)
-        assert renderer.skipped == 3, field
+        assert renderer.left_out.total == 3, field
         assert np.array_equal(p.color, expected.color) and np.array_equal(p.alpha, expected.alpha), field
 
 
@@ -174,7 +174,7 @@ def test_no_gaussians(renderer: Renderer) -> None:
     assert not renderer.render(camera(), CLASSIC).pixels().alpha.any(), "before the first load"
     draw(renderer, scene((0, 0, 2)))
     p = draw(renderer, scene(np.empty((0, 3))))
-    assert renderer.skipped == 0 and not p.alpha.any() and not p.color.any()
+    assert renderer.left_out.total == 0 and not p.alpha.any() and not p.color.any()
 
 
 def test_extremes_stay_finite(renderer: Renderer) -> None:

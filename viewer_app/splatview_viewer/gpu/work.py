@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from splatview_viewer.gpu.governor import Governor
-from splatview_viewer.render.gl.renderer import SOFTWARE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,10 +17,17 @@ if TYPE_CHECKING:
 
     from splatview_viewer.gpu.governor import Work
 
+SOFTWARE = "llvmpipe", "softpipe", "swrast", "software rasterizer", "swiftshader"
+"""What GL_RENDERER says where there is no graphics card."""
 _TIMESTAMP, _RESULT, _AVAILABLE = 0x8E28, 0x8866, 0x8867
 _MOST = 64
 _OFTEN, _SELDOM = 8, 4
 """How many times in a row a work is timed, and then only every so many times: the GPU has to write each time down."""
+
+
+def is_software(ctx: moderngl.Context) -> bool:
+    """Return whether the processor draws, and no graphics card."""
+    return any(name in ctx.info["GL_RENDERER"].lower() for name in SOFTWARE)
 
 
 class GpuWork:
@@ -38,7 +44,7 @@ class GpuWork:
         self.governor = governor or Governor(1.0)
         self.ms: dict[object, float] = {}
         """The last known time by the work's first word."""
-        self.software = any(name in ctx.info["GL_RENDERER"].lower() for name in SOFTWARE)
+        self.software = is_software(ctx)
         self.submitted = 0
         """Works given to the GPU so far."""
         self.finished = 0

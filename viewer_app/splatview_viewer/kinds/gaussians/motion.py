@@ -1,5 +1,5 @@
 """Smooth motion: while somebody moves the camera and the scene cannot be drawn for each picture on the screen, the last
-picture of it is moved along; a new one is drawn when the GPU's time allows, and nobody waits for it."""
+picture of it is moved along by CUDA; a new one is drawn when the GPU's time allows, without being waited for."""
 
 from __future__ import annotations
 
@@ -73,18 +73,17 @@ class Motion(Tool):
         moves = view.moving or view.content.awaited  # what was moved stays there until a true picture can be had
         if not (s.reproject and moves and s.show in _SHOWS) or view.desk.exact:
             return False
-        if picture.source is None or picture.seen is None or not _alike(picture.of[1], options):
+        if picture.kept is None or picture.seen is None or not _alike(picture.of[1], options):
             return False
         seen = picture.seen
         turn = float(np.trace(seen.viewmat[:3, :3].T @ camera.viewmat[:3, :3]))
         if seen.model != camera.model or turn < 1 + 2 * _FAR:
             return False
         size = camera.width, camera.height
-        governor = view.work.governor
+        governor, warp = view.work.governor, picture.warp_work(size)
         if governor.limited:
-            return governor.moves_along("scene", size, *picture.warp_work(size))
-        scene, warp = governor.cost(("scene", *size)) or 0.0, governor.cost(picture.warp_work(size)[0]) or 0.0
-        return view.cuda and scene > max(_AT_ONCE, 2 * warp)
+            return governor.moves_along("scene", size, warp)
+        return (governor.cost(("scene", *size)) or 0.0) > max(_AT_ONCE, 2 * (governor.cost(warp) or 0.0))
 
     @property
     def towards(self) -> tuple[Camera, float] | None:
@@ -114,7 +113,7 @@ class Motion(Tool):
     # -- the panel ---------------------------------------------------------------------------------------------
 
     def sections(self) -> Sequence[Section]:
-        if self.view.work.software:  # which draws as ever
+        if not self.view.cuda:  # OpenGL draws as ever
             return ()
         return [Section("Motion", self._panel, tip="What is seen while the camera moves")]
 

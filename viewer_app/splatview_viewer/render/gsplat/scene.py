@@ -1,23 +1,24 @@
-"""A scene on a GPU as gsplat takes it: activated, float32, in buffers that stay."""
+"""A scene on a GPU: as gsplat takes it, activated, in buffers that stay; and when it is read from where it was."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from splatview_viewer.core.errors import RendererError
 from splatview_viewer.render.activation import medians
 from splatview_viewer.render.base import LeftOut
-from splatview_viewer.render.kernels.activate import Activation, Active, Raw, Told, activate_with_torch, shift, step
+from splatview_viewer.render.kernels.activate import Activation, Active, Raw, Told, shift, step
 from splatview_viewer.render.kernels.compiler import kernels
-from splatview_viewer.scene.scene import FIELDS
+from splatview_viewer.scene import EVERYTHING
+from splatview_viewer.scene.scene import FIELDS, NOTHING, GaussianScene
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from splatview_viewer.scene.scene import Array, GaussianScene
+    from splatview_viewer.scene import Selection
+    from splatview_viewer.scene.scene import Array
 
 FAR = 64.0
 """A scene farther from the origin than this many times its own size is drawn relative to its middle."""
@@ -31,15 +32,13 @@ class DeviceGaussians:
     opacity 0, which gsplat skips before it looks at anything else.
     """
 
-    def __init__(self, device: torch.device, *, plain: bool = False) -> None:
-        """`plain`: activate with torch instead of the viewer's own kernel."""
+    def __init__(self, device: torch.device) -> None:
+        """Raises RendererError: the viewer's own kernel does not compile."""
         self.device = device
         self.sh_degree = 0
         """The degree in use."""
         self.origin = self._middle = np.zeros(3)  # never changed in place
         """float64: what was subtracted from the means, so that a scene far away keeps its detail."""
-        self.note = ""
-        """Why loading is slower than it could be; "" where it is not."""
         self._buffers: dict[str, torch.Tensor] = {}
         self._active: Active | None = None
         self._active_for = 0, 0
@@ -47,13 +46,14 @@ class DeviceGaussians:
         self._n = 0
         self._loads = 0
         self._told, self._heard = Told(), 0
-        self._activation: Activation | None = None
-        if not plain:
-            try:
-                own = kernels("activate.cu", device=device.index or 0)
-                self._activation = Activation(self._told, torch.zeros(4, dtype=torch.int32, device=device), own)
-            except (RendererError, RuntimeError) as e:
-                self.note = f"activation with torch: {' '.join(str(e).split())[:160]}"
+        self._activation = Activation(self._told, torch.zeros(4, dtype=torch.int32, device=device),
+                                      kernels("activate.cu", device=device.index or 0))
+        self._lent: GaussianScene | None = None
+        """What `scene` gave since the last load."""
+        self._readers: set[torch.cuda.Stream] = set()
+        """Those that may still read what was lent."""
+        self._flags = torch.empty(0, dtype=torch.uint8, device=device)
+        self._flags_of: Selection | None = None
 
     def __len__(self) -> int:
         return self._n
@@ -95,15 +95,13 @@ class DeviceGaussians:
         """What cannot be drawn, as far as known: of the last load that the GPU has finished."""
         return self._told.left_out if self._n else LeftOut()
 
-    @property
-    def skipped(self) -> int:
-        """How many these are."""
-        return self.left_out.total
-
     def load(self, scene: GaussianScene, begin: Callable[[], object] = lambda: None) -> None:
         """Activate into the buffers. The scene may lie here or in host memory. `begin` is called when everything that
-        has to be awaited has been, before the GPU is given work."""
+        has to be awaited has been, before the GPU is given work; by then all that readers have given their streams."""
         self._listen()
+        self._lent = self._flags_of = None
+        while self._readers:
+            torch.cuda.current_stream(self.device).wait_event(self._readers.pop().record_event())
         before, self._n = self._n, len(scene)
         if self._n == 0:
             return
@@ -113,10 +111,7 @@ class DeviceGaussians:
             self._middle = _middle(_to_host(scene.means[:: step(self._n)]))
         begin()
         out = self._room_for_all()
-        if self._activation is None:
-            activate_with_torch(self._raw(scene, out), out, self._middle, self._told, self._loads)
-        else:
-            self._activation(self._raw(scene, out), out, self._middle, self._loads)
+        self._activation(self._raw(scene, out), out, self._middle, self._loads)
         self.origin = self._middle
 
     @property
@@ -130,6 +125,48 @@ class DeviceGaussians:
         if self.rough:
             shift(self.means, self.origin - self._middle)
             self.origin = self._middle
+
+    # -- for others to read, on the stream that is current -------------------------------------------------
+
+    def scene(self, reader: torch.cuda.Stream | None = None) -> GaussianScene:
+        """As `Renderer.scene`, for what `reader` does next; None: for the stream that is current."""
+        if self._n == 0:
+            return NOTHING
+        if self._lent is None:
+            # A copy of the means, as the others' origin may change with any picture.
+            means = self.means.double() if self.origin.any() else self.means.clone()
+            shift(means, self.origin)
+            self._lent = GaussianScene(means, self.quats, self.scales, self.opacities, self.colors[:, 0],
+                                       self.colors[:, 1:], activated=True, sh_degree=self.sh_degree)
+        if reader is not None:
+            reader.wait_event(torch.cuda.current_stream(self.device).record_event())
+            self._lent.means.record_stream(reader)  # type: ignore[union-attr]  (memory of its own, unlike the rest)
+            self._readers.add(reader)
+        return self._lent
+
+    def flags(self, selection: Selection) -> torch.Tensor | None:
+        """(N,) uint8 as `Selection.flags` gives them, found once for each load; at the same place as long as N stays.
+        None where the selection leaves everything as it is."""
+        if selection == EVERYTHING or self._n == 0:
+            return None
+        if self._flags_of != selection:
+            made = torch.as_tensor(selection.flags(self.scene()))
+            if len(made) != len(self._flags):
+                self._flags = made
+            else:
+                self._flags.copy_(made)
+            self._flags_of = selection
+        return self._flags
+
+    def to_host(self) -> GaussianScene:
+        """All of them in host memory. Waits."""
+        if self._active is None:
+            return NOTHING
+        means, quats, scales, opacities, colors = (
+            t.cpu().numpy() for t in (self.means, self.quats, self.scales, self.opacities, self.colors))
+        means = means + self.origin if self.origin.any() else means
+        return GaussianScene(means, quats, scales, opacities, colors[:, 0], colors[:, 1:], activated=True,
+                             sh_degree=self.sh_degree)
 
     def _listen(self) -> None:
         """What the last load told, if it is done."""
@@ -158,9 +195,7 @@ class DeviceGaussians:
     def _raw(self, scene: GaussianScene, to: Active) -> Raw:
         """Where it lies if it is here; what is not is copied to where it will stay."""
         if scene.on_gpu:
-            tensors = {name: getattr(scene, name) for name in FIELDS}
-            if self._activation is None:  # the kernel looks at the memory alone, and knows these tensors again
-                tensors = {name: t.detach() for name, t in tensors.items()}
+            tensors: dict[str, Any] = {name: getattr(scene, name) for name in FIELDS}
             if tensors["opacities"].ndim > 1:
                 tensors["opacities"] = tensors["opacities"].reshape(self._n)
             return Raw(**tensors, activated=scene.activated)
@@ -191,6 +226,86 @@ class DeviceGaussians:
         if name not in self._buffers:
             return torch.empty((self._n, *shape), dtype=torch.float32, device=self.device)
         return self._buffers[name][:size].view(self._n, *shape)
+
+
+class Reading:
+    """Keeps the arrays of a scene on a GPU from being given to anybody else while they may be read.
+
+    As a context: what one stream is given inside is awaited as a whole (`end`).
+    """
+
+    def __init__(self, stream: torch.cuda.Stream) -> None:
+        """`stream`: the one that reads and draws."""
+        self._stream = stream
+        self._next: tuple[GaussianScene, Callable[[int], None] | None, torch.cuda.Event | None] | None = None
+        self._now: GaussianScene | None = None
+        self._ready: Callable[[int], None] | None = None
+        self._mark: torch.cuda.Event | None = None
+
+    @property
+    def pending(self) -> bool:
+        """Whether there is a scene that `begin` was not called for."""
+        return self._next is not None
+
+    @property
+    def going_on(self) -> bool:
+        """Whether one may still be read, or is going to. Never waits."""
+        if self._now is not None and (self._mark is None or self._mark.query()):
+            self._now = None
+        return self._now is not None or self._next is not None
+
+    def put(self, scene: GaussianScene | None, ready: Callable[[int], None] | None = None) -> None:
+        """The scene to read next, in place of the one before, or none. `ready` as for `Renderer.load`."""
+        self._next = None
+        if scene is not None:
+            made: Any = None if ready is not None else torch.cuda.current_stream(scene.gpu).record_event()
+            self._next = scene, ready, made
+
+    def begin(self) -> GaussianScene | None:
+        """Take the scene that is pending, if any; the stream waits for its data."""
+        if self._next is None:
+            return None
+        (self._now, self._ready, made), self._next = self._next, None
+        if made is not None:
+            self._stream.wait_event(made)
+        if self._ready is not None:
+            self._ready(self._stream.cuda_stream)
+        return self._now
+
+    def take_back(self) -> None:
+        """It was not read after all: it is pending again."""
+        if self._now is not None:
+            self._next, self._now = (self._now, self._ready, None), None
+
+    def end(self) -> None:
+        """All that reads the scene, or draws, was given to the stream."""
+        self._mark = self._mark or torch.cuda.Event()
+        self._mark.record(self._stream)
+
+    @property
+    def done(self) -> bool:
+        """Whether all that is done. Never waits."""
+        return self._mark is None or self._mark.query()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exc: object) -> None:
+        self.end()
+
+    def wait(self) -> None:
+        """Until that is done. The driver looks at the event all the time: a thread that sleeps wakes too late."""
+        if self._mark is not None:
+            self._mark.synchronize()
+
+    def to_host(self) -> GaussianScene | None:
+        """The scene that is pending, copied on the current stream; None for none."""
+        if self._next is None:
+            return None
+        scene, ready, made = self._next
+        if made is not None:
+            torch.cuda.current_stream(scene.gpu).wait_event(made)
+        return scene.to_host(ready)
 
 
 def _tensor(array: Array) -> torch.Tensor:

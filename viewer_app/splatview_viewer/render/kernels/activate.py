@@ -1,4 +1,4 @@
-"""Activation of Gaussians that lie on a GPU: one kernel (activate.cu), and the same said in torch."""
+"""Activation of Gaussians that lie on a GPU by one kernel (activate.cu); `render/activation.py` is its reference."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from splatview_viewer.render.base import SCALE_MAX, SH_MAX, LeftOut
+from splatview_viewer.render.base import LeftOut
 from splatview_viewer.render.kernels.frame import blocks
 
 if TYPE_CHECKING:
@@ -80,10 +80,6 @@ class Told:
         return LeftOut(*self._array[:3].tolist())
 
     @property
-    def skipped(self) -> int:
-        return self.left_out.total
-
-    @property
     def version(self) -> int:
         return int(self._array[3])
 
@@ -114,66 +110,13 @@ class _Source(ctypes.Structure):
                 ("origin", ctypes.c_float * 3), ("activated", ctypes.c_int))
 
 
-def activate_with_torch(raw: Raw, out: Active, origin: np.ndarray, told: Told, version: int) -> None:
-    """The reference: some thirty kernels. Nothing is waited for. For the arguments see `activate`."""
-    terms = out.colors.shape[1]
-    for to, values in ((out.means, raw.means), (out.quats, raw.quats), (out.scales, raw.scales),
-                       (out.opacities, raw.opacities), (out.colors[:, 0], raw.sh0),
-                       (out.colors[:, 1:], raw.shN[:, : terms - 1])):
-        if to.data_ptr() != values.data_ptr():
-            to.copy_(values)
-    # The largest magnitude among all numbers of a Gaussian: NaN or infinite if one of them is, unless exp or sigmoid
-    # make that a number.
-    largest, scales, opacities = _magnitude(out.means), out.scales, out.opacities
-    if not raw.activated:
-        most = torch.finfo(torch.float32).max
-        scales, opacities = scales.clamp_min(-most), opacities.clamp(-most, most)
-    for values in (scales, opacities[:, None], out.colors.view(len(out.means), -1)):
-        torch.maximum(largest, _magnitude(values), out=largest)
-    # By the largest component first: the square of a tiny one would vanish. 0 / 0 is NaN.
-    turn = _magnitude(out.quats)
-    torch.maximum(largest, turn, out=largest)
-    out.quats.div_(turn[:, None])
-    if not raw.activated:
-        out.scales.exp_()
-        out.opacities.sigmoid_()
-    out.opacities.clamp_(0.0, 1.0)
-    out.colors.clamp_(-SH_MAX, SH_MAX)
-    finite = torch.isfinite(largest)
-    fits, turned = _magnitude(out.scales) <= SCALE_MAX, turn > 0
-    out.opacities.masked_fill_((finite & fits & turned).logical_not_(), 0.0)
-    reasons = (~finite).sum(), (finite & ~fits).sum(), (finite & fits & ~turned).sum()
-    n = len(out.means)
-    told.sample(n).copy_(out.means[:: step(n)].contiguous(), non_blocking=True)
-    if raw.means.dtype == torch.float64:  # rounded after the subtraction
-        for axis, value in enumerate(origin.tolist()):
-            out.means[:, axis] = raw.means[:, axis] - value
-    else:
-        shift(out.means, -origin)
-    told.numbers.copy_(torch.stack([*reasons, torch.full((), version, device=finite.device)]), non_blocking=True)
-
-
-def activate(raw: Raw, out: Active, origin: np.ndarray, told: Told, version: int, counters: torch.Tensor,
-             own: Launcher) -> None:
-    """The same, in one kernel.
-
-    Args:
-        raw: where a dtype is none of `TYPES`, that tensor is converted first.
-        out: may share memory with `raw`, each tensor with its own counterpart.
-        origin: (3,), subtracted from the means.
-        told: written when it is done.
-        version: what it then says.
-        counters: (4,) int32 on the device, zeros.
-        own: the kernels of activate.cu.
-    """
-    Activation(told, counters, own)(raw, out, origin, version)
-
-
 class Activation:
-    """`activate` again and again. What the kernel is told stays as long as it is given the very same tensors, which
-    still lie where they did; nothing here keeps them."""
+    """Activates again and again. The prepared launch is kept as long as it is called with the very same tensors at
+    the same addresses; no tensor is kept."""
 
     def __init__(self, told: Told, counters: torch.Tensor, own: Launcher) -> None:
+        """`told`: written when the kernel is done. `counters`: (4,) int32 zeros on the device. `own`: the kernels of
+        activate.cu."""
         self._told = told
         self._counters = counters
         self._own = own
@@ -186,6 +129,14 @@ class Activation:
         self._addresses: list[int] = []
 
     def __call__(self, raw: Raw, out: Active, origin: np.ndarray, version: int) -> None:
+        """Launch on the current stream; nothing is waited for.
+
+        Args:
+            raw: a tensor whose dtype is none of `TYPES` is converted first.
+            out: may share memory with `raw`, each tensor with its own counterpart.
+            origin: (3,), subtracted from the means.
+            version: of `told` once the kernel is done.
+        """
         fields = (raw.means, raw.quats, raw.scales, raw.opacities, raw.sh0, raw.shN)
         read, launch = fields, self._launch
         if launch is None or not self._is_for(fields, out):
@@ -227,8 +178,3 @@ def shift(means: torch.Tensor, by: np.ndarray) -> None:
     for axis, value in enumerate(by.tolist()):
         if value:
             means[:, axis].add_(value)
-
-
-def _magnitude(values: torch.Tensor) -> torch.Tensor:
-    """(N,) the largest absolute value of each row of (N, M); NaN where one is NaN."""
-    return torch.linalg.vector_norm(values, float("inf"), dim=1)

@@ -92,8 +92,6 @@ class Kind:
     """Bytes of a channel of the picture: 1 (uint8), 2 (float16) or 4 (float32)."""
     slots: int
     """How many pairs of Gaussian and tile there is room for."""
-    exact: bool = False
-    """Whether gsplat's own rasteriser draws: the same bits, in more time. The viewer's follows the same rules."""
     paint: Paint = "color"
     selected: bool = False
     """Whether `Scene.flags` say what is hidden and what stands out."""
@@ -174,9 +172,7 @@ def draw(kind: Kind, scene: Scene, parameters: torch.Tensor, gsplat: Any, own: L
     """
     n, slots, device = len(scene.means), kind.slots, scene.means.device
     columns, rows = kind.tiles
-    exact = kind.exact and kind.paint in ("color", "normals")
     antialiased = kind.antialiased and kind.by_density
-    channels = 4 if kind.depth or not exact else 3
 
     def new(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
         return torch.empty(shape, dtype=dtype, device=device)
@@ -191,8 +187,7 @@ def draw(kind: Kind, scene: Scene, parameters: torch.Tensor, gsplat: Any, own: L
         scene.means, None, scene.quats, scales, opacities, parameters[:16].view(1, 4, 4),
         parameters[16:25].view(1, 3, 3), kind.width, kind.height, EPS_2D, kind.near, kind.far, 0.0, antialiased,
         getattr(gsplat.CameraModelType, kind.model.upper()))
-    footprints, keys, counts, colors = new(n, 8), new(n), new(n, dtype=torch.int64), new(1, n, channels)
-    weights = new(1, n) if antialiased and exact else None
+    footprints, keys, counts, colors = new(n, 8), new(n), new(n, dtype=torch.int64), new(n, 4)
     plain = kind.paint == "color" and not kind.selected
     more = () if plain else (_int(PAINTS.index(kind.paint)), _int(kind.model == "ortho"), _int(kind.width),
                              _int(kind.height), flags, scene.quats, scene.scales)
@@ -200,14 +195,13 @@ def draw(kind: Kind, scene: Scene, parameters: torch.Tensor, gsplat: Any, own: L
     own.launch("shade" if plain else "shade_as", blocks(n, 128), 128, _int(n), parameters, scene.means, opacities,
                compensations if antialiased else _NULL, scene.sh0, _long(scene.sh0.stride(0)), scene.shN,
                _long(scene.shN.stride(0)), _int(degree), radii, means2d, conics, depths, _int(columns), _int(rows),
-               _int(channels), footprints, keys, counts, colors, _NULL if weights is None else weights, *more)
+               footprints, keys, counts, colors, *more)
     del radii, depths, compensations  # what is not needed again makes room for what comes
     surfaces = None
     if kind.paint == "ellipsoids":
         surfaces = new(n, BODY_FLOATS)
         own.launch("bodies", blocks(n, 256), 256, _int(n), parameters, scene.means, scene.quats, scales, counts,
                    _int(MODELS.index(kind.model)), _int(kind.width), _int(kind.height), _float(EPS_2D), surfaces)
-    kept = (means2d, conics) if exact else None
     del means2d, conics
     order = torch.sort(keys, stable=True).indices  # equal depths stay in the Gaussians' order, as in gsplat
     del keys
@@ -215,16 +209,14 @@ def draw(kind: Kind, scene: Scene, parameters: torch.Tensor, gsplat: Any, own: L
     del counts
     ends = sorted_counts.cumsum(0)
     # A part's list replaces the pairs of the part before.
-    most = slots if exact else 64 * blocks(blocks(slots, blocks(slots, PART)), 64)
+    most = 64 * blocks(blocks(slots, blocks(slots, PART)), 64)
     parts = blocks(slots, most)
     tiles, pairs = new(slots, dtype=_KEY_TYPES[kind.key_type]), new(slots + most, dtype=torch.int32)
     ids, gaussians = pairs[:slots], pairs[most:]
     own.launch("fill", blocks(max(n, slots), 256), 256, _int(n), _int(slots), order, sorted_counts, ends, footprints,
                _int(columns), tiles, gaussians)
     del order, sorted_counts
-    # gsplat reads a tile's end from the next one's start, and the last one's from the number of slots. A row of
-    # tiles below the picture, which it leaves at once, gives every real tile a next one.
-    starts = new(parts, rows + 1, columns, dtype=torch.int32)
+    starts = new(parts, columns * rows + 1, dtype=torch.int32)  # and one more, which ends the last tile
     for part in range(parts):
         first, end = part * most, min((part + 1) * most, slots)
         grouped, places = torch.sort(tiles[first:end], stable=True)
@@ -232,19 +224,10 @@ def draw(kind: Kind, scene: Scene, parameters: torch.Tensor, gsplat: Any, own: L
                    _int(columns * rows), grouped, places, gaussians[first:], ends, parameters, ids[first:],
                    starts[part])
         del grouped, places
-    if not exact:
-        last = () if surfaces is None else (surfaces, _float(kind.near))
-        own.launch(_BLENDS[kind.paint], columns * rows, 256, _int(kind.width), _int(kind.height), _int(columns),
-                   _int(kind.element_size), _int(parts), _int((rows + 1) * columns), starts, ids, footprints, colors,
-                   parameters, *last)
-        return
-    assert kept is not None
-    picture, alphas, _ = gsplat.rasterize_to_pixels_3dgs_fwd(
-        *kept, colors, opacities.view(1, n) if weights is None else weights, None, None,
-        kind.width, kind.height, TILE, starts, ids)
-    pixels = kind.width * kind.height
-    own.launch("pack", blocks(pixels, 256), 256, _int(pixels), _int(channels), _int(kind.element_size), picture,
-               alphas, parameters)
+    last = () if surfaces is None else (surfaces, _float(kind.near))
+    own.launch(_BLENDS[kind.paint], columns * rows, 256, _int(kind.width), _int(kind.height), _int(columns),
+               _int(kind.element_size), _int(parts), _int(columns * rows + 1), starts, ids, footprints, colors,
+               parameters, *last)
 
 
 def blocks(threads: int, block: int) -> int:

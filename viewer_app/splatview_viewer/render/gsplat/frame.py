@@ -26,10 +26,9 @@ import torch
 
 from splatview_viewer.core.errors import RendererError
 from splatview_viewer.gpu.stream import raw_stream
-from splatview_viewer.render.kernels.capacity import Capacity
 from splatview_viewer.render.kernels.compiler import Kernels, kernels
 from splatview_viewer.render.kernels.frame import Kind, Parameters, Scene, draw
-from splatview_viewer.render.work import words
+from splatview_viewer.render.work import PAIRS_MAX, words
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,11 +55,8 @@ _UNKNOWN = -1
 class FrameGraph:
     """Draws one scene at a time, on torch's current stream, which must be the same or ordered between frames."""
 
-    def __init__(self, device: torch.device, *, graphs: bool = True, exact: bool = False):
+    def __init__(self, device: torch.device) -> None:
         """Compiles the viewer's kernels if that was not done yet, about a second.
-
-        `graphs`: off to launch every kernel of each frame by itself, for comparison. `exact`: have gsplat's own
-        rasteriser draw, for the same bits as `gsplat.rasterization`.
 
         Raises RendererError: gsplat has no kernels here, or the viewer's own do not compile.
         """
@@ -69,7 +65,6 @@ class FrameGraph:
         self._device = device
         self._gsplat = _gsplat_kernels()
         self._own("short")
-        self.exact = exact
         self._scene: Scene | None = None
         self._flags: torch.Tensor | None = None
         """Those that graphs know."""
@@ -96,8 +91,8 @@ class FrameGraph:
         self._side: torch.cuda.Stream | None = None
         self._captures = 0
         self._spare = False
-        self._failures = 0 if graphs else FAILURES
-        self.failure = "" if graphs else "switched off"
+        self._failures = 0
+        self.failure = ""
         """Why frames are not captured; "" when they are."""
 
     @property
@@ -136,7 +131,9 @@ class FrameGraph:
         self._scene = scene
 
     def select(self, flags: torch.Tensor | None) -> None:
-        """See `Frame.select`. The same storage again, or none, keeps the graphs."""
+        """(N,) uint8 as `Selection.flags` gives them, for the frames from now on: `RenderOptions.selection` is not
+        looked at. Not copied. None, and after `load` in other places: all are drawn, none stands out. The same storage
+        again, or none, keeps the graphs."""
         if self._scene is None or flags is self._scene.flags:
             return
         if flags is not None:
@@ -222,11 +219,11 @@ class FrameGraph:
         """`key`: the camera's."""
         degree = scene.degree if options.sh_degree is None else min(options.sh_degree, scene.degree)
         selected = scene.flags is not None
-        wanted = key, options, degree, element_size, self._capacity.slots, self.exact, selected
+        wanted = key, options, degree, element_size, self._capacity.slots, selected
         if self._last_kind is None or self._last_kind[0] != wanted:
             self._last_kind = wanted, Kind(
                 camera.width, camera.height, camera.model, float(camera.near), float(camera.far),
-                options.mode == "antialiased", options.depth, degree, element_size, self._capacity.slots, self.exact,
+                options.mode == "antialiased", options.depth, degree, element_size, self._capacity.slots,
                 options.paint, selected, options.scale != 1.0)
         return self._last_kind[1]
 
@@ -323,6 +320,68 @@ class FrameGraph:
         self._pool, self._captures = None, 0
         with torch.cuda.device(self._device):
             torch.cuda.empty_cache()  # a pool without graphs is kept by torch until somebody asks
+
+
+class Capacity:
+    """How many slots for pairs of Gaussian and tile: a quarter more than the frames of late needed, up to `most`.
+
+    Grows at once, in steps that are at most an eighth; shrinks when 120 frames in a row needed less than 60 %.
+    """
+
+    FIRST = 1 << 16
+    FRAMES = 120
+
+    def __init__(self, most: int = PAIRS_MAX) -> None:
+        self.slots = self.FIRST
+        self.wanted = 0
+        """What the last frame needed."""
+        self._most = self._now_most = most
+        self._peak = 0
+        self._frames = 0
+
+    @property
+    def full(self) -> bool:
+        """Whether the last frame lacks Gaussians, and no later one gets more room: the farthest are left out."""
+        return self.wanted > self.slots == self._now_most
+
+    def at_least(self, gaussians: int) -> None:
+        """A scene of so many Gaussians was loaded: a first guess, if it is more than there is."""
+        self._now_most = self._most
+        self.slots = max(self.slots, self._rounded(gaussians * 3 // 2))
+
+    def saw(self, needed: int) -> bool:
+        """A frame needed so many. True: it had too few, and there are more now."""
+        self.wanted = needed
+        if needed > self.slots:
+            before, self.slots = self.slots, self._rounded(needed * 5 // 4)
+            self._peak = self._frames = 0
+            return self.slots > before
+        self._peak = max(self._peak, needed)
+        self._frames += 1
+        if self._frames >= self.FRAMES:
+            if self._peak < 0.6 * self.slots:
+                self.slots = self._rounded(self._peak * 5 // 4)
+            self._peak = self._frames = 0
+        return False
+
+    def shrink(self) -> bool:
+        """There was no memory for so many: no more than half of them until another scene comes. False: there are so
+        few that it is not these that take the memory."""
+        if self.slots <= self.FIRST:
+            return False
+        self.slots = self._now_most = max(self.slots // 2, self.FIRST)
+        self._peak = self._frames = 0
+        return True
+
+    def _rounded(self, slots: int) -> int:
+        return min(self.rounded(slots), self._now_most)
+
+    @classmethod
+    def rounded(cls, slots: int) -> int:
+        """Up to one of eight steps per power of two, so that there are few different numbers and so few graphs."""
+        slots = max(slots, cls.FIRST)
+        step = 1 << max(slots.bit_length() - 4, 0)
+        return -(-slots // step) * step
 
 
 def _check_target(rgba: torch.Tensor, shape: tuple[int, ...], device: torch.device) -> None:
