@@ -11,8 +11,8 @@ from support.renderer_cases import Chance, looking_at_origin, random_scene
 
 from splatview_viewer.render.activation import activate
 from splatview_viewer.render.base import RenderOptions
+from splatview_viewer.render.picking import pick
 from splatview_viewer.scene import EVERYTHING, Box, Selection, Sphere
-from splatview_viewer.scene.pick import pick
 from splatview_viewer.scene.scene import FIELDS, GaussianScene
 
 pytestmark = pytest.mark.cuda

@@ -23,8 +23,8 @@ from support.renderer_cases import (
 from splatview_viewer.core.errors import RendererError
 from splatview_viewer.geometry.cameras import MODELS
 from splatview_viewer.render.base import ALPHA_MIN, EPS_2D, LeftOut, RenderOptions
+from splatview_viewer.render.picking import pick
 from splatview_viewer.scene import Box, Selection
-from splatview_viewer.scene.pick import pick
 
 if TYPE_CHECKING:
     import moderngl

@@ -11,11 +11,11 @@ import torch
 from support.renderer_cases import CLASSIC, Chance, activated, looking_at_origin, random_scene, scene
 
 from splatview_viewer.geometry.cameras import MODELS
+from splatview_viewer.render.picking import values_later
 from splatview_viewer.render.reference import ReferenceRenderer
 from splatview_viewer.scene import EVERYTHING, HIDDEN, MARKED, Box, Selection, Sphere, largest_scale, sh_energy
 from splatview_viewer.scene.scene import FIELDS, SH_C0, GaussianScene
 from splatview_viewer.scene.statistics import QUANTITIES, count_later
-from splatview_viewer.scene.values import values_later
 
 
 def some(n: int = 2000) -> GaussianScene:

@@ -218,19 +218,8 @@ def project(a: Activated, camera: Camera, options: RenderOptions, marked: np.nda
     axes = world_to_camera @ rotations(a.quats[index])
     m = axes * (a.scales[index].astype(np.float64) * options.scale)[:, None, :]
 
-    focal, center = np.array([camera.K[0, 0], camera.K[1, 1]]), camera.K[:2, 2]
     size = np.array([camera.width, camera.height], np.float64)
-    if camera.model == "fisheye":
-        centers, jacobian = fisheye(p)
-    else:
-        centers, jacobian = p[:, :2], np.zeros((len(p), 2, 3))
-        jacobian[:, 0, 0] = jacobian[:, 1, 1] = 1
-        if camera.model == "pinhole":  # persp_proj: the slope is clamped in the Jacobian only, not for the centre
-            centers = p[:, :2] / p[:, 2:]
-            clamped = np.clip(centers, *camera.slope_limits())
-            jacobian /= p[:, 2, None, None]
-            jacobian[:, :, 2] = -clamped / p[:, 2:]
-    centers, jacobian = centers * focal + center, jacobian * focal[:, None]
+    centers, jacobian = places(p, camera)
     # The square root of the projected covariance; |row x row|^2 is its determinant (Cauchy-Binet) without the
     # cancellation of xx yy - xy^2.
     root = jacobian @ m
@@ -270,6 +259,22 @@ def project(a: Activated, camera: Camera, options: RenderOptions, marked: np.nda
     conics = np.stack([yy, -xy, xx], axis=1) / det[:, None]
     return Projected(centers[order], conics[order], half_boxes[order], opacities[order],
                      np.column_stack([rgb, p[order, 2]]), shapes)
+
+
+def places(p: np.ndarray, camera: Camera) -> tuple[np.ndarray, np.ndarray]:
+    """Where points (M, 3) in camera axes lie in the picture, (M, 2) pixels, and the Jacobians (M, 2, 3) of that."""
+    focal, center = np.array([camera.K[0, 0], camera.K[1, 1]]), camera.K[:2, 2]
+    if camera.model == "fisheye":
+        centers, jacobian = fisheye(p)
+    else:
+        centers, jacobian = p[:, :2], np.zeros((len(p), 2, 3))
+        jacobian[:, 0, 0] = jacobian[:, 1, 1] = 1
+        if camera.model == "pinhole":  # persp_proj: the slope is clamped in the Jacobian only, not for the centre
+            centers = p[:, :2] / p[:, 2:]
+            clamped = np.clip(centers, *camera.slope_limits())
+            jacobian /= p[:, 2, None, None]
+            jacobian[:, :, 2] = -clamped / p[:, 2:]
+    return centers * focal + center, jacobian * focal[:, None]
 
 
 def fisheye(p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

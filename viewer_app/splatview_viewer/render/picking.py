@@ -1,6 +1,6 @@
-"""What lies under one pixel: the Gaussian that contributes most there, and how far away the surface is.
+"""What a picture shows at a pixel: the Gaussian that contributes most, its numbers, and how far away the surface is.
 
-By the rules of the renderers (`viewer_app.renderers.reference`), so that what is picked is what is seen. Two steps:
+By the rules of the renderers (`reference.py`), so that what is picked is what is seen. Two steps:
 bounds find the few Gaussians that may reach the pixel, where the scene lies, NumPy or CUDA; these few are gone through
 exactly, in float64.
 """
@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from splatview_ipc.kinds.gaussians import SH_REST
+from splatview_viewer.geometry.cameras import point_at
 from splatview_viewer.render.base import ALPHA_MAX, ALPHA_MIN, COVARIANCE_MAX, EPS_2D, TRANSMITTANCE_MIN
-from splatview_viewer.render.reference import fisheye, rotations
-from splatview_viewer.scene.scene import FIELDS, as_floats
+from splatview_viewer.render.reference import places, rotations
+from splatview_viewer.scene.scene import FIELDS, SH_C0, GaussianScene, as_floats
 from splatview_viewer.scene.selection import EVERYTHING, HIDDEN
 
 if TYPE_CHECKING:
@@ -23,11 +25,13 @@ if TYPE_CHECKING:
 
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.render.base import RenderOptions
-    from splatview_viewer.scene.scene import GaussianScene
 
 _CHUNK = 1 << 16
 """Gaussians that are looked at in one go in host memory: what comes between stays in the processor's cache."""
 _CHUNK_GPU = 1 << 21
+_OUTLINE = 2.0
+"""Standard deviations at which a Gaussian is outlined."""
+_CORNERS = 48
 _MOST = 8192
 """Gaussians over one pixel that are looked at on a GPU, the nearest ones: the pixel is opaque long before as a rule."""
 
@@ -78,21 +82,6 @@ def pick_later(scene: GaussianScene, camera: Camera, x: float, y: float,
     return lambda: _first(few(), camera, at, options)
 
 
-def point_at(camera: Camera, x: float, y: float, depth: float) -> np.ndarray:
-    """(3,) float64, world coordinates: what a picture shows at (x, y) pixels from its top left corner, `depth` away
-    in camera z. Near and beyond the edge of a half sphere, which only fisheye cameras see, depth says little."""
-    u, v = (x - camera.K[0, 2]) / camera.K[0, 0], (y - camera.K[1, 2]) / camera.K[1, 1]
-    if camera.model == "ortho":
-        p = np.array([u, v, depth])
-    else:
-        if camera.model == "fisheye":
-            angle = math.hypot(u, v)
-            stretch = math.tan(min(angle, 1.5)) / angle if angle > 1e-9 else 1.0
-            u, v = u * stretch, v * stretch
-        p = np.array([u * depth, v * depth, depth])
-    return camera.viewmat[:3, :3].T @ (p - camera.viewmat[:3, 3])
-
-
 def _first(few: tuple[np.ndarray, GaussianScene], camera: Camera, at: tuple[float, float],
            options: RenderOptions) -> Hit | None:
     """Which of a few Gaussians contributes most at `at`: their indices, ascending, and they themselves."""
@@ -127,20 +116,10 @@ def project(scene: GaussianScene, camera: Camera, scale: float = 1.0) -> tuple[n
     world_to_camera = camera.viewmat[:3, :3]
     p = np.asarray(scene.means, np.float64) @ world_to_camera.T + camera.viewmat[:3, 3]
     scales = np.asarray(scene.scales, np.float64) * scale
-    focal, center = np.array([camera.K[0, 0], camera.K[1, 1]]), camera.K[:2, 2]
     with np.errstate(all="ignore"):
         m = world_to_camera @ (rotations(np.asarray(scene.quats)) * scales[:, None, :])
-        if camera.model == "fisheye":
-            centers, jacobian = fisheye(p)
-        else:
-            centers, jacobian = p[:, :2], np.zeros((len(p), 2, 3))
-            jacobian[:, 0, 0] = jacobian[:, 1, 1] = 1
-            if camera.model == "pinhole":
-                centers = p[:, :2] / p[:, 2:]
-                low, high = camera.slope_limits()
-                jacobian /= p[:, 2, None, None]
-                jacobian[:, :, 2] = -np.clip(centers, low, high) / p[:, 2:]
-        return p, centers * focal + center, (jacobian * focal[:, None]) @ m
+        centers, jacobian = places(p, camera)
+        return p, centers, jacobian @ m
 
 
 def _alphas(scene: GaussianScene, camera: Camera, at: tuple[float, float],
@@ -251,3 +230,81 @@ def _reaches(xp: Any, means: Any, scales: Any, opacities: Any, where: tuple[Came
     reach = 2 * xp.log(xp.clip(opacities / ALPHA_MIN, 1.0, None))
     near_enough = far <= reach * (1.001 * norm * (largest * largest) + 1.05 * EPS_2D)
     return near_enough & (z >= camera.near * 0.999) & (z <= camera.far * 1.001), z
+
+
+# -- the numbers of one Gaussian ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Values:
+    """Of one Gaussian of one version of a scene, activated."""
+
+    version: int
+    mean: np.ndarray
+    """(3,) world units."""
+    quat: np.ndarray
+    """(4,) w, x, y, z."""
+    scale: np.ndarray
+    """(3,) standard deviations, world units."""
+    opacity: float
+    sh0: np.ndarray
+    """(3,)."""
+    shN: np.ndarray  # noqa: N815
+    """(K-1, 3)."""
+
+    @property
+    def color(self) -> tuple[float, float, float]:
+        """RGB in [0, 1] of degree 0 alone."""
+        r, g, b = np.clip(np.nan_to_num(0.5 + SH_C0 * self.sh0), 0, 1).tolist()
+        return r, g, b
+
+    @property
+    def energies(self) -> list[float]:
+        """The sum of squares of the coefficients of each degree from 1 on."""
+        degrees = SH_REST.index(len(self.shN))
+        return [float((self.shN[d * d - 1: (d + 1) ** 2 - 1].astype(np.float64) ** 2).sum())
+                for d in range(1, degrees + 1)]
+
+    def outline(self, camera: Camera, scale: float = 1.0) -> np.ndarray | None:
+        """(M, 2) pixels: the ellipse that its `_OUTLINE` standard deviations fill in the picture; None where it is not
+        seen. `scale`: as `RenderOptions.scale`."""
+        one = GaussianScene(self.mean[None], self.quat[None], self.scale[None], np.ones(1, np.float32), self.sh0[None],
+                            self.shN[None], activated=True)
+        p, centers, root = project(one, camera, scale)
+        if not camera.near <= p[0, 2] <= camera.far:
+            return None
+        cov = root[0] @ root[0].T + EPS_2D * np.eye(2)
+        if not (np.isfinite(cov).all() and np.isfinite(centers).all()):
+            return None
+        lengths, axes = np.linalg.eigh(cov)
+        turn = np.linspace(0, 2 * math.pi, _CORNERS, endpoint=False)
+        circle = np.stack([np.cos(turn), np.sin(turn)], axis=1)
+        return centers[0] + _OUTLINE * (circle * np.sqrt(np.maximum(lengths, 0))) @ axes.T
+
+
+def values_later(scene: GaussianScene, index: int, version: int) -> Callable[[], Values]:
+    """The numbers of a scene's Gaussian `index`, which it has: read now, on torch's current stream where it lies on a
+    GPU, and told by what is returned, which waits for that; in any thread."""
+    if not scene.on_gpu:
+        rows: list[Any] = [np.array(getattr(scene, name)[index]) for name in FIELDS]
+        return lambda: _values(rows, version)
+    import torch
+
+    with torch.no_grad(), torch.cuda.device(scene.gpu):
+        parts: list[Any] = [as_floats(getattr(scene, name)[index]) for name in FIELDS]
+        row = torch.cat([part.reshape(-1) for part in parts]).to("cpu", non_blocking=True)  # into pinned memory
+        done = torch.cuda.Event(blocking=True)
+        done.record()
+
+    def tell() -> Values:
+        done.synchronize()
+        ends = np.cumsum([part.numel() for part in parts])[:-1]
+        return _values([a.reshape(tuple(part.shape)) for a, part in zip(np.split(row.numpy().copy(), ends), parts,
+                                                                         strict=True)], version)
+
+    return tell
+
+
+def _values(rows: list[Any], version: int) -> Values:
+    mean, quat, scale, opacity, sh0, rest = rows
+    return Values(version, mean, quat, scale, float(opacity), sh0, rest)

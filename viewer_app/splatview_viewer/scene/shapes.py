@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from splatview_viewer.geometry.cameras import seen_at
-from splatview_viewer.scene.pick import point_at
+from splatview_viewer.geometry.cameras import point_at, seen_at
 from splatview_viewer.scene.selection import Box, Sphere
 
 if TYPE_CHECKING:
