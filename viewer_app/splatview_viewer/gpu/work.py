@@ -8,6 +8,7 @@ from collections import deque
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from splatview_ipc.gl.glapi import GL
 from splatview_viewer.gpu.governor import Governor
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class GpuWork:
         self.finished = 0
         """Works that are known to be done: all whose number, `submitted` after them, is not greater."""
         self._ctx = ctx
-        self._gl = None if self.software else _functions()
+        self._gl = None if self.software else GL.current()
         self._queries: list[int] = []
         self._free: list[int] = []
         self._pending: deque[tuple[Work, int, int]] = deque()
@@ -60,18 +61,14 @@ class GpuWork:
     @contextmanager
     def __call__(self, *work: object) -> Iterator[None]:
         """What is submitted inside is this work."""
-        if not self.software:
-            self.governor.gives(work, "opengl")
         if self._gl is None:
             since = time.perf_counter()
             yield
             self._ctx.finish()
             self.submitted = self.finished = self.submitted + 1
-            ms = (time.perf_counter() - since) * 1e3
-            self.ms[work[0]] = ms
-            if not self.software:
-                self.governor.took(work, ms)
+            self.ms[work[0]] = (time.perf_counter() - since) * 1e3
             return
+        self.governor.gives(work, "opengl")
         begin = self._stamp(self._gl) if self._is_timed(work) else 0
         try:
             yield
@@ -85,15 +82,13 @@ class GpuWork:
         self._times[work] = times = self._times.get(work, 0) + 1
         return times <= _OFTEN or times % _SELDOM == 0
 
-    def _stamp(self, gl: ctypes.CDLL) -> int:
+    def _stamp(self, gl: GL) -> int:
         if not self._free and len(self._queries) >= 2 * _MOST:  # nobody collected them
             self._ctx.finish()
             self.collect()
         if not self._free:
-            query = ctypes.c_uint()
-            gl.glGenQueries(1, ctypes.byref(query))
-            self._queries.append(query.value)
-            self._free.append(query.value)
+            self._free.append(gl.generate("glGenQueries"))
+            self._queries.append(self._free[-1])
         query_id = self._free.pop()
         gl.glQueryCounter(query_id, _TIMESTAMP)
         return query_id
@@ -138,27 +133,6 @@ class GpuWork:
         self._closed = True
         self._pending.clear()
         self.finished = self.submitted
-        if self._gl is not None and self._queries:
-            ids = (ctypes.c_uint * len(self._queries))(*self._queries)
-            self._gl.glDeleteQueries(len(self._queries), ids)
+        if self._gl is not None:
+            self._gl.delete("glDeleteQueries", self._queries)
         self._queries, self._free = [], []
-
-
-def _functions() -> ctypes.CDLL | None:
-    """OpenGL's functions for queries; None where the library does not hand them out."""
-    for name in ("libGL.so.1", "libOpenGL.so.0"):
-        try:
-            gl = ctypes.CDLL(name)
-            p = ctypes.c_void_p
-            for function, arguments in (
-                ("glGenQueries", (ctypes.c_int, p)), ("glDeleteQueries", (ctypes.c_int, p)),
-                ("glQueryCounter", (ctypes.c_uint, ctypes.c_uint)),
-                ("glGetQueryObjectuiv", (ctypes.c_uint, ctypes.c_uint, p)),
-                ("glGetQueryObjectui64v", (ctypes.c_uint, ctypes.c_uint, p)), ("glFlush", ()),
-            ):
-                getattr(gl, function).argtypes = arguments
-                getattr(gl, function).restype = None
-        except (OSError, AttributeError):
-            continue
-        return gl
-    return None

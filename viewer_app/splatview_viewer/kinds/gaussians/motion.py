@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from splatview_viewer.core.view import Section
-from splatview_viewer.gpu.governor import scaled
+from splatview_viewer.gpu.governor import BROUGHT, scaled
 from splatview_viewer.kinds.gaussians.tool import Tool
 
 if TYPE_CHECKING:
@@ -56,9 +56,8 @@ class Motion(Tool):
             return False
         content.land()
         size = camera.width, camera.height
-        if picture.of != self._wanted and content.begun is None and not content.awaited and (
-                view.work.governor.next_picture() == 0.0):
-            self.scale = view.work.governor.scale_later("scene", size)
+        if picture.of != self._wanted and not content.awaited and (scale := self._next_scale(size)) is not None:
+            self.scale = scale
             drawn = camera if self.scale == 1.0 else camera.resized(*scaled(size, self.scale))
             picture.render_later(drawn, options, (drawn.key, options, content.loads))
         if picture.of != self._wanted:
@@ -66,6 +65,15 @@ class Motion(Tool):
         else:
             self.scale = 1.0
         return picture.source is not None
+
+    def _next_scale(self, size: tuple[int, int]) -> float | None:
+        """The resolution of the next picture of the scene, to be shown at this size; None while it may not begin, as
+        another one is being drawn, or its cost is being saved up."""
+        content, governor = self.view.content, self.view.work.governor
+        scale = governor.scale_later("scene", size)
+        loads = (("load",),) if content.renderer.pending else ()
+        saved = governor.has_saved(("scene", *scaled(size, scale), BROUGHT), *loads)
+        return scale if saved and content.begun is None else None
 
     def _applies(self, camera: Camera, options: RenderOptions) -> bool:
         view = self.view
@@ -90,14 +98,6 @@ class Motion(Tool):
         """Where the picture is moved to, and how far away the scene is on the whole; None: it is shown as it is."""
         return None if self._towards is None else (self._towards, self.view.orbit.distance)
 
-    @property
-    def light(self) -> bool:
-        """Whether the next picture can be shown without drawing the scene."""
-        view = self.view
-        if view.moving:
-            return self._towards is not None
-        return view.picture.of == self._wanted and view.picture.of[-1:] == (view.content.loads,)
-
     def tick(self, now: float) -> bool:
         view, picture = self.view, self.view.picture
         landed, picture.landed = picture.landed, False
@@ -107,8 +107,8 @@ class Motion(Tool):
                 picture.forget_motion()
             return landed
         self._used, self._used_at = True, now
-        idle = view.content.begun is None
-        return landed or not view.moving or (idle and view.work.governor.next_picture() == 0.0)
+        size = self._towards.width, self._towards.height
+        return landed or not view.moving or self._next_scale(size) is not None
 
     # -- the panel ---------------------------------------------------------------------------------------------
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from splatview_viewer.core.errors import RendererError
-from splatview_viewer.gpu.clock import Clock
-from splatview_viewer.gpu.stream import OnStream
+from splatview_viewer.gpu.stream import Clock, OnStream
 from splatview_viewer.render.kernels.compiler import kernels
 from splatview_viewer.render.kernels.warp import grid_of, warp
 

@@ -12,8 +12,7 @@ import torch
 
 from splatview_ipc.control.errors import SharingError
 from splatview_viewer.core.errors import RendererError
-from splatview_viewer.gpu.clock import Clock
-from splatview_viewer.gpu.stream import OnStream
+from splatview_viewer.gpu.stream import Clock, OnStream
 from splatview_viewer.render.base import LeftOut, Pixels, Renderer
 from splatview_viewer.render.gsplat import moving
 from splatview_viewer.render.gsplat.build import home_gpu, kernels
