@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import ctypes
 import math
-import weakref
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,7 @@ from support.renderer_cases import Chance, camera, draw, looking_at_origin, psnr
 from splatview_viewer.render import activation
 from splatview_viewer.render.base import ALPHA_MIN, RenderOptions
 from splatview_viewer.render.kernels import frame
-from splatview_viewer.render.kernels.activate import Activation, Active, Raw, Told, step
+from splatview_viewer.render.kernels.activate import Active, Raw, Told, activate, step
 from splatview_viewer.render.kernels.frame import Kind, Parameters, Scene
 from splatview_viewer.render.reference import ReferenceRenderer
 from splatview_viewer.scene import EVERYTHING, Selection
@@ -55,13 +54,6 @@ def room(n: int, terms: int) -> Active:
     return Active(*(torch.full((n, *shape), 77.0) for shape in ((3,), (4,), (3,), (), (terms, 3))))
 
 
-def activate(own: OnCpu, r: Raw, out: Active, origin: np.ndarray, version: int) -> Told:
-    told, counters = Told(pin_memory=False), torch.zeros(4, dtype=torch.int32)
-    Activation(told, counters, own)(r, out, origin, version)
-    assert told.version == version and not counters.any()
-    return told
-
-
 def assert_same(own: OnCpu, r: Raw, terms: int, origin: np.ndarray = NOWHERE) -> Active:
     """As in NumPy; returns what the kernel made."""
     n = len(r.means)
@@ -71,7 +63,9 @@ def assert_same(own: OnCpu, r: Raw, terms: int, origin: np.ndarray = NOWHERE) ->
     made = activation.activate(GaussianScene(**arrays, activated=r.activated))
     expected = made.scene()
     got = room(n, terms)
-    told = activate(own, r, got, origin, 3)
+    told, counters = Told(pin_memory=False), torch.zeros(4, dtype=torch.int32)
+    activate(r, got, origin, told, 3, counters, own)
+    assert told.version == 3 and not counters.any()
     good = got.opacities.numpy() != 0  # nothing else of the others is read
     assert np.array_equal(good, expected.opacities != 0)
     means = r.means.numpy() if r.means.dtype == torch.float64 else r.means.float().numpy()
@@ -155,70 +149,6 @@ def test_activation_leaves_bad_numbers_out(own: OnCpu) -> None:
         assert set((got.opacities == 0).nonzero().flatten().tolist()) == left_out
 
 
-class Again:
-    """One `Activation` for a row of loads, each of which must be what a new one makes of it."""
-
-    def __init__(self, own: OnCpu) -> None:
-        self.own = own
-        self.version = 0
-        self.told = Told(pin_memory=False)
-        self.counters = torch.zeros(4, dtype=torch.int32)
-        self.activation = Activation(self.told, self.counters, own)
-
-    def __call__(self, r: Raw, out: Active, origin: np.ndarray = NOWHERE) -> None:
-        self.version += 1
-        for t in vars(out).values():
-            t.fill_(77.0)
-        self.activation(r, out, origin, self.version)
-        n, terms = out.colors.shape[:2]
-        expected = room(n, terms)
-        told = activate(self.own, r, expected, origin, self.version)
-        for name in vars(out):
-            assert torch.equal(getattr(out, name), getattr(expected, name)), name
-        assert (self.told.version, self.told.left_out) == (self.version, told.left_out) and not self.counters.any()
-        assert torch.equal(self.told.sample(n), told.sample(n))
-
-
-CHANGED: dict[str, Callable[[Raw], Raw]] = {
-    "other memory": lambda r: replace(r, scales=r.scales - 1),
-    "the same memory, read otherwise": lambda r: replace(r, quats=r.quats.view(4, 300).T),
-    "another dtype": lambda r: replace(r, sh0=r.sh0.half()),
-    "a dtype that is converted": lambda r: replace(r, sh0=r.sh0.to(torch.float8_e5m2)),
-    "activated": lambda r: replace(r, activated=True),
-}
-
-
-def test_activation_again_follows_its_tensors(own: OnCpu) -> None:
-    """Written in place, replaced, of other sizes, and given other memory."""
-    again, r, out = Again(own), raw(), room(300, 16)
-    again(r, out)
-    for i in range(3):
-        r.means.add_(0.5)
-        r.opacities[i] = float("nan")
-        again(replace(r), out)
-    again(r, out, np.array([1.0, -2.0, 3.0]))
-    for change in CHANGED.values():
-        changed = change(r)
-        again(changed, out)
-        again(r, out)
-        changed.sh0.copy_(changed.sh0.float() + 0.5)
-        again(changed, out)
-    r.means.data = r.means + 1
-    again(r, out)
-    again(raw(120), room(120, 16))
-    again(r, room(300, 4))
-    again(r, room(300, 16))
-
-
-def test_activation_keeps_no_tensor(own: OnCpu) -> None:
-    again, r, out = Again(own), raw(), room(300, 16)
-    again(r, out)
-    left = [weakref.ref(t) for t in (*(getattr(r, name) for name in FIELDS), out)]
-    del r, out
-    assert [one() for one in left] == [None] * 7
-    again(raw(), room(300, 16))
-
-
 # -- frames --------------------------------------------------------------------------------------------------------
 
 KERNELS = {"set_frame": False, "choose": False, "shade": True, "shade_as": True, "bodies": False, "fill": False,
@@ -287,9 +217,7 @@ def drawn(own: OnCpu, given: GaussianScene, view: Camera = VIEW, options: Render
     rgba = torch.full((view.height, view.width, 4), 7, dtype=dtype)
     depth = torch.full((view.height, view.width), 7.0) if options.depth else None
     needed, parameters = torch.full((1,), -1), torch.zeros(ctypes.sizeof(Parameters) // 4)
-    settings = Parameters.of(view, rgba, depth, needed.data_ptr())
-    settings.draw_as(options)
-    own.launch("set_frame", 1, 64, settings, parameters)
+    own.launch("set_frame", 1, 64, Parameters.of(view, options, rgba, depth, needed.data_ptr()), parameters)
     kind = Kind(view.width, view.height, view.model, view.near, view.far, options.mode == "antialiased", options.depth,
                 tensors.degree if options.sh_degree is None else options.sh_degree, rgba.element_size(), slots,
                 paint=options.paint, selected=flags is not None, scaled=options.scale != 1.0)

@@ -15,7 +15,6 @@ from splatview_viewer.scene import EVERYTHING, Selection
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import moderngl
     import numpy as np
 
     from splatview_ipc.gl.base import PixelSource
@@ -53,6 +52,16 @@ SH_MAX = 1e30
 """Coefficients count as no larger than this, and no less than minus this: sums of them end where float32 does."""
 COLOR_MAX = 16383.0
 """Colours count as no brighter than this: what is blended stays finite, in half precision as well."""
+PAIRS_MAX = 1 << 27
+"""Pairs of Gaussian and tile (16 pixels a side) that the CUDA renderer draws of one picture: 1.2 GB, a fifth of a
+second. A million Gaussians that each cover the picture are billions of pairs: minutes in which a GPU answers no other
+program, until its driver ends this one. Each renderer counts what a picture costs and draws the nearest Gaussians until
+such a bound is reached; scenes as they are trained stay far below."""
+LISTED_MAX = 1 << 26
+"""Pairs of Gaussian and tile (8 pixels a side) that OpenGL goes through, of those that nothing finished hides: some
+seconds of a software rasteriser."""
+PIXELS_MAX = 1 << 33
+"""Pixels that OpenGL fills with Gaussians, each time that one is filled: a second or two of a graphics card."""
 
 
 Paint = Literal["color", "normals", "ellipsoids", "rings", "points", "overdraw"]
@@ -120,6 +129,14 @@ class LeftOut:
         return f"{self.total:,} of {count:,} left out: {', '.join(reasons)}" if reasons else ""
 
 
+def thinned_words(wanted: float, spent: float) -> str:
+    """What a picture lacks that would have cost `wanted` and was stopped after `spent`; "" where it lacks nothing."""
+    if wanted <= spent:
+        return ""
+    ratio = wanted / max(spent, 1)
+    return f"only the nearest are shown: all would take {ratio:,.{0 if ratio >= 10 else 1}f} times as long"
+
+
 @dataclass(frozen=True)
 class Pixels:
     """A rendered picture in memory, top row first."""
@@ -139,18 +156,10 @@ class Picture(Protocol):
         """The picture as arrays (waits for the drawing to finish)."""
         ...
 
-    def texture(self, ctx: moderngl.Context) -> moderngl.Texture:
-        """Colour (premultiplied, over black) and alpha as an RGBA float texture of `ctx`.
-
-        Row 0 of the texture is the top row of the picture, as in tensors.
-        """
-        ...
-
     def source(self) -> PixelSource:
-        """What `texture` holds, as something for a fragment shader to read: with `splatview_ipc.gl`'s `SHADER`,
-        `stored(p)` gives colour (premultiplied, over black) and alpha at column, row. The cheapest way to show a
-        picture: what was drawn in CUDA need not pass through a texture. For the renderer's own OpenGL context.
-        """
+        """The picture for a fragment shader to read, in the renderer's own OpenGL context: with `splatview_ipc.gl`'s
+        `SHADER`, `stored(p)` gives colour (premultiplied, over black) and alpha at column, row. What was drawn in CUDA
+        need not pass through a texture. Row 0 is the top row, as in tensors."""
         ...
 
 

@@ -113,18 +113,15 @@ class ReferencePicture:
     def pixels(self) -> Pixels:
         return self.held
 
-    def texture(self, ctx: moderngl.Context) -> moderngl.Texture:
-        """A new RGBA float32 texture of `ctx`, which the caller releases."""
-        rgba = np.dstack([self.held.color, self.held.alpha])
-        return ctx.texture((rgba.shape[1], rgba.shape[0]), 4, np.ascontiguousarray(rgba), dtype="f4")
-
     def source(self) -> PixelSource:
         """A new texture of the renderer's context, which lives as long as the source."""
         from splatview_viewer.render.gl.passes import texture_source
 
         if self.ctx is None:
-            raise RendererError("reference: made without an OpenGL context; only pixels() and texture() work")
-        return texture_source(self.texture(self.ctx))
+            raise RendererError("reference: made without an OpenGL context; only pixels() works")
+        rgba = np.dstack([self.held.color, self.held.alpha])
+        return texture_source(self.ctx.texture((rgba.shape[1], rgba.shape[0]), 4, np.ascontiguousarray(rgba),
+                                               dtype="f4"))
 
 
 class ReferenceRenderer(Renderer):

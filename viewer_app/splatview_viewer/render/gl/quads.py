@@ -19,13 +19,14 @@ from splatview_viewer.render.base import (
     AMBIENT,
     BODY_SIGMAS,
     LIGHT,
+    PIXELS_MAX,
     RING_INSIDE,
     RING_PX,
     TRANSMITTANCE_MIN,
     RenderOptions,
+    thinned_words,
 )
 from splatview_viewer.render.gl.passes import BODIES, DEFINES, Layers, Pass, Passes, Target
-from splatview_viewer.render.work import PIXELS_MAX, words
 
 if TYPE_CHECKING:
     from splatview_viewer.render.base import Paint
@@ -117,7 +118,7 @@ class QuadCompositor:
         if filled[-1] <= self.most_pixels:
             return visible
         count = max(int(np.searchsorted(filled, self.most_pixels, side="right")), 1)
-        self.thinned = words(float(filled[-1]), float(filled[count - 1]))
+        self.thinned = thinned_words(float(filled[-1]), float(filled[count - 1]))
         return count
 
     def _splats(self, target: Target, *defines: str) -> Pass:

@@ -68,12 +68,6 @@ class GlPicture:
         depth = None if self.depth is None else np.ascontiguousarray(texels(self.depth)[..., 0])
         return Pixels(np.ascontiguousarray(rgba[..., :3]), np.ascontiguousarray(rgba[..., 3]), depth)
 
-    def texture(self, ctx: moderngl.Context) -> moderngl.Texture:
-        """The target itself: no copy. `ctx` must be the context that the renderer was made with."""
-        if ctx is not self.color.ctx:
-            raise RendererError("gl: the picture belongs to another OpenGL context; use pixels() to carry it over")
-        return self.color
-
     def source(self) -> TextureSource:
         """The target itself: no copy."""
         return texture_source(self.color)

@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from splatview_viewer.render.base import AMBIENT, BODY_SIGMAS, LIGHT, RING_INSIDE, RING_PX, RenderOptions
+from splatview_viewer.render.base import (
+    AMBIENT,
+    BODY_SIGMAS,
+    LIGHT,
+    LISTED_MAX,
+    RING_INSIDE,
+    RING_PX,
+    RenderOptions,
+    thinned_words,
+)
 from splatview_viewer.render.gl.passes import (
     BODIES,
     DEFINES,
@@ -23,7 +32,6 @@ from splatview_viewer.render.gl.passes import (
     keep_freed_memory,
     stable_order,
 )
-from splatview_viewer.render.work import LISTED_MAX, words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,7 +110,7 @@ class TileCompositor:
         latest = None
         if chunks is not None:
             latest = self._walk_all(chunks, kinds)
-            self.thinned = words(chunks.listed + chunks.lacking, chunks.listed)
+            self.thinned = thinned_words(chunks.listed + chunks.lacking, chunks.listed)
         with self._stages("draw"):
             for kind in pictures:
                 target = self._target(kind).framebuffer

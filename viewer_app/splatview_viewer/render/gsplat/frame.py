@@ -25,14 +25,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from splatview_viewer.core.errors import RendererError
-from splatview_viewer.gpu.stream import raw_stream
+from splatview_viewer.render.base import PAIRS_MAX, thinned_words
 from splatview_viewer.render.kernels.compiler import Kernels, kernels
 from splatview_viewer.render.kernels.frame import Kind, Parameters, Scene, draw
-from splatview_viewer.render.work import PAIRS_MAX, words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.render.base import RenderOptions
 
@@ -74,17 +71,9 @@ class FrameGraph:
             self._needed = torch.full((IN_FLIGHT,), _UNKNOWN, dtype=torch.int64, pin_memory=True)
         self._needed_array = self._needed.numpy()
         self._needed_at = self._needed.data_ptr()
-        self._settings = Parameters()
-        """What `set_frame` writes to the device."""
-        self._sees: tuple[object, ...] = ()
-        """The key of the camera that `_settings` holds."""
-        self._set_frame: dict[str, Callable[[], None]] = {}
-        self._last_kind: tuple[tuple[object, ...], Kind] | None = None
-        """The kind of the last frame, by all that it depends on."""
         self._drawn = 0
         self._judged = True
         self._stream: torch.cuda.Stream | None = None
-        self._stream_handle = -1
         self._graphs: OrderedDict[Kind, torch.cuda.CUDAGraph] = OrderedDict()
         self._seen: OrderedDict[Kind, int] = OrderedDict()
         self._pool: Any = None
@@ -103,7 +92,7 @@ class FrameGraph:
     @property
     def thinned(self) -> str:
         """As `Renderer.thinned`, of the last frame that was judged."""
-        return words(self._capacity.wanted, self._capacity.slots) if self._capacity.full else ""
+        return thinned_words(self._capacity.wanted, self._capacity.slots) if self._capacity.full else ""
 
     @property
     def slots(self) -> int:
@@ -174,9 +163,7 @@ class FrameGraph:
         rgba = torch.empty((*size, 4), device=self._device) if rgba is None else rgba
         _check_target(rgba, (*size, 4), self._device)
         depth = torch.empty(size, device=self._device) if options.depth else None
-        handle = raw_stream(self._device.index)
-        if self._stream is None or handle != self._stream_handle:
-            self._stream, self._stream_handle = torch.cuda.current_stream(), handle
+        self._stream = torch.cuda.current_stream()
         self._drawn += 1
         self._judged = False
         place = self._drawn % IN_FLIGHT
@@ -184,17 +171,17 @@ class FrameGraph:
             rgba.zero_()
             self._needed_array[place] = 0
             return rgba, None if depth is None else depth.zero_()
-        key = camera.key
-        if key != self._sees:
-            self._sees = ()
-            self._settings.look(camera)
-            self._sees = key
-        self._settings.draw_as(options)
-        self._settings.go_to(rgba, depth, self._needed_at + 8 * place)
+        settings = Parameters.of(camera, options, rgba, depth, self._needed_at + 8 * place)
         self._needed_array[place] = _UNKNOWN
         while True:
             try:
-                self._launch(self._kind(scene, camera, key, options, rgba.element_size()))
+                kind = self._kind(scene, camera, options, rgba.element_size())
+                self._own(kind.key_type).launch("set_frame", 1, 64, settings, self._parameters)
+                graph = self._graph(kind)
+                if graph is None:
+                    self._draw(kind)
+                else:
+                    graph.replay()
                 return rgba, depth
             except torch.cuda.OutOfMemoryError:  # the farthest Gaussians less, rather than no picture
                 if not self._capacity.shrink():
@@ -202,30 +189,11 @@ class FrameGraph:
                 self._drop_graphs()
                 torch.cuda.empty_cache()
 
-    def _launch(self, kind: Kind) -> None:
-        set_frame = self._set_frame.get(kind.key_type)
-        if set_frame is None:
-            set_frame = self._set_frame[kind.key_type] = self._own(kind.key_type).prepare(
-                "set_frame", 1, 64, self._settings, self._parameters)
-        set_frame()
-        graph = self._graph(kind)
-        if graph is None:
-            self._draw(kind)
-        else:
-            graph.replay()
-
-    def _kind(self, scene: Scene, camera: Camera, key: tuple[object, ...], options: RenderOptions,
-              element_size: int) -> Kind:
-        """`key`: the camera's."""
+    def _kind(self, scene: Scene, camera: Camera, options: RenderOptions, element_size: int) -> Kind:
         degree = scene.degree if options.sh_degree is None else min(options.sh_degree, scene.degree)
-        selected = scene.flags is not None
-        wanted = key, options, degree, element_size, self._capacity.slots, selected
-        if self._last_kind is None or self._last_kind[0] != wanted:
-            self._last_kind = wanted, Kind(
-                camera.width, camera.height, camera.model, float(camera.near), float(camera.far),
-                options.mode == "antialiased", options.depth, degree, element_size, self._capacity.slots,
-                options.paint, selected, options.scale != 1.0)
-        return self._last_kind[1]
+        return Kind(camera.width, camera.height, camera.model, float(camera.near), float(camera.far),
+                    options.mode == "antialiased", options.depth, degree, element_size, self._capacity.slots,
+                    options.paint, scene.flags is not None, options.scale != 1.0)
 
     def overflowed(self) -> bool:
         """Whether the last frame had too few slots, and so lacks Gaussians: render it again. There are more then. One

@@ -66,7 +66,6 @@ class GsplatRenderer(Renderer):
         """The Gaussians that the frame was given last: see `_show_frame`."""
         self._canvas_held: Any = None
         self._mover_held: Mover | None = None
-        self._textures: list[moderngl.Texture] = []
         self._reading: Reading
         self._timings: dict[str, float] = {}
         self._clocks = {"load": Clock(), "render": Clock()}
@@ -206,9 +205,6 @@ class GsplatRenderer(Renderer):
         self._closed = True
         self._leave()
         self._picture = None
-        for texture in self._textures:
-            texture.release()
-        self._textures.clear()
 
     def _working(self) -> _Work:
         """A context: on the renderer's stream, with errors of CUDA as RendererError. Within another one it is cheap."""
@@ -264,20 +260,6 @@ class GsplatRenderer(Renderer):
         from splatview_ipc.gl.probe import make_canvas
 
         return make_canvas(self._ctx, gpu_uuid(self.device.index))
-
-    def _texture_for(self, ctx: moderngl.Context, rgba: np.ndarray) -> moderngl.Texture:
-        """A texture with these values, which lives until the renderer is closed or one of another size is needed."""
-        height, width = rgba.shape[:2]
-        texture = next((t for t in self._textures if t.ctx is ctx), None)
-        if texture is not None and texture.size != (width, height):
-            self._textures.remove(texture)
-            texture.release()
-            texture = None
-        if texture is None:
-            texture = ctx.texture((width, height), 4, dtype="f4")
-            self._textures.append(texture)
-        texture.write(np.ascontiguousarray(rgba))
-        return texture
 
     def _move_to(self, device: torch.device) -> None:
         """Draw on this GPU from now on."""
@@ -348,7 +330,6 @@ class GsplatPicture:
         self.kept: Kept | None = None
         """What CUDA needs to move it, if it can; since `source` or `bring`."""
         self._source: PixelSource | None = None
-        self._texture: moderngl.Texture | None = None
 
     def pixels(self) -> Pixels:
         """float32, drawn anew if the picture has another dtype."""
@@ -358,14 +339,6 @@ class GsplatPicture:
             depth = None if self._depth is None else self._depth.cpu().numpy()
         return Pixels(np.ascontiguousarray(rgba[..., :3]), np.ascontiguousarray(rgba[..., 3]), depth)
 
-    def texture(self, ctx: moderngl.Context) -> moderngl.Texture:
-        """A float32 texture, through host memory: `source` is the quick way."""
-        if self._texture is None or self._texture.ctx is not ctx:
-            p = self.pixels()
-            rgba = np.dstack([p.color, p.alpha])
-            self._texture = self._renderer._texture_for(ctx, rgba)
-        return self._texture
-
     def source(self) -> PixelSource:
         """In memory that OpenGL reads, where that is possible: see `splatview_ipc.gl`."""
         if self._source is None:
@@ -374,7 +347,7 @@ class GsplatPicture:
                 if target is None:
                     target = self._renderer._target(self._camera)
                     if target is None:
-                        raise RendererError("gsplat: made without an OpenGL context; only pixels() and texture() work")
+                        raise RendererError("gsplat: made without an OpenGL context; only pixels() works")
                     self._make_whole()
                     target.copy_(self._rgba)
                 else:

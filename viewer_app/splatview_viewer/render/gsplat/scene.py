@@ -9,7 +9,7 @@ import torch
 
 from splatview_viewer.render.activation import medians
 from splatview_viewer.render.base import LeftOut
-from splatview_viewer.render.kernels.activate import Activation, Active, Raw, Told, shift, step
+from splatview_viewer.render.kernels.activate import Active, Raw, Told, activate, shift, step
 from splatview_viewer.render.kernels.compiler import kernels
 from splatview_viewer.scene import EVERYTHING
 from splatview_viewer.scene.scene import FIELDS, NOTHING, GaussianScene
@@ -46,8 +46,8 @@ class DeviceGaussians:
         self._n = 0
         self._loads = 0
         self._told, self._heard = Told(), 0
-        self._activation = Activation(self._told, torch.zeros(4, dtype=torch.int32, device=device),
-                                      kernels("activate.cu", device=device.index or 0))
+        self._counters = torch.zeros(4, dtype=torch.int32, device=device)
+        self._own = kernels("activate.cu", device=device.index or 0)
         self._lent: GaussianScene | None = None
         """What `scene` gave since the last load."""
         self._readers: set[torch.cuda.Stream] = set()
@@ -111,7 +111,7 @@ class DeviceGaussians:
             self._middle = _middle(_to_host(scene.means[:: step(self._n)]))
         begin()
         out = self._room_for_all()
-        self._activation(self._raw(scene, out), out, self._middle, self._loads)
+        activate(self._raw(scene, out), out, self._middle, self._told, self._loads, self._counters, self._own)
         self.origin = self._middle
 
     @property

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,8 +12,6 @@ from splatview_viewer.render.base import LeftOut
 from splatview_viewer.render.kernels.frame import blocks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import numpy as np
 
     from splatview_viewer.render.kernels.frame import Launcher
@@ -110,67 +107,26 @@ class _Source(ctypes.Structure):
                 ("origin", ctypes.c_float * 3), ("activated", ctypes.c_int))
 
 
-class Activation:
-    """Activates again and again. The prepared launch is kept as long as it is called with the very same tensors at
-    the same addresses; no tensor is kept."""
+def activate(raw: Raw, out: Active, origin: np.ndarray, told: Told, version: int, counters: torch.Tensor,
+             own: Launcher) -> None:
+    """Activate on the current stream; nothing is waited for.
 
-    def __init__(self, told: Told, counters: torch.Tensor, own: Launcher) -> None:
-        """`told`: written when the kernel is done. `counters`: (4,) int32 zeros on the device. `own`: the kernels of
-        activate.cu."""
-        self._told = told
-        self._counters = counters
-        self._own = own
-        self._source = _Source()
-        self._version = ctypes.c_int64()
-        self._origin: np.ndarray | None = None
-        self._launch: Callable[[], None] | None = None
-        self._same: list[Callable[[], object]] = []
-        """Weak references to the tensors of the `Raw`, and to the `Active`, that `_launch` is for."""
-        self._addresses: list[int] = []
-
-    def __call__(self, raw: Raw, out: Active, origin: np.ndarray, version: int) -> None:
-        """Launch on the current stream; nothing is waited for.
-
-        Args:
-            raw: a tensor whose dtype is none of `TYPES` is converted first.
-            out: may share memory with `raw`, each tensor with its own counterpart.
-            origin: (3,), subtracted from the means.
-            version: of `told` once the kernel is done.
-        """
-        fields = (raw.means, raw.quats, raw.scales, raw.opacities, raw.sh0, raw.shN)
-        read, launch = fields, self._launch
-        if launch is None or not self._is_for(fields, out):
-            self._launch = None
-            read = tuple(t if t.dtype in TYPES else t.float() for t in fields)
-            launch = self._prepare(read, out)
-            if all(a is b for a, b in zip(read, fields, strict=True)):  # what is converted has to be each time
-                self._launch = launch
-                self._same = [weakref.ref(t) for t in (*fields, out)]
-                self._addresses = [t.data_ptr() for t in fields]
-        if origin is not self._origin:
-            self._source.origin[:] = origin.tolist()
-            self._origin = origin
-        self._source.activated = raw.activated
-        self._version.value = version
-        launch()
-        del read  # not before
-
-    def _is_for(self, fields: tuple[torch.Tensor, ...], out: Active) -> bool:
-        """A tensor may be given other memory, but then at another address (`t.data = ...`)."""
-        for known, address, now in zip(self._same, self._addresses, fields, strict=False):
-            if known() is not now or now.data_ptr() != address:
-                return False
-        return self._same[-1]() is out
-
-    def _prepare(self, fields: tuple[torch.Tensor, ...], out: Active) -> Callable[[], None]:
-        n, terms = out.colors.shape[:2]
-        means, quats, scales, opacities, sh0, shN = fields
-        for name, t in zip(_ARRAYS, (means, quats, scales, opacities, sh0[:, None], shN), strict=True):
-            setattr(self._source, name, _Array.of(t))
-        return self._own.prepare(
-            "activate", min(blocks(n, THREADS), BLOCKS), THREADS, ctypes.c_int(n), ctypes.c_int(terms), self._source,
-            out.means, out.quats, out.scales, out.opacities, out.colors, self._counters, ctypes.c_int(step(n)),
-            self._told.points, self._version, self._told.numbers)
+    Args:
+        raw: a tensor whose dtype is none of `TYPES` is converted first.
+        out: may share memory with `raw`, each tensor with its own counterpart.
+        origin: (3,), subtracted from the means.
+        told: written when it is done.
+        version: of `told` then.
+        counters: (4,) int32 zeros on the device, zeros again when it is done.
+        own: the kernels of activate.cu.
+    """
+    fields = [t if t.dtype in TYPES else t.float()
+              for t in (raw.means, raw.quats, raw.scales, raw.opacities, raw.sh0[:, None], raw.shN)]
+    source = _Source(*(_Array.of(t) for t in fields), (ctypes.c_float * 3)(*origin.tolist()), raw.activated)
+    n, terms = out.colors.shape[:2]
+    own.launch("activate", min(blocks(n, THREADS), BLOCKS), THREADS, ctypes.c_int(n), ctypes.c_int(terms), source,
+               out.means, out.quats, out.scales, out.opacities, out.colors, counters, ctypes.c_int(step(n)),
+               told.points, ctypes.c_int64(version), told.numbers)
 
 
 def shift(means: torch.Tensor, by: np.ndarray) -> None:

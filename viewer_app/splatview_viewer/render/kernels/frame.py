@@ -18,8 +18,6 @@ from splatview_viewer.geometry.cameras import MODELS
 from splatview_viewer.render.base import BY_DENSITY, EPS_2D, PAINTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from splatview_viewer.geometry.cameras import Camera, CameraModel
     from splatview_viewer.render.base import Paint, RenderOptions
 
@@ -38,8 +36,6 @@ class Launcher(Protocol):
 
     def launch(self, name: str, grid: int, block: int, *args: Any) -> None: ...
 
-    def prepare(self, name: str, grid: int, block: int, *args: Any) -> Callable[[], None]: ...
-
 
 class Parameters(ctypes.Structure):
     """What changes from frame to frame: `Frame` in frame.cu. Passed to a kernel by value, which writes it to the
@@ -51,29 +47,16 @@ class Parameters(ctypes.Structure):
                 ("needed", ctypes.c_uint64))
 
     @classmethod
-    def of(cls, camera: Camera, rgba: torch.Tensor, depth: torch.Tensor | None, needed: int) -> Parameters:
-        """As `look` and `go_to`."""
-        made = cls()
-        made.look(camera)
-        made.go_to(rgba, depth, needed)
-        return made
-
-    def look(self, camera: Camera) -> None:
-        """From now on with this camera."""
+    def of(cls, camera: Camera, options: RenderOptions, rgba: torch.Tensor, depth: torch.Tensor | None,
+           needed: int) -> Parameters:
+        """`rgba` and `depth`: where the picture goes; `needed`: address of an int64 for the number of pairs."""
         viewmat = np.asarray(camera.viewmat, np.float32)  # as the kernels get it
         position = np.linalg.inv(viewmat.astype(np.float64))[:3, 3]
-        self.viewmat[:], self.intrinsics[:], self.position[:] = (
+        made = cls(scale=options.scale, point_reach=options.point_reach, rgba=rgba.data_ptr(),
+                   depth=0 if depth is None else depth.data_ptr(), needed=needed)
+        made.viewmat[:], made.intrinsics[:], made.position[:] = (
             np.ravel(values).tolist() for values in (viewmat, camera.K, position))
-
-    def draw_as(self, options: RenderOptions) -> None:
-        """With these sizes."""
-        self.scale, self.point_reach = options.scale, options.point_reach
-
-    def go_to(self, rgba: torch.Tensor, depth: torch.Tensor | None, needed: int) -> None:
-        """`rgba` and `depth`: where the picture goes; `needed`: address of an int64 for the number of pairs."""
-        self.rgba = rgba.data_ptr()
-        self.depth = 0 if depth is None else depth.data_ptr()
-        self.needed = needed
+        return made
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from splatview_viewer.render.base import FAINT
 
 if TYPE_CHECKING:
     from splatview_viewer.geometry.cameras import Camera
+    from splatview_viewer.render.kernels.frame import Launcher
 
 _BLOCK = 128
 _THREADS_PER_CELL = 8
@@ -23,12 +24,6 @@ _CORNERS = 300_000
 """More than so many are never made: cells are larger then."""
 _EDGE = 1.1
 """A thing so many times nearer than what is around it is another one."""
-
-
-class Launcher(Protocol):
-    """The kernels of warp.cu: `compiler.Kernels`."""
-
-    def launch(self, name: str, grid: int, block: int, *args: Any) -> None: ...
 
 
 class Lens(ctypes.Structure):
