@@ -48,16 +48,17 @@ def assert_same(s: GaussianScene) -> None:
     host = replace(s, **{name: getattr(s, name).double().cpu().numpy() if name == "means" else
                          getattr(s, name).float().cpu().numpy() for name in FIELDS})
     made = activate(host)
-    expected, good = made.scene(), kernel.opacities.cpu().numpy() != 0
+    a = kernel.active
+    expected, good = made.scene(), a.opacities.cpu().numpy() != 0
     assert np.array_equal(good, expected.opacities != 0) and kernel.left_out == made.left_out
-    terms = kernel.colors.shape[1]
+    terms = a.colors.shape[1]
     sh = np.concatenate([np.asarray(expected.sh0)[:, None], np.asarray(expected.shN)[:, : terms - 1]], 1)
-    quats = torch.nn.functional.normalize(kernel.quats.double(), dim=-1)
-    for name, a, b in (("means", kernel.means, expected.means), ("quats", quats, expected.quats),
-                       ("scales", kernel.scales, expected.scales), ("opacities", kernel.opacities, expected.opacities),
-                       ("colors", kernel.colors, sh)):
-        assert a.is_contiguous()
-        np.testing.assert_allclose(a.cpu().numpy()[good], np.asarray(b, np.float32)[good], rtol=2e-6, atol=1e-7,
+    quats = torch.nn.functional.normalize(a.quats.double(), dim=-1)
+    for name, got, wanted in (("means", a.means, expected.means), ("quats", quats, expected.quats),
+                              ("scales", a.scales, expected.scales), ("opacities", a.opacities, expected.opacities),
+                              ("colors", a.colors, sh)):
+        assert got.is_contiguous()
+        np.testing.assert_allclose(got.cpu().numpy()[good], np.asarray(wanted, np.float32)[good], rtol=2e-6, atol=1e-7,
                                    err_msg=name)
     assert not kernel.origin.any() and not kernel.rough
 

@@ -178,6 +178,16 @@ class Layers:
             texture.release()
 
 
+def reserved(ctx: moderngl.Context, held: Layers | None, size: tuple[int, int],
+             formats: dict[str, tuple[int, str]]) -> Layers:
+    """`held`, if it has this size and these textures; otherwise new ones in its place."""
+    if held is not None:
+        if (held.size, list(held.textures)) == (size, list(formats)):
+            return held
+        held.release()
+    return Layers(ctx, size, **formats)
+
+
 class Fields:
     """Arrays as textures by name, written in place as long as their size stays."""
 

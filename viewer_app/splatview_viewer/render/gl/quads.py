@@ -26,7 +26,7 @@ from splatview_viewer.render.base import (
     RenderOptions,
     thinned_words,
 )
-from splatview_viewer.render.gl.passes import BODIES, DEFINES, Layers, Pass, Passes, Target
+from splatview_viewer.render.gl.passes import BODIES, DEFINES, Layers, Pass, Passes, Target, reserved
 
 if TYPE_CHECKING:
     from splatview_viewer.render.base import Paint
@@ -62,12 +62,8 @@ class QuadCompositor:
     def reserve(self, columns: int, rows: int, paint: Paint) -> moderngl.Framebuffer:
         """Where the projections go: one texel per Gaussian, `columns` (a power of two) of them in a row."""
         formats = dict.fromkeys(("place", "shape", "color"), (4, "f4")) | (BODIES if paint == "ellipsoids" else {})
-        if self._projected is None or (self._projected.size, list(self._projected.textures)) != (
-                (columns, rows), list(formats)):
-            if self._projected is not None:
-                self._projected.release()
-                self._projected = None
-            self._projected = Layers(self._ctx, (columns, rows), **formats)
+        held, self._projected = self._projected, None  # should there be no room
+        self._projected = reserved(self._ctx, held, (columns, rows), formats)
         return self._projected.framebuffer
 
     def begin(self, size: tuple[int, int], options: RenderOptions) -> moderngl.Framebuffer:

@@ -81,7 +81,6 @@ class GlRenderer(Renderer):
     """
 
     name = "gl"
-    note = ""
 
     def __init__(self, ctx: moderngl.Context, note: str = "") -> None:
         """`note`: why it is not CUDA that draws.
@@ -91,7 +90,7 @@ class GlRenderer(Renderer):
         if ctx.version_code < 330:
             raise RendererError(f"gl: OpenGL {ctx.version_code / 100:.1f} is too old; 3.3 is needed. "
                                 "Update the graphics driver")
-        self.ctx, self.note = ctx, note
+        self.ctx, self._note = ctx, note
         self._limit = min(ctx.info["GL_MAX_TEXTURE_SIZE"], *ctx.info["GL_MAX_VIEWPORT_DIMS"])
         self._columns = min(COLUMNS, self._limit)
         self._stages = Stages()
@@ -112,6 +111,10 @@ class GlRenderer(Renderer):
         self._picture: GlPicture | None = None
         self._left_out = LeftOut()
         self._closed = False
+
+    @property
+    def note(self) -> str:
+        return self._note
 
     @property
     def left_out(self) -> LeftOut:

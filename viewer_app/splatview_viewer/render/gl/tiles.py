@@ -30,6 +30,7 @@ from splatview_viewer.render.gl.passes import (
     Pass,
     Passes,
     keep_freed_memory,
+    reserved,
     stable_order,
 )
 
@@ -82,12 +83,8 @@ class TileCompositor:
 
     def reserve(self, columns: int, rows: int, paint: Paint) -> moderngl.Framebuffer:
         formats = _PROJECTED | (BODIES if paint == "ellipsoids" else {})
-        if self._projected is None or (self._projected.size, list(self._projected.textures)) != (
-                (columns, rows), list(formats)):
-            if self._projected is not None:
-                self._projected.release()
-                self._projected = None
-            self._projected = Layers(self._ctx, (columns, rows), **formats)
+        held, self._projected = self._projected, None  # should there be no room
+        self._projected = reserved(self._ctx, held, (columns, rows), formats)
         return self._projected.framebuffer
 
     def begin(self, size: tuple[int, int], options: RenderOptions) -> moderngl.Framebuffer:

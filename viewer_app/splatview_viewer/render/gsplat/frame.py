@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-from collections import OrderedDict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -36,10 +35,9 @@ if TYPE_CHECKING:
 CAPTURE_AFTER = 3
 """A kind of frame is captured when it is drawn the third time: a scene that changes its size with every version is
 never worth a capture, which costs a few frames' time."""
-GRAPHS = 4
-"""Captured kinds of frames kept, the latest used."""
-CAPTURES = 16
-"""All graphs share one memory pool, which never shrinks; after so many captures it is given back and begun anew."""
+GRAPHS = 8
+"""Captured kinds of frames kept. They share one memory pool, which never shrinks: before more are captured, all are
+dropped and it is given back."""
 FAILURES = 3
 """Captures that may fail before no more are tried."""
 SPARE = 1 << 21
@@ -74,11 +72,11 @@ class FrameGraph:
         self._drawn = 0
         self._judged = True
         self._stream: torch.cuda.Stream | None = None
-        self._graphs: OrderedDict[Kind, torch.cuda.CUDAGraph] = OrderedDict()
-        self._seen: OrderedDict[Kind, int] = OrderedDict()
+        self._graphs: dict[Kind, torch.cuda.CUDAGraph] = {}
+        self._seen: dict[Kind, int] = {}
+        """How often kinds of frames that are not captured came."""
         self._pool: Any = None
         self._side: torch.cuda.Stream | None = None
-        self._captures = 0
         self._spare = False
         self._failures = 0
         self.failure = ""
@@ -104,14 +102,10 @@ class FrameGraph:
         """The scene from now on. Nothing is copied: the storage stays until the next `load`, and what is written
         into it, in stream order, shows. The same storage again costs nothing and keeps the graphs.
 
-        The tensors are as `kernels.frame.Scene` says: float32 on this device, activated (scales in world units,
+        The tensors have to be as `kernels.frame.Scene` says: float32 on this device, activated (scales in world units,
         opacities in [0, 1]). `sh[:, 0]` and `sh[:, 1:]` of an (N, K, 3) tensor do for sh0 and shN.
-
-        Raises:
-            ValueError: a tensor of another shape, dtype, device or layout.
         """
         scene = Scene(*(t.detach() for t in (means, quats, scales, opacities, sh0, shN)))
-        scene.check(self._device)
         if self._scene is None or scene.layout != self._scene.layout:
             self._drop_graphs()
             self._seen.clear()
@@ -225,18 +219,15 @@ class FrameGraph:
         """The graph for this kind of frame; captured now if it came often enough."""
         graph = self._graphs.get(kind)
         if graph is not None:
-            self._graphs.move_to_end(kind)
             return graph
-        self._seen[kind] = self._seen.pop(kind, 0) + 1
-        if len(self._seen) > 4 * GRAPHS:
-            self._seen.popitem(last=False)
-        if self._seen[kind] < CAPTURE_AFTER or self._failures >= FAILURES:
+        seen = self._seen.pop(kind, 0) + 1
+        if len(self._seen) >= 4 * GRAPHS:
+            self._seen.clear()
+        self._seen[kind] = seen
+        if seen < CAPTURE_AFTER or self._failures >= FAILURES:
             return None
-        if self._captures >= CAPTURES:
+        if len(self._graphs) >= GRAPHS:
             self._drop_graphs()
-        elif len(self._graphs) >= GRAPHS:
-            self._wait()
-            self._seen.pop(self._graphs.popitem(last=False)[0], None)  # has to come often again
         return self._capture(kind)
 
     def _capture(self, kind: Kind) -> torch.cuda.CUDAGraph | None:
@@ -262,7 +253,7 @@ class FrameGraph:
             if not self._graphs:
                 self._pool = None  # torch takes no pool back that lost its last graph
             return None
-        self._captures += 1
+        self._seen.pop(kind, None)
         self._spare = self._spare or kind.slots >= SPARE
         self._graphs[kind] = graph
         self.failure = ""
@@ -275,17 +266,13 @@ class FrameGraph:
         except (AttributeError, TypeError) as e:  # of functions that are not gsplat's public interface
             raise RendererError(f"this version of gsplat is not the one that frames are made for (1.5.3): {e}") from e
 
-    def _wait(self) -> None:
-        """Before a graph that may still run is destroyed."""
-        if self._stream is not None:
-            self._stream.synchronize()
-
     def _drop_graphs(self) -> None:
-        if not self._captures:
+        if not self._graphs:
             return
-        self._wait()
+        if self._stream is not None:  # a graph that may still run is not to be destroyed
+            self._stream.synchronize()
         self._graphs.clear()
-        self._pool, self._captures = None, 0
+        self._pool = None
         with torch.cuda.device(self._device):
             torch.cuda.empty_cache()  # a pool without graphs is kept by torch until somebody asks
 

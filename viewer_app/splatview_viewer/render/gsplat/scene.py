@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,9 +41,10 @@ class DeviceGaussians:
         self.origin = self._middle = np.zeros(3)  # never changed in place
         """float64: what was subtracted from the means, so that a scene far away keeps its detail."""
         self._buffers: dict[str, torch.Tensor] = {}
-        self._active: Active | None = None
-        self._active_for = 0, 0
-        """The number of Gaussians and the degree that there is room for, and that `_active` shows."""
+        self.active: Active
+        """The Gaussians, in the buffers. The same object as long as they lie in the same places."""
+        self._active_for = -1, -1
+        """The number of Gaussians and the degree of `active`."""
         self._n = 0
         self._loads = 0
         self._told, self._heard = Told(), 0
@@ -54,41 +56,10 @@ class DeviceGaussians:
         """Those that may still read what was lent."""
         self._flags = torch.empty(0, dtype=torch.uint8, device=device)
         self._flags_of: Selection | None = None
+        self._make_room()
 
     def __len__(self) -> int:
         return self._n
-
-    @property
-    def active(self) -> Active:
-        """All of the following. The same object as long as they lie in the same places."""
-        if self._active is not None and self._active_for == (self._n, self.sh_degree):
-            return self._active
-        return self._views()
-
-    @property
-    def means(self) -> torch.Tensor:
-        """(N, 3) float32 relative to `origin`; contiguous, as all of these."""
-        return self.active.means
-
-    @property
-    def quats(self) -> torch.Tensor:
-        """(N, 4) w, x, y, z; the largest component is 1 or -1."""
-        return self.active.quats
-
-    @property
-    def scales(self) -> torch.Tensor:
-        """(N, 3) standard deviations in world units."""
-        return self.active.scales
-
-    @property
-    def opacities(self) -> torch.Tensor:
-        """(N,) in [0, 1]; 0 for what cannot be drawn."""
-        return self.active.opacities
-
-    @property
-    def colors(self) -> torch.Tensor:
-        """(N, K, 3) coefficients up to the degree in use."""
-        return self.active.colors
 
     @property
     def left_out(self) -> LeftOut:
@@ -104,13 +75,15 @@ class DeviceGaussians:
             torch.cuda.current_stream(self.device).wait_event(self._readers.pop().record_event())
         before, self._n = self._n, len(scene)
         if self._n == 0:
+            self._make_room()
             return
         self._loads += 1
         self.sh_degree = min(scene.sh_degree, scene.stored_sh_degree)
         if not scene.on_gpu or before == 0:  # otherwise it is where it was, for a moment at least
             self._middle = _middle(_to_host(scene.means[:: step(self._n)]))
         begin()
-        out = self._room_for_all()
+        self._make_room()
+        out = self.active
         activate(self._raw(scene, out), out, self._middle, self._told, self._loads, self._counters, self._own)
         self.origin = self._middle
 
@@ -123,7 +96,7 @@ class DeviceGaussians:
     def settle(self) -> None:
         """Take the origin that the means call for, as far as that is known."""
         if self.rough:
-            shift(self.means, self.origin - self._middle)
+            shift(self.active.means, self.origin - self._middle)
             self.origin = self._middle
 
     # -- for others to read, on the stream that is current -------------------------------------------------
@@ -134,10 +107,11 @@ class DeviceGaussians:
             return NOTHING
         if self._lent is None:
             # A copy of the means, as the others' origin may change with any picture.
-            means = self.means.double() if self.origin.any() else self.means.clone()
+            a = self.active
+            means = a.means.double() if self.origin.any() else a.means.clone()
             shift(means, self.origin)
-            self._lent = GaussianScene(means, self.quats, self.scales, self.opacities, self.colors[:, 0],
-                                       self.colors[:, 1:], activated=True, sh_degree=self.sh_degree)
+            self._lent = GaussianScene(means, a.quats, a.scales, a.opacities, a.colors[:, 0], a.colors[:, 1:],
+                                       activated=True, sh_degree=self.sh_degree)
         if reader is not None:
             reader.wait_event(torch.cuda.current_stream(self.device).record_event())
             self._lent.means.record_stream(reader)  # type: ignore[union-attr]  (memory of its own, unlike the rest)
@@ -159,11 +133,10 @@ class DeviceGaussians:
         return self._flags
 
     def to_host(self) -> GaussianScene:
-        """All of them in host memory. Waits."""
-        if self._active is None:
+        """All of them in host memory; none after a load that failed. Waits, and takes no memory on the GPU."""
+        if self._n == 0 or self._active_for != (self._n, self.sh_degree):
             return NOTHING
-        means, quats, scales, opacities, colors = (
-            t.cpu().numpy() for t in (self.means, self.quats, self.scales, self.opacities, self.colors))
+        means, quats, scales, opacities, colors = (t.cpu().numpy() for t in vars(self.active).values())
         means = means + self.origin if self.origin.any() else means
         return GaussianScene(means, quats, scales, opacities, colors[:, 0], colors[:, 1:], activated=True,
                              sh_degree=self.sh_degree)
@@ -176,21 +149,26 @@ class DeviceGaussians:
             if not np.array_equal(middle, self._middle):  # the same object says that nothing is rough
                 self._middle = middle
 
-    def _room_for_all(self) -> Active:
-        """The buffers, with room for the scene. Each grows with some to spare, as scenes in training do."""
+    def _make_room(self) -> None:
+        """Have `active` of the scene's size. Buffers grow with some room to spare, as scenes in training do."""
         wanted = self._n, self.sh_degree
-        if self._active is None or self._active_for != wanted:
-            self._active = None  # also if there is too little memory, and for what is going to be replaced
-            k = (self.sh_degree + 1) ** 2
-            for name, size in (("means", 3), ("quats", 4), ("scales", 3), ("opacities", 1), ("colors", 3 * k)):
-                self._room(name, self._n * size)
-            self._active, self._active_for = self._views(), wanted
-        return self._active
-
-    def _views(self) -> Active:
+        if self._active_for == wanted:
+            return
+        self._active_for = -1, -1  # also if there is too little memory
         k = (self.sh_degree + 1) ** 2
-        return Active(self._field("means", 3), self._field("quats", 4), self._field("scales", 3),
-                      self._field("opacities"), self._field("colors", k, 3))
+        shapes = {"means": (3,), "quats": (4,), "scales": (3,), "opacities": (), "colors": (k, 3)}
+        self.active = Active(**{name: self._room(name, (self._n, *shape)) for name, shape in shapes.items()})
+        self._active_for = wanted
+
+    def _room(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
+        size = math.prod(shape)
+        held = self._buffers.pop(name, None)
+        if held is None or not size <= held.numel() <= 4 * size:
+            capacity = size if held is None or held.numel() > size else size + size // 4
+            del held  # before the new one is made
+            held = torch.empty(capacity, dtype=torch.float32, device=self.device)
+        self._buffers[name] = held
+        return held[:size].view(shape)
 
     def _raw(self, scene: GaussianScene, to: Active) -> Raw:
         """Where it lies if it is here; what is not is copied to where it will stay."""
@@ -210,28 +188,11 @@ class DeviceGaussians:
             raw.shN.copy_(_tensor(scene.shN[:, :rest]))
         return raw
 
-    def _room(self, name: str, size: int) -> torch.Tensor:
-        """A flat buffer of `size` numbers. It grows with some room to spare, as scenes in training do."""
-        held = self._buffers.get(name)
-        if held is None or not size <= held.numel() <= 4 * size:
-            capacity = size if held is None or held.numel() > size else size + size // 4
-            self._buffers.pop(name, None)
-            del held  # before the new one is made
-            held = torch.empty(capacity, dtype=torch.float32, device=self.device)
-            self._buffers[name] = held
-        return held[:size]
-
-    def _field(self, name: str, *shape: int) -> torch.Tensor:
-        size = self._n * int(np.prod(shape))
-        if name not in self._buffers:
-            return torch.empty((self._n, *shape), dtype=torch.float32, device=self.device)
-        return self._buffers[name][:size].view(self._n, *shape)
-
 
 class Reading:
     """Keeps the arrays of a scene on a GPU from being given to anybody else while they may be read.
 
-    As a context: what one stream is given inside is awaited as a whole (`end`).
+    As a context: what one stream is given inside is awaited as a whole.
     """
 
     def __init__(self, stream: torch.cuda.Stream) -> None:
@@ -277,11 +238,6 @@ class Reading:
         if self._now is not None:
             self._next, self._now = (self._now, self._ready, None), None
 
-    def end(self) -> None:
-        """All that reads the scene, or draws, was given to the stream."""
-        self._mark = self._mark or torch.cuda.Event()
-        self._mark.record(self._stream)
-
     @property
     def done(self) -> bool:
         """Whether all that is done. Never waits."""
@@ -291,7 +247,9 @@ class Reading:
         pass
 
     def __exit__(self, *exc: object) -> None:
-        self.end()
+        """All that reads the scene, or draws, was given to the stream."""
+        self._mark = self._mark or torch.cuda.Event()
+        self._mark.record(self._stream)
 
     def wait(self) -> None:
         """Until that is done. The driver looks at the event all the time: a thread that sleeps wakes too late."""

@@ -126,22 +126,6 @@ class Scene:
         """All that a graph remembers of the tensors, but for `flags`."""
         return tuple((t.data_ptr(), t.shape, t.stride()) for name, t in vars(self).items() if name != "flags")
 
-    def check(self, device: torch.device) -> None:
-        """Raises ValueError, naming the tensor that is not as above."""
-        n = len(self.means)
-        rest = self.shN.shape[1] if self.shN.ndim == 3 else 0
-        shapes = {"means": (n, 3), "quats": (n, 4), "scales": (n, 3), "opacities": (n,), "sh0": (n, 3),
-                  "shN": (n, rest, 3)}
-        for name, shape in shapes.items():
-            t: torch.Tensor = getattr(self, name)
-            if tuple(t.shape) != shape or t.dtype != torch.float32 or t.device != device:
-                raise ValueError(f"{name} is {tuple(t.shape)} {t.dtype} on {t.device}; needed is {shape} "
-                                 f"torch.float32 on {device}")
-            if not (t[:1] if name in ("sh0", "shN") else t).is_contiguous():
-                raise ValueError(f"{name} has strides {t.stride()}; call .contiguous()")
-        if rest not in SH_REST:
-            raise ValueError(f"shN has {rest} coefficients; {SH_REST} are those of a whole degree")
-
 
 def draw(kind: Kind, scene: Scene, parameters: torch.Tensor, gsplat: Any, own: Launcher) -> None:
     """Draw a frame of a scene that is not empty.
