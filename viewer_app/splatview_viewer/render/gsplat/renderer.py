@@ -216,8 +216,8 @@ class GsplatRenderer(Renderer):
         if isinstance(e, torch.cuda.OutOfMemoryError):
             self._drawn = self._picture = None
             torch.cuda.empty_cache()
-            raise RendererError(f"gsplat: the memory of {self._device} is full; a smaller picture needs less "
-                                f"({str(e).splitlines()[0][:120]})") from None
+            raise RendererError(f"gsplat: the memory of {self._device or self._home} is full; a smaller picture needs "
+                                f"less ({str(e).splitlines()[0][:120]})") from None
         if isinstance(e, SharingError):
             raise RendererError(f"gsplat: no way from CUDA to OpenGL: {e}") from None
         if isinstance(e, RuntimeError):
@@ -265,17 +265,17 @@ class GsplatRenderer(Renderer):
         """Draw on this GPU from now on."""
         if device == self._device:
             return
+        with torch.cuda.device(device):
+            stream = torch.cuda.Stream(device, priority=-1)
+        work = _Work(self, OnStream(stream))
+        with work:  # should that fail, everything stays as it is
+            gaussians, frame = DeviceGaussians(device), FrameGraph(device)
         if self._device is not None:
             self._leave()
-        self._device = device
-        with torch.cuda.device(device):
-            self._stream = torch.cuda.Stream(device, priority=-1)
+        self._device, self._stream, self._work = device, stream, work
+        self._gaussians, self._frame, self._reading = gaussians, frame, Reading(stream)
         self._picture = self._drawn = None
-        self._work = _Work(self, OnStream(self._stream))
-        self._reading = Reading(self._stream)
-        with self._working():
-            self._gaussians = DeviceGaussians(device)
-            self._frame = FrameGraph(device)
+        with work:
             self._show_frame()
 
     def _show_frame(self) -> None:
