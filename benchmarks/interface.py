@@ -18,7 +18,7 @@ import numpy as np
 from splatview_viewer.app.loop import App, AppOptions
 from splatview_viewer.core.events import PointerMove
 from splatview_viewer.formats.ply import write_ply
-from splatview_viewer.render.gl.renderer import SOFTWARE
+from splatview_viewer.gpu.work import is_software
 from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.screens.offscreen import OffscreenScreen
 
@@ -93,7 +93,7 @@ def _measure(app: App, what: str, everything: bool) -> dict[str, str]:
             for _ in range(BLOCK):
                 times[name].append(_timed(draw))
     both = {name: statistics.median(t) for name, t in times.items()}
-    software = any(name in ctx.info["GL_RENDERER"].lower() for name in SOFTWARE)
+    software = is_software(ctx)
     whole()
     assert (app.screen.pixels()[:, : rect.x, :3].std(axis=(0, 1)) > 1).all(), "no panel was drawn"
     cost = both["with"] - both["without"]

@@ -223,7 +223,7 @@ def check_runtime_folder() -> Finding:
 def _probe(what: str, otherwise: State, timeout_s: float = 120.0) -> Finding:
     """Try something in the viewer's program; it is `otherwise` where that does not work."""
     lines: list[str] = []
-    if why := _ended(ChildProgram("splatview_viewer.gpu.probe", what, on_output=lines.append), timeout_s):
+    if why := _ended(ChildProgram("splatview_viewer.app.probe", what, on_output=lines.append), timeout_s):
         return Finding(otherwise, why)
     found = json.loads(lines[-1])
     return Finding("ok" if found["ok"] else otherwise, found["detail"], found["mend"])

@@ -199,7 +199,7 @@ ELSEWHERE = {
     "viewer_app/splatview_viewer/kinds/snapshot/loading/cache.py": "columns in the private cache",
     "viewer_app/splatview_viewer/render/gsplat/build.py": "kernels in the private cache, written by a compiler",
     "viewer_app/splatview_viewer/web/uploads.py": "files from browsers, in a new private folder, by O_EXCL",
-    "viewer_app/splatview_viewer/gpu/probe.py": "a file in a new private folder that is removed at once",
+    "viewer_app/splatview_viewer/app/probe.py": "a file in a new private folder that is removed at once",
 }
 _WRITES = re.compile(r"""os\.(?:replace|renames?|link|mknod)\( | O_CREAT | O_TRUNC | shutil\.(?:copy\w*|move)\(
     | \.(?:write_text|write_bytes|touch|tofile|rename|symlink_to|hardlink_to)\( | \.replace\([^,()]+\)

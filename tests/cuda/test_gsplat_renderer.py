@@ -38,9 +38,9 @@ SECOND = 1_500_000_000
 """Cycles of a GPU's clock, about."""
 
 
-@pytest.fixture(params=["graph", "plain"])
-def renderer(request: pytest.FixtureRequest, ctx: moderngl.Context) -> Iterator[GsplatRenderer]:
-    made = GsplatRenderer(ctx, plain=request.param == "plain")
+@pytest.fixture
+def renderer(ctx: moderngl.Context) -> Iterator[GsplatRenderer]:
+    made = GsplatRenderer(ctx)
     yield made
     assert made.note == "", "what is measured here is the quick way"
     made.close()

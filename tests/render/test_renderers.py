@@ -161,12 +161,12 @@ BAD = {
 def test_bad_numbers_are_left_out_and_counted(renderer: Renderer) -> None:
     good, view, bad = random_scene(7, Chance(n=60)), looking_at_origin(80, 60), np.array([3, 20, 59])
     expected = draw(renderer, good[torch.from_numpy(np.setdiff1d(np.arange(60), bad))], view)
-    assert renderer.skipped == 0
+    assert renderer.left_out.total == 0
     for field, value in BAD.items():
         spoilt = getattr(good, field).clone()
         spoilt.reshape(60, -1)[bad, -1] = value
         p = draw(renderer, replace(good, **{field: spoilt}), view)
-        assert renderer.skipped == 3, field
+        assert renderer.left_out.total == 3, field
         assert np.array_equal(p.color, expected.color) and np.array_equal(p.alpha, expected.alpha), field
 
 
@@ -174,7 +174,7 @@ def test_no_gaussians(renderer: Renderer) -> None:
     assert not renderer.render(camera(), CLASSIC).pixels().alpha.any(), "before the first load"
     draw(renderer, scene((0, 0, 2)))
     p = draw(renderer, scene(np.empty((0, 3))))
-    assert renderer.skipped == 0 and not p.alpha.any() and not p.color.any()
+    assert renderer.left_out.total == 0 and not p.alpha.any() and not p.color.any()
 
 
 def test_extremes_stay_finite(renderer: Renderer) -> None:

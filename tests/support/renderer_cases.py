@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import moderngl
 import numpy as np
@@ -14,7 +16,8 @@ from splatview_ipc.gl.base import fragment_head
 from splatview_viewer.geometry.cameras import Camera, intrinsics, look_at
 from splatview_viewer.render.activation import activate
 from splatview_viewer.render.base import Pixels, RenderOptions
-from splatview_viewer.render.gl.renderer import SOFTWARE, GlRenderer
+from splatview_viewer.render.gl import renderer as gl_renderer
+from splatview_viewer.render.gl.renderer import GlRenderer
 from splatview_viewer.render.gsplat.renderer import GsplatRenderer
 from splatview_viewer.render.reference import ReferenceRenderer
 from splatview_viewer.scene.scene import SH_C0, GaussianScene
@@ -26,20 +29,22 @@ if TYPE_CHECKING:
     from splatview_ipc.gl.base import PixelSource
     from splatview_viewer.render.base import Renderer
 
+
+def gl(way: str, ctx: moderngl.Context) -> GlRenderer:
+    """The OpenGL renderer as on a graphics card ("quads") or on a software rasteriser ("tiles")."""
+    with mock.patch.object(gl_renderer, "is_software", lambda ctx: way == "tiles"):
+        return GlRenderer(ctx)
+
+
 MAKERS: dict[str, Callable[[moderngl.Context], Renderer]] = {
     "reference": ReferenceRenderer,
-    "gl-quads": lambda ctx: GlRenderer(ctx, compositor="quads"),
-    "gl-tiles": lambda ctx: GlRenderer(ctx, compositor="tiles"),
+    "gl-quads": partial(gl, "quads"),
+    "gl-tiles": partial(gl, "tiles"),
     "gsplat": GsplatRenderer,
 }
 """Every implementation by its name; after a hyphen, by the way it works."""
 MARKED = [pytest.param(name, marks=pytest.mark.cuda) if name.startswith("gsplat") else name for name in sorted(MAKERS)]
 """Their names, for tests; those that need a GPU say so."""
-
-
-def software(ctx: moderngl.Context) -> bool:
-    """Return whether the processor draws, and no graphics card."""
-    return any(name in ctx.info["GL_RENDERER"].lower() for name in SOFTWARE)
 
 
 def read_source(ctx: moderngl.Context, source: PixelSource) -> np.ndarray:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize("software", [True, False], ids=["in memory", "through a buffer"])
 def test_the_page_sees_what_was_drawn(rig: Rig, software: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not software:
-        monkeypatch.setattr(browser, "SOFTWARE", ())
+        monkeypatch.setattr(browser, "is_software", lambda ctx: False)
     monkeypatch.setattr(pacing.Pacer, "level", pacing.LEVELS[0])  # however busy this machine is
     screen = rig.open(320, 200)
     page = rig.pages[screen]

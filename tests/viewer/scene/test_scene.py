@@ -15,14 +15,13 @@ from support.renderer_cases import CLASSIC, Chance, activated, draw, looking_at_
 from splatview_viewer.geometry.cameras import MODELS, Camera, intrinsics, look_at
 from splatview_viewer.recording.packed import layout, pack, unpack
 from splatview_viewer.render.base import RenderOptions
-from splatview_viewer.render.picking import outline, pick
+from splatview_viewer.render.picking import pick, values_later
 from splatview_viewer.render.reference import ReferenceRenderer
 from splatview_viewer.scene import HIDDEN, MARKED, Box, Selection, Sphere, flags, largest_scale, sh_energy
 from splatview_viewer.scene.merging import merged
 from splatview_viewer.scene.scene import FIELDS, SH_C0, GaussianScene
 from splatview_viewer.scene.statistics import QUANTITIES, count_later
 from splatview_viewer.scene.turning import Placement, basis, placed, turning_of_degree
-from splatview_viewer.scene.values import values_later
 
 
 @pytest.fixture(name="device", params=["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
@@ -140,7 +139,7 @@ def test_an_outline_goes_where_density_has_fallen_alike(device: str, model: Any)
     view = looking_at_origin(model=model).resized(600, 450)
     given = scene([[0.1, -0.05, 0.2]], scales=[[0.5, 0.2, 0.1]], opacities=0.9,
                   quats=np.array([[0.7, 0.3, -0.4, 0.2]], np.float32))
-    rim = outline(values_later(on(device, given), 0, 0)().scene, view)
+    rim = values_later(on(device, given), 0, 0)().outline(view)
     assert rim is not None
     alpha = draw(ReferenceRenderer(), given, view).alpha
     np.testing.assert_allclose([alpha[int(y), int(x)] for x, y in rim], 0.9 * math.exp(-2.0), atol=0.02)  # pixels

@@ -1,4 +1,4 @@
-"""What lies under one pixel: the Gaussian that contributes most there, and how far away the surface is.
+"""What a picture shows at a pixel: the Gaussian that contributes most, its numbers, and how far away the surface is.
 
 By the rules of the renderers (`reference.py`), so that what is picked is what is seen. Two steps: bounds find the few
 Gaussians that may reach the pixel, on the scene's device; these few are gone through exactly, in NumPy and float64.
@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from splatview_ipc.kinds.gaussians import SH_REST
 from splatview_viewer.geometry.cameras import point_at
 from splatview_viewer.render.base import ALPHA_MAX, ALPHA_MIN, COVARIANCE_MAX, EPS_2D, TRANSMITTANCE_MIN
-from splatview_viewer.render.reference import fisheye, rotations
+from splatview_viewer.render.reference import places, rotations
 from splatview_viewer.scene import EVERYTHING, HIDDEN, flags
-from splatview_viewer.scene.scene import FIELDS, GaussianScene, HostCopy, as_floats
+from splatview_viewer.scene.scene import FIELDS, SH_C0, GaussianScene, HostCopy, as_floats
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -114,20 +115,10 @@ def _project(scene: GaussianScene, camera: Camera, scale: float = 1.0) -> tuple[
     world_to_camera = camera.viewmat[:3, :3]
     p = scene.means.double().numpy() @ world_to_camera.T + camera.viewmat[:3, 3]
     scales = scene.scales.double().numpy() * scale
-    focal, center = np.array([camera.K[0, 0], camera.K[1, 1]]), camera.K[:2, 2]
     with np.errstate(all="ignore"):
         m = world_to_camera @ (rotations(scene.quats.numpy()) * scales[:, None, :])
-        if camera.model == "fisheye":
-            centers, jacobian = fisheye(p)
-        else:
-            centers, jacobian = p[:, :2], np.zeros((len(p), 2, 3))
-            jacobian[:, 0, 0] = jacobian[:, 1, 1] = 1
-            if camera.model == "pinhole":
-                centers = p[:, :2] / p[:, 2:]
-                low, high = camera.slope_limits()
-                jacobian /= p[:, 2, None, None]
-                jacobian[:, :, 2] = -np.clip(centers, low, high) / p[:, 2:]
-        return p, centers * focal + center, (jacobian * focal[:, None]) @ m
+        centers, jacobian = places(p, camera)
+        return p, centers, jacobian @ m
 
 
 def _alphas(scene: GaussianScene, camera: Camera, at: tuple[float, float],
@@ -146,21 +137,6 @@ def _alphas(scene: GaussianScene, camera: Camera, at: tuple[float, float],
         sigma = (0.5 * (yy * dx * dx + xx * dy * dy) - xy * dx * dy) / det
         alpha = np.minimum(ALPHA_MAX, opacities * np.exp(-sigma))
         return p, np.where((sigma >= 0) & (xx + yy < COVARIANCE_MAX), alpha, 0.0)
-
-
-def outline(one: GaussianScene, camera: Camera, scale: float = 1.0) -> np.ndarray | None:
-    """(M, 2) pixels: the ellipse that `_OUTLINE` standard deviations of one activated Gaussian on the CPU fill in the
-    picture; None where it is not seen. `scale`: as `RenderOptions.scale`."""
-    p, centers, root = _project(one, camera, scale)
-    if not camera.near <= p[0, 2] <= camera.far:
-        return None
-    cov = root[0] @ root[0].T + EPS_2D * np.eye(2)
-    if not (np.isfinite(cov).all() and np.isfinite(centers).all()):
-        return None
-    lengths, axes = np.linalg.eigh(cov)
-    turn = np.linspace(0, 2 * math.pi, _CORNERS, endpoint=False)
-    circle = np.stack([np.cos(turn), np.sin(turn)], axis=1)
-    return centers[0] + _OUTLINE * (circle * np.sqrt(np.maximum(lengths, 0))) @ axes.T
 
 
 # -- those that may reach the pixel ------------------------------------------------------------------------------
@@ -213,3 +189,65 @@ def _reaches(scene: GaussianScene, camera: Camera, at: tuple[float, float], scal
     reach = 2 * (opacities / ALPHA_MIN).clamp(1.0).log()
     near_enough = far <= reach * (1.001 * norm * (largest * largest) + 1.05 * EPS_2D)
     return near_enough & (z >= camera.near * 0.999) & (z <= camera.far * 1.001), z
+
+
+# -- the numbers of one Gaussian ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Values:
+    """The numbers of one Gaussian of one version of a scene, activated."""
+
+    version: int
+    mean: np.ndarray
+    """(3,) world units."""
+    quat: np.ndarray
+    """(4,) w, x, y, z."""
+    scale: np.ndarray
+    """(3,) standard deviations, world units."""
+    opacity: float
+    sh0: np.ndarray
+    """(3,)."""
+    shN: np.ndarray  # noqa: N815
+    """(K-1, 3)."""
+
+    @property
+    def color(self) -> tuple[float, float, float]:
+        """RGB in [0, 1] of degree 0 alone."""
+        r, g, b = np.clip(np.nan_to_num(0.5 + SH_C0 * self.sh0), 0, 1).tolist()
+        return r, g, b
+
+    @property
+    def energies(self) -> list[float]:
+        """The sum of squares of the coefficients of each degree from 1 on."""
+        degrees = SH_REST.index(len(self.shN))
+        return [float((self.shN[d * d - 1: (d + 1) ** 2 - 1].astype(np.float64) ** 2).sum())
+                for d in range(1, degrees + 1)]
+
+    def outline(self, camera: Camera, scale: float = 1.0) -> np.ndarray | None:
+        """(M, 2) pixels: the ellipse that its `_OUTLINE` standard deviations fill in the picture; None where it is not
+        seen. `scale`: as `RenderOptions.scale`."""
+        rows = self.mean, self.quat, self.scale, np.array(self.opacity, np.float32), self.sh0, self.shN
+        one = GaussianScene.of_arrays(*(row[None] for row in rows), activated=True)
+        p, centers, root = _project(one, camera, scale)
+        if not camera.near <= p[0, 2] <= camera.far:
+            return None
+        cov = root[0] @ root[0].T + EPS_2D * np.eye(2)
+        if not (np.isfinite(cov).all() and np.isfinite(centers).all()):
+            return None
+        lengths, axes = np.linalg.eigh(cov)
+        turn = np.linspace(0, 2 * math.pi, _CORNERS, endpoint=False)
+        circle = np.stack([np.cos(turn), np.sin(turn)], axis=1)
+        return centers[0] + _OUTLINE * (circle * np.sqrt(np.maximum(lengths, 0))) @ axes.T
+
+
+def values_later(scene: GaussianScene, index: int, version: int) -> Callable[[], Values]:
+    """Read the numbers of a scene's Gaussian `index`, which it has; the returned function waits for them, in any
+    thread. The scene is read as `HostCopy` says."""
+    copy = HostCopy(scene, lambda: [as_floats(getattr(scene, name)[index]).clone() for name in FIELDS])
+
+    def read() -> Values:
+        mean, quat, scale, opacity, sh0, rest = copy.arrays()
+        return Values(version, mean, quat, scale, float(opacity), sh0, rest)
+
+    return read

@@ -16,7 +16,7 @@ from splatview_viewer.core.errors import FileError, GraphicsError
 from splatview_viewer.core.events import ClickCounter, Expose, FileDrop, PointerMove, Resize
 from splatview_viewer.core.screen import MIN_SIZE
 from splatview_viewer.formats.pictures import safe_name
-from splatview_viewer.render.gl.renderer import SOFTWARE
+from splatview_viewer.gpu.work import is_software
 from splatview_viewer.screens._mailbox import Mailbox
 from splatview_viewer.screens._readback import BufferReader, CudaReader, HostReader
 from splatview_viewer.screens._target import Target
@@ -118,7 +118,7 @@ class BrowserScreen:
             target = Target(self.ctx, size)
         except _FAILURES as e:
             raise GraphicsError(f"no picture of {size[0]} x {size[1]} can be drawn for a browser: {e}") from e
-        if any(word in self.ctx.info["GL_RENDERER"].lower() for word in SOFTWARE):
+        if is_software(self.ctx):
             return target, HostReader()
         return target, BufferReader(self.ctx)
 

@@ -19,7 +19,7 @@ from splatview_viewer.core.view import VERTEX, Hints, Stopwatch
 from splatview_viewer.gpu.governor import BROUGHT
 from splatview_viewer.kinds.gaussians.frames import Facts, Sight, hint_of
 from splatview_viewer.kinds.snapshot.model import Snapshot
-from splatview_viewer.render.choose import make_renderer
+from splatview_viewer.render.choose import better, choose, instead
 from splatview_viewer.scene.frames import background_of, scene_of
 from splatview_viewer.scene.scene import GaussianScene
 
@@ -76,7 +76,7 @@ class GaussianContent:
     def __init__(self, ctx: moderngl.Context, work: GpuWork, renderer: Renderer | None = None) -> None:
         self.views: list[GaussianView] = []
         """Everybody who looks at it."""
-        self.renderer = renderer or make_renderer(ctx)
+        self.renderer = renderer or choose(ctx)
         self.facts: Facts | None = None
         """Of the scene; None while there is none."""
         self.sight: Sight | None = None
@@ -106,8 +106,6 @@ class GaussianContent:
         self._look: Callable[[], Sight | None] | None = None
         self._torn = False
         """Whether the last scene that came turned out to be overwritten."""
-        self._drawn_by = ""
-        """The renderer's name when it was given the scene."""
         self._timed: tuple[object, ...] = ()
         self._timed_before: tuple[object, ...] = ()
         self._arrays: dict[tuple[str, ...], moderngl.VertexArray] = {}
@@ -141,8 +139,11 @@ class GaussianContent:
         elif ready is not None and now - self.looked_at > _LOOK_PERIOD:
             self._look, self.looked_at = Sight.later(scene, ready), now
         with self.stopwatch("load"):
-            self.renderer.load(scene, ready)
-        self._check_renderer()
+            try:
+                self.renderer.load(scene, ready)
+            except RendererError as e:
+                self._draw_with(instead(self.renderer, self._ctx, e))
+                self.renderer.load(scene, ready)
         before, self._loading = self._loading, None
         if before is not None:  # it was never drawn
             while not self.has_looked():
@@ -230,7 +231,11 @@ class GaussianContent:
             if self._loading is not None:
                 self._work.governor.gives(("load",), "cuda")
             self._work.governor.gives(work, "cuda")
-            picture = renderer.render(camera, options)
+            try:
+                picture = renderer.render(camera, options)
+            except RendererError as e:
+                self._draw_with(instead(renderer, self._ctx, e))
+                picture = self.renderer.render(camera, options)
         else:
             with self._work(*work):
                 picture = renderer.render(camera, options)
@@ -240,14 +245,13 @@ class GaussianContent:
     def begin(self, place: ScenePicture, camera: Camera, options: RenderOptions,
               wanted: tuple[object, ...]) -> Picture | None:
         """As `render`, with depth, for `place` to become what is `wanted` when it is done; nothing is awaited. Returns
-        the picture of a renderer that cannot do so, to be shown as ever."""
+        a picture that cannot be moved along, to be shown as ever."""
         self.land(wait=True)
         reads = self._loading is not None
         picture = self.render(place, camera, options, BROUGHT)
         bring = getattr(picture, "bring", None)
-        if bring is None:
+        if bring is None or not bring():
             return picture
-        bring()
         self.begun = Begun(picture, place, camera, wanted, reads)
         self._work.flush()
         self.account()
@@ -261,11 +265,10 @@ class GaussianContent:
             return
         self.begun = None
         whole = not begun.reads or self.is_read()
-        brought = begun.picture.brought() if whole else None
-        if brought is None:
+        source = begun.picture.brought() if whole else None
+        if source is None:
             return
-        begun.place.become(brought[0], begun.camera, begun.of, lent=True)
-        begun.place.know(brought[1])
+        begun.place.become(source, begun.camera, begun.of, lent=True, kept=begun.picture.kept)
         begun.place.landed = True
 
     def _make_room(self, place: ScenePicture) -> None:
@@ -328,20 +331,20 @@ class GaussianContent:
         """Do what could wait, once however many views ask for it; `loads` says whether anything is to be seen."""
         self._work.collect()
         self.land()
-        if self.renderer.tick():
+        if (renderer := better(self.renderer, self._ctx)) is not None:
+            self._draw_with(renderer)
             self.loads += 1
-            self._check_renderer()
+        elif self.renderer.tick():
+            self.loads += 1
         if self.busy and not self.renderer.reading:  # a fault came between
             self.is_read()
         _ = self.renderer.pending or self.has_looked()  # the picture comes first
 
-    def _check_renderer(self) -> None:
-        """A renderer in whose place another one came has taken its pictures with it."""
-        if self.renderer.name != self._drawn_by:
-            self._drawn_by = self.renderer.name
-            self.begun = None
-            for view in self.views:
-                view.picture.lose()
+    def _draw_with(self, renderer: Renderer) -> None:
+        """Have another renderer draw from now on, which has the scene; the one before has taken its pictures along."""
+        self.renderer, self.begun = renderer, None
+        for view in self.views:
+            view.picture.lose()
 
     def leave(self) -> None:
         """As `View.leave`."""

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from splatview_viewer.geometry import shapes
-from splatview_viewer.scene import Box, Sphere
+from splatview_viewer.scene import Box, Sphere, shapes
 from splatview_viewer.ui import theme
 from splatview_viewer.ui import widgets as ui
 

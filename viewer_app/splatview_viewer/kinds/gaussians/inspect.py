@@ -17,16 +17,14 @@ from splatview_viewer.core.view import KeyHelp, Section
 from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.kinds.gaussians.picking import Picker
 from splatview_viewer.kinds.gaussians.tool import Tool
-from splatview_viewer.render.picking import outline
-from splatview_viewer.scene.values import values_later
+from splatview_viewer.render.picking import values_later
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from splatview_viewer.core.events import Event
     from splatview_viewer.kinds.gaussians.view import GaussianView
-    from splatview_viewer.render.picking import Hit
-    from splatview_viewer.scene.values import Values
+    from splatview_viewer.render.picking import Hit, Values
 
 _STILL = 4.0
 """Points that the pointer may move between press and release of a click."""
@@ -164,7 +162,7 @@ class Inspect(Tool):
 
         camera = self.view.camera(rect)
         if camera is not None and self.values is not None:
-            inspect_card.outline(outline(self.values.scene, camera, self.view.settings.scale), rect, scale)
+            inspect_card.outline(self.values.outline(camera, self.view.settings.scale), rect, scale)
         if self._card and (place := self._board(rect)) is not None and inspect_card.card(self, place, scale):
             self.choose(None)
             return True

@@ -1,5 +1,5 @@
 """Smooth motion: while somebody moves the camera and the scene cannot be drawn for each picture on the screen, the last
-picture of it is moved along; a new one is drawn when the GPU's time allows, and nobody waits for it."""
+picture of it is moved along by CUDA; a new one is drawn when the GPU's time allows, without being waited for."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from splatview_viewer.core.view import Section
-from splatview_viewer.gpu.governor import scaled
+from splatview_viewer.gpu.governor import BROUGHT, scaled
 from splatview_viewer.kinds.gaussians.tool import Tool
 
 if TYPE_CHECKING:
@@ -56,9 +56,8 @@ class Motion(Tool):
             return False
         content.land()
         size = camera.width, camera.height
-        if picture.of != self._wanted and content.begun is None and not content.awaited and (
-                view.work.governor.next_picture() == 0.0):
-            self.scale = view.work.governor.scale_later("scene", size)
+        if picture.of != self._wanted and not content.awaited and (scale := self._next_scale(size)) is not None:
+            self.scale = scale
             drawn = camera if self.scale == 1.0 else camera.resized(*scaled(size, self.scale))
             picture.render_later(drawn, options, (drawn.key, options, content.loads))
         if picture.of != self._wanted:
@@ -67,37 +66,37 @@ class Motion(Tool):
             self.scale = 1.0
         return picture.source is not None
 
+    def _next_scale(self, size: tuple[int, int]) -> float | None:
+        """The resolution of the next picture of the scene, to be shown at this size; None while it may not begin, as
+        another one is being drawn, or its cost is being saved up."""
+        content, governor = self.view.content, self.view.work.governor
+        scale = governor.scale_later("scene", size)
+        loads = (("load",),) if content.renderer.pending else ()
+        saved = governor.has_saved(("scene", *scaled(size, scale), BROUGHT), *loads)
+        return scale if saved and content.begun is None else None
+
     def _applies(self, camera: Camera, options: RenderOptions) -> bool:
         view = self.view
         picture, s = view.picture, view.settings
         moves = view.moving or view.content.awaited  # what was moved stays there until a true picture can be had
         if not (s.reproject and moves and s.show in _SHOWS) or view.desk.exact:
             return False
-        if picture.source is None or picture.seen is None or not _alike(picture.of[1], options):
+        if picture.kept is None or picture.seen is None or not _alike(picture.of[1], options):
             return False
         seen = picture.seen
         turn = float(np.trace(seen.viewmat[:3, :3].T @ camera.viewmat[:3, :3]))
         if seen.model != camera.model or turn < 1 + 2 * _FAR:
             return False
         size = camera.width, camera.height
-        governor = view.work.governor
+        governor, warp = view.work.governor, picture.warp_work(size)
         if governor.limited:
-            return governor.moves_along("scene", size, *picture.warp_work(size))
-        scene, warp = governor.cost(("scene", *size)) or 0.0, governor.cost(picture.warp_work(size)[0]) or 0.0
-        return view.cuda and scene > max(_AT_ONCE, 2 * warp)
+            return governor.moves_along("scene", size, warp)
+        return (governor.cost(("scene", *size)) or 0.0) > max(_AT_ONCE, 2 * (governor.cost(warp) or 0.0))
 
     @property
     def towards(self) -> tuple[Camera, float] | None:
         """Where the picture is moved to, and how far away the scene is on the whole; None: it is shown as it is."""
         return None if self._towards is None else (self._towards, self.view.orbit.distance)
-
-    @property
-    def light(self) -> bool:
-        """Whether the next picture can be shown without drawing the scene."""
-        view = self.view
-        if view.moving:
-            return self._towards is not None
-        return view.picture.of == self._wanted and view.picture.of[-1:] == (view.content.loads,)
 
     def tick(self, now: float) -> bool:
         view, picture = self.view, self.view.picture
@@ -108,13 +107,13 @@ class Motion(Tool):
                 picture.forget_motion()
             return landed
         self._used, self._used_at = True, now
-        idle = view.content.begun is None
-        return landed or not view.moving or (idle and view.work.governor.next_picture() == 0.0)
+        size = self._towards.width, self._towards.height
+        return landed or not view.moving or self._next_scale(size) is not None
 
     # -- the panel ---------------------------------------------------------------------------------------------
 
     def sections(self) -> Sequence[Section]:
-        if self.view.work.software:  # which draws as ever
+        if not self.view.cuda:  # OpenGL draws as ever
             return ()
         return [Section("Motion", self._panel, tip="What is seen while the camera moves")]
 

@@ -1,6 +1,6 @@
 """What this machine can draw with: run as a program, so that a driver that crashes takes nobody along.
 
-`python -m splatview_viewer.gpu.probe egl|window|gsplat|interop|web|memory|video` prints one JSON object:
+`python -m splatview_viewer.app.probe egl|window|gsplat|interop|web|memory|video` prints one JSON object:
 {"ok": bool, "detail": str, "mend": str}.
 """
 
