@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from splatview_viewer.app.loop import App, AppOptions
+from splatview_viewer.app.loop import App, AppOptions, step
 from splatview_viewer.core.events import PointerMove
 from splatview_viewer.formats.ply import write_ply
 from splatview_viewer.gpu.work import is_software
@@ -49,7 +49,7 @@ def opened(files: tuple[Path, ...], size: tuple[int, int]) -> App:
     app = App(OffscreenScreen(*size), AppOptions(files=files, gpu_budget=1.0))
     end = time.monotonic() + 300
     while app.state.shown is None or any(e.progress is not None for e in app.state.entries) or app.seat.dirty:
-        app.turn()
+        step(app)
         if time.monotonic() > end:
             raise RuntimeError("the scenes were not read within 300 s")
     return app
@@ -77,8 +77,8 @@ def _measure(app: App, what: str, everything: bool) -> dict[str, str]:
     def whole() -> None:
         nonlocal moves
         moves += 1
-        seat.take(PointerMove(rect.x + 100 + moves % 200, rect.y + 200))
-        seat.draw()
+        seat.take(PointerMove(rect.x + 100 + moves % 200, rect.y + 200), time.monotonic())
+        seat.draw(time.monotonic())
         ctx.finish()
 
     def bare() -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from splatview_viewer.app.loop import App, AppOptions
+from splatview_viewer.app.loop import App, AppOptions, step
 from splatview_viewer.core.events import PointerMove, PointerPress, PointerRelease
 from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.recording.files import StreamFolder, write_packed
@@ -132,9 +132,9 @@ def drag(app: App, view: GaussianView, player: Player, seconds: float) -> list[t
     drawing = [0.0]
     draw = app.seat.draw
 
-    def timed() -> None:
+    def timed(now: float) -> None:
         begin = time.perf_counter()
-        draw()
+        draw(now)
         drawing[0] += time.perf_counter() - begin
 
     app.seat.draw = timed  # type: ignore[method-assign]
@@ -144,13 +144,13 @@ def drag(app: App, view: GaussianView, player: Player, seconds: float) -> list[t
         while (at := (time.perf_counter() - begin) / seconds) < 1.0:
             screen.push(PointerMove(*place_of(view, player, at * (STEPS - 1))))
             drawing[0], since = 0.0, time.perf_counter()
-            app.turn()
+            step(app)
             spent = time.perf_counter() - since
             turns.append((spent, spent - drawing[0], player._fed))
     finally:
         app.seat.draw = draw  # type: ignore[method-assign]
     screen.push(PointerRelease(*place_of(view, player, STEPS - 1)))
-    app.turn()
+    step(app)
     return turns
 
 
@@ -182,6 +182,6 @@ def rest(app: App, view: GaussianView, player: Player, place: int) -> tuple[floa
 def _until(app: App, condition: Any, seconds: float = 120.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
-        app.turn()
+        step(app)
         if time.monotonic() > end:
             raise RuntimeError(f"nothing was seen within {seconds:.0f} s")

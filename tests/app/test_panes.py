@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 from support.viewer import Viewer
 
-from splatview_viewer.app.loop import AppOptions
+from splatview_viewer.app.loop import AppOptions, step
 from splatview_viewer.core.events import Key, PointerMove, PointerPress, PointerRelease, Wheel
 from splatview_viewer.core.memo import Memo
 from splatview_viewer.geometry.controls import Rect
@@ -112,7 +112,7 @@ def test_a_header_is_double_clicked_by_the_count_of_the_press(make: Callable[...
         viewer.do(PointerMove(x, y), PointerPress(x, y), PointerRelease(x, y),
                   PointerPress(x, y, clicks=clicks), PointerRelease(x, y))
         for _ in range(8):
-            viewer.turn()
+            step(viewer)
         assert bool(viewer.seat.panes.maximised) == maximised
 
 

@@ -13,7 +13,7 @@ from support.browser_rig import Rig
 from support.wait import PATIENCE, turns
 
 from splatview_viewer import screens
-from splatview_viewer.app.loop import App, AppOptions
+from splatview_viewer.app.loop import App, AppOptions, step
 from splatview_viewer.core import events as ev
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import (
@@ -221,7 +221,7 @@ def test_window_shows_what_the_viewer_draws(display: str, tmp_path: Path) -> Non
     Image.fromarray(picture).save(tmp_path / "in.png")
     app = App(WindowScreen(600, 320, vsync=False), AppOptions(files=(tmp_path / "in.png",), max_fps=500))
     for _ in turns("the picture in the window"):
-        app.turn()
+        step(app)
         if np.array_equal(app.screen.pixels()[:294, 280:, :3], picture):
             break
     app.close()

@@ -11,7 +11,7 @@ from support.comparison_cases import exactly
 from support.scene_files import ply_columns, truth, write_ply
 from support.viewer import Viewer
 
-from splatview_viewer.app.loop import AppOptions
+from splatview_viewer.app.loop import AppOptions, step
 from splatview_viewer.core.events import Key, Mod, Mods, PointerMove, PointerPress, PointerRelease, Text
 from splatview_viewer.screens.offscreen import OffscreenScreen
 
@@ -62,10 +62,11 @@ def test_a_key_that_goes_up_in_another_pane_goes_up(viewer: Viewer) -> None:
     panes.activate(panes.all[0])
     viewer.until(lambda: all(pane.view is not None for pane in panes))
     viewer.screen.push(Key("w"))
-    viewer.turn()
+    step(viewer)
+    step(viewer)
     assert first.moving
     viewer.screen.push(Key("tab", mods=frozenset({"shift"})), Key("w", pressed=False))
-    viewer.turn()
+    step(viewer)
     assert panes.active is panes.all[1]
     viewer.until(lambda: not first.moving)
 
@@ -95,7 +96,7 @@ def test_what_is_typed_into_a_field_moves_nothing(viewer: Viewer) -> None:
     assert viewer.seat.panel is not None
     assert not viewer.seat.panel.typing
     viewer.screen.push(Text(other))  # a camera that was pasted
-    viewer.turn()
+    step(viewer)
     assert view.tools["navigate"].under_way
 
 
@@ -103,7 +104,8 @@ def test_a_key_goes_up_though_a_field_is_open(viewer: Viewer) -> None:
     view: Any = viewer.seat.view
     pane = viewer.seat.panes.active
     viewer.screen.push(Key("w"))
-    viewer.turn()
+    step(viewer)
+    step(viewer)
     assert view.moving
     assert not pane.take(Key("d"), ours=True)
     pane.take(Key("w", pressed=False), ours=True)

@@ -10,7 +10,7 @@ import pytest
 from support.shard_cases import Training, part
 from support.viewer import Viewer
 
-from splatview_viewer.app.loop import AppOptions
+from splatview_viewer.app.loop import AppOptions, step
 from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.recording.options import RecordOptions
 from splatview_viewer.scene.merging import merged
@@ -65,14 +65,14 @@ def stream(viewer: Viewer) -> ShardedStream:
 
 def count(viewer: Viewer) -> int:
     """Gaussians in what is shown."""
-    viewer.turn()
+    step(viewer)
     found = viewer.seat.shown
     facts = found.view.content.facts if found is not None and isinstance(found.view, GaussianView) else None
     return -1 if facts is None else facts.count
 
 
 def trouble(viewer: Viewer) -> str:
-    viewer.turn()
+    step(viewer)
     return "; ".join(viewer.catalogue.overlays.troubles(slot(viewer)))
 
 

@@ -10,7 +10,7 @@ from PIL import Image
 from support.viewer import PICTURE, SIZE, Viewer
 from support.wait import clock, wait_until
 
-from splatview_viewer.app.loop import AppOptions
+from splatview_viewer.app.loop import AppOptions, run, step
 from splatview_viewer.core.events import (
     Close,
     Key,
@@ -160,7 +160,7 @@ def test_the_loop_ends_when_the_screen_is_closed_or_it_is_told_to() -> None:
     for end in (lambda viewer: viewer.screen.push(Close()), Viewer.stop):
         viewer = Viewer(OffscreenScreen(*SIZE))
         end(viewer)
-        viewer.serve()
+        run(viewer)
         assert viewer.screen.closed
         viewer.close()
 
@@ -172,17 +172,17 @@ def test_a_viewer_at_rest_draws_nothing(viewer: Viewer, picture_file: Path) -> N
     viewer.catalogue.open_file(picture_file)
     viewer.until(viewer.loaded)
     viewer.state.panel_open = False  # it shows the rate of the pictures drawn before
-    viewer.until(lambda: not viewer.seat.waiting and not viewer.turn())
+    viewer.until(viewer.settled)
+    viewer.until(lambda: (step(viewer), not viewer.drew)[-1])
 
 
 @pytest.mark.parametrize("viewer", [AppOptions(max_fps=20)], indirect=True)
 def test_max_fps_is_kept(viewer: Viewer) -> None:
     wait_until(lambda: viewer.seat.may_draw(clock()) <= clock())
-    begin = clock()
-    viewer.seat.draw()
-    viewer.seat.present()
-    end = clock()
+    now = clock()
+    viewer.seat.draw(now)
+    viewer.seat.present(now)
     viewer.seat.mark()
-    assert not viewer.seat.due(begin)
-    assert begin + 0.5 / 20 <= viewer.seat.may_draw(begin) <= end + 1 / 20
-    assert viewer.seat.due(end + 1 / 20)
+    assert not viewer.seat.due(now)
+    assert now + 0.5 / 20 <= viewer.seat.may_draw(now) <= now + 1 / 20
+    assert viewer.seat.due(now + 1 / 20)

@@ -16,6 +16,7 @@ from support.wait import PATIENCE, wait_until
 
 import splatview
 from splatview_ipc.control.registry import viewers
+from splatview_viewer.app.loop import step
 from splatview_viewer.core.events import Wheel
 from splatview_viewer.shell.panel import Asked
 
@@ -54,7 +55,7 @@ def shown(viewer: Viewer) -> Slot:
 
 def sees(viewer: Viewer, grey: int) -> bool:
     """Whether the middle of the picture is this grey; draws once more."""
-    viewer.turn()
+    step(viewer)
     picture = viewer.picture()
     return bool((picture[picture.shape[0] // 2, picture.shape[1] // 2] == grey).all())
 

@@ -15,6 +15,7 @@ from splatview.adapters.images import picture_at
 from splatview_ipc.control.render_requests import Show, WindowSettings, encode
 from splatview_ipc.control.run_folder import list_runs, runtime_folder
 from splatview_ipc.cuda import driver
+from splatview_viewer.app.loop import step
 from splatview_viewer.app.window_program import _OneWindow
 from splatview_viewer.screens.offscreen import OffscreenScreen
 
@@ -94,7 +95,7 @@ class Shown(_OneWindow):
 
     def until(self, fits: Callable[[np.ndarray], Any]) -> None:
         for _ in turns("the window shows it"):
-            self.turn()
+            step(self)
             if not self.seat.dirty and self.seat.view is not None and fits(self.screen.pixels()[..., :3]):
                 return
 

@@ -12,7 +12,7 @@ from support.wait import wait_until
 from splatview_ipc.control import limits, mail, messages
 from splatview_ipc.shm.slot_layout import FIRST_SLOT, TIME, WORDS_PER_SLOT
 from splatview_ipc.transports.cpu_ring import CpuRingWriter
-from splatview_viewer.app.loop import App, AppOptions
+from splatview_viewer.app.loop import App, AppOptions, step
 from splatview_viewer.screens.offscreen import OffscreenScreen
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def test_each_is_drawn(odd: Odd) -> None:
 
     def turn() -> None:
         odd.turn()
-        app.turn()
+        step(app)
 
     wait_until(lambda: (turn(), len(app.catalogue.slots) >= len(odd.streams))[-1], "all streams")
     for key in list(app.catalogue.slots):
@@ -95,5 +95,5 @@ def test_each_is_drawn(odd: Odd) -> None:
         for slot in range(writer.slots):
             writer._words[FIRST_SLOT + slot * WORDS_PER_SLOT + TIME] = limits.MAX_COUNTER
     for _ in range(5):
-        app.turn()
+        step(app)
     app.close()

@@ -89,14 +89,14 @@ many frames it reads."""
 
 PICTURES = """
 import sys
-from splatview_viewer.app.loop import App, AppOptions
+from splatview_viewer.app.loop import App, AppOptions, step
 from splatview_viewer.screens.offscreen import OffscreenScreen
 print("screen", flush=True)
 app = App(OffscreenScreen(640, 360), AppOptions(max_fps=500))
 print("viewer", flush=True)
 said = None
 while True:
-    app.turn()
+    step(app)
     slot = app.seat.shown
     word = "picture" if slot is not None and slot.view is not None else "list" if app.catalogue.slots else None
     if word != said:

@@ -78,12 +78,12 @@ newest frame until there is a newer one, and looks whether it has stayed as it w
 "look": it closes each."""
 
 PICTURES = """
-from splatview_viewer.app.loop import App, AppOptions
+from splatview_viewer.app.loop import App, AppOptions, step
 from splatview_viewer.screens.offscreen import OffscreenScreen
 app = App(OffscreenScreen(320, 200), AppOptions(max_fps=500, panel=False))
 said = None
 while True:
-    app.turn()
+    step(app)
     slot = app.seat.shown
     if slot is None or slot.view is None or slot.entry.name != "frames":
         continue

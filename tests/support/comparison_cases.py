@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from PIL import Image
 
-from splatview_viewer.app.loop import AppOptions
+from splatview_viewer.app.loop import AppOptions, step
 from splatview_viewer.compare.pair_view import PairView
 from splatview_viewer.compare.together import Together
 from splatview_viewer.screens.offscreen import OffscreenScreen
@@ -73,8 +73,8 @@ class House:
         """(H, W, 3) int: what is seen, once nothing moves any more."""
         source = self.pane.slot.source
         if isinstance(source, Together):
-            self.app.turn()
-            self.app.until(lambda: source._thread is None and not source.has_news())
+            step(self.app)
+            self.app.until(lambda: not (source.reading or source.has_news()))
         self.app.seat.mark()
         self.app.do()
         return self.app.picture()

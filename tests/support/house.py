@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from PIL import Image
 
-from splatview_viewer.app.loop import App, AppOptions
+from splatview_viewer.app.loop import App, AppOptions, step
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.web.guests import Browsers
 from support.wait import turns
@@ -52,7 +52,7 @@ class House:
         for _ in turns("the viewer's state", rest=False):
             if condition():
                 return
-            self.app.turn()
+            step(self.app)
 
     def newest(self, page: Page) -> Picture | None:
         """The last picture that has come."""

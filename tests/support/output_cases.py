@@ -73,12 +73,21 @@ def _png(path: Path) -> None:
 
 
 def _mp4(path: Path) -> None:
-    from splatview_viewer.formats.path_writers import Mp4, writing
+    from splatview_viewer.formats.path_writers import Mp4
 
     pytest.importorskip("av")
-    with writing(Mp4(path, 64, 48, 10.0)) as writer:
-        for i in range(3):
+    _write(Mp4(path, 64, 48, 10.0), 3)
+
+
+def _write(writer: Any, pictures: int) -> Path:
+    try:
+        for i in range(pictures):
             writer.add(np.full((48, 64, 3), 50 * i, np.uint8))
+        writer.close()
+    except BaseException:
+        writer.abort()
+        raise
+    return writer.out
 
 
 def _trained(path: Path) -> None:
@@ -136,11 +145,9 @@ def _frames(folder: Path) -> Path:
 
 
 def _filmed(path: Path) -> Path:
-    from splatview_viewer.formats.path_writers import make_writer, writing
+    from splatview_viewer.formats.path_writers import make_writer
 
-    with writing(make_writer(path, 64, 48, 10.0, False, numbered=True)) as writer:
-        writer.add(np.zeros((48, 64, 3), np.uint8))
-    return writer.out
+    return _write(make_writer(path, 64, 48, 10.0, False, numbered=True), 1)
 
 
 def _answer(folder: Path) -> Path:

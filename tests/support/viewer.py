@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from splatview_viewer.app.loop import App
+from splatview_viewer.app.loop import App, step
 from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.kinds.image.view import ImageView
 from support.wait import turns
@@ -31,18 +31,18 @@ class Viewer(App):
         """Take in events, and draw until nothing is left to draw."""
         if events:
             self.screen.push(*events)
-        self.turn()
+        step(self)
         for _ in turns("the viewer rests"):
             if not self.seat.dirty:
                 return
-            self.turn()
+            step(self)
 
     def until(self, condition: Callable[[], Any]) -> None:
         """Take turns until `condition` holds, then draw what is left."""
         for _ in turns(f"{condition}, {self.state.entries}"):
             if condition():
                 break
-            self.turn()
+            step(self)
         self.do()
 
     def pixels(self) -> np.ndarray:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from splatview_viewer.app.loop import step
 from splatview_viewer.formats.pictures import save_picture
 from splatview_viewer.geometry.cameras import Camera, intrinsics, look_at
 from splatview_viewer.geometry.controls import Rect
@@ -74,7 +75,7 @@ def about(viewer: Viewer) -> str:
 def select(viewer: Viewer, trainer: Trainer, name: str) -> None:
     end = time.monotonic() + PATIENCE
     while not any(e.name == name for e in viewer.state.entries):
-        viewer.turn()
+        step(viewer)
         trainer.alive()
         assert time.monotonic() < end, f"no stream {name!r} within 30 s; there are {viewer.state.entries}"
     slot = next(s for s in viewer.catalogue.slots.values() if s.entry.name == name)
@@ -94,7 +95,7 @@ def wait_for(viewer: Viewer, trainer: Trainer, want: np.ndarray, rect: Rect | No
     """Until the picture is this, to one in 255."""
     end, worst = time.monotonic() + PATIENCE, -1
     while time.monotonic() < end:
-        viewer.turn()
+        step(viewer)
         pixels = viewer.pixels()
         if rect is not None:
             pixels = pixels[rect.y:rect.y + rect.height, rect.x:rect.x + rect.width]
@@ -143,7 +144,7 @@ def psnr(a: np.ndarray, b: np.ndarray) -> float:
 def wait_for_scene(viewer: Viewer, trainer: Trainer, want: np.ndarray, least: float = 36.0) -> GaussianView:
     end, best, view = time.monotonic() + PATIENCE, 0.0, None
     while time.monotonic() < end:
-        viewer.turn()
+        step(viewer)
         slot = viewer.seat.shown
         view = slot.view if slot is not None else None
         if not isinstance(view, GaussianView) or view.empty:

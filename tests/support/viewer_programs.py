@@ -77,20 +77,20 @@ however long the GPU takes."""
 
 VIEWER = """
 import json, sys, time
-from splatview_viewer.app.loop import App, AppOptions
+from splatview_viewer.app.loop import App, AppOptions, step
 from splatview_viewer.screens.offscreen import OffscreenScreen
 app = App(OffscreenScreen(64, 48), AppOptions(panel=False, max_fps=500))
 seen, end = {}, time.monotonic() + 50
 for name in sys.argv[1:]:
     while name not in seen and time.monotonic() < end:
-        app.turn()
+        step(app)
         slot = next((s for s in app.catalogue.slots.values() if s.entry.name == name), None)
         if slot is None:
             continue
         app.seat.select(slot.entry.key)
         if slot.view is not None and not slot.view.empty:
             for _ in range(30):
-                app.turn()
+                step(app)
             pixels = app.screen.pixels()[..., :3]
             seen[name] = {"path": slot.view.path, "way": slot.source.path, "notes": slot.source.notes,
                           "fault": slot.entry.fault, "pixels": pixels.reshape(-1, 3)[::97].tolist()}

@@ -54,7 +54,7 @@ class _Viewer:
         self._check(command)
         if not files:
             _check_runs_can_be_found(run)
-        from splatview_viewer.app.loop import App, AppOptions
+        from splatview_viewer.app import loop
         from splatview_viewer.app.restart import Restart, Resumed
         from splatview_viewer.core.errors import GpuLostError
         from splatview_viewer.core.memo import Memo, memo_file
@@ -72,16 +72,16 @@ class _Viewer:
                 guests = self._open_doors(screen, run, restart)
                 if guests is not None:
                     opened.callback(guests.close)
-                options = AppOptions(files=begun, run=run, max_fps=self.max_fps, out=self.out,
-                                     watched=guests is None or self.out is not None, gpu_budget=self.gpu_budget,
-                                     memo=Memo(memo_file()), record=record, notice=restart.before.notice,
-                                     lost=restart.expect)
-                app = App(screen, options, guests=guests)
+                options = loop.AppOptions(
+                    files=begun, run=run, max_fps=self.max_fps, out=self.out,
+                    watched=guests is None or self.out is not None, gpu_budget=self.gpu_budget,
+                    memo=Memo(memo_file()), record=record, notice=restart.before.notice, lost=restart.expect)
+                app = loop.App(screen, options, guests=guests)
                 opened.pop_all()
             if asked:
                 app.stop()
             try:
-                app.serve()
+                loop.run(app)
             except GpuLostError as e:
                 restart(str(e))
 
@@ -319,15 +319,10 @@ class Shot:
     """R,G,B as fractions (0.1,0.2,0.3), or as 0 to 255 if any is over 1; or transparent. Default: black."""
 
     def execute(self) -> None:
-        from splatview_viewer.app.shot import ShotOptions, parse_background, shoot
-        from splatview_viewer.core.screen import parse_size
+        from splatview_viewer.app.offscreen import shoot
 
         _check_environment("shot")
-        width, height = shoot(ShotOptions(
-            self.out, self.file, self.stream, self.run,
-            None if self.size is None else parse_size(self.size), self.camera,
-            parse_background(self.background),
-        ))
+        width, height = shoot(self)
         print(f"{self.out}: {width} x {height}")
 
 
@@ -365,20 +360,14 @@ class Video:
     """R,G,B as fractions or as 0 to 255, or transparent. Default: black."""
 
     def execute(self) -> None:
-        from splatview_viewer.app.shot import parse_background
-        from splatview_viewer.app.video import VideoOptions, film
+        from splatview_viewer.app.offscreen import film
         from splatview_viewer.core.errors import ViewerError
-        from splatview_viewer.core.screen import parse_size
 
         _check_environment("video")
         for name, value, most in (("fps", self.fps, 1000), ("seconds", self.seconds, 3600)):
             if value is not None and not 0 < value <= most:
                 raise ViewerError(f"video: --{name} is {value:g}, not a number over 0 up to {most}")
-        count = film(VideoOptions(
-            self.out, self.file, self.path, self.stream, self.run,
-            None if self.size is None else parse_size(self.size), self.fps, self.seconds,
-            parse_background(self.background)))
-        print(f"{self.out}: {count} pictures")
+        print(f"{self.out}: {film(self)} pictures")
 
 
 COMMANDS = {"serve": Serve, "shot": Shot, "video": Video, "memory": Memory}

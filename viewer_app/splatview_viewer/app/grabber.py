@@ -14,7 +14,7 @@ import numpy as np
 from splatview_ipc.control.errors import IpcError, SharingError
 from splatview_ipc.control.render_requests import GPU, HOST, RenderRequest, RenderResult
 from splatview_ipc.publisher.publisher import Publisher
-from splatview_viewer.app.still import Look, Still
+from splatview_viewer.app.offscreen import Look, Still, until
 from splatview_viewer.core.errors import LateError, ViewerError
 from splatview_viewer.core.screen import MAX_SIZE, MIN_SIZE
 from splatview_viewer.screens._target import Target
@@ -106,22 +106,28 @@ class Grabber:
                              f"{MAX_SIZE} pixels")
         deadline = time.monotonic() + request.timeout
         kept = self._keep(self._finder.find(request.stream, request.run, deadline, request.streams > 0))
-        while len(kept.stream.run.streams) < request.streams and kept.stream.run.alive and time.monotonic() < deadline:
-            time.sleep(_GLANCE)
+        run = kept.stream.run
+
+        def told() -> bool | None:
             self._subscriber.poll()
+            return len(run.streams) >= request.streams or not run.alive or None
+
+        until(told, deadline, _GLANCE)
         order = _Order(request, Look(size, request.camera, request.background), deadline)
         soft = min(time.monotonic() + _NEWER, deadline)
         wanted = kept.stream.version
-        while True:
-            after = request.after or (wanted if time.monotonic() < soft else 1)
-            drawn = self._attempt(kept, after, order)
-            if drawn is not None:
-                kept.used = time.monotonic()
-                return drawn
-            if time.monotonic() >= deadline or kept.stream.fault or not kept.stream.run.alive:
-                raise self._late(kept.stream, request)
-            time.sleep(_GLANCE)
+
+        def attempt() -> RenderResult | bool | None:
+            """False where nothing will come."""
+            drawn = self._attempt(kept, request.after or (wanted if time.monotonic() < soft else 1), order)
             self._subscriber.poll()
+            return drawn or (False if kept.stream.fault or not run.alive else None)
+
+        drawn = until(attempt, deadline, _GLANCE)
+        if not isinstance(drawn, RenderResult):
+            raise self._late(kept.stream, request)
+        kept.used = time.monotonic()
+        return drawn
 
     def _late(self, stream: RemoteStream, request: RenderRequest) -> ViewerError:
         error = why_nothing(stream, "grab", request.timeout)

@@ -1,9 +1,12 @@
-"""The viewer's loop: streams and events in, pictures out; asleep while nothing happens."""
+"""The viewer's loop: streams and events in, pictures out; asleep while nothing happens.
+
+`App.turn(now, events)` works and returns when it has to be called again; `run` and `step` alone read a clock and
+sleep.
+"""
 
 from __future__ import annotations
 
 import logging
-import math
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
@@ -95,8 +98,15 @@ class App:
         self._names: dict[Seat, str] = {}
         """Who the guests are that are there."""
         self._stopping = self._closed = False
+        self.due = 0.0
+        """When to turn again if nothing happens."""
+        self.turns = 0
+        """Turns in which more was done than to look for a new version."""
+        self.drew = False
+        """The last turn drew a picture."""
         self._active_until = self._news_until = 0.0
-        self._first = 0
+        self._full_at = self._doze_until = 0.0
+        """When all that `turn` does is to be done again, and until when it need not look for new versions either."""
         self._out_due = False
         self._out_at = 0.0
         if subscriber is None:
@@ -133,39 +143,75 @@ class App:
 
     # -- the loop ------------------------------------------------------------------------------------------
 
-    def serve(self) -> None:
-        """Run until the screen closes, SIGINT, SIGTERM or SIGHUP comes; then give back everything.
+    @property
+    def ended(self) -> bool:
+        """The screen is closed, or the program was told to end."""
+        return self.screen.closed or self._stopping
 
-        Raises FileError when none of the files that were asked for can be read, GpuLostError when OpenGL or CUDA is
-        lost for this process.
+    def stop(self) -> None:
+        """End `run` after this turn. May be called from any thread."""
+        self._stopping = True
+        self.screen.wake()
+
+    def turn(self, now: float, events: Sequence[Event] = ()) -> float:
+        """Take in what has happened, draw if need be, and return when to turn again if nothing happens.
+
+        events: of the app's own screen; those of others are fetched. While new versions come, most turns only look for
+        one, which costs little.
+
+        Raises FileError when none of the files that were asked for can be read.
         """
-        garbage = Garbage()
-        with ending(lambda *_: self.stop()), garbage.held_back(time.monotonic()):
-            try:
-                while not (self.screen.closed or self._stopping):
-                    drew = self.turn()
-                    garbage.turn(time.monotonic(), drew or any(seat.waiting for seat in self.seats))
-                    self._check_files()
-                self._write_out(time.monotonic(), last=True)
-            except moderngl.Error as e:  # not of one view, whose faults are told in its place
-                raise self._is_lost(words_of(e)) from e
-            except GpuLostError as e:
-                raise self._is_lost(str(e)) from e
-            except Exception as e:  # any call may be the first to meet it
-                if why := cuda_is_lost():
-                    raise self._is_lost(why) from e
-                raise
-            finally:
-                self.close()
+        self.drew = False
+        looking = now < self._news_until and any(seat.screen.visible for seat in self.seats)
+        if not looking or events or now >= self._full_at or self.ended or self.catalogue.has_news(now):
+            self._turn(now, events)
+            looking = self._plan(now)
+        nap = _NAP if self.options.watched else _GUESTS_NAP
+        self.due = min(self._full_at, max(now + nap, self._doze_until)) if looking else self._full_at
+        return self.due
 
-    def _is_lost(self, why: str) -> GpuLostError:
-        if self.options.lost is not None:
-            self.options.lost(why)
-        try:
-            self.close()
-        except Exception as e:  # what is lost cannot be given back
-            log.debug("while closing: %s", e)
-        return GpuLostError(why)
+    def _turn(self, now: float, events: Sequence[Event]) -> None:
+        self.turns += 1
+        self._receive(now)
+        for seat in self.seats:
+            for event in events if seat.screen is self.screen else seat.screen.poll(0):
+                self._active_until = now + _ACTIVE_FOR
+                seat.take(event, now)
+        if self.screen.closed:
+            return
+        self.work.collect()
+        self._notice(self.health.turn(now))
+        self.governor.shared = self.catalogue.gpu_is_needed(now)
+        if self.catalogue.poll(now):
+            self._active_until = self._news_until = now + _ACTIVE_FOR
+        for seat in self.seats:
+            seat.tick(now)
+        for i in range(len(self.seats)):  # when the GPU's time is short, each is the first in its turn
+            seat = self.seats[(self.turns + i) % len(self.seats)]
+            if seat.due(now):
+                self._draw(seat, now)
+                self.drew = True
+        if self._out_due and now - self._out_at >= _OUT_PERIOD:
+            self.write_out(now)
+        self._check_files()
+
+    def _plan(self, now: float) -> bool:
+        """Choose when to turn again. Returns whether to look for new versions until then."""
+        looking = now < self._news_until and any(seat.screen.visible for seat in self.seats)
+        period = _IDLE_PERIOD
+        if self.catalogue.slots and now < self._active_until:
+            period = _NEWS_PERIOD if looking else _ACTIVE_PERIOD
+        self._full_at = min([now + period, *(max(seat.may_draw(now), now) for seat in self.seats if seat.waiting)])
+        if looking and not self.options.watched:  # what is sent far need not be looked for before a picture is due
+            self._doze_until = min((s.may_draw(now) for s in self.seats if s.screen.visible), default=now)
+            self._full_at = max(self._full_at, self._doze_until)
+        return looking
+
+    def settled(self) -> bool:
+        """Nothing is on its way: no file is read, no job runs, no picture waits, and the GPU has drawn all of them."""
+        self.work.collect()
+        return self.catalogue.settled() and not any(seat.dirty for seat in self.seats) and (
+            self.work.finished >= self.work.submitted)
 
     def _check_files(self) -> None:
         """One damaged file among others is said in its place; when there is nothing else, it ends the program."""
@@ -182,67 +228,10 @@ class App:
             for seat in self.seats:
                 seat.mark()
 
-    def stop(self) -> None:
-        """End `serve` after this turn. May be called from any thread."""
-        self._stopping = True
-        self.screen.wake()
-
-    def turn(self) -> bool:
-        """One turn: wait for something to happen, take it in, draw if need be. True when a picture was drawn."""
-        events = self._wait()
-        self._receive()
-        for seat in self.seats:
-            for event in events if seat.screen is self.screen else seat.screen.poll(0):
-                self._active_until = time.monotonic() + _ACTIVE_FOR
-                seat.take(event)
-        if self.screen.closed:
-            return False
-        now = time.monotonic()
-        self.work.collect()
-        self._notice(self.health.turn(now))
-        self.governor.shared = self.catalogue.gpu_is_needed(now)
-        if self.catalogue.poll(now):
-            self._active_until = self._news_until = now + _ACTIVE_FOR
-        for seat in self.seats:
-            seat.tick(now)
-        drew = False
-        self._first += 1  # when the GPU's time is short, each is the first in its turn
-        for i in range(len(self.seats)):
-            seat = self.seats[(self._first + i) % len(self.seats)]
-            if seat.due(now):
-                self._draw(seat)
-                drew = True
-        self._write_out(time.monotonic())
-        return drew
-
-    def _wait(self) -> Sequence[Event]:
-        """Sleep until something has to be done. The screen's own events."""
-        now = time.monotonic()
-        end, watched = now + self._patience(now), now < self._news_until and any(s.screen.visible for s in self.seats)
-        nap, doze = _NAP, now
-        if not self.options.watched:  # what is sent far need not be looked for before the next picture is due
-            nap, doze = _GUESTS_NAP, min((s.may_draw(now) for s in self.seats if s.screen.visible), default=now)
-            end = max(end, doze) if watched else end
-        while True:
-            events = self.screen.poll(max(min(end - now, max(nap, doze - now) if watched else math.inf), 0.0))
-            now = time.monotonic()
-            if events or not watched or now >= end or self._stopping or self.screen.closed or (
-                    self.catalogue.has_news(now)):
-                return events
-
-    def _patience(self, now: float) -> float:
-        """How long it may take until the next turn if nothing happens."""
-        period = _IDLE_PERIOD
-        if self.catalogue.slots and now < self._active_until:
-            seen = now < self._news_until and any(seat.screen.visible for seat in self.seats)
-            period = _NEWS_PERIOD if seen else _ACTIVE_PERIOD
-        return min([period, *(max(seat.may_draw(now) - now, 0.0) for seat in self.seats if seat.waiting)])
-
-    def _receive(self) -> None:
+    def _receive(self, now: float) -> None:
         """Guests come and go."""
         if self._guests is None:
             return
-        now = time.monotonic()
         for seat in [seat for seat in self.seats if seat.screen is not self.screen and seat.screen.closed]:
             self._see_off(seat, now)
         for guest in self._guests.arrivals(self.work):
@@ -278,21 +267,19 @@ class App:
 
     # -- pictures ------------------------------------------------------------------------------------------
 
-    def _draw(self, seat: Seat) -> None:
-        seat.draw()
+    def _draw(self, seat: Seat, now: float) -> None:
+        seat.draw(now)
         if self.options.out is not None and seat.screen is self.screen:
             self._out_due = True
-            now = time.monotonic()  # drawing may have taken long
             if now - self._out_at >= _OUT_PERIOD:
                 self._save_out(now)
-        seat.present()
+        seat.present(now)
 
-    def _write_out(self, now: float, *, last: bool = False) -> None:
-        """Draw once more when the file is behind what was shown."""
-        if self.options.out is None or not self._out_due or (now - self._out_at < _OUT_PERIOD and not last):
-            return
-        self.seat.dirty, self._out_at = 1, now - 2 * _OUT_PERIOD
-        self._draw(self.seat)
+    def write_out(self, now: float) -> None:
+        """Draw once more where the file of --out is behind what was shown."""
+        if self._out_due:
+            self.seat.dirty, self._out_at = 1, now - 2 * _OUT_PERIOD
+            self._draw(self.seat, now)
 
     def _save_out(self, now: float) -> None:
         assert self.options.out is not None
@@ -301,6 +288,16 @@ class App:
             save_picture(self.screen.pixels()[..., :3], self.options.out)
         except FileError as e:
             self.seat.notice(str(e))
+
+    def lost(self, why: str) -> GpuLostError:
+        """Give back everything because the GPU is lost, and return the error to raise."""
+        if self.options.lost is not None:
+            self.options.lost(why)
+        try:
+            self.close()
+        except Exception as e:  # what is lost cannot be given back
+            log.debug("while closing: %s", e)
+        return GpuLostError(why)
 
     def close(self) -> None:
         """Give back everything. Idempotent."""
@@ -317,3 +314,36 @@ class App:
         self.catalogue.close()
         self.work.close()
         self.screen.close()
+
+
+def step(app: App) -> None:
+    """Sleep until there is something to do, and do it."""
+    before = app.turns
+    while app.turns == before:
+        events = app.screen.poll(max(app.due - time.monotonic(), 0.0))
+        app.turn(time.monotonic(), events)
+
+
+def run(app: App) -> None:
+    """Turn until the screen closes, SIGINT, SIGTERM or SIGHUP comes; then give back everything.
+
+    Raises FileError when none of the files that were asked for can be read, GpuLostError when OpenGL or CUDA is lost
+    for this process.
+    """
+    garbage = Garbage()
+    with ending(lambda *_: app.stop()), garbage.held_back(time.monotonic()):
+        try:
+            while not app.ended:
+                step(app)
+                garbage.turn(time.monotonic(), app.drew or any(seat.waiting for seat in app.seats))
+            app.write_out(time.monotonic())
+        except moderngl.Error as e:  # not of one view, whose faults are told in its place
+            raise app.lost(words_of(e)) from e
+        except GpuLostError as e:
+            raise app.lost(str(e)) from e
+        except Exception as e:  # any call may be the first to meet it
+            if why := cuda_is_lost():
+                raise app.lost(why) from e
+            raise
+        finally:
+            app.close()

@@ -135,11 +135,11 @@ class _Progress:
     """Says on one line of a terminal how far reading is, once it takes longer than a moment."""
 
     def __init__(self) -> None:
-        self._next = time.monotonic() + 0.5
+        self._next = time.perf_counter() + 0.5
         self._said = False
 
     def __call__(self, what: str, fraction: float) -> None:
-        now = time.monotonic()
+        now = time.perf_counter()
         if now >= self._next and sys.stderr.isatty():
             self._next, self._said = now + 0.1, True
             print(f"\r\x1b[K{what} {fraction:.0%}", end="", file=sys.stderr, flush=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import os
-import time
 from collections import deque
 from typing import TYPE_CHECKING, ClassVar
 
@@ -23,7 +22,7 @@ from splatview_ipc.control.render_requests import (
     WindowState,
     encode,
 )
-from splatview_viewer.app.loop import App, AppOptions
+from splatview_viewer.app.loop import App, AppOptions, run
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.screens._xlib import on_display_lost
 from splatview_viewer.screens.window import WindowScreen
@@ -31,8 +30,9 @@ from splatview_viewer.workspace.catalogue import Catalogue, Slot
 from splatview_viewer.workspace.sources import StreamSource, make_subscriber
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from splatview_viewer.core.events import Event
     from splatview_viewer.core.screen import Caption
     from splatview_viewer.shell.pane import Pane
 
@@ -57,7 +57,7 @@ def main(args: list[str]) -> int:
     on_display_lost(lambda why: caller.send(_line(WindowState(closed=True, reason=why))))
     try:
         app = _OneWindow(_Titled(settings.width, settings.height, title=settings.title), settings, caller)
-        app.serve()
+        run(app)
     except (ViewerError, IpcError) as e:
         reason = str(e)
     except Exception as e:
@@ -86,8 +86,8 @@ class _Two(Catalogue):
     """When what it brought last was published."""
     _due = 0.0
 
-    def _choose(self, pane: Pane) -> None:
-        slot, now = next(filter(self.wanted, self.slots.values()), None), time.monotonic()
+    def _choose(self, pane: Pane, now: float) -> None:
+        slot = next(filter(self.wanted, self.slots.values()), None)
         if slot is None or slot.entry.key == pane.key:
             self._expect(None, now)
             return
@@ -137,19 +137,18 @@ class _OneWindow(App):
         return (self._show is not None and isinstance(slot.source, StreamSource)
                 and (slot.entry.name, slot.source.stream.run.id) == (self._show.stream, self._show.run))
 
-    def turn(self) -> bool:
+    def turn(self, now: float, events: Sequence[Event] = ()) -> float:
         if (line := self._caller.newest()) is not None:
             self._show, self.seat.panes.active.by_itself = msgspec.json.decode(line, type=Show), True
-            self._active_until = self._news_until = time.monotonic() + _LIVELY
-        drew = super().turn()
-        now = time.monotonic()
-        if drew:
+            self._active_until = self._news_until = now + _LIVELY
+        due = super().turn(now, events)
+        if self.drew:
             self._drawn_at.append(now)
         state = WindowState(*self.screen.size, sum(at > now - 1 for at in self._drawn_at))
         if not self.screen.closed and state != self._told:
             self._told = state
             self._caller.send(_line(state))
-        return drew
+        return due
 
 
 def _line(state: WindowState) -> bytes:

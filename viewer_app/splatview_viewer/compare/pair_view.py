@@ -347,13 +347,14 @@ class PairSource:
     """The source of an entry that shows two others: what they bring, their own sources bring."""
 
     path = "compared"
+    reading = False
     time_ns = 0
 
     def __init__(self, keys: tuple[str, str]) -> None:
         self.keys = keys
         self.notes: list[str] = []
 
-    def refresh(self, entry: Entry) -> bool:
+    def refresh(self, entry: Entry, now: float) -> bool:
         return False
 
     def open(self) -> None: ...

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.host import Desk
+from splatview_viewer.core.jobs import Job, Jobs
 from splatview_viewer.geometry.cameras import bounds
 from splatview_viewer.scene.merging import merged
 from splatview_viewer.scene.scene import nothing
@@ -45,7 +45,7 @@ class Part:
 
 class Together:
     """The source of an entry that shows several scenes. Merges them anew when one of them brings something, or is put
-    elsewhere: on the GPU if any lies there, otherwise in a thread."""
+    elsewhere: on the GPU if any lies there, otherwise in a job."""
 
     path = "put together"
     time_ns = 0
@@ -54,7 +54,7 @@ class Together:
         """`wake` ends the loop's sleep, from any thread."""
         self.parts = [Part(key) for key in keys]
         self._catalogue = catalogue
-        self._wake = wake
+        self._jobs = Jobs("merge scenes", wake)
         self._of: tuple[object, ...] | None = None
         """What was merged last: which parts, where, of which versions."""
         self._ready: GaussianScene | None = None
@@ -62,9 +62,7 @@ class Together:
         """What the view took last: on a GPU it may still be read."""
         self._failed = False
         """Whether the last merging did."""
-        self._thread: threading.Thread | None = None
-        self._came: list[GaussianScene | str] = []
-        """What the thread made, or why it could not."""
+        self._job: Job[GaussianScene] | None = None
 
     # -- parts ---------------------------------------------------------------------------------------------------
 
@@ -88,8 +86,13 @@ class Together:
         return [slots[part.key] for part in self.parts if part.key in slots]
 
     def reads(self, slot: Slot) -> bool:
-        """Whether a thread reads this entry's scene just now, so that it must not be replaced."""
-        return self._thread is not None and slot in self.slots()
+        """Whether a job reads this entry's scene just now, so that it must not be replaced."""
+        return self.reading and slot in self.slots()
+
+    @property
+    def reading(self) -> bool:
+        """A job merges the scenes."""
+        return self._job is not None
 
     def _view(self, part: Part) -> GaussianView | None:
         view: Any = self._catalogue.view(part)  # type: ignore[arg-type]
@@ -108,15 +111,14 @@ class Together:
     def update(self) -> bool:
         """Go on with merging; once in each turn of the loop. True when there is a new scene. Raises ViewerError when it
         cannot be made."""
-        if self._thread is not None:
-            if self._thread.is_alive():
+        if self._job is not None:
+            job = self._job
+            if not job.done:
                 return False
-            self._thread = None
-            came = self._came.pop()
-            self._failed = isinstance(came, str)
-            if isinstance(came, str):
-                raise ViewerError(f"together: {came}")
-            self._ready = came
+            self._job, self._failed = None, bool(job.fault)
+            if job.fault:
+                raise ViewerError(f"together: {job.fault}")
+            self._ready = job.result()
             return True
         found = self._found()
         if found is None or found[0] == self._of:
@@ -160,7 +162,7 @@ class Together:
         device = next((scene.gpu for scene, *_ in scenes if scene.on_gpu), None)
         smooth = [view.content.facts is not None and view.content.facts.antialiased for view, _ in views]
 
-        def make() -> GaussianScene:
+        def make(_: object = None) -> GaussianScene:
             moved = [placed(scene, where, pivot) if pivot is not None else scene for scene, where, pivot in scenes]
             return merged(moved, smooth, device or "cpu")
 
@@ -170,15 +172,7 @@ class Together:
             self._failed = False
             return True
 
-        def run() -> None:
-            try:
-                self._came.append(make())
-            except Exception as e:  # a fault of a thread must not go unheard
-                self._came.append(f"{type(e).__name__}: {e}")
-            self._wake()
-
-        self._thread = threading.Thread(target=run, name="merge scenes", daemon=True)
-        self._thread.start()
+        self._job = self._jobs.submit(make)
         return False
 
     # -- Source --------------------------------------------------------------------------------------------------
@@ -187,7 +181,7 @@ class Together:
     def notes(self) -> list[str]:
         return [f"of {len(self.parts)} scenes"]
 
-    def refresh(self, entry: Entry) -> bool:
+    def refresh(self, entry: Entry, now: float) -> bool:
         return False
 
     def open(self) -> None:
@@ -215,10 +209,8 @@ class Together:
 
     def close(self) -> None:
         """Give back everything. Idempotent."""
-        if self._thread is not None:
-            self._thread.join()  # it reads what others hold
-            self._thread = None
-            self._came.clear()
+        self._jobs.close(None)  # one that runs reads what others hold
+        self._job = None
         for part in list(self.parts):
             self.remove(part)
         self._ready = self._held = self._of = None

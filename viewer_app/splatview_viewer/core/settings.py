@@ -252,7 +252,7 @@ class State:
     help: bool = False
     """Whether the list of keys is shown."""
     toasts: list[tuple[float, str]] = field(default_factory=list)
-    """What the user is told for a few seconds: until when (`time.monotonic()`), and in which words."""
+    """What the user is told for a few seconds: until when, and in which words."""
     hint: str = ""
     """What to do when there is nothing to show."""
     notices: list[str] = field(default_factory=list)

@@ -16,7 +16,6 @@ from splatview_viewer.formats.pictures import check_writable, make_new_folder, m
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from types import TracebackType
 
 NEEDED = "an mp4, unlike a folder of PNGs, needs"
 """Subject of the error for a missing PyAV."""
@@ -171,19 +170,3 @@ def _codec(av: Any) -> tuple[str, dict[str, str]]:
     if "libx264" in av.codecs_available:
         return "libx264", {"crf": _QUALITY, "preset": "medium"}
     return "mpeg4", {"qscale": "2"}
-
-
-class writing:  # noqa: N801  (used as a context)
-    """`with writing(writer): ...`: closed when all went well, given up otherwise."""
-
-    def __init__(self, writer: Writer) -> None:
-        self._writer = writer
-
-    def __enter__(self) -> Writer:
-        return self._writer
-
-    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, trace: TracebackType | None) -> None:
-        if kind is None:
-            self._writer.close()
-        else:
-            self._writer.abort()

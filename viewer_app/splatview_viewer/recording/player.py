@@ -1,13 +1,13 @@
-"""Going back through a recording: which snapshot is shown, and a thread that has the next ones ready in time."""
+"""Going back through a recording: which snapshot is shown, and jobs that have the next ones ready in time."""
 
 from __future__ import annotations
 
 import logging
-import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from splatview_viewer.core.errors import ViewerError
+from splatview_viewer.core.jobs import Job, Jobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,76 +29,50 @@ PLAY_PERIOD = 0.1
 
 
 class Decoder:
-    """A thread that unpacks snapshots, the one that is waited for first. It begins with the first that is wanted."""
+    """Unpacks snapshots one after the other in jobs, the one that is waited for first."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
-        """`wake`: called from the thread when one is ready."""
-        self._wake = wake
-        self._condition = threading.Condition()
+        """`wake`: called from another thread when one is ready."""
+        self._jobs = Jobs("splatview history", wake)
         self._wanted: list[Snapshot] = []
         self._ready: OrderedDict[int, GaussianScene | str] = OrderedDict()
         """By number: a scene, or why there is none."""
         self._newest: tuple[Snapshot, GaussianScene | str] | None = None
         """What was made ready last because it was waited for."""
-        self._waited_for: Snapshot | None = None
-        """What is being made ready because it was waited for when that began, also if something else is by now."""
-        self._thread: threading.Thread | None = None
-        self._closed = False
+        self._making: tuple[Snapshot, Job[GaussianScene], bool] | None = None
+        """What is being made ready, and whether it was waited for when that began."""
 
     def want(self, snapshots: Sequence[Snapshot]) -> None:
         """Make these ready: the first is waited for, the others may be soon. Nothing: give back all that is ready."""
-        with self._condition:
-            if self._closed:
-                return
-            self._wanted = list(snapshots)
-            if not self._wanted:
-                self._ready.clear()
-                self._newest = self._waited_for = None
-                return
-            if (found := self._ready.get(self._wanted[0].number)) is not None:
-                self._ready.move_to_end(self._wanted[0].number)
-                self._newest = self._wanted[0], found
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="splatview history", daemon=True)
-                self._thread.start()
-            self._condition.notify()
+        self._wanted = list(snapshots)
+        if not self._wanted:
+            self.close()
+            return
+        if (found := self._ready.get(self._wanted[0].number)) is not None:
+            self._ready.move_to_end(self._wanted[0].number)
+            self._newest = self._wanted[0], found
+        self._go_on()
 
     def newest(self) -> tuple[Snapshot, GaussianScene | str] | None:
         """What was waited for and became ready last: which, and the scene or why there is none."""
+        self._go_on()
         return self._newest
 
-    def _run(self) -> None:
-        while True:
-            with self._condition:
-                job = self._next()
-                while job is None and not self._closed:
-                    self._condition.wait()
-                    job = self._next()
-                if job is None or self._closed:
-                    return
-            try:
-                made: GaussianScene | str = job.scene()
-            except ViewerError as e:
-                made = str(e)
-            except Exception as e:  # a fault of one snapshot must not end the thread
-                made = f"{type(e).__name__}: {e}"
-            with self._condition:
-                if self._closed:
-                    return
-                if not self._wanted:  # nobody goes back any more
-                    continue
-                self._ready[job.number] = made
-                if job is self._waited_for or job.number in [s.number for s in self._wanted[:1]]:
-                    self._newest = job, made
-                self._forget()
-            self._wake()
-
-    def _next(self) -> Snapshot | None:
+    def _go_on(self) -> None:
+        """Take in what is ready, and begin with the next."""
+        if self._making is not None:
+            snapshot, job, waited_for = self._making
+            if not job.done:
+                return
+            self._making = None
+            made = self._ready[snapshot.number] = job.fault or job.result()
+            if waited_for or snapshot.number == self._wanted[0].number:
+                self._newest = snapshot, made
+            self._forget()
         for i, snapshot in enumerate(self._wanted):
             if snapshot.number not in self._ready:
-                self._waited_for = snapshot if i == 0 else None
-                return snapshot
-        return None
+                self._making = snapshot, self._jobs.submit(lambda _, one=snapshot: one.scene()), i == 0
+                return
 
     def _forget(self) -> None:
         """Keep what was used last, as far as there is room; what is waited for in any case."""
@@ -112,12 +86,10 @@ class Decoder:
                 used -= _size(self._ready.pop(number))
 
     def close(self) -> None:
-        """End the thread. Idempotent."""
-        with self._condition:
-            self._closed = True
-            self._wanted, self._newest = [], None
-            self._ready.clear()
-            self._condition.notify()
+        """Give back all that is ready. Idempotent."""
+        self._jobs.close()
+        self._wanted, self._newest, self._making = [], None, None
+        self._ready.clear()
 
 
 def _size(made: GaussianScene | str) -> int:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import logging
 import math
-import queue
-import threading
 import time
 from typing import TYPE_CHECKING, Any
 
 from splatview_ipc.control.errors import SharingError
 from splatview_viewer.core.errors import ViewerError
+from splatview_viewer.core.jobs import Job, Jobs
 from splatview_viewer.recording.files import StreamFolder, write_packed
 from splatview_viewer.recording.options import EVERY
 from splatview_viewer.recording.packed import Packed, pack, packed_bytes
@@ -43,11 +42,11 @@ rule it is what the training came to."""
 _TROUBLE_GAP = 10.0
 """Seconds until it is tried again after it has failed."""
 _PATIENCE = 10.0
-"""Seconds to wait for the thread when memory that it reads is about to go."""
+"""Seconds to wait for a job when memory that it reads is about to go."""
 
 
 class Recorder:
-    """The tapes of all streams, one thread that packs and writes for them, and what all of them may take together."""
+    """The tapes of all streams, jobs that pack and write for them, and what all of them may take together."""
 
     def __init__(self, options: RecordOptions, work: GpuWork, wake: Callable[[], None]) -> None:
         """`wake` ends the loop's sleep, from any thread."""
@@ -55,9 +54,8 @@ class Recorder:
         self.wake = wake
         self.governor = work.governor
         self._tapes: list[Tape] = []
-        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self.jobs = Jobs("splatview recorder", wake)
         """At most two of each tape."""
-        self._thread: threading.Thread | None = None
         self._streams: dict[Any, Any] = {}
 
     def begin(self, run: str, name: str) -> Tape:
@@ -86,18 +84,6 @@ class Recorder:
             limit = self.options.limit if on_disk or self.options.folder is None else self.options.memory_mb * 1_000_000
             tape.allow(limit // len(self._tapes))
 
-    def submit(self, job: Callable[[], None]) -> None:
-        """Have the thread do something."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="splatview recorder", daemon=True)
-            self._thread.start()
-        self._jobs.put(job)
-
-    def _run(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            job()
-            del job  # what it holds may be large
-
     def gpu_stream(self, device: Any) -> Any:
         """A torch stream for reading on a GPU, after everything else there."""
         if device not in self._streams:
@@ -107,16 +93,13 @@ class Recorder:
         return self._streams[device]
 
     def close(self) -> None:
-        """End the thread, once what it was at is done. Idempotent. The tapes have to be closed before."""
-        thread, self._thread = self._thread, None
-        if thread is not None:
-            self._jobs.put(None)
-            thread.join(_PATIENCE)
+        """Wait for the last job. Idempotent. The tapes have to be closed before."""
+        self.jobs.close(_PATIENCE)
         self._streams.clear()
 
 
 class _Taking:
-    """One snapshot on its way: made in the loop's thread, packed in the recorder's."""
+    """One snapshot on its way: made in the loop's thread, packed by a job."""
 
     def __init__(self, frame: Frame, number: int, step: int, background: Color | None) -> None:
         self.frame = frame
@@ -127,37 +110,26 @@ class _Taking:
         self.stream: Any = None
         self.work: tuple[object, ...] = ()
         self.file: Path | None = None
-        self.done = threading.Event()
-        self.snapshot: Snapshot | None = None
-        self.fault = ""
         self.seconds = self.gpu_ms = 0.0
 
-    def run(self) -> None:
+    def run(self, _: Job[Snapshot | None]) -> Snapshot | None:
+        """The snapshot; None if the frame was overwritten meanwhile."""
         begin = time.thread_time()
         try:
-            self._pack()
-        except (OSError, ViewerError, SharingError) as e:
-            self.fault = str(e)
-        except Exception as e:  # a fault of one snapshot must not end the thread
-            self.fault = f"{type(e).__name__}: {e}"
+            return self._packed()
         finally:
             self.scene = None
             self.seconds = time.thread_time() - begin
-            self.done.set()
 
-    def _pack(self) -> None:
+    def _packed(self) -> Snapshot | None:
         scene = scene_of(self.frame)[0] if self.scene is None else self.scene
         packed: Packed = pack(scene, self.background, self.stream)
         self.gpu_ms = packed.gpu_ms
         if not self.frame.intact():
-            return
-        if self.file is None:
-            self.snapshot = Snapshot(self.number, self.step, self.version, self.time_ns, len(packed), packed.nbytes,
-                                     packed=packed)
-        else:
-            size = write_packed(self.file, packed)
-            self.snapshot = Snapshot(self.number, self.step, self.version, self.time_ns, len(packed), size,
-                                     file=self.file)
+            return None
+        size = packed.nbytes if self.file is None else write_packed(self.file, packed)
+        return Snapshot(self.number, self.step, self.version, self.time_ns, len(packed), size,
+                        packed=packed if self.file is None else None, file=self.file)
 
 
 class _Pace:
@@ -188,19 +160,21 @@ class Tape:
         self.player = Player(self.recording, recorder.wake)
         self.trouble = ""
         """Why nothing is recorded at the moment."""
-        self._taking: _Taking | None = None
+        self._taking: tuple[_Taking, Job[Snapshot | None]] | None = None
         self._version = 0
         """The newest that was taken, or looked at for its step."""
         self._taken: tuple[int, int] | None = None
         """Version and step of the last snapshot of this run."""
         self._due_version = 0.0
+        self._now = 0.0
+        """Of the last turn."""
         self._not_before = 0.0
         self._taken_at = -math.inf
         self._pace = _Pace()
         self._per_version = 0.0
         """Steps that a version is on after the one before; 0: not known yet."""
-        self._written: threading.Event | None = None
-        """Set when the folder's index says what there is."""
+        self._written: Job[None] | None = None
+        """Done when the folder's index says what there is."""
 
     @property
     def on_disk(self) -> bool:
@@ -218,12 +192,12 @@ class Tape:
         self.recording.limit = limit
         self._settle(self.recording.fit())
 
-    def turn(self, stream: RemoteStream, wanted: bool, background: Color | None) -> None:
+    def turn(self, stream: RemoteStream, wanted: bool, background: Color | None, now: float) -> None:
         """Once in each turn of the loop. `wanted`: whether the stream is open. `background`: that is shown with it."""
-        now = time.monotonic()
+        self._now = now
         self.player.tick(now)
         if self._taking is not None:
-            if not self._taking.done.is_set():
+            if not self._taking[1].done:
                 return
             self._take_in()
         if wanted and self._is_due(stream, now):
@@ -238,7 +212,7 @@ class Tape:
             return False
         if not stream.run.alive or self._taken is None:
             return now >= self._not_before
-        if now < self._not_before or not (self._written is None or self._written.is_set()):
+        if now < self._not_before or not (self._written is None or self._written.done):
             return False
         if self._wanted_every is not None:
             return version >= self._due_version
@@ -246,7 +220,7 @@ class Tape:
         return version >= self._taken[0] + every or now >= self._taken_at + _SELDOM * every / self._first_every
 
     def _begin(self, stream: RemoteStream, background: Color | None, now: float) -> None:
-        """Read the newest version; the thread does the rest."""
+        """Read the newest version; a job does the rest."""
         frame = stream.read(after=self._version)
         if frame is None:
             if not stream.run.alive:
@@ -262,9 +236,9 @@ class Tape:
             if taking is None:
                 self._not_before = now + _TROUBLE_GAP
                 return
-            self._taken, self._taken_at, self._taking, keep = (frame.version, step), now, taking, True
+            self._taken, self._taken_at, keep = (frame.version, step), now, True
             self._due_version = frame.version + self._versions(self.recording.every)
-            self._recorder.submit(taking.run)
+            self._taking = taking, self._recorder.jobs.submit(taking.run)
         except (SharingError, ViewerError) as e:
             if isinstance(e, SharingError) and frame.on_gpu:
                 stream.refuse(str(e))  # the same data may come in another way
@@ -313,11 +287,11 @@ class Tape:
         return taking
 
     def _take_in(self) -> None:
-        """What the thread has made belongs to the recording."""
-        taking, self._taking = self._taking, None
-        assert taking is not None
+        """What the job has made belongs to the recording."""
+        assert self._taking is not None
+        (taking, job), self._taking = self._taking, None
         taking.frame.close()
-        now = time.monotonic()
+        now = self._now
         rest = taking.seconds / _SHARE
         if taking.gpu_ms:
             governor = self._recorder.governor
@@ -326,12 +300,13 @@ class Tape:
             rest = max(rest, cost * 1e-3 / (_SHARE * governor.share))
         gap = _GAP if self._wanted_every is None else 0.0
         self._not_before = max(self._taken_at + gap, now + rest)
-        if taking.fault:
-            self._fault(taking.fault, now)
-        elif taking.snapshot is not None:
+        snapshot = None if job.fault else job.result()
+        if job.fault:
+            self._fault(job.fault, now)
+        elif snapshot is not None:
             self.trouble = ""
-            self._settle(self.recording.add(taking.snapshot))
-        if taking.snapshot is None:  # overwritten meanwhile, or failed: the next one that comes
+            self._settle(self.recording.add(snapshot))
+        if snapshot is None:  # overwritten meanwhile, or failed: the next one that comes
             self._taken = None
 
     def _settle(self, dropped: list[Snapshot]) -> None:
@@ -340,17 +315,14 @@ class Tape:
         if folder is None:
             return
         every, lines, gone = recording.every, recording.lines(), [s.file for s in dropped if s.file is not None]
-        self._written = written = threading.Event()
 
-        def write() -> None:
+        def write(_: Job[None]) -> None:
             try:
                 folder.write_index(every, lines, gone)
             except OSError as e:
                 self._say(f"{folder.path}: its index cannot be written: {e}")
-            finally:
-                written.set()
 
-        self._recorder.submit(write)
+        self._written = self._recorder.jobs.submit(write)
 
     def _fault(self, text: str, now: float) -> None:
         self._say(f"a snapshot could not be recorded: {text}")
@@ -362,11 +334,12 @@ class Tape:
             log.warning("%s", text)
 
     def finish(self, whole: bool = False) -> None:
-        """Memory of the stream is about to go: wait until the thread does not read a GPU's any more, some milliseconds
+        """Memory of the stream is about to go: wait until the job does not read a GPU's any more, some milliseconds
         as a rule; what lies on the host stays as long as it is held. `whole`: wait in any case. Idempotent."""
-        taking = self._taking
-        if taking is not None and (whole or taking.stream is not None) and taking.done.wait(_PATIENCE):
-            self._take_in()
+        if self._taking is not None:
+            taking, job = self._taking
+            if (whole or taking.stream is not None) and job.wait(_PATIENCE):
+                self._take_in()
 
     def close(self) -> None:
         """Give back everything. Idempotent."""

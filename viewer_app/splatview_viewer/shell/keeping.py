@@ -50,7 +50,7 @@ def _as_shown(seat: Seat, view: View, screen: Screen) -> np.ndarray:
 
 def _see_through(view: View, screen: Screen) -> np.ndarray:
     """(H, W, 4); of what covers all of its background, that."""
-    from splatview_viewer.app.film import see_through
+    from splatview_viewer.kinds.gaussians.film import see_through
 
     settings = getattr(view, "settings", None)
     if not hasattr(settings, "background"):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from splatview_viewer.core.events import Close, Event, Expose, FileDrop, Key, PointerPress, Resize, Screenshot, Text
 from splatview_viewer.core.host import Desk
+from splatview_viewer.core.jobs import Job, Jobs
 from splatview_viewer.core.settings import BACKDROP, State
 from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.gpu.governor import after
@@ -27,9 +28,9 @@ from splatview_viewer.workspace.sources import FileSource, StreamSource
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from splatview_viewer.app.arriving import ArrivingFilm
     from splatview_viewer.core.screen import Screen
     from splatview_viewer.core.view import View
+    from splatview_viewer.formats.nerfstudio import Film
     from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.shell.pane import Pane
     from splatview_viewer.shell.panel import Asked, Panel
@@ -95,7 +96,9 @@ class Seat(Following):
         self._say_at = 0.0
         self._hover_at = math.inf
         self._seen = True
-        self._films: list[ArrivingFilm] = []
+        self._reading = Jobs("read camera path", lambda: self.screen.wake())
+        self._films: list[tuple[Job[Film], View, Path, Callable[[Path], None]]] = []
+        """Camera paths that pages have sent: the view and the file of each, and what to call in the end."""
         self.sit(screen)
 
     def sit(self, screen: Screen) -> None:
@@ -115,8 +118,10 @@ class Seat(Following):
     def rise(self) -> None:
         """The screen is gone; what was chosen, cameras included, is kept for who comes back."""
         self.follow_no_more()
-        while self._films:
-            self._films.pop().close()
+        self._reading.close()
+        for _, _, path, done in self._films:
+            done(path)
+        self._films.clear()
         self.panes.part()
         if self.panel is not None:
             self.panel.close()
@@ -166,9 +171,10 @@ class Seat(Following):
             pane.tick(now)
         if self.panes.restore():
             self.mark(SETTLE)
-        if self.state.toasts and now >= self.state.toasts[0][0]:
-            self.state.toasts = [toast for toast in self.state.toasts if now < toast[0]]
-            self.mark()
+        if toasts := self.state.toasts:
+            self.state.toasts = [(end, text) for until, text in toasts if now < (end := min(until, now + TOAST))]
+            if len(self.state.toasts) != len(toasts):
+                self.mark()
         if now >= self._hover_at:
             self._hover_at = math.inf
             self.mark(SETTLE)
@@ -200,7 +206,7 @@ class Seat(Following):
 
     # -- events ----------------------------------------------------------------------------------------------
 
-    def take(self, event: Event) -> None:
+    def take(self, event: Event, now: float) -> None:
         """Take in what the user did."""
         match event:
             case Resize() | Expose() | Close():
@@ -219,7 +225,7 @@ class Seat(Following):
             ours, changed = self.panel.handle(event, area, self.screen.clipboard, self.panes.boards(area))
         if changed:  # imgui takes a press in one picture and the release in the next: one more for each event
             self.mark(min(max(self.dirty + 1, SETTLE), _MOST_SETTLE))
-            self._hover_at = time.monotonic() + _HOVER
+            self._hover_at = now + _HOVER
         if isinstance(event, Key) and event.pressed and event.name in ("h", "tab") and not (
                 ours or event.mods & ({"alt", "super"} if event.name == "tab" else {"ctrl", "alt", "super"})):
             if event.name == "tab" and event.mods & {"ctrl", "shift"}:  # browsers keep Ctrl + Tab for themselves
@@ -289,9 +295,10 @@ class Seat(Following):
         """Open a file that a page has sent: nothing of it is decoded in this process."""
         found = self.panes.active.working()
         if found is not None and found[1].takes_films and path.suffix.lower() == ".json":
-            from splatview_viewer.app.arriving import ArrivingFilm
+            from splatview_viewer.formats.untrusted import read_untrusted_film
 
-            self._films.append(ArrivingFilm(path, found[1], self.screen.wake, done))
+            job = self._reading.submit(lambda job: read_untrusted_film(path, job.report))
+            self._films.append((job, found[1], path, done))
             return
         source = FileSource(path, apart=True)
         source.done = done
@@ -299,12 +306,14 @@ class Seat(Following):
 
     def _take_films(self) -> None:
         """Hand over camera paths that have been read."""
-        for arrived in [film for film in self._films if film.finished]:
+        for arrived in [film for film in self._films if film[0].done]:
             self._films.remove(arrived)
-            if arrived.film is None:
-                self.say(arrived.error)
-            elif any(pane.view is arrived.view for pane in self.panes):
-                arrived.view.dropped(arrived.file, arrived.film)
+            job, view, path, done = arrived
+            done(path)
+            if job.fault:
+                self.say(job.fault)
+            elif any(pane.view is view for pane in self.panes):
+                view.dropped(path, job.result())
                 self.mark(SETTLE)
 
     def area(self) -> Rect:
@@ -323,7 +332,7 @@ class Seat(Following):
 
     def say(self, text: str) -> None:
         """Tell the user something for a few seconds."""
-        self.state.toasts = [*self.state.toasts[-2:], (time.monotonic() + TOAST, text)]
+        self.state.toasts = [*self.state.toasts[-2:], (math.inf, text)]
         self.mark(SETTLE)
 
     def notice(self, text: str) -> None:
@@ -334,17 +343,16 @@ class Seat(Following):
 
     # -- pictures --------------------------------------------------------------------------------------------
 
-    def draw(self) -> None:
+    def draw(self, now: float) -> None:
         """Draw a picture, all but showing it: see `present`."""
-        begin = time.monotonic()
-        self._next_draw = after(self._next_draw, begin, self._period)
+        self._next_draw = after(self._next_draw, now, self._period)
         self.keep_up()
         self.dirty -= 1
         self._rates_seen = self.catalogue.rate_changes
         self.draws += 1
         governor = self._work.governor
         governor.begin_picture()
-        self._drawn_at.append(begin)
+        self._drawn_at.append(now)
         framebuffer = self.screen.framebuffer
         self.catalogue.comparisons.pull(self)
         places = self.panes.places(self.area(), self.screen.scale)
@@ -354,7 +362,7 @@ class Seat(Following):
         for pane, _, rect in places:
             pane.draw(framebuffer, rect)
         t = self.state.timings
-        t.fps = float(sum(1 for d in self._drawn_at if d > begin - 1))
+        t.fps = float(sum(1 for d in self._drawn_at if d > now - 1))
         self._rate_shown = t.fps >= 2
         if self.panel is not None:
             if not self.state.panel_open:  # as a rule nothing is drawn over it: it need not wait for the words
@@ -364,23 +372,23 @@ class Seat(Following):
             state.panes = self.panes.heads()
             active = self.panes.active
             described = [p.describe(state.panel_open and p is active, head) for p, head, _ in places]
-            if begin >= self._say_at or not self._rate_shown:
-                self._say_at = begin + _SAID_FOR
+            if now >= self._say_at or not self._rate_shown:
+                self._say_at = now + _SAID_FOR
                 self.state.said = replace(t, stages=dict(t.stages))
             shown = described.pop(next(i for i, (pane, *_) in enumerate(places) if pane is active))
             self._obey(self.panel.draw(framebuffer, state, shown, self.screen.scale, work, described))
 
-    def present(self) -> None:
+    def present(self, now: float) -> None:
         """Show what was drawn, and take down what it cost."""
-        shown = time.monotonic()
+        begin = time.perf_counter()
         self.screen.present()
         self.screen.caption(caption_of(self.state.shown, self.panel is not None and self.panel.typing))
         self._in_flight.append(self._work.submitted)
         view, t, governor = self.view, self.state.timings, self._work.governor
-        t.stages = {**(view.timings if view is not None else {}), "present": (time.monotonic() - shown) * 1e3}
+        t.stages = {**(view.timings if view is not None else {}), "present": (time.perf_counter() - begin) * 1e3}
         t.gpu_share = governor.used if governor.limited else None
         t.gpu_budget = governor.share
-        t.gpu_memory = self.catalogue.gpu_memory.read(shown)
+        t.gpu_memory = self.catalogue.gpu_memory.read(now)
         waited_for = {"load", "scene"} if view is not None and view.cuda else set()
         behind = sum(self._work.ms.get(w, 0.0) for w in governor.words - waited_for)
         if (ms := self.panes.active.latency_ms(0.0 if self._work.software else behind)) is not None:

@@ -188,7 +188,7 @@ class Catalogue:
             return
         if slot.view is not None:
             if not slot.entry.alive and not slot.view.busy and slot.source.has_news():
-                self._feed(slot, time.monotonic())  # what an ended run published last can be had now, or never
+                self._feed(slot, slot.next_feed)  # what an ended run published last can be had now, or never
             with self.guard(slot):
                 slot.view.leave()
         slot.source.release()
@@ -206,7 +206,7 @@ class Catalogue:
     # -- what there is -------------------------------------------------------------------------------------
 
     def open_file(self, file: Path | FileSource, pane: Pane | None = None) -> FileSource:
-        """Add a file to the list, for a pane to show; a thread reads it, or does already."""
+        """Add a file to the list, for a pane to show; a job reads it, or does already."""
         source = file if isinstance(file, FileSource) else file_source(file)
         source.wake, path = self._wake, source.file
         key = str(path.absolute())
@@ -258,7 +258,7 @@ class Catalogue:
         news = False
         for slot in list(self.slots.values()):
             rate, progress = slot.entry.rate_hz, slot.entry.progress
-            if slot.source.refresh(slot.entry):
+            if slot.source.refresh(slot.entry, now):
                 news = True
             self.rate_changes += slot.entry.rate_hz != rate
             if slot.entry.progress != progress:
@@ -267,12 +267,17 @@ class Catalogue:
             self.list_changed()
         for pane in list(self.panes):
             if pane.key is None or pane.by_itself:
-                self._choose(pane)
-        self.companions.update()
-        self.cameras.update()
+                self._choose(pane, now)
+        self.companions.update(now)
+        self.cameras.update(now)
         news = self.comparisons.update()
         news = any([self._take_in(slot, now) for slot in self.watched()]) or news
         return self.overlays.update(now) or news
+
+    def settled(self) -> bool:
+        """No source reads anything or has something new for who looks, and no view waits for anything."""
+        return not any(slot.source.reading or (slot.view is not None and slot.view.busy) for slot in self.slots.values()
+                       ) and not any(slot.source.has_news() for slot in self.watched())
 
     def _take_in(self, slot: Slot, now: float) -> bool:
         """Give an entry's views what is new. True when there is something."""
@@ -324,13 +329,13 @@ class Catalogue:
                 self._needed_until = now + _NEEDED_FOR
         return now < self._needed_until
 
-    def _choose(self, pane: Pane) -> None:
+    def _choose(self, pane: Pane, now: float) -> None:
         """With nothing chosen by anybody, show what is looked at first."""
         if (key := first_choice(self, pane)) is not None:
             self.show(pane, key)
 
     def _feed(self, slot: Slot, now: float) -> None:
-        begin = time.monotonic()
+        begin = time.perf_counter()
         with self.guard(slot):
             kind = slot.entry.kind
             view = slot.view
@@ -342,7 +347,7 @@ class Catalogue:
                 slot.entry.fault = ""
                 self._work.governor.loads_version()
                 self._mark(slot)
-        cost = time.monotonic() - begin
+        cost = time.perf_counter() - begin
         # A scene that takes long to load leaves time for the mouse; a torn or late frame is soon asked for again.
         slot.next_feed = now + (2 * cost if cost > 0.02 else 0.0)
         if slot in self.companions.slots and all(self.shown(pane) is not slot for pane in self.panes):

@@ -67,10 +67,10 @@ class Companions:
         key = beside.entry.key if beside is not None and content is not None else ""
         return strip_of(content.curves if content is not None else None, count, key)
 
-    def _count(self) -> None:
+    def _count(self, now: float) -> None:
         """Take down how many Gaussians there are, and have it plotted beside what their runs log."""
         catalogue = self._catalogue
-        self._counts.look([*catalogue.subscriber.streams, *catalogue.shards.streams])
+        self._counts.look([*catalogue.subscriber.streams, *catalogue.shards.streams], now)
         if self._counts.changes == self._counted:
             return
         self._counted = self._counts.changes
@@ -84,10 +84,10 @@ class Companions:
             if curves and content.curves.all:
                 content.show_beside({"Gaussians": [on_steps_of(c, content.curves.clock) for c in curves]})
 
-    def update(self) -> None:
+    def update(self, now: float) -> None:
         """Open what is seen from now on, let go of what is not, and open the full snapshots that somebody waits for."""
         catalogue = self._catalogue
-        self._count()
+        self._count(now)
         if not self.slots and not any(s.entry.kind in KINDS for s in catalogue.slots.values()):
             return
         found = {id(s): s for pane in catalogue.panes if pane.has_panel for s in self.of(catalogue.shown(pane))}

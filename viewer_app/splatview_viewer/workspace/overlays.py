@@ -211,7 +211,7 @@ class Overlays:
             if not stream.run.alive:  # what was announced last will not come any more
                 opened.seen = stream.version
             return False
-        begin = time.monotonic()
+        begin = time.perf_counter()
         with frame, self._catalogue.guard(slot):
             version = frame.version
             assert isinstance(view, ImageView)
@@ -223,7 +223,7 @@ class Overlays:
             if not taken:
                 return False
             opened.seen, opened.fault = version, ""
-        cost = time.monotonic() - begin
+        cost = time.perf_counter() - begin
         opened.next = now + (2 * cost if cost > 0.005 else 0.0)
         return True
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from typing import TYPE_CHECKING
 
 from splatview_viewer.core.errors import FileError
@@ -65,12 +64,12 @@ class RecordedSource(FileSource):
     def reading(self) -> bool:
         return False
 
-    def refresh(self, entry: Entry) -> bool:
+    def refresh(self, entry: Entry, now: float) -> bool:
         if self.player is not None:
-            self.player.tick(time.monotonic())
+            self.player.tick(now)
         entry.kind, entry.progress, entry.fault_of_source = "gaussians", None, self.error
-        now = entry.kind, entry.fault_of_source
-        changed, self._last = now != self._last, now
+        seen = entry.kind, entry.fault_of_source
+        changed, self._last = seen != self._last, seen
         return changed
 
     def has_news(self) -> bool:

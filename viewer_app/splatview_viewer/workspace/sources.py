@@ -1,8 +1,7 @@
-"""Where an entry's data comes from: a stream of a run, or a file that a thread reads."""
+"""Where an entry's data comes from: a stream of a run, or a file that a job reads."""
 
 from __future__ import annotations
 
-import threading
 import time
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.transports import TRANSPORTS, ZERO_COPY
-from splatview_viewer.core.errors import ViewerError
+from splatview_viewer.core.jobs import Job, Jobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,8 +29,8 @@ if TYPE_CHECKING:
 
 LIVE_PERIOD = 1 / 30
 """Seconds between looks at tensors that change in place all the time."""
-_PROGRESS_PERIOD = 0.15
-"""Seconds between two words about how far the reading of a file is."""
+_PROGRESS_STEPS = 50
+"""Different values of the progress of reading a file."""
 
 
 def make_subscriber(ctx: moderngl.Context, run: str | None, client: str = "viewer") -> Subscriber:
@@ -66,7 +65,12 @@ class Source(Protocol):
         """When what was last handed out was published, in ns since the epoch; 0 for what never was."""
         ...
 
-    def refresh(self, entry: Entry) -> bool:
+    @property
+    def reading(self) -> bool:
+        """A job reads or makes what it is to hand out."""
+        ...
+
+    def refresh(self, entry: Entry, now: float) -> bool:
         """Bring an entry of the list up to date; True when something that is seen changed, beside its rate and how far
         its reading is."""
         ...
@@ -100,6 +104,8 @@ class StreamSource:
     What is recorded of it can be handed out instead of what comes (`player`).
     """
 
+    reading = False
+
     def __init__(self, stream: RemoteStream | ShardedStream | Alone, recorder: Recorder | None = None) -> None:
         """`recorder`: takes snapshots of it, if it is a stream of Gaussians."""
         self.stream: Any = stream
@@ -131,7 +137,7 @@ class StreamSource:
         self._seen = 0
         self.trouble = ""
 
-    def refresh(self, entry: Entry) -> bool:
+    def refresh(self, entry: Entry, now: float) -> bool:
         stream = self.stream
         entry.alive = stream.run.alive
         entry.version = stream.version
@@ -141,22 +147,22 @@ class StreamSource:
         entry.note = "" if entry.alive else "ended"
         entry.paused = stream.run.paused if entry.alive else None
         entry.waits = stream.run.waits
-        now = entry.alive, entry.kind, entry.fault_of_source, entry.paused, entry.paused and entry.waits
-        changed, self._last = now != self._last, now
+        seen = entry.alive, entry.kind, entry.fault_of_source, entry.paused, entry.paused and entry.waits
+        changed, self._last = seen != self._last, seen
         if self._recorder is not None and stream.kind == "gaussians":
-            self._record(self._recorder)
+            self._record(self._recorder, now)
         return changed
 
     # -- what is recorded ------------------------------------------------------------------------------------
 
-    def _record(self, recorder: Recorder) -> None:
+    def _record(self, recorder: Recorder, now: float) -> None:
         """Take a snapshot now and then."""
         if self.tape is None:
             if not self._is_open:
                 return
             self.tape = recorder.begin(self.stream.run.name, self.stream.name)
             self.stream.open()
-        self.tape.turn(self.stream, self._is_open, getattr(self._content, "background", None))
+        self.tape.turn(self.stream, self._is_open, getattr(self._content, "background", None), now)
 
     @property
     def _is_open(self) -> bool:
@@ -285,7 +291,7 @@ def _gpu_name(uuid: str) -> str:
 
 
 class FileSource:
-    """A file, read once by a thread of its own so that the picture never stands still."""
+    """A file, read once by a job so that the picture never stands still."""
 
     done: Callable[[Path], None] | None = None
     """Called with the file when it is not needed any more, where it is only lent."""
@@ -294,60 +300,40 @@ class FileSource:
         """`wake` ends the loop's sleep; it may be given later. `apart`: have the file decoded by a bounded program, as
         every file that the user of this machine did not name."""
         self.file = path
-        self._apart = apart
         self.wake = wake
         self.time_ns = 0
         self.notes: list[str] = []
         self.value: Value | None = None
-        self._progress: float | None = 0.0
         self.error = ""
         """Why it could not be read, for people."""
         self._kind = ""
-        self._fed = False
-        self._told = 0.0
         self._last: tuple[object, ...] = ()
-        self._closed = False
-        self._thread = threading.Thread(target=self._read, name=f"read {path.name}", daemon=True)
-        self._thread.start()
 
-    def _read(self) -> None:
-        try:
+        def read(job: Job[Value]) -> Value:
             from splatview_viewer.formats import open_file
             from splatview_viewer.formats.untrusted import read_untrusted
-            from splatview_viewer.kinds.snapshot.model import Snapshot
 
-            value: Value = (read_untrusted if self._apart else open_file)(self.file, self._report)
-            self.value = value
-            self._kind = ("image" if isinstance(value, np.ndarray) else
-                          "snapshot" if isinstance(value, Snapshot) else "gaussians")
-        except _Cancelled:
-            return
-        except ViewerError as e:
-            self.error = str(e)
-        except Exception as e:  # a fault of a reader must not end the viewer
-            self.error = f"{self.file}: could not be read: {type(e).__name__}: {e}"
-        finally:
-            self._progress = None
-            if not self._closed:
-                self.wake()
+            return (read_untrusted if apart else open_file)(path, job.report)
 
-    def _report(self, what: str, fraction: float) -> None:
-        if self._closed:
-            raise _Cancelled
-        now = time.monotonic()
-        if now - self._told > _PROGRESS_PERIOD:  # each one is a picture, and drawing may take what reading needs
-            self._told, self._progress = now, min(max(fraction, 0.0), 1.0)
-            self.wake()
+        self._job: Job[Value] | None = Jobs(f"read {path.name}", lambda: self.wake()).submit(read)
 
     @property
     def reading(self) -> bool:
-        """Whether the thread is still at it."""
-        return self._progress is not None
+        """It is being read, or was just read and not taken in."""
+        return self._job is not None
 
-    def refresh(self, entry: Entry) -> bool:
-        entry.kind, entry.progress, entry.fault_of_source = self._kind, self._progress, self.error
-        now = entry.kind, entry.progress is None, entry.fault_of_source
-        changed, self._last = now != self._last, now
+    def refresh(self, entry: Entry, now: float) -> bool:
+        job = self._job
+        if job is not None and job.done:
+            self._job, self.error = None, job.fault
+            if not self.error:
+                self.value = job.result()
+                self._kind = _kind_of(self.value)
+        entry.kind, entry.fault_of_source = self._kind, self.error
+        # Each new value is drawn, and drawing may take what reading needs.
+        entry.progress = None if self._job is None else int(self._job.progress * _PROGRESS_STEPS) / _PROGRESS_STEPS
+        seen = entry.kind, entry.progress is None, entry.fault_of_source
+        changed, self._last = seen != self._last, seen
         return changed
 
     @property
@@ -359,7 +345,7 @@ class FileSource:
     def release(self) -> None: ...
 
     def has_news(self) -> bool:
-        return self.value is not None and not self._fed
+        return self.value is not None
 
     def again(self) -> None: ...
 
@@ -367,15 +353,17 @@ class FileSource:
         if self.value is None:
             return False
         value, self.value = self.value, None  # the view holds it from here on
-        self._fed = True
         return view.update(value)
 
     def close(self) -> None:
-        self._closed = True
-        self.value = None
+        if self._job is not None:
+            self._job.cancel()
+        self.value = self._job = None
         if self.done is not None:
             self.done(self.file)
 
 
-class _Cancelled(Exception):  # noqa: N818  (not an error: it ends the thread)
-    """The file is not wanted any more."""
+def _kind_of(value: Value) -> str:
+    from splatview_viewer.kinds.snapshot.model import Snapshot
+
+    return "image" if isinstance(value, np.ndarray) else "snapshot" if isinstance(value, Snapshot) else "gaussians"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 from splatview_viewer.kinds.cameras.content import CamerasContent
@@ -52,7 +51,7 @@ class TrainingCameras:
         """Whether a pane shows these cameras over a scene."""
         return slot in self.slots and self.of(self._catalogue.shown(pane)) is slot
 
-    def update(self) -> None:
+    def update(self, now: float) -> None:
         """Have what is seen brought, and hand out what came."""
         catalogue = self._catalogue
         slots = [slot for slot in catalogue.slots.values() if slot.entry.kind == "cameras"]
@@ -69,7 +68,7 @@ class TrainingCameras:
         watched = catalogue.watched()
         self._match([slot for slot in slots if slot in watched])
         for part in self._parts.values():
-            self._read(part)
+            self._read(part, now)
         self._give(watched)
 
     def _match(self, slots: list[Slot]) -> None:
@@ -92,7 +91,7 @@ class TrainingCameras:
                 part.content, part.seen = content, 0
             stream.open()
 
-    def _read(self, part: _Part) -> None:
+    def _read(self, part: _Part, now: float) -> None:
         stream, content = part.stream, part.content
         if content is None or content.closed:
             return
@@ -107,7 +106,7 @@ class TrainingCameras:
                 elif "photos" not in frame.tensors or content.take_photos(frame):
                     part.seen = version
         if stream.sharing in _ON_HOST and stream.shape == ():
-            for camera, side in content.photos.requests(time.monotonic()):
+            for camera, side in content.photos.requests(now):
                 stream.request_photos(camera, side)
 
     def _give(self, watched: list[Slot]) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import threading
-import time
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from splatview_viewer.core.jobs import Job, Jobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,11 +26,10 @@ _MOST_SMALL = 64
 
 
 class PhotoStore:
-    """Belongs to the loop's thread; files are read by a thread of its own, which ends when nothing is left to read."""
+    """Belongs to the loop's thread; jobs read files."""
 
     def __init__(self, wake: Callable[[], None] = lambda: None) -> None:
         """`wake`: has the loop turn soon, from any thread."""
-        self.wake = wake
         self.side = 0
         """Pixels along the side of small photographs that are wanted; 0: none are."""
         self.changes = 0
@@ -43,13 +42,9 @@ class PhotoStore:
         self._small: dict[int, np.ndarray] = {}
         self._next_small = 0
         """All before that have come, or never will."""
-        self._lock = threading.Lock()
-        self._jobs: deque[tuple[int, int, int, str, tuple[int, int]]] = deque()
-        """What to read: which set of cameras, which camera, the side (0: whole), the file, the most pixels."""
-        self._found: deque[tuple[int, int, int, np.ndarray | str]] = deque()
-        self._number = 0
-        """Which set of cameras this is: what was read for an earlier one is thrown away."""
-        self._thread: threading.Thread | None = None
+        self._jobs = Jobs("read photographs", wake)
+        self._reading: dict[tuple[int, int], Job[np.ndarray]] = {}
+        """By camera and side (0: whole)."""
 
     def use(self, cameras: CameraSet) -> bool:
         """These are the cameras from now on. True if their photographs are others than before."""
@@ -62,10 +57,8 @@ class PhotoStore:
 
     def clear(self) -> None:
         """Forget what came, and what was asked for."""
-        with self._lock:
-            self._number += 1
-            self._jobs.clear()
-            self._found.clear()
+        self._jobs.close()
+        self._reading.clear()
         self._whole.clear()
         self._troubles.clear()
         self._asked_at.clear()
@@ -148,25 +141,23 @@ class PhotoStore:
         return True
 
     def tick(self, now: float) -> bool:
-        """Take in what the thread has read, and have it read more. True when something came."""
-        before = self.changes
-        while self._found:
-            set_number, number, side, found = self._found.popleft()
-            if set_number != self._number or (side and side != self.side):
+        """Take in what was read, and have more read. True when something came."""
+        before, cameras = self.changes, self._cameras
+        for (number, side), job in [found for found in self._reading.items() if found[1].done]:
+            del self._reading[number, side]
+            if side and side != self.side:
                 continue
-            if side:
-                if not isinstance(found, str):
-                    self._small[number] = found
-                self.changes += 1
-            elif isinstance(found, str):
-                self._troubles[number] = found
-                self.changes += 1
+            self.changes += 1
+            if job.error is not None:
+                if cameras is not None and not side:
+                    self._troubles[number] = f"{Path(cameras.path(number)).name}: {job.error}"
+            elif side:
+                self._small[number] = job.result()
             else:
-                self._keep(number, found)
-        cameras = self._cameras
+                self._keep(number, job.result())
         while cameras is not None and self.side and self._next_small < len(cameras) and (
                 cameras.path(self._next_small) or not cameras.photos):
-            if len(self._small) + len(self._jobs) >= _MOST_SMALL:
+            if len(self._small) + len(self._reading) >= _MOST_SMALL:
                 break
             if cameras.path(self._next_small):
                 self._read(self._next_small, self.side)
@@ -184,45 +175,21 @@ class PhotoStore:
         while len(self._whole) > 1 and sum(p.nbytes for p in self._whole.values()) > KEPT:
             self._whole.popitem(last=False)
 
-    # -- the thread --------------------------------------------------------------------------------------------
-
     def _read(self, number: int, side: int) -> None:
         cameras = self._cameras
-        assert cameras is not None
+        if cameras is None or (number, side) in self._reading or self._asked_at.get((number, side)) == -1.0:
+            return
+        self._asked_at[number, side] = -1.0  # once
         width, height = map(int, cameras.sizes[number])
-        job = (self._number, number, side, cameras.path(number), (width, height))
-        with self._lock:
-            if job in self._jobs or self._asked_at.get((number, side)) == -1.0:
-                return
-            self._asked_at[number, side] = -1.0  # once
-            (self._jobs.append if side else self._jobs.appendleft)(job)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="read photographs", daemon=True)
-                self._thread.start()
-
-    def _run(self) -> None:
-        while True:
-            with self._lock:
-                if not self._jobs:
-                    self._thread = None
-                    return
-                set_number, number, side, path, size = self._jobs.popleft()
-            try:
-                found: np.ndarray | str = read_photo(Path(path), size, side)
-            except Exception as e:  # a fault of a reader must not end the viewer
-                found = f"{Path(path).name}: {e}"
-            with self._lock:
-                if set_number == self._number:
-                    self._found.append((set_number, number, side, found))
-            self.wake()
+        path = Path(cameras.path(number))
+        self._reading[number, side] = self._jobs.submit(
+            lambda _: read_photo(path, (width, height), side), first=not side)
 
     def close(self) -> None:
-        """Keep nothing. Idempotent; what is just being read ends by itself."""
+        """Keep nothing. Idempotent."""
         self.clear()
+        self._jobs.close(0.2)
         self._cameras = None
-        end = time.monotonic() + 0.2
-        while (thread := self._thread) is not None and time.monotonic() < end:
-            thread.join(0.05)
 
 
 def read_photo(path: Path, size: tuple[int, int], side: int = 0) -> np.ndarray:

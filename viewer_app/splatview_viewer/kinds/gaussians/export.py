@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from splatview_viewer.core.aside import Aside
 from splatview_viewer.core.errors import FileError, RendererError
+from splatview_viewer.core.jobs import Job, Jobs
 from splatview_viewer.formats.pictures import output_path
 from splatview_viewer.scene import HIDDEN, flags
 
@@ -19,16 +19,20 @@ class Export:
     """One file at a time."""
 
     def __init__(self, view: GaussianView) -> None:
-        self.progress: float | None = None
-        """0 to 1 while a file is written."""
         self._view = view
-        self._aside: Aside[tuple[Path, int]] = Aside("export")
+        self._jobs = Jobs("export", lambda: view.desk.wake())
+        self._job: Job[tuple[Path, int]] | None = None
+
+    @property
+    def progress(self) -> float | None:
+        """0 to 1 while a file is written."""
+        return None if self._job is None else self._job.progress
 
     def begin(self, chosen: bool) -> None:
         """Save what the selection does not hide, or all that can be drawn, as a .ply in the folder where the viewer
         runs. A scene on a GPU is copied to the host at once, which takes a tenth of a second per million."""
         view, facts = self._view, self._view.content.facts
-        if facts is None or self.progress is not None:
+        if facts is None or self._job is not None:
             return
         try:
             scene, path = view.content.renderer.scene(), self._path()
@@ -37,29 +41,29 @@ class Export:
             return
         selection, antialiased = view.settings.selection, facts.antialiased
         scene = scene.to_host()
-        self.progress = 0.0
 
-        def work() -> tuple[Path, int]:
+        def work(job: Job[tuple[Path, int]]) -> tuple[Path, int]:
             from splatview_viewer.formats.ply import write_ply
 
             keep = (flags(scene, selection) & HIDDEN) == 0 if chosen else None
-            return write_ply(scene, path, antialiased=antialiased, keep=keep, progress=self._went)
+            return write_ply(scene, path, antialiased=antialiased, keep=keep, progress=job.report)
 
-        self._aside.ask(work, view.desk.wake)
+        self._job = self._jobs.submit(work)
 
     def tick(self) -> bool:
         """True when a picture has to say how far it is."""
+        job, desk = self._job, self._view.desk
+        if job is None or not job.done:
+            return job is not None
+        self._job = None
         try:
-            come = self._aside.take()
+            path, count = job.result()
         except (FileError, MemoryError) as e:
-            self.progress = None
-            self._view.desk.say(f"Not saved: {e or 'not enough memory'}")
+            desk.say(f"Not saved: {str(e) or 'not enough memory'}")
             return True
-        if come is not None:
-            self.progress = None
-            self._view.desk.say(f"Saved {come[1]:,} Gaussians to {come[0]}")
-            self._view.desk.hand_over(come[0])
-        return come is not None or self.progress is not None
+        desk.say(f"Saved {count:,} Gaussians to {path}")
+        desk.hand_over(path)
+        return True
 
     def _path(self) -> Path:
         """Of a file named after what is shown, and its step if that is published."""
@@ -69,9 +73,6 @@ class Export:
                     "")
         return output_path(f"{name[:80]}{f'-step{step}' if step else ''}", ".ply")
 
-    def _went(self, what: str, fraction: float) -> None:
-        self.progress = fraction
-
     def close(self) -> None:
-        """What is begun is finished, and not told."""
-        self._aside.forget()
+        """Drop the result; a file that is being written is finished."""
+        self._job = None

@@ -8,8 +8,8 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
-from splatview_viewer.core.aside import Aside
 from splatview_viewer.core.errors import RendererError
+from splatview_viewer.core.jobs import Jobs
 from splatview_viewer.core.view import Section
 from splatview_viewer.kinds.gaussians.export import Export
 from splatview_viewer.kinds.gaussians.tool import Tool
@@ -45,7 +45,7 @@ class Filter(Tool):
         """While a range is drawn: of which quantity, and the end that stays, counted in bins."""
         self.drawn: dict[str, Histogram] = {}
         """What the panel keeps of the last count, by the name of the quantity."""
-        self._counter: Aside[tuple[Selection, Statistics]] = Aside("statistics")
+        self._jobs = Jobs("statistics", lambda: view.desk.wake())
         self._counted: tuple[int, Selection] | None = None
         """What was counted last, or is being counted: which scene (`GaussianContent.loads`), and by which selection."""
         self._next = -math.inf
@@ -77,7 +77,7 @@ class Filter(Tool):
     def tick(self, now: float) -> bool:
         again = self.export.tick()
         try:
-            come = self._counter.take()
+            come = self._jobs.take("statistics")
         except MemoryError:
             come = None  # there will be another one
         if come is not None:
@@ -89,18 +89,18 @@ class Filter(Tool):
     def _count(self, now: float) -> None:
         """Have the scene counted if it, or what is chosen of it, is another one."""
         content, selection = self.view.content, replace(self.view.settings.selection, marked=())
-        if content.facts is None or self._counter.busy or (content.loads, selection) == self._counted:
+        if content.facts is None or self._jobs.busy or (content.loads, selection) == self._counted:
             return
         chosen_anew = self._counted is not None and self._counted[1] != selection
         if not chosen_anew and now < self._next:
             return
-        self._counted, begin = (content.loads, selection), time.monotonic()
+        self._counted, begin = (content.loads, selection), time.perf_counter()
         try:
             tell = count_later(content.renderer.scene(), selection)
-            self._counter.ask(lambda: (selection, tell()), self.view.desk.wake)
+            self._jobs.submit(lambda _: (selection, tell()), "statistics")
         except RendererError:
             pass  # the picture says so
-        self._next = now + max(_PERIOD, (time.monotonic() - begin) / _SHARE)
+        self._next = now + max(_PERIOD, (time.perf_counter() - begin) / _SHARE)
 
     def over(self, rect: Rect, scale: float) -> bool:
         self._shown = False
@@ -124,5 +124,5 @@ class Filter(Tool):
         return ["filtered"] if replace(selection, box=None, sphere=None) != EVERYTHING else []
 
     def close(self) -> None:
-        self._counter.forget()
+        self._jobs.forget("statistics")
         self.export.close()

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from splatview_viewer.core.aside import Aside
 from splatview_viewer.core.errors import RendererError
 from splatview_viewer.core.events import Key, Pinch, PointerMove, PointerPress, PointerRelease
+from splatview_viewer.core.jobs import Jobs
 from splatview_viewer.core.view import KeyHelp, Section
 from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.kinds.gaussians.picking import Picker
@@ -58,7 +58,7 @@ class Inspect(Tool):
         self._count = 0
         """Of the scene's Gaussians when it was chosen."""
         self._picker = Picker(view)
-        self._reader: Aside[tuple[int, Values]] = Aside("values")
+        self._jobs = Jobs("values", lambda: view.desk.wake())
         self._read = (-1, -math.inf)
         """The last scene (`GaussianContent.loads`) whose values were asked for, and when the next may be."""
         self._press: tuple[float, float] | None = None
@@ -74,7 +74,7 @@ class Inspect(Tool):
             return
         if index != self.index:
             self.history.clear()
-            self._reader.forget()
+            self._jobs.forget("values")
         self.index, self.hit = index, hit
         self._count = 0 if facts is None else facts.count
         self._read = (-1, -math.inf)
@@ -132,7 +132,7 @@ class Inspect(Tool):
             self.choose(None)
             return True
         self._look(now)
-        if (come := self._reader.take()) is not None and come[0] == self.index:
+        if (come := self._jobs.take("values")) is not None and come[0] == self.index:
             self.history.append(come[1])
             again = True
         return again
@@ -140,17 +140,17 @@ class Inspect(Tool):
     def _look(self, now: float) -> None:
         """Ask for the values in a new scene, once in a while."""
         loads = self.view.content.loads
-        if loads == self._read[0] or now < self._read[1] or self._reader.busy or self.index is None:
+        if loads == self._read[0] or now < self._read[1] or self._jobs.busy or self.index is None:
             return
-        begin, index = time.monotonic(), self.index
+        begin, index = time.perf_counter(), self.index
         try:
             scene = self.view.content.renderer.scene()
             if index < len(scene):
                 tell = values_later(scene, index, loads)
-                self._reader.ask(lambda: (index, tell()), self.view.desk.wake)
+                self._jobs.submit(lambda _: (index, tell()), "values")
         except RendererError:
             pass  # the picture says so
-        self._read = loads, now + max(_PERIOD, (time.monotonic() - begin) / _SHARE)
+        self._read = loads, now + max(_PERIOD, (time.perf_counter() - begin) / _SHARE)
 
     # -- what is seen ------------------------------------------------------------------------------------------
 
@@ -207,4 +207,4 @@ class Inspect(Tool):
 
     def close(self) -> None:
         self._picker.forget()
-        self._reader.forget()
+        self._jobs.forget("values")

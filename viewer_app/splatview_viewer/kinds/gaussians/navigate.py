@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
@@ -79,8 +78,8 @@ class Navigate(Tool):
         self._moved = False
         """Whether the user has moved the camera."""
         self._outside = False
-        self._told_speed = math.inf
-        """When to say how fast it flies by now: once the wheel rests."""
+        self._told_speed: float | None = math.inf
+        """When to say how fast it flies by now: once the wheel rests; None: to be set by the next `tick`."""
 
     # -- what others may ask -----------------------------------------------------------------------------------
 
@@ -260,7 +259,7 @@ class Navigate(Tool):
             return True
         if isinstance(event, Wheel) and self.looks and abs(event.dy) >= abs(event.dx) and not event.mods:
             self.flying.faster(event.dy)
-            self._told_speed = time.monotonic() + _SETTLED
+            self._told_speed = None
             return True
         if not view.orbit.handle(event, rect):
             return None
@@ -270,13 +269,10 @@ class Navigate(Tool):
 
     def _key(self, event: Key) -> bool | None:
         view = self.view
-        was = self.flying.moving
         if self.flying.key(event):
             if event.pressed:
                 self._flight = None
                 self._picker.forget()
-                if not was:
-                    self.flying.step(time.monotonic())
             return True
         if not event.pressed or event.repeat or view.content.facts is None:
             return None
@@ -312,6 +308,8 @@ class Navigate(Tool):
                 end = self._here()
                 end.center(picked.hit.point)
                 self.go(end)
+        if self._told_speed is None:
+            self._told_speed = now + _SETTLED
         if now >= self._told_speed:
             self._told_speed = math.inf
             self.view.desk.say(f"Speed {self.flying.speed:.2g}x")

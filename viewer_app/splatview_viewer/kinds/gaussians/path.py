@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -20,10 +19,10 @@ from splatview_viewer.kinds.gaussians.tool import Tool
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from splatview_viewer.app.film import Filming
     from splatview_viewer.core.events import Event
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.geometry.controls import Rect
+    from splatview_viewer.kinds.gaussians.film import Filming
     from splatview_viewer.kinds.gaussians.path_bar import PathBar
     from splatview_viewer.kinds.gaussians.view import GaussianView
 
@@ -56,6 +55,7 @@ class PathTool(Tool):
         self.as_frames = False
         """Whether films are folders of PNGs."""
         self.filming: Filming | None = None
+        self.playing = False
         self._playing_since: float | None = None
         self._bar: PathBar | None = None
         self._recalled = ""
@@ -63,10 +63,6 @@ class PathTool(Tool):
     @property
     def path(self) -> CameraPath:
         return self.film.path
-
-    @property
-    def playing(self) -> bool:
-        return self._playing_since is not None
 
     # -- what can be done ------------------------------------------------------------------------------------
 
@@ -147,11 +143,11 @@ class PathTool(Tool):
             return
         if self.time >= self.path.duration - 1e-6:
             self.time = 0.0
-        self._playing_since = time.monotonic() - self.time
+        self.playing, self._playing_since = True, None
         self.shown = True
 
     def stop(self) -> None:
-        self._playing_since = None
+        self.playing = False
 
     def save(self) -> None:
         """Into the current folder, as nerfstudio's viewer writes paths."""
@@ -183,8 +179,8 @@ class PathTool(Tool):
 
     def record(self) -> None:
         """Begin to film it."""
-        from splatview_viewer.app.film import Camerawork, Filming
         from splatview_viewer.formats.path_writers import make_writer
+        from splatview_viewer.kinds.gaussians.film import Camerawork, Filming
 
         if self.filming is not None or not self.path.keys:
             return
@@ -236,7 +232,9 @@ class PathTool(Tool):
     def tick(self, now: float) -> bool:
         self._recall()
         again = False
-        if self._playing_since is not None:
+        if self.playing:
+            if self._playing_since is None:
+                self._playing_since = now - self.time
             self.time = now - self._playing_since
             if self.time >= self.path.duration:
                 if self.path.loop:

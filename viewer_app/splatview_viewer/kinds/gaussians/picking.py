@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from splatview_viewer.core.aside import Aside
+from splatview_viewer.core.jobs import Jobs
 from splatview_viewer.render.picking import Hit, pick_later
 
 if TYPE_CHECKING:
@@ -28,11 +28,11 @@ class Picker:
 
     def __init__(self, view: GaussianView) -> None:
         self._view = view
-        self._aside: Aside[Picked] = Aside("pick")
+        self._jobs = Jobs("pick", lambda: view.desk.wake())
 
     @property
     def busy(self) -> bool:
-        return self._aside.busy
+        return self._jobs.busy
 
     def ask(self, x: float, y: float, rect: Rect) -> None:
         """What is under this pixel of the framebuffer, where the picture fills `rect`? Of the scene as it is now."""
@@ -42,12 +42,12 @@ class Picker:
         if camera is None:
             return
         tell = pick_later(view.content.renderer.scene(), camera, x - rect.x, y - rect.y, view.options)
-        self._aside.ask(lambda: Picked(tell(), (x, y)), view.desk.wake)
+        self._jobs.submit(lambda _: Picked(tell(), (x, y)), "pick")
 
     def take(self) -> Picked | None:
         """The answer, once; None while there is none. To be asked in each turn of the loop."""
-        return self._aside.take()
+        return self._jobs.take("pick")
 
     def forget(self) -> None:
         """Nobody wants the answer any more."""
-        self._aside.forget()
+        self._jobs.forget("pick")

@@ -62,9 +62,8 @@ class Counts:
         """By the stream's id()."""
         self._next = 0.0
 
-    def look(self, streams: Iterable[Counted]) -> None:
+    def look(self, streams: Iterable[Counted], now: float) -> None:
         """Take down how many there are now in each of all streams that are known."""
-        now = time.monotonic()
         if now < self._next:
             return
         self._next = now + PERIOD

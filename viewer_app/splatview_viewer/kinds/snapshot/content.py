@@ -1,4 +1,4 @@
-"""What is known of one snapshot, whoever looks at it: laid out and worked out by threads, kept, never waited for.
+"""What is known of one snapshot, whoever looks at it: laid out and worked out by jobs, kept, never waited for.
 
     rows = content.ask(("stacks", look.device, moment), lambda: Tables(...).group(...), slot="stacks")
     if rows is None:
@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import atexit
 import logging
-import threading
 import time
-from collections import OrderedDict, deque
-from dataclasses import dataclass
+from collections import OrderedDict
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 from weakref import WeakSet
@@ -20,6 +18,7 @@ from weakref import WeakSet
 import numpy as np
 
 from splatview_viewer.core.errors import ViewerError
+from splatview_viewer.core.jobs import Job, Jobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -34,30 +33,18 @@ T = TypeVar("T")
 log = logging.getLogger("splatview")
 
 LANES = ("kernels", "layout", "analysis", "query")
-"""What is worked on side by side: one thread each while there is anything to do."""
+"""What is worked on side by side."""
 _PARTING = 3.0
-"""Seconds that a thread is waited for when the program ends."""
+"""Seconds to wait for a job when the program ends."""
 _KEPT = 6
 """Answers that are kept of each slot."""
-_LEFT = object()
-"""The slot of a job that runs though nobody waits for it any more."""
-
-
-@dataclass
-class _Job:
-    key: Hashable
-    function: Callable[[], Any]
-    slot: Hashable
-    words: str
 
 
 def _end() -> None:
     """The program ends: no thread may still be in compiled code when Python takes itself apart."""
     for content in list(Content._all):
-        threads = list(content._threads.values())
         content.close()
-        for thread in threads:
-            thread.join(_PARTING)
+        content.wait(_PARTING)
 
 
 atexit.register(_end)
@@ -74,17 +61,18 @@ class Content:
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
         Content._all.add(self)
-        self.changes = 0
-        """Counts answers, and jobs that began: what is drawn while something is worked on is old when it changes."""
         self.misses = 0
         """Counts questions that had no answer yet: who asked has to be drawn again when `changes` does."""
-        self._lock = threading.Condition()
         self._answers: dict[Hashable, Any] = {}
         self._faults: dict[Hashable, str] = {}
         self._slots: dict[Hashable, OrderedDict[Hashable, None]] = {}
-        self._waiting: dict[str, deque[_Job]] = {lane: deque() for lane in LANES}
-        self._running: dict[str, tuple[_Job, float]] = {}
-        self._threads: dict[str, threading.Thread] = {}
+        self._lanes = {lane: Jobs(f"snapshot {lane}") for lane in LANES}
+        self._asked: dict[Hashable, tuple[Job[Any], Hashable, str]] = {}
+        """What is being worked on or waits for that, by key: the job, the slot, what is being done in words."""
+        self._begun: dict[Job[Any], float] = {}
+        """When the jobs began that are not taken in yet."""
+        self._ended = 0
+        """Jobs that were taken in."""
         self._closed = False
 
     # -- questions -----------------------------------------------------------------------------------------------
@@ -98,39 +86,44 @@ class Content:
         the user. `function` may take long, holds no lock, and reads nothing that the loop changes: bind what it needs
         of `Look` beforehand. An answer of None is no answer.
         """
-        with self._lock:
-            if key in self._answers:
-                if slot is not None and key in self._slots.get(slot, ()):
-                    self._slots[slot].move_to_end(key)
-                return self._answers[key]
-            self.misses += key not in self._faults
-            if key in self._faults or self._closed or self._is_asked(key, lane):
-                return None
-            queue = self._waiting[lane]
-            if slot is not None:
-                for job in [job for job in queue if job.slot == slot]:
-                    queue.remove(job)
-            queue.append(_Job(key, function, slot, words))
-            if lane not in self._threads:
-                thread = threading.Thread(target=self._work, args=(lane,), name=f"snapshot {lane}", daemon=True)
-                self._threads[lane] = thread
-                thread.start()
+        self._take_in()
+        if key in self._answers:
+            if slot is not None and key in self._slots.get(slot, ()):
+                self._slots[slot].move_to_end(key)
+            return self._answers[key]
+        self.misses += key not in self._faults
+        if key in self._faults or self._closed or key in self._asked:
+            return None
+        if slot is not None:
+            self._drop_jobs(lambda job, other: other == slot and job not in self._begun)
+
+        def work(job: Job[T]) -> T:
+            self._begun[job] = time.perf_counter()
+            return function()
+
+        self._asked[key] = self._lanes[lane].submit(work), slot, words
         return None
+
+    @property
+    def changes(self) -> int:
+        """Counts answers, and jobs that began: what is drawn while something is worked on is old when it changes."""
+        self._take_in()
+        return 2 * self._ended + len(self._begun)
 
     def peek(self, key: Hashable) -> Any:
         """The answer, if it is there; asks nothing."""
-        with self._lock:
-            return self._answers.get(key)
+        self._take_in()
+        return self._answers.get(key)
 
     def fault(self, key: Hashable) -> str:
         """Why there is no answer and will be none; "" while there may be one."""
-        with self._lock:
-            return self._faults.get(key, "")
+        self._take_in()
+        return self._faults.get(key, "")
 
     def forget(self, key: Hashable) -> None:
         """Drop an answer or a fault, so that asking works on it anew."""
-        with self._lock:
-            self._drop(key)
+        self._answers.pop(key, None)
+        self._faults.pop(key, None)
 
     def cancelled(self) -> bool:
         """For long jobs, in any thread: whether nobody looks at the snapshot any more; they may raise anything then."""
@@ -139,64 +132,47 @@ class Content:
     @property
     def working(self) -> list[tuple[str, float]]:
         """What is being worked on, in words, and for how many seconds by now."""
-        now = time.monotonic()
-        with self._lock:
-            return [(job.words, now - since) for job, since in self._running.values() if job.words]
+        self._take_in()
+        now = time.perf_counter()
+        return [(words, now - self._begun[job]) for job, _, words in self._asked.values()
+                if words and job in self._begun]
 
     def wait(self, timeout: float) -> bool:
-        """Wait until nothing is worked on any more, at most so many seconds: for a picture that is written to a file,
-        and for tests. Returns whether that is so."""
-        with self._lock:
-            return self._lock.wait_for(lambda: not (self._running or any(self._waiting.values())), timeout)
+        """Wait until nothing is worked on any more, at most so many seconds: for tests, and when the program ends.
+        Returns whether that is so."""
+        return all([lane.wait(timeout) for lane in self._lanes.values()])
 
-    def _is_asked(self, key: Hashable, lane: str) -> bool:
-        running = self._running.get(lane)
-        return (running is not None and running[0].key == key) or any(job.key == key for job in self._waiting[lane])
+    def _take_in(self) -> None:
+        """Keep what the jobs have brought."""
+        for job in [job for job in list(self._begun) if job.done]:
+            del self._begun[job]
+            self._ended += 1
+        for key, (job, slot, words) in [found for found in self._asked.items() if found[1][0].done]:
+            del self._asked[key]
+            if job.error is not None and not isinstance(job.error, ViewerError):
+                log.error("%s", words or key, exc_info=job.error)  # it is said in its pane, and the others go on
+            if job.fault or job.result() is not None:
+                self._keep(key, slot, job)
 
-    def _work(self, lane: str) -> None:
-        """The thread of a lane: works until there is nothing to do."""
-        while True:
-            with self._lock:
-                if self._closed or not self._waiting[lane]:
-                    self._threads.pop(lane, None)
-                    self._lock.notify_all()
-                    return
-                job = self._waiting[lane].popleft()
-                self._running[lane] = job, time.monotonic()
-                self.changes += 1
-            answer, fault = None, ""
-            try:
-                answer = job.function()
-            except ViewerError as e:
-                fault = str(e)
-            except Exception as e:  # a fault of one pane is said there, and the others go on
-                if not self._closed:
-                    log.exception("%s", job.words or job.key)
-                fault = f"{type(e).__name__}: {e}"
-            with self._lock:
-                del self._running[lane]
-                self.changes += 1
-                if (fault or answer is not None) and not self._closed and job.slot is not _LEFT:
-                    self._keep(job, answer, fault)
-                self._lock.notify_all()
-            del job, answer
-
-    def _keep(self, job: _Job, answer: Any, fault: str) -> None:
-        if fault:
-            self._faults[job.key] = fault
+    def _keep(self, key: Hashable, slot: Hashable, job: Job[Any]) -> None:
+        if job.fault:
+            self._faults[key] = job.fault
         else:
-            self._answers[job.key] = answer
-        if job.slot is None:
+            self._answers[key] = job.result()
+        if slot is None:
             return
-        slot = self._slots.setdefault(job.slot, OrderedDict())
-        slot[job.key] = None
-        slot.move_to_end(job.key)
-        while len(slot) > _KEPT:
-            self._drop(slot.popitem(last=False)[0])
+        kept = self._slots.setdefault(slot, OrderedDict())
+        kept[key] = None
+        kept.move_to_end(key)
+        while len(kept) > _KEPT:
+            self.forget(kept.popitem(last=False)[0])
 
-    def _drop(self, key: Hashable) -> None:
-        self._answers.pop(key, None)
-        self._faults.pop(key, None)
+    def _drop_jobs(self, which: Callable[[Job[Any], Hashable], bool]) -> None:
+        """Cancel the jobs of these slots."""
+        for key, (job, slot, _) in list(self._asked.items()):
+            if which(job, slot):
+                job.cancel()
+                del self._asked[key]
 
     def leave(self, *owners: object) -> None:
         """These panes and lamps ask no more: what waits for them and was answered to them is dropped. Theirs are the
@@ -206,17 +182,10 @@ class Content:
         def theirs(slot: Hashable) -> bool:
             return isinstance(slot, tuple) and slot[-1] in ids
 
-        with self._lock:
-            for queue in self._waiting.values():
-                for job in [job for job in queue if theirs(job.slot)]:
-                    queue.remove(job)
-            for job, _ in self._running.values():
-                if theirs(job.slot):
-                    job.slot = _LEFT
-            for slot in [slot for slot in self._slots if theirs(slot)]:
-                for key in self._slots.pop(slot):
-                    self._drop(key)
-            self._lock.notify_all()
+        self._drop_jobs(lambda _, slot: theirs(slot))
+        for slot in [slot for slot in self._slots if theirs(slot)]:
+            for key in self._slots.pop(slot):
+                self.forget(key)
 
     def prepare(self) -> None:
         """Begin with what every view needs. Called once, before anybody asks."""
@@ -361,13 +330,10 @@ class Content:
 
     def close(self) -> None:
         """Nobody looks any more: what waits is dropped, what runs is told. Idempotent."""
-        with self._lock:
-            self._closed = True
-            if (database := self._answers.get(("database",))) is not None:
-                database.interrupt()  # it gives its memory back once nothing runs in it
-            for queue in self._waiting.values():
-                queue.clear()
-            self._answers.clear()
-            self._faults.clear()
-            self._slots.clear()
-            self._lock.notify_all()
+        self._closed = True
+        if (database := self._answers.get(("database",))) is not None:
+            database.interrupt()  # it gives its memory back once nothing runs in it
+        for lane in self._lanes.values():
+            lane.close()
+        for held in (self._asked, self._answers, self._faults, self._slots):
+            held.clear()

@@ -1,18 +1,17 @@
-"""Films a view of Gaussians along a path, picture by picture, while the loop goes on; a thread writes them."""
+"""Films a view of Gaussians along a path, picture by picture, while the loop goes on; jobs write them."""
 
 from __future__ import annotations
 
 import math
 import time
-from contextlib import suppress
+from collections import deque
 from dataclasses import replace
-from queue import Full, Queue
-from threading import Event, Thread
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from splatview_viewer.core.errors import ViewerError
+from splatview_viewer.core.errors import ViewerError, words_of
+from splatview_viewer.core.jobs import Job, Jobs
 from splatview_viewer.geometry.controls import Rect
 
 if TYPE_CHECKING:
@@ -26,8 +25,8 @@ if TYPE_CHECKING:
     from splatview_viewer.formats.path_writers import Writer
     from splatview_viewer.kinds.gaussians.view import GaussianView
 
-_AHEAD = 4
-"""Pictures that wait to be written."""
+_AHEAD = 5
+"""Pictures that wait to be written, with the one that is being written."""
 _TURN = 0.012
 """Seconds that one turn of the loop is given to, if a picture does not take longer."""
 
@@ -102,7 +101,8 @@ def see_through(ctx: moderngl.Context, size: tuple[int, int],
 
 
 class Filming:
-    """One film in the making: `turn` in each turn of the loop, `close` at the end, in any case."""
+    """One film in the making: `turn` in each turn of the loop, `close` at the end, in any case. A job writes each
+    picture."""
 
     def __init__(self, camerawork: Camerawork, film: Film, writer: Writer, *, transparent: bool = False,
                  wake: Callable[[], None] = lambda: None) -> None:
@@ -110,24 +110,18 @@ class Filming:
         self.film = film
         self.total = film.path.frames(film.fps)
         self.drawn = 0
+        self.ended = False
+        """Everything is written, or given up."""
+        self.fault = ""
+        """Why it was given up; "" without a reason."""
         self._writer = writer
-        self.begun = time.monotonic()
         self._camerawork = camerawork
         self._transparent = transparent
-        self._queue: Queue[np.ndarray | None] = Queue(_AHEAD)
-        self._ended = Event()
-        self._fault = ""
-        self._given_up = False
-        self._waiting: np.ndarray | None = None
-        self._told_end = False
-        self._wake = wake
-        self._thread = Thread(target=self._write, args=(writer,), name="film", daemon=True)
-        self._thread.start()
-
-    @property
-    def ended(self) -> bool:
-        """Whether everything is written, or given up."""
-        return self._ended.is_set()
+        self._jobs = Jobs("film", wake)
+        self._written: deque[Job[None]] = deque()
+        """Jobs that have not ended, the oldest first; behind the last picture the one that completes the film."""
+        self._complete = False
+        """That one is among them."""
 
     @property
     def out(self) -> Path:
@@ -135,76 +129,50 @@ class Filming:
         return self._writer.out
 
     @property
-    def fault(self) -> str:
-        """Why it was given up, or an empty text."""
-        return self._fault
-
-    @property
     def share(self) -> float:
         """How much of it is drawn, 0 to 1."""
         return self.drawn / self.total if self.total else 1.0
 
     def turn(self, seconds: float = _TURN) -> None:
-        """Draw a picture, and more as long as there is time; nothing while the thread is behind."""
-        end = time.monotonic() + seconds
-        while not self.ended and not self._told_end:
-            if self._waiting is None and self.drawn < self.total:
-                try:
-                    self._waiting = self._camerawork.picture(self.film, self.drawn / self.film.fps, self._transparent)
-                except ViewerError as e:
-                    self._fault = str(e)
-                    self.give_up()
+        """Draw a picture, and more as long as there is time; nothing while the jobs are behind."""
+        begin = time.perf_counter()
+        while not self.ended:
+            while self._written and self._written[0].done:
+                if (job := self._written.popleft()).error is not None:
+                    self._give_up(words_of(job.error))
                     return
+            if self._complete:
+                self.ended = not self._written
+                return
+            if len(self._written) >= _AHEAD:
+                return
+            if self.drawn == self.total:
+                self._written.append(self._jobs.submit(lambda _: self._writer.close()))
+                self._complete = True
+                continue
             try:
-                self._queue.put_nowait(self._waiting)
-            except Full:
+                picture = self._camerawork.picture(self.film, self.drawn / self.film.fps, self._transparent)
+            except ViewerError as e:
+                self._give_up(str(e))
                 return
-            if self._waiting is None:
-                self._told_end = True
-                return
-            self._waiting = None
+            self._written.append(self._jobs.submit(lambda _, picture=picture: self._writer.add(picture)))
             self.drawn += 1
-            if time.monotonic() >= end:
+            if time.perf_counter() - begin >= seconds:
                 return
 
     def wait(self, timeout: float) -> None:
-        """Sleep until the thread has room again, or has ended, or for so many seconds."""
-        self._ended.wait(timeout)
+        """Sleep until there is room for a picture, or the film has ended, or for so many seconds."""
+        if self._written and (self._complete or len(self._written) >= _AHEAD):
+            self._written[0].wait(timeout)
 
-    def give_up(self) -> None:
+    def _give_up(self, fault: str = "") -> None:
         """End it unfinished: an mp4 is not written, PNGs that are written stay."""
-        self._given_up = True
-        with suppress(Full):
-            self._queue.put_nowait(None)
+        self.fault, self.ended = fault, True
+        self._jobs.close(None)
+        self._writer.abort()
 
     def close(self) -> None:
         """Give back everything; give up what is unfinished. Idempotent."""
-        if not self._told_end:
-            self.give_up()
-        while not self._ended.wait(0.02):
-            with suppress(Full):
-                self._queue.put_nowait(None)
-        self._thread.join()
+        if not self.ended:
+            self._give_up()
         self._camerawork.close()
-
-    def _write(self, writer: Writer) -> None:
-        """In the thread: take pictures until there are no more."""
-        from splatview_viewer.formats.path_writers import writing
-
-        try:
-            with writing(writer):
-                while (picture := self._queue.get()) is not None and not self._given_up:
-                    writer.add(picture)
-                if self._given_up:
-                    raise _GivenUp
-        except _GivenUp:
-            pass
-        except Exception as e:
-            self._fault = str(e) or type(e).__name__
-        finally:
-            self._ended.set()
-            self._wake()
-
-
-class _GivenUp(Exception):  # noqa: N818  (nothing went wrong)
-    pass

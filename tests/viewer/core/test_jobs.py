@@ -1,0 +1,120 @@
+"""Jobs behave the same whatever they do: order, the newest of a key, cancelling, waking, errors as words."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from support.wait import PATIENCE, wait_until
+
+from splatview_viewer.core.errors import FileError
+from splatview_viewer.core.jobs import Job, Jobs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Rig:
+    """Jobs behind a gate: the first one runs until `open`, so that the others wait in the queue."""
+
+    def __init__(self) -> None:
+        self.called: list[Any] = []
+        self.woken = threading.Semaphore(0)
+        self.jobs = Jobs("under test", self.woken.release)
+        self._gate = threading.Event()
+        self._begun = threading.Event()
+        self.first: Job[str] = self.jobs.submit(self._wait, "first")
+        assert self._begun.wait(PATIENCE)
+
+    def _wait(self, job: Job[str]) -> str:
+        self._begun.set()
+        assert self._gate.wait(PATIENCE)
+        job.report("waited", 2.0)
+        return "first"
+
+    def submit(self, name: Any, key: Any = None, **more: Any) -> Job[Any]:
+        return self.jobs.submit(lambda _: self.called.append(name) or name, key, **more)
+
+    def open(self, wakes: int) -> None:
+        """Let all run; the loop is woken `wakes` times, not more."""
+        self._gate.set()
+        for _ in range(wakes):
+            assert self.woken.acquire(timeout=PATIENCE)
+        wait_until(lambda: not self.jobs.busy)
+        wait_until(lambda: not [t for t in threading.enumerate() if t.name == "under test"])
+        assert not self.woken.acquire(blocking=False)
+
+
+@pytest.fixture
+def rig() -> Iterator[Rig]:
+    made = Rig()
+    yield made
+    made.jobs.close()
+    made.open(0)
+
+
+def test_results_come_in_order_and_each_wakes_the_loop(rig: Rig) -> None:
+    a, b, c = rig.submit("a"), rig.submit("b"), rig.submit("c", first=True)
+    assert rig.jobs.busy and not rig.first.done and rig.first.progress == 0.0
+    rig.open(4)
+    assert rig.called == ["c", "a", "b"]
+    assert [job.result() for job in (rig.first, a, b, c)] == ["first", "a", "b", "c"]
+    assert rig.first.progress == 1.0 and not (a.fault or a.function)
+
+
+def test_a_result_is_taken_once(rig: Rig) -> None:
+    assert rig.jobs.take("first") is rig.jobs.take("none") is None
+    rig.open(1)
+    assert [rig.jobs.take("first"), rig.jobs.take("first")] == ["first", None]
+
+
+def test_the_newest_of_a_key_replaces_the_waiting_one(rig: Rig) -> None:
+    old, other, new = rig.submit("old", "key"), rig.submit("other", "another"), rig.submit("new", "key")
+    assert old.cancelled and old.done
+    rig.open(3)
+    assert rig.called == ["other", "new"]
+    assert (rig.jobs.take("key"), rig.jobs.take("another")) == ("new", "other")
+    assert not (other.cancelled or new.cancelled)
+
+
+def test_a_replaced_job_that_runs_ends_at_its_next_report_unheard(rig: Rig) -> None:
+    new = rig.submit("new", "first")
+    assert rig.first.cancelled and not rig.first.done
+    rig.open(1)
+    assert rig.first.done and not rig.first.fault and rig.first.progress == 0.0
+    assert rig.jobs.take("first") == new.result() == "new"
+
+
+def test_a_cancelled_job_is_never_called(rig: Rig) -> None:
+    job = rig.submit("a", "key")
+    job.cancel()
+    rig.jobs.forget("none")
+    assert job.wait(0) and rig.jobs.take("key") is None
+    rig.open(1)
+    rig.first.cancel()  # too late
+    assert not rig.called and not rig.first.cancelled and rig.first.result() == "first"
+
+
+@pytest.mark.parametrize(("error", "words"), [
+    (FileError("a.ply: no scene"), "a.ply: no scene"), (OSError("gone"), "gone"), (MemoryError(), "MemoryError: "),
+    (ValueError("odd"), "ValueError: odd")])
+def test_what_a_job_raises_is_raised_again_and_said(rig: Rig, error: Exception, words: str) -> None:
+    def fail(_: Job[None]) -> None:
+        raise error
+
+    job, after = rig.jobs.submit(fail, "key"), rig.submit("after")
+    rig.open(3)
+    assert job.fault == words and after.result() == "after"
+    with pytest.raises(type(error)):
+        rig.jobs.take("key")
+
+
+def test_closing_cancels_all_and_waits_for_the_running_one(rig: Rig) -> None:
+    waiting = rig.submit("a")
+    assert not rig.jobs.close()
+    assert waiting.done and waiting.cancelled and rig.first.cancelled
+    rig.open(0)
+    assert rig.jobs.close(PATIENCE) and rig.jobs.close(None)
+    assert rig.submit("again").wait(PATIENCE)  # a thread begins anew
+    assert rig.woken.acquire(timeout=PATIENCE)

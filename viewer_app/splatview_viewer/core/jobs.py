@@ -1,0 +1,174 @@
+"""Functions that take too long for the loop: they run on worker threads, and wake the loop when they have ended."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from splatview_ipc.control.errors import IpcError
+from splatview_viewer.core.errors import ViewerError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+T = TypeVar("T")
+
+
+class Cancelled(Exception):  # noqa: N818  (it reports no mistake)
+    """Raised by `Job.report` in a job whose result is no longer wanted."""
+
+
+class Job(Generic[T]):
+    """One call of a function on a worker thread; made by `Jobs.submit`."""
+
+    def __init__(self, owner: Jobs, function: Callable[[Job[T]], T], key: Hashable) -> None:
+        self.key = key
+        self.progress = 0.0
+        """Completed part, 0 to 1, as the function reported it."""
+        self.cancelled = False
+        self.error: Exception | None = None
+        """Exception raised by the function."""
+        self.function: Callable[[Job[T]], T] | None = function
+        """None once it has ended: it may hold a scene."""
+        self.ended = threading.Event()
+        self._owner = owner
+        self._value: T | None = None
+
+    @property
+    def done(self) -> bool:
+        """The function has returned, has raised, or will never be called."""
+        return self.ended.is_set()
+
+    @property
+    def fault(self) -> str:
+        """Reason of the failure in words; "" without one."""
+        e = self.error
+        if e is None:
+            return ""
+        return str(e) if isinstance(e, (ViewerError, IpcError, OSError)) and str(e) else f"{type(e).__name__}: {e}"
+
+    def result(self) -> T:
+        """Return what the function returned; raise what it raised. For a job that is done and not cancelled."""
+        if self.error is not None:
+            raise self.error
+        return self._value  # type: ignore[return-value]
+
+    def report(self, what: str, fraction: float) -> None:
+        """Note the progress. To be called by the function; raises Cancelled to end it."""
+        if self.cancelled:
+            raise Cancelled
+        self.progress = min(max(fraction, 0.0), 1.0)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until it is done, at most `timeout` seconds; return whether it is."""
+        return self.ended.wait(timeout)
+
+    def cancel(self) -> None:
+        """Drop the result. A waiting job is never called; a running one ends at its next report. Idempotent."""
+        self._owner.cancel(self)
+
+    def end(self, value: T | None, error: Exception | None) -> None:
+        """Store the outcome unless it was cancelled. Called by `Jobs` under its lock."""
+        if not self.cancelled:
+            self._value, self.error = value, error
+        self.function = None
+        self.ended.set()
+
+
+class Jobs:
+    """A queue of jobs and the one thread that works on it, which exists only while there are any."""
+
+    def __init__(self, name: str, wake: Callable[[], None] = lambda: None) -> None:
+        """`name`: of the thread. `wake`: called from the thread when a job that was not cancelled has ended."""
+        self.wake = wake
+        self._name = name
+        self._lock = threading.RLock()
+        self._waiting: deque[Job[Any]] = deque()
+        self._running: Job[Any] | None = None
+        self._newest: dict[Hashable, Job[Any]] = {}
+        """The last job of each key, until it is taken or cancelled."""
+        self._thread: threading.Thread | None = None
+
+    @property
+    def busy(self) -> bool:
+        """A job is waiting or running, also if it was cancelled while it ran."""
+        with self._lock:
+            return self._running is not None or bool(self._waiting)
+
+    def submit(self, function: Callable[[Job[T]], T], key: Hashable = None, *, first: bool = False) -> Job[T]:
+        """Call `function` with its job on the thread, after all others.
+
+        key: cancels the previous job of the same key; the result is to be fetched with `take`. None: cancels nothing.
+        first: before all others.
+        """
+        job = Job(self, function, key)
+        with self._lock:
+            if key is not None:
+                self.forget(key)
+                self._newest[key] = job
+            (self._waiting.appendleft if first else self._waiting.append)(job)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
+                self._thread.start()
+        return job
+
+    def take(self, key: Hashable) -> Any:
+        """Return the result of the newest job of a key, once; None while there is none. Raises what it raised."""
+        with self._lock:
+            job = self._newest.get(key)
+            if job is None or not job.done:
+                return None
+            del self._newest[key]
+        return job.result()
+
+    def forget(self, key: Hashable) -> None:
+        """Cancel the newest job of a key."""
+        with self._lock:
+            if (job := self._newest.pop(key, None)) is not None:
+                self.cancel(job)
+
+    def cancel(self, job: Job[Any]) -> None:
+        """Cancel one job; see `Job.cancel`."""
+        with self._lock:
+            if job.done:
+                return
+            job.cancelled = True
+            if job in self._waiting:
+                self._waiting.remove(job)
+                job.end(None, None)
+
+    def wait(self, timeout: float | None) -> bool:
+        """Wait until no job is left, at most `timeout` seconds (None: any time); return whether that is so."""
+        with self._lock:
+            thread = self._thread
+        if thread is not None and timeout != 0:
+            thread.join(timeout)
+        return not self.busy
+
+    def close(self, timeout: float | None = 0.0) -> bool:
+        """Cancel all jobs, and `wait` for the one that runs. Returns whether it has ended."""
+        with self._lock:
+            self._newest.clear()
+            for job in [*self._waiting, *([self._running] if self._running is not None else [])]:
+                self.cancel(job)
+        return self.wait(timeout)
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    self._thread = None
+                    return
+                job = self._running = self._waiting.popleft()
+            value, error = None, None
+            try:
+                value = job.function(job)  # type: ignore[misc]
+            except Exception as e:
+                error = e
+            with self._lock:
+                self._running = None
+                job.end(value, error)
+            if not job.cancelled:
+                self.wake()
+            del job, value, error  # they may hold a scene until the next one
