@@ -45,20 +45,18 @@ def assert_same(s: GaussianScene) -> None:
     for _ in range(2):
         kernel.load(s)
     torch.cuda.synchronize()
-    host = replace(s, **{name: getattr(s, name).double().cpu().numpy() if name == "means" else
-                         getattr(s, name).float().cpu().numpy() for name in FIELDS})
-    made = activate(host)
+    made = activate(replace(s.to_host(), means=s.means.double().cpu()))
     a = kernel.active
     expected, good = made.scene(), a.opacities.cpu().numpy() != 0
-    assert np.array_equal(good, expected.opacities != 0) and kernel.left_out == made.left_out
+    assert np.array_equal(good, (expected.opacities != 0).numpy()) and kernel.left_out == made.left_out
     terms = a.colors.shape[1]
-    sh = np.concatenate([np.asarray(expected.sh0)[:, None], np.asarray(expected.shN)[:, : terms - 1]], 1)
+    sh = torch.cat([expected.sh0[:, None], expected.shN[:, : terms - 1]], 1)
     quats = torch.nn.functional.normalize(a.quats.double(), dim=-1)
     for name, got, wanted in (("means", a.means, expected.means), ("quats", quats, expected.quats),
                               ("scales", a.scales, expected.scales), ("opacities", a.opacities, expected.opacities),
                               ("colors", a.colors, sh)):
         assert got.is_contiguous()
-        np.testing.assert_allclose(got.cpu().numpy()[good], np.asarray(wanted, np.float32)[good], rtol=2e-6, atol=1e-7,
+        np.testing.assert_allclose(got.cpu().numpy()[good], wanted.float().numpy()[good], rtol=2e-6, atol=1e-7,
                                    err_msg=name)
     assert not kernel.origin.any() and not kernel.rough
 

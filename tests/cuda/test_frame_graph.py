@@ -50,7 +50,7 @@ def on_gpu(scene: GaussianScene) -> Tensors:
          for k in ("means", "quats", "scales", "opacities")}
     if not scene.activated:
         t["scales"], t["opacities"] = t["scales"].exp(), t["opacities"].sigmoid()
-    sh = torch.cat([torch.from_numpy(np.array(scene.sh0))[:, None], torch.from_numpy(np.array(scene.shN))], 1).cuda()
+    sh = torch.cat([scene.sh0[:, None], scene.shN], 1).cuda()
     return {**t, "sh0": sh[:, 0], "shN": sh[:, 1:]}
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import torch
+from support import scene_files as w
 from support.recordings import scene as recorded
 from support.renderer_cases import CLASSIC, Chance, activated, draw, looking_at_origin, random_scene, scene
+from support.wait import PATIENCE
 
 from splatview_viewer.geometry.cameras import MODELS, Camera, intrinsics, look_at
 from splatview_viewer.recording.packed import layout, pack, unpack
@@ -22,6 +24,11 @@ from splatview_viewer.scene.merging import merged
 from splatview_viewer.scene.scene import FIELDS, SH_C0, GaussianScene
 from splatview_viewer.scene.statistics import QUANTITIES, count_later
 from splatview_viewer.scene.turning import Placement, basis, placed, turning_of_degree
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from support.programs import Programs
 
 
 @pytest.fixture(name="device", params=["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
@@ -221,3 +228,21 @@ def test_it_is_packed_as_on_the_cpu(device: str, dtype: torch.dtype) -> None:
         else:
             assert np.abs(made.arrays[name].astype(int) - wanted[name].astype(int)).max(initial=0) <= 1
     assert unpack(made).means.device.type == "cpu"
+
+
+# -- without scenes ------------------------------------------------------------------------------------------------
+
+
+def test_nothing_imports_torch_before_there_is_a_scene(programs: Programs, tmp_path: Path) -> None:
+    """It takes seconds: neither the viewer's start nor the program that reads a file for it may wait for that."""
+    path = w.write_ply(tmp_path / "a.ply", w.ply_columns(w.truth(20)))
+    program = f"""
+import sys
+import splatview_viewer.app.loop, splatview_viewer.kinds.gaussians.view
+from pathlib import Path
+from splatview_viewer.formats.common import silent
+from splatview_viewer.formats.sandbox import File
+from splatview_viewer.formats.untrusted import read_any
+answer, arrays = read_any([File(Path({str(path)!r}), "a.ply")], silent)
+print(len(arrays[0]), "torch" in sys.modules)"""
+    assert programs.code(program).communicate(timeout=PATIENCE)[0].split() == ["20", "False"]

@@ -107,24 +107,18 @@ class GaussianScene:
 
         Work given to the CUDA stream that copies after `ready(stream)`, with its raw handle, finds the data there.
         """
-        self._wait(ready)
+        self.wait(ready)
         return replace(self, **{name: as_floats(getattr(self, name)).cpu() for name in FIELDS})
 
-    def sample(self, limit: int, ready: Callable[[int], None] | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Return centres (M, 3) and opacities in [0, 1] (M,) of M <= `limit` Gaussians evenly spread over the scene:
-        enough to frame it. From a GPU only these are copied. `ready`: see `to_host`.
-        """
-        self._wait(ready)
-        means, opacities = HostCopy(self, lambda: self.some(limit)).arrays()
-        return means, opacities
-
-    def some(self, limit: int) -> list[torch.Tensor]:
-        """As `sample`, on the scene's device."""
+    def sample(self, limit: int) -> list[torch.Tensor]:
+        """Return centres (M, 3) and opacities in [0, 1] (M,) of M <= `limit` Gaussians evenly spread over the scene, on
+        its device: enough to frame it."""
         step = max(-(-len(self) // max(limit, 1)), 1)
         means, opacities = as_floats(self.means[::step]), as_floats(self.opacities[::step])
         return [means, opacities if self.activated else opacities.sigmoid()]
 
-    def _wait(self, ready: Callable[[int], None] | None) -> None:
+    def wait(self, ready: Callable[[int], None] | None) -> None:
+        """Have torch's current stream wait for the data, as `to_host`."""
         if ready is not None and self.on_gpu:
             import torch
 

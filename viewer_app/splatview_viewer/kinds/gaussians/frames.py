@@ -88,8 +88,8 @@ class Sight:
         """`ready` as for `GaussianScene.to_host`. Waits for the GPU where the scene lies on one."""
         if scene.on_gpu:
             _prepare_pinned(len(scene))
-        means, opacities = scene.sample(_SAMPLE, ready)
-        return cls(np.array(means), np.array(opacities, np.float32))
+        scene.wait(ready)
+        return cls(*map(np.copy, HostCopy(scene, lambda: scene.sample(_SAMPLE)).arrays()))
 
     @classmethod
     def later(cls, scene: GaussianScene, ready: Callable[[int], None]) -> Callable[[], Sight | None]:
@@ -97,14 +97,12 @@ class Sight:
 
         Reads the scene on torch's current stream, from the first time on that it is asked.
         """
-        import torch
-
         started: list[HostCopy] = []
 
         def ask() -> Sight | None:
             if not started:
-                ready(torch.cuda.current_stream(scene.gpu).cuda_stream)
-                started.append(HostCopy(scene, lambda: scene.some(_SAMPLE_LATER)))
+                scene.wait(ready)
+                started.append(HostCopy(scene, lambda: scene.sample(_SAMPLE_LATER)))
                 return None
             return cls(*map(np.copy, started[0].arrays())) if started[0].done else None
 
