@@ -7,7 +7,7 @@ import os
 import struct
 from collections.abc import Callable
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
@@ -122,6 +122,7 @@ class Fields:
     opacities: np.ndarray
     sh0: np.ndarray
     shN: np.ndarray  # noqa: N815  (gsplat's own name for the field)
+    _: KW_ONLY
     sh_degree: int = 0
     antialiased: bool = False
     notes: tuple[str, ...] = ()
@@ -285,4 +286,5 @@ def fields_of(answer: SceneAnswer, arrays: list[np.ndarray]) -> Fields:
             a.shape != shape or (a.dtype != np.float32 and (a.dtype != np.float64 or a is not arrays[0]))
             for a, shape in zip(arrays, shapes, strict=True)):
         raise FileError("the program that read it described a scene whose arrays do not fit together")
-    return Fields(*arrays, answer.sh_degree, answer.antialiased, tuple(answer.notes), answer.up)
+    return Fields(*arrays, sh_degree=answer.sh_degree, antialiased=answer.antialiased, notes=tuple(answer.notes),
+                  up=answer.up)

@@ -110,7 +110,8 @@ def unpack(packed: Packed, *, version: int = 0, notes: tuple[str, ...] = ()) -> 
     if higher.numel():
         higher *= unit.float()[:, None, None]
     return GaussianScene(means, quats * (1 / _UNIT), scales.float(), opacities.float(), sh0.float(), higher,
-                         packed.activated, packed.sh_degree, packed.antialiased, version, notes, packed.background)
+                         activated=packed.activated, sh_degree=packed.sh_degree, antialiased=packed.antialiased,
+                         version=version, notes=notes, background=packed.background)
 
 
 def _pack_between(scene: GaussianScene, marks: Sequence[torch.cuda.Event]) -> list[torch.Tensor]:

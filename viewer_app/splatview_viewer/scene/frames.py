@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -147,10 +147,11 @@ def _joined(frame: JoinedFrame, parts: Sequence[tuple[GaussianScene, Ready | Non
             to = whole[begin: begin + len(scene)]
             to = replace(to, shN=to.shN[:, :scene.shN.shape[1]])
             for name in FIELDS:
-                getattr(to, name).copy_(getattr(scene, name), non_blocking=True)
+                target = getattr(to, name)
+                target.copy_(getattr(scene, name).reshape(target.shape), non_blocking=True)
             begin += len(scene)
 
-    done: list[torch.cuda.Event] = []
+    done: list[Any] = []
 
     def ready(stream: int) -> None:
         """The first stream joins; others wait for it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +48,7 @@ class GaussianScene:
     """(N, 3) coefficients of degree 0, RGB."""
     shN: torch.Tensor  # noqa: N815  (gsplat's own name for the field)
     """(N, K-1, 3) coefficients of degrees 1 to 4 (K-1 is one of `SH_REST`), RGB."""
+    _: KW_ONLY
     activated: bool = False
     """Whether `scales` and `opacities` already went through exp and sigmoid."""
     sh_degree: int = 3

@@ -101,10 +101,11 @@ def _counts(scene: GaussianScene, selection: Selection) -> torch.Tensor:
         chosen = drawn & ((flags(part, selection) & HIDDEN) == 0)
         row = [drawn.sum()[None], chosen.sum()[None]]
         for quantity in QUANTITIES:
-            bins = _bins(quantity, quantity.of(part)) + 0.5
-            # What is beyond the ends is not counted.
-            row += [torch.histc(torch.where(which, bins, -1.0), quantity.bins, 0, quantity.bins).long()
-                    for which in (drawn, chosen)]
+            # Chosen ones are counted in bins of their own; what is beyond the ends is not counted.
+            bins = _bins(quantity, quantity.of(part)) + 0.5 + quantity.bins * chosen
+            apart = torch.histc(torch.where(drawn, bins, -1.0), 2 * quantity.bins, 0, 2 * quantity.bins).long()
+            others, counted = apart.chunk(2)
+            row += [others + counted, counted]
         rows.append(torch.cat(row))
     return torch.stack(rows).sum(0)
 
