@@ -173,10 +173,10 @@ class Governor:
             due = max(due, self._begun_at + self._moved_ms / (self._per_second * _DISPLAY))
         return due if due > now else 0.0
 
-    def has_saved(self, *works: Work) -> bool:
-        """Whether the account holds what these works cost, so that they hold back no picture on the screen. What is
-        missing is saved up, as long as it is asked for with each picture."""
-        needed = sum(self.cost(work) or 0.0 for work in works) + SWITCH
+    def has_saved(self, ms: float) -> bool:
+        """Whether the account holds what works of `ms` and a turn to CUDA cost, so that they hold back no picture on
+        the screen. What is missing is saved up, as long as it is asked for with each picture."""
+        needed = ms + SWITCH
         self._goals = max(self._goals[0], needed), self._goals[1]
         return self._balance(self._clock()) >= needed or not self.limited
 
@@ -202,18 +202,19 @@ class Governor:
             self._moved_ms = display
         return self._moved_ms is not None
 
-    def scale_later(self, name: str, size: tuple[int, int]) -> float:
+    def scale_later(self, name: str, size: tuple[int, int]) -> tuple[float, float]:
         """At what resolution to draw the works `(name, width, height, BROUGHT)` RENDERS times a second, beside pictures
-        on the screen that show the last one moved: 1, or one of SCALES, but no less than _LEAST."""
+        on the screen that show the last one moved: 1, or one of SCALES, but no less than _LEAST. And how many ms one
+        takes, as far as is known."""
         known = self._known(name, size, BROUGHT)
         if not known:
             known = {scale: cost * _WITH_DEPTH for scale, cost in self._known(name, size).items()}
         if not self.limited or not known:
-            return 1.0
+            return 1.0, 0.0
         display = self._beside(name) if self._moved_ms is None else self._moved_ms
         room = (self._per_second - min(SMOOTH * display, self._per_second * _DISPLAY)) / RENDERS - SWITCH
         self._later_scale = max(_allowed(known, room, self._later_scale, 1.2), _LEAST)
-        return self._later_scale
+        return self._later_scale, _estimate(known, self._later_scale)
 
     def scale(self, name: str, size: tuple[int, int]) -> float:
         """At what resolution to draw the works `(name, width, height)` while the camera moves: 1, or one of SCALES.

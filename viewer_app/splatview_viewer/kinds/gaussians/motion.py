@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from splatview_viewer.core.view import Section
-from splatview_viewer.gpu.governor import BROUGHT, scaled
+from splatview_viewer.gpu.governor import scaled
 from splatview_viewer.kinds.gaussians.tool import Tool
 
 if TYPE_CHECKING:
@@ -70,10 +70,10 @@ class Motion(Tool):
         """The resolution of the next picture of the scene, to be shown at this size; None while it may not begin, as
         another one is being drawn, or its cost is being saved up."""
         content, governor = self.view.content, self.view.work.governor
-        scale = governor.scale_later("scene", size)
-        loads = (("load",),) if content.renderer.pending else ()
-        saved = governor.has_saved(("scene", *scaled(size, scale), BROUGHT), *loads)
-        return scale if saved and content.begun is None else None
+        scale, ms = governor.scale_later("scene", size)
+        if content.renderer.pending:  # it is read in one go with the picture
+            ms += governor.cost(("load",)) or 0.0
+        return scale if governor.has_saved(ms) and content.begun is None else None
 
     def _applies(self, camera: Camera, options: RenderOptions) -> bool:
         view = self.view
