@@ -1,4 +1,4 @@
-"""Two pictures in one: whoever draws them draws each into a target, and one pass lays them beside each other."""
+"""Two pictures in one: each is drawn into a target, and one pass lays them beside each other."""
 
 from __future__ import annotations
 
