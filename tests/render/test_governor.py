@@ -142,7 +142,7 @@ def motion(governor: Governor, clock: Clock, seconds: float, costs: dict[str, fl
             governor.begin_picture()
             due = max(due + 1 / pace, clock.now - 1 / pace)
             governor.moves_along("scene", SIZE, WARP)
-            if governor.has_saved(("scene", *SIZE)):
+            if governor.has_saved(costs["scene"]):
                 governor.gives(("scene", *SIZE), "cuda")
                 scenes += 1
             for name in costs:

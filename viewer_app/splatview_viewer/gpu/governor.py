@@ -33,13 +33,13 @@ RENDERS = 15.0
 BROUGHT = "brought"
 """Last word of a scene's work that gives depth as well, for a picture that is going to be moved along."""
 _DISPLAY = 0.65
-"""Of the share, what pictures on the screen take at most that show a scene's last picture moved."""
+"""Part of the share that pictures on the screen take at most that show a scene's last picture moved."""
 _ENOUGH = 45.0
 """Pictures a second on the screen with which moving the last one along goes on, once FLUENT seemed possible."""
 _CLEARLY = 0.75
-"""Of what a picture of the scene itself costs, what one that shows the last one moved may cost to be worth it."""
+"""Part of the cost of a picture of the scene itself that one that shows the last one moved may cost to be worth it."""
 _WITH_DEPTH = 1.6
-"""How many times more a picture costs that is brought with its depth, as long as one of both is not measured."""
+"""Cost of a picture that is brought with its depth, in those of one without, as long as one of both is not measured."""
 _TRY_MOVING = 5.0
 """Seconds after which it is measured again what it costs to move a picture, if that seemed too much."""
 _LEAST = 0.5
@@ -63,7 +63,7 @@ class Governor:
             raise ValueError(f"share is {share:g}, not a number over 0 up to 1 (1: no limit)")
         self.share = share
         self.shared = False
-        """Whether another process needs the GPU now. Otherwise nothing is held back."""
+        """True while another process needs the GPU. Otherwise nothing is held back."""
         self._clock = clock
         self._samples: dict[Work, deque[tuple[float, float]]] = {}
         self._unknown: dict[Work, int] = {}
@@ -76,14 +76,14 @@ class Governor:
         self._goals = 0.0, 0.0
         self._begun_at = -1e9
         self._moved_ms: float | None = None
-        """What a picture costs that shows the last one moved, while that goes on."""
+        """Cost in ms of a picture that shows the last one moved, while that goes on."""
         self._scale = self._later_scale = 1.0
         self._scaled_at = self._tried_at = self._moving_tried_at = self._version_at = -1e9
         self._version_period = 0.0
 
     @property
     def limited(self) -> bool:
-        """Whether anything is held back at the moment."""
+        """True while anything is held back."""
         return self.shared and self.share < 1
 
     @property
@@ -94,7 +94,7 @@ class Governor:
     # -- what is done and what it costs --------------------------------------------------------------------
 
     def begin_picture(self) -> None:
-        """What follows belongs to another picture than what came before."""
+        """Begin another picture: the works that follow belong to it."""
         self._works, self._bursts = ([], self._works[0]), (set(), self._bursts[0])
         self._goals, self._begun_at = (0.0, self._goals[0]), self._clock()
 
@@ -104,7 +104,7 @@ class Governor:
         return {work[0] for work in self._works[0]}
 
     def gives(self, work: Work, by: str = "") -> None:
-        """The GPU is given this to do.
+        """Take note that the GPU was given this work, and pay for it.
 
         `by`: "cuda" or "opengl". The first of each in a picture makes the GPU turn to it, which costs SWITCH.
         """
@@ -120,7 +120,7 @@ class Governor:
             self._pay(cost)
 
     def took(self, work: Work, ms: float) -> None:
-        """The GPU was seen to spend `ms` on it, from begin to end.
+        """Take note that the GPU spent `ms` on it, from begin to end.
 
         What another process did in between counts in: the least of the last few is what it costs.
         """
@@ -165,24 +165,24 @@ class Governor:
     # -- what may be done ----------------------------------------------------------------------------------
 
     def next_picture(self) -> float:
-        """When the next picture may begin, by the clock; 0 means now. Pictures that show the last one moved take only a
-        part of the share, so that scenes are drawn as well."""
+        """Return the time of the clock at which the next picture may begin; 0 means now. Pictures that show the last
+        one moved take only a part of the share, so that scenes are drawn as well."""
         now = self._clock()
         due = now - self._balance(now) / self._per_second
         if self.limited and any(self._goals) and self._moved_ms is not None:
             due = max(due, self._begun_at + self._moved_ms / (self._per_second * _DISPLAY))
         return due if due > now else 0.0
 
-    def has_saved(self, *works: Work) -> bool:
-        """Whether the account holds what these works cost, so that they hold back no picture on the screen. What is
-        missing is saved up, as long as it is asked for with each picture."""
-        needed = sum(self.cost(work) or 0.0 for work in works) + SWITCH
+    def has_saved(self, ms: float) -> bool:
+        """Return whether the account holds what works of `ms` and a turn to CUDA cost, so that they hold back no
+        picture on the screen. What is missing is saved up, as long as it is asked for with each picture."""
+        needed = ms + SWITCH
         self._goals = max(self._goals[0], needed), self._goals[1]
         return self._balance(self._clock()) >= needed or not self.limited
 
     def moves_along(self, name: str, size: tuple[int, int], warp: Work) -> bool:
-        """Whether the last picture of a scene, moved along, is to be shown while the camera moves, and not the works
-        `(name, width, height)` each time: only where that is clearly cheaper, and can be done often enough.
+        """Return whether the last picture of a scene, moved along, is to be shown while the camera moves, and not the
+        works `(name, width, height)` each time: only where that is clearly cheaper, and can be done often enough.
 
         `warp`: the work of moving one. As long as its cost is not known, it is tried.
         """
@@ -202,21 +202,22 @@ class Governor:
             self._moved_ms = display
         return self._moved_ms is not None
 
-    def scale_later(self, name: str, size: tuple[int, int]) -> float:
-        """At what resolution to draw the works `(name, width, height, BROUGHT)` RENDERS times a second, beside pictures
-        on the screen that show the last one moved: 1, or one of SCALES, but no less than _LEAST."""
+    def scale_later(self, name: str, size: tuple[int, int]) -> tuple[float, float]:
+        """Return the resolution at which to draw the works `(name, width, height, BROUGHT)` RENDERS times a second,
+        beside pictures on the screen that show the last one moved: 1, or one of SCALES, but no less than _LEAST. And
+        how many ms one takes, as far as is known."""
         known = self._known(name, size, BROUGHT)
         if not known:
             known = {scale: cost * _WITH_DEPTH for scale, cost in self._known(name, size).items()}
         if not self.limited or not known:
-            return 1.0
+            return 1.0, 0.0
         display = self._beside(name) if self._moved_ms is None else self._moved_ms
         room = (self._per_second - min(SMOOTH * display, self._per_second * _DISPLAY)) / RENDERS - SWITCH
         self._later_scale = max(_allowed(known, room, self._later_scale, 1.2), _LEAST)
-        return self._later_scale
+        return self._later_scale, _estimate(known, self._later_scale)
 
     def scale(self, name: str, size: tuple[int, int]) -> float:
-        """At what resolution to draw the works `(name, width, height)` while the camera moves: 1, or one of SCALES.
+        """Return the resolution at which to draw the works `(name, width, height)` while the camera moves, of SCALES.
 
         Costs that are not known are taken from those that are: a part stays, a part goes with the number of pixels.
         Since what is measured beside another process is often too much, a higher one is tried now and then.
@@ -237,7 +238,7 @@ class Governor:
         return self._scale
 
     def next_version(self, rate_hz: float, moving: bool = False) -> float:
-        """When the next version of a scene may be loaded, by the clock; 0 means now.
+        """Return the time of the clock at which the next version of a scene may be loaded; 0 means now.
 
         `rate_hz`: how many come in a second. `moving`: the camera moves, whose pictures come first, however large the
         share is.
@@ -249,16 +250,16 @@ class Governor:
         return max(self.next_picture(), self._version_at + self._version_period)
 
     def loads_version(self) -> None:
-        """A version is being loaded. On average one is in a period, though each comes a little late."""
+        """Take note that a version is being loaded. On average one is in a period, though each comes a little late."""
         self._version_at = max(self._version_at + self._version_period, self._clock() - self._version_period / 2)
 
     def _known(self, name: str, size: tuple[int, int], *more: object) -> dict[float, float]:
-        """What the work `(name, width, height, *more)` costs at each of SCALES, as far as is known."""
+        """Return the cost of the work `(name, width, height, *more)` at each of SCALES, as far as is known."""
         costs = {s: self.cost((name, *scaled(size, s), *more)) for s in SCALES}
         return {s: cost for s, cost in costs.items() if cost is not None}
 
     def _beside(self, name: str) -> float:
-        """What a picture on the screen costs beside `name`, and beside what is moved or loaded."""
+        """Return the cost of a picture on the screen beside `name`, and beside what is moved or loaded."""
         works = [work for work in self._works[0] or self._works[1] if work[0] not in (name, "load", "warp")]
         return sum(self.cost(w) or 0.0 for w in works) + SWITCH * len(self._bursts[0] | self._bursts[1])
 
@@ -291,6 +292,6 @@ def _estimate(known: dict[float, float], scale: float) -> float:
 
 
 def after(due: float, begun: float, period: float) -> float:
-    """When the picture after one may begin that was due and begun at these times: on average one in a period, though
-    each begins a little late."""
+    """Return when the picture after one may begin that was due and begun at these times: on average one in a period,
+    though each begins a little late."""
     return max(due + period, begun + period / 2)

@@ -37,7 +37,8 @@ class Health:
         self._said = ""
 
     def turn(self, now: float) -> str:
-        """What a user should know; "" for nothing. Raises GpuLostError when one of them is lost for this process."""
+        """Return what a user should know; "" for nothing. Raises GpuLostError when one of them is lost for this
+        process."""
         if now < self._due:
             return ""
         self._due = now + PERIOD
@@ -55,7 +56,7 @@ class Health:
 
 
 def cuda_is_lost() -> str:
-    """Why CUDA is of no use in this process any more; "" where it works, or was never used. Never waits."""
+    """Return why CUDA is of no use in this process any more; "" where it works, or was never used. Never waits."""
     if "splatview_ipc.cuda.driver" not in sys.modules and "torch" not in sys.modules:
         return ""
     from splatview_ipc.cuda import driver

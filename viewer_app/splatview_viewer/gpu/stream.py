@@ -28,7 +28,7 @@ class OnStream:
         self._home: tuple[int, Any] = -1, None
         """The stream that was current before, by its handle: nearly always the same."""
         self._before: list[tuple[bool, Any]] = []
-        """What to go back to, for each time that it was entered: gradients, and the stream or torch's contexts."""
+        """The state to go back to, for each time that it was entered: gradients, and the stream or torch's contexts."""
 
     def __enter__(self) -> None:
         before: Any = None
@@ -57,7 +57,7 @@ class OnStream:
 
 
 class Clock:
-    """How long the GPU takes for what lies between `begin` and `end` on a CUDA stream.
+    """Measures how long the GPU takes for what lies between `begin` and `end` on a CUDA stream.
 
     The stream is named each time: to ask torch for the current one takes longer than to record an event.
     """
@@ -80,17 +80,17 @@ class Clock:
         if self._begun is not None:
             pair, self._begun = self._begun, None
             pair[1].record(stream)
-            if len(self._running) < self.MOST:  # nobody asks for them otherwise
+            if len(self._running) < self.MOST:  # otherwise they are not read
                 self._running.append(pair)
 
     def extend(self, stream: torch.cuda.Stream) -> None:
-        """What the stream was given since `end` belongs to it as well. Before anybody asks for `ms`."""
+        """Count in what the stream was given since `end`. Before `ms` is read."""
         if self._running:
             self._running[-1][1].record(stream)
 
     @property
     def ms(self) -> float | None:
-        """Of the last one that is finished; None before. Never waits."""
+        """Milliseconds of the last one that is finished; None before. Never waits."""
         while self._running and self._running[0][1].query():
             pair = self._running.popleft()
             self._ms = pair[0].elapsed_time(pair[1])
@@ -99,7 +99,7 @@ class Clock:
 
     @property
     def news(self) -> float | None:
-        """As `ms`, but None if nothing was finished since anybody asked."""
+        """As `ms`, but None if nothing was finished since the last time."""
         before = len(self._running)
         ms = self.ms
         return ms if len(self._running) < before else None

@@ -1,4 +1,4 @@
-"""What the viewer gives the GPU to do: timed by the GPU itself, without ever waiting for it."""
+"""The viewer's works on the GPU: timed by the GPU itself, without ever waiting for it."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from splatview_viewer.gpu.governor import Work
 
 SOFTWARE = "llvmpipe", "softpipe", "swrast", "software rasterizer", "swiftshader"
-"""What GL_RENDERER says where there is no graphics card."""
+"""Parts of GL_RENDERER where there is no graphics card."""
 _TIMESTAMP, _RESULT, _AVAILABLE = 0x8E28, 0x8866, 0x8867
 _MOST = 64
 _OFTEN, _SELDOM = 8, 4
-"""How many times in a row a work is timed, and then only every so many times: the GPU has to write each time down."""
+"""Times in a row that a work is timed, and then one in so many: the GPU has to write each time down."""
 
 
 def is_software(ctx: moderngl.Context) -> bool:
@@ -60,7 +60,7 @@ class GpuWork:
 
     @contextmanager
     def __call__(self, *work: object) -> Iterator[None]:
-        """What is submitted inside is this work."""
+        """Time the commands submitted inside as this work."""
         if self._gl is None:
             since = time.perf_counter()
             yield
@@ -83,7 +83,7 @@ class GpuWork:
         return times <= _OFTEN or times % _SELDOM == 0
 
     def _stamp(self, gl: GL) -> int:
-        if not self._free and len(self._queries) >= 2 * _MOST:  # nobody collected them
+        if not self._free and len(self._queries) >= 2 * _MOST:  # they were not collected
             self._ctx.finish()
             self.collect()
         if not self._free:

@@ -30,11 +30,11 @@ ALPHA_MAX = 0.999
 TRANSMITTANCE_MIN = 1e-4
 """A pixel is finished before the Gaussian that would take its transmittance to this or below."""
 FAINT = 0.05
-"""Alpha up to which a pixel has no depth, for whoever asks where things are."""
+"""Alpha up to which a pixel has no depth."""
 MARK_COLOR = (1.0, 0.25, 0.85)
 """RGB of what a selection marks."""
 BODY_SIGMAS = 2.0
-"""Where the surface of a Gaussian drawn as a body lies, in standard deviations."""
+"""Standard deviations at which the surface of a Gaussian drawn as a body lies."""
 RING_PX = 1.5
 """Width of outlines in pixels."""
 RING_INSIDE = 0.06
@@ -72,7 +72,7 @@ BY_DENSITY: tuple[Paint, ...] = "color", "normals", "overdraw"
 
 @dataclass(frozen=True)
 class RenderOptions:
-    """How to draw, beside the camera. The background is composed later, by whoever shows the picture."""
+    """Options of a picture, beside the camera. The background is composed later."""
 
     mode: Literal["classic", "antialiased"] = "classic"
     """antialiased: opacity is scaled by sqrt(det before blur / det after), as in Mip-Splatting."""
@@ -108,7 +108,7 @@ class RenderOptions:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """How many Gaussians of a scene can never be drawn, by the first reason that holds."""
+    """Count of a scene's Gaussians that can never be drawn, by the first reason that holds."""
 
     not_finite: int = 0
     """A NaN in any field, or an infinity that exp or sigmoid does not make finite."""
@@ -130,7 +130,8 @@ class LeftOut:
 
 
 def thinned_words(wanted: float, spent: float) -> str:
-    """What a picture lacks that would have cost `wanted` and was stopped after `spent`; "" where it lacks nothing."""
+    """Words for what a picture lacks that would have cost `wanted` and was stopped after `spent`; "" where it lacks
+    nothing."""
     if wanted <= spent:
         return ""
     ratio = wanted / max(spent, 1)
@@ -150,7 +151,7 @@ class Pixels:
 
 
 class Picture(Protocol):
-    """What a renderer hands back. Valid until the renderer draws again or is closed."""
+    """A rendered picture. Valid until the renderer draws again or is closed."""
 
     def pixels(self) -> Pixels:
         """The picture as arrays (waits for the drawing to finish)."""
@@ -173,7 +174,7 @@ class Renderer:
     name: ClassVar[str]
     """As in SPLATVIEW_RENDERER."""
     wants_gpu: ClassVar[bool] = False
-    """Whether CUDA tensors are read where they lie. Every renderer takes both sorts of scenes; the others copy CUDA
+    """True: CUDA tensors are read where they lie. Every renderer takes both sorts of scenes; the others copy CUDA
     tensors to the host first."""
 
     def load(self, scene: GaussianScene, ready: Callable[[int], None] | None = None) -> None:
@@ -199,8 +200,8 @@ class Renderer:
         raise NotImplementedError
 
     def scene(self) -> GaussianScene:
-        """What is loaded, activated: where the renderer has it, as float32 NumPy arrays, or as CUDA tensors for what
-        torch's current stream does next. Without Gaussians before the first `load`.
+        """Return what is loaded, activated: where the renderer has it, as float32 NumPy arrays, or as CUDA tensors for
+        what torch's current stream does next. Without Gaussians before the first `load`.
 
         All N, so that an index is the same as in what `load` was given: those that can never be drawn have opacity 0,
         and may have a NaN or anything else in other fields. Coefficients only up to the degree in use, maybe.
@@ -214,32 +215,32 @@ class Renderer:
 
     @property
     def pending(self) -> bool:
-        """Whether the arrays of the last `load` are still to be read: in one go with the next picture, so that the GPU
-        turns to this process once."""
+        """True while the arrays of the last `load` are still to be read: in one go with the next picture, so that the
+        GPU turns to this process once."""
         return False
 
     @property
     def reading(self) -> bool:
-        """Whether a GPU may still read the arrays of the last `load`, or is going to. Never waits."""
+        """True while a GPU may still read the arrays of the last `load`, or is going to. Never waits."""
         return False
 
     def read(self) -> None:
         """Begin to read what is pending, without a picture."""
 
     def tick(self) -> bool:
-        """Whether the loaded scene should be drawn again though nothing else changed, as it can be drawn better by
-        now. Cheap: for every pass of the event loop."""
+        """Return whether the loaded scene should be drawn again though nothing else changed, as it can be drawn better
+        by now. Cheap: for every pass of the event loop."""
         return False
 
     @property
     def left_out(self) -> LeftOut:
-        """How many Gaussians of the loaded scene can never be drawn (see `load`)."""
+        """Count of the loaded scene's Gaussians that can never be drawn (see `load`)."""
         return LeftOut()
 
     @property
     def thinned(self) -> str:
-        """What the last picture lacks because all of it would have been too much work, in a few words; "" for nothing.
-        Then it shows the Gaussians that are nearest to the camera."""
+        """Words for what the last picture lacks because all of it would have been too much work, in a few words; "" for
+        nothing. Then it shows the Gaussians that are nearest to the camera."""
         return ""
 
     @property
@@ -249,7 +250,7 @@ class Renderer:
 
     @property
     def bridge(self) -> str:
-        """How its pictures come to OpenGL: a name of `splatview_ipc.gl`'s, or "" for OpenGL's own."""
+        """The way of its pictures to OpenGL: a name of `splatview_ipc.gl`'s, or "" for OpenGL's own."""
         return ""
 
     @property

@@ -54,7 +54,7 @@ def choose(ctx: moderngl.Context) -> Renderer:
 
 
 def renderer_note(renderer: Renderer) -> str:
-    """What there is to say about the choice, in one line, as "gl: gsplat needs CUDA, and there is no NVIDIA driver
+    """Return one line about the choice, as "gl: gsplat needs CUDA, and there is no NVIDIA driver
     here"; "" for nothing."""
     note = renderer.note
     if note == BUILDING and kernels().reason:

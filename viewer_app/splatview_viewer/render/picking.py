@@ -125,7 +125,7 @@ def _alphas(scene: GaussianScene, camera: Camera, at: tuple[float, float],
             options: RenderOptions) -> tuple[np.ndarray, np.ndarray]:
     """Centres in camera axes (M, 3) and alphas at `at` (M,), 0 where nothing is drawn; float64."""
     p, centers, root = _project(scene, camera, options.scale)
-    with np.errstate(all="ignore"):  # of those behind the camera, which nobody asks for
+    with np.errstate(all="ignore"):  # of those behind the camera, which are not used
         cov = root @ root.transpose(0, 2, 1)
         det_sharp = (np.cross(root[:, 0], root[:, 1]) ** 2).sum(axis=1)
         det = det_sharp + EPS_2D * (cov[:, 0, 0] + cov[:, 1, 1]) + EPS_2D ** 2

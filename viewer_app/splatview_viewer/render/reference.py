@@ -5,7 +5,6 @@ Each rule names the place in gsplat where it comes from (files of gsplat/cuda at
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -133,37 +132,27 @@ class ReferenceRenderer(Renderer):
         """`ctx`: only for `Picture.source`."""
         self._ctx = ctx
         self._scene: Activated | None = None
-        self._timings: dict[str, float] = {}
         self._closed = False
 
     @property
     def left_out(self) -> LeftOut:
         return LeftOut() if self._scene is None else self._scene.left_out
 
-    @property
-    def timings(self) -> dict[str, float]:
-        """Milliseconds: activate (last load); project, draw (last render)."""
-        return dict(self._timings)
-
     def load(self, scene: GaussianScene, ready: Callable[[int], None] | None = None) -> None:
         self._check_open()
-        begin = time.perf_counter()
         a = activate(scene.to_host(ready))
         self._scene = Activated(a.means.copy(), a.quats.copy(), a.scales.copy(), a.opacities.copy(), a.sh0.copy(),
                                 a.shN.copy(), a.sh_degree, a.left_out, a.kept)
-        self._timings["activate"] = (time.perf_counter() - begin) * 1e3
 
     def render(self, camera: Camera, options: RenderOptions) -> ReferencePicture:
         self._check_open()
         if camera.width <= 0 or camera.height <= 0:
             raise RendererError(f"reference: a picture of {camera.width}x{camera.height} pixels cannot be drawn; "
                                 "both sides must be at least 1")
-        begin = time.perf_counter()
         projected = None
         if self._scene is not None and len(self._scene):
             shown, marked = _selected(self._scene, options)
             projected = project(shown, camera, options, marked)
-        middle = time.perf_counter()
         size = camera.width, camera.height
         if projected is not None and projected.bodies is not None:
             sums, alpha = solid(projected, projected.bodies, camera.near, size)
@@ -173,8 +162,6 @@ class ReferenceRenderer(Renderer):
         if options.paint == "overdraw" and projected is not None:
             sums[..., :3] = count(projected, *size)[..., None]
             alpha = np.minimum(sums[..., 0], 1)
-        self._timings["project"] = (middle - begin) * 1e3
-        self._timings["draw"] = (time.perf_counter() - middle) * 1e3
         sums = sums.astype(np.float32)
         depth = np.ascontiguousarray(sums[..., 3]) if options.depth else None
         return ReferencePicture(Pixels(np.ascontiguousarray(sums[..., :3]),

@@ -1,4 +1,4 @@
-"""What a stream of Gaussians holds on the GPU, whoever looks at it: a renderer with the scene, and what is known of
+"""The data of a stream of Gaussians on the GPU, for all its views: a renderer with the scene, and what is known of
 it."""
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _BACKGROUND_PERIOD = 1.0
 
 @dataclass
 class Begun:
-    """A picture that the GPU is drawing, and that nobody waits for."""
+    """A picture that the GPU is drawing, and that is not waited for."""
 
     picture: Any
     """It has `done` and `brought` (`GsplatPicture`)."""
@@ -200,7 +200,7 @@ class GaussianContent:
 
     @property
     def first_scale(self) -> float:
-        """The resolution, up to 1, of the first picture that somebody sees of the scene."""
+        """The resolution, up to 1, of the first picture of the scene."""
         count = 0 if self.facts is None else self.facts.count
         slow = count > _LARGE and not self.renderer.wants_gpu
         return max(math.sqrt(_LARGE / count), 0.25) if slow else 1.0

@@ -1,4 +1,4 @@
-"""Smooth motion: while somebody moves the camera and the scene cannot be drawn for each picture on the screen, the last
+"""Smooth motion: while the camera moves and the scene cannot be drawn for each picture on the screen, the last
 picture of it is moved along by CUDA; a new one is drawn when the GPU's time allows, without being waited for."""
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from splatview_viewer.core.view import Section
-from splatview_viewer.gpu.governor import BROUGHT, scaled
+from splatview_viewer.gpu.governor import scaled
 from splatview_viewer.kinds.gaussians.tool import Tool
 
 if TYPE_CHECKING:
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from splatview_viewer.render.base import RenderOptions
 
 _SHOWS = "color", "alpha", "normals", "ellipsoids", "rings", "points"
-"""What can be moved: pictures of things that are somewhere."""
+"""Pictures that can be moved: of things that are somewhere."""
 _AT_ONCE = 10.0
-"""Milliseconds up to which a scene is drawn for each picture where nobody else needs the GPU."""
+"""Milliseconds up to which a scene is drawn for each picture where no other process needs the GPU."""
 _FAR = 0.7
 """Cosine of the turn from which on a picture shows too little of what is seen now."""
 _KEPT = 10.0
@@ -45,8 +45,8 @@ class Motion(Tool):
     # -- pictures ----------------------------------------------------------------------------------------------
 
     def render(self, camera: Camera, options: RenderOptions) -> bool:
-        """Whether the view's picture, as it is or moved to `camera`, is what to show now; a new one is begun if that
-        may be. False: draw the scene, and show nothing else."""
+        """Return whether the view's picture, as it is or moved to `camera`, is what to show now; a new one is begun if
+        that may be. False: draw the scene, and show nothing else."""
         view = self.view
         content, picture = view.content, view.picture
         self._towards, self._wanted = None, (camera.key, options, content.loads)
@@ -70,10 +70,10 @@ class Motion(Tool):
         """The resolution of the next picture of the scene, to be shown at this size; None while it may not begin, as
         another one is being drawn, or its cost is being saved up."""
         content, governor = self.view.content, self.view.work.governor
-        scale = governor.scale_later("scene", size)
-        loads = (("load",),) if content.renderer.pending else ()
-        saved = governor.has_saved(("scene", *scaled(size, scale), BROUGHT), *loads)
-        return scale if saved and content.begun is None else None
+        scale, ms = governor.scale_later("scene", size)
+        if content.renderer.pending:  # it is read in one go with the picture
+            ms += governor.cost(("load",)) or 0.0
+        return scale if governor.has_saved(ms) and content.begun is None else None
 
     def _applies(self, camera: Camera, options: RenderOptions) -> bool:
         view = self.view
@@ -95,7 +95,8 @@ class Motion(Tool):
 
     @property
     def towards(self) -> tuple[Camera, float] | None:
-        """Where the picture is moved to, and how far away the scene is on the whole; None: it is shown as it is."""
+        """The camera that the picture is moved to, and how far away the scene is on the whole; None: it is shown as it
+        is."""
         return None if self._towards is None else (self._towards, self.view.orbit.distance)
 
     def tick(self, now: float) -> bool:
@@ -130,6 +131,6 @@ class Motion(Tool):
 
 
 def _alike(before: object, options: RenderOptions) -> bool:
-    """Whether a picture drawn with these options shows the same sort of thing."""
+    """Return whether a picture drawn with these options shows the same sort of thing."""
     paint, depth = getattr(before, "paint", None), getattr(before, "depth", None)
     return (paint, depth) == (options.paint, options.depth)

@@ -36,7 +36,7 @@ _SHOW = {"color": 0, "depth": 1, "overdraw": 1, "alpha": 2}
 
 class ScenePicture:
     """Lies where the renderer drew it, for as long as that lasts; a copy takes its place before the renderer draws for
-    somebody else (`GaussianContent.render`)."""
+    another view (`GaussianContent.render`)."""
 
     def __init__(self, ctx: moderngl.Context, content: GaussianContent, work: GpuWork) -> None:
         self.source: PixelSource | None = None
@@ -50,7 +50,7 @@ class ScenePicture:
         self.kept: Kept | None = None
         """It as CUDA can move it to another camera; None where it cannot be moved."""
         self.landed = False
-        """Whether it has come since somebody asked, without having been waited for."""
+        """Set once it has come without having been waited for, until a tick takes note."""
         self.depth = DepthPicture(ctx)
         self.stopwatch = Stopwatch()
         self._ctx = ctx

@@ -1,4 +1,4 @@
-"""gsplat's CUDA kernels: whether they can run here, and getting them without disturbing anybody.
+"""gsplat's CUDA kernels: whether they can run here, and getting them without disturbing other processes.
 
 gsplat is installed as source, and compiles its kernels in the process that first needs them, into a folder that all
 processes of a user share. It deletes that folder's lock, and the folder, when it finds no finished build there: a

@@ -9,7 +9,7 @@ A frame that needs more slots says so afterwards and is drawn again:
     graph = FrameGraph(torch.device("cuda", 0))
     graph.load(means, quats, scales, opacities, sh0, shN)
     rgba, depth = graph.render(camera, options)
-    event.synchronize()            # whoever shows the picture waits for it anyway
+    event.synchronize()            # showing the picture waits for it anyway
     while graph.overflowed():
         rgba, depth = graph.render(camera, options)
 """
@@ -274,7 +274,7 @@ class FrameGraph:
         self._graphs.clear()
         self._pool = None
         with torch.cuda.device(self._device):
-            torch.cuda.empty_cache()  # a pool without graphs is kept by torch until somebody asks
+            torch.cuda.empty_cache()  # a pool without graphs is kept by torch until then
 
 
 class Capacity:

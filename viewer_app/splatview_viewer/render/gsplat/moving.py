@@ -24,7 +24,7 @@ BRIDGES = ("import",)
 
 @dataclass
 class Kept:
-    """A picture on the GPU that can be moved; it stays as long as somebody holds it."""
+    """A picture on the GPU that can be moved; it stays as long as it is referenced."""
 
     mover: Mover
     color: torch.Tensor
@@ -66,11 +66,11 @@ class Mover:
         return self._kept(color.clone(), grid_of(rgba, depth, self._own), stream)
 
     def borrow(self, color: torch.Tensor, stream: torch.cuda.Stream) -> Kept:
-        """A picture of which only the colours are there, for as long as nobody writes there."""
+        """A picture of which only the colours are there, for as long as nothing is written there."""
         return self._kept(color, None, stream)
 
     def _kept(self, color: torch.Tensor, grid: torch.Tensor | None, stream: torch.cuda.Stream) -> Kept:
-        if grid is not None and grid.is_cuda:  # whoever gets this memory next writes when it has been read
+        if grid is not None and grid.is_cuda:  # this memory is written anew only when it has been read
             color.record_stream(self._stream)
             grid.record_stream(self._stream)
         return Kept(self, color, grid, stream.record_event())

@@ -159,7 +159,7 @@ class GsplatRenderer(Renderer):
         try:
             self._gaussians.load(scene, lambda: self._clocks["load"].begin(self._stream))
         except BaseException:
-            self._reading.take_back()  # for whoever draws instead
+            self._reading.take_back()  # for the renderer that draws instead
             raise
         self._clocks["load"].end(self._stream)
         self._show_frame()

@@ -189,7 +189,7 @@ class DeviceGaussians:
 
 
 class Reading:
-    """Keeps the arrays of a scene on a GPU from being given to anybody else while they may be read.
+    """Keeps the arrays of a scene on a GPU from being reused while they may be read.
 
     As a context: what one stream is given inside is awaited as a whole.
     """
