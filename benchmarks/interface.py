@@ -19,7 +19,7 @@ from splatview_viewer.app.loop import App, AppOptions, step
 from splatview_viewer.core.events import PointerMove
 from splatview_viewer.core.screen import read_pixels
 from splatview_viewer.formats.ply import write_ply
-from splatview_viewer.render.gl.renderer import SOFTWARE
+from splatview_viewer.gpu.work import is_software
 from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.screens.offscreen import OffscreenScreen
 
@@ -37,7 +37,7 @@ def scene_file(folder: Path, count: int, seed: int = 0) -> Path:
     rng = np.random.default_rng(seed)
     means = rng.normal(size=(count, 3)).astype(np.float32)
     size = 0.006 * (1e6 / count) ** (1 / 3)
-    scene = GaussianScene(
+    scene = GaussianScene.of_arrays(
         means, rng.normal(size=(count, 4)).astype(np.float32),
         np.exp(rng.normal(np.log(size), 0.4, (count, 3))).astype(np.float32),
         rng.uniform(0.1, 0.95, count).astype(np.float32), rng.normal(size=(count, 3)).astype(np.float32) * 0.5,
@@ -94,7 +94,7 @@ def _measure(app: App, what: str, everything: bool) -> dict[str, str]:
             for _ in range(BLOCK):
                 times[name].append(_timed(draw))
     both = {name: statistics.median(t) for name, t in times.items()}
-    software = any(name in ctx.info["GL_RENDERER"].lower() for name in SOFTWARE)
+    software = is_software(ctx)
     whole()
     assert (read_pixels(app.screen.framebuffer)[:, : rect.x, :3].std(axis=(0, 1)) > 1).all(), "no panel was drawn"
     cost = both["with"] - both["without"]

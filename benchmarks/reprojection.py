@@ -2,10 +2,9 @@
 
 "picture": the error of what is shown against a true render of the same camera, along a drag of which every fourth
 picture is drawn (15 of 60 a second), over the pictures between, without a rim of a twentieth of the width. "stale" is
-the error if the last picture only stood still. OpenGL moves the pictures, or CUDA where that is said. "cost": what the
-parts take the GPU, by themselves. "beside training": a viewer in its own process whose camera is dragged all the time,
-with smooth motion by CUDA and without, against the same training without a viewer just before and just after; of 1M
-Gaussians, and of 6M.
+the error if the last picture only stood still. "cost": what the parts take the GPU, by themselves. "beside training": a
+viewer in its own process whose camera is dragged all the time, with smooth motion and without, against the same
+training without a viewer just before and just after; of 1M Gaussians, and of 6M.
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ from splatview_viewer.geometry.cameras import Camera
 from splatview_viewer.geometry.controls import Orbit, Rect
 from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.render.base import RenderOptions
-from splatview_viewer.render.gsplat import moving as gsplat_moving
 from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.screens.offscreen import OffscreenScreen
 
@@ -50,13 +48,7 @@ COSTS = 60
 
 def run() -> list[dict[str, str]]:
     require_gpu()
-    before, gsplat_moving.WITH_CUDA = gsplat_moving.WITH_CUDA, False
-    try:
-        rows = tried("picture", _pictures)
-        gsplat_moving.WITH_CUDA = True
-        rows += tried("picture, by CUDA", _pictures)
-    finally:
-        gsplat_moving.WITH_CUDA = before
+    rows = tried("picture", _pictures)
     torch.cuda.empty_cache()
     for millions in (1, 6):
         rows += tried(f"beside training, {millions}M", lambda millions=millions: _beside(millions))
@@ -76,11 +68,9 @@ def _pictures() -> list[dict[str, str]]:
         assert view.update(scene)
         view.use_camera(Camera(viewmat(0.3, 0.25, ORBIT), intrinsics(*SIZE), *SIZE))
         view.draw(screen.framebuffer, Rect(0, 0, *SIZE))
-        by_cuda = view.picture.kept is not None
-        if gsplat_moving.WITH_CUDA and not by_cuda:
-            return [{"what": "picture, by CUDA", "dB, median": "OpenGL does it here"}]
-        more = ", by CUDA" if by_cuda else ""
-        rows = [_error(screen, view, name + more, path) for name, path in _paths(view.orbit).items()]
+        if view.picture.kept is None:
+            return [{"what": "picture", "dB, median": "pictures are not moved here"}]
+        rows = [_error(screen, view, name, path) for name, path in _paths(view.orbit).items()]
         return [*rows, _costs(screen, view)]
     finally:
         view.close()
@@ -162,8 +152,7 @@ def _costs(screen: OffscreenScreen, view: GaussianView) -> dict[str, str]:
     def warp() -> None:
         picture.draw(screen.framebuffer, rect, (0.0, 0.0, 0.0), view.settings, (camera(), orbit.distance))
 
-    by_cuda = picture.kept is not None
-    row = {"what": f"cost, ms: finished, one at a time{', by CUDA' if by_cuda else ''}"}
+    row = {"what": "cost, ms: finished, one at a time"}
     for name, do in (("render", plain), ("with depth, brought", later), ("lay on the screen", compose),
                      ("move and lay", warp)):
         times = []
@@ -190,7 +179,7 @@ def _beside(millions: int) -> list[dict[str, str]]:
     try:
         splatview.publish(training.scene, step=training.steps)
         for budget in ("0.1", "0.03") if millions == 1 else ("0.1",):
-            for smooth, how in (("cuda", "smooth motion"), ("0", "without")):
+            for smooth, how in (("1", "smooth motion"), ("0", "without")):
                 what, options = f"{millions}M, budget {budget}, {how}", ("--gpu-budget", budget)
                 rows += tried(what, lambda what=what, smooth=smooth, options=options: [
                     _with_viewer(training, what, smooth, options, without)])

@@ -63,10 +63,10 @@ def scenes() -> Iterator[GaussianScene]:
 
     means = numbers(COUNT, 3)
     means /= np.linalg.norm(means, axis=1, keepdims=True)
-    scene = GaussianScene(means, numbers(COUNT, 4), numbers(COUNT, 3) * 0.3 - 4.5, numbers(COUNT), numbers(COUNT, 3),
-                          numbers(COUNT, 15, 3) * 0.1)
+    scene = GaussianScene.of_arrays(means, numbers(COUNT, 4), numbers(COUNT, 3) * 0.3 - 4.5, numbers(COUNT),
+                                    numbers(COUNT, 3), numbers(COUNT, 15, 3) * 0.1)
     for i in range(STEPS):
-        yield replace(scene, means=means * (0.5 + 0.5 * i / STEPS), version=i + 1)
+        yield replace(scene, means=scene.means * (0.5 + 0.5 * i / STEPS), version=i + 1)
 
 
 def record(root: Path) -> Path:

@@ -53,7 +53,7 @@ def garden() -> tuple[GaussianScene, list[Camera]]:
     scales = radius.log().cpu().numpy()[:, None].repeat(3, 1)
     quats = np.zeros((n, 4), np.float32)
     quats[:, 0] = 1
-    scene = GaussianScene(means.astype(np.float32), quats, np.ascontiguousarray(scales, np.float32),
+    scene = GaussianScene.of_arrays(means.astype(np.float32), quats, np.ascontiguousarray(scales, np.float32),
                           np.full(n, 2.0, np.float32), (colors - 0.5) / np.float32(SH_C0),
                           np.empty((n, 0, 3), np.float32), sh_degree=0)
     return scene, cameras
@@ -63,13 +63,13 @@ def playbot() -> tuple[GaussianScene, list[Camera]]:
     from splatview_viewer.geometry.cameras import frame_points
 
     scene = load_scene(DATA / "playbot")
-    first = frame_points(np.asarray(scene.means), 1280, 720)
+    first = frame_points(scene.means.numpy(), 1280, 720)
     cameras = []
     for angle in (0.0, 1.1, 2.4):
         turn = np.eye(4)
         turn[[0, 0, 2, 2], [0, 2, 0, 2]] = math.cos(angle), math.sin(angle), -math.sin(angle), math.cos(angle)
         middle = np.eye(4)
-        middle[:3, 3] = np.median(scene.means, axis=0)
+        middle[:3, 3] = np.median(scene.means.numpy(), axis=0)
         cameras.append(replace(first, viewmat=first.viewmat @ middle @ turn @ np.linalg.inv(middle)))
     return scene, cameras
 

@@ -1,4 +1,4 @@
-"""As `driver`, with smooth motion off or on as SPLATVIEW_BENCH_SMOOTH says: 0, 1 (OpenGL moves pictures) or cuda."""
+"""As `driver`, with smooth motion off or on as SPLATVIEW_BENCH_SMOOTH says: 0 or 1."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ import os
 
 from benchmarks.gpu.driver import main
 from splatview_viewer.core.settings import GaussianSettings
-from splatview_viewer.render.gsplat import moving as gsplat_moving
 
 VARIABLE = "SPLATVIEW_BENCH_SMOOTH"
 
 if __name__ == "__main__":
-    gsplat_moving.WITH_CUDA = os.environ[VARIABLE] == "cuda"
     before = GaussianSettings.__init__
 
     def made(self: GaussianSettings, *args: object, **more: object) -> None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-import torch
 from support.meters import footprint, settled
 from support.odd_cases import SCENES, everywhere
 from support.programs import ROOT
@@ -18,10 +17,8 @@ from support.web_clients import Page, address
 
 from splatview_ipc.subscriber.subscriber import Subscriber
 from splatview_viewer.render.base import COLOR_MAX
-from splatview_viewer.render.gsplat import plain_frame as gsplat_frame
-from splatview_viewer.render.gsplat.frame_graph import FrameGraph
+from splatview_viewer.render.gsplat.frame import Capacity
 from splatview_viewer.render.gsplat.renderer import GsplatRenderer
-from splatview_viewer.render.kernels.capacity import Capacity
 from splatview_viewer.render.reference import ReferenceRenderer
 from splatview_viewer.scene.scene import FIELDS
 
@@ -36,15 +33,15 @@ pytestmark = pytest.mark.cuda
 VIEW = looking_at_origin(80, 60)
 
 
-@pytest.fixture(params=["graph", "plain"])
-def renderer(request: pytest.FixtureRequest, ctx: moderngl.Context) -> Iterator[GsplatRenderer]:
-    made = GsplatRenderer(ctx, plain=request.param == "plain")
+@pytest.fixture
+def renderer(ctx: moderngl.Context) -> Iterator[GsplatRenderer]:
+    made = GsplatRenderer(ctx)
     yield made
     made.close()
 
 
 def on_gpu(s: GaussianScene) -> GaussianScene:
-    return replace(s, **{name: torch.tensor(np.asarray(getattr(s, name)), device="cuda") for name in FIELDS})
+    return replace(s, **{name: getattr(s, name).cuda() for name in FIELDS})
 
 
 def test_every_odd_scene_has_the_reference_s_picture(renderer: GsplatRenderer) -> None:
@@ -59,12 +56,10 @@ def test_every_odd_scene_has_the_reference_s_picture(renderer: GsplatRenderer) -
 
 
 def test_more_pairs_than_may_be_are_not_drawn(renderer: GsplatRenderer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By both ways the nearest are."""
+    """The nearest are."""
     most, view, many = 62 * 20, camera(80, 64), everywhere(500)
-    monkeypatch.setattr(gsplat_frame, "PAIRS_MAX", most)
     monkeypatch.setattr(Capacity, "FIRST", 64)
-    if isinstance(renderer._frame, FrameGraph):
-        renderer._frame._capacity = Capacity(most)
+    renderer._frame._capacity = Capacity(most)
     nearest = replace(many, **{n: getattr(many, n)[:62] for n in FIELDS})
     got, expected = draw(renderer, many, view), draw(ReferenceRenderer(), nearest, view)
     assert psnr(got.color, expected.color) > 45
@@ -77,27 +72,32 @@ FULL = """
 import sys
 sys.path[:0] = sys.argv[1:]
 import torch
-from support.renderer_cases import CLASSIC, Chance, draw, looking_at_origin, psnr, random_scene
-from splatview_viewer.render.choose import ChosenRenderer, renderer_note
+from support.renderer_cases import Chance, psnr, random_scene
+from support.view_cases import shown
+from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.render.gl.renderer import GlRenderer
 from splatview_viewer.render.gsplat.build import kernels
-from splatview_viewer.screens.offscreen import create_context
+from splatview_viewer.screens.offscreen import OffscreenScreen
 
 assert kernels().wait(), kernels().reason
-ctx, view, scene = create_context(), looking_at_origin(160, 120), random_scene(1, Chance(n=3000))
-renderer = ChosenRenderer(ctx, kernels())
-draw(renderer, scene, view)
-assert renderer.name == "gsplat", renderer_note(renderer)
+screen = OffscreenScreen(160, 120)
+view = GaussianView(screen.ctx)
+view.update(random_scene(1, Chance(n=3000)))
+shown(view, screen)
+assert "gsplat renderer" in view.path, view.extras
 torch.cuda.synchronize()
 torch.cuda.empty_cache()
 total = torch.cuda.get_device_properties(0).total_memory
 torch.cuda.set_per_process_memory_fraction(torch.cuda.memory_reserved() / total)
 big = random_scene(1, Chance(n=2_000_000, sh_degree=3))
-got = draw(renderer, big, view)
-assert renderer.name == "gl" and "memory" in renderer_note(renderer), renderer_note(renderer)
-other = GlRenderer(ctx)
-assert psnr(got.color, draw(other, big, view).color) > 60
-print(renderer_note(renderer), flush=True)
+view.update(big)
+got = shown(view, screen)
+assert "gl renderer" in view.path and "memory" in view.extras[-1], view.extras
+other = GaussianView(screen.ctx, renderer=GlRenderer(screen.ctx))
+other.update(big)
+other.like(view)
+assert psnr(got / 255, shown(other, screen) / 255) > 40
+print(view.extras[-1], flush=True)
 """
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from splatview_viewer.render.gsplat.frame_graph import FrameGraph
+    from splatview_viewer.render.gsplat.frame import FrameGraph
     from splatview_viewer.scene.scene import GaussianScene
 
 pytestmark = pytest.mark.cuda
@@ -30,11 +30,11 @@ DRAWS = 5
 """Enough that the last ones come from a graph."""
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["own rasteriser", "gsplat's rasteriser"])
-def module_graph(request: pytest.FixtureRequest) -> Iterator[FrameGraph]:
-    from splatview_viewer.render.gsplat.frame_graph import FrameGraph
+@pytest.fixture(scope="module")
+def module_graph() -> Iterator[FrameGraph]:
+    from splatview_viewer.render.gsplat.frame import FrameGraph
 
-    graph = FrameGraph(torch.device("cuda", 0), exact=request.param)
+    graph = FrameGraph(torch.device("cuda", 0))
     yield graph
     graph.close()
 
@@ -46,11 +46,11 @@ def graph(module_graph: FrameGraph) -> Iterator[FrameGraph]:
 
 
 def on_gpu(scene: GaussianScene) -> Tensors:
-    t = {k: torch.from_numpy(np.array(getattr(scene, k), np.float32)).cuda()
+    t = {k: getattr(scene, k).float().cuda()
          for k in ("means", "quats", "scales", "opacities")}
     if not scene.activated:
         t["scales"], t["opacities"] = t["scales"].exp(), t["opacities"].sigmoid()
-    sh = torch.cat([torch.from_numpy(np.array(scene.sh0))[:, None], torch.from_numpy(np.array(scene.shN))], 1).cuda()
+    sh = torch.cat([scene.sh0[:, None], scene.shN], 1).cuda()
     return {**t, "sh0": sh[:, 0], "shN": sh[:, 1:]}
 
 
@@ -80,11 +80,11 @@ def draw(graph: FrameGraph, camera: Camera, options: RenderOptions, rgba: torch.
     raise AssertionError("the picture is never whole")
 
 
-def assert_gsplat_s(graph: FrameGraph, got: tuple[torch.Tensor, torch.Tensor | None],
+def assert_gsplat_s(got: tuple[torch.Tensor, torch.Tensor | None],
                     expected: tuple[torch.Tensor, torch.Tensor, torch.Tensor]) -> None:
-    """With gsplat's rasteriser coverage and depth are the same bit for bit. Otherwise a compiler may round the same
-    formulas differently, and colours pass through our harmonics, in the direction from a camera whose position gsplat
-    finds by inverting a matrix in float32. Where a Gaussian is at the limit of showing, that can decide."""
+    """A compiler may round the same formulas differently, and colours pass through our harmonics, in the direction
+    from a camera whose position gsplat finds by inverting a matrix in float32. Where a Gaussian is at the limit of
+    showing, that can decide."""
     rgba, depth = got
     for name, values, wanted in [("colour", rgba[..., :3], expected[0]), ("alpha", rgba[..., 3], expected[1]),
                                  ("depth", depth, expected[2])]:
@@ -93,8 +93,6 @@ def assert_gsplat_s(graph: FrameGraph, got: tuple[torch.Tensor, torch.Tensor | N
         error = (values - wanted).abs() / wanted.abs().clamp_min(1)
         found = f"{name}: " + ", ".join(f"{(error < e).float().mean().item():.5%} within {e}" for e in (1e-5, 1e-4))
         found += f", worst {error.max().item():.2g}"
-        if graph.exact and name != "colour":
-            assert torch.equal(values, wanted), found
         assert (error < 1e-5).float().mean().item() > 0.99, found
         assert (error < 1e-4).float().mean().item() > 0.999, found
         assert error.max().item() < 2e-2, found
@@ -110,7 +108,7 @@ def test_random_scenes(graph: FrameGraph, model: Any, mode: Any, degree: int) ->
     expected = gsplat_draws(t, camera, options)
     assert expected[1].max() > 0.5
     for _ in range(DRAWS):
-        assert_gsplat_s(graph, draw(graph, camera, options), expected)
+        assert_gsplat_s(draw(graph, camera, options), expected)
     assert graph.captured > 0
 
 
@@ -125,7 +123,7 @@ def test_hard_scenes(graph: FrameGraph, n: int, chance: Chance) -> None:
         camera, options = looking_at_origin(641, 479, distance=distance), RenderOptions(mode="antialiased")
         graph.load(**t)
         got = [draw(graph, camera, options) for _ in range(DRAWS)][-1]
-        assert_gsplat_s(graph, got, gsplat_draws(t, camera, options))
+        assert_gsplat_s(got, gsplat_draws(t, camera, options))
 
 
 @pytest.mark.parametrize("size", [(1, 1), (17, 50), (1919, 1079), (4096, 2304)], ids=str)
@@ -138,7 +136,7 @@ def test_sizes(graph: FrameGraph, size: tuple[int, int]) -> None:
     camera, options = replace(base, width=size[0], height=size[1], K=K), RenderOptions()
     expected = gsplat_draws(t, camera, options)
     for _ in range(DRAWS):
-        assert_gsplat_s(graph, draw(graph, camera, options), expected)
+        assert_gsplat_s(draw(graph, camera, options), expected)
 
 
 @pytest.mark.parametrize("name", ["playbot_0_aa", "playbot_1", "random_0"])
@@ -148,7 +146,7 @@ def test_cameras_of_the_reference(graph: FrameGraph, data_dir: Path, name: str) 
     graph.load(**t)
     options = RenderOptions(mode=drawn.mode, sh_degree=drawn.sh_degree)
     got = [draw(graph, drawn.camera, options) for _ in range(DRAWS)][-1]
-    assert_gsplat_s(graph, got, gsplat_draws(t, drawn.camera, options))
+    assert_gsplat_s(got, gsplat_draws(t, drawn.camera, options))
     assert psnr(got[0][..., :3].cpu().numpy(), drawn.color) > 70
 
 
@@ -170,7 +168,7 @@ def test_garden(graph: FrameGraph, data_dir: Path) -> None:
                             int(garden["height"]))
             options = RenderOptions(mode=mode)
             got = [draw(graph, camera, options) for _ in range(DRAWS)][-1]
-            assert_gsplat_s(graph, got, gsplat_draws(t, camera, options))
+            assert_gsplat_s(got, gsplat_draws(t, camera, options))
 
 
 def test_none_and_one_gaussian_and_none_in_sight(graph: FrameGraph) -> None:
@@ -187,14 +185,14 @@ def test_none_and_one_gaussian_and_none_in_sight(graph: FrameGraph) -> None:
     graph.load(**t)
     got = [draw(graph, camera, options) for _ in range(DRAWS)][-1]
     assert got[0].any()
-    assert_gsplat_s(graph, got, gsplat_draws(t, camera, options))
+    assert_gsplat_s(got, gsplat_draws(t, camera, options))
     away = replace(camera, viewmat=np.diag([-1.0, 1, -1, 1]) @ camera.viewmat)
     for _ in range(DRAWS):
         assert not draw(graph, away, options)[0].any()
 
 
 def test_overflow_is_told_and_mended() -> None:
-    from splatview_viewer.render.gsplat.frame_graph import FrameGraph
+    from splatview_viewer.render.gsplat.frame import FrameGraph
 
     graph = FrameGraph(torch.device("cuda", 0))
     t = on_gpu(random_scene(1, Chance(n=4000, log_scale=(-0.5, 0.5))))
@@ -209,7 +207,7 @@ def test_overflow_is_told_and_mended() -> None:
     assert not graph.overflowed(), "asked again about the same frame"
     for _ in range(DRAWS):
         got = draw(graph, near, options)
-        assert_gsplat_s(graph, got, gsplat_draws(t, near, options))
+        assert_gsplat_s(got, gsplat_draws(t, near, options))
     assert graph.failure == ""
     graph.close()
     graph.close()

@@ -14,6 +14,7 @@ from splatview_viewer.render.base import PAINTS, RenderOptions
 from splatview_viewer.render.gsplat.renderer import GsplatRenderer
 from splatview_viewer.render.reference import ReferenceRenderer
 from splatview_viewer.scene import HIDDEN, MARKED, Selection
+from splatview_viewer.scene import flags as flags_of
 from splatview_viewer.scene.scene import FIELDS, GaussianScene
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def renderer(ctx: moderngl.Context) -> Iterator[GsplatRenderer]:
 
 
 def on_gpu(s: GaussianScene) -> GaussianScene:
-    return replace(s, **{name: torch.tensor(np.asarray(getattr(s, name)), device="cuda") for name in FIELDS})
+    return replace(s, **{name: getattr(s, name).cuda() for name in FIELDS})
 
 
 def assert_reference(renderer: GsplatRenderer, reference: ReferenceRenderer, options: RenderOptions) -> None:
@@ -86,13 +87,13 @@ def test_a_scene_is_lent_to_another_stream(renderer: GsplatRenderer) -> None:
         renderer.load(on_gpu(moved))
         with torch.cuda.stream(other):
             lent = renderer.scene()
-            total = lent.means.double().sum(0)  # type: ignore[union-attr]
-            flags = SOME.flags(lent)
+            total = lent.means.double().sum(0)
+            flags = flags_of(lent, SOME)
         renderer.load(on_gpu(replace(s, means=s.means + 100)))
         renderer.render(VIEW, CLASSIC).pixels()
         assert lent.on_gpu and lent.activated and len(lent) == 50_000
-        np.testing.assert_allclose(total.cpu().numpy(), np.asarray(moved.means, np.float64).sum(0), rtol=1e-5, atol=1.0)
-        opacities = 1 / (1 + np.exp(-s.opacities))
-        hidden = (flags.cpu().numpy() & HIDDEN) != 0  # type: ignore[union-attr]
+        np.testing.assert_allclose(total.cpu().numpy(), moved.means.double().sum(0), rtol=1e-5, atol=1.0)
+        opacities = s.opacities.sigmoid().numpy()
+        hidden = (flags.cpu().numpy() & HIDDEN) != 0
         sure = np.abs(opacities - 0.2) > 1e-5
-        assert hidden[sure & (opacities < 0.2)].all() and (flags.cpu().numpy()[[3, 50]] & MARKED).all()  # type: ignore[union-attr]
+        assert hidden[sure & (opacities < 0.2)].all() and (flags.cpu().numpy()[[3, 50]] & MARKED).all()

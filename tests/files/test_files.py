@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 import zstandard
 from support import scene_files as w
 from support.renderer_cases import Chance, random_scene
@@ -110,15 +111,15 @@ def test_every_format_gives_the_same_scene(family: str, tmp_path: Path) -> None:
         t, folder = w.truth(degree=degree), tmp_path / case
         folder.mkdir()
         told: list[float] = []
-        read = (lambda p, tell: read_tensors([p], tell)) if family == "checkpoint" else load_scene
+        read = (lambda p, tell: read_tensors([p], tell).scene()) if family == "checkpoint" else load_scene
         s = read(write(folder, t), lambda what, fraction: told.append(fraction))  # noqa: B023
         assert told and told == sorted(told) and 0 <= told[0] and told[-1] == 1, told
         w.assert_same(s, t, tolerance)
         assert s.sh_degree == s.stored_sh_degree == degree
         assert not s.activated and not s.antialiased and s.notes == ()
         for name in FIELDS:
-            assert getattr(s, name).dtype in (np.float32, np.float64)[:1 + (name == "means")], name
-            assert getattr(s, name).flags.c_contiguous, name
+            assert getattr(s, name).dtype in (torch.float32, torch.float64)[:1 + (name == "means")], name
+            assert getattr(s, name).is_contiguous(), name
 
 
 @pytest.mark.parametrize(("names", "kind", "white"), [("red green blue", "u1", 255), ("r g b", "f4", 1),
@@ -138,7 +139,7 @@ def test_no_gaussians_is_a_legal_scene(tmp_path: Path) -> None:
     for path in (w.write_ply(tmp_path / "a.ply", w.ply_columns(t)), w.write_compressed_ply(tmp_path / "b.ply", t),
                  w.write_ply(tmp_path / "c.ply", w.ply_columns(t), order="a"), w.write_spz(tmp_path / "a.spz", t),
                  w.write_zip(tmp_path / "a.sog", w.sog_files(t)), w.write_checkpoint(tmp_path / "a.pt", t)):
-        s = read_tensors([path], silent) if path.suffix == ".pt" else load_scene(path)
+        s = read_tensors([path], silent).scene() if path.suffix == ".pt" else load_scene(path)
         assert len(s) == 0 and s.sh_degree == 2 and s.quats.shape == (0, 4), path
 
 
@@ -274,11 +275,11 @@ def test_npy_pictures(shape, dtype, out, tmp_path):
 def test_trained_scenes(name, count, degree, high, data_dir):
     s = load_scene(data_dir / name)
     assert isinstance(s, GaussianScene) and len(s) == count and s.sh_degree == s.stored_sh_degree == degree
-    assert s.notes == () and np.abs(s.means).max() < high
-    assert np.abs(np.linalg.norm(s.quats, axis=1) - 1).max() < 0.3  # three quantised components and the fourth
-    assert 1e-4 < np.exp(np.median(s.scales)) < 0.1
+    assert s.notes == () and s.means.abs().max() < high
+    assert (s.quats.norm(dim=1) - 1).abs().max() < 0.3  # three quantised components and the fourth
+    assert 1e-4 < s.scales.median().exp() < 0.1
     rgb = s.sh0 * w.SH_C0 + 0.5
-    assert (-0.5 < rgb).mean() > 0.99 and 0.2 < (1 / (1 + np.exp(-s.opacities))).mean() < 0.98
+    assert (-0.5 < rgb).double().mean() > 0.99 and 0.2 < s.opacities.sigmoid().mean() < 0.98
 
 
 @pytest.mark.parametrize("form", ["ply", "ply ascii", "checkpoint", "uploaded"])
@@ -291,7 +292,7 @@ def test_positions_far_away_keep_their_detail(form: str, tmp_path: Path) -> None
         path = w.write_ply(tmp_path / "a.ply", w.ply_columns(t), types=dict.fromkeys("xyz", "f8"),
                            order="a" if form == "ply ascii" else "<")
     given = (read_untrusted(path) if form == "uploaded" else
-             read_tensors([path], silent) if form == "checkpoint" else load_scene(path))
+             read_tensors([path], silent).scene() if form == "checkpoint" else load_scene(path))
     assert isinstance(given, GaussianScene)
     back = load_scene(write_ply(activated(given), tmp_path / "saved.ply")[0])
     for s in (given, back, unpack(pack(given))):
@@ -304,8 +305,7 @@ def test_positions_far_away_keep_their_detail(form: str, tmp_path: Path) -> None
 
 
 def activated(given: GaussianScene) -> GaussianScene:
-    a = activate(given)
-    return GaussianScene(a.means, a.quats, a.scales, a.opacities, a.sh0, a.shN, activated=True, sh_degree=a.sh_degree)
+    return replace(activate(given), kept=None).scene()
 
 
 def assert_scenes_same(a: GaussianScene, b: GaussianScene) -> None:
@@ -341,8 +341,8 @@ def test_another_program_reads_it(tmp_path: Path) -> None:
 
 def test_a_part_of_it_is_written(tmp_path: Path) -> None:
     given = activated(random_scene(1, Chance(n=100)))
-    given = replace(given, opacities=np.where(np.arange(100) < 10, 0, given.opacities).astype(np.float32))
-    keep = np.arange(100) % 2 == 0
+    given = replace(given, opacities=given.opacities * (torch.arange(100) >= 10))
+    keep = torch.arange(100) % 2 == 0
     path, count = write_ply(given, tmp_path / "a.ply", keep=keep)
     assert count == 45  # and of those without opacity none
     np.testing.assert_array_equal(load_scene(path).means, given.means[10::2])
@@ -357,7 +357,7 @@ def test_nothing_is_left_of_what_fails(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError):
         write_ply(given, tmp_path / "a.ply", progress=fail)
     with pytest.raises(FileError, match="none of the Gaussians"):
-        write_ply(given, tmp_path / "a.ply", keep=np.zeros(5, bool))
+        write_ply(given, tmp_path / "a.ply", keep=torch.zeros(5, dtype=torch.bool))
     with pytest.raises(FileError, match="missing"):
         write_ply(given, tmp_path / "missing" / "a.ply")
     assert not list(tmp_path.iterdir())

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 from support import scene_files as w
 from support.memory_data import event, snapshot
@@ -20,7 +21,7 @@ from support.programs import children
 
 from splatview_viewer.core.errors import CameraError, FileError
 from splatview_viewer.formats import open_file, sandbox
-from splatview_viewer.formats.common import SceneAnswer, scene_of
+from splatview_viewer.formats.common import SceneAnswer, fields_of
 from splatview_viewer.formats.nerfstudio import read_path, write_path
 from splatview_viewer.formats.sandbox import Column, ReadingProgram
 from splatview_viewer.formats.untrusted import FilmAnswer, PictureAnswer, film_of, picture_of, read_untrusted_film
@@ -55,7 +56,7 @@ def same(a: Any, b: Any) -> bool:
         return isinstance(b, np.ndarray) and a.dtype == b.dtype and np.array_equal(a, b)
     assert isinstance(a, GaussianScene) and isinstance(b, GaussianScene)
     facts = [(s.notes, s.sh_degree, s.antialiased, s.activated, s.up) for s in (a, b)]
-    return facts[0] == facts[1] and all(np.array_equal(getattr(a, name), getattr(b, name)) for name in FIELDS)
+    return facts[0] == facts[1] and all(torch.equal(getattr(a, name), getattr(b, name)) for name in FIELDS)
 
 
 @pytest.mark.parametrize("kind", ["ply", "png"])
@@ -77,7 +78,7 @@ def test_read_untrusted_returns_what_open_file_does(kind: str, tmp_path: Path, m
     got = read_untrusted(path, lambda what, fraction: said.append(fraction))
     assert same(expected, got)
     assert said and all(0 <= fraction <= 1 for fraction in said)
-    values = got if isinstance(got, np.ndarray) else got.means  # type: ignore[union-attr]
+    values = got if isinstance(got, np.ndarray) else got.means.numpy()  # type: ignore[union-attr]
     assert isinstance(values, np.ndarray) and values.flags.writeable
 
 
@@ -218,10 +219,10 @@ def test_an_array_that_lies_outside_the_result_is_refused(column: Column) -> Non
 
 @pytest.mark.parametrize(("read", "given"), [
     (picture_of, arrays((4, 4, 1), kind="f8")), (picture_of, arrays((0, 4, 3), kind="u1")), (picture_of, []),
-    (lambda given: scene_of(SceneAnswer(0, False, []), given), arrays(*[(3, 3)] * 6)),
-    (lambda given: scene_of(SceneAnswer(0, False, [], (0.0, 0.0, 0.0)), given), FIT),
-    (lambda given: scene_of(SceneAnswer(0, False, []), given), arrays(*[()] * 6)),
-    (lambda given: scene_of(SceneAnswer(0, False, []), given), FIT[:5]),
+    (lambda given: fields_of(SceneAnswer(0, False, []), given), arrays(*[(3, 3)] * 6)),
+    (lambda given: fields_of(SceneAnswer(0, False, [], (0.0, 0.0, 0.0)), given), FIT),
+    (lambda given: fields_of(SceneAnswer(0, False, []), given), arrays(*[()] * 6)),
+    (lambda given: fields_of(SceneAnswer(0, False, []), given), FIT[:5]),
     (lambda given: film_of(FilmAnswer(False, False, "pinhole", 10, 10, 30.0), given),
      arrays((2, 3), (2, 4), (2,), (2,), kind="f8")),
     (lambda given: film_of(FilmAnswer(False, False, "pinhole", 10, 10, 30.0), given), arrays((2, 3), kind="f8")),

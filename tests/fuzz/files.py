@@ -36,7 +36,7 @@ from splatview_viewer.kinds.files import open_file
 from splatview_viewer.kinds.snapshot.loading import from_pickled, read_pickle, store
 from splatview_viewer.recording.files import INDEX, read_index, read_packed, write_packed
 from splatview_viewer.recording.packed import pack, unpack
-from splatview_viewer.scene.scene import GaussianScene
+from splatview_viewer.scene.scene import FIELDS, GaussianScene
 from splatview_viewer.web import messages as m
 from splatview_viewer.web.files import safe_name
 
@@ -157,8 +157,8 @@ def _packed() -> list[bytes]:
     seeds = []
     for degree in (0, 1):
         t = w.truth(5, degree)
-        scene = GaussianScene(*(np.asarray(a, np.float32) for a in (t.means, t.quats, t.scales, t.opacities, t.sh0,
-                                                                    t.shN)), activated=False, sh_degree=degree)
+        fields = (np.array(getattr(t, name), np.float32) for name in FIELDS)
+        scene = GaussianScene.of_arrays(*fields, sh_degree=degree)
         write_packed(path, pack(scene, (0.2, 0.4, 1.0) if degree else None))
         seeds.append(path.read_bytes())
     return seeds

@@ -11,7 +11,8 @@ import pytest
 from splatview_ipc import kinds
 from splatview_ipc.control.frame import Frame, RemoteTensor
 from splatview_viewer.core.errors import ViewerError
-from splatview_viewer.kinds.gaussians.frames import Facts, scene_of
+from splatview_viewer.kinds.gaussians.frames import Facts
+from splatview_viewer.scene.frames import scene_of
 from splatview_viewer.workspace.shards import stream as shard_stream
 from splatview_viewer.workspace.shards.frame import join
 from splatview_viewer.workspace.shards.grouping import Shards
@@ -37,7 +38,7 @@ def test_rank_by_rank_one_behind_the_other() -> None:
     joined = join(parts, [0, 1, 2], 9)
     assert (joined.version, joined.time_ns, joined.on_gpu) == (9, 102, False)
     assert joined.shards == ((0, 4), (1, 0), (2, 3))
-    scene = scene_of(joined)
+    scene, _ = scene_of(joined)
     for name in ("means", "quats", "scales", "opacities", "sh0", "shN"):
         wanted = np.concatenate([p.tensors[name].to_float32() for p in parts])
         np.testing.assert_array_equal(getattr(scene, name), wanted)

@@ -31,15 +31,14 @@ from splatview_viewer.core.events import (
 )
 from splatview_viewer.core.settings import GaussianSettings
 from splatview_viewer.formats import load_scene
-from splatview_viewer.geometry import shapes
 from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.kinds.gaussians.crop import Crop
 from splatview_viewer.kinds.gaussians.filter import Filter
 from splatview_viewer.kinds.gaussians.inspect import Inspect
 from splatview_viewer.kinds.gaussians.tool import Tool
 from splatview_viewer.kinds.gaussians.view import GaussianView
-from splatview_viewer.scene import Box
-from splatview_viewer.scene.pick import pick
+from splatview_viewer.render.picking import pick
+from splatview_viewer.scene import Box, shapes
 from splatview_viewer.scene.statistics import QUANTITIES
 from splatview_viewer.shell.panel import Panel
 

@@ -125,9 +125,12 @@ def test_versions_that_come_fast_are_shown_at_a_pace_of_their_own(governor: Gove
 
 # -- pictures on the screen that show a scene's last one moved --------------------------------------------------
 
+WARP = "warp", *SIZE
 
-def motion(governor: Governor, clock: Clock, seconds: float, costs: dict[str, float]) -> tuple[int, int]:
-    """How many pictures on the screen, and how many of the scene, a viewer draws that wants 60 of them a second."""
+
+def motion(governor: Governor, clock: Clock, seconds: float, costs: dict[str, float],
+           pace: float = 60.0) -> tuple[int, int]:
+    """How many pictures on the screen, and how many of the scene, a viewer draws that wants `pace` of them a second."""
     displays = scenes = 0
     for name, ms in costs.items():
         governor.took((name, *SIZE), ms)
@@ -135,10 +138,11 @@ def motion(governor: Governor, clock: Clock, seconds: float, costs: dict[str, fl
     while clock.now < end:
         for name, ms in costs.items():
             governor.took((name, *SIZE), ms)
-        if clock.now >= max(due, governor.next_display()):
+        if clock.now >= max(due, governor.next_picture()):
             governor.begin_picture()
-            due = max(due + 1 / 60, clock.now - 1 / 60)
-            if governor.next_picture() <= clock.now:
+            due = max(due + 1 / pace, clock.now - 1 / pace)
+            governor.moves_along("scene", SIZE, WARP)
+            if governor.has_saved(costs["scene"]):
                 governor.gives(("scene", *SIZE), "cuda")
                 scenes += 1
             for name in costs:
@@ -159,15 +163,34 @@ def test_what_a_scene_costs_does_not_hold_back_the_screen(governor: Governor, cl
     assert scenes * (scene + SWITCH) == pytest.approx(left, rel=0.15, abs=1.2 * scene)  # all of the share is used
 
 
-WARP = "warp", *SIZE
+def test_scenes_are_drawn_however_often_the_screen_is(governor: Governor, clock: Clock) -> None:
+    """A screen of 240 pictures a second leaves a part of the share to the scene."""
+    costs = {"scene": 20.0, "warp": 0.3, "panel": 0.1}
+    motion(governor, clock, 2.0, costs, pace=240.0)
+    displays, scenes = motion(governor, clock, 20.0, costs, pace=240.0)
+    assert displays >= 60 * 20
+    assert scenes >= 0.3 * 100.0 * 20 / (20.0 + SWITCH)
 
 
-def costs(governor: Governor, *, scene: float, warp: float | None = None, panel: float = 0.25) -> None:
-    """A picture of the scene was shown, and all is measured but perhaps the moving of one."""
+def seen(governor: Governor, *, scene: float, panel: float = 0.25) -> None:
+    """A picture of the scene was shown, and is measured."""
     governor.begin_picture()
     for work, ms, by in ((("scene", *SIZE), scene, "cuda"), (("compose", *SIZE), panel, "opengl")):
         governor.took(work, ms)
         governor.gives(work, by)
-    if warp is not None:
-        governor.moves_along("scene", SIZE, WARP)  # to measure it
+
+
+@pytest.mark.parametrize(("scene", "warp", "expected"), [
+    (0.5, 0.1, False), (20.0, 0.1, True), (20.0, 3.0, False), (2.0, 0.9, False)])
+def test_a_picture_is_moved_only_where_that_is_clearly_cheaper(governor: Governor, clock: Clock, scene: float,
+                                                               warp: float, expected: bool) -> None:
+    seen(governor, scene=scene, panel=0.05)
+    if scene > 1:
+        assert governor.moves_along("scene", SIZE, WARP), "what is not known is tried"
+    for _ in range(3):
         governor.took(WARP, warp)
+        clock.now += 0.02
+        governor.moves_along("scene", SIZE, WARP)
+    assert governor.moves_along("scene", SIZE, WARP) is expected
+    governor.shared = False
+    assert not governor.moves_along("scene", SIZE, WARP)

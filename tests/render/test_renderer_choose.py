@@ -1,25 +1,29 @@
-"""Which renderer is chosen, and going over from one to the other."""
+"""Which renderer is chosen, and going over from one to the other while a view shows a scene."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pytest
-from support.renderer_cases import CLASSIC, Chance, looking_at_origin, psnr, random_scene
+from support.renderer_cases import Chance, psnr, random_scene
+from support.view_cases import shown
 
 from splatview_viewer.core.errors import RendererError
-from splatview_viewer.render.choose import ChosenRenderer, make_renderer, renderer_note
+from splatview_viewer.kinds.gaussians.view import GaussianView
+from splatview_viewer.render import choose as choosing
+from splatview_viewer.render.choose import choose, renderer_note
 from splatview_viewer.render.gl.renderer import GlRenderer
 from splatview_viewer.render.gsplat import build as gsplat_kernels
 from splatview_viewer.render.gsplat import renderer as gsplat
 from splatview_viewer.render.gsplat.build import Kernels
 from splatview_viewer.render.reference import ReferenceRenderer
+from splatview_viewer.screens.offscreen import OffscreenScreen
 
 if TYPE_CHECKING:
-    import moderngl
+    from collections.abc import Iterator
 
-VIEW = looking_at_origin(80, 60)
+    import moderngl
 
 
 class Promised(Kernels):
@@ -36,82 +40,90 @@ class Slow(ReferenceRenderer):
     """In gsplat's place, where there is no GPU: draws the same picture."""
 
     name = "gsplat"
-    fails = ""
+    wants_gpu = True
+    fails: ClassVar[str] = ""
 
     def render(self, camera, options):
-        if self.fails:
-            raise RendererError(self.fails)
+        if Slow.fails:
+            raise RendererError(Slow.fails)
         return super().render(camera, options)
 
     def host_scene(self):
-        return self.kept
-
-    def load(self, scene, ready=None):
-        self.kept = scene
-        super().load(scene, ready)
+        return self.scene()
 
 
 @pytest.fixture
-def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def screen() -> Iterator[OffscreenScreen]:
+    made = OffscreenScreen(80, 60)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def kernels(monkeypatch: pytest.MonkeyPatch) -> Promised:
+    monkeypatch.delenv("SPLATVIEW_RENDERER", raising=False)
+    monkeypatch.setattr(gsplat, "GsplatRenderer", Slow)
+    made = Promised()
+    monkeypatch.setattr(choosing, "kernels", lambda: made)
+    return made
+
+
+def view_of(screen: OffscreenScreen) -> GaussianView:
+    view = GaussianView(screen.ctx)
+    view.update(random_scene(1, Chance(n=200)))
+    return view
+
+
+def test_without_a_gpu(ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SPLATVIEW_RENDERER", raising=False)
     monkeypatch.setattr(gsplat_kernels, "obstacle", lambda: "gsplat needs CUDA, and this is a test")
     monkeypatch.setattr(gsplat_kernels, "_kernels", None)
-
-
-def test_without_a_gpu(ctx: moderngl.Context, no_gpu: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    renderer = make_renderer(ctx)
+    renderer = choose(ctx)
     assert isinstance(renderer, GlRenderer)
     assert renderer_note(renderer) == "gl: gsplat needs CUDA, and this is a test"
     renderer.close()
     monkeypatch.setenv("SPLATVIEW_RENDERER", "gsplat")
     with pytest.raises(RendererError, match="is 'gsplat', but gsplat needs CUDA"):
-        make_renderer(ctx)
+        choose(ctx)
     monkeypatch.setenv("SPLATVIEW_RENDERER", "vulkan")
     with pytest.raises(RendererError, match="'vulkan'; legal are gsplat, gl"):
-        make_renderer(ctx)
+        choose(ctx)
     monkeypatch.setenv("SPLATVIEW_RENDERER", "gl")
-    renderer = make_renderer(ctx)
+    renderer = choose(ctx)
     assert isinstance(renderer, GlRenderer) and renderer_note(renderer) == "gl: SPLATVIEW_RENDERER says so"
     renderer.close()
 
 
-def test_opengl_draws_until_gsplat_is_ready(ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gsplat, "GsplatRenderer", Slow)
-    kernels = Promised()
-    renderer = ChosenRenderer(ctx, kernels)
-    renderer.load(random_scene(1, Chance(n=200)))
-    before = renderer.render(VIEW, CLASSIC).pixels().color
-    assert renderer.name == "gl" and "building" in renderer_note(renderer) and not renderer.tick()
+def test_opengl_draws_until_gsplat_is_ready(screen: OffscreenScreen, kernels: Promised) -> None:
+    view = view_of(screen)
+    before = shown(view, screen)
+    assert "gl renderer" in view.path and "building" in view.extras[-1] and not view.tick(0.0)
     kernels.ready, kernels.building = True, False
-    assert renderer.tick() and not renderer.tick()
-    assert renderer.name == "gsplat" and renderer_note(renderer) == ""
-    after = renderer.render(VIEW, CLASSIC).pixels().color
-    assert psnr(before, after) > 60 and not np.array_equal(before, after)
-    renderer.close()
-    renderer.close()
+    assert view.tick(0.0) and not view.tick(0.0)
+    assert "gsplat renderer" in view.path and renderer_note(view.content.renderer) == ""
+    assert psnr(shown(view, screen) / 255, before / 255) > 40
+    view.close()
 
 
 @pytest.mark.parametrize("start", [True, False])
-def test_opengl_takes_over_when_gsplat_fails(ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch,
-                                             start: bool) -> None:
-    made: list[Slow] = []
-
-    def make(ctx: moderngl.Context) -> Slow:
-        if not start:
+def test_opengl_takes_over_when_gsplat_fails(screen: OffscreenScreen, kernels: Promised, start: bool,
+                                             monkeypatch: pytest.MonkeyPatch) -> None:
+    if not start:
+        def fail(ctx: object) -> None:
             raise RendererError("the GPU is lost")
-        made.append(Slow(ctx))
-        return made[-1]
 
-    monkeypatch.setattr(gsplat, "GsplatRenderer", make)
-    kernels = Promised()
+        monkeypatch.setattr(gsplat, "GsplatRenderer", fail)
     kernels.ready = True
-    renderer = ChosenRenderer(ctx, kernels)
-    renderer.load(random_scene(1, Chance(n=200)))
-    before = renderer.render(VIEW, CLASSIC).pixels().color
-    assert renderer.name == ("gsplat" if start else "gl")
-    for slow in made:
-        slow.fails = "the GPU is lost"
-    after = renderer.render(VIEW, CLASSIC).pixels().color
-    assert renderer.name == "gl" and renderer_note(renderer) == "gl: the GPU is lost" and psnr(before, after) > 60
-    assert not renderer.tick(), "it is not tried again"
-    renderer.close()
+    view = view_of(screen)
+    before = shown(view, screen)
+    assert ("gsplat renderer" if start else "gl renderer") in view.path
+    monkeypatch.setattr(Slow, "fails", "the GPU is lost")
+    view.orbit.orbit(0.5, 0.0)
+    view.moved()
+    after = shown(view, screen)
+    assert "gl renderer" in view.path and view.extras[-1] == "gl: the GPU is lost"
+    assert after.any() and not np.array_equal(before, after)
+    assert not view.content.renderer.tick(), "it is not tried again"
+    view.tick(0.0)
+    assert "gl renderer" in view.path
+    view.close()

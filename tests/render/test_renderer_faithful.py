@@ -18,10 +18,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from support.renderer_cases import Chance, draw, gsplat_picture, looking_at_origin, psnr, random_scene, real_scene
+from support.renderer_cases import (
+    MAKERS,
+    Chance,
+    draw,
+    gsplat_picture,
+    looking_at_origin,
+    psnr,
+    random_scene,
+    real_scene,
+)
 
 from splatview_viewer.render.base import RenderOptions
-from splatview_viewer.render.gl.renderer import GlRenderer
 from splatview_viewer.render.reference import ReferenceRenderer
 
 if TYPE_CHECKING:
@@ -31,7 +39,7 @@ if TYPE_CHECKING:
     import moderngl
 
     from splatview_viewer.geometry.cameras import Camera
-    from splatview_viewer.render.base import Pixels
+    from splatview_viewer.render.base import Pixels, Renderer
     from splatview_viewer.scene.scene import GaussianScene
 
 # Decibels for colour, alpha, depth. Measured lowest: quads 81.0, 71.2, 73.2 on trained scenes and 70.5, 66.1, 64.1
@@ -46,8 +54,8 @@ LEAST = {"quads": 60, "tiles": 80}
 
 
 @pytest.fixture(scope="module")
-def compositors(ctx: moderngl.Context) -> Iterator[dict[str, GlRenderer]]:
-    made = {"quads": GlRenderer(ctx, compositor="quads"), "tiles": GlRenderer(ctx, compositor="tiles")}
+def compositors(ctx: moderngl.Context) -> Iterator[dict[str, Renderer]]:
+    made = {way: MAKERS[f"gl-{way}"](ctx) for way in ("quads", "tiles")}
     yield made
     for renderer in made.values():
         renderer.close()
@@ -59,7 +67,7 @@ def decibels(a: Pixels, color: np.ndarray, alpha: np.ndarray, depth: np.ndarray 
     return psnr(a.color, color), psnr(a.alpha, alpha), psnr(a.depth, depth, float(depth.max()))
 
 
-def assert_reference_s(compositors: dict[str, GlRenderer], given: GaussianScene, view: Camera,
+def assert_reference_s(compositors: dict[str, Renderer], given: GaussianScene, view: Camera,
                        options: RenderOptions) -> None:
     expected = draw(ReferenceRenderer(), given, view, options)
     assert expected.alpha.max() > 0.1, "the picture shows something"
@@ -69,7 +77,7 @@ def assert_reference_s(compositors: dict[str, GlRenderer], given: GaussianScene,
 
 
 @pytest.mark.parametrize("name", ["playbot_0_aa", "random_1"])
-def test_gl_against_gsplat(compositors: dict[str, GlRenderer], data_dir: Path, name: str) -> None:
+def test_gl_against_gsplat(compositors: dict[str, Renderer], data_dir: Path, name: str) -> None:
     d = gsplat_picture(data_dir, name)
     given = real_scene(data_dir, d.scene)
     for (compositor, renderer), gates in zip(compositors.items(), (QUADS_GATES, TILES_GATES), strict=True):
@@ -86,7 +94,7 @@ def test_reference_against_gsplat(data_dir: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "model"), [("random_2", "ortho"), ("playbot_1", "fisheye")])
-def test_gl_against_the_reference(compositors: dict[str, GlRenderer], data_dir: Path, name: str, model) -> None:
+def test_gl_against_the_reference(compositors: dict[str, Renderer], data_dir: Path, name: str, model) -> None:
     d = gsplat_picture(data_dir, name)
     view = replace(d.camera.resized(161, 123), model=model)
     if model == "ortho":  # so large that an object at a distance of 4 looks as before
@@ -110,5 +118,5 @@ SCENES = {
     ("mixed", "pinhole", "antialiased"), ("anisotropic", "ortho", "classic"), ("tiny", "fisheye", "antialiased"),
     ("huge", "pinhole", "classic"), ("nearly opaque", "pinhole", "classic"),
     ("all around the camera", "fisheye", "classic")])
-def test_random_scenes(compositors: dict[str, GlRenderer], kind: str, model, mode) -> None:
+def test_random_scenes(compositors: dict[str, Renderer], kind: str, model, mode) -> None:
     assert_reference_s(compositors, random_scene(21, SCENES[kind]), looking_at_origin(model=model), RenderOptions(mode))

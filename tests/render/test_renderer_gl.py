@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from support.renderer_cases import Chance, looking_at_origin, psnr, random_scene
+from support.renderer_cases import MAKERS, Chance, looking_at_origin, psnr, random_scene
 
 from splatview_viewer.core.errors import RendererError
 from splatview_viewer.render.base import RenderOptions
@@ -82,7 +82,7 @@ def test_batches_change_nothing(ctx: moderngl.Context, monkeypatch: pytest.Monke
     pictures = []
     for most in (1, 8):
         monkeypatch.setattr(gl_quads, "MAX_BATCHES", most)
-        renderer = GlRenderer(ctx, compositor="quads")
+        renderer = MAKERS["gl-quads"](ctx)
         renderer.load(scene)
         pictures.append(renderer.render(view, OPTIONS).pixels())
         renderer.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,36 +12,43 @@ import pytest
 import torch
 from support.wait import PATIENCE, wait_until
 
-from splatview_viewer.render.gsplat import build as gsplat_kernels
-from splatview_viewer.render.gsplat.build import KernelsError, adopt, build
+from splatview_viewer.render.gsplat.build import KernelsError, build, finished_build
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from support.programs import Programs
 
 pytestmark = pytest.mark.programs
 PACKAGE = Path(gsplat.__file__).parent
 LIBRARY = "gsplat_cuda.so"
-COMPILES = """
-import os, sys
+BACKEND = """
+import os
 folder = os.environ["TORCH_EXTENSIONS_DIR"]
 print("compiling", flush=True)
 os.makedirs(folder + "/gsplat_cuda")
-open(sys.argv[1], "w").write("library")
+open(folder + "/gsplat_cuda/gsplat_cuda.so", "w").write("library")
 if "GATE" in os.environ:
     open(os.environ["GATE"]).read()
-os.replace(sys.argv[1], sys.argv[2])
+_C = 1
 """
 
 
 @pytest.fixture
-def lock(tmp_path: Path) -> Iterator[int]:
-    """The open lock file."""
-    fd = os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT)
-    fcntl.flock(fd, fcntl.LOCK_EX)
-    yield fd
-    os.close(fd)
+def backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A gsplat, first on the path, whose module `_backend` is this file."""
+    folder = tmp_path / "site" / "gsplat" / "cuda"
+    folder.mkdir(parents=True)
+    for package in (folder.parent, folder):
+        (package / "__init__.py").touch()
+    (folder / "_backend.py").write_text(BACKEND)
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    return folder / "_backend.py"
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    folder = tmp_path / "cache"
+    folder.mkdir()
+    return folder
 
 
 @pytest.fixture
@@ -57,28 +63,13 @@ def theirs(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.fixture
-def works(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Any library draws a Gaussian."""
-    monkeypatch.setattr(gsplat_kernels, "CHECK", "")
+def test_a_finished_build_is_used(theirs: Path) -> None:
+    assert finished_build(theirs, PACKAGE) == theirs / LIBRARY
 
 
-def contents(folder: Path) -> dict[str, tuple[int, bytes]]:
-    return {p.name: (p.stat().st_mtime_ns, p.read_bytes()) for p in folder.iterdir()}
-
-
-def test_a_finished_build_is_copied(theirs: Path, tmp_path: Path, works: None) -> None:
-    before = contents(theirs)
-    library = tmp_path / LIBRARY
-    assert adopt(theirs, library, PACKAGE) and library.read_text() == "their library"
-    assert contents(theirs) == before
-    assert not list(tmp_path.glob("*.[0-9]*")), "nothing is left over"
-
-
-@pytest.mark.parametrize("change", ["lock", "unfinished", "other gsplat", "other torch", "older", "broken"])
-def test_other_builds_are_left_alone(theirs: Path, tmp_path: Path, works: None, change: str,
-                                     monkeypatch: pytest.MonkeyPatch) -> None:
-    rules, package = theirs / "build.ninja", PACKAGE
+@pytest.mark.parametrize("change", ["lock", "unfinished", "other gsplat", "other torch", "older", "none"])
+def test_other_builds_are_left_alone(theirs: Path, change: str) -> None:
+    rules = theirs / "build.ninja"
     if change == "lock":
         (theirs / "lock").touch()
     elif change == "unfinished":
@@ -90,49 +81,42 @@ def test_other_builds_are_left_alone(theirs: Path, tmp_path: Path, works: None, 
     elif change == "older":
         os.utime(theirs / LIBRARY, (1, 1))
     else:
-        monkeypatch.setattr(gsplat_kernels, "CHECK", "import sys; sys.exit(1)")
-    before = contents(theirs)
-    assert not adopt(theirs, tmp_path / LIBRARY, package)
-    assert not (tmp_path / LIBRARY).exists() and contents(theirs) == before
+        (theirs / LIBRARY).unlink()
+    assert finished_build(theirs, PACKAGE) is None
 
 
-def test_building(tmp_path: Path, lock: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gsplat_kernels, "BUILD", COMPILES)
-    build(tmp_path / LIBRARY, lock)
-    assert (tmp_path / LIBRARY).read_text() == "library"
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["build.log", LIBRARY, "lock"]
+def test_building(backend: Path, cache: Path) -> None:
+    (cache / "build").mkdir()
+    (cache / "build" / "left by a compiler that was killed").touch()
+    build(cache / LIBRARY)
+    assert (cache / LIBRARY).read_text() == "library"
+    assert sorted(p.name for p in cache.iterdir()) == ["build.log", LIBRARY, f"{LIBRARY}.lock"]
 
 
-@pytest.mark.parametrize(("program", "message", "limit"), [
-    ("import sys; sys.exit(3)", "no nvcc here", PATIENCE),
-    ("print('ok so far'); print('x.cu(3): error: no such thing'); raise SystemExit(1)", r"x\.cu\(3\): error: no such",
-     PATIENCE),
-    ("import signal; signal.pause()", "longer than", 0.0),
+@pytest.mark.parametrize(("program", "message"), [
+    ("_C = None", "no nvcc here"),
+    ("print('ok so far'); print('x.cu(3): error: no such thing'); raise SystemExit(1)", r"x\.cu\(3\): error: no such"),
 ])
-def test_a_build_that_fails(tmp_path: Path, lock: int, monkeypatch: pytest.MonkeyPatch, program: str, message: str,
-                            limit: float) -> None:
-    monkeypatch.setattr(gsplat_kernels, "BUILD", program)
-    monkeypatch.setattr(gsplat_kernels, "LIMIT", limit)
+def test_a_build_that_fails(backend: Path, cache: Path, program: str, message: str) -> None:
+    backend.write_text(program)
     with pytest.raises(KernelsError, match=message):
-        build(tmp_path / LIBRARY, lock)
-    assert not (tmp_path / LIBRARY).exists() and not list(tmp_path.glob("build-*"))
+        build(cache / LIBRARY)
+    assert not (cache / LIBRARY).exists() and not (cache / "build").exists()
 
 
 BUILDER = """
-import fcntl, os, sys
+import sys
 from pathlib import Path
-from splatview_viewer.render.gsplat import build as k
-k.BUILD, library = sys.argv[2], Path(sys.argv[1]) / "gsplat_cuda.so"
-fd = os.open(library.parent / "lock", os.O_RDWR | os.O_CREAT)
-fcntl.flock(fd, fcntl.LOCK_EX)
+from splatview_viewer.render.gsplat.build import build
 print("building", flush=True)
-k.build(library, fd)
+build(Path(sys.argv[1]))
+print("built", flush=True)
 """
 
 
-def test_a_viewer_that_is_killed_leaves_its_compiler_to_finish(tmp_path: Path, programs: Programs) -> None:
-    """The compiler holds the lock until then, so that no other viewer begins."""
-    gate = tmp_path / "gate"
+def test_a_viewer_that_is_killed_leaves_its_compiler_to_finish(backend: Path, cache: Path, programs: Programs) -> None:
+    """Another viewer waits until then, and compiles nothing."""
+    gate = cache.parent / "gate"
     os.mkfifo(gate)
 
     def compiling() -> int | None:
@@ -142,17 +126,17 @@ def test_a_viewer_that_is_killed_leaves_its_compiler_to_finish(tmp_path: Path, p
             assert e.errno == errno.ENXIO  # the gate is not read yet
             return None
 
-    viewer = programs.code(BUILDER, tmp_path, COMPILES, GATE=str(gate))
+    code = f"import sys; sys.path.insert(0, {str(backend.parents[2])!r})\n{BUILDER}"
+    viewer = programs.code(code, cache / LIBRARY, GATE=str(gate))
     assert viewer.line() == "building"
     held = wait_until(compiling, "the compiler is at the gate")
     viewer.killed()
-    lock = os.open(tmp_path / "lock", os.O_RDWR)
-    with pytest.raises(BlockingIOError):
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    backend.write_text("raise SystemExit('compiled again')")
+    other = programs.code(code, cache / LIBRARY)
+    assert other.line() == "building"
     os.close(held)
-    fcntl.flock(lock, fcntl.LOCK_EX)
-    os.close(lock)
-    assert (tmp_path / LIBRARY).read_text() == "library"
+    assert other.line() == "built"
+    assert (cache / LIBRARY).read_text() == "library"
 
 
 def test_without_a_driver(programs: Programs) -> None:

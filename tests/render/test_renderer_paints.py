@@ -21,8 +21,7 @@ from support.renderer_cases import (
 )
 
 from splatview_viewer.render.base import AMBIENT, BODY_SIGMAS, EPS_2D, LIGHT, PAINTS, RenderOptions
-from splatview_viewer.render.gl import tile_lists
-from splatview_viewer.render.gl.renderer import GlRenderer
+from splatview_viewer.render.gl import tiles as gl_tiles
 from splatview_viewer.render.reference import ReferenceRenderer
 from splatview_viewer.scene import Selection
 
@@ -184,12 +183,12 @@ def test_overdraw_counts_what_others_hide(renderer: Renderer) -> None:
 
 def test_lists_in_chunks_make_the_same_picture(ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch) -> None:
     gaussians, view = random_scene(24, MIXED), looking_at_origin()
-    renderer = GlRenderer(ctx, compositor="tiles")
+    renderer = MAKERS["gl-tiles"](ctx)
     for paint in PAINTS:
         options = RenderOptions(paint=paint)
         one = draw(renderer, gaussians, view, options)
         with monkeypatch.context() as patch:
-            patch.setattr(tile_lists, "BUDGET", 2000)
+            patch.setattr(gl_tiles, "BUDGET", 2000)
             several = draw(renderer, gaussians, view, options)
         for name in ("color", "alpha", "depth"):
             np.testing.assert_allclose(getattr(several, name), getattr(one, name), atol=1e-4, err_msg=paint)

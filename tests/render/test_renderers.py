@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+import torch
 from support.renderer_cases import (
     CENTER,
     CLASSIC,
@@ -23,8 +24,9 @@ from support.renderer_cases import (
 from splatview_viewer.core.errors import RendererError
 from splatview_viewer.geometry.cameras import MODELS
 from splatview_viewer.render.base import ALPHA_MIN, EPS_2D, LeftOut, RenderOptions
+from splatview_viewer.render.picking import pick
 from splatview_viewer.scene import Box, Selection
-from splatview_viewer.scene.pick import pick
+from splatview_viewer.scene.scene import FIELDS
 
 if TYPE_CHECKING:
     import moderngl
@@ -158,15 +160,13 @@ BAD = {
 
 def test_bad_numbers_are_left_out_and_counted(renderer: Renderer) -> None:
     good, view, bad = random_scene(7, Chance(n=60)), looking_at_origin(80, 60), np.array([3, 20, 59])
-    rest = {f.name: np.delete(getattr(good, f.name), bad, axis=0) for f in fields(good)
-            if isinstance(getattr(good, f.name), np.ndarray)}
-    expected = draw(renderer, replace(good, **rest), view)
-    assert renderer.skipped == 0
+    expected = draw(renderer, good[torch.from_numpy(np.setdiff1d(np.arange(60), bad))], view)
+    assert renderer.left_out.total == 0
     for field, value in BAD.items():
-        spoilt = getattr(good, field).copy()
+        spoilt = getattr(good, field).clone()
         spoilt.reshape(60, -1)[bad, -1] = value
         p = draw(renderer, replace(good, **{field: spoilt}), view)
-        assert renderer.skipped == 3, field
+        assert renderer.left_out.total == 3, field
         assert np.array_equal(p.color, expected.color) and np.array_equal(p.alpha, expected.alpha), field
 
 
@@ -174,7 +174,7 @@ def test_no_gaussians(renderer: Renderer) -> None:
     assert not renderer.render(camera(), CLASSIC).pixels().alpha.any(), "before the first load"
     draw(renderer, scene((0, 0, 2)))
     p = draw(renderer, scene(np.empty((0, 3))))
-    assert renderer.skipped == 0 and not p.alpha.any() and not p.color.any()
+    assert renderer.left_out.total == 0 and not p.alpha.any() and not p.color.any()
 
 
 def test_extremes_stay_finite(renderer: Renderer) -> None:
@@ -184,7 +184,7 @@ def test_extremes_stay_finite(renderer: Renderer) -> None:
     logits = np.array([0, 0, 0, 0, 0, 0, 100, -100, 0], np.float32)
     means = np.tile(np.array([[0, 0, 2]], np.float32), (n, 1))
     means[-1, 2] = 0.0100001  # just beyond the near plane
-    extreme = replace(scene(means), scales=log_scales, opacities=logits, activated=False)
+    extreme = scene(means, scales=log_scales, opacities=logits, activated=False)
     for options in (CLASSIC, RenderOptions("antialiased")):
         p = draw(renderer, extreme, options=options)
         assert renderer.left_out == LeftOut(too_large=2)
@@ -194,13 +194,13 @@ def test_extremes_stay_finite(renderer: Renderer) -> None:
 
 def test_far_from_the_origin(renderer: Renderer) -> None:
     s = random_scene(9, Chance(n=400))
-    means = np.round(s.means * 8) / 8  # floats near 2^20 step by 1/8
+    means = (s.means * 8).round() / 8  # floats near 2^20 step by 1/8
     offset = np.array([2.0 ** 20, -(2.0 ** 20), 2.0 ** 19])
     view = looking_at_origin()
     moved = view.viewmat.copy()
     moved[:3, 3] -= moved[:3, :3] @ offset
     near = draw(renderer, replace(s, means=means), view)
-    far = draw(renderer, replace(s, means=(means + offset).astype(np.float32)), replace(view, viewmat=moved))
+    far = draw(renderer, replace(s, means=(means + torch.from_numpy(offset)).float()), replace(view, viewmat=moved))
     assert psnr(near.color, far.color) > 70
 
 
@@ -211,24 +211,23 @@ def test_georeferenced_positions_in_float64(renderer: Renderer) -> None:
     box, there = Box(half=(0.5, 2.0, 2.0)), Box(tuple(offset.tolist()), (0.5, 2.0, 2.0))
     near = [draw(renderer, s, view), renderer.render(view, RenderOptions(selection=Selection(box=box))).pixels()]
     hit = pick(renderer.scene().to_host(), view, 40, 30, CLASSIC)
-    far = [draw(renderer, replace(s, means=s.means + offset), moved),
+    far = [draw(renderer, replace(s, means=s.means + torch.from_numpy(offset)), moved),
            renderer.render(moved, RenderOptions(selection=Selection(box=there))).pixels()]
     for a, b in zip(near, far, strict=True):
         assert psnr(a.color, b.color) > 60
     shown, picked = renderer.scene().to_host(), pick(renderer.scene(), moved, 40, 30, CLASSIC)
-    np.testing.assert_allclose(shown.means - offset, s.means, atol=2e-6)
+    np.testing.assert_allclose(shown.means.numpy() - offset, s.means, atol=2e-6)
     assert hit is not None and picked is not None and picked.index == hit.index
     np.testing.assert_allclose(picked.point - offset, hit.point, atol=1e-4)
 
 
-def test_strided_and_read_only_arrays(renderer: Renderer) -> None:
+def test_strided_tensors(renderer: Renderer) -> None:
     s = random_scene(11, Chance(n=300))
     view = looking_at_origin(80, 60)
     expected = draw(renderer, s, view)
-    wide = np.concatenate([s.sh0[:, None], s.shN], axis=1)  # as trainers that hold all coefficients in one array
-    wide.setflags(write=False)
-    means = np.asfortranarray(s.means)
-    quats = np.repeat(s.quats, 2, axis=0)[::2]
+    wide = torch.cat([s.sh0[:, None], s.shN], 1)  # as trainers that hold all coefficients in one array
+    means = s.means.T.contiguous().T
+    quats = s.quats.repeat_interleave(2, 0)[::2]
     p = draw(renderer, replace(s, means=means, quats=quats, sh0=wide[:, 0], shN=wide[:, 1:]), view)
     assert np.array_equal(p.color, expected.color)
 
@@ -237,9 +236,8 @@ def test_the_arrays_may_change_after_load(renderer: Renderer) -> None:
     s = random_scene(12, Chance(n=300))
     view = looking_at_origin(80, 60)
     before = draw(renderer, s, view)
-    for f in fields(s):
-        if isinstance(array := getattr(s, f.name), np.ndarray):
-            array[...] = np.nan
+    for name in FIELDS:
+        getattr(s, name).fill_(np.nan)
     after = renderer.render(view.resized(81, 60), CLASSIC).pixels()
     again = renderer.render(view, CLASSIC).pixels()
     assert after.alpha.any() and np.array_equal(before.color, again.color)
@@ -285,11 +283,11 @@ def test_the_scene_can_be_had_activated_and_whole(renderer: Renderer) -> None:
     got = given.to_host()
     assert not got.opacities[[3, 7]].any()
     good = np.setdiff1d(np.arange(300), [3, 7])
-    expected = {"means": raw.means, "scales": np.exp(raw.scales), "opacities": 1 / (1 + np.exp(-raw.opacities)),
-                "sh0": raw.sh0, "shN": raw.shN}
+    expected = {"means": raw.means, "scales": raw.scales.exp(), "opacities": raw.opacities.sigmoid(), "sh0": raw.sh0,
+                "shN": raw.shN}
     for name, values in expected.items():
         np.testing.assert_allclose(getattr(got, name)[good], values[good], rtol=1e-4, atol=1e-5, err_msg=name)
-    unit, wanted = (q[good] / np.linalg.norm(q[good], axis=1, keepdims=True) for q in (got.quats, raw.quats))
+    unit, wanted = (q[good] / q[good].norm(dim=1, keepdim=True) for q in (got.quats, raw.quats))
     np.testing.assert_allclose(unit, wanted, atol=1e-6)
     before = renderer.render(looking_at_origin(80, 60), CLASSIC).pixels()
     again = draw(renderer, got, looking_at_origin(80, 60))

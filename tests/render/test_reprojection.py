@@ -1,5 +1,5 @@
-"""A picture moved to another camera, held against a picture that is drawn from there. One conformance suite for CUDA's
-kernels, run on the CPU (`support/kernels_on_cpu.h`), and for OpenGL."""
+"""A picture moved to another camera by CUDA's kernels, run on the CPU (`support/kernels_on_cpu.h`), held against a
+picture that is drawn from there."""
 
 from __future__ import annotations
 
@@ -11,12 +11,9 @@ import numpy as np
 import pytest
 import torch
 from support.on_cpu import OnCpu
-from support.renderer_cases import read_source
 
-from splatview_ipc.gl.host import HostBridge
 from splatview_viewer.geometry.cameras import MODELS, Camera, focal_length, intrinsics, look_at
-from splatview_viewer.kinds.gaussians.reprojection import Surface, Warp
-from splatview_viewer.render.base import FAINT, RenderOptions
+from splatview_viewer.render.base import RenderOptions
 from splatview_viewer.render.gl.renderer import GlRenderer
 from splatview_viewer.render.kernels.warp import grid_of, warp
 from splatview_viewer.scene.scene import SH_C0, GaussianScene
@@ -44,7 +41,7 @@ def _textured() -> GaussianScene:
     scales = np.full((4 * n, 3), 0.05, np.float32)
     scales[n:] = 0.12
     scales[n:, 2] = 0.01
-    return GaussianScene(means, np.tile(np.array([1, 0, 0, 0], np.float32), (4 * n, 1)), scales,
+    return GaussianScene.of_arrays(means, np.tile(np.array([1, 0, 0, 0], np.float32), (4 * n, 1)), scales,
                          np.full(4 * n, 0.9, np.float32), ((color - 0.5) / SH_C0).astype(np.float32),
                          np.empty((4 * n, 0, 3), np.float32), activated=True, sh_degree=0)
 
@@ -56,11 +53,13 @@ def _camera(model: CameraModel = "pinhole", position: tuple[float, float, float]
     return Camera(look_at(position, (0, 0, 0)), K, W, H, model)
 
 
-class Cuda:
-    """Moves pictures by the kernels of warp.cu."""
+class Rig:
+    """A renderer's pictures, moved by the kernels of warp.cu."""
 
-    def __init__(self) -> None:
+    def __init__(self, renderer: GlRenderer) -> None:
+        self.renderer = renderer
         self.own = OnCpu("warp.cu", {"corners": False, "spread": False, "gather": False})
+        self._drawn: dict[Any, tuple[np.ndarray, np.ndarray]] = {}
 
     def move(self, color: np.ndarray, depth: np.ndarray | None, seen: Camera, camera: Camera,
              middle: float = DISTANCE) -> np.ndarray:
@@ -71,40 +70,6 @@ class Cuda:
         warp(rgba.half(), grid, (seen, camera), middle, nearness, out, self.own)
         assert not nearness.any()  # ready for the next one
         return out.float().numpy()
-
-    def close(self) -> None: ...
-
-
-class Gl:
-    """Moves pictures by OpenGL."""
-
-    def __init__(self, ctx: moderngl.Context) -> None:
-        self.ctx = ctx
-        self.surface, self.warp = Surface(ctx), Warp(ctx)
-        self.colors, self.depths = HostBridge(ctx), HostBridge(ctx)
-
-    def move(self, color: np.ndarray, depth: np.ndarray | None, seen: Camera, camera: Camera,
-             middle: float = DISTANCE) -> np.ndarray:
-        if depth is not None:
-            alpha = color[..., 3]
-            away = np.where(alpha > FAINT, depth / np.maximum(alpha, 1e-6), 0).astype(np.float32)
-            self.surface.take(self.depths.put(away[..., None], "HWC"))
-        source = self.colors.put(np.ascontiguousarray(color, np.float32), "HWC")
-        return read_source(self.ctx, self.warp.take(source, None if depth is None else self.surface, seen, camera,
-                                                    middle))
-
-    def close(self) -> None:
-        for held in (self.warp, self.surface, self.colors, self.depths):
-            held.close()
-        assert self.ctx.error == "GL_NO_ERROR"
-
-
-class Rig:
-    """A renderer's pictures, and what moves them."""
-
-    def __init__(self, renderer: GlRenderer, mover: Cuda | Gl) -> None:
-        self.renderer, self.mover = renderer, mover
-        self._drawn: dict[Any, tuple[np.ndarray, np.ndarray]] = {}
 
     def drawn(self, camera: Camera) -> tuple[np.ndarray, np.ndarray]:
         """A true render: (H, W, 4) float32, and its depth."""
@@ -118,7 +83,7 @@ class Rig:
     def moved(self, seen: Camera, camera: Camera) -> np.ndarray:
         color, depth = self.drawn(seen)
         middle = float(-seen.position @ seen.viewmat[2, :3])
-        return self.mover.move(color, depth, seen, camera, middle)
+        return self.move(color, depth, seen, camera, middle)
 
 
 @pytest.fixture(scope="module")
@@ -129,11 +94,9 @@ def textured(ctx: moderngl.Context) -> Iterator[GlRenderer]:
     made.close()
 
 
-@pytest.fixture(scope="module", params=["cuda", "gl"])
-def rig(request: pytest.FixtureRequest, ctx: moderngl.Context, textured: GlRenderer) -> Iterator[Rig]:
-    mover = Cuda() if request.param == "cuda" else Gl(ctx)
-    yield Rig(textured, mover)
-    mover.close()
+@pytest.fixture(scope="module")
+def rig(textured: GlRenderer) -> Rig:
+    return Rig(textured)
 
 
 def inner(pixels: np.ndarray) -> np.ndarray:
@@ -166,7 +129,7 @@ def test_a_turn_of_the_camera_moves_each_pixel_where_it_belongs(rig: Rig, flat: 
     seen = _camera()
     camera = turned(seen, 6.0, 1)
     ramp = np.dstack(np.broadcast_arrays((np.arange(W) + 0.5) / W, (np.arange(H)[:, None] + 0.5) / H, 0.0, 1.0))
-    got = rig.mover.move(ramp, None if flat else rig.drawn(seen)[1], seen, camera)
+    got = rig.move(ramp, None if flat else rig.drawn(seen)[1], seen, camera)
     y, x = np.mgrid[:H, :W] + 0.5
     rays = np.stack([x, y, np.ones_like(x)], -1) @ np.linalg.inv(camera.K).T @ camera.viewmat[:3, :3]
     expected = rays @ seen.viewmat[:3, :3].T @ seen.K.T
@@ -228,7 +191,7 @@ def test_what_comes_to_light_is_filled_with_what_lies_behind(rig: Rig) -> None:
     depth[50:110, 90:150] = 4.0
     viewmat = seen.viewmat.copy()
     viewmat[0, 3] += 0.6
-    got = rig.mover.move(color, depth, seen, replace(seen, viewmat=viewmat), 10.0)
+    got = rig.move(color, depth, seen, replace(seen, viewmat=viewmat), 10.0)
     shift = seen.K[0, 0] * 0.6 / 4.0
     assert shift > 20
     assert np.abs(got[..., 3] - 1).max() < 2e-3  # no holes

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from support.renderer_cases import CLASSIC, Chance, activated, camera, looking_at_origin, random_scene, scene
 
-from splatview_viewer.geometry.cameras import MODELS
+from splatview_viewer.geometry.cameras import MODELS, point_at
 from splatview_viewer.render.activation import Activated, LeftOut
 from splatview_viewer.render.base import ALPHA_MAX, ALPHA_MIN, TRANSMITTANCE_MIN, RenderOptions
+from splatview_viewer.render.picking import pick
 from splatview_viewer.render.reference import ReferenceRenderer, project
 from splatview_viewer.scene import EVERYTHING, Selection
-from splatview_viewer.scene.pick import pick, point_at
 from splatview_viewer.scene.scene import FIELDS, SH_C0, GaussianScene
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def truth(given: GaussianScene, view: Camera, row: int, column: int, options: Re
     n = len(given)
     sh0 = np.zeros((n, 3), np.float32)
     sh0[:, :2] = np.column_stack([np.arange(n) % 4096, np.arange(n) // 4096]) / SH_C0
-    means, quats, scales, opacities = (np.asarray(getattr(given, name)) for name in FIELDS[:4])
+    means, quats, scales, opacities = (getattr(given, name).numpy() for name in FIELDS[:4])
     coded = Activated(means, quats, scales * np.float32(options.scale), opacities, sh0,
                       np.zeros((n, 0, 3), np.float32), 0, LeftOut())
     p = project(coded, view, replace(options, scale=1.0, selection=EVERYTHING))
@@ -51,7 +51,7 @@ def test_it_is_what_the_reference_draws(model: CameraModel, options: RenderOptio
     given = activated(random_scene(3, Chance(n=700, log_scale=(-3.0, 1.0))))
     view = looking_at_origin(model=model)
     renderer = ReferenceRenderer()
-    renderer.load(replace(given, scales=np.asarray(given.scales) * np.float32(options.scale)))
+    renderer.load(replace(given, scales=given.scales * options.scale))
     drawn = renderer.render(view, replace(options, scale=1.0)).pixels()
     g, found = np.random.default_rng(5), 0
     for _ in range(30):
@@ -109,7 +109,7 @@ def test_the_point_is_where_it_is_seen(model: CameraModel) -> None:
     view = looking_at_origin(model=model)
     for middle in ([0.3, -0.2, 0.4], [-0.9, 0.5, 0.1]):
         given = scene([middle], scales=0.02, opacities=0.99)
-        drawn = Activated(*(getattr(given, name) for name in FIELDS), sh_degree=0, left_out=LeftOut())
+        drawn = Activated(*(getattr(given, name).numpy() for name in FIELDS), sh_degree=0, left_out=LeftOut())
         p = project(drawn, view, CLASSIC)
         x, y = p.centers[0]
         hit = pick(given, view, x, y, CLASSIC)

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 from support.renderer_cases import looking_at_origin
 
-from splatview_viewer.geometry import shapes
 from splatview_viewer.geometry.cameras import MODELS
-from splatview_viewer.scene import Box, Sphere
+from splatview_viewer.scene import Box, Sphere, shapes
 
 
 def rotation(angles: tuple[float, float, float]) -> np.ndarray:

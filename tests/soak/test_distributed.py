@@ -13,6 +13,7 @@ from support.soak import next_line
 from support.wait import turns, wait_until
 
 from splatview_ipc.subscriber.subscriber import Subscriber
+from splatview_viewer.scene.frames import scene_of
 from splatview_viewer.workspace.shards.grouping import Shards
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from support.programs import Programs
 
-    from splatview_viewer.workspace.shards.frame import JoinedFrame
+    from splatview_viewer.scene.frames import JoinedFrame
     from splatview_viewer.workspace.shards.stream import ShardedStream
 
 RANK = """
@@ -120,7 +121,7 @@ class Looking:
             self._check(frame)
 
     def _check(self, frame: JoinedFrame) -> None:
-        means = frame.tensors["means"].to_float32()
+        means = scene_of(frame)[0].means.numpy()
         if not frame.intact():
             return
         assert len(means) == sum(count for _, count in frame.shards)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from support.meters import footprint, settled
 from support.reading import newest
-from support.renderer_cases import Chance, draw, looking_at_origin, psnr, random_scene
+from support.renderer_cases import MAKERS, Chance, draw, looking_at_origin, random_scene
 from support.soak import next_line
 from support.wait import PATIENCE, wait_until
 from support.web_clients import Page, address
@@ -18,12 +18,8 @@ from support.web_clients import Page, address
 from splatview_ipc.subscriber.subscriber import Subscriber
 from splatview_viewer.app import restart as restart_module
 from splatview_viewer.app.restart import MOST, WITHIN, Resumed
-from splatview_viewer.core.errors import GraphicsError
-from splatview_viewer.render.choose import renderer_note
-from splatview_viewer.render.gl import compositor as gl_compositor
-from splatview_viewer.render.gl import renderer as gl_module
-from splatview_viewer.render.gl.compositor import SHADERS
-from splatview_viewer.render.gl.renderer import GlRenderer
+from splatview_viewer.core.errors import GraphicsError, RendererError
+from splatview_viewer.render.gl import passes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,8 +69,8 @@ sys.exit(main(sys.argv[2:]))
 def shaders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of the shaders, to be damaged."""
     copy = tmp_path / "shaders"
-    shutil.copytree(SHADERS, copy)
-    monkeypatch.setattr(gl_compositor, "SHADERS", copy)
+    shutil.copytree(passes.SHADERS, copy)
+    monkeypatch.setattr(passes, "SHADERS", copy)
     return copy
 
 
@@ -84,23 +80,12 @@ def damage(shader: Path) -> None:
     shader.write_text(whole.replace("void main() {", "void main() {\n    vec3 torn = nonsense(1.0);"))
 
 
-@pytest.mark.parametrize("shader", ["walk.frag", "gather.frag", "unfinished.frag"])
-def test_the_other_way_of_opengl_draws_where_one_shader_is_refused(ctx: moderngl.Context, shaders: Path,
-                                                                   shader: str,
-                                                                   monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where tiles are the way of choice, as they are for software rasterisers."""
-    monkeypatch.setattr(gl_module, "SOFTWARE", (ctx.info["GL_RENDERER"].lower(),))
-    gaussians = random_scene(1, Chance(n=200))
-    whole = GlRenderer(ctx)
-    expected = draw(whole, gaussians, VIEW)
-    whole.close()
+@pytest.mark.parametrize("shader", ["project.frag", "walk.frag", "unfinished.frag"])
+def test_a_shader_that_is_refused_is_named(ctx: moderngl.Context, shaders: Path, shader: str) -> None:
     damage(shaders / shader)
-    renderer = GlRenderer(ctx)
-    got = draw(renderer, gaussians, VIEW)
-    assert psnr(got.color, expected.color) > 50
-    assert renderer_note(renderer).startswith(f"gl: drawing with quads: gl: this driver refuses {shader} (")
-    assert "nonsense" in renderer.note and len(renderer.note) < 300 and ctx.error == "GL_NO_ERROR"
-    renderer.close()
+    with pytest.raises(RendererError, match=f"gl: this driver refuses {shader} .*nonsense.*update the graphics driver"):
+        draw(MAKERS["gl-tiles"](ctx), random_scene(1, Chance(n=200)), VIEW)
+    assert ctx.error == "GL_NO_ERROR"
 
 
 # -- memory that is full ---------------------------------------------------------------------------------------------

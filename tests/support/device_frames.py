@@ -93,7 +93,6 @@ class Reader(GlRenderer):
         return self.pending
 
     def load(self, scene: GaussianScene, ready: Any = None) -> None:
-        assert scene.on_gpu
         self.waiting = scene
 
     def read(self) -> None:

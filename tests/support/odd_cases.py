@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
 from splatview_viewer.render.base import LeftOut
 from support.renderer_cases import Chance, random_scene, scene
@@ -21,16 +22,14 @@ TINY, HUGE = np.float32(1e-45), np.float32(3e38)
 def changed(name: str, index: Any, value: Any, **kwargs: Any) -> GaussianScene:
     """A scene of 200 Gaussians with other numbers in one field of every fifth of them."""
     made = random_scene(5, Chance(n=200, sh_degree=1, **kwargs))
-    held = np.array(getattr(made, name))
-    held[(slice(None, None, 5), *index)] = value
-    return replace(made, **{name: held})
+    getattr(made, name).numpy()[(slice(None, None, 5), *index)] = value
+    return made
 
 
 def activated(opacities: Any = 0.5, scales: Any = 0.05) -> GaussianScene:
     g = np.random.default_rng(3)
-    made = scene(g.normal(size=(40, 3)) * 0.4, rgb=g.random((40, 3)))
-    return replace(made, opacities=np.resize(np.asarray(opacities, np.float32), 40),
-                   scales=np.resize(np.asarray(scales, np.float32), (40, 3)))
+    return scene(g.normal(size=(40, 3)) * 0.4, rgb=g.random((40, 3)), opacities=np.resize(opacities, 40),
+                 scales=np.resize(scales, (40, 3)))
 
 
 SCENES: dict[str, tuple[Callable[[], GaussianScene], LeftOut]] = {
@@ -55,13 +54,14 @@ SCENES: dict[str, tuple[Callable[[], GaussianScene], LeftOut]] = {
     "opacities below 0": (lambda: activated([0.3, -0.5, -HUGE]), LeftOut()),
     "infinite scales": (lambda: activated(scales=[[0.1, 0.1, 0.1], [np.inf, 1, 1]]), LeftOut(not_finite=20)),
     "everything behind": (lambda: replace(random_scene(5, Chance(n=50)),
-                                          means=np.tile(np.array([0, 0, 1e6], np.float32), (50, 1))), LeftOut()),
-    "all at one place": (lambda: replace(random_scene(5, Chance(n=50)), means=np.zeros((50, 3), np.float32)),
+                                          means=torch.tensor([0, 0, 1e6]).repeat(50, 1)), LeftOut()),
+    "all at one place": (lambda: replace(random_scene(5, Chance(n=50)), means=torch.zeros(50, 3)),
                          LeftOut()),
     "many reasons": (lambda: replace(
-        changed("quats", (), 0.0), scales=np.where(np.arange(200)[:, None] % 10 == 0, 100.0, -3.0).astype(np.float32)
-        .repeat(3, axis=1), sh0=np.where(np.arange(200)[:, None] % 20 == 0, np.nan, 0.5).astype(np.float32)
-        .repeat(3, axis=1)), LeftOut(not_finite=10, too_large=10, no_rotation=20)),
+        changed("quats", (), 0.0),
+        scales=torch.where(torch.arange(200)[:, None] % 10 == 0, 100.0, -3.0).repeat(1, 3),
+        sh0=torch.where(torch.arange(200)[:, None] % 20 == 0, torch.nan, 0.5).repeat(1, 3)),
+        LeftOut(not_finite=10, too_large=10, no_rotation=20)),
 }
 """By name, what makes it, and what is left out of it."""
 

@@ -19,7 +19,7 @@ import torch
 from support.programs import ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
 HERE = Path(__file__).parent
 SOURCE = """
@@ -79,14 +79,7 @@ class OnCpu:
         self._library = _library(file, tuple(kernels.items()), tuple(self.defines.items()))
 
     def launch(self, name: str, grid: int, block: int, *args: Any) -> None:
-        self.prepare(name, grid, block, *args)()
-
-    def prepare(self, name: str, grid: int, block: int, *args: Any) -> Callable[[], None]:
         values = [ctypes.c_void_p(a.data_ptr()) if isinstance(a, torch.Tensor) else a for a in args]
         pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(v) for v in values))
-
-        def launch() -> None:
-            done = self._library.launch(name.encode(), grid, block, pointers)
-            assert values and done == 0, f"kernel {name}: {FAILURES[done]}"
-
-        return launch
+        done = self._library.launch(name.encode(), grid, block, pointers)
+        assert done == 0, f"kernel {name}: {FAILURES[done]}"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-import numpy as np
+import torch
 
-from splatview_viewer.kinds.gaussians.frames import scene_of
+from splatview_viewer.scene.frames import scene_of
 from support.frames import cloud, gaussian_frame
 
 if TYPE_CHECKING:
@@ -17,12 +17,13 @@ NAMES = ("means", "quats", "scales", "opacities", "sh0", "shN")
 
 
 def scene(n: int = 500, degree: int = 3, seed: int = 0, activated: bool = False) -> GaussianScene:
-    rng = np.random.default_rng(seed)
-    parts = scene_of(gaussian_frame(cloud(n, seed)))
-    higher = rng.normal(0, 0.2, (n, (degree + 1) ** 2 - 1, 3)).astype(np.float32)
-    parts = dataclasses.replace(parts, shN=higher, sh_degree=degree, quats=parts.quats * rng.uniform(0.1, 10, (n, 1)),
-                                scales=parts.scales + rng.normal(0, 1, (n, 3)).astype(np.float32))
+    g = torch.Generator().manual_seed(seed)
+    parts, _ = scene_of(gaussian_frame(cloud(n, seed)))
+    higher = 0.2 * torch.randn(n, (degree + 1) ** 2 - 1, 3, generator=g)
+    parts = dataclasses.replace(parts, shN=higher, sh_degree=degree,
+                                quats=parts.quats * (0.1 + 9.9 * torch.rand(n, 1, generator=g)),
+                                scales=parts.scales + torch.randn(n, 3, generator=g))
     if activated:
-        parts = dataclasses.replace(parts, activated=True, scales=np.exp(parts.scales),
-                                    opacities=1 / (1 + np.exp(-parts.opacities)))
-    return dataclasses.replace(parts, **{name: np.asarray(getattr(parts, name), np.float32) for name in NAMES})
+        parts = dataclasses.replace(parts, activated=True, scales=parts.scales.exp(),
+                                    opacities=parts.opacities.sigmoid())
+    return parts

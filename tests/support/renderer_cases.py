@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import moderngl
 import numpy as np
@@ -14,7 +16,8 @@ from splatview_ipc.gl.base import fragment_head
 from splatview_viewer.geometry.cameras import Camera, intrinsics, look_at
 from splatview_viewer.render.activation import activate
 from splatview_viewer.render.base import Pixels, RenderOptions
-from splatview_viewer.render.gl.renderer import SOFTWARE, GlRenderer
+from splatview_viewer.render.gl import renderer as gl_renderer
+from splatview_viewer.render.gl.renderer import GlRenderer
 from splatview_viewer.render.gsplat.renderer import GsplatRenderer
 from splatview_viewer.render.reference import ReferenceRenderer
 from splatview_viewer.scene.scene import SH_C0, GaussianScene
@@ -26,20 +29,22 @@ if TYPE_CHECKING:
     from splatview_ipc.gl.base import PixelSource
     from splatview_viewer.render.base import Renderer
 
+
+def gl(way: str, ctx: moderngl.Context) -> GlRenderer:
+    """The OpenGL renderer as on a graphics card ("quads") or on a software rasteriser ("tiles")."""
+    with mock.patch.object(gl_renderer, "is_software", lambda ctx: way == "tiles"):
+        return GlRenderer(ctx)
+
+
 MAKERS: dict[str, Callable[[moderngl.Context], Renderer]] = {
     "reference": ReferenceRenderer,
-    "gl-quads": lambda ctx: GlRenderer(ctx, compositor="quads"),
-    "gl-tiles": lambda ctx: GlRenderer(ctx, compositor="tiles"),
+    "gl-quads": partial(gl, "quads"),
+    "gl-tiles": partial(gl, "tiles"),
     "gsplat": GsplatRenderer,
 }
 """Every implementation by its name; after a hyphen, by the way it works."""
 MARKED = [pytest.param(name, marks=pytest.mark.cuda) if name.startswith("gsplat") else name for name in sorted(MAKERS)]
 """Their names, for tests; those that need a GPU say so."""
-
-
-def software(ctx: moderngl.Context) -> bool:
-    """Return whether the processor draws, and no graphics card."""
-    return any(name in ctx.info["GL_RENDERER"].lower() for name in SOFTWARE)
 
 
 def read_source(ctx: moderngl.Context, source: PixelSource) -> np.ndarray:
@@ -82,13 +87,13 @@ def scene(means: Any, rgb: Any = (1.0, 1.0, 1.0), scales: Any = 0.1, opacities: 
     means = np.atleast_2d(np.asarray(means, np.float32))
     n = len(means)
     fields: dict[str, Any] = {
-        "quats": np.broadcast_to(np.array([1, 0, 0, 0], np.float32), (n, 4)),
-        "scales": np.broadcast_to(np.asarray(scales, np.float32), (n, 3)),
-        "opacities": np.broadcast_to(np.asarray(opacities, np.float32), (n,)),
-        "sh0": np.broadcast_to(((np.asarray(rgb, np.float64) - 0.5) / SH_C0).astype(np.float32), (n, 3)),
+        "quats": np.tile(np.array([1, 0, 0, 0], np.float32), (n, 1)),
+        "scales": np.array(np.broadcast_to(scales, (n, 3)), np.float32),
+        "opacities": np.array(np.broadcast_to(opacities, (n,)), np.float32),
+        "sh0": np.array(np.broadcast_to((np.asarray(rgb, np.float64) - 0.5) / SH_C0, (n, 3)), np.float32),
         "shN": np.zeros((n, 0, 3), np.float32), "activated": True, "sh_degree": 0,
     }
-    return GaussianScene(means, **{**fields, **kwargs})
+    return GaussianScene.of_arrays(means, **{**fields, **kwargs})
 
 
 @dataclass(frozen=True)
@@ -112,15 +117,14 @@ def random_scene(seed: int, chance: Chance) -> GaussianScene:
         return (mean + deviation * g.standard_normal(shape)).astype(np.float32)
 
     n = chance.n
-    return GaussianScene(normal(0, chance.spread, n, 3), normal(0, 1, n, 4), normal(*chance.log_scale, n, 3),
+    return GaussianScene.of_arrays(normal(0, chance.spread, n, 3), normal(0, 1, n, 4), normal(*chance.log_scale, n, 3),
                          normal(*chance.logit, n), normal(0, 1, n, 3), normal(0, 0.3, n, k, 3),
                          sh_degree=chance.sh_degree)
 
 
 def activated(given: GaussianScene) -> GaussianScene:
     """As `Renderer.scene()` gives it."""
-    a = activate(given)
-    return GaussianScene(a.means, a.quats, a.scales, a.opacities, a.sh0, a.shN, activated=True, sh_degree=a.sh_degree)
+    return replace(activate(given), kept=None).scene()
 
 
 def looking_at_origin(width: int = 200, height: int = 150, distance: float = 4.0, **kwargs: Any) -> Camera:
@@ -169,5 +173,5 @@ def real_scene(data_dir: Path, name: str) -> GaussianScene:
 
         return load_scene(data_dir / {"biker": "biker.compressed.ply", "playbot": "playbot"}[name])
     with np.load(data_dir / "gsplat_reference" / "random_scene.npz") as z:
-        return GaussianScene(z["means"], z["quats"], z["scales"], z["opacities"], z["sh0"],
+        return GaussianScene.of_arrays(z["means"], z["quats"], z["scales"], z["opacities"], z["sh0"],
                              z["shN"].astype(np.float32))

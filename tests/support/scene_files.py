@@ -17,7 +17,7 @@ import numpy as np
 from PIL import Image
 
 from splatview_viewer.geometry.rotations import quaternion
-from splatview_viewer.scene.scene import SH_C0
+from splatview_viewer.scene.scene import FIELDS, SH_C0
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -354,6 +354,7 @@ def little_memory() -> Iterator[None]:
 
 def assert_same(s, t: Truth, tolerance: dict[str, float]) -> None:
     """The scene `s` is `t` up to what a format's steps allow; degrees of rotation, alpha and colour as seen."""
+    s = Truth(*(np.asarray(getattr(s, name)) for name in FIELDS))
     assert s.means.shape == t.means.shape and s.shN.shape == t.shN.shape
     assert np.abs(s.means - t.means).max() <= tolerance["means"]
     apart = np.linalg.norm(rotations(s.quats) - rotations(t.quats), axis=(1, 2))  # sqrt(8) sin(angle / 2)

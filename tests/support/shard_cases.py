@@ -20,7 +20,7 @@ def tensors(n: int, seed: int) -> dict[str, torch.Tensor]:
 
 def part(n: int, seed: int) -> GaussianScene:
     """The scene that a rank publishes."""
-    t = {name: tensor.numpy() for name, tensor in tensors(n, seed).items()}
+    t = tensors(n, seed)
     return GaussianScene(t["means"], t["quats"], t["scales"], t["opacities"], t["sh0"][:, 0], t["shN"], sh_degree=0)
 
 

@@ -122,7 +122,7 @@ def expected_scene(k: int, show: str = "color") -> np.ndarray:
     from splatview_viewer.core.settings import GaussianSettings
     from splatview_viewer.render.gl.renderer import GlRenderer
 
-    t = {n: v.numpy() for n, v in NAMES["scene"](k).items()}
+    t = NAMES["scene"](k)
     scene = GaussianScene(t["means"], t["quats"], t["scales"], t["opacities"], t["sh0"][:, 0], t["shN"], sh_degree=1)
     screen = OffscreenScreen(320, 240)
     view = GaussianView(screen.ctx, GaussianSettings(show=show), renderer=GlRenderer(screen.ctx))  # type: ignore[arg-type]

@@ -15,6 +15,9 @@ _PROGRAMS: dict[str, str] = {"grab": "splatview_viewer.app.grab", "window": "spl
 
 def main(args: list[str] | None = None) -> int:
     """The exit status: 0 when all went well, 2 for anything that a message can explain."""
+    # Threads of torch's on the CPU wait for each other in loops: ten times slower where a trainer uses all cores.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # pages of 2 MiB for large tensors: copies take half the time
     if args is None:
         from splatview_ipc.system.entry import run
 

@@ -180,11 +180,11 @@ class PairView:
         if self._measure_at == math.inf:
             self._measure_at = now + _MEASURED_AFTER
         elif now >= self._measure_at and not self._measuring:
-            self._pair.psnr(self._drawn, wait=False)
+            self._pair.measure(self._drawn)
             self._measuring, self._drawn, self._measure_at = True, None, now + _SUMMED_AFTER
         elif now >= self._measure_at:
             self._measuring, self._measure_at = False, math.inf
-            before, self.psnr = self.psnr, self._pair.known()
+            before, self.psnr = self.psnr, self._pair.psnr()
             return _words(before) != _words(self.psnr)
         return False
 

@@ -10,7 +10,7 @@ from splatview_viewer.core.host import Desk
 from splatview_viewer.core.jobs import Job, Jobs
 from splatview_viewer.geometry.cameras import bounds
 from splatview_viewer.scene.merging import merged
-from splatview_viewer.scene.scene import NOTHING
+from splatview_viewer.scene.scene import nothing
 from splatview_viewer.scene.turning import STAYS, Placement, placed
 
 if TYPE_CHECKING:
@@ -157,14 +157,14 @@ class Together:
     def _merge(self, views: Sequence[tuple[GaussianView, Part]]) -> bool:
         scenes = [(view.content.renderer.scene(), part.placement, part.pivot) for view, part in views]
         if not scenes:
-            self._ready = NOTHING
+            self._ready = nothing()
             return True
         device = next((scene.gpu for scene, *_ in scenes if scene.on_gpu), None)
         smooth = [view.content.facts is not None and view.content.facts.antialiased for view, _ in views]
 
         def make(_: object = None) -> GaussianScene:
             moved = [placed(scene, where, pivot) if pivot is not None else scene for scene, where, pivot in scenes]
-            return merged(moved, smooth, device)
+            return merged(moved, smooth, device or "cpu")
 
         if device is not None:
             self._failed = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from splatview_viewer.scene import EVERYTHING, Selection
+from splatview_viewer.core.selection import EVERYTHING, Selection
 
 if TYPE_CHECKING:
     from typing import Self

@@ -20,16 +20,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import moderngl
-    import numpy as np
 
-    from splatview_ipc.control.frame import Frame
     from splatview_viewer.core.events import Event
     from splatview_viewer.formats.nerfstudio import Film
     from splatview_viewer.geometry.controls import Rect
-    from splatview_viewer.kinds.snapshot.model import Snapshot
-    from splatview_viewer.scene.scene import GaussianScene
 
-    Value = Frame | GaussianScene | np.ndarray | Snapshot
+    Value = Any
+    """A Frame, or what a reader of files gives: a GaussianScene, a picture (H, W, C), a Snapshot."""
 
 VERTEX = """
 #version 330

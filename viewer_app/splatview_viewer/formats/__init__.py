@@ -18,7 +18,7 @@ from splatview_viewer.core.errors import FileError
 from splatview_viewer.core.regular import open_regular
 from splatview_viewer.formats.bounds import BOMB_BYTES, BOMB_RATIO, check_json, check_memory, scene_bytes
 from splatview_viewer.formats.checkpoint import CHECKPOINT
-from splatview_viewer.formats.common import ZIP_MAGIC, Format, Progress, Start, fault_text, silent
+from splatview_viewer.formats.common import ZIP_MAGIC, Fields, Format, Progress, Start, fault_text, silent
 from splatview_viewer.formats.image import NPY, PICTURE
 from splatview_viewer.formats.ply import PLY
 from splatview_viewer.formats.sog import SOG
@@ -49,7 +49,8 @@ def open_file(path: str | Path, progress: Progress | None = None, formats: tuple
     try:
         # Values that overflow or are no numbers stay as they are: the scene says how many, the renderer skips them.
         with np.errstate(all="ignore"):
-            return find_format(path, formats=formats).read(path, reported)
+            value = find_format(path, formats=formats).read(path, reported)
+            return value.scene() if isinstance(value, Fields) else value
     except Exception as e:
         if reported.raised is not None:
             raise reported.raised from None

@@ -33,8 +33,8 @@ from splatview_viewer.formats.common import (
     SceneAnswer,
     Start,
     answer_of,
+    fields_of,
     open_zip,
-    scene_of,
 )
 from splatview_viewer.formats.sandbox import limits_for, run
 from splatview_viewer.scene.scene import as_floats, sh0_of_rgb
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from splatview_viewer.formats.sandbox import File
-    from splatview_viewer.scene.scene import GaussianScene
 
 NAMES = {
     "means": ("means", "xyz", "_xyz", "means3D"),
@@ -115,7 +114,7 @@ class _Found:
     sh_degree: int | None = None
 
 
-def read_checkpoint(path: Path, progress: Progress) -> GaussianScene:
+def read_checkpoint(path: Path, progress: Progress) -> Fields:
     """Return the Gaussians of a checkpoint file, or of a folder of them; the ranks of one step are joined."""
     files, notes = _ranks(path)
     for file in files:
@@ -123,8 +122,8 @@ def read_checkpoint(path: Path, progress: Progress) -> GaussianScene:
     size = sum(file.stat().st_size for file in files)
     limits = limits_for(size, FREE_SHARE)
     limits = limits._replace(memory=limits.memory + size)  # the files are mapped, which takes no memory
-    scene = scene_of(*run(read_ranks, files, limits, SceneAnswer, prepare=import_torch, progress=progress))
-    return replace(scene, notes=notes + scene.notes)
+    fields = fields_of(*run(read_ranks, files, limits, SceneAnswer, prepare=import_torch, progress=progress))
+    return replace(fields, notes=notes + fields.notes)
 
 
 def import_torch(files: list[File]) -> None:
@@ -137,7 +136,7 @@ def read_ranks(files: list[File], progress: Progress) -> tuple[SceneAnswer, list
     return answer_of(read_tensors([file.path for file in files], progress))
 
 
-def read_tensors(files: Sequence[Path], progress: Progress) -> GaussianScene:
+def read_tensors(files: Sequence[Path], progress: Progress) -> Fields:
     """Return the Gaussians of checkpoint files, joined. Only for a process whose memory and time are bounded.
 
     Raises:
@@ -152,12 +151,12 @@ def read_tensors(files: Sequence[Path], progress: Progress) -> GaussianScene:
         parts.append(_fields({name: _array(tensor, name) for name, tensor in found.tensors.items()}))
         degree = found.sh_degree
     progress("reading tensors", 1.0)
-    check_memory(2 * sum(a.nbytes for part in parts for a in vars(part).values()), "the tensors")
+    check_memory(2 * sum(a.nbytes for part in parts for a in part.arrays), "the tensors")
     if len({p.shN.shape[1:] for p in parts}) > 1:
         raise FileError("the ranks hold spherical harmonics of different degrees")
     whole = parts[0] if len(parts) == 1 else Fields(
-        *(np.concatenate([getattr(p, name) for p in parts]) for name in parts[0].__dataclass_fields__))
-    return whole.scene(sh_degree=degree)
+        *(np.concatenate(columns) for columns in zip(*(p.arrays for p in parts), strict=True)))
+    return whole.checked(sh_degree=degree)
 
 
 def _check(path: Path) -> None:

@@ -7,7 +7,7 @@ import os
 import struct
 from collections.abc import Callable
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
@@ -66,7 +66,7 @@ class Format:
     sniff: Callable[[Start], bool]
     """Whether the content is of this format."""
     read: Callable[[Path, Progress], Any]
-    """Return the scene, picture or snapshot in a file or folder. Raises FileError."""
+    """Return the fields of a scene, a picture or a snapshot in a file or folder. Raises FileError."""
     by_suffix: bool = False
     """Whether files with one of the suffixes are of this format where their content is of no other."""
 
@@ -114,7 +114,7 @@ def fault_text(error: Exception) -> str:
 
 @dataclass
 class Fields:
-    """Arrays as a reader has decoded them; `scene` checks them and makes them one scene."""
+    """A scene as a reader has decoded it: NumPy arrays, so that a reader does not import torch."""
 
     means: np.ndarray
     quats: np.ndarray
@@ -122,10 +122,25 @@ class Fields:
     opacities: np.ndarray
     sh0: np.ndarray
     shN: np.ndarray  # noqa: N815  (gsplat's own name for the field)
+    _: KW_ONLY
+    sh_degree: int = 0
+    antialiased: bool = False
+    notes: tuple[str, ...] = ()
+    up: tuple[float, float, float] | None = None
 
-    def scene(self, *, mode: object = "", up: str = "", sh_degree: int | None = None,
-              notes: tuple[str, ...] = ()) -> GaussianScene:
-        """The scene, contiguous float32, `means` also float64.
+    @property
+    def arrays(self) -> list[np.ndarray]:
+        """In the order of `FIELDS`."""
+        return [getattr(self, name) for name in FIELDS]
+
+    def scene(self) -> GaussianScene:
+        """Return checked fields as a scene, without a copy."""
+        return GaussianScene.of_arrays(*self.arrays, sh_degree=self.sh_degree, antialiased=self.antialiased,
+                                       notes=self.notes, up=self.up)
+
+    def checked(self, *, mode: object = "", up: str = "", sh_degree: int | None = None,
+              notes: tuple[str, ...] = ()) -> Fields:
+        """Return the fields as contiguous float32, `means` also float64, with what the file says of the scene.
 
         Args:
             mode: what the file says of how the scene was trained, see `MODES`; other words are named in `notes`.
@@ -150,7 +165,7 @@ class Fields:
             if a.dtype.kind not in "fiu":
                 raise FileError(f"{name} holds {a.dtype}, not numbers")
             wide = name == "means" and a.dtype == np.float64
-            arrays[name] = np.ascontiguousarray(a, np.float64 if wide else np.float32)
+            arrays[name] = np.require(a, np.float64 if wide else np.float32, ["C", "W"])
         word = str(mode).lower()
         if word not in MODES:
             known = ", ".join(filter(None, MODES))
@@ -160,9 +175,7 @@ class Fields:
             notes += (f"vertical axis {clipped(up)!r} is unknown (known: {', '.join(UPS)}); up is guessed",)
         stored = SH_REST.index(k)
         degree = stored if sh_degree is None else max(0, min(sh_degree, stored))
-        means, quats, scales, opacities, sh0, shN = arrays.values()
-        return GaussianScene(means, quats, scales, opacities, sh0, shN, antialiased=MODES.get(word, False), notes=notes,
-                             sh_degree=degree, up=upward)
+        return Fields(**arrays, sh_degree=degree, antialiased=MODES.get(word, False), notes=notes, up=upward)
 
 
 def read_exact(f: BinaryIO, size: int, what: str) -> bytes:
@@ -248,7 +261,7 @@ def quats_from_smallest_three(largest: np.ndarray, rest: np.ndarray) -> np.ndarr
 
 
 class SceneAnswer(msgspec.Struct, frozen=True, tag="scene"):
-    """A GaussianScene from the sandbox; its arrays are those of FIELDS."""
+    """A scene from the sandbox; its arrays are those of FIELDS."""
 
     sh_degree: Annotated[int, Meta(ge=0, le=4)]
     antialiased: bool
@@ -256,14 +269,13 @@ class SceneAnswer(msgspec.Struct, frozen=True, tag="scene"):
     up: tuple[float, float, float] | None = None
 
 
-def answer_of(scene: GaussianScene) -> tuple[SceneAnswer, list[np.ndarray]]:
+def answer_of(fields: Fields) -> tuple[SceneAnswer, list[np.ndarray]]:
     """Return a scene as the sandbox hands it over."""
-    notes = [note[:2000] for note in scene.notes[:64]]
-    return SceneAnswer(scene.sh_degree, scene.antialiased, notes, scene.up), [
-        np.asarray(getattr(scene, field)) for field in FIELDS]
+    notes = [note[:2000] for note in fields.notes[:64]]
+    return SceneAnswer(fields.sh_degree, fields.antialiased, notes, fields.up), fields.arrays
 
 
-def scene_of(answer: SceneAnswer, arrays: list[np.ndarray]) -> GaussianScene:
+def fields_of(answer: SceneAnswer, arrays: list[np.ndarray]) -> Fields:
     """Return a scene from the sandbox. Raises FileError where its arrays do not fit together."""
     n = len(arrays[0]) if len(arrays) == len(FIELDS) and arrays[0].ndim else -1
     k = arrays[5].shape[1] if n >= 0 and arrays[5].ndim == 3 else -1
@@ -274,5 +286,5 @@ def scene_of(answer: SceneAnswer, arrays: list[np.ndarray]) -> GaussianScene:
             a.shape != shape or (a.dtype != np.float32 and (a.dtype != np.float64 or a is not arrays[0]))
             for a, shape in zip(arrays, shapes, strict=True)):
         raise FileError("the program that read it described a scene whose arrays do not fit together")
-    return GaussianScene(**dict(zip(FIELDS, arrays, strict=True)), sh_degree=answer.sh_degree,
-                         antialiased=answer.antialiased, notes=tuple(answer.notes), up=answer.up)
+    return Fields(*arrays, sh_degree=answer.sh_degree, antialiased=answer.antialiased, notes=tuple(answer.notes),
+                  up=answer.up)

@@ -23,7 +23,7 @@ from splatview_viewer.formats.common import (
     quats_from_smallest_three,
     read_exact,
 )
-from splatview_viewer.scene.scene import GaussianScene, sh0_of_rgb
+from splatview_viewer.scene.scene import sh0_of_rgb
 
 if TYPE_CHECKING:
     from splatview_viewer.formats.ply import Element, Header
@@ -44,7 +44,7 @@ def is_compressed(header: Header) -> bool:
     return vertex is not None and "packed_position" in vertex.types
 
 
-def read_compressed_ply(f: BinaryIO, header: Header, progress: Progress) -> GaussianScene:
+def read_compressed_ply(f: BinaryIO, header: Header, progress: Progress) -> Fields:
     """The Gaussians of a compressed PLY whose header was read from `f`."""
     if header.format == "ascii":
         raise FileError("compressed PLY: format ascii; only the binary forms exist")
@@ -85,7 +85,7 @@ def read_compressed_ply(f: BinaryIO, header: Header, progress: Progress) -> Gaus
         rest = bands.view(np.uint8).reshape(n, 3 * k)[:, order]
         fields.shN = _SH_OF_BYTE.astype(np.float32)[rest.reshape(n, 3, k).transpose(0, 2, 1)]
     progress("unpacking Gaussians", 1.0)
-    return fields.scene(mode=header.mode, up=header.said("verticalaxis"))
+    return fields.checked(mode=header.mode, up=header.said("verticalaxis"))
 
 
 def _need(element: Element, names: tuple[str, ...], kind: str) -> None:

@@ -23,11 +23,15 @@ from splatview_viewer.core.errors import FileError
 from splatview_viewer.formats.bounds import check_memory, check_scene, clipped, whole_number
 from splatview_viewer.formats.common import SH_PROPERTIES, Fields, Format, Progress, remaining, silent
 from splatview_viewer.formats.compressed_ply import is_compressed, read_compressed_ply
-from splatview_viewer.scene.scene import GaussianScene, sh0_of_rgb
+from splatview_viewer.scene.scene import sh0_of_rgb
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    import torch
+
+    from splatview_viewer.scene.scene import GaussianScene
 
 HEADER_LIMIT = 1 << 20
 """No real header comes near a mebibyte."""
@@ -225,7 +229,7 @@ def _reach(element: Element, end: int, size: Callable[[str], int], number: Calla
     return at
 
 
-def read_ply(f: BinaryIO, header: Header, progress: Progress) -> GaussianScene:
+def read_ply(f: BinaryIO, header: Header, progress: Progress) -> Fields:
     """The Gaussians of an uncompressed PLY whose header was read from `f`."""
     vertex = header.element("vertex")
     if vertex is None:
@@ -272,7 +276,7 @@ def read_ply(f: BinaryIO, header: Header, progress: Progress) -> GaussianScene:
     if colors is not COLORS[0]:
         white = [1 if vertex.types[c][1] == "f" else 65535 if vertex.types[c][1:] == "u2" else 255 for c in colors]
         fields.sh0 = sh0_of_rgb(fields.sh0 / np.array(white, np.float32))
-    return fields.scene(mode=header.mode, up=header.said("verticalaxis"))
+    return fields.checked(mode=header.mode, up=header.said("verticalaxis"))
 
 
 def _as_slice(columns: list[int]) -> slice | list[int]:
@@ -345,9 +349,9 @@ def _ascii_blocks(f: BinaryIO, header: Header, vertex: Element):
     yield values[:need].reshape(vertex.count, len(vertex.types))
 
 
-def write_ply(scene: GaussianScene, path: Path, *, antialiased: bool = False, keep: np.ndarray | None = None,
+def write_ply(scene: GaussianScene, path: Path, *, antialiased: bool = False, keep: torch.Tensor | None = None,
               progress: Progress = silent) -> tuple[Path, int]:
-    """Write an activated scene in host memory, or a part of it. The file appears at once and whole, or not at all.
+    """Write an activated scene on the CPU, or a part of it. The file appears at once and whole, or not at all.
 
     Args:
         scene: activated; Gaussians of opacity 0 are left out, since nothing of them is to be seen.
@@ -361,8 +365,8 @@ def write_ply(scene: GaussianScene, path: Path, *, antialiased: bool = False, ke
     Raises:
         FileError: none is left to be written, or the file cannot be written.
     """
-    drawn = np.asarray(scene.opacities) > 0
-    index = np.flatnonzero(drawn if keep is None else drawn & keep)
+    drawn = scene.opacities > 0
+    index = (drawn if keep is None else drawn & keep).nonzero()[:, 0]
     if not len(index):
         raise FileError("PLY: none of the Gaussians is left to be written")
     try:
@@ -373,33 +377,31 @@ def write_ply(scene: GaussianScene, path: Path, *, antialiased: bool = False, ke
     return out.path, len(index)
 
 
-def _write(f: BinaryIO, scene: GaussianScene, index: np.ndarray, antialiased: bool, progress: Progress) -> None:
+def _write(f: BinaryIO, scene: GaussianScene, index: torch.Tensor, antialiased: bool, progress: Progress) -> None:
     rest = 3 * scene.shN.shape[1]
     names = ["x", "y", "z", "nx", "ny", "nz", *(f"f_dc_{i}" for i in range(3)), *(f"f_rest_{i}" for i in range(rest)),
              "opacity", *(f"scale_{i}" for i in range(3)), *(f"rot_{i}" for i in range(4))]
-    wide = "double" if scene.means.dtype == np.float64 else "float"
+    wide = "double" if scene.means.dtype.itemsize == 8 else "float"
     record = np.dtype([("means", "<f8" if wide == "double" else "<f4", 3), ("rest", "<f4", len(names) - 3)])
     comments = ["comment SplatRenderMode: mip"] if antialiased else []
     f.write("\n".join(["ply", "format binary_little_endian 1.0", *comments, f"element vertex {len(index)}",
                        *(f"property {wide if name in 'xyz' else 'float'} {name}" for name in names),
                        "end_header", ""]).encode())
     for start in range(0, len(index), _ROWS):
-        rows = index[start: start + _ROWS]
-        scales = np.maximum(np.asarray(scene.scales[rows], np.float64), _LEAST_SCALE)
-        opacity = np.clip(np.asarray(scene.opacities[rows], np.float64), 1e-37, 1 - _NEAREST_OPACITY)
-        records = np.zeros(len(rows), record)
-        records["means"], block = scene.means[rows], records["rest"]
-        block[:, 3:6] = scene.sh0[rows]
-        # Channel by channel, while arrays go coefficient by coefficient.
-        block[:, 6: 6 + rest] = np.asarray(scene.shN[rows]).transpose(0, 2, 1).reshape(len(rows), rest)
-        block[:, 6 + rest] = np.log(opacity) - np.log1p(-opacity)
-        block[:, 7 + rest: 10 + rest] = np.log(scales)
-        block[:, 10 + rest:] = scene.quats[rows]
+        part = scene[index[start: start + _ROWS]]
+        records = np.zeros(len(part), record)
+        records["means"], block = part.means.numpy(), records["rest"]
+        block[:, 3:6] = part.sh0.numpy()
+        # Channel by channel, while tensors go coefficient by coefficient.
+        block[:, 6: 6 + rest] = part.shN.transpose(1, 2).flatten(1).numpy()
+        block[:, 6 + rest] = part.opacities.double().clamp(1e-37, 1 - _NEAREST_OPACITY).logit().numpy()
+        block[:, 7 + rest: 10 + rest] = part.scales.double().clamp(_LEAST_SCALE).log().numpy()
+        block[:, 10 + rest:] = part.quats.numpy()
         f.write(records.data)
         progress("writing Gaussians", min(start + _ROWS, len(index)) / len(index))
 
 
-def read(path: Path, progress: Progress) -> GaussianScene:
+def read(path: Path, progress: Progress) -> Fields:
     """Return the Gaussians of a PLY, compressed or not."""
     with open(path, "rb") as f:
         header = read_header(f)

@@ -37,7 +37,6 @@ from splatview_viewer.formats.image import open_picture
 if TYPE_CHECKING:
     import zipfile
 
-    from splatview_viewer.scene.scene import GaussianScene
 
 META_LIMIT = 4 << 20
 PLANE_LIMIT = 1 << 30
@@ -63,7 +62,7 @@ class _Files(Protocol):
         ...
 
 
-def read_sog(path: Path, progress: Progress) -> GaussianScene:
+def read_sog(path: Path, progress: Progress) -> Fields:
     """The Gaussians of a SOG: a zip, a folder with meta.json, or the path of that meta.json."""
     if path.is_dir():
         return _read(_Folder(path), progress)
@@ -128,7 +127,7 @@ class _Zip:
         return self._length
 
 
-def _read(files: _Files, progress: Progress) -> GaussianScene:
+def _read(files: _Files, progress: Progress) -> Fields:
     try:
         text = files.load("meta.json", META_LIMIT)
         check_json(len(text), "the numbers of meta.json")
@@ -216,7 +215,7 @@ class _Planes:
         return (low + pixels / np.float32(255) * (high - low)).astype(np.float32)
 
 
-def _decode(planes: _Planes, codebooks: bool) -> GaussianScene:
+def _decode(planes: _Planes, codebooks: bool) -> Fields:
     low, high = (planes.numbers("means", key, 3) for key in ("mins", "maxs"))
     sixteen = planes.pixels("means", 0)[:, :3] | (planes.pixels("means", 1)[:, :3].astype(np.uint16) << 8)
     logs = low + sixteen / np.float32(65535) * (high - low)
@@ -232,7 +231,7 @@ def _decode(planes: _Planes, codebooks: bool) -> GaussianScene:
                     scales=planes.values("scales", 3, codebooks), opacities=opacities, sh0=sh0,
                     shN=_higher(planes, codebooks))
     fields.quats[quats[:, 3] < 252] = (1, 0, 0, 0)
-    return fields.scene(mode=planes.meta.get("model", planes.meta.get("antialias")))
+    return fields.checked(mode=planes.meta.get("model", planes.meta.get("antialias")))
 
 
 def _higher(planes: _Planes, codebooks: bool) -> np.ndarray:

@@ -17,12 +17,11 @@ from splatview_viewer.formats.common import LOGIT_OF_BYTE, SH0_OF_BYTE, Fields, 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from splatview_viewer.scene.scene import GaussianScene
 
 RECORD = np.dtype([("position", "<f4", 3), ("scale", "<f4", 3), ("rgba", "u1", 4), ("rotation", "u1", 4)])
 
 
-def read(path: Path, progress: Progress) -> GaussianScene:
+def read(path: Path, progress: Progress) -> Fields:
     """Return the Gaussians of a .splat file."""
     with open(path, "rb") as f:
         size = remaining(f)
@@ -40,7 +39,7 @@ def read(path: Path, progress: Progress) -> GaussianScene:
         opacities=LOGIT_OF_BYTE[records["rgba"][:, 3]], sh0=SH0_OF_BYTE[records["rgba"][:, :3]],
         shN=np.zeros((len(records), 0, 3), np.float32))
     progress("unpacking Gaussians", 1.0)
-    return fields.scene()
+    return fields.checked()
 
 
 SPLAT = Format("splat", (".splat",), "antimatter15's 32-byte records", lambda start: False, read, by_suffix=True)

@@ -24,12 +24,11 @@ from splatview_viewer.formats.common import (
     read_exact,
     remaining,
 )
-from splatview_viewer.scene.turning import turned
+from splatview_viewer.scene.turning import turns
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from splatview_viewer.scene.scene import GaussianScene
 
 MAGIC = b"NGSP"
 ANTIALIASED, EXTENSIONS = 1, 2
@@ -48,7 +47,7 @@ SH0_OF_BYTE = ((np.arange(256) / 255 - 0.5) / 0.15).astype(np.float32)
 SH_OF_BYTE = ((np.arange(256) - 128) / 128).astype(np.float32)
 
 
-def read(path: Path, progress: Progress) -> GaussianScene:
+def read(path: Path, progress: Progress) -> Fields:
     """Return the Gaussians of an SPZ file."""
     with open(path, "rb") as f:
         raw = read_exact(f, remaining(f), "the file")
@@ -71,7 +70,7 @@ def _check(version: int, degree: int, bits: int, legal: tuple[int, ...]) -> None
         raise FileError(f"SPZ: {bits} fractional bits; a position has 24 bits in all")
 
 
-def _read_gzip(raw: bytes, progress: Progress) -> GaussianScene:
+def _read_gzip(raw: bytes, progress: Progress) -> Fields:
     unpacker = zlib.decompressobj(31)
     try:
         head = unpacker.decompress(raw, 16)
@@ -95,7 +94,7 @@ def _read_gzip(raw: bytes, progress: Progress) -> GaussianScene:
     return _decode(parts, n, (version, degree, bits, flags), data[total:], progress)
 
 
-def _read_zstd(raw: bytes, progress: Progress) -> GaussianScene:
+def _read_zstd(raw: bytes, progress: Progress) -> Fields:
     if len(raw) < 32 or raw[:4] != MAGIC:
         raise FileError("SPZ: the file starts neither as gzip nor with 'NGSP'")
     version, n, degree, bits, flags, count, at = struct.unpack_from("<IIBBBBI", raw, 4)
@@ -158,7 +157,7 @@ def _axes(extensions: bytes, notes: list[str]) -> np.ndarray:
 
 
 def _decode(parts: dict[str, np.ndarray], n: int, header: tuple[int, int, int, int], extensions: bytes,
-            progress: Progress) -> GaussianScene:
+            progress: Progress) -> Fields:
     version, degree, bits, flags = header
     if version == 1:
         means = parts["positions"].view("<f2").astype(np.float32).reshape(n, 3)
@@ -176,7 +175,10 @@ def _decode(parts: dict[str, np.ndarray], n: int, header: tuple[int, int, int, i
                     opacities=LOGIT_OF_BYTE[parts["alphas"]],
                     sh0=SH0_OF_BYTE[parts["colors"]].reshape(n, 3), shN=sh)
     progress("unpacking", 1.0)
-    return turned(fields.scene(mode=bool(flags & ANTIALIASED), notes=tuple(notes)), axes)
+    turn, sh_turn = (matrix.astype(np.float32) for matrix in turns(axes, degree))
+    fields.means, fields.quats = fields.means @ axes.T.astype(np.float32), fields.quats @ turn
+    fields.shN = (fields.shN.reshape(n, 3 * k) @ sh_turn).reshape(n, k, 3)
+    return fields.checked(mode=bool(flags & ANTIALIASED), notes=tuple(notes))
 
 
 def _rotations(data: np.ndarray, n: int, version: int) -> np.ndarray:

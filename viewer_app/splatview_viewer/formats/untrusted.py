@@ -15,10 +15,9 @@ from msgspec import Meta
 
 from splatview_viewer.core.errors import CameraError, FileError
 from splatview_viewer.formats.checkpoint import CHECKPOINT, read_tensors
-from splatview_viewer.formats.common import SceneAnswer, answer_of, scene_of, silent
+from splatview_viewer.formats.common import Fields, SceneAnswer, answer_of, fields_of, silent
 from splatview_viewer.formats.sandbox import limits_for, run
 from splatview_viewer.formats.sog import SOG
-from splatview_viewer.scene.scene import GaussianScene
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from splatview_viewer.formats.common import Format, Progress
     from splatview_viewer.formats.nerfstudio import Film
     from splatview_viewer.formats.sandbox import File
+    from splatview_viewer.scene.scene import GaussianScene
 
 MOST_FRAMES = 20_000
 """Cameras of a path without key frames: each costs the loop that draws some time."""
@@ -52,7 +52,7 @@ class FilmAnswer(msgspec.Struct, frozen=True, tag="film"):
 
 def value_of(answer: SceneAnswer | PictureAnswer, arrays: list[np.ndarray]) -> GaussianScene | np.ndarray:
     """Return a scene or a picture from the sandbox. Raises FileError where it is none."""
-    return scene_of(answer, arrays) if isinstance(answer, SceneAnswer) else picture_of(arrays)
+    return fields_of(answer, arrays).scene() if isinstance(answer, SceneAnswer) else picture_of(arrays)
 
 
 def read_untrusted_film(path: Path, progress: Progress = silent) -> Film:
@@ -127,7 +127,7 @@ def read_as(found: Format, path: Path, progress: Progress) -> tuple[SceneAnswer 
             raise FileError("SOG: meta.json alone is no scene, and a page sends no folders: send the scene as one "
                             ".sog file, or open the folder on the machine of the viewer")
     value = read_tensors([path], progress) if found is CHECKPOINT else found.read(path, progress)
-    if isinstance(value, GaussianScene):
+    if isinstance(value, Fields):
         return answer_of(value)
     kind = f"{value.dtype.kind}{value.dtype.itemsize}"
     return PictureAnswer(), [value if kind in ("u1", "u2", "f4") else value.astype(np.float32)]

@@ -157,6 +157,21 @@ def seen_at(camera: Camera, p: np.ndarray) -> np.ndarray:
     return uv * [camera.K[0, 0], camera.K[1, 1]] + camera.K[:2, 2]
 
 
+def point_at(camera: Camera, x: float, y: float, depth: float) -> np.ndarray:
+    """(3,) float64, world coordinates: what a picture shows at (x, y) pixels from its top left corner, `depth` away
+    in camera z. Near and beyond the edge of a half sphere, which only fisheye cameras see, depth says little."""
+    u, v = (x - camera.K[0, 2]) / camera.K[0, 0], (y - camera.K[1, 2]) / camera.K[1, 1]
+    if camera.model == "ortho":
+        p = np.array([u, v, depth])
+    else:
+        if camera.model == "fisheye":
+            angle = math.hypot(u, v)
+            stretch = math.tan(min(angle, 1.5)) / angle if angle > 1e-9 else 1.0
+            u, v = u * stretch, v * stretch
+        p = np.array([u * depth, v * depth, depth])
+    return camera.viewmat[:3, :3].T @ (p - camera.viewmat[:3, 3])
+
+
 def project(camera: Camera, points: np.ndarray) -> np.ndarray:
     """(..., 2) pixels: where points (..., 3) of the world come to lie in a camera's picture; NaN for what lies behind
     it, or nearer than it sees."""

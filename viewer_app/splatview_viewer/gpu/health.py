@@ -1,4 +1,4 @@
-"""Whether OpenGL and CUDA still work in this process.
+"""OpenGL and CUDA in this process: whether both still work, and how much of the GPU's memory is in use.
 
 A kernel that reads where nothing is ends CUDA for the process that started it: every later call fails, and nothing but
 another process helps. So does the loss of an OpenGL context. Whatever fails for less than that is dealt with where it
@@ -12,6 +12,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from splatview_ipc.control.errors import SharingError
+from splatview_ipc.gl.glapi import GL
 from splatview_viewer.core.errors import GpuLostError
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("splatview")
 
+TOTAL, AVAILABLE = 0x9048, 0x9049
+"""Kilobytes: GL_GPU_MEMORY_INFO_TOTAL_AVAILABLE_MEMORY_NVX and CURRENT_AVAILABLE (the extension's own text)."""
 PERIOD = 1.0
 """Seconds between looks, each of which takes microseconds."""
 FULL = ("The GPU's memory is full: what is shown may be incomplete. A smaller window, fewer panes or a smaller scene "
@@ -34,7 +37,8 @@ class Health:
         self._said = ""
 
     def turn(self, now: float) -> str:
-        """What a user should know; "" for nothing. Raises GpuLostError when one of them is lost for this process."""
+        """Return what a user should know; "" for nothing. Raises GpuLostError when one of them is lost for this
+        process."""
         if now < self._due:
             return ""
         self._due = now + PERIOD
@@ -52,7 +56,7 @@ class Health:
 
 
 def cuda_is_lost() -> str:
-    """Why CUDA is of no use in this process any more; "" where it works, or was never used. Never waits."""
+    """Return why CUDA is of no use in this process any more; "" where it works, or was never used. Never waits."""
     if "splatview_ipc.cuda.driver" not in sys.modules and "torch" not in sys.modules:
         return ""
     from splatview_ipc.cuda import driver
@@ -67,3 +71,26 @@ def cuda_is_lost() -> str:
     except RuntimeError:  # torch's way to say what the driver says
         lost = True
     return "a fault on the GPU has ended CUDA for this process" if lost else ""
+
+
+class GpuMemory:
+    """Memory of OpenGL's GPU in use by all processes, where its driver reports it. Every call needs the OpenGL context
+    to be current."""
+
+    def __init__(self, ctx: moderngl.Context) -> None:
+        self._known = "GL_NVX_gpu_memory_info" in ctx.extensions
+        self._asked_at = float("-inf")
+        self._last: tuple[int, int] | None = None
+
+    def read(self, now: float) -> tuple[int, int] | None:
+        """Bytes in use and in all; None where the driver does not report them. `now`: `time.monotonic()`."""
+        if self._known and now - self._asked_at >= PERIOD:
+            self._asked_at = now
+            try:
+                gl = GL.current()
+                total, available = (gl.integer(what) << 10 for what in (TOTAL, AVAILABLE))
+            except (SharingError, AttributeError):
+                self._known, self._last = False, None
+            else:
+                self._last = (total - available, total) if total > 0 else None
+        return self._last

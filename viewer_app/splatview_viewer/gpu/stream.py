@@ -1,7 +1,9 @@
-"""Being on a CUDA stream, at the least cost: torch's own contexts take as long as several launches."""
+"""CUDA streams, at the least cost: being on one, where torch's own contexts take as long as several launches, and what
+the work on one takes."""
 
 from __future__ import annotations
 
+from collections import deque
 from contextlib import ExitStack
 from typing import Any
 
@@ -26,7 +28,7 @@ class OnStream:
         self._home: tuple[int, Any] = -1, None
         """The stream that was current before, by its handle: nearly always the same."""
         self._before: list[tuple[bool, Any]] = []
-        """What to go back to, for each time that it was entered: gradients, and the stream or torch's contexts."""
+        """The state to go back to, for each time that it was entered: gradients, and the stream or torch's contexts."""
 
     def __enter__(self) -> None:
         before: Any = None
@@ -52,3 +54,58 @@ class OnStream:
             before.close()
         elif before is not None:
             torch.cuda.set_stream(before)
+
+
+class Clock:
+    """Measures how long the GPU takes for what lies between `begin` and `end` on a CUDA stream.
+
+    The stream is named each time: to ask torch for the current one takes longer than to record an event.
+    """
+
+    MOST = 64
+
+    def __init__(self) -> None:
+        self._running: deque[tuple[torch.cuda.Event, torch.cuda.Event]] = deque()
+        self._idle: list[tuple[torch.cuda.Event, torch.cuda.Event]] = []
+        self._begun: tuple[torch.cuda.Event, torch.cuda.Event] | None = None
+        self._ms: float | None = None
+
+    def begin(self, stream: torch.cuda.Stream) -> None:
+        pair = self._begun or (self._idle.pop() if self._idle else None)
+        self._begun = pair or (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True))
+        self._begun[0].record(stream)
+
+    def end(self, stream: torch.cuda.Stream) -> None:
+        """Without a `begin`: nothing."""
+        if self._begun is not None:
+            pair, self._begun = self._begun, None
+            pair[1].record(stream)
+            if len(self._running) < self.MOST:  # otherwise they are not read
+                self._running.append(pair)
+
+    def extend(self, stream: torch.cuda.Stream) -> None:
+        """Count in what the stream was given since `end`. Before `ms` is read."""
+        if self._running:
+            self._running[-1][1].record(stream)
+
+    @property
+    def ms(self) -> float | None:
+        """Milliseconds of the last one that is finished; None before. Never waits."""
+        while self._running and self._running[0][1].query():
+            pair = self._running.popleft()
+            self._ms = pair[0].elapsed_time(pair[1])
+            self._idle.append(pair)
+        return self._ms
+
+    @property
+    def news(self) -> float | None:
+        """As `ms`, but None if nothing was finished since the last time."""
+        before = len(self._running)
+        ms = self.ms
+        return ms if len(self._running) < before else None
+
+    def clear(self) -> None:
+        """Forget the events, which belong to one GPU."""
+        self._running.clear()
+        self._idle.clear()
+        self._begun = None

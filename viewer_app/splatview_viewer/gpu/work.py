@@ -1,4 +1,4 @@
-"""What the viewer gives the GPU to do: timed by the GPU itself, without ever waiting for it."""
+"""The viewer's works on the GPU: timed by the GPU itself, without ever waiting for it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections import deque
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from splatview_ipc.gl.glapi import GL
 from splatview_viewer.gpu.governor import Governor
-from splatview_viewer.render.gl.renderer import SOFTWARE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,10 +18,17 @@ if TYPE_CHECKING:
 
     from splatview_viewer.gpu.governor import Work
 
+SOFTWARE = "llvmpipe", "softpipe", "swrast", "software rasterizer", "swiftshader"
+"""Parts of GL_RENDERER where there is no graphics card."""
 _TIMESTAMP, _RESULT, _AVAILABLE = 0x8E28, 0x8866, 0x8867
 _MOST = 64
 _OFTEN, _SELDOM = 8, 4
-"""How many times in a row a work is timed, and then only every so many times: the GPU has to write each time down."""
+"""Times in a row that a work is timed, and then one in so many: the GPU has to write each time down."""
+
+
+def is_software(ctx: moderngl.Context) -> bool:
+    """Return whether the processor draws, and no graphics card."""
+    return any(name in ctx.info["GL_RENDERER"].lower() for name in SOFTWARE)
 
 
 class GpuWork:
@@ -38,13 +45,13 @@ class GpuWork:
         self.governor = governor or Governor(1.0)
         self.ms: dict[object, float] = {}
         """The last known time by the work's first word."""
-        self.software = any(name in ctx.info["GL_RENDERER"].lower() for name in SOFTWARE)
+        self.software = is_software(ctx)
         self.submitted = 0
         """Works given to the GPU so far."""
         self.finished = 0
         """Works that are known to be done: all whose number, `submitted` after them, is not greater."""
         self._ctx = ctx
-        self._gl = None if self.software else _functions()
+        self._gl = None if self.software else GL.current()
         self._queries: list[int] = []
         self._free: list[int] = []
         self._pending: deque[tuple[Work, int, int]] = deque()
@@ -53,19 +60,15 @@ class GpuWork:
 
     @contextmanager
     def __call__(self, *work: object) -> Iterator[None]:
-        """What is submitted inside is this work."""
-        if not self.software:
-            self.governor.gives(work, "opengl")
+        """Time the commands submitted inside as this work."""
         if self._gl is None:
             since = time.perf_counter()
             yield
             self._ctx.finish()
             self.submitted = self.finished = self.submitted + 1
-            ms = (time.perf_counter() - since) * 1e3
-            self.ms[work[0]] = ms
-            if not self.software:
-                self.governor.took(work, ms)
+            self.ms[work[0]] = (time.perf_counter() - since) * 1e3
             return
+        self.governor.gives(work, "opengl")
         begin = self._stamp(self._gl) if self._is_timed(work) else 0
         try:
             yield
@@ -79,15 +82,13 @@ class GpuWork:
         self._times[work] = times = self._times.get(work, 0) + 1
         return times <= _OFTEN or times % _SELDOM == 0
 
-    def _stamp(self, gl: ctypes.CDLL) -> int:
-        if not self._free and len(self._queries) >= 2 * _MOST:  # nobody collected them
+    def _stamp(self, gl: GL) -> int:
+        if not self._free and len(self._queries) >= 2 * _MOST:  # they were not collected
             self._ctx.finish()
             self.collect()
         if not self._free:
-            query = ctypes.c_uint()
-            gl.glGenQueries(1, ctypes.byref(query))
-            self._queries.append(query.value)
-            self._free.append(query.value)
+            self._free.append(gl.generate("glGenQueries"))
+            self._queries.append(self._free[-1])
         query_id = self._free.pop()
         gl.glQueryCounter(query_id, _TIMESTAMP)
         return query_id
@@ -132,27 +133,6 @@ class GpuWork:
         self._closed = True
         self._pending.clear()
         self.finished = self.submitted
-        if self._gl is not None and self._queries:
-            ids = (ctypes.c_uint * len(self._queries))(*self._queries)
-            self._gl.glDeleteQueries(len(self._queries), ids)
+        if self._gl is not None:
+            self._gl.delete("glDeleteQueries", self._queries)
         self._queries, self._free = [], []
-
-
-def _functions() -> ctypes.CDLL | None:
-    """OpenGL's functions for queries; None where the library does not hand them out."""
-    for name in ("libGL.so.1", "libOpenGL.so.0"):
-        try:
-            gl = ctypes.CDLL(name)
-            p = ctypes.c_void_p
-            for function, arguments in (
-                ("glGenQueries", (ctypes.c_int, p)), ("glDeleteQueries", (ctypes.c_int, p)),
-                ("glQueryCounter", (ctypes.c_uint, ctypes.c_uint)),
-                ("glGetQueryObjectuiv", (ctypes.c_uint, ctypes.c_uint, p)),
-                ("glGetQueryObjectui64v", (ctypes.c_uint, ctypes.c_uint, p)), ("glFlush", ()),
-            ):
-                getattr(gl, function).argtypes = arguments
-                getattr(gl, function).restype = None
-        except (OSError, AttributeError):
-            continue
-        return gl
-    return None

@@ -15,6 +15,7 @@ from splatview_viewer.recording.options import EVERY
 from splatview_viewer.recording.packed import Packed, pack, packed_bytes
 from splatview_viewer.recording.player import Player
 from splatview_viewer.recording.recording import Recording, Snapshot
+from splatview_viewer.scene.frames import background_of, scene_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -121,10 +122,8 @@ class _Taking:
             self.seconds = time.thread_time() - begin
 
     def _packed(self) -> Snapshot | None:
-        from splatview_viewer.kinds.gaussians.frames import scene_of
-
-        scene = self.scene
-        packed: Packed = pack(scene_of(self.frame) if scene is None else scene, self.background, self.stream)
+        scene = scene_of(self.frame)[0] if self.scene is None else self.scene
+        packed: Packed = pack(scene, self.background, self.stream)
         self.gpu_ms = packed.gpu_ms
         if not self.frame.intact():
             return None
@@ -263,8 +262,6 @@ class Tape:
 
     def _prepare(self, stream: RemoteStream, frame: Frame, step: int, background: Color | None) -> _Taking | None:
         """None: it would not fit."""
-        from splatview_viewer.kinds.gaussians.frames import background_of, device_scene_of
-
         means = frame.tensors["means"]
         higher = frame.tensors.get("shN")
         activated = bool(frame.meta.get("activated"))
@@ -280,8 +277,9 @@ class Tape:
         if recording.folder is not None:
             taking.file = recording.folder.file(taking.number)
         if frame.on_gpu:
-            taking.scene, ready = device_scene_of(frame)
+            taking.scene, ready = scene_of(frame, in_place=True)
             taking.stream = self._recorder.gpu_stream(taking.scene.gpu)
+            assert ready is not None
             ready(taking.stream.cuda_stream)
             # Alike enough that the next ones are measured by the last.
             taking.work = "record", means.shape[0].bit_length()

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from splatview_viewer.render.base import SCALE_MAX, SH_MAX, LeftOut
-from splatview_viewer.scene import HIDDEN, MARKED
-from splatview_viewer.scene.scene import GaussianScene
+from splatview_viewer.scene import HIDDEN, MARKED, flags
+from splatview_viewer.scene.scene import FIELDS, GaussianScene
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,15 +59,15 @@ class Activated:
             for to, values in zip(whole, fields, strict=True):
                 to[self.kept] = values
             fields = whole
-        return GaussianScene(*fields, activated=True, sh_degree=self.sh_degree)
+        return GaussianScene.of_arrays(*fields, activated=True, sh_degree=self.sh_degree)
 
 
 def selected(scene: GaussianScene, kept: np.ndarray | None, options: RenderOptions) -> tuple[np.ndarray, np.ndarray]:
     """Which of the M Gaussians that can be drawn are to be, and which are marked: (M,) bool each. `scene`, `kept`: as
     `Activated` has them."""
-    flags = np.asarray(options.selection.flags(scene))
-    flags = flags if kept is None else flags[kept]
-    return (flags & HIDDEN) == 0, (flags & MARKED) != 0
+    found = flags(scene, options.selection).numpy()
+    found = found if kept is None else found[kept]
+    return (found & HIDDEN) == 0, (found & MARKED) != 0
 
 
 def activate(scene: GaussianScene) -> Activated:
@@ -77,8 +77,7 @@ def activate(scene: GaussianScene) -> Activated:
     nothing: what is not finite after the activation, a scale over `SCALE_MAX`, a quaternion of length zero. Opacities
     beyond 0 to 1, and coefficients beyond `SH_MAX`, count as the nearest number that is possible.
     """
-    fields = [np.ascontiguousarray(scene.means), *(np.ascontiguousarray(a, np.float32) for a in (
-        scene.quats, scene.scales, scene.opacities, scene.sh0, scene.shN))]
+    fields = [getattr(scene, name).contiguous().numpy() for name in FIELDS]
     finite = np.ones(len(scene), bool)
     defined: list[Callable[[np.ndarray], np.ndarray]] = [np.isfinite] * len(fields)
     if not scene.activated:  # exp and sigmoid are defined at infinities

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol, get_args
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, get_args
 
 from splatview_viewer.scene import EVERYTHING, Selection
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import moderngl
     import numpy as np
 
     from splatview_ipc.gl.base import PixelSource
@@ -31,11 +30,11 @@ ALPHA_MAX = 0.999
 TRANSMITTANCE_MIN = 1e-4
 """A pixel is finished before the Gaussian that would take its transmittance to this or below."""
 FAINT = 0.05
-"""Alpha up to which a pixel has no depth, for whoever asks where things are."""
+"""Alpha up to which a pixel has no depth."""
 MARK_COLOR = (1.0, 0.25, 0.85)
 """RGB of what a selection marks."""
 BODY_SIGMAS = 2.0
-"""Where the surface of a Gaussian drawn as a body lies, in standard deviations."""
+"""Standard deviations at which the surface of a Gaussian drawn as a body lies."""
 RING_PX = 1.5
 """Width of outlines in pixels."""
 RING_INSIDE = 0.06
@@ -53,6 +52,16 @@ SH_MAX = 1e30
 """Coefficients count as no larger than this, and no less than minus this: sums of them end where float32 does."""
 COLOR_MAX = 16383.0
 """Colours count as no brighter than this: what is blended stays finite, in half precision as well."""
+PAIRS_MAX = 1 << 27
+"""Pairs of Gaussian and tile (16 pixels a side) that the CUDA renderer draws of one picture: 1.2 GB, a fifth of a
+second. A million Gaussians that each cover the picture are billions of pairs: minutes in which a GPU answers no other
+program, until its driver ends this one. Each renderer counts what a picture costs and draws the nearest Gaussians until
+such a bound is reached; scenes as they are trained stay far below."""
+LISTED_MAX = 1 << 26
+"""Pairs of Gaussian and tile (8 pixels a side) that OpenGL goes through, of those that nothing finished hides: some
+seconds of a software rasteriser."""
+PIXELS_MAX = 1 << 33
+"""Pixels that OpenGL fills with Gaussians, each time that one is filled: a second or two of a graphics card."""
 
 
 Paint = Literal["color", "normals", "ellipsoids", "rings", "points", "overdraw"]
@@ -63,7 +72,7 @@ BY_DENSITY: tuple[Paint, ...] = "color", "normals", "overdraw"
 
 @dataclass(frozen=True)
 class RenderOptions:
-    """How to draw, beside the camera. The background is composed later, by whoever shows the picture."""
+    """Options of a picture, beside the camera. The background is composed later."""
 
     mode: Literal["classic", "antialiased"] = "classic"
     """antialiased: opacity is scaled by sqrt(det before blur / det after), as in Mip-Splatting."""
@@ -83,7 +92,7 @@ class RenderOptions:
     after the one that takes its transmittance to `TRANSMITTANCE_MIN`, not before, as these are all but opaque.
     overdraw: the colour is the number of Gaussians whose alpha reaches `ALPHA_MIN` in the pixel, whether or not others
     hide them, in all three channels, alpha is 1 where there are any, and depth is that of color.
-    `reference_paints.py` has the formulas."""
+    `reference.py` has the formulas."""
     scale: float = 1.0
     """Multiplies the Gaussians' standard deviations."""
     point_px: float = 3.0
@@ -99,7 +108,7 @@ class RenderOptions:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """How many Gaussians of a scene can never be drawn, by the first reason that holds."""
+    """Count of a scene's Gaussians that can never be drawn, by the first reason that holds."""
 
     not_finite: int = 0
     """A NaN in any field, or an infinity that exp or sigmoid does not make finite."""
@@ -120,6 +129,15 @@ class LeftOut:
         return f"{self.total:,} of {count:,} left out: {', '.join(reasons)}" if reasons else ""
 
 
+def thinned_words(wanted: float, spent: float) -> str:
+    """Words for what a picture lacks that would have cost `wanted` and was stopped after `spent`; "" where it lacks
+    nothing."""
+    if wanted <= spent:
+        return ""
+    ratio = wanted / max(spent, 1)
+    return f"only the nearest are shown: all would take {ratio:,.{0 if ratio >= 10 else 1}f} times as long"
+
+
 @dataclass(frozen=True)
 class Pixels:
     """A rendered picture in memory, top row first."""
@@ -133,88 +151,31 @@ class Pixels:
 
 
 class Picture(Protocol):
-    """What a renderer hands back. Valid until the renderer draws again or is closed."""
+    """A rendered picture. Valid until the renderer draws again or is closed."""
 
     def pixels(self) -> Pixels:
         """The picture as arrays (waits for the drawing to finish)."""
         ...
 
-    def texture(self, ctx: moderngl.Context) -> moderngl.Texture:
-        """Colour (premultiplied, over black) and alpha as an RGBA float texture of `ctx`.
-
-        Row 0 of the texture is the top row of the picture, as in tensors.
-        """
-        ...
-
     def source(self) -> PixelSource:
-        """What `texture` holds, as something for a fragment shader to read: with `splatview_ipc.gl`'s `SHADER`,
-        `stored(p)` gives colour (premultiplied, over black) and alpha at column, row. The cheapest way to show a
-        picture: what was drawn in CUDA need not pass through a texture. For the renderer's own OpenGL context.
-        """
+        """The picture for a fragment shader to read, in the renderer's own OpenGL context: with `splatview_ipc.gl`'s
+        `SHADER`, `stored(p)` gives colour (premultiplied, over black) and alpha at column, row. What was drawn in CUDA
+        need not pass through a texture. Row 0 is the top row, as in tensors."""
         ...
 
 
-class HostReader:
-    """What the renderers that work from host memory have in common."""
+class Renderer:
+    """Draws one scene at a time. Every call comes from the thread that made it.
 
-    left_out: LeftOut = LeftOut()
-    """As `Renderer` says."""
+    To fill: `name`, `load`, `render`, `scene`, `close`. The rest says what a renderer can do and has done, by default
+    for one that reads a scene within `load`, from host memory, and measures nothing.
+    """
 
-    @property
-    def wants_gpu(self) -> bool:
-        """False: CUDA tensors are copied to the host first."""
-        return False
-
-    @property
-    def pending(self) -> bool:
-        """False: `load` reads at once."""
-        return False
-
-    @property
-    def reading(self) -> bool:
-        """False: `load` returns when everything is read."""
-        return False
-
-    def read(self) -> None:
-        """Nothing: `load` has read everything."""
-
-    @property
-    def gpu_ms(self) -> float | None:
-        """None: not measured."""
-        return None
-
-    @property
-    def load_gpu_ms(self) -> float | None:
-        """None: not measured."""
-        return None
-
-    def tick(self) -> bool:
-        """False: a picture changes with what it is drawn from only."""
-        return False
-
-    @property
-    def skipped(self) -> int:
-        return self.left_out.total
-
-    @property
-    def thinned(self) -> str:
-        """"": all of them are drawn, however long that takes."""
-        return ""
-
-
-class Renderer(Protocol):
-    """Draws one scene at a time. Every call comes from the thread that made the renderer."""
-
-    @property
-    def name(self) -> str:
-        """How it is called, as in SPLATVIEW_RENDERER."""
-        ...
-
-    @property
-    def wants_gpu(self) -> bool:
-        """Whether CUDA tensors are read where they lie. Every renderer takes both sorts of scenes; one that does
-        not want CUDA tensors copies them to the host first."""
-        ...
+    name: ClassVar[str]
+    """As in SPLATVIEW_RENDERER."""
+    wants_gpu: ClassVar[bool] = False
+    """True: CUDA tensors are read where they lie. Every renderer takes both sorts of scenes; the others copy CUDA
+    tensors to the host first."""
 
     def load(self, scene: GaussianScene, ready: Callable[[int], None] | None = None) -> None:
         """Take over a scene or a new version of it. Arrays in host memory may change after this returns; those on a
@@ -229,77 +190,81 @@ class Renderer(Protocol):
         are left out and counted in `left_out`. Opacities count as no more than 1 and no less than 0, coefficients and
         colours as no more than `SH_MAX` and `COLOR_MAX`. Before the first `load` the picture is empty.
         """
-        ...
+        raise NotImplementedError
 
     def render(self, camera: Camera, options: RenderOptions) -> Picture:
         """Draw the loaded scene. An unchanged scene, camera and options may give the same picture again.
 
         Raises RendererError for a picture size that cannot be drawn, and once the renderer is closed.
         """
-        ...
+        raise NotImplementedError
 
     def scene(self) -> GaussianScene:
-        """What is loaded, activated: where the renderer has it, as float32 NumPy arrays, or as CUDA tensors for what
-        torch's current stream does next. Without Gaussians before the first `load`.
+        """Return what is loaded, activated: where the renderer has it, as float32 NumPy arrays, or as CUDA tensors for
+        what torch's current stream does next. Without Gaussians before the first `load`.
 
         All N, so that an index is the same as in what `load` was given: those that can never be drawn have opacity 0,
         and may have a NaN or anything else in other fields. Coefficients only up to the degree in use, maybe.
         Of the last `load`, also if it is pending: then it is read now. Not to be changed; stays as it is until the
         next `load`. May take as long as a `load`, the first time."""
-        ...
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Give back everything. Idempotent."""
+        raise NotImplementedError
 
     @property
     def pending(self) -> bool:
-        """Whether the arrays of the last `load` are still to be read: in one go with the next picture, so that the GPU
-        turns to this process once."""
-        ...
+        """True while the arrays of the last `load` are still to be read: in one go with the next picture, so that the
+        GPU turns to this process once."""
+        return False
 
     @property
     def reading(self) -> bool:
-        """Whether a GPU may still read the arrays of the last `load`, or is going to. Never waits."""
-        ...
+        """True while a GPU may still read the arrays of the last `load`, or is going to. Never waits."""
+        return False
 
     def read(self) -> None:
         """Begin to read what is pending, without a picture."""
-        ...
 
     def tick(self) -> bool:
-        """Whether the loaded scene should be drawn again though nothing else changed: a better renderer has become
-        ready. Cheap: for every pass of the event loop."""
-        ...
-
-    @property
-    def skipped(self) -> int:
-        """How many Gaussians of the loaded scene can never be drawn (see `load`)."""
-        ...
+        """Return whether the loaded scene should be drawn again though nothing else changed, as it can be drawn better
+        by now. Cheap: for every pass of the event loop."""
+        return False
 
     @property
     def left_out(self) -> LeftOut:
-        """The same by reasons."""
-        ...
+        """Count of the loaded scene's Gaussians that can never be drawn (see `load`)."""
+        return LeftOut()
 
     @property
     def thinned(self) -> str:
-        """What the last picture lacks because all of it would have been too much work, in a few words; "" for nothing.
-        Then it shows the Gaussians that are nearest to the camera."""
-        ...
+        """Words for what the last picture lacks because all of it would have been too much work, in a few words; "" for
+        nothing. Then it shows the Gaussians that are nearest to the camera."""
+        return ""
+
+    @property
+    def note(self) -> str:
+        """Why drawing is slower than it could be, in one line; "" where it is not."""
+        return ""
+
+    @property
+    def bridge(self) -> str:
+        """The way of its pictures to OpenGL: a name of `splatview_ipc.gl`'s, or "" for OpenGL's own."""
+        return ""
 
     @property
     def gpu_ms(self) -> float | None:
         """Milliseconds that the GPU took for the last picture it has finished; None where that is not measured.
         Never waits."""
-        ...
+        return None
 
     @property
     def load_gpu_ms(self) -> float | None:
         """The same of the last `load` it has finished."""
-        ...
+        return None
 
     @property
     def timings(self) -> dict[str, float]:
         """Milliseconds by stage of the last `load` and `render`."""
-        ...
-
-    def close(self) -> None:
-        """Give back everything. Idempotent."""
-        ...
+        return {}

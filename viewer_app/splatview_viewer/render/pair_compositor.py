@@ -1,4 +1,4 @@
-"""Two pictures in one: whoever draws them draws each into a target, and one pass lays them beside each other."""
+"""Two pictures in one: each is drawn into a target, and one pass lays them beside each other."""
 
 from __future__ import annotations
 
@@ -41,7 +41,6 @@ class PairCompositor:
         self._sums: moderngl.Framebuffer | None = None
         self._on_its_way: tuple[moderngl.Buffer, int, int] | None = None
         """Sums that the GPU is about to write, how many there are, and of how many numbers."""
-        self._known: float | None = None
 
     def target(self, side: int, width: int, height: int,
                dtype: Literal["f4", "f1"] = "f4") -> moderngl.Framebuffer:
@@ -97,39 +96,20 @@ class PairCompositor:
         with self._work("compare", rect.width, rect.height):
             array.render(moderngl.TRIANGLES, vertices=3)
 
-    def psnr(self, rect: Rect | None = None, *, wait: bool = True) -> float | None:
-        """The peak signal-to-noise ratio of the two in dB: -10 log10 of the mean squared difference of R, G and B in
-        [0, 1]; infinite for equal ones. In `rect`, in pixels of the targets from the upper left, or in all.
-
-        None where nothing can be said: targets that are missing, of different sizes, or a rectangle without pixels.
-        Waits for the GPU; without `wait` it says what came of the call before, and begins anew.
-        """
-        if None in self._targets:
-            return None
-        first, second = self._textures()
-        if first.size != second.size:
-            return None
+    def measure(self, rect: Rect | None = None) -> None:
+        """Have the GPU compare the two, in `rect`, in pixels of the targets from the upper left, or in all: `psnr` says
+        what came of it."""
+        first, second = self._targets
+        if first is None or second is None or first.size != second.size:
+            self._forget()
+            return
         width, height = first.size
         rect = rect or Rect(0, 0, width, height)
-        x0, y0, x1, y1 = (max(rect.x, 0), max(rect.y, 0), min(rect.x + rect.width, width),
-                          min(rect.y + rect.height, height))
+        x0, x1 = max(rect.x, 0), min(rect.x + rect.width, width)
+        y0, y1 = height - min(rect.y + rect.height, height), height - max(rect.y, 0)
         if x0 >= x1 or y0 >= y1:
-            return None
-        if not wait:
-            self._arrived()
-        self._add_up((first, second), (x0, height - y1, x1, height - y0))
-        if wait:
-            self._arrived()
-        return self._known
-
-    def known(self) -> float | None:
-        """What came of the last call of `psnr` without `wait`."""
-        self._arrived()
-        return self._known
-
-    def _add_up(self, textures: Sequence[moderngl.Texture], box: tuple[int, int, int, int]) -> None:
-        """Have the GPU write down the sums of squared differences over the blocks of a box, from the lower left."""
-        x0, y0, x1, y1 = box
+            self._forget()
+            return
         size = -(-(x1 - x0) // _BLOCK), -(-(y1 - y0) // _BLOCK)
         sums = self._sums
         if sums is None or sums.size != size:
@@ -146,22 +126,23 @@ class PairCompositor:
         program["u_from"] = x0, y0
         program["u_to"] = x1, y1
         program["u_block"] = _BLOCK
-        self._bind(array, textures)
+        self._bind(array, self._textures())
         with self._ctx.scope(sums, moderngl.NOTHING), self._work("psnr", *size):
             array.render(moderngl.TRIANGLES, vertices=3)
             sums.read_into(buffer, components=1, dtype="f4", alignment=1)
         self._on_its_way = buffer, count, 3 * (x1 - x0) * (y1 - y0)
 
-    def _arrived(self) -> None:
-        """Take in what the GPU was asked for last."""
+    def psnr(self) -> float | None:
+        """The peak signal-to-noise ratio of the two in dB, as last measured: -10 log10 of the mean squared difference
+        of R, G and B in [0, 1]; infinite for equal ones. None where nothing can be said: targets that are missing, of
+        different sizes, or a rectangle without pixels. Waits until the GPU has compared them."""
         if self._on_its_way is None:
-            return
+            return None
         buffer, count, numbers = self._on_its_way
         total = float(np.frombuffer(buffer.read(4 * count), np.float32).sum(dtype=np.float64))
         if math.isnan(total):
-            self._known = None
-        else:
-            self._known = math.inf if total == 0 else -10 * math.log10(total / numbers)
+            return None
+        return math.inf if total == 0 else -10 * math.log10(total / numbers)
 
     def _textures(self) -> list[moderngl.Texture]:
         if None in self._targets:
@@ -192,7 +173,7 @@ class PairCompositor:
     def _forget(self) -> None:
         if self._on_its_way is not None:
             self._on_its_way[0].release()
-        self._on_its_way = self._known = None
+        self._on_its_way = None
 
     def _release(self, side: int) -> None:
         target, self._targets[side] = self._targets[side], None

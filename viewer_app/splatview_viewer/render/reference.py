@@ -5,7 +5,6 @@ Each rule names the place in gsplat where it comes from (files of gsplat/cuda at
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,21 +13,26 @@ import numpy as np
 from splatview_viewer.core.errors import RendererError
 from splatview_viewer.render.activation import Activated, activate, selected
 from splatview_viewer.render.base import (
+    ALPHA_MAX,
     ALPHA_MIN,
+    AMBIENT,
     BODY_SIGMAS,
     BY_DENSITY,
     COLOR_MAX,
     COVARIANCE_MAX,
     EPS_2D,
+    LIGHT,
     MARK_COLOR,
+    RING_INSIDE,
+    RING_PX,
     TRANSMITTANCE_MIN,
-    HostReader,
+    LeftOut,
     Pixels,
+    Renderer,
     RenderOptions,
 )
-from splatview_viewer.render.reference_paints import Bodies, bodies, coverage, normal_colors, solid
 from splatview_viewer.scene import EVERYTHING
-from splatview_viewer.scene.scene import NOTHING
+from splatview_viewer.scene.scene import nothing
 from splatview_viewer.scene.turning import harmonics
 
 if TYPE_CHECKING:
@@ -45,6 +49,29 @@ TILE = 8
 """Pixels along the sides of what is blended at once."""
 CHUNK = 128
 """Gaussians that are blended at once: few enough that a tile's arrays stay in a processor's cache."""
+
+
+@dataclass(frozen=True)
+class Bodies:
+    """The surfaces of M Gaussians where the density has fallen to that at `BODY_SIGMAS`, in the affine approximation
+    that also makes ellipses of them: around each centre, columns and rows of the picture and camera z are linear in
+    space.
+
+    With v = `whiten` @ (offset in pixels), the surface's front lies at camera z + slope . v - thickness * s, where
+    s = sqrt(BODY_SIGMAS ** 2 - v . v); its normal, towards the camera and of any length, is (s, v) @ `normals`.
+    """
+
+    whiten: np.ndarray
+    """(M, 2, 2) from pixels to standard deviations: its transpose times itself is the conic."""
+    slope: np.ndarray
+    """(M, 2) world units along camera z per standard deviation."""
+    thickness: np.ndarray
+    """(M,) the standard deviation of camera z at one place of the picture."""
+    normals: np.ndarray
+    """(M, 3, 3) in camera axes."""
+
+    def __getitem__(self, which: np.ndarray) -> Bodies:
+        return Bodies(self.whiten[which], self.slope[which], self.thickness[which], self.normals[which])
 
 
 @dataclass(frozen=True)
@@ -85,57 +112,47 @@ class ReferencePicture:
     def pixels(self) -> Pixels:
         return self.held
 
-    def texture(self, ctx: moderngl.Context) -> moderngl.Texture:
-        """A new RGBA float32 texture of `ctx`, which the caller releases."""
-        rgba = np.dstack([self.held.color, self.held.alpha])
-        return ctx.texture((rgba.shape[1], rgba.shape[0]), 4, np.ascontiguousarray(rgba), dtype="f4")
-
     def source(self) -> PixelSource:
         """A new texture of the renderer's context, which lives as long as the source."""
-        from splatview_viewer.render.gl.textures import texture_source
+        from splatview_viewer.render.gl.passes import texture_source
 
         if self.ctx is None:
-            raise RendererError("reference: made without an OpenGL context; only pixels() and texture() work")
-        return texture_source(self.texture(self.ctx))
+            raise RendererError("reference: made without an OpenGL context; only pixels() works")
+        rgba = np.dstack([self.held.color, self.held.alpha])
+        return texture_source(self.ctx.texture((rgba.shape[1], rgba.shape[0]), 4, np.ascontiguousarray(rgba),
+                                               dtype="f4"))
 
 
-class ReferenceRenderer(HostReader):
+class ReferenceRenderer(Renderer):
     """Draws one Gaussian after another: seconds for 100,000 of them."""
 
-    name: str = "reference"
+    name = "reference"
 
     def __init__(self, ctx: moderngl.Context | None = None) -> None:
         """`ctx`: only for `Picture.source`."""
         self._ctx = ctx
         self._scene: Activated | None = None
-        self._timings: dict[str, float] = {}
         self._closed = False
 
     @property
-    def timings(self) -> dict[str, float]:
-        """Milliseconds: activate (last load); project, draw (last render)."""
-        return dict(self._timings)
+    def left_out(self) -> LeftOut:
+        return LeftOut() if self._scene is None else self._scene.left_out
 
     def load(self, scene: GaussianScene, ready: Callable[[int], None] | None = None) -> None:
         self._check_open()
-        begin = time.perf_counter()
         a = activate(scene.to_host(ready))
-        self.left_out = a.left_out
         self._scene = Activated(a.means.copy(), a.quats.copy(), a.scales.copy(), a.opacities.copy(), a.sh0.copy(),
                                 a.shN.copy(), a.sh_degree, a.left_out, a.kept)
-        self._timings["activate"] = (time.perf_counter() - begin) * 1e3
 
     def render(self, camera: Camera, options: RenderOptions) -> ReferencePicture:
         self._check_open()
         if camera.width <= 0 or camera.height <= 0:
             raise RendererError(f"reference: a picture of {camera.width}x{camera.height} pixels cannot be drawn; "
                                 "both sides must be at least 1")
-        begin = time.perf_counter()
         projected = None
         if self._scene is not None and len(self._scene):
             shown, marked = _selected(self._scene, options)
             projected = project(shown, camera, options, marked)
-        middle = time.perf_counter()
         size = camera.width, camera.height
         if projected is not None and projected.bodies is not None:
             sums, alpha = solid(projected, projected.bodies, camera.near, size)
@@ -145,8 +162,6 @@ class ReferenceRenderer(HostReader):
         if options.paint == "overdraw" and projected is not None:
             sums[..., :3] = count(projected, *size)[..., None]
             alpha = np.minimum(sums[..., 0], 1)
-        self._timings["project"] = (middle - begin) * 1e3
-        self._timings["draw"] = (time.perf_counter() - middle) * 1e3
         sums = sums.astype(np.float32)
         depth = np.ascontiguousarray(sums[..., 3]) if options.depth else None
         return ReferencePicture(Pixels(np.ascontiguousarray(sums[..., :3]),
@@ -154,7 +169,7 @@ class ReferenceRenderer(HostReader):
 
     def scene(self) -> GaussianScene:
         self._check_open()
-        return NOTHING if self._scene is None else self._scene.scene()
+        return nothing() if self._scene is None else self._scene.scene()
 
     def close(self) -> None:
         self._scene = None
@@ -187,19 +202,8 @@ def project(a: Activated, camera: Camera, options: RenderOptions, marked: np.nda
     axes = world_to_camera @ rotations(a.quats[index])
     m = axes * (a.scales[index].astype(np.float64) * options.scale)[:, None, :]
 
-    focal, center = np.array([camera.K[0, 0], camera.K[1, 1]]), camera.K[:2, 2]
     size = np.array([camera.width, camera.height], np.float64)
-    if camera.model == "fisheye":
-        centers, jacobian = fisheye(p)
-    else:
-        centers, jacobian = p[:, :2], np.zeros((len(p), 2, 3))
-        jacobian[:, 0, 0] = jacobian[:, 1, 1] = 1
-        if camera.model == "pinhole":  # persp_proj: the slope is clamped in the Jacobian only, not for the centre
-            centers = p[:, :2] / p[:, 2:]
-            clamped = np.clip(centers, *camera.slope_limits())
-            jacobian /= p[:, 2, None, None]
-            jacobian[:, :, 2] = -clamped / p[:, 2:]
-    centers, jacobian = centers * focal + center, jacobian * focal[:, None]
+    centers, jacobian = places(p, camera)
     # The square root of the projected covariance; |row x row|^2 is its determinant (Cauchy-Binet) without the
     # cancellation of xx yy - xy^2.
     root = jacobian @ m
@@ -239,6 +243,22 @@ def project(a: Activated, camera: Camera, options: RenderOptions, marked: np.nda
     conics = np.stack([yy, -xy, xx], axis=1) / det[:, None]
     return Projected(centers[order], conics[order], half_boxes[order], opacities[order],
                      np.column_stack([rgb, p[order, 2]]), shapes)
+
+
+def places(p: np.ndarray, camera: Camera) -> tuple[np.ndarray, np.ndarray]:
+    """Where points (M, 3) in camera axes lie in the picture, (M, 2) pixels, and the Jacobians (M, 2, 3) of that."""
+    focal, center = np.array([camera.K[0, 0], camera.K[1, 1]]), camera.K[:2, 2]
+    if camera.model == "fisheye":
+        centers, jacobian = fisheye(p)
+    else:
+        centers, jacobian = p[:, :2], np.zeros((len(p), 2, 3))
+        jacobian[:, 0, 0] = jacobian[:, 1, 1] = 1
+        if camera.model == "pinhole":  # persp_proj: the slope is clamped in the Jacobian only, not for the centre
+            centers = p[:, :2] / p[:, 2:]
+            clamped = np.clip(centers, *camera.slope_limits())
+            jacobian /= p[:, 2, None, None]
+            jacobian[:, :, 2] = -clamped / p[:, 2:]
+    return centers * focal + center, jacobian * focal[:, None]
 
 
 def fisheye(p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -330,3 +350,74 @@ def _blend_chunk(p: Projected, origin: tuple[int, int], options: RenderOptions,
     sums += np.tensordot(np.where(hit, alpha * before, 0), p.rgbz, axes=(0, 0))
     transmittance[:] = np.where(hit, after, transmittance).min(axis=0)
     finished[:] = done[-1]
+
+
+# -- other paints: `RenderOptions.paint`
+
+
+def bodies(jacobian: np.ndarray, m: np.ndarray, cov: np.ndarray, det: np.ndarray) -> Bodies:
+    """Of Gaussians by the Jacobians (M, 2, 3) of their projection in pixels, square roots `m` (M, 3, 3) of their
+    covariances in camera space, and projected covariances with blur (M, 3: xx, xy, yy) with determinants (M,)."""
+    xx, xy, yy = cov.T
+    del xx  # the whitening is the Cholesky factor of the conic
+    whiten = np.zeros((len(det), 2, 2))
+    whiten[:, 0, 0], whiten[:, 0, 1] = np.sqrt(yy / det), -xy / np.sqrt(yy * det)
+    whiten[:, 1, 1] = 1 / np.sqrt(yy)
+    along = m[:, 2]
+    slope = np.einsum("mij,mjk,mkl,ml->mi", whiten, jacobian, m, along)
+    thickness = np.sqrt(np.maximum((along * along).sum(axis=1) - (slope * slope).sum(axis=1), 0))
+    sides = whiten @ jacobian  # how the standard deviations of the picture change in space
+    front = np.einsum("mi,mij->mj", slope, sides) - [0, 0, 1]
+    normals = np.concatenate([front[:, None], thickness[:, None, None] * sides], axis=1)
+    return Bodies(whiten, slope, thickness, normals)
+
+
+def normal_colors(axes: np.ndarray, scales: np.ndarray, towards: np.ndarray) -> np.ndarray:
+    """(M, 3) RGB of the shortest of three axes in camera space (M, 3, 3: columns), the first one of equals, by their
+    lengths (M, 3); against `towards` (M, 3), where one looks."""
+    n = axes[np.arange(len(axes)), :, np.argmin(scales, axis=1)]
+    return (np.where((n * towards).sum(axis=1, keepdims=True) > 0, -n, n) + 1) / 2
+
+
+def coverage(options: RenderOptions, d: tuple[np.ndarray, np.ndarray], conic: np.ndarray, opacity: float | np.ndarray,
+             ) -> tuple[np.ndarray, np.ndarray]:
+    """The alpha of Gaussians at offsets `d` in pixels from their centres, and whether they are seen there at all. Each
+    entry of `conic`, xx, xy, yy, and `opacity` is of one Gaussian, or broadcast against `d`."""
+    dx, dy = d
+    a, b, c = conic
+    if options.paint == "points":
+        alpha = np.clip(options.point_reach - np.hypot(dx, dy), 0, 1)
+        return np.minimum(ALPHA_MAX, alpha), alpha > 0
+    sigma = 0.5 * (a * dx * dx + c * dy * dy) + b * dx * dy
+    if options.paint != "rings":
+        return np.minimum(ALPHA_MAX, opacity * np.exp(-sigma)), sigma >= 0
+    m = np.sqrt(2 * np.maximum(sigma, 0))
+    steepness = np.hypot(a * dx + b * dy, b * dx + c * dy)  # m times the gradient of m
+    inwards = (BODY_SIGMAS - m) * m / np.maximum(steepness, 1e-12)  # pixels to the outline, where that is near
+    line = np.clip(np.minimum(inwards, RING_PX + 1 - inwards), 0, 1)
+    return np.minimum(ALPHA_MAX, np.maximum(line, RING_INSIDE)), m <= BODY_SIGMAS
+
+
+def solid(projected: Projected, shapes: Bodies, near: float, size: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+    """The nearest surface at each pixel: RGB and camera z (H, W, 4), and alpha (H, W). What is nearer than `near` is
+    cut away."""
+    width, height = size
+    picture, alpha = np.zeros((height, width, 4)), np.zeros((height, width))
+    nearest = np.full((height, width), np.inf)
+    low, high = projected.pixels(width, height)
+    for i, ((x0, y0), (x1, y1)) in enumerate(zip(low, high, strict=True)):
+        columns, rows = np.meshgrid(np.arange(x0, x1) + 0.5, np.arange(y0, y1) + 0.5)
+        v = np.stack([columns, rows], axis=-1) - projected.centers[i]
+        v = v @ shapes.whiten[i].T
+        square = BODY_SIGMAS ** 2 - (v * v).sum(axis=-1)
+        s = np.sqrt(np.maximum(square, 0))
+        z = projected.rgbz[i, 3] + v @ shapes.slope[i] - shapes.thickness[i] * s
+        box = slice(y0, y1), slice(x0, x1)
+        hit = (square >= 0) & (z >= near) & (z < nearest[box])
+        n = np.concatenate([s[..., None], v], axis=-1) @ shapes.normals[i]
+        lit = np.maximum((n @ LIGHT) / np.maximum(np.linalg.norm(n, axis=-1), 1e-30), 0)
+        shaded = projected.rgbz[i, :3] * (AMBIENT + (1 - AMBIENT) * lit)[..., None]
+        picture[box] = np.where(hit[..., None], np.concatenate([shaded, z[..., None]], axis=-1), picture[box])
+        nearest[box] = np.where(hit, z, nearest[box])
+        alpha[box][hit] = 1
+    return picture, alpha

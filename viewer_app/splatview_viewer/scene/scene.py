@@ -1,53 +1,54 @@
-"""A Gaussian scene on the viewer's side, wherever it came from: a stream or a file."""
+"""A Gaussian scene on the viewer's side, from a stream or a file: torch tensors, on the CPU or on a GPU."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from dataclasses import KW_ONLY, dataclass, field, replace
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from splatview_ipc.kinds.gaussians import SH_REST
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
 
     import torch
-
-    Array: TypeAlias = np.ndarray | torch.Tensor
-    """float32 or float64 in memory, or a CUDA tensor of any floating dtype and any strides."""
 
 SH_C0 = 0.28209479177387814
 """The constant spherical harmonic Y00: RGB = SH_C0 * sh0 + 0.5 (3D Gaussian Splatting, Kerbl et al. 2023)."""
 FIELDS = "means", "quats", "scales", "opacities", "sh0", "shN"
-"""The arrays of a `GaussianScene`."""
+"""The tensors of a `GaussianScene`, in the order of its fields."""
 UPS: dict[str, tuple[float, float, float]] = {
     "-y": (0, -1, 0), "+y": (0, 1, 0), "+z": (0, 0, 1), "-z": (0, 0, -1), "+x": (1, 0, 0), "-x": (-1, 0, 0),
 }
 """Directions upward by name."""
+_CHUNK, _CHUNK_GPU = 1 << 16, 1 << 21
+"""Gaussians in one piece of `GaussianScene.chunks`: on a CPU what is computed from them stays in the cache."""
 
 
 @dataclass(frozen=True, eq=False)
 class GaussianScene:
     """N Gaussians in world space, in OpenCV axes (x right, y down, z forward), as trainers hold them.
 
-    The arrays are all of one sort: NumPy arrays of float32, `means` also float64, or torch tensors on one CUDA device.
-    They may be views of shared memory that is rewritten later: copy what must stay.
+    The tensors are all on the CPU, of float32, `means` also float64, or all on one CUDA device, of any floating dtype
+    and any strides. They may be views of shared memory that is rewritten later: copy what must stay.
     """
 
-    means: Array
+    means: torch.Tensor
     """(N, 3) centres in world units. Far from the origin (georeferenced scenes) only float64 holds them; renderers
     subtract the scene's middle before they use float32."""
-    quats: Array
+    quats: torch.Tensor
     """(N, 4) rotations as quaternions w, x, y, z; not normalised."""
-    scales: Array
+    scales: torch.Tensor
     """(N, 3) standard deviations along the rotated axes: natural logarithms, or world units if `activated`."""
-    opacities: Array
+    opacities: torch.Tensor
     """(N,) logits, or values in [0, 1] if `activated`."""
-    sh0: Array
+    sh0: torch.Tensor
     """(N, 3) coefficients of degree 0, RGB."""
-    shN: Array  # noqa: N815  (gsplat's own name for the field)
+    shN: torch.Tensor  # noqa: N815  (gsplat's own name for the field)
     """(N, K-1, 3) coefficients of degrees 1 to 4 (K-1 is one of `SH_REST`), RGB."""
+    _: KW_ONLY
     activated: bool = False
     """Whether `scales` and `opacities` already went through exp and sigmoid."""
     sh_degree: int = 3
@@ -66,8 +67,26 @@ class GaussianScene:
     """Of a scene of which each process of a training publishes a part, in order: its rank and its number of Gaussians;
     () for others."""
 
+    @classmethod
+    def of_arrays(cls, means: np.ndarray, quats: np.ndarray, scales: np.ndarray, opacities: np.ndarray,
+                  sh0: np.ndarray, shN: np.ndarray, **facts: Any) -> GaussianScene:
+        """Wrap NumPy arrays that may be written, without a copy. `facts`: the other fields."""
+        import torch
+
+        return cls(*map(torch.from_numpy, (means, quats, scales, opacities, sh0, shN)), **facts)
+
     def __len__(self) -> int:
         return len(self.means)
+
+    def __getitem__(self, rows: slice | torch.Tensor) -> GaussianScene:
+        """Return some of the Gaussians; views of the same memory for a slice."""
+        return replace(self, **{name: getattr(self, name)[rows] for name in FIELDS})
+
+    def chunks(self) -> Iterator[tuple[int, GaussianScene]]:
+        """Yield pieces in order, at least one, each with the index of its first Gaussian."""
+        size = _CHUNK_GPU if self.on_gpu else _CHUNK
+        for start in range(0, max(len(self), 1), size):
+            yield start, self[start: start + size]
 
     @property
     def stored_sh_degree(self) -> int:
@@ -76,41 +95,68 @@ class GaussianScene:
 
     @property
     def on_gpu(self) -> bool:
-        """Whether the arrays are CUDA tensors."""
-        return not isinstance(self.means, np.ndarray)
+        """True if the tensors are on a CUDA device."""
+        return self.means.is_cuda
 
     @property
     def gpu(self) -> torch.device | None:
-        """The CUDA device of the arrays; None where they lie in host memory."""
-        return None if isinstance(self.means, np.ndarray) else self.means.device
+        """The CUDA device of the tensors; None on the CPU."""
+        return self.means.device if self.on_gpu else None
 
     def to_host(self, ready: Callable[[int], None] | None = None) -> GaussianScene:
-        """This scene as NumPy arrays: itself where it is one already, otherwise a copy.
+        """Return the scene on the CPU, float32, `means` also float64; its own tensors where they are that.
 
-        What the CUDA stream that copies is given after `ready(stream)`, with its raw handle, finds the data there.
+        Work given to the CUDA stream that copies after `ready(stream)`, with its raw handle, finds the data there.
         """
-        if not self.on_gpu:
-            return self
-        self._wait(ready)
-        return replace(self, **{name: _host(getattr(self, name)) for name in FIELDS})
+        self.wait(ready)
+        return replace(self, **{name: as_floats(getattr(self, name)).cpu() for name in FIELDS})
 
-    def sample(self, limit: int, ready: Callable[[int], None] | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Centres (M, 3) and opacities in [0, 1] (M,) of M <= `limit` Gaussians evenly spread over the
-        arrays: enough to frame the scene. From a GPU only these are copied. `ready`: see `to_host`.
-        """
+    def sample(self, limit: int) -> list[torch.Tensor]:
+        """Return centres (M, 3) and opacities in [0, 1] (M,) of M <= `limit` Gaussians evenly spread over the scene, on
+        its device: enough to frame it."""
         step = max(-(-len(self) // max(limit, 1)), 1)
-        self._wait(ready)
-        means, opacities = _host(self.means[::step]), _host(self.opacities[::step])
-        if not self.activated:
-            with np.errstate(over="ignore", invalid="ignore"):
-                opacities = 1 / (1 + np.exp(-opacities))
-        return means, opacities
+        means, opacities = as_floats(self.means[::step]), as_floats(self.opacities[::step])
+        return [means, opacities if self.activated else opacities.sigmoid()]
 
-    def _wait(self, ready: Callable[[int], None] | None) -> None:
-        if ready is not None and self.gpu is not None:
+    def wait(self, ready: Callable[[int], None] | None) -> None:
+        """Have torch's current stream wait for the data, as `to_host`."""
+        if ready is not None and self.on_gpu:
             import torch
 
             ready(torch.cuda.current_stream(self.gpu).cuda_stream)
+
+
+class HostCopy:
+    """What is computed from a scene, as arrays in host memory.
+
+    A scene on a GPU is read at once, on torch's current stream, without waiting: it may be overwritten there
+    afterwards. A scene on the CPU is read by `arrays`, in the calling thread, and has to stay as it is until then.
+    """
+
+    def __init__(self, scene: GaussianScene, compute: Callable[[], Sequence[torch.Tensor]]) -> None:
+        import torch
+
+        self._compute, self._event = compute, None
+        if scene.on_gpu:
+            with torch.no_grad(), torch.cuda.device(scene.gpu):
+                copies = [t.to("cpu", non_blocking=True) for t in compute()]  # into pinned memory
+                self._event = torch.cuda.Event(blocking=True)
+                self._event.record()
+            self._compute = lambda: copies
+
+    @property
+    def done(self) -> bool:
+        """True if `arrays` does not wait for a GPU."""
+        return self._event is None or self._event.query()
+
+    def arrays(self) -> list[np.ndarray]:
+        """Return them; waits for the GPU. They may be views of a scene on the CPU."""
+        import torch
+
+        if self._event is not None:
+            self._event.synchronize()
+        with torch.no_grad():
+            return [t.numpy() for t in self._compute()]
 
 
 def sh0_of_rgb(rgb: np.ndarray) -> np.ndarray:
@@ -118,16 +164,15 @@ def sh0_of_rgb(rgb: np.ndarray) -> np.ndarray:
     return (rgb - np.float32(0.5)) / np.float32(SH_C0)
 
 
-NOTHING = GaussianScene(*(np.zeros((0, *shape), np.float32) for shape in ((3,), (4,), (3,), (), (3,), (0, 3))),
-                        activated=True, sh_degree=0)
-"""A scene without Gaussians."""
+@cache
+def nothing() -> GaussianScene:
+    """Return a scene without Gaussians."""
+    shapes = (3,), (4,), (3,), (), (3,), (0, 3)
+    return GaussianScene.of_arrays(*(np.zeros((0, *shape), np.float32) for shape in shapes), activated=True,
+                                   sh_degree=0)
 
 
-def as_floats(tensor: Any) -> torch.Tensor:
+def as_floats(tensor: torch.Tensor) -> torch.Tensor:
     """Return a tensor's values as float64 where they are that, else as float32."""
     tensor = tensor.detach()
     return tensor if tensor.dtype.itemsize == 8 else tensor.float()
-
-
-def _host(array: Array) -> np.ndarray:
-    return array if isinstance(array, np.ndarray) else as_floats(array).cpu().numpy()

@@ -4,17 +4,20 @@ of those are chosen."""
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from splatview_viewer.scene.selection import EVERYTHING, HIDDEN, largest_scale, sh_energy
+from splatview_viewer.scene.scene import HostCopy
+from splatview_viewer.scene.selection import HIDDEN, flags, largest_scale, sh_energy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import torch
+
+    from splatview_viewer.core.selection import Selection
     from splatview_viewer.scene.scene import GaussianScene
-    from splatview_viewer.scene.selection import Selection
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,7 @@ class Quantity:
     bins: int
     log: bool = True
 
-    def of(self, scene: GaussianScene) -> Any:
+    def of(self, scene: GaussianScene) -> torch.Tensor:
         """(N,) its values, of an activated scene."""
         if self.name == "opacity":
             return scene.opacities
@@ -75,62 +78,42 @@ class Statistics:
 
 
 def count_later(scene: GaussianScene, selection: Selection) -> Callable[[], Statistics]:
-    """Count what an activated scene holds. A scene on a GPU is looked at now, on torch's current stream, without
-    waiting; what is returned waits, in any thread. One in host memory is looked at by what is returned, until when it
-    has to stay as it is."""
+    """Count what an activated scene holds; the returned function waits for it, in any thread. The scene is read as
+    `HostCopy` says."""
     selection = replace(selection, marked=())
-    if not scene.on_gpu:
-        return lambda: _count(scene, selection)
-    return _count_on_gpu(scene, selection)
+    copy = HostCopy(scene, lambda: [_counts(scene, selection)])
+
+    def read() -> Statistics:
+        (total, chosen), *counts = np.split(copy.arrays()[0], np.cumsum([2, *(2 * q.bins for q in QUANTITIES)])[:-1])
+        pairs = {q.name: np.split(pair, 2) for q, pair in zip(QUANTITIES, counts, strict=True)}
+        return Statistics(int(total), int(chosen), {name: (every, some) for name, (every, some) in pairs.items()})
+
+    return read
 
 
-def _count(scene: GaussianScene, selection: Selection) -> Statistics:
-    drawn = np.asarray(scene.opacities) > 0
-    hidden = None if selection == EVERYTHING else (np.asarray(selection.flags(scene)) & HIDDEN) != 0
-    chosen = drawn if hidden is None else drawn & ~hidden
-    counts = {}
-    for quantity in QUANTITIES:
-        bins = _bins(np, quantity, quantity.of(scene)).astype(np.int32)
-        every = np.bincount(bins[drawn], minlength=quantity.bins)
-        counts[quantity.name] = every, every if hidden is None else np.bincount(bins[chosen], minlength=quantity.bins)
-    return Statistics(int(np.count_nonzero(drawn)), int(np.count_nonzero(chosen)), counts)
-
-
-def _count_on_gpu(scene: GaussianScene, selection: Selection) -> Callable[[], Statistics]:
+def _counts(scene: GaussianScene, selection: Selection) -> torch.Tensor:
+    """How many can be drawn and how many are chosen, then of each quantity all bins of both, int64 in one row."""
     import torch
 
-    with torch.no_grad(), torch.cuda.device(scene.gpu):
-        opacities: Any = scene.opacities
-        drawn = opacities > 0
-        flags: Any = selection.flags(scene)
-        chosen = drawn & ((flags & HIDDEN) == 0)
-        parts = [drawn.sum().float()[None], chosen.sum().float()[None]]
+    rows = []
+    for _, part in scene.chunks():
+        drawn = part.opacities > 0
+        chosen = drawn & ((flags(part, selection) & HIDDEN) == 0)
+        row = [drawn.sum()[None], chosen.sum()[None]]
         for quantity in QUANTITIES:
-            bins = _bins(torch, quantity, quantity.of(scene)) + 0.5
-            # What lies beyond the ends is not counted.
-            parts += [torch.histc(torch.where(which, bins, -1.0), quantity.bins, 0, quantity.bins)
-                      for which in (drawn, chosen)]
-        row = torch.cat(parts).to("cpu", non_blocking=True)  # into pinned memory
-        done = torch.cuda.Event(blocking=True)
-        done.record()
-
-    def tell() -> Statistics:
-        done.synchronize()
-        values = row.numpy().astype(np.int64)
-        counts, at = {}, 2
-        for quantity in QUANTITIES:
-            pair = np.split(values[at: at + 2 * quantity.bins], 2)
-            counts[quantity.name] = pair[0], pair[1]
-            at += 2 * quantity.bins
-        return Statistics(int(values[0]), int(values[1]), counts)
-
-    return tell
+            # Chosen ones are counted in bins of their own; what is beyond the ends is not counted.
+            bins = _bins(quantity, quantity.of(part)) + 0.5 + quantity.bins * chosen
+            apart = torch.histc(torch.where(drawn, bins, -1.0), 2 * quantity.bins, 0, 2 * quantity.bins).long()
+            others, counted = apart.chunk(2)
+            row += [others + counted, counted]
+        rows.append(torch.cat(row))
+    return torch.stack(rows).sum(0)
 
 
-def _bins(xp: Any, quantity: Quantity, values: Any) -> Any:
-    """(N,) float32 of `xp`, NumPy or torch: in which bin each value lies; whatever is no number lies in the first."""
-    values = values.astype(np.float32) if xp is np else values.float()
+def _bins(quantity: Quantity, values: torch.Tensor) -> torch.Tensor:
+    """(N,) float32: the bin of each value; whatever is no number is in the first."""
+    values = values.float()
     if quantity.log:
-        values = xp.log10(xp.clip(values, 10.0 ** quantity.low, None))
-    at = xp.floor((values - quantity.low) * (quantity.bins / (quantity.high - quantity.low)))
-    return xp.clip(xp.nan_to_num(at, nan=0.0), 0, quantity.bins - 1)
+        values = values.clamp(10.0 ** quantity.low).log10()
+    at = (values - quantity.low) * (quantity.bins / (quantity.high - quantity.low))
+    return at.floor().nan_to_num(0.0).clamp(0, quantity.bins - 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,6 +13,8 @@ from splatview_viewer.geometry import rotations
 from splatview_viewer.scene.scene import as_floats
 
 if TYPE_CHECKING:
+    import torch
+
     from splatview_viewer.scene.scene import GaussianScene
 
 Triple = tuple[float, float, float]
@@ -51,61 +53,44 @@ STAYS = Placement()
 
 
 def placed(scene: GaussianScene, placement: Placement, pivot: np.ndarray) -> GaussianScene:
-    """The same Gaussians elsewhere, as arrays of the same sort (float32), on torch's current stream where they are
-    tensors; itself if it stays where it is."""
+    """Return the same Gaussians elsewhere, float32 (`means` also float64), on the scene's device and on torch's current
+    stream; the scene itself if it stays where it is."""
+    import torch
+
     if placement == STAYS:
         return scene
     a, _ = placement.matrix(pivot)
-    means = _over(scene.means, a.T, pivot, pivot + placement.move)
-    scales: Any = scene.scales
+    means, scales = as_floats(scene.means), scene.scales
+    center = torch.from_numpy(np.asarray(pivot, np.float64)).to(means)
+    means = _over(means - center, a.T) + center + torch.tensor(placement.move).to(means)
     if placement.scale != 1:
         scales = scales * placement.scale if scene.activated else scales + math.log(placement.scale)
-    quats, shN = _turned(scene, placement.rotation) if any(placement.turn) else (scene.quats, scene.shN)
-    return replace(scene, means=means, quats=quats, scales=scales, shN=shN)
+    quats, rest = scene.quats, scene.shN
+    if any(placement.turn):
+        turn, sh_turn = turns(placement.rotation, scene.stored_sh_degree)
+        quats, rest = _over(quats, turn), _over(rest.flatten(1), sh_turn).reshape(rest.shape)
+    return replace(scene, means=means, quats=quats, scales=scales, shN=rest)
 
 
-def turned(scene: GaussianScene, axes: np.ndarray) -> GaussianScene:
-    """The same Gaussians in other axes: `axes`, orthogonal (3, 3), mirrored or not, takes a position to its new one."""
-    quats, shN = _turned(scene, axes)
-    return replace(scene, means=_over(scene.means, axes.T), quats=quats, shN=shN)
+def _over(rows: torch.Tensor, matrix: np.ndarray) -> torch.Tensor:
+    """rows @ matrix in float32, or float64 as the rows, on their device."""
+    import torch
+
+    with torch.no_grad():
+        floats = as_floats(rows)
+        return floats @ torch.from_numpy(matrix).to(floats)
 
 
-def _turned(scene: GaussianScene, axes: np.ndarray) -> tuple[Any, Any]:
-    """The quaternions and the higher harmonics, as in `turned`."""
+def turns(axes: np.ndarray, degree: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return what to multiply Gaussians by from the right when `axes`, orthogonal (3, 3), mirrored or not, takes a
+    position to its new one: (4, 4) for quaternions, and (3 K-3, 3 K-3) for all higher coefficients up to `degree`."""
     diagonal = np.diag(axes)
     # A Gaussian stays the same when its own axes are flipped: axes @ R @ diag(own) is a rotation, under a mirror too,
     # and has the w of R where `axes` only flips.
     own = diagonal if np.array_equal(axes, np.diag(diagonal)) else np.full(3, np.sign(np.linalg.det(axes)))
-    left = _left(rotations.quaternion(axes * own)) * [1, *(own.prod() * own)]
-    quats, shN = _over(scene.quats, left.T), scene.shN
-    if shN.shape[1]:
-        flat: Any = shN.reshape(len(scene), 3 * shN.shape[1])
-        shN = _over(flat, _turning(axes, scene.stored_sh_degree).T).reshape(shN.shape)
-    return quats, shN
-
-
-def _over(rows: Any, matrix: np.ndarray, before: np.ndarray | None = None, after: np.ndarray | None = None) -> Any:
-    """(rows - before) @ matrix + after in float32, or float64 as the rows, where they are."""
-    if isinstance(rows, np.ndarray):
-        out, diagonal = rows if before is None else rows - before.astype(rows.dtype), np.diag(matrix)
-        flips = np.array_equal(matrix, np.diag(diagonal))  # takes a tenth of the time of a product
-        out = out * diagonal.astype(rows.dtype) if flips else out @ matrix.astype(rows.dtype)
-        return out if after is None else out + after.astype(rows.dtype)
-    import torch
-
-    def there(values: np.ndarray) -> torch.Tensor:
-        return torch.from_numpy(values).to(floats)
-
-    with torch.no_grad():
-        floats = as_floats(rows)
-        made = (floats if before is None else floats - there(before)) @ there(matrix)
-        return made if after is None else made + there(after)
-
-
-def _left(q: np.ndarray) -> np.ndarray:
-    """(4, 4): multiplication by the quaternion `q` from the left."""
-    w, x, y, z = q
-    return np.array([[w, -x, -y, -z], [x, w, -z, y], [y, z, w, -x], [z, -y, x, w]])
+    w, x, y, z = rotations.quaternion(axes * own)
+    left = np.array([[w, -x, -y, -z], [x, w, -z, y], [y, z, w, -x], [z, -y, x, w]]) * [1, *(own.prod() * own)]
+    return left.T, _turning(axes, degree).T
 
 
 # -- spherical harmonics -----------------------------------------------------------------------------------------------

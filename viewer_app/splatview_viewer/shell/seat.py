@@ -202,9 +202,7 @@ class Seat(Following):
         while self._in_flight and self._in_flight[0] <= self._work.finished:
             self._in_flight.popleft()
         behind = now + _CATCH_UP if len(self._in_flight) >= _IN_FLIGHT else 0.0
-        governor, views = self._work.governor, [pane.view for pane in self.panes.seen]
-        light = any(views) and all(view is None or getattr(view, "light", False) for view in views)
-        return max(self._next_draw, governor.next_display() if light else governor.next_picture(), behind)
+        return max(self._next_draw, self._work.governor.next_picture(), behind)
 
     # -- events ----------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from splatview_ipc.gl.glapi import gl_device_uuid
 from splatview_viewer.core.errors import words_of
 from splatview_viewer.core.memo import Memo
 from splatview_viewer.core.settings import Entry
-from splatview_viewer.gpu.memory import GpuMemory
+from splatview_viewer.gpu.health import GpuMemory
 from splatview_viewer.kinds import make_view
 from splatview_viewer.workspace.companions import PERIOD, Companions
 from splatview_viewer.workspace.matching import first_choice, match_streams

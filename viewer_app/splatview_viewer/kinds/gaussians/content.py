@@ -1,4 +1,4 @@
-"""What a stream of Gaussians holds on the GPU, whoever looks at it: a renderer with the scene, and what is known of
+"""The data of a stream of Gaussians on the GPU, for all its views: a renderer with the scene, and what is known of
 it."""
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from splatview_ipc.gl.base import fragment_head
 from splatview_viewer.core.errors import RendererError, ViewerError
 from splatview_viewer.core.view import VERTEX, Stopwatch
 from splatview_viewer.gpu.governor import BROUGHT
-from splatview_viewer.kinds.gaussians.frames import Facts, Sight, background_of, device_scene_of, hint_of, scene_of
-from splatview_viewer.render.choose import make_renderer
+from splatview_viewer.kinds.gaussians.frames import Facts, Sight, hint_of
+from splatview_viewer.render.choose import better, choose, instead
+from splatview_viewer.scene.frames import background_of, scene_of
 from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.ui.hints import Hints
 
@@ -49,7 +50,7 @@ _BACKGROUND_PERIOD = 1.0
 
 @dataclass
 class Begun:
-    """A picture that the GPU is drawing, and that nobody waits for."""
+    """A picture that the GPU is drawing, and that is not waited for."""
 
     picture: Any
     """It has `done` and `brought` (`GsplatPicture`)."""
@@ -73,7 +74,7 @@ class GaussianContent:
     def __init__(self, ctx: moderngl.Context, work: GpuWork, renderer: Renderer | None = None) -> None:
         self.views: list[GaussianView] = []
         """Everybody who looks at it."""
-        self.renderer = renderer or make_renderer(ctx)
+        self.renderer = renderer or choose(ctx)
         self.facts: Facts | None = None
         """Of the scene; None while there is none."""
         self.sight: Sight | None = None
@@ -103,8 +104,6 @@ class GaussianContent:
         self._look: Callable[[], Sight | None] | None = None
         self._torn = False
         """Whether the last scene that came turned out to be overwritten."""
-        self._drawn_by = ""
-        """The renderer's name when it was given the scene."""
         self._timed: tuple[object, ...] = ()
         self._timed_before: tuple[object, ...] = ()
         self._arrays: dict[tuple[str, ...], moderngl.VertexArray] = {}
@@ -124,8 +123,7 @@ class GaussianContent:
                 return False
             with self.stopwatch("copy"):
                 self.on_gpu = value.on_gpu and self.renderer.wants_gpu
-                scene, ready = (device_scene_of(value, self.choices) if self.on_gpu
-                                else (scene_of(value, self.choices), None))
+                scene, ready = scene_of(value, self.choices, in_place=self.on_gpu)
                 background = self._background_of(value)
             if not value.intact():
                 return False
@@ -137,8 +135,11 @@ class GaussianContent:
         elif ready is not None and now - self.looked_at > _LOOK_PERIOD:
             self._look, self.looked_at = Sight.later(scene, ready), now
         with self.stopwatch("load"):
-            self.renderer.load(scene, ready)
-        self._check_renderer()
+            try:
+                self.renderer.load(scene, ready)
+            except RendererError as e:
+                self._draw_with(instead(self.renderer, self._ctx, e))
+                self.renderer.load(scene, ready)
         before, self._loading = self._loading, None
         if before is not None:  # it was never drawn
             while not self.has_looked():
@@ -195,7 +196,7 @@ class GaussianContent:
 
     @property
     def first_scale(self) -> float:
-        """The resolution, up to 1, of the first picture that somebody sees of the scene."""
+        """The resolution, up to 1, of the first picture of the scene."""
         count = 0 if self.facts is None else self.facts.count
         slow = count > _LARGE and not self.renderer.wants_gpu
         return max(math.sqrt(_LARGE / count), 0.25) if slow else 1.0
@@ -226,7 +227,11 @@ class GaussianContent:
             if self._loading is not None:
                 self._work.governor.gives(("load",), "cuda")
             self._work.governor.gives(work, "cuda")
-            picture = renderer.render(camera, options)
+            try:
+                picture = renderer.render(camera, options)
+            except RendererError as e:
+                self._draw_with(instead(renderer, self._ctx, e))
+                picture = self.renderer.render(camera, options)
         else:
             with self._work(*work):
                 picture = renderer.render(camera, options)
@@ -236,14 +241,13 @@ class GaussianContent:
     def begin(self, place: ScenePicture, camera: Camera, options: RenderOptions,
               wanted: tuple[object, ...]) -> Picture | None:
         """As `render`, with depth, for `place` to become what is `wanted` when it is done; nothing is awaited. Returns
-        the picture of a renderer that cannot do so, to be shown as ever."""
+        a picture that cannot be moved along, to be shown as ever."""
         self.land(wait=True)
         reads = self._loading is not None
         picture = self.render(place, camera, options, BROUGHT)
         bring = getattr(picture, "bring", None)
-        if bring is None:
+        if bring is None or not bring():
             return picture
-        bring()
         self.begun = Begun(picture, place, camera, wanted, reads)
         self._work.flush()
         self.account()
@@ -257,11 +261,10 @@ class GaussianContent:
             return
         self.begun = None
         whole = not begun.reads or self.is_read()
-        brought = begun.picture.brought() if whole else None
-        if brought is None:
+        source = begun.picture.brought() if whole else None
+        if source is None:
             return
-        begun.place.become(brought[0], begun.camera, begun.of, lent=True)
-        begun.place.know(brought[1])
+        begun.place.become(source, begun.camera, begun.of, lent=True, kept=begun.picture.kept)
         begun.place.landed = True
 
     def _make_room(self, place: ScenePicture) -> None:
@@ -324,20 +327,20 @@ class GaussianContent:
         """Do what could wait, once however many views ask for it; `loads` says whether anything is to be seen."""
         self._work.collect()
         self.land()
-        if self.renderer.tick():
+        if (renderer := better(self.renderer, self._ctx)) is not None:
+            self._draw_with(renderer)
             self.loads += 1
-            self._check_renderer()
+        elif self.renderer.tick():
+            self.loads += 1
         if self.busy and not self.renderer.reading:  # a fault came between
             self.is_read()
         _ = self.renderer.pending or self.has_looked()  # the picture comes first
 
-    def _check_renderer(self) -> None:
-        """A renderer in whose place another one came has taken its pictures with it."""
-        if self.renderer.name != self._drawn_by:
-            self._drawn_by = self.renderer.name
-            self.begun = None
-            for view in self.views:
-                view.picture.lose()
+    def _draw_with(self, renderer: Renderer) -> None:
+        """Have another renderer draw from now on, which has the scene; the one before has taken its pictures along."""
+        self.renderer, self.begun = renderer, None
+        for view in self.views:
+            view.picture.lose()
 
     def leave(self) -> None:
         """As `View.leave`."""

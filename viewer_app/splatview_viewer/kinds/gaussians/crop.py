@@ -10,9 +10,8 @@ import numpy as np
 
 from splatview_viewer.core.events import PointerLeave, PointerMove, PointerPress, PointerRelease
 from splatview_viewer.core.view import Section
-from splatview_viewer.geometry import shapes
 from splatview_viewer.kinds.gaussians.tool import Tool
-from splatview_viewer.scene import Box, Sphere
+from splatview_viewer.scene import Box, Sphere, shapes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from splatview_viewer.geometry import shapes
-from splatview_viewer.scene import Box, Sphere
+from splatview_viewer.scene import Box, Sphere, shapes
 from splatview_viewer.ui import theme
 from splatview_viewer.ui import widgets as ui
 
@@ -17,10 +16,10 @@ if TYPE_CHECKING:
     import numpy as np
     from imgui_bundle import ImVec2Like
 
+    from splatview_viewer.core.selection import Vector
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.geometry.controls import Rect
     from splatview_viewer.kinds.gaussians.crop import Crop
-    from splatview_viewer.scene.selection import Vector
 
 _FAR = 1e5
 """Pixels beyond which nothing is drawn."""

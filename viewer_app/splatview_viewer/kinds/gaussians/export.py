@@ -6,12 +6,10 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from splatview_viewer.core.errors import FileError, RendererError
 from splatview_viewer.core.jobs import Job, Jobs
 from splatview_viewer.formats.pictures import output_path
-from splatview_viewer.scene import HIDDEN
+from splatview_viewer.scene import HIDDEN, flags
 
 if TYPE_CHECKING:
     from splatview_viewer.kinds.gaussians.view import GaussianView
@@ -47,7 +45,7 @@ class Export:
         def work(job: Job[tuple[Path, int]]) -> tuple[Path, int]:
             from splatview_viewer.formats.ply import write_ply
 
-            keep = (np.asarray(selection.flags(scene)) & HIDDEN) == 0 if chosen else None
+            keep = (flags(scene, selection) & HIDDEN) == 0 if chosen else None
             return write_ply(scene, path, antialiased=antialiased, keep=keep, progress=job.report)
 
         self._job = self._jobs.submit(work)

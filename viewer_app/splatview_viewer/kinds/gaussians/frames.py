@@ -1,4 +1,4 @@
-"""From a frame of a Gaussian stream to the scene that renderers take, and what the view keeps of it."""
+"""What a view keeps of a scene: facts, where its Gaussians are, and hints about its numbers."""
 
 from __future__ import annotations
 
@@ -9,20 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from splatview_viewer.core.errors import ViewerError
-from splatview_viewer.core.view import meta_phrases
 from splatview_viewer.geometry.cameras import NEAR, Camera, bounds, frame_points, intrinsics
-from splatview_viewer.scene.scene import FIELDS, SH_C0, GaussianScene, as_floats, sh0_of_rgb
+from splatview_viewer.scene.scene import GaussianScene, HostCopy
 from splatview_viewer.ui.hints import Hint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable
 
-    from splatview_ipc.control.frame import Frame
-    from splatview_viewer.core.settings import Color
 
-_MEANT = ("color", "activated", "sh_degree", "antialiased", "trouble")
-"""Metadata that steers the drawing, or is said over the picture."""
 _VISIBLE = 0.05
 """Gaussians of at most this opacity do not count when a scene is framed."""
 _SAMPLE = 200_000
@@ -31,107 +25,12 @@ _SAMPLE_LATER = 50_000
 """The same, of later versions on a GPU."""
 
 
-def scene_of(frame: Frame, choices: Collection[str] = ()) -> GaussianScene:
-    """Copies in host memory of everything in the frame, float32, means also float64. `choices`: of hints that were
-    obeyed (`hint_of`). Ask `frame.intact()` afterwards: until then it may be torn. Raises ViewerError for unknown
-    colours, SharingError when GPU memory cannot be read."""
-    tensors: dict[str, Any] = {name: t.to_floats() if name == "means" else t.to_float32()
-                               for name, t in frame.tensors.items() if name != "background"}
-    if (color := _color(frame)) != "sh":
-        rgb = tensors["rgb"]
-        if color == "rgb_logit":
-            with np.errstate(over="ignore"):
-                rgb = 1.0 / (1.0 + np.exp(-rgb))
-        tensors["sh0"], tensors["shN"] = sh0_of_rgb(rgb), None
-    if tensors.get("shN") is None:
-        tensors["shN"] = np.empty((len(tensors["means"]), 0, 3), np.float32)
-    if "quats" in choices:
-        tensors["quats"] = np.roll(tensors["quats"], 1, 1)
-    return _scene(frame, tensors, choices)
-
-
-def device_scene_of(frame: Frame, choices: Collection[str] = ()) -> tuple[GaussianScene, Callable[[int], None]]:
-    """CUDA tensors over the frame's own memory, valid while it is held, and `ready(stream)`, after which a CUDA stream
-    finds their data there.
-
-    That stream also converts what has to be converted, then: the GPU is given nothing before. Errors as for `scene_of`.
-    """
-    import torch
-
-    ready: Callable[[int], None] = frame.wait
-
-    tensors: dict[str, Any] = {name: t.torch() for name, t in frame.tensors.items()  # type: ignore[union-attr]
-                               if name != "background"}
-    device = tensors["means"].device
-    sh0 = quats = rolled = None
-    if "quats" in choices:
-        tensors["quats"] = rolled = torch.empty_like(quats := tensors["quats"].detach())
-    if (color := _color(frame)) != "sh":
-        tensors["shN"] = None
-        sh0 = tensors["sh0"] = torch.empty(tensors["rgb"].shape, device=device)
-    if sh0 is not None or rolled is not None:
-
-        def convert(stream: int) -> None:
-            frame.wait(stream)
-            with torch.no_grad(), torch.cuda.stream(torch.cuda.ExternalStream(stream, device)):
-                if quats is not None and rolled is not None:
-                    rolled.copy_(quats.roll(1, 1))
-                if sh0 is not None:
-                    sh0.copy_(tensors["rgb"])
-                    if color == "rgb_logit":
-                        sh0.sigmoid_()
-                    sh0.sub_(0.5).div_(SH_C0)
-
-        ready = convert
-    if tensors.get("shN") is None:
-        tensors["shN"] = _no_sh(len(tensors["means"]), device)
-    return _scene(frame, tensors, choices), ready
-
-
-@functools.lru_cache(maxsize=4)
-def _no_sh(count: int, device: Any) -> Any:
-    """The same tensor without elements again, by which a renderer sees that nothing moved."""
-    import torch
-
-    return torch.empty((count, 0, 3), device=device)
-
-
-def _color(frame: Frame) -> str:
-    color = frame.meta.get("color")
-    if color not in ("sh", "rgb", "rgb_logit"):
-        raise ViewerError(f"gaussians: color is {color!r}, not 'sh', 'rgb' or 'rgb_logit'")
-    return str(color)
-
-
-def _scene(frame: Frame, tensors: dict[str, Any], choices: Collection[str]) -> GaussianScene:
-    meta = frame.meta
-    return GaussianScene(
-        tensors["means"], tensors["quats"], tensors["scales"], tensors["opacities"], tensors["sh0"], tensors["shN"],
-        activated=bool(meta.get("activated")) != ("activated" in choices),
-        sh_degree=int(meta.get("sh_degree", 0)) if _color(frame) == "sh" else 0,
-        antialiased=bool(meta.get("antialiased")),
-        version=frame.version,
-        notes=tuple(meta_phrases(meta, _MEANT)),
-        shards=getattr(frame, "shards", ()),
-    )
-
-
-def background_of(frame: Frame) -> Color | None:
-    """The background colour that travels with a stream. Waits for the GPU where it lies on one."""
-    tensor = frame.tensors.get("background")
-    if tensor is None:
-        return None
-    values = np.nan_to_num(tensor.to_float32()).clip(0, 1)
-    return float(values[0]), float(values[1]), float(values[2])
-
-
 def hint_of(scene: GaussianScene, ready: Callable[[int], None] | None) -> Hint | None:
     """What some of a scene's Gaussians look like, unless it is what their publisher says. `ready`: as for
     `GaussianScene.to_host`; waits for the GPU."""
     step = max(len(scene) // 10_000, 1)
-    fields = {name: getattr(scene, name)[::step] for name in FIELDS[:-1]}
-    some = replace(scene, **fields, shN=scene.shN[:0]).to_host(ready)  # without harmonics, most of what there is
-    scales, opacities, quats = (np.asarray(a, np.float64) for a in (some.scales, some.opacities, some.quats))
+    some = replace(scene, shN=scene.shN[:, :0])[::step].to_host(ready)  # without harmonics, most of what there is
+    scales, opacities, quats = (t.double().numpy() for t in (some.scales, some.opacities, some.quats))
     if len(some) < 10:
         return None
     if some.activated and (scales < 0).mean() > 0.1:
@@ -189,8 +88,8 @@ class Sight:
         """`ready` as for `GaussianScene.to_host`. Waits for the GPU where the scene lies on one."""
         if scene.on_gpu:
             _prepare_pinned(len(scene))
-        means, opacities = scene.sample(_SAMPLE, ready)
-        return cls(np.array(means), np.array(opacities, np.float32))
+        scene.wait(ready)
+        return cls(*map(np.copy, HostCopy(scene, lambda: scene.sample(_SAMPLE)).arrays()))
 
     @classmethod
     def later(cls, scene: GaussianScene, ready: Callable[[int], None]) -> Callable[[], Sight | None]:
@@ -198,25 +97,14 @@ class Sight:
 
         Reads the scene on torch's current stream, from the first time on that it is asked.
         """
-        import torch
-
-        started: list[Any] = []
-
-        def begin() -> None:
-            with torch.no_grad(), torch.cuda.device(scene.gpu):
-                ready(torch.cuda.current_stream().cuda_stream)
-                step = _step(len(scene))
-                means, opacities = (as_floats(t[::step]) for t in (scene.means, scene.opacities))
-                opacities = opacities if scene.activated else opacities.sigmoid()
-                copies = [t.to("cpu", non_blocking=True) for t in (means, opacities)]  # into pinned memory
-                started.extend((*copies, torch.cuda.current_stream().record_event()))
+        started: list[HostCopy] = []
 
         def ask() -> Sight | None:
             if not started:
-                begin()
+                scene.wait(ready)
+                started.append(HostCopy(scene, lambda: scene.sample(_SAMPLE_LATER)))
                 return None
-            means, opacities, done = started
-            return cls(means.numpy().copy(), opacities.numpy().copy()) if done.query() else None
+            return cls(*map(np.copy, started[0].arrays())) if started[0].done else None
 
         return ask
 
@@ -293,15 +181,10 @@ class Sight:
         return replace(camera, viewmat=viewmat)
 
 
-def _step(count: int) -> int:
-    """So that every so many of the Gaussians are a sample of at most _SAMPLE_LATER."""
-    return max(-(-count // _SAMPLE_LATER), 1)
-
-
 def _prepare_pinned(count: int) -> None:
     """Have torch keep the pinned memory that `Sight.later` takes: to get it from the driver takes milliseconds."""
     import torch
 
     if torch.cuda.is_initialized():
         for width in (3, 1):
-            torch.empty(len(range(0, count, _step(count))) * width, pin_memory=True)
+            torch.empty(min(count, _SAMPLE_LATER) * width, pin_memory=True)

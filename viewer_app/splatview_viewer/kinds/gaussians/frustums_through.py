@@ -204,7 +204,7 @@ class Through:
         wanted = self.index, id(photo), view.content.loads, view.background
         if self._pending:
             assert self._meter is not None
-            before, self.psnr = self.psnr, self._meter.psnr(wait=False)
+            before, self.psnr = self.psnr, self._meter.psnr()
             self._measured, self._pending, self._next = self._pending, (), now + _PERIOD
             return before != self.psnr
         if wanted == self._measured or view.moving:
@@ -230,7 +230,7 @@ class Through:
             eye.close()
         self._photo.take(photo)
         self._photo.draw(self._meter.target(1, width, height, "f1"), rect)
-        self._meter.psnr(wait=False)
+        self._meter.measure()
         bound.use()
 
     def close(self) -> None:

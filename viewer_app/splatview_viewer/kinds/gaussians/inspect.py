@@ -17,15 +17,14 @@ from splatview_viewer.core.view import KeyHelp, Section
 from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.kinds.gaussians.picking import Picker
 from splatview_viewer.kinds.gaussians.tool import Tool
-from splatview_viewer.scene.values import values_later
+from splatview_viewer.render.picking import values_later
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from splatview_viewer.core.events import Event
     from splatview_viewer.kinds.gaussians.view import GaussianView
-    from splatview_viewer.scene.pick import Hit
-    from splatview_viewer.scene.values import Values
+    from splatview_viewer.render.picking import Hit, Values
 
 _STILL = 4.0
 """Points that the pointer may move between press and release of a click."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from splatview_viewer.geometry.controls import Rect
     from splatview_viewer.kinds.gaussians.inspect import Inspect
-    from splatview_viewer.scene.values import Values
+    from splatview_viewer.render.picking import Values
 
 _SPARK = 22
 """Points: how high a curve of past values is."""

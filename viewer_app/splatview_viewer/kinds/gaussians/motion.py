@@ -1,5 +1,5 @@
-"""Smooth motion: while somebody moves the camera and the scene cannot be drawn for each picture on the screen, the last
-picture of it is moved along; a new one is drawn when the GPU's time allows, and nobody waits for it."""
+"""Smooth motion: while the camera moves and the scene cannot be drawn for each picture on the screen, the last
+picture of it is moved along by CUDA; a new one is drawn when the GPU's time allows, without being waited for."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from splatview_viewer.render.base import RenderOptions
 
 _SHOWS = "color", "alpha", "normals", "ellipsoids", "rings", "points"
-"""What can be moved: pictures of things that are somewhere."""
+"""Pictures that can be moved: of things that are somewhere."""
 _AT_ONCE = 10.0
-"""Milliseconds up to which a scene is drawn for each picture where nobody else needs the GPU."""
+"""Milliseconds up to which a scene is drawn for each picture where no other process needs the GPU."""
 _FAR = 0.7
 """Cosine of the turn from which on a picture shows too little of what is seen now."""
 _KEPT = 10.0
@@ -45,8 +45,8 @@ class Motion(Tool):
     # -- pictures ----------------------------------------------------------------------------------------------
 
     def render(self, camera: Camera, options: RenderOptions) -> bool:
-        """Whether the view's picture, as it is or moved to `camera`, is what to show now; a new one is begun if that
-        may be. False: draw the scene, and show nothing else."""
+        """Return whether the view's picture, as it is or moved to `camera`, is what to show now; a new one is begun if
+        that may be. False: draw the scene, and show nothing else."""
         view = self.view
         content, picture = view.content, view.picture
         self._towards, self._wanted = None, (camera.key, options, content.loads)
@@ -56,9 +56,8 @@ class Motion(Tool):
             return False
         content.land()
         size = camera.width, camera.height
-        if picture.of != self._wanted and content.begun is None and not content.awaited and (
-                view.work.governor.next_picture() == 0.0):
-            self.scale = view.work.governor.scale_later("scene", size)
+        if picture.of != self._wanted and not content.awaited and (scale := self._next_scale(size)) is not None:
+            self.scale = scale
             drawn = camera if self.scale == 1.0 else camera.resized(*scaled(size, self.scale))
             picture.render_later(drawn, options, (drawn.key, options, content.loads))
         if picture.of != self._wanted:
@@ -67,37 +66,38 @@ class Motion(Tool):
             self.scale = 1.0
         return picture.source is not None
 
+    def _next_scale(self, size: tuple[int, int]) -> float | None:
+        """The resolution of the next picture of the scene, to be shown at this size; None while it may not begin, as
+        another one is being drawn, or its cost is being saved up."""
+        content, governor = self.view.content, self.view.work.governor
+        scale, ms = governor.scale_later("scene", size)
+        if content.renderer.pending:  # it is read in one go with the picture
+            ms += governor.cost(("load",)) or 0.0
+        return scale if governor.has_saved(ms) and content.begun is None else None
+
     def _applies(self, camera: Camera, options: RenderOptions) -> bool:
         view = self.view
         picture, s = view.picture, view.settings
         moves = view.moving or view.content.awaited  # what was moved stays there until a true picture can be had
         if not (s.reproject and moves and s.show in _SHOWS) or view.desk.exact:
             return False
-        if picture.source is None or picture.seen is None or not _alike(picture.of[1], options):
+        if picture.kept is None or picture.seen is None or not _alike(picture.of[1], options):
             return False
         seen = picture.seen
         turn = float(np.trace(seen.viewmat[:3, :3].T @ camera.viewmat[:3, :3]))
         if seen.model != camera.model or turn < 1 + 2 * _FAR:
             return False
         size = camera.width, camera.height
-        governor = view.work.governor
+        governor, warp = view.work.governor, picture.warp_work(size)
         if governor.limited:
-            return governor.moves_along("scene", size, *picture.warp_work(size))
-        scene, warp = governor.cost(("scene", *size)) or 0.0, governor.cost(picture.warp_work(size)[0]) or 0.0
-        return view.cuda and scene > max(_AT_ONCE, 2 * warp)
+            return governor.moves_along("scene", size, warp)
+        return (governor.cost(("scene", *size)) or 0.0) > max(_AT_ONCE, 2 * (governor.cost(warp) or 0.0))
 
     @property
     def towards(self) -> tuple[Camera, float] | None:
-        """Where the picture is moved to, and how far away the scene is on the whole; None: it is shown as it is."""
+        """The camera that the picture is moved to, and how far away the scene is on the whole; None: it is shown as it
+        is."""
         return None if self._towards is None else (self._towards, self.view.orbit.distance)
-
-    @property
-    def light(self) -> bool:
-        """Whether the next picture can be shown without drawing the scene."""
-        view = self.view
-        if view.moving:
-            return self._towards is not None
-        return view.picture.of == self._wanted and view.picture.of[-1:] == (view.content.loads,)
 
     def tick(self, now: float) -> bool:
         view, picture = self.view, self.view.picture
@@ -108,13 +108,13 @@ class Motion(Tool):
                 picture.forget_motion()
             return landed
         self._used, self._used_at = True, now
-        idle = view.content.begun is None
-        return landed or not view.moving or (idle and view.work.governor.next_picture() == 0.0)
+        size = self._towards.width, self._towards.height
+        return landed or not view.moving or self._next_scale(size) is not None
 
     # -- the panel ---------------------------------------------------------------------------------------------
 
     def sections(self) -> Sequence[Section]:
-        if self.view.work.software:  # which draws as ever
+        if not self.view.cuda:  # OpenGL draws as ever
             return ()
         return [Section("Motion", self._panel, tip="What is seen while the camera moves")]
 
@@ -131,6 +131,6 @@ class Motion(Tool):
 
 
 def _alike(before: object, options: RenderOptions) -> bool:
-    """Whether a picture drawn with these options shows the same sort of thing."""
+    """Return whether a picture drawn with these options shows the same sort of thing."""
     paint, depth = getattr(before, "paint", None), getattr(before, "depth", None)
     return (paint, depth) == (options.paint, options.depth)

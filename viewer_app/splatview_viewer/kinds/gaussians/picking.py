@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from splatview_viewer.core.jobs import Jobs
-from splatview_viewer.scene.pick import Hit, pick_later
+from splatview_viewer.render.picking import Hit, pick_later
 
 if TYPE_CHECKING:
     from splatview_viewer.geometry.controls import Rect

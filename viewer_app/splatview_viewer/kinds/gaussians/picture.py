@@ -11,15 +11,15 @@ import moderngl
 from splatview_ipc.control.errors import SharingError
 from splatview_viewer.core.errors import RendererError
 from splatview_viewer.core.view import Stopwatch
-from splatview_viewer.kinds.gaussians.copy import PictureCopy
 from splatview_viewer.kinds.gaussians.depth import DepthPicture
-from splatview_viewer.kinds.gaussians.reprojection import Surface, Warp
+from splatview_viewer.render.gl.passes import texture_source
 from splatview_viewer.scene import color_maps
 
 if TYPE_CHECKING:
     import torch
 
     from splatview_ipc.gl.base import PixelSource
+    from splatview_ipc.gl.sources import TextureSource
     from splatview_viewer.core.settings import Color, GaussianSettings
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.geometry.controls import Rect
@@ -30,12 +30,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("splatview")
 
+_COPY_FORMATS = {"float16": "f2", "float32": "f4"}
 _SHOW = {"color": 0, "depth": 1, "overdraw": 1, "alpha": 2}
 
 
 class ScenePicture:
     """Lies where the renderer drew it, for as long as that lasts; a copy takes its place before the renderer draws for
-    somebody else (`GaussianContent.render`)."""
+    another view (`GaussianContent.render`)."""
 
     def __init__(self, ctx: moderngl.Context, content: GaussianContent, work: GpuWork) -> None:
         self.source: PixelSource | None = None
@@ -46,21 +47,21 @@ class ScenePicture:
         """Whether it lies where the renderer draws next."""
         self.seen: Camera | None = None
         """The camera that sees it."""
-        self.known = False
-        """Whether `surface`, or `kept`, says where the things in it are."""
         self.kept: Kept | None = None
-        """It as CUDA can move it, where CUDA does so (`gsplat_moving`)."""
+        """It as CUDA can move it to another camera; None where it cannot be moved."""
         self.landed = False
-        """Whether it has come since somebody asked, without having been waited for."""
-        self.surface = Surface(ctx)
-        """Where the things in it are."""
+        """Set once it has come without having been waited for, until a tick takes note."""
         self.depth = DepthPicture(ctx)
         self.stopwatch = Stopwatch()
         self._ctx = ctx
         self._content = content
         self._work = work
         self._copy: PictureCopy | None = None
-        self._warp = Warp(ctx)
+
+    @property
+    def known(self) -> bool:
+        """Whether it is known where the things in it are: it is moved by their depth then, as a plane otherwise."""
+        return self.kept is not None and self.kept.grid is not None
 
     def render(self, camera: Camera, options: RenderOptions, wanted: tuple[object, ...]) -> float | None:
         """Become the picture that is `wanted`, which these make. Milliseconds that it took; None if nobody had to draw
@@ -69,8 +70,7 @@ class ScenePicture:
         several = len(content.views) > 1
         if several and (twin := content.lent(wanted)) is not None:
             assert twin.source is not None
-            self.become(twin.source, camera, wanted, lent=True)
-            self.kept, self.known = twin.kept, twin.kept is not None and twin.known
+            self.become(twin.source, camera, wanted, lent=True, kept=twin.kept)
             return None
         cuda, watch = content.renderer.wants_gpu, self.stopwatch
         with watch("render"):
@@ -86,39 +86,26 @@ class ScenePicture:
                 if mapped:
                     self.depth.undo()
                 return None
-        self.become(source, camera, wanted, lent=not mapped)
-        self.kept = None if mapped else getattr(picture, "kept", None)
+        self.become(source, camera, wanted, lent=not mapped, kept=None if mapped else getattr(picture, "kept", None))
         if not several and self._copy is not None:
             self._copy.close()
             self._copy = None
         return watch.ms["render"] + content.gpu_ms(camera)
 
-    def become(self, source: PixelSource, camera: Camera, of: tuple[object, ...], *, lent: bool) -> None:
-        """Be this picture from now on, of which nothing but the colours is known."""
-        self.source, self.seen, self.of, self.lent, self.known = source, camera, of, lent, False
-        self.kept = None
-
-    def know(self, depth: PixelSource | Kept) -> None:
-        """Its depth, or itself as CUDA can move it."""
-        if getattr(depth, "mover", None) is not None:
-            self.kept = depth  # type: ignore[assignment]
-        else:
-            self.surface.take(depth)  # type: ignore[arg-type]
-        self.known = True
+    def become(self, source: PixelSource, camera: Camera, of: tuple[object, ...], *, lent: bool,
+               kept: Kept | None = None) -> None:
+        """Be this picture from now on. `kept`: what moves it."""
+        self.source, self.seen, self.of, self.lent, self.kept = source, camera, of, lent, kept
 
     def render_later(self, camera: Camera, options: RenderOptions, wanted: tuple[object, ...]) -> None:
         """As `render`, with depth as well, but the picture comes when it is done (`GaussianContent.land`): until then
-        it is what it was. At once where the renderer draws with OpenGL, which waits for nothing either."""
+        it is what it was. At once where it cannot be moved along."""
         content = self._content
         with self.stopwatch("render"):
             picture = content.begin(self, camera, replace(options, depth=True), wanted)
         if picture is None or not content.is_read():
             return
         self.become(picture.source(), camera, wanted, lent=True)
-        color, depth = getattr(picture, "color", None), getattr(picture, "depth", None)
-        if color is not None and depth is not None:
-            self.surface.take_textures(color, depth)
-            self.known = True
 
     def tensor(self, camera: Camera, options: RenderOptions, background: Color) -> torch.Tensor | None:
         """What `draw` lays over the background, of colours, as uint8 (H, W, 3) on the GPU; None where it was not CUDA
@@ -147,14 +134,12 @@ class ScenePicture:
 
     def lose(self) -> None:
         """What was lent is there no more."""
-        if self.kept is not None:
-            self.kept, self.known = None, False
+        self.kept = None
         if self.lent:
             self._be_none()
 
     def _be_none(self) -> None:
-        self.source, self.seen, self.of, self.lent, self.known = None, None, (), False, False
-        self.kept = None
+        self.source, self.seen, self.of, self.lent, self.kept = None, None, (), False, None
 
     def drop(self) -> None:
         """Be none, until it is rendered again."""
@@ -166,12 +151,9 @@ class ScenePicture:
 
     def forget_motion(self) -> None:
         """Give back what is needed to move it only. Idempotent."""
-        self.known = False
         if self.kept is not None:
             self.kept.mover.drop()
             self.kept = None
-        self.surface.close_grid()
-        self._warp.drop()
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect, background: Color, settings: GaussianSettings,
              towards: tuple[Camera, float] | None = None) -> None:
@@ -183,8 +165,8 @@ class ScenePicture:
         if source is None:
             framebuffer.clear(*background, 1.0, viewport=viewport)
             return
-        if towards is not None and self.seen is not None:
-            source = self._moved(source, self.seen, *towards)
+        if towards is not None and self.seen is not None and self.kept is not None:
+            source = self._moved(self.kept, source, self.seen, *towards)
             framebuffer.use()
         # One that is smaller than its place on the screen is smoothed.
         smooth = ("SMOOTH",) if source.size != (rect.width, rect.height) else ()
@@ -204,32 +186,55 @@ class ScenePicture:
         with self._work("compose", rect.width, rect.height):
             array.render(moderngl.TRIANGLES, vertices=3)
 
-    def _moved(self, source: PixelSource, seen: Camera, camera: Camera, middle: float) -> PixelSource:
-        """It as another camera sees it: `Warp.take`, or what CUDA does instead."""
-        work, by = self.warp_work((camera.width, camera.height))
-        if self.kept is not None:
-            try:
-                self._work.governor.gives(work, by)
-                return self.kept.mover.take(self.kept, seen, camera, middle)
-            except (RendererError, SharingError, RuntimeError) as e:  # OpenGL does it from now on
-                log.warning("smooth motion without CUDA: %s", e)
-                self.kept.mover.failure, self.kept, self.known = str(e) or type(e).__name__, None, False
-                work, _ = self.warp_work((camera.width, camera.height))
-        with self._work(*work):
-            return self._warp.take(source, self.surface if self.known else None, seen, camera, middle)
+    def _moved(self, kept: Kept, source: PixelSource, seen: Camera, camera: Camera, middle: float) -> PixelSource:
+        """It as another camera sees it; as it is once moving has failed."""
+        self._work.governor.gives(self.warp_work((camera.width, camera.height)), "cuda")
+        try:
+            return kept.mover.take(kept, seen, camera, middle)
+        except (RendererError, SharingError, RuntimeError) as e:
+            log.warning("pictures are moved along no more: %s", e)
+            kept.mover.failure, self.kept = str(e) or type(e).__name__, None
+            return source
 
-    def warp_work(self, size: tuple[int, int]) -> tuple[tuple[object, ...], str]:
-        """The work (see `Governor`) of moving it, to be shown at this size, and by what it is done."""
-        if self.kept is None:
-            return ("warp", *size), "opengl"
-        work = "warp", *size, "cuda"
-        if (ms := self.kept.mover.clock.news) is not None:
+    def warp_work(self, size: tuple[int, int]) -> tuple[object, ...]:
+        """The work (see `Governor`) of moving it, to be shown at this size."""
+        work = "warp", *size
+        if self.kept is not None and (ms := self.kept.mover.clock.news) is not None:
             self._work.took(work, ms)
-        return work, "cuda"
+        return work
 
     def close(self) -> None:
         """Give back everything. Idempotent."""
         self.drop()
-        self.surface.close()
-        self._warp.close()
         self.depth.close()
+
+
+class PictureCopy:
+    """A copy of a picture, which the renderer's next one leaves alone: one at a time, bit by bit as it was."""
+
+    def __init__(self, ctx: moderngl.Context) -> None:
+        self._ctx = ctx
+        self._framebuffer: moderngl.Framebuffer | None = None
+        self._source: TextureSource | None = None
+
+    def take(self, source: PixelSource, array: moderngl.VertexArray) -> TextureSource:
+        """The same picture, valid until the next `take`. `source`: four channels of float16 or float32; `array`: what
+        draws its values (compose.glsl with COPY). Leaves the bound framebuffer and the enable flags as they were."""
+        before = self._source
+        if self._framebuffer is None or before is None or (before.size, before.dtype) != (source.size, source.dtype):
+            self.close()
+            texture = self._ctx.texture(source.size, source.channels, dtype=_COPY_FORMATS[source.dtype], alignment=1)
+            texture.filter = moderngl.NEAREST, moderngl.NEAREST
+            self._framebuffer = self._ctx.framebuffer([texture])
+            self._source = before = texture_source(texture)
+        with self._ctx.scope(self._framebuffer, moderngl.NOTHING):
+            source.bind(array.program, 0)
+            array.render(moderngl.TRIANGLES, vertices=3)
+        return before
+
+    def close(self) -> None:
+        """Give back everything. Idempotent."""
+        if self._framebuffer is not None and self._source is not None:
+            self._framebuffer.release()
+            self._source.texture.release()
+        self._framebuffer = self._source = None

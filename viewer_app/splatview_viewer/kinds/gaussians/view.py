@@ -145,11 +145,6 @@ class GaussianView:
         return self.content.renderer.wants_gpu
 
     @property
-    def light(self) -> bool:
-        """Whether its next picture takes the GPU no longer than laying one on the screen does."""
-        return self.content.facts is not None and self._motion.light
-
-    @property
     def work(self) -> GpuWork:
         """What it gives the GPU to do."""
         return self._work

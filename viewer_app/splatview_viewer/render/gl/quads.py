@@ -10,7 +10,7 @@ One rule of gsplat's is out of reach here: a pixel ends *before* the Gaussian th
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import moderngl
 import numpy as np
@@ -19,18 +19,18 @@ from splatview_viewer.render.base import (
     AMBIENT,
     BODY_SIGMAS,
     LIGHT,
+    PIXELS_MAX,
     RING_INSIDE,
     RING_PX,
     TRANSMITTANCE_MIN,
     RenderOptions,
+    thinned_words,
 )
-from splatview_viewer.render.gl.compositor import BODIES, DEFINES, Pass, Passes
-from splatview_viewer.render.gl.textures import Layers, Target
-from splatview_viewer.render.work import PIXELS_MAX, SOFTWARE_PIXELS_MAX, words
+from splatview_viewer.render.gl.passes import BODIES, DEFINES, Layers, Pass, Passes, Target, reserved
 
 if TYPE_CHECKING:
     from splatview_viewer.render.base import Paint
-    from splatview_viewer.render.gl.compositor import Stages
+    from splatview_viewer.render.gl.passes import Stages
 
 MAX_BATCHES = 8
 SMALL = 40.0
@@ -41,43 +41,45 @@ PIXELS_PER_GAUSSIAN = 16
 
 
 class QuadCompositor:
-    """See `Compositor`."""
+    """Turns Gaussians, projected in drawing order by shaders/project.frag, into a picture."""
 
-    def __init__(self, ctx: moderngl.Context, stages: Stages, precision: Literal["f4", "f2"], software: bool):
+    def __init__(self, ctx: moderngl.Context, stages: Stages) -> None:
         self._ctx = ctx
         self._stages = stages
-        self._precision: Literal["f4", "f2"] = precision
-        # Software rasterisers pay for triangles most: there it is one for everything, and a corner less to shade.
-        self._corners, self._small = (3, float("inf")) if software else (4, SMALL)
         self.projection = Passes(ctx, "fullscreen.vert", "project.frag")
+        """The projection pass by `DEFINES`, with the outputs that this compositor reads."""
         self._splat = Passes(ctx, "splat.vert", "splat.frag")
         self._mark = Pass(ctx, "fullscreen.vert", "mark.frag")
         self._tiles = Pass(ctx, "fullscreen.vert", "tiles.frag")
         self._projected: Layers | None = None
         self._target: Target | None = None
         self._options = RenderOptions()
-        self.thinned, self.most_pixels = "", SOFTWARE_PIXELS_MAX if software else PIXELS_MAX
+        self.thinned = ""
+        """As `Renderer.thinned`."""
+        self.most_pixels = PIXELS_MAX
+        """How many pixels may be filled without counting them exactly; 0 where that is of no interest."""
 
     def reserve(self, columns: int, rows: int, paint: Paint) -> moderngl.Framebuffer:
+        """Where the projections go: one texel per Gaussian, `columns` (a power of two) of them in a row."""
         formats = dict.fromkeys(("place", "shape", "color"), (4, "f4")) | (BODIES if paint == "ellipsoids" else {})
-        if self._projected is None or (self._projected.size, list(self._projected.textures)) != (
-                (columns, rows), list(formats)):
-            if self._projected is not None:
-                self._projected.release()
-                self._projected = None
-            self._projected = Layers(self._ctx, (columns, rows), **formats)
+        held, self._projected = self._projected, None  # should there be no room
+        self._projected = reserved(self._ctx, held, (columns, rows), formats)
         return self._projected.framebuffer
 
     def begin(self, size: tuple[int, int], options: RenderOptions) -> moderngl.Framebuffer:
+        """Make room for a picture of `size` pixels. Returns what to bind; call before projecting."""
         self._options, depth = options, options.depth
-        if self._target is None or self._target.size != size or self._target.kind != (depth, self._precision):
+        if self._target is None or self._target.size != size or (self._target.depth is not None) != depth:
             if self._target is not None:
                 self._target.release()
                 self._target = None
-            self._target = Target(self._ctx, size, depth, self._precision)
+            self._target = Target(self._ctx, size, depth)
         return self._target.framebuffer
 
     def draw(self, visible: int, near: float, pixels: float) -> tuple[moderngl.Texture, moderngl.Texture | None]:
+        """Composite the first `visible` projections. Returns colour (RGBA, premultiplied, row 0 at the top) and,
+        if asked for, accumulated depth in the first channel. `near`: the camera's. `pixels`: how many are filled at
+        most, if each Gaussian were as large as it could be; asked for where `most_pixels` is not 0."""
         target = self._target
         assert target is not None
         self.thinned = ""
@@ -112,7 +114,7 @@ class QuadCompositor:
         if filled[-1] <= self.most_pixels:
             return visible
         count = max(int(np.searchsorted(filled, self.most_pixels, side="right")), 1)
-        self.thinned = words(float(filled[-1]), float(filled[count - 1]))
+        self.thinned = thinned_words(float(filled[-1]), float(filled[count - 1]))
         return count
 
     def _splats(self, target: Target, *defines: str) -> Pass:
@@ -120,7 +122,7 @@ class QuadCompositor:
         assert self._projected is not None
         splat, options = self._splat(*defines), self._options
         splat.read_used(**self._projected.textures, tiles=target.tiles)
-        splat.set_used(columns=self._projected.size[0], size=target.size, small=self._small, body_sigmas=BODY_SIGMAS,
+        splat.set_used(columns=self._projected.size[0], size=target.size, small=SMALL, body_sigmas=BODY_SIGMAS,
                        ring_px=RING_PX, ring_inside=RING_INSIDE, point_reach=options.point_reach, light=LIGHT,
                        ambient=AMBIENT)
         return splat
@@ -133,7 +135,7 @@ class QuadCompositor:
         target.framebuffer.depth_mask = True
         ctx.enable_only(moderngl.DEPTH_TEST)
         ctx.depth_func = "<"
-        splat.vao.render(moderngl.TRIANGLE_STRIP, vertices=self._corners, instances=visible)
+        splat.vao.render(moderngl.TRIANGLE_STRIP, vertices=4, instances=visible)
         target.framebuffer.depth_mask = False
 
     def _count(self, target: Target, visible: int) -> None:
@@ -147,7 +149,7 @@ class QuadCompositor:
         ctx.enable_only(moderngl.BLEND)
         ctx.blend_func = moderngl.ONE, moderngl.ONE
         ctx.blend_equation = moderngl.FUNC_ADD, moderngl.MAX
-        splat.vao.render(moderngl.TRIANGLE_STRIP, vertices=self._corners, instances=visible)
+        splat.vao.render(moderngl.TRIANGLE_STRIP, vertices=4, instances=visible)
         ctx.blend_equation = moderngl.FUNC_ADD, moderngl.FUNC_ADD
         ctx.blend_func = moderngl.SRC_ALPHA, moderngl.ONE_MINUS_SRC_ALPHA
 
@@ -173,7 +175,7 @@ class QuadCompositor:
             ctx.depth_func = "<"
             target.framebuffer.use()
             splat.set(first=first)
-            splat.vao.render(moderngl.TRIANGLE_STRIP, vertices=self._corners, instances=end - first)
+            splat.vao.render(moderngl.TRIANGLE_STRIP, vertices=4, instances=end - first)
         ctx.blend_func = moderngl.SRC_ALPHA, moderngl.ONE_MINUS_SRC_ALPHA
 
 

@@ -2,21 +2,22 @@
 
 Three stages per frame. The processor sorts by camera z; a fragment pass projects every Gaussian once, in that
 order, into float textures; a compositor turns them into the picture. There are two, because drivers differ in what
-they are slow at: `gl_quads` blends triangles, `gl_tiles` has each pixel walk along the list of its tile.
+they are slow at: on graphics cards `quads` blends triangles, on software rasterisers `tiles` has each pixel walk along
+the list of its tile.
 """
 
 from __future__ import annotations
 
-import logging
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import moderngl
 import numpy as np
 
 from splatview_viewer.core.errors import RendererError, words_of
 from splatview_viewer.geometry.cameras import MODELS
+from splatview_viewer.gpu.work import is_software
 from splatview_viewer.render.activation import Activated, activate, middle, selected
 from splatview_viewer.render.base import (
     ALPHA_MIN,
@@ -24,27 +25,24 @@ from splatview_viewer.render.base import (
     COVARIANCE_MAX,
     EPS_2D,
     MARK_COLOR,
-    HostReader,
+    LeftOut,
     Pixels,
+    Renderer,
     RenderOptions,
 )
-from splatview_viewer.render.gl.compositor import DEFINES, ShaderError, Stages, stable_order
+from splatview_viewer.render.gl.passes import DEFINES, Fields, Stages, stable_order, texels, texture_source
 from splatview_viewer.render.gl.quads import QuadCompositor
-from splatview_viewer.render.gl.textures import Fields, texels, texture_source
 from splatview_viewer.render.gl.tiles import TileCompositor
 from splatview_viewer.scene import EVERYTHING
-from splatview_viewer.scene.scene import NOTHING
+from splatview_viewer.scene.scene import nothing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from splatview_ipc.gl.sources import TextureSource
     from splatview_viewer.geometry.cameras import Camera
-    from splatview_viewer.render.gl.compositor import Compositor
     from splatview_viewer.scene import Selection
     from splatview_viewer.scene.scene import GaussianScene
-
-log = logging.getLogger("splatview")
 
 COLUMNS = 4096
 """Gaussians per row of the textures that hold their order and projections."""
@@ -54,8 +52,6 @@ SAMPLE = 10_000
 """Gaussians that are looked at for the middle of a scene, or a few more."""
 MARKED_FROM = 1 << 30
 """Added to the index of a Gaussian that is marked; shaders/project.frag knows it too."""
-SOFTWARE = "llvmpipe", "softpipe", "swrast", "software rasterizer", "swiftshader"
-"""What GL_RENDERER says where there is no graphics card."""
 
 
 @dataclass
@@ -72,55 +68,33 @@ class GlPicture:
         depth = None if self.depth is None else np.ascontiguousarray(texels(self.depth)[..., 0])
         return Pixels(np.ascontiguousarray(rgba[..., :3]), np.ascontiguousarray(rgba[..., 3]), depth)
 
-    def texture(self, ctx: moderngl.Context) -> moderngl.Texture:
-        """The target itself: no copy. `ctx` must be the context that the renderer was made with."""
-        if ctx is not self.color.ctx:
-            raise RendererError("gl: the picture belongs to another OpenGL context; use pixels() to carry it over")
-        return self.color
-
     def source(self) -> TextureSource:
         """The target itself: no copy."""
         return texture_source(self.color)
 
 
-class GlRenderer(HostReader):
+class GlRenderer(Renderer):
     """Draws Gaussians with OpenGL 3.3 in a context that the caller owns and keeps current.
 
     Leaves the bound framebuffer and the enable flags as they were; the blend and depth functions are moderngl's
     defaults afterwards.
     """
 
-    name: str = "gl"
+    name = "gl"
 
-    def __init__(self, ctx: moderngl.Context, precision: Literal["f4", "f2"] = "f4", profile: bool = False,
-                 compositor: Literal["quads", "tiles"] | None = None):
-        """`precision` of the target: "f4" agrees with gsplat to 70 dB and more, "f2" takes half the memory and
-        agrees to about 55 dB. `profile` waits for the GPU after each stage, so that `timings` hold its work.
-        `compositor`: None takes tiles where the driver is a software rasteriser, quads elsewhere.
+    def __init__(self, ctx: moderngl.Context, note: str = "") -> None:
+        """`note`: why it is not CUDA that draws.
 
-        Raises RendererError when the context is older than 3.3.
+        Raises RendererError when the context is older than 3.3, or the driver refuses the shaders.
         """
         if ctx.version_code < 330:
             raise RendererError(f"gl: OpenGL {ctx.version_code / 100:.1f} is too old; 3.3 is needed. "
                                 "Update the graphics driver")
-        self.ctx = ctx
+        self.ctx, self._note = ctx, note
         self._limit = min(ctx.info["GL_MAX_TEXTURE_SIZE"], *ctx.info["GL_MAX_VIEWPORT_DIMS"])
         self._columns = min(COLUMNS, self._limit)
-        self._stages = Stages(ctx, profile)
-        software = any(name in ctx.info["GL_RENDERER"].lower() for name in SOFTWARE)
-        self.note = ""
-        """Why it is not the better compositor that draws; "" where it is."""
-        self._makers: dict[str, Callable[[], Compositor]] = {
-            "tiles": lambda: TileCompositor(ctx, self._stages, precision),
-            "quads": lambda: QuadCompositor(ctx, self._stages, precision, software)}
-        wanted = compositor or ("tiles" if software else "quads")
-        make = self._makers.pop(wanted)
-        if compositor is not None:  # this one and no other
-            self._makers.clear()
-        try:
-            self._compositor = make()
-        except ShaderError as e:
-            self._other_compositor(e)
+        self._stages = Stages()
+        self._compositor = (TileCompositor if is_software(ctx) else QuadCompositor)(ctx, self._stages)
         self._fields = Fields(ctx)
         self._means = np.empty((0, 3), np.float32)
         self._reach = np.empty(0, np.float32)
@@ -135,11 +109,19 @@ class GlRenderer(HostReader):
         self._sh_degree = self._sh_stored = self._sh_columns = self._packed_columns = 0
         self._drawn: tuple | None = None
         self._picture: GlPicture | None = None
+        self._left_out = LeftOut()
         self._closed = False
 
     @property
+    def note(self) -> str:
+        return self._note
+
+    @property
+    def left_out(self) -> LeftOut:
+        return self._left_out
+
+    @property
     def thinned(self) -> str:
-        """As `Renderer` says."""
         return self._compositor.thinned
 
     @property
@@ -147,18 +129,9 @@ class GlRenderer(HostReader):
         """Milliseconds: activate, load (last load); sort, project, draw, and with tiles bin and upload before that
         (last render that drew).
 
-        Unless `profile` is set these are times on the processor; what the GPU does is not waited for.
+        See `Stages`.
         """
         return dict(self._stages.milliseconds)
-
-    @property
-    def profile(self) -> bool:
-        """Whether to wait for the GPU after each stage."""
-        return self._stages.profile
-
-    @profile.setter
-    def profile(self, on: bool) -> None:
-        self._stages.profile = on
 
     def load(self, scene: GaussianScene, ready: Callable[[int], None] | None = None) -> None:
         """Activate and upload a scene. Raises RendererError when it exceeds the texture size limit."""
@@ -171,12 +144,12 @@ class GlRenderer(HostReader):
             origin = middle(a.means[:: max(len(a) // SAMPLE, 1)])
             with np.errstate(over="ignore"):  # what is that far away lies beyond `far`
                 means = (a.means - origin).astype(np.float32)
-            if self._compositor.most_pixels or self._makers:
+            if self._compositor.most_pixels:
                 self._reach = np.abs(a.scales).max(axis=1, initial=0) * np.float32(REACH_SIGMAS)
         self._means, self._picture, self._drawn = np.empty((0, 3), np.float32), None, None  # should there be no room
         with self._stages("load"):
             self._upload(a, means)
-        self._means, self._origin, self.left_out, self._kept = means, origin, a.left_out, a.kept
+        self._means, self._origin, self._left_out, self._kept = means, origin, a.left_out, a.kept
         self._dtype = a.means.dtype
         self._drawn = self._scene = None
         if self._chosen is not None:  # here, where the arrays are at hand
@@ -187,7 +160,7 @@ class GlRenderer(HostReader):
         """Read back from where it was uploaded to, once for each load."""
         self._check_open()
         if self._scene is None:
-            self._scene = self._read_back() if len(self._means) + self.left_out.total else NOTHING
+            self._scene = self._read_back() if len(self._means) + self._left_out.total else nothing()
         return self._scene
 
     def render(self, camera: Camera, options: RenderOptions) -> GlPicture:
@@ -201,26 +174,11 @@ class GlRenderer(HostReader):
             return self._picture
         self._drawn = None
         try:
-            try:
-                self._picture = self._draw(camera, options)
-            except ShaderError as e:  # of those that are made when they are first needed
-                before = self._compositor
-                self._other_compositor(e)
-                before.release()
-                self._picture = self._draw(camera, options)
+            self._picture = self._draw(camera, options)
         except moderngl.Error as e:
             raise RendererError(f"gl: {words_of(e)}") from e
         self._drawn = wanted
         return self._picture
-
-    def _other_compositor(self, error: ShaderError) -> None:
-        """Draw with the one that is left. Raises `error` where there is none."""
-        if not self._makers:
-            raise error
-        name, make = self._makers.popitem()
-        self._compositor = make()
-        self.note = f"drawing with {name}: {error}"
-        log.info("%s", self.note)
 
     def _draw(self, camera: Camera, options: RenderOptions) -> GlPicture:
         self._stages.reset("sort", "project", "bin", "upload", "draw")
@@ -251,7 +209,7 @@ class GlRenderer(HostReader):
         rest = texels(self._fields["shN"]).reshape(-1, 3)[:n * stored].reshape(n, stored, 3)
         means = (self._means + self._origin).astype(self._dtype)
         return Activated(means, packed[:, 4:8].copy(), packed[:, 8:11].copy(), packed[:, 3].copy(),
-                         packed[:, 12:15].copy(), rest, self._sh_degree, self.left_out, self._kept).scene()
+                         packed[:, 12:15].copy(), rest, self._sh_degree, self._left_out, self._kept).scene()
 
     def _upload(self, a: Activated, means: np.ndarray) -> None:
         stored = a.shN.shape[1]

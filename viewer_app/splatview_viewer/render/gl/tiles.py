@@ -7,24 +7,47 @@ are made on the processor, since GL 3.3 has nothing to make them with. All of gs
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from splatview_viewer.render.base import AMBIENT, BODY_SIGMAS, LIGHT, RING_INSIDE, RING_PX, RenderOptions
-from splatview_viewer.render.gl.compositor import BODIES, DEFINES, Pass, Passes, keep_freed_memory
-from splatview_viewer.render.gl.textures import Fields, Layers
-from splatview_viewer.render.gl.tile_lists import TILE, Chunks
-from splatview_viewer.render.work import words
+from splatview_viewer.render.base import (
+    AMBIENT,
+    BODY_SIGMAS,
+    LIGHT,
+    LISTED_MAX,
+    RING_INSIDE,
+    RING_PX,
+    RenderOptions,
+    thinned_words,
+)
+from splatview_viewer.render.gl.passes import (
+    BODIES,
+    DEFINES,
+    Fields,
+    Layers,
+    Pass,
+    Passes,
+    keep_freed_memory,
+    reserved,
+    stable_order,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import moderngl
 
     from splatview_viewer.render.base import Paint
-    from splatview_viewer.render.gl.compositor import Stages
+    from splatview_viewer.render.gl.passes import Stages
 
+TILE = 8
+"""Side in pixels; shaders/project.frag and walk.frag know it too."""
+BUDGET = 1 << 21
+"""Entries of all lists together in one chunk: what bounds the memory, some 60 MB."""
 LIST_BITS = 12
-"""log2 of the entries in a row of the texture that holds the lists; `tile_lists.BUDGET` of them make 512 rows."""
+"""log2 of the entries in a row of the texture that holds the lists; `BUDGET` of them make 512 rows."""
 PARTS = 8
 """Outputs of walk.frag: one for each pixel of a fragment, which is 2 pixels wide and 4 high."""
 
@@ -33,12 +56,11 @@ _PROJECTED: dict[str, tuple[int, str]] = {"form": (4, "f4"), "light": (4, "u4"),
 
 
 class TileCompositor:
-    """See `Compositor`."""
+    """As `QuadCompositor`."""
 
-    def __init__(self, ctx: moderngl.Context, stages: Stages, precision: Literal["f4", "f2"]):
+    def __init__(self, ctx: moderngl.Context, stages: Stages) -> None:
         self._ctx = ctx
         self._stages = stages
-        self._precision: Literal["f4", "f2"] = precision
         keep_freed_memory()
         self._list_bits = min(LIST_BITS, ctx.info["GL_MAX_TEXTURE_SIZE"].bit_length() - 1)
         self._slot_bits = (ctx.info["GL_MAX_TEXTURE_SIZE"] // 4).bit_length() - 1
@@ -61,12 +83,8 @@ class TileCompositor:
 
     def reserve(self, columns: int, rows: int, paint: Paint) -> moderngl.Framebuffer:
         formats = _PROJECTED | (BODIES if paint == "ellipsoids" else {})
-        if self._projected is None or (self._projected.size, list(self._projected.textures)) != (
-                (columns, rows), list(formats)):
-            if self._projected is not None:
-                self._projected.release()
-                self._projected = None
-            self._projected = Layers(self._ctx, (columns, rows), **formats)
+        held, self._projected = self._projected, None  # should there be no room
+        self._projected = reserved(self._ctx, held, (columns, rows), formats)
         return self._projected.framebuffer
 
     def begin(self, size: tuple[int, int], options: RenderOptions) -> moderngl.Framebuffer:
@@ -89,7 +107,7 @@ class TileCompositor:
         latest = None
         if chunks is not None:
             latest = self._walk_all(chunks, kinds)
-            self.thinned = words(chunks.listed + chunks.lacking, chunks.listed)
+            self.thinned = thinned_words(chunks.listed + chunks.lacking, chunks.listed)
         with self._stages("draw"):
             for kind in pictures:
                 target = self._target(kind).framebuffer
@@ -198,7 +216,7 @@ class TileCompositor:
         return self._target(kind).textures["picture"]
 
     def _target(self, kind: str) -> Layers:
-        return self._layer(kind, self._size, picture=(4, self._precision if kind == "color" else "f4"))
+        return self._layer(kind, self._size, picture=(4, "f4"))
 
     def _layer(self, key: object, size: tuple[int, int], **formats: tuple[int, str]) -> Layers:
         if key not in self._layers:
@@ -209,3 +227,97 @@ class TileCompositor:
         for layer in self._layers.values():
             layer.release()
         self._layers.clear()
+
+
+@dataclass(frozen=True)
+class Lists:
+    """One chunk: for each tile the Gaussians that touch it, nearest first."""
+
+    entries: np.ndarray
+    """(E,) int32 places in drawing order, tile after tile."""
+    ranges: np.ndarray
+    """(tiles, 2) int32: where in `entries` a tile's list starts and ends; tiles row by row."""
+
+
+class Chunks:
+    """Goes through the Gaussians from front to back in chunks of at most `BUDGET` entries.
+
+    Iterate over it; before the next chunk is asked for, `close_tiles` may say where nothing more can be seen. Ends
+    after `most` entries, or those of one more Gaussian, whatever is left.
+    """
+
+    def __init__(self, boxes: np.ndarray, grid: tuple[int, int], most: int = LISTED_MAX):
+        """`boxes` (N, 2) int32, in drawing order: the first tile's number, row by row, and width + (height << 16) in
+        tiles, 0 where nothing shows. `grid`: tiles across and down."""
+        self.listed = self.lacking = 0
+        """Entries of all chunks so far, and those that the last one left out at the end."""
+        self._most = most
+        self._columns, self._rows = grid
+        self._held = _Boxes(np.arange(len(boxes), dtype=np.int32), boxes[:, 0], boxes[:, 1] & 0xFFFF, boxes[:, 1] >> 16)
+
+    def __iter__(self) -> Iterator[Lists]:
+        while len(self._held.rank):
+            held = self._held
+            n, total = len(held.rank), np.cumsum(held.widths * held.heights, dtype=np.int64)
+            budget = min(BUDGET, self._most - self.listed)
+            if total[-1] > 0 and budget <= 0:
+                self.lacking = int(total[-1])
+                return
+            if total[-1] > budget:  # one Gaussian at least: it has no more entries than the picture has tiles
+                n = max(int(np.searchsorted(total, budget, side="right")), 1)
+            self._held = held[n:]
+            self.listed += int(total[n - 1])
+            if total[n - 1]:
+                yield self._lists(held[:n])
+
+    @property
+    def remaining(self) -> int:
+        """Gaussians that no chunk has held yet."""
+        return len(self._held.rank)
+
+    def close_tiles(self, unfinished: np.ndarray) -> None:
+        """Forget Gaussians that touch only tiles where `unfinished` (rows, columns), bool, is False."""
+        table = np.zeros((self._rows + 1, self._columns + 1), np.int32)  # sums over everything left of and above
+        np.cumsum(np.cumsum(unfinished, axis=0, dtype=np.int32), axis=1, out=table[1:, 1:])
+        held = self._held
+        y0, x0 = np.divmod(held.first, self._columns)
+        y1, x1 = y0 + held.heights, x0 + held.widths
+        self._held = held[np.flatnonzero(table[y1, x1] - table[y0, x1] - table[y1, x0] + table[y0, x0])]
+
+    def _lists(self, boxes: _Boxes) -> Lists:
+        columns, tiles = self._columns, self._columns * self._rows
+        # First every row of tiles that a box has, then every tile of such a row. The tile's number is what its row
+        # of tiles starts with plus how far along it is; repeating (start - place) and adding places gives that.
+        owner = np.repeat(np.arange(len(boxes.rank), dtype=np.int32), boxes.heights)
+        first = (boxes.first - columns * _starts(boxes.heights)).take(owner)
+        first += np.arange(0, len(owner) * columns, columns, dtype=np.int32)
+        widths = boxes.widths.take(owner)
+        pairs = np.stack([first - _starts(widths), boxes.rank.take(owner)], axis=1)
+        # Both at once: as one number of 64 bits.
+        pairs = np.repeat(pairs.view(np.int64)[:, 0], widths).view(np.int32).reshape(-1, 2)
+        tile = pairs[:, 0] + np.arange(len(pairs), dtype=np.int32)
+        entries = pairs[:, 1].take(stable_order(tile.view(np.uint32), tiles))
+        ranges = np.empty((tiles, 2), np.int32)
+        count = np.bincount(tile, minlength=tiles)
+        np.cumsum(count, out=ranges[:, 1])
+        np.subtract(ranges[:, 1], count, out=ranges[:, 0])
+        return Lists(entries, ranges)
+
+
+@dataclass(frozen=True)
+class _Boxes:
+    """(M,) int32 each."""
+
+    rank: np.ndarray
+    """Place in drawing order."""
+    first: np.ndarray
+    widths: np.ndarray
+    heights: np.ndarray
+
+    def __getitem__(self, which: slice | np.ndarray) -> _Boxes:
+        return _Boxes(self.rank[which], self.first[which], self.widths[which], self.heights[which])
+
+
+def _starts(counts: np.ndarray) -> np.ndarray:
+    """Where each of several runs begins that lie one after the other."""
+    return np.cumsum(counts, dtype=np.int32) - counts

@@ -1,17 +1,16 @@
-"""gsplat's CUDA kernels: whether they can run here, and getting them without disturbing anybody.
+"""gsplat's CUDA kernels: whether they can run here, and getting them without disturbing other processes.
 
 gsplat is installed as source, and compiles its kernels in the process that first needs them, into a folder that all
 processes of a user share. It deletes that folder's lock, and the folder, when it finds no finished build there: a
 viewer that starts while a trainer compiles would destroy the trainer's build. So the viewer never lets gsplat do
-that. It takes, in this order: kernels inside the installed package; a build of its own, in a folder of its own; a copy
-of the finished build of a trainer, which it only reads; or it has another process compile them into its own folder,
-one viewer at a time. A build is loaded as `gsplat.csrc`, where gsplat looks first.
+that. It takes, in this order: kernels inside the installed package; a build of its own, in a folder of its own; the
+finished build of a trainer, which it only reads; or it has another process compile them into its own folder, one at a
+time. A build is loaded as `gsplat.csrc`, where gsplat looks first.
 """
 
 from __future__ import annotations
 
 import ctypes
-import fcntl
 import importlib
 import importlib.util
 import logging
@@ -20,7 +19,6 @@ import shutil
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,8 +26,6 @@ from splatview_ipc.system import child_program
 from splatview_ipc.system.files import make_private
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import moderngl
 
 log = logging.getLogger("splatview")
@@ -37,28 +33,25 @@ log = logging.getLogger("splatview")
 NAME = "gsplat_cuda"
 """gsplat's name for what it compiles: of the folder, the library and the module in it."""
 BUILD = """
-import os, shutil, sys
-from gsplat.cuda._backend import _C
-if _C is None:
-    sys.exit(3)
-os.replace(sys.argv[1], sys.argv[2])
-shutil.rmtree(os.environ["TORCH_EXTENSIONS_DIR"], ignore_errors=True)
+import fcntl, os, shutil, sys
+built, library = sys.argv[1:]
+with open(library + ".lock", "w") as lock:
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    if os.path.exists(library):
+        sys.exit()
+    folder = os.environ["TORCH_EXTENSIONS_DIR"]
+    shutil.rmtree(folder, ignore_errors=True)
+    os.mkdir(folder, 0o700)
+    try:
+        from gsplat.cuda._backend import _C
+        if _C is None:
+            sys.exit(3)
+        os.replace(built, library)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 """
-"""Compiles in a process of its own, which finishes the work should the viewer end before. 3: there is no compiler."""
-CHECK = """
-import sys, torch
-from splatview_viewer.render.gsplat.build import load_library
-load_library(sys.argv[1])
-from gsplat import rasterization
-one = lambda *values: torch.tensor([values], device="cuda", dtype=torch.float32)
-_, alphas, _ = rasterization(one(0, 0, 1), one(1, 0, 0, 0), one(.1, .1, .1), one(.9)[0], one(1, 1, 1),
-                             torch.eye(4, device="cuda")[None], torch.tensor([[[8., 0, 8], [0, 8, 8], [0, 0, 1]]],
-                             device="cuda"), 16, 16, packed=False)
-sys.exit(0 if alphas.max().item() > 0.5 else 1)
-"""
-"""Draws one Gaussian with a library, in a process of its own."""
-LIMIT = 1800.0
-"""Seconds that compiling may take."""
+"""Compiles in a process of its own, which finishes the work should the viewer end before; those of other viewers wait.
+3: there is no compiler."""
 
 
 class KernelsError(Exception):
@@ -183,27 +176,19 @@ class Kernels:
         if "gsplat.cuda._backend" not in sys.modules:
             os.environ["TORCH_EXTENSIONS_DIR"] = str(folder / "jit")
         library = folder / f"{NAME}.so"
+        if not library.exists() and (found := finished_build(theirs, Path(gsplat.__file__).parent)) is not None:
+            try:
+                load_library(found)
+            except ImportError as e:
+                log.info("the build of gsplat's kernels in %s does not load: %s", theirs, e)
+            else:
+                return
         if not library.exists():
-            self._make(library, theirs, Path(gsplat.__file__).parent)
-        load_library(library)
-
-    def _make(self, library: Path, theirs: Path, package: Path) -> None:
-        with _lock(library.parent / "lock", self._will_take_long) as fd:
-            if library.exists():  # another viewer was quicker
-                return
-            for left in library.parent.glob("build-*"):  # by a viewer that was killed
-                shutil.rmtree(left, ignore_errors=True)
-            if adopt(theirs, library, package):
-                return
-            self._will_take_long()
-            build(library, fd)
-
-    def _will_take_long(self) -> None:
-        """They are being compiled, here or by another viewer."""
-        if not self.building:
             self.building = True
             self._moved.set()
             log.info("building gsplat's kernels, about a minute; drawing with OpenGL meanwhile")
+            build(library)
+        load_library(library)
 
 
 def load_prebuilt() -> bool:
@@ -217,101 +202,47 @@ def load_prebuilt() -> bool:
     return True
 
 
-def adopt(theirs: Path, library: Path, package: Path) -> bool:
-    """Copy the finished build in folder `theirs`, if it fits what is installed and works. Only reads there.
+def finished_build(theirs: Path, package: Path) -> Path | None:
+    """The library in folder `theirs`, if it is of what is installed, and nothing is compiled there now; else None.
 
     `package`: gsplat's own folder.
     """
     import torch
 
-    built = theirs / library.name
-    copy = library.with_suffix(f".{os.getpid()}")
+    library = theirs / f"{NAME}.so"
     try:
-        before = built.stat()
+        made_at = library.stat().st_mtime
         rules = (theirs / "build.ninja").read_text(encoding="utf-8", errors="replace")
         finished = (theirs / ".ninja_log").read_text(encoding="utf-8", errors="replace")
-        # Compiled from these sources, against this torch, to the end, and nobody is at it again.
+        # Compiled from these sources, against this torch, to the end.
         fits = str(package / "cuda" / "ext.cpp") in rules and str(Path(torch.__file__).parent / "include") in rules
         sources = [*(package / "cuda").rglob("*.cu"), *(package / "cuda").rglob("*.cpp"),
                    Path(torch.__file__).parent / "version.py"]
-        fits = fits and all(source.stat().st_mtime <= before.st_mtime for source in sources)
-        if not fits or library.name not in finished or (theirs / "lock").exists():
-            return False
-        shutil.copyfile(built, copy)
-        after = built.stat()
-        if (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size) or (theirs / "lock").exists():
-            return False
-        if _python(CHECK, str(copy), timeout=120).returncode != 0:
-            return False
-        copy.replace(library)
-    except (OSError, subprocess.TimeoutExpired):
-        return False
-    finally:
-        copy.unlink(missing_ok=True)
-    log.info("gsplat's kernels: a copy of the build in %s", theirs)
-    return True
+        fits = fits and all(source.stat().st_mtime <= made_at for source in sources)
+    except OSError:
+        return None
+    return library if fits and library.name in finished and not (theirs / "lock").exists() else None
 
 
-def build(library: Path, lock: int) -> None:
-    """Compile into a new folder and put the finished library in its place. Raises KernelsError.
-
-    The compiling process holds the lock, an open file, too: should this one be killed, nobody else begins.
-    """
-    folder = library.parent / f"build-{os.getpid()}"
-    built = folder / NAME / library.name
-    report = library.parent / "build.log"
+def build(library: Path) -> None:
+    """Compile in another process and put the finished library in its place. Raises KernelsError."""
+    folder, report = library.parent / "build", library.parent / "build.log"
     jobs = os.environ.get("MAX_JOBS") or str(max(min((os.cpu_count() or 2) // 2, 10), 1))
+    nice = ["nice", "-n", "10"] if shutil.which("nice") else []
+    env = child_program.environment({**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "MAX_JOBS": jobs,
+                                     "TORCH_EXTENSIONS_DIR": str(folder), "VERBOSE": "1"})
     try:
-        folder.mkdir(mode=0o700)
-        done = _python(BUILD, str(built), str(library), timeout=LIMIT, pass_fds=(lock,), background=True,
-                       env={"TORCH_EXTENSIONS_DIR": str(folder), "MAX_JOBS": jobs, "VERBOSE": "1"})
+        done = subprocess.run([*nice, sys.executable, "-P", "-c", BUILD, str(folder / NAME / library.name),
+                               str(library)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, errors="replace", check=False, env=env)
         report.write_text(done.stdout)
-        if done.returncode == 3:
-            raise KernelsError("gsplat's kernels are not compiled, and there is no nvcc here; install the CUDA "
-                                 "toolkit, or a gsplat wheel with kernels")
-        if done.returncode != 0 or not library.exists():
-            raise KernelsError(f"building gsplat's kernels failed: {_error_in(done.stdout)} (see {report})")
-    except subprocess.TimeoutExpired:
-        raise KernelsError(f"building gsplat's kernels took longer than {LIMIT:.0f} s") from None
     except OSError as e:
         raise KernelsError(f"gsplat's kernels cannot be built: {e}") from None
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-class _lock:  # noqa: N801  (used like a function)
-    """Holds a lock file that all viewers of a user know: one builds, the others wait."""
-
-    def __init__(self, path: Path, waiting: Callable[[], None] = lambda: None) -> None:
-        """`waiting` is called, often, while another viewer has it."""
-        self._path, self._waiting = path, waiting
-
-    def __enter__(self) -> int:
-        self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        end = time.monotonic() + LIMIT
-        while True:
-            try:
-                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return self._fd
-            except BlockingIOError:
-                if time.monotonic() > end:
-                    os.close(self._fd)
-                    raise KernelsError("another viewer has been building gsplat's kernels for too long") from None
-                self._waiting()
-                time.sleep(0.2)
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._fd)
-
-
-def _python(program: str, *args: str, timeout: float, env: dict[str, str] | None = None,
-            pass_fds: tuple[int, ...] = (), background: bool = False) -> subprocess.CompletedProcess[str]:
-    """Run a program in another Python with this one's packages; its output in `stdout`."""
-    nice = ["nice", "-n", "10"] if background and shutil.which("nice") else []
-    env = child_program.environment({**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **(env or {})})
-    return subprocess.run([*nice, sys.executable, "-P", "-c", program, *args], stdin=subprocess.DEVNULL,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-                          timeout=timeout, pass_fds=pass_fds, check=False, env=env)
+    if done.returncode == 3:
+        raise KernelsError("gsplat's kernels are not compiled, and there is no nvcc here; install the CUDA toolkit, or "
+                           "a gsplat wheel with kernels")
+    if done.returncode != 0 or not library.exists():
+        raise KernelsError(f"building gsplat's kernels failed: {_error_in(done.stdout)} (see {report})")
 
 
 def _error_in(output: str) -> str:

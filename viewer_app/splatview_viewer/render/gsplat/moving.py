@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from splatview_viewer.core.errors import RendererError
-from splatview_viewer.gpu.clock import Clock
+from splatview_viewer.gpu.stream import Clock, OnStream
+from splatview_viewer.render.kernels.compiler import kernels
 from splatview_viewer.render.kernels.warp import grid_of, warp
 
 if TYPE_CHECKING:
@@ -16,18 +17,14 @@ if TYPE_CHECKING:
 
     from splatview_ipc.gl.base import PixelSource
     from splatview_viewer.geometry.cameras import Camera
-    from splatview_viewer.gpu.stream import OnStream
-    from splatview_viewer.render.gsplat.renderer import GsplatRenderer
 
-WITH_CUDA = True
-"""Whether CUDA moves pictures where it draws straight into memory of OpenGL's; otherwise OpenGL moves them."""
 BRIDGES = ("import",)
-"""Where that is so, by the canvas's name."""
+"""Canvases, by name, whose pictures are moved: those where CUDA draws straight into memory of OpenGL's."""
 
 
 @dataclass
 class Kept:
-    """A picture on the GPU that can be moved; it stays as long as somebody holds it."""
+    """A picture on the GPU that can be moved; it stays as long as it is referenced."""
 
     mover: Mover
     color: torch.Tensor
@@ -46,8 +43,6 @@ class Mover:
 
         `make_canvas`: for what OpenGL reads; asked once.
         """
-        from splatview_viewer.gpu.stream import OnStream
-
         self.clock = Clock()
         self.failure = ""
         """Why it moves nothing any more."""
@@ -56,13 +51,11 @@ class Mover:
         self._canvas: Any = None
         with torch.cuda.device(device):
             self._stream = torch.cuda.Stream(device, priority=-1)
-        self._on: OnStream = OnStream(self._stream)
+        self._on = OnStream(self._stream)
         self._nearness = torch.empty((0, 0), dtype=torch.int32, device=device)
         try:
-            from splatview_viewer.render.kernels import compiler  # which needs more than torch
-
-            self._own = compiler.kernels("warp.cu", (), device.index or 0)
-        except (ImportError, RendererError, RuntimeError) as e:
+            self._own = kernels("warp.cu", (), device.index or 0)
+        except (RendererError, RuntimeError) as e:
             self.failure = str(e) or type(e).__name__
 
     def keep(self, color: torch.Tensor, rgba: torch.Tensor, depth: torch.Tensor, stream: torch.cuda.Stream) -> Kept:
@@ -73,17 +66,20 @@ class Mover:
         return self._kept(color.clone(), grid_of(rgba, depth, self._own), stream)
 
     def borrow(self, color: torch.Tensor, stream: torch.cuda.Stream) -> Kept:
-        """A picture of which only the colours are there, for as long as nobody writes there."""
+        """A picture of which only the colours are there, for as long as nothing is written there."""
         return self._kept(color, None, stream)
 
     def _kept(self, color: torch.Tensor, grid: torch.Tensor | None, stream: torch.cuda.Stream) -> Kept:
-        if grid is not None and grid.is_cuda:  # whoever gets this memory next writes when it has been read
+        if grid is not None and grid.is_cuda:  # this memory is written anew only when it has been read
             color.record_stream(self._stream)
             grid.record_stream(self._stream)
         return Kept(self, color, grid, stream.record_event())
 
     def take(self, kept: Kept, seen: Camera, camera: Camera, middle: float) -> PixelSource:
-        """The picture as `camera` sees it, valid until the next `take` but one. For the arguments see `Warp.take`.
+        """The picture as `camera` sees it, valid until the next `take` but one.
+
+        `seen`: the camera that took it; `camera`: the one that looks now, of the size of the result; `middle`: how far
+        away the scene's middle is from `seen`, world units, more than 0.
 
         Raises RendererError, SharingError or RuntimeError: it cannot be done.
         """
@@ -111,11 +107,3 @@ class Mover:
         if self._canvas is not None:
             self._canvas.close()
             self._canvas = None
-
-
-def mover_of(renderer: GsplatRenderer) -> Mover | None:
-    """What moves this renderer's pictures; None where OpenGL does."""
-    if not WITH_CUDA or renderer._ctx is None or renderer.dtype != "float16" or renderer._canvas().name not in BRIDGES:
-        return None
-    held = renderer._mover_held = renderer._mover_held or Mover(renderer.device, renderer._make_canvas)
-    return None if held.failure else cast("Mover", held)

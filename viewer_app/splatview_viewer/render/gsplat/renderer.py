@@ -3,86 +3,71 @@
 from __future__ import annotations
 
 import time
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
 from splatview_ipc.control.errors import SharingError
 from splatview_viewer.core.errors import RendererError
-from splatview_viewer.render.base import LeftOut
+from splatview_viewer.gpu.stream import Clock, OnStream
+from splatview_viewer.render.base import LeftOut, Pixels, Renderer
+from splatview_viewer.render.gsplat import moving
 from splatview_viewer.render.gsplat.build import home_gpu, kernels
-from splatview_viewer.render.gsplat.picture import GsplatPicture
+from splatview_viewer.render.gsplat.frame import FrameGraph
+from splatview_viewer.render.gsplat.moving import Kept, Mover
+from splatview_viewer.render.gsplat.scene import DeviceGaussians, Reading
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     import moderngl
-    import torch
 
+    from splatview_ipc.gl.base import PixelSource
     from splatview_viewer.geometry.cameras import Camera
-    from splatview_viewer.gpu.stream import OnStream
     from splatview_viewer.render.base import RenderOptions
-    from splatview_viewer.render.gsplat.lending import Lending
-    from splatview_viewer.render.gsplat.plain_frame import Frame
-    from splatview_viewer.render.gsplat.reading import Reading
-    from splatview_viewer.render.gsplat.scene import DeviceGaussians
     from splatview_viewer.render.kernels.activate import Active
     from splatview_viewer.scene.scene import GaussianScene
 
 LIMIT = 16384
 """Pixels a side."""
-PRECISIONS = {"f2": "float16", "f4": "float32"}
 
 
-class GsplatRenderer:
+class GsplatRenderer(Renderer):
     """Draws Gaussians with gsplat, on a CUDA stream of its own with high priority.
 
     Scenes on a GPU are read where they lie, once per `load`, with the next picture; others are uploaded. What is made
     of them stays, so that a moving camera costs nothing but the drawing.
     """
 
-    name: str = "gsplat"
+    name = "gsplat"
+    wants_gpu = True
 
-    def __init__(self, ctx: moderngl.Context | None = None, device: torch.device | None = None,
-                 precision: str = "f2", plain: bool = False) -> None:
-        """Waits for gsplat's kernels, which may have to be compiled first (`gsplat_kernels.kernels()`).
+    def __init__(self, ctx: moderngl.Context | None = None, device: torch.device | None = None) -> None:
+        """Waits for gsplat's kernels, which may have to be compiled first (`build.kernels()`).
 
         `ctx`: only for `Picture.source`. `device`: for scenes from host memory; None: the GPU that OpenGL draws with,
-        if it is a CUDA device, or the first. `precision` of what `source` gives, "f2" or "f4". `plain`: not the
-        viewer's own kernels between gsplat's.
+        if it is a CUDA device, or the first.
 
-        Raises RendererError: gsplat cannot run here.
+        Raises RendererError: gsplat cannot run here, or the viewer's own kernels do not compile.
         """
         if not kernels().wait():
             raise RendererError(f"gsplat: {kernels().reason}")
-        import torch
-
-        self.dtype = PRECISIONS[precision]
-        self._plainly = ""
-        """Why gsplat draws by itself."""
-        self._instead = ""
-        """Why it is something else that was drawn."""
-        self._torch = torch
         self._ctx = ctx
-        self._plain = plain
         self._home = torch.device("cuda", home_gpu(ctx)) if device is None else device
         self._device: torch.device | None = None
         self._stream: torch.cuda.Stream
         self._work: _Work
         self._gaussians: DeviceGaussians
-        self._lending: Lending
-        self._frame: Frame
-        self._framed: tuple[Frame, Active] | None = None
-        """Which Gaussians which frame was given last: see `_show_frame`."""
+        self._frame: FrameGraph
+        self._framed: Active | None = None
+        """The Gaussians that the frame was given last: see `_show_frame`."""
         self._canvas_held: Any = None
-        self._mover_held: Any = None
-        self._depths_held: Any = None
-        self._textures: list[moderngl.Texture] = []
+        self._mover_held: Mover | None = None
         self._reading: Reading
         self._timings: dict[str, float] = {}
-        from splatview_viewer.gpu.clock import Clock
-
         self._clocks = {"load": Clock(), "render": Clock()}
         self._camera: tuple[tuple[object, ...], Camera] | None = None
         """The last camera by its key: a copy, since its owner may move the arrays."""
@@ -90,11 +75,6 @@ class GsplatRenderer:
         self._picture: GsplatPicture | None = None
         self._closed = False
         self._move_to(self._home)
-
-    @property
-    def wants_gpu(self) -> bool:
-        """True."""
-        return True
 
     @property
     def device(self) -> torch.device:
@@ -113,13 +93,8 @@ class GsplatRenderer:
         return not self._closed and self._reading.pending
 
     @property
-    def skipped(self) -> int:
-        """How many Gaussians can never be drawn, as far as the GPU has told by now."""
-        return self.left_out.total
-
-    @property
     def left_out(self) -> LeftOut:
-        """The same by reasons."""
+        """As far as the GPU has told by now."""
         return LeftOut() if self._closed else self._gaussians.left_out
 
     @property
@@ -140,9 +115,7 @@ class GsplatRenderer:
     @property
     def note(self) -> str:
         """Why drawing is slower than it could be; "" where it is not."""
-        if self._plainly or self._closed:
-            return self._instead or self._plainly
-        return "; ".join(filter(None, (self._frame.failure, self._gaussians.note, self._instead)))
+        return "" if self._closed else self._frame.failure
 
     @property
     def bridge(self) -> str:
@@ -183,11 +156,10 @@ class GsplatRenderer:
         scene = self._reading.begin() if scene is None else scene
         if scene is None:
             return
-        self._lending.take_back()
         try:
             self._gaussians.load(scene, lambda: self._clocks["load"].begin(self._stream))
         except BaseException:
-            self._reading.take_back()  # for whoever draws instead
+            self._reading.take_back()  # for the renderer that draws instead
             raise
         self._clocks["load"].end(self._stream)
         self._show_frame()
@@ -214,17 +186,17 @@ class GsplatRenderer:
 
     def scene(self) -> GaussianScene:
         self._check_open()
-        reader = self._torch.cuda.current_stream(self.device)
+        reader = torch.cuda.current_stream(self.device)
         with self._working(), self._reading:
             self._activate()
             self._gaussians.settle()
-            return self._lending.scene(reader)
+            return self._gaussians.scene(reader)
 
     def host_scene(self) -> GaussianScene:
         """What is loaded, activated if it has been read, as host arrays: for another renderer."""
         with self._working():
             pending = self._reading.to_host()
-            return self._lending.to_host() if pending is None else pending
+            return self._gaussians.to_host() if pending is None else pending
 
     def close(self) -> None:
         """Give back everything. Idempotent. The OpenGL context, if any, must be current."""
@@ -233,9 +205,6 @@ class GsplatRenderer:
         self._closed = True
         self._leave()
         self._picture = None
-        for texture in self._textures:
-            texture.release()
-        self._textures.clear()
 
     def _working(self) -> _Work:
         """A context: on the renderer's stream, with errors of CUDA as RendererError. Within another one it is cheap."""
@@ -244,12 +213,11 @@ class GsplatRenderer:
 
     def _failed(self, e: BaseException) -> None:
         """Raise what says the same in the renderer's words, if it is for the renderer to say."""
-        torch = self._torch
         if isinstance(e, torch.cuda.OutOfMemoryError):
             self._drawn = self._picture = None
             torch.cuda.empty_cache()
-            raise RendererError(f"gsplat: the memory of {self._device} is full; a smaller picture needs less "
-                                f"({str(e).splitlines()[0][:120]})") from None
+            raise RendererError(f"gsplat: the memory of {self._device or self._home} is full; a smaller picture needs "
+                                f"less ({str(e).splitlines()[0][:120]})") from None
         if isinstance(e, SharingError):
             raise RendererError(f"gsplat: no way from CUDA to OpenGL: {e}") from None
         if isinstance(e, RuntimeError):
@@ -264,23 +232,8 @@ class GsplatRenderer:
             viewmat = camera.viewmat.copy()
             viewmat[:3, 3] += viewmat[:3, :3] @ origin
             camera = replace(camera, viewmat=viewmat)
-        flags = self._lending.flags(options.selection)
-        try:
-            return self._draw_with(self._frame, flags, camera, options, target)
-        except (RendererError, RuntimeError, ValueError) as e:
-            if isinstance(self._frame, self._plain_kind) or isinstance(e, self._torch.cuda.OutOfMemoryError):
-                raise
-            self._plainly = f"plain gsplat: {' '.join(str(e).split())[:160]}"
-            self._frame.close()
-            self._frame = self._plain_kind(self.device)
-            self._show_frame()
-            return self._draw_with(self._frame, flags, camera, options, target)
-
-    def _draw_with(self, frame: Frame, flags: torch.Tensor | None, camera: Camera, options: RenderOptions,
-                   target: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor | None]:
-        frame.select(flags)
-        options, self._instead = self._possible(frame, options)
-        return frame.render(camera, options, target)
+        self._frame.select(self._gaussians.flags(options.selection))
+        return self._frame.render(camera, options, target)
 
     def _overflowed(self) -> bool:
         self._reading.wait()
@@ -288,16 +241,18 @@ class GsplatRenderer:
 
     def _target(self, camera: Camera) -> torch.Tensor | None:
         """Where OpenGL will read a picture; None without an OpenGL context."""
-        return None if self._ctx is None else self._canvas().begin(camera.height, camera.width, 4, self.dtype)
+        return None if self._ctx is None else self._canvas().begin(camera.height, camera.width, 4, "float16")
 
     def _canvas(self) -> Any:
         self._canvas_held = self._canvas_held or self._make_canvas()
         return self._canvas_held
 
-    def _depths(self) -> Any:
-        """The canvas for what `GsplatPicture.bring` makes of depth."""
-        self._depths_held = self._depths_held or self._make_canvas()
-        return self._depths_held
+    def _mover(self) -> Mover | None:
+        """What moves pictures to other cameras; None where it cannot."""
+        if self._ctx is None or self._canvas().name not in moving.BRIDGES:
+            return None
+        self._mover_held = self._mover_held or Mover(self.device, self._make_canvas)
+        return None if self._mover_held.failure else self._mover_held
 
     def _make_canvas(self) -> Any:
         assert self._ctx is not None
@@ -306,74 +261,178 @@ class GsplatRenderer:
 
         return make_canvas(self._ctx, gpu_uuid(self.device.index))
 
-    def _texture_for(self, ctx: moderngl.Context, rgba: np.ndarray) -> moderngl.Texture:
-        """A texture with these values, which lives until the renderer is closed or one of another size is needed."""
-        height, width = rgba.shape[:2]
-        texture = next((t for t in self._textures if t.ctx is ctx), None)
-        if texture is not None and texture.size != (width, height):
-            self._textures.remove(texture)
-            texture.release()
-            texture = None
-        if texture is None:
-            texture = ctx.texture((width, height), 4, dtype="f4")
-            self._textures.append(texture)
-        texture.write(np.ascontiguousarray(rgba))
-        return texture
-
     def _move_to(self, device: torch.device) -> None:
         """Draw on this GPU from now on."""
         if device == self._device:
             return
-        from splatview_viewer.gpu.stream import OnStream
-        from splatview_viewer.render.gsplat.lending import Lending
-        from splatview_viewer.render.gsplat.plain_frame import PlainFrame, make_frame, possible
-        from splatview_viewer.render.gsplat.reading import Reading
-        from splatview_viewer.render.gsplat.scene import DeviceGaussians
-
+        with torch.cuda.device(device):
+            stream = torch.cuda.Stream(device, priority=-1)
+        work = _Work(self, OnStream(stream))
+        with work:  # should that fail, everything stays as it is
+            gaussians, frame = DeviceGaussians(device), FrameGraph(device)
         if self._device is not None:
             self._leave()
-        torch = self._torch
-        self._device = device
-        with torch.cuda.device(device):
-            self._stream = torch.cuda.Stream(device, priority=-1)
+        self._device, self._stream, self._work = device, stream, work
+        self._gaussians, self._frame, self._reading = gaussians, frame, Reading(stream)
         self._picture = self._drawn = None
-        self._work = _Work(self, OnStream(self._stream))
-        self._reading = Reading(self._stream)
-        with self._working():
-            self._gaussians = DeviceGaussians(device, plain=self._plain)
-            self._lending = Lending(self._gaussians, self._stream)
-            self._frame, self._plainly = (PlainFrame(device), "") if self._plain else make_frame(device)
-            self._plain_kind, self._possible = PlainFrame, possible
+        with work:
             self._show_frame()
 
     def _show_frame(self) -> None:
         """Tell the frame where the Gaussians lie, unless it was told that before."""
-        frame, active = self._frame, self._gaussians.active
-        if self._framed is None or self._framed[0] is not frame or self._framed[1] is not active:
+        active = self._gaussians.active
+        if self._framed is not active:
             self._framed = None
-            frame.load(active.means, active.quats, active.scales, active.opacities, active.colors[:, 0],
-                       active.colors[:, 1:])
-            self._framed = frame, active
+            self._frame.load(active.means, active.quats, active.scales, active.opacities, active.colors[:, 0],
+                             active.colors[:, 1:])
+            self._framed = active
 
     def _leave(self) -> None:
         """Give back what is on the present GPU."""
         for clock in self._clocks.values():
             clock.clear()
-        for held in (self._canvas_held, self._depths_held, self._mover_held):
+        for held in (self._canvas_held, self._mover_held):
             if held is not None:
                 held.close()
-        self._canvas_held = self._depths_held = self._mover_held = None
+        self._canvas_held = self._mover_held = None
         try:
             self._stream.synchronize()
             self._frame.close()
         except RuntimeError:  # after a fault on the GPU every call fails
             pass
         self._framed = None
-        del self._frame, self._gaussians, self._lending, self._reading
+        del self._frame, self._gaussians, self._reading
 
     def _check_open(self) -> None:
         if self._closed:
             raise RendererError("gsplat: this renderer is closed; make a new one")
+
+
+class GsplatPicture:
+    """What `GsplatRenderer.render` returns. Valid until it draws again or is closed."""
+
+    def __init__(self, renderer: GsplatRenderer, camera: Camera, options: RenderOptions) -> None:
+        """Drawn straight into what OpenGL reads, float16; as float32 tensors where there is no OpenGL context, or
+        depth, which is divided by alpha, is wanted too, or numbers that are no colours."""
+        self._renderer, self._camera, self._options = renderer, camera, options
+        self._shown = None if options.depth or options.paint == "overdraw" else renderer._target(camera)
+        clock = renderer._clocks["render"]
+        stream = renderer._stream
+        with renderer._reading:  # only now: getting the target may have waited for OpenGL
+            renderer._activate()
+            renderer._gaussians.settle()
+            clock.begin(stream)
+            self._rgba, self._depth = renderer._draw(camera, options, self._shown)
+            clock.end(stream)
+        self._whole = False
+        self._canvas: Any = None
+        """Where it is being brought."""
+        self.kept: Kept | None = None
+        """What CUDA needs to move it, if it can; since `source` or `bring`."""
+        self._source: PixelSource | None = None
+
+    def pixels(self) -> Pixels:
+        """float32, drawn anew if the picture has another dtype."""
+        with self._renderer._working():
+            self._make_exact()
+            rgba = self._rgba.cpu().numpy()
+            depth = None if self._depth is None else self._depth.cpu().numpy()
+        return Pixels(np.ascontiguousarray(rgba[..., :3]), np.ascontiguousarray(rgba[..., 3]), depth)
+
+    def source(self) -> PixelSource:
+        """In memory that OpenGL reads, where that is possible: see `splatview_ipc.gl`."""
+        if self._source is None:
+            with self._renderer._working():
+                target = self._shown
+                if target is None:
+                    target = self._renderer._target(self._camera)
+                    if target is None:
+                        raise RendererError("gsplat: made without an OpenGL context; only pixels() works")
+                    self._make_whole()
+                    target.copy_(self._rgba)
+                else:
+                    self._make_whole()
+                self._source = self._renderer._canvas().show(finished=self._shown is not None)
+                if self._shown is not None and (mover := self._renderer._mover()) is not None:
+                    self.kept = mover.borrow(target, self._renderer._stream)
+                self._shown = None  # from now on it belongs to the canvas
+        assert self._source is not None
+        return self._source
+
+    def bring(self) -> bool:
+        """Have all that `brought` gives made behind the drawing, without waiting: ask `done`. For a picture with
+        depth, once, before anything else is asked of it. False: it cannot be moved here, and nothing was done."""
+        renderer = self._renderer
+        with renderer._working(), renderer._reading:
+            mover = renderer._mover()
+            if mover is None or self._depth is None:
+                return False
+            self._canvas = renderer._canvas()
+            target = self._canvas.begin(self._camera.height, self._camera.width, 4, "float16")
+            target.copy_(self._rgba)
+            self.kept = mover.keep(target, self._rgba, self._depth, renderer._stream)
+            renderer._clocks["render"].extend(renderer._stream)
+        return True
+
+    @property
+    def done(self) -> bool:
+        """Whether the GPU is through with it. Never waits."""
+        return self._renderer._reading.done
+
+    def brought(self) -> PixelSource | None:
+        """Colour and alpha, as from `source`; `kept` moves it. None if it turns out to lack Gaussians, or the renderer
+        has gone to another GPU: it has to be rendered again. Waits until it is `done`."""
+        renderer, canvas = self._renderer, self._canvas
+        if canvas is None or canvas is not renderer._canvas_held:
+            return None
+        with renderer._working():
+            if renderer._overflowed():
+                return None
+            self._whole, self._canvas = True, None
+            self._source = canvas.show(finished=True)
+            return self._source
+
+    def over(self, background: tuple[float, float, float]) -> torch.Tensor:
+        """The picture over a background, RGB in [0, 1]: uint8 (H, W, 3), as OpenGL rounds it, for what torch's current
+        stream does next. Of what was drawn for OpenGL, without asking it for anything."""
+        device = self._renderer.device
+        wanted = torch.cuda.current_stream(device)
+        with self._renderer._working():
+            self._make_whole()
+            picture = self._rgba.float()
+            color = picture[..., :3]
+            if any(background):
+                behind = torch.tensor(background, device=device)
+                color = torch.addcmul(color, 1 - picture[..., 3:].clamp(0, 1), behind)
+            made = color.clamp(0, 1).mul_(255).add_(0.5).to(torch.uint8)
+            done = torch.cuda.current_stream(device).record_event()
+        wanted.wait_event(done)
+        made.record_stream(wanted)
+        return made
+
+    @contextmanager
+    def on_gpu(self) -> Iterator[tuple[torch.Tensor, torch.Tensor | None]]:
+        """Colour and alpha (H, W, 4) and depth (H, W), float32 tensors on the GPU, to be used inside, where the
+        renderer's stream is current."""
+        with self._renderer._working():
+            self._make_exact()
+            yield self._rgba, self._depth
+
+    def _make_whole(self) -> None:
+        """Wait for it, and draw again what turns out to have had too little room."""
+        while not self._whole:
+            self._whole = not self._renderer._overflowed()
+            if not self._whole:
+                with self._renderer._reading:
+                    self._rgba, self._depth = self._renderer._draw(self._camera, self._options, self._shown)
+
+    def _make_exact(self) -> None:
+        """Have float32 tensors. What is in OpenGL's memory stays there."""
+        self._make_whole()
+        while self._rgba.element_size() < 4 or not self._whole:
+            with self._renderer._reading:
+                self._rgba, self._depth = self._renderer._draw(self._camera, self._options)
+            self._whole = not self._renderer._overflowed()
 
 
 class _Work:

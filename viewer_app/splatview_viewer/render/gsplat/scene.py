@@ -1,23 +1,24 @@
-"""A scene on a GPU as gsplat takes it: activated, float32, in buffers that stay."""
+"""A scene on a GPU: as gsplat takes it, activated, in buffers that stay; and when it is read from where it was."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from splatview_viewer.core.errors import RendererError
 from splatview_viewer.render.activation import medians
 from splatview_viewer.render.base import LeftOut
-from splatview_viewer.render.kernels.activate import Activation, Active, Raw, Told, activate_with_torch, shift, step
+from splatview_viewer.render.kernels.activate import Active, Raw, Told, activate, shift, step
 from splatview_viewer.render.kernels.compiler import kernels
-from splatview_viewer.scene.scene import FIELDS
+from splatview_viewer.scene import EVERYTHING, flags
+from splatview_viewer.scene.scene import FIELDS, GaussianScene, as_floats, nothing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from splatview_viewer.scene.scene import Array, GaussianScene
+    from splatview_viewer.scene import Selection
 
 FAR = 64.0
 """A scene farther from the origin than this many times its own size is drawn relative to its middle."""
@@ -31,92 +32,58 @@ class DeviceGaussians:
     opacity 0, which gsplat skips before it looks at anything else.
     """
 
-    def __init__(self, device: torch.device, *, plain: bool = False) -> None:
-        """`plain`: activate with torch instead of the viewer's own kernel."""
+    def __init__(self, device: torch.device) -> None:
+        """Raises RendererError: the viewer's own kernel does not compile."""
         self.device = device
         self.sh_degree = 0
         """The degree in use."""
         self.origin = self._middle = np.zeros(3)  # never changed in place
         """float64: what was subtracted from the means, so that a scene far away keeps its detail."""
-        self.note = ""
-        """Why loading is slower than it could be; "" where it is not."""
         self._buffers: dict[str, torch.Tensor] = {}
-        self._active: Active | None = None
-        self._active_for = 0, 0
-        """The number of Gaussians and the degree that there is room for, and that `_active` shows."""
+        self.active: Active
+        """The Gaussians, in the buffers. The same object as long as they lie in the same places."""
+        self._active_for = -1, -1
+        """The number of Gaussians and the degree of `active`."""
         self._n = 0
         self._loads = 0
         self._told, self._heard = Told(), 0
-        self._activation: Activation | None = None
-        if not plain:
-            try:
-                own = kernels("activate.cu", device=device.index or 0)
-                self._activation = Activation(self._told, torch.zeros(4, dtype=torch.int32, device=device), own)
-            except (RendererError, RuntimeError) as e:
-                self.note = f"activation with torch: {' '.join(str(e).split())[:160]}"
+        self._counters = torch.zeros(4, dtype=torch.int32, device=device)
+        self._own = kernels("activate.cu", device=device.index or 0)
+        self._lent: GaussianScene | None = None
+        """What `scene` gave since the last load."""
+        self._readers: set[torch.cuda.Stream] = set()
+        """Those that may still read what was lent."""
+        self._flags = torch.empty(0, dtype=torch.uint8, device=device)
+        self._flags_of: Selection | None = None
+        self._make_room()
 
     def __len__(self) -> int:
         return self._n
-
-    @property
-    def active(self) -> Active:
-        """All of the following. The same object as long as they lie in the same places."""
-        if self._active is not None and self._active_for == (self._n, self.sh_degree):
-            return self._active
-        return self._views()
-
-    @property
-    def means(self) -> torch.Tensor:
-        """(N, 3) float32 relative to `origin`; contiguous, as all of these."""
-        return self.active.means
-
-    @property
-    def quats(self) -> torch.Tensor:
-        """(N, 4) w, x, y, z; the largest component is 1 or -1."""
-        return self.active.quats
-
-    @property
-    def scales(self) -> torch.Tensor:
-        """(N, 3) standard deviations in world units."""
-        return self.active.scales
-
-    @property
-    def opacities(self) -> torch.Tensor:
-        """(N,) in [0, 1]; 0 for what cannot be drawn."""
-        return self.active.opacities
-
-    @property
-    def colors(self) -> torch.Tensor:
-        """(N, K, 3) coefficients up to the degree in use."""
-        return self.active.colors
 
     @property
     def left_out(self) -> LeftOut:
         """What cannot be drawn, as far as known: of the last load that the GPU has finished."""
         return self._told.left_out if self._n else LeftOut()
 
-    @property
-    def skipped(self) -> int:
-        """How many these are."""
-        return self.left_out.total
-
     def load(self, scene: GaussianScene, begin: Callable[[], object] = lambda: None) -> None:
         """Activate into the buffers. The scene may lie here or in host memory. `begin` is called when everything that
-        has to be awaited has been, before the GPU is given work."""
+        has to be awaited has been, before the GPU is given work; by then all that readers have given their streams."""
         self._listen()
+        self._lent = self._flags_of = None
+        while self._readers:
+            torch.cuda.current_stream(self.device).wait_event(self._readers.pop().record_event())
         before, self._n = self._n, len(scene)
         if self._n == 0:
+            self._make_room()
             return
         self._loads += 1
         self.sh_degree = min(scene.sh_degree, scene.stored_sh_degree)
         if not scene.on_gpu or before == 0:  # otherwise it is where it was, for a moment at least
-            self._middle = _middle(_to_host(scene.means[:: step(self._n)]))
+            self._middle = _middle(as_floats(scene.means[:: step(self._n)]).cpu().numpy())
         begin()
-        out = self._room_for_all()
-        if self._activation is None:
-            activate_with_torch(self._raw(scene, out), out, self._middle, self._told, self._loads)
-        else:
-            self._activation(self._raw(scene, out), out, self._middle, self._loads)
+        self._make_room()
+        out = self.active
+        activate(self._raw(scene, out), out, self._middle, self._told, self._loads, self._counters, self._own)
         self.origin = self._middle
 
     @property
@@ -128,8 +95,50 @@ class DeviceGaussians:
     def settle(self) -> None:
         """Take the origin that the means call for, as far as that is known."""
         if self.rough:
-            shift(self.means, self.origin - self._middle)
+            shift(self.active.means, self.origin - self._middle)
             self.origin = self._middle
+
+    # -- for others to read, on the stream that is current -------------------------------------------------
+
+    def scene(self, reader: torch.cuda.Stream | None = None) -> GaussianScene:
+        """As `Renderer.scene`, for what `reader` does next; None: for the stream that is current."""
+        if self._n == 0:
+            return nothing()
+        if self._lent is None:
+            # A copy of the means, as the others' origin may change with any picture.
+            a = self.active
+            means = a.means.double() if self.origin.any() else a.means.clone()
+            shift(means, self.origin)
+            self._lent = GaussianScene(means, a.quats, a.scales, a.opacities, a.colors[:, 0], a.colors[:, 1:],
+                                       activated=True, sh_degree=self.sh_degree)
+        if reader is not None:
+            reader.wait_event(torch.cuda.current_stream(self.device).record_event())
+            self._lent.means.record_stream(reader)  # memory of its own, unlike the rest
+            self._readers.add(reader)
+        return self._lent
+
+    def flags(self, selection: Selection) -> torch.Tensor | None:
+        """(N,) uint8 as `scene.flags` gives them, found once for each load; at the same place as long as N stays.
+        None where the selection leaves everything as it is."""
+        if selection == EVERYTHING or self._n == 0:
+            return None
+        if self._flags_of != selection:
+            made = flags(self.scene(), selection)
+            if len(made) != len(self._flags):
+                self._flags = made
+            else:
+                self._flags.copy_(made)
+            self._flags_of = selection
+        return self._flags
+
+    def to_host(self) -> GaussianScene:
+        """All of them in host memory; none after a load that failed. Waits, and takes no memory on the GPU."""
+        if self._n == 0 or self._active_for != (self._n, self.sh_degree):
+            return nothing()
+        means, quats, scales, opacities, colors = (t.cpu() for t in vars(self.active).values())
+        means = means + torch.from_numpy(self.origin) if self.origin.any() else means
+        return GaussianScene(means, quats, scales, opacities, colors[:, 0], colors[:, 1:], activated=True,
+                             sh_degree=self.sh_degree)
 
     def _listen(self) -> None:
         """What the last load told, if it is done."""
@@ -139,68 +148,121 @@ class DeviceGaussians:
             if not np.array_equal(middle, self._middle):  # the same object says that nothing is rough
                 self._middle = middle
 
-    def _room_for_all(self) -> Active:
-        """The buffers, with room for the scene. Each grows with some to spare, as scenes in training do."""
+    def _make_room(self) -> None:
+        """Have `active` of the scene's size. Buffers grow with some room to spare, as scenes in training do."""
         wanted = self._n, self.sh_degree
-        if self._active is None or self._active_for != wanted:
-            self._active = None  # also if there is too little memory, and for what is going to be replaced
-            k = (self.sh_degree + 1) ** 2
-            for name, size in (("means", 3), ("quats", 4), ("scales", 3), ("opacities", 1), ("colors", 3 * k)):
-                self._room(name, self._n * size)
-            self._active, self._active_for = self._views(), wanted
-        return self._active
-
-    def _views(self) -> Active:
+        if self._active_for == wanted:
+            return
+        self._active_for = -1, -1  # also if there is too little memory
         k = (self.sh_degree + 1) ** 2
-        return Active(self._field("means", 3), self._field("quats", 4), self._field("scales", 3),
-                      self._field("opacities"), self._field("colors", k, 3))
+        shapes = {"means": (3,), "quats": (4,), "scales": (3,), "opacities": (), "colors": (k, 3)}
+        self.active = Active(**{name: self._room(name, (self._n, *shape)) for name, shape in shapes.items()})
+        self._active_for = wanted
+
+    def _room(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
+        size = math.prod(shape)
+        held = self._buffers.pop(name, None)
+        if held is None or not size <= held.numel() <= 4 * size:
+            capacity = size if held is None or held.numel() > size else size + size // 4
+            del held  # before the new one is made
+            held = torch.empty(capacity, dtype=torch.float32, device=self.device)
+        self._buffers[name] = held
+        return held[:size].view(shape)
 
     def _raw(self, scene: GaussianScene, to: Active) -> Raw:
         """Where it lies if it is here; what is not is copied to where it will stay."""
         if scene.on_gpu:
-            tensors = {name: getattr(scene, name) for name in FIELDS}
-            if self._activation is None:  # the kernel looks at the memory alone, and knows these tensors again
-                tensors = {name: t.detach() for name, t in tensors.items()}
+            tensors: dict[str, Any] = {name: getattr(scene, name) for name in FIELDS}
             if tensors["opacities"].ndim > 1:
                 tensors["opacities"] = tensors["opacities"].reshape(self._n)
             return Raw(**tensors, activated=scene.activated)
         rest = (self.sh_degree + 1) ** 2 - 1
-        wide = scene.means.dtype == np.float64
-        means = _tensor(scene.means).to(self.device) if wide else to.means
+        wide = scene.means.dtype == torch.float64
+        means = scene.means.to(self.device) if wide else to.means
         raw = Raw(means, to.quats, to.scales, to.opacities, to.colors[:, 0], to.colors[:, 1:], scene.activated)
         for name in ("quats", "scales", "opacities", "sh0") if wide else FIELDS[:-1]:
             values: torch.Tensor = getattr(raw, name)
-            values.copy_(_tensor(getattr(scene, name)).reshape(values.shape))
+            values.copy_(getattr(scene, name).reshape(values.shape))
         if rest:
-            raw.shN.copy_(_tensor(scene.shN[:, :rest]))
+            raw.shN.copy_(scene.shN[:, :rest])
         return raw
 
-    def _room(self, name: str, size: int) -> torch.Tensor:
-        """A flat buffer of `size` numbers. It grows with some room to spare, as scenes in training do."""
-        held = self._buffers.get(name)
-        if held is None or not size <= held.numel() <= 4 * size:
-            capacity = size if held is None or held.numel() > size else size + size // 4
-            self._buffers.pop(name, None)
-            del held  # before the new one is made
-            held = torch.empty(capacity, dtype=torch.float32, device=self.device)
-            self._buffers[name] = held
-        return held[:size]
 
-    def _field(self, name: str, *shape: int) -> torch.Tensor:
-        size = self._n * int(np.prod(shape))
-        if name not in self._buffers:
-            return torch.empty((self._n, *shape), dtype=torch.float32, device=self.device)
-        return self._buffers[name][:size].view(self._n, *shape)
+class Reading:
+    """Keeps the arrays of a scene on a GPU from being reused while they may be read.
 
+    As a context: what one stream is given inside is awaited as a whole.
+    """
 
-def _tensor(array: Array) -> torch.Tensor:
-    if isinstance(array, np.ndarray):  # torch wants memory that it could write
-        return torch.from_numpy(np.require(array, None, ["C", "W"]))
-    return array.detach()
+    def __init__(self, stream: torch.cuda.Stream) -> None:
+        """`stream`: the one that reads and draws."""
+        self._stream = stream
+        self._next: tuple[GaussianScene, Callable[[int], None] | None, torch.cuda.Event | None] | None = None
+        self._now: GaussianScene | None = None
+        self._ready: Callable[[int], None] | None = None
+        self._mark: torch.cuda.Event | None = None
 
+    @property
+    def pending(self) -> bool:
+        """Whether there is a scene that `begin` was not called for."""
+        return self._next is not None
 
-def _to_host(points: Array) -> np.ndarray:
-    return points if isinstance(points, np.ndarray) else points.detach().float().cpu().numpy()
+    @property
+    def going_on(self) -> bool:
+        """Whether one may still be read, or is going to. Never waits."""
+        if self._now is not None and (self._mark is None or self._mark.query()):
+            self._now = None
+        return self._now is not None or self._next is not None
+
+    def put(self, scene: GaussianScene | None, ready: Callable[[int], None] | None = None) -> None:
+        """The scene to read next, in place of the one before, or none. `ready` as for `Renderer.load`."""
+        self._next = None
+        if scene is not None:
+            made: Any = None if ready is not None else torch.cuda.current_stream(scene.gpu).record_event()
+            self._next = scene, ready, made
+
+    def begin(self) -> GaussianScene | None:
+        """Take the scene that is pending, if any; the stream waits for its data."""
+        if self._next is None:
+            return None
+        (self._now, self._ready, made), self._next = self._next, None
+        if made is not None:
+            self._stream.wait_event(made)
+        if self._ready is not None:
+            self._ready(self._stream.cuda_stream)
+        return self._now
+
+    def take_back(self) -> None:
+        """It was not read after all: it is pending again."""
+        if self._now is not None:
+            self._next, self._now = (self._now, self._ready, None), None
+
+    @property
+    def done(self) -> bool:
+        """Whether all that is done. Never waits."""
+        return self._mark is None or self._mark.query()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exc: object) -> None:
+        """All that reads the scene, or draws, was given to the stream."""
+        self._mark = self._mark or torch.cuda.Event()
+        self._mark.record(self._stream)
+
+    def wait(self) -> None:
+        """Until that is done. The driver looks at the event all the time: a thread that sleeps wakes too late."""
+        if self._mark is not None:
+            self._mark.synchronize()
+
+    def to_host(self) -> GaussianScene | None:
+        """The scene that is pending, copied on the current stream; None for none."""
+        if self._next is None:
+            return None
+        scene, ready, made = self._next
+        if made is not None:
+            torch.cuda.current_stream(scene.gpu).wait_event(made)
+        return scene.to_host(ready)
 
 
 def _middle(points: np.ndarray) -> np.ndarray:

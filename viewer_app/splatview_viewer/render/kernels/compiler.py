@@ -51,7 +51,7 @@ class Kernels:
     def __init__(self, source: str, flags: tuple[str, ...], device: int):
         nvrtc = Nvrtc()
         major, minor = torch.cuda.get_device_capability(device)
-        target = nvrtc.target(major * 10 + minor)
+        target = f"sm_{major}{minor}"
         digest = hashlib.sha256("\0".join((source, target, nvrtc.version, *flags)).encode()).hexdigest()
         cached = cache_folder() / f"{digest[:32]}.cubin"
         self._device = device
@@ -67,38 +67,18 @@ class Kernels:
             _write(cached, image)
 
     def launch(self, name: str, grid: int, block: int, *args: Any) -> None:
-        """`prepare`, once only."""
-        self.prepare(name, grid, block, *args)()
+        """Launch a kernel on torch's current stream; capture-safe, no host synchronisation.
 
-    def prepare(self, name: str, grid: int, block: int, *args: Any) -> Launch:
-        """What launches a kernel on torch's current stream; capture-safe, no host synchronisation.
-
-        Arguments: tensors (their address), ctypes values or structures by value. These may be changed between
-        launches; the caller keeps the tensors.
+        Arguments: tensors (their address), ctypes values or structures by value.
         """
         function = self._functions.get(name)
         if function is None:
             function = self._functions[name] = _checked(driver.cuModuleGetFunction(self._module, name.encode()),
                                                        f"kernel {name}")
-        return Launch(name, function, self._device, (grid, block), args)
-
-
-class Launch:
-    """See `Kernels.prepare`."""
-
-    def __init__(self, name: str, function: Any, device: int, size: tuple[int, int], args: tuple[Any, ...]) -> None:
-        self._what = f"kernel {name}"
-        self._function = function
-        self._device = device
-        self._size = size
-        self._values = [ctypes.c_void_p(a.data_ptr()) if isinstance(a, torch.Tensor) else a for a in args]
-        self._pointers = (ctypes.c_void_p * len(args))(*(ctypes.addressof(v) for v in self._values))
-        self._address = ctypes.addressof(self._pointers)
-
-    def __call__(self) -> None:
-        grid, block = self._size
-        _checked(driver.cuLaunchKernel(self._function, grid, 1, 1, block, 1, 1, 0,
-                                       stream_object(raw_stream(self._device)), self._address, 0), self._what)
+        values = [ctypes.c_void_p(a.data_ptr()) if isinstance(a, torch.Tensor) else a for a in args]
+        pointers = (ctypes.c_void_p * len(args))(*(ctypes.addressof(v) for v in values))
+        _checked(driver.cuLaunchKernel(function, grid, 1, 1, block, 1, 1, 0, stream_object(raw_stream(self._device)),
+                                       ctypes.addressof(pointers), 0), f"kernel {name}")
 
 
 class Nvrtc:
@@ -110,22 +90,8 @@ class Nvrtc:
         self._call("nvrtcVersion", ctypes.byref(major), ctypes.byref(minor))
         self.version = f"{major.value}.{minor.value}"
 
-    def target(self, capability: int) -> str:
-        """What to compile for on a GPU of `capability` (90 for 9.0): itself, or an older one that it can run."""
-        count = ctypes.c_int()
-        self._call("nvrtcGetNumSupportedArchs", ctypes.byref(count))
-        known = (ctypes.c_int * count.value)()
-        self._call("nvrtcGetSupportedArchs", known)
-        if capability in known:
-            return f"sm_{capability}"
-        older = [k for k in known if k < capability]
-        if not older:
-            raise RendererError(f"NVRTC {self.version} compiles for compute capabilities {list(known)}, not for this "
-                                f"GPU's {capability}; a torch for this GPU brings another NVRTC")
-        return f"compute_{max(older)}"
-
     def compile(self, source: str, options: tuple[str, ...]) -> bytes:
-        """Machine code for a target sm_NN, PTX for compute_NN."""
+        """Machine code."""
         program = ctypes.c_void_p()
         self._call("nvrtcCreateProgram", ctypes.byref(program), source.encode(), b"kernels.cu", 0, None, None)
         try:
@@ -134,8 +100,7 @@ class Nvrtc:
             if status:
                 log = self._bytes("nvrtcGetProgramLog", program).rstrip(b"\0").decode(errors="replace")
                 raise RendererError(f"NVRTC {self.version} rejects the viewer's CUDA kernels:\n{log}")
-            machine_code = any(o.startswith("--gpu-architecture=sm_") for o in options)
-            return self._bytes("nvrtcGetCUBIN" if machine_code else "nvrtcGetPTX", program)
+            return self._bytes("nvrtcGetCUBIN", program)
         finally:
             self._library.nvrtcDestroyProgram(ctypes.byref(program))
 
@@ -172,7 +137,7 @@ def _nvrtc_library() -> ctypes.CDLL:
 
 
 def _load(image: bytes) -> Any:
-    text = ctypes.create_string_buffer(image)  # with a zero behind it, which PTX needs
+    text = ctypes.create_string_buffer(image)
     return _checked(driver.cuModuleLoadData(ctypes.addressof(text)), "cuModuleLoadData")
 
 

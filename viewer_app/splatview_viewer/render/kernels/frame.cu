@@ -4,8 +4,8 @@
 // depth and a running sum (torch) give each Gaussian its place; `fill` writes (tile, Gaussian) pairs in depth order;
 // stable sorts by tile (torch) group them, one part of the pairs after the other, since a sort takes five times the
 // room of what it sorts; `gather` turns each part into a list per tile; `blend` draws them by the rules of gsplat's
-// rasteriser, or that one itself does, and `pack` writes its picture where the caller wants it. Arrays hold a fixed
-// number of pairs, so that all sizes are known beforehand; the true number goes to memory that the host can read.
+// rasteriser. Arrays hold a fixed number of pairs, so that all sizes are known beforehand; the true number goes to
+// memory that the host can read.
 //
 // KEY (short or int: the type of a tile's number in a sort) is defined by whoever compiles this.
 
@@ -46,7 +46,7 @@ struct __align__(16) Footprint {
     u16 x0, y0, x1, y1;              // box of tiles, ends excluded
 };
 
-// The surface of a Gaussian drawn as a body: see `Bodies` in reference_paints.py.
+// The surface of a Gaussian drawn as a body: see `Bodies` in reference.py.
 struct __align__(16) Body {
     float l11, l12, l22, thickness;  // whitening, by rows, of an offset in pixels
     float slope[2];
@@ -204,8 +204,8 @@ template <bool MORE>
 __device__ void shaded(
     int n, const Frame *frame, const float *means, const float *opacities, const float *compensations,
     const float *sh0, i64 sh0_stride, const float *shN, i64 shN_stride, int degree, const int *radii,
-    const float *means2d, const float *conics, const float *depths, int tiles_x, int tiles_y, int channels,
-    Footprint *footprints, float *keys, i64 *counts, float *colors, float *weights, const Other &other) {
+    const float *means2d, const float *conics, const float *depths, int tiles_x, int tiles_y, Footprint *footprints,
+    float *keys, i64 *counts, float *colors, const Other &other) {
     __shared__ float staged[128 * 45];
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     const int first = i - threadIdx.x % 32;
@@ -234,9 +234,8 @@ __device__ void shaded(
     if (degree == 3) stage<45>(mine, shN + first * shN_stride, shN_stride, seen), pitch = 45;
     __syncwarp();
     if (!count) return;
-    if (weights) weights[i] = opacity;
-    float *const rgb = colors + (i64)i * channels;
-    if (channels == 4) rgb[3] = depths[i];
+    float *const rgb = colors + (i64)i * 4;
+    rgb[3] = depths[i];
     if constexpr (MORE) {
         if (other.paint == NORMALS) {
             normal_color(frame, other, means, i, rgb);
@@ -263,22 +262,22 @@ __device__ void shaded(
 extern "C" __global__ void __launch_bounds__(128) shade(
     int n, const Frame *frame, const float *means, const float *opacities, const float *compensations,
     const float *sh0, i64 sh0_stride, const float *shN, i64 shN_stride, int degree, const int *radii,
-    const float *means2d, const float *conics, const float *depths, int tiles_x, int tiles_y, int channels,
-    Footprint *footprints, float *keys, i64 *counts, float *colors, float *weights) {
+    const float *means2d, const float *conics, const float *depths, int tiles_x, int tiles_y, Footprint *footprints,
+    float *keys, i64 *counts, float *colors) {
     shaded<false>(n, frame, means, opacities, compensations, sh0, sh0_stride, shN, shN_stride, degree, radii, means2d,
-                  conics, depths, tiles_x, tiles_y, channels, footprints, keys, counts, colors, weights, Other());
+                  conics, depths, tiles_x, tiles_y, footprints, keys, counts, colors, Other());
 }
 
 // The same for another paint, or with marks. `quats`, `scales`: as they are, not scaled.
 extern "C" __global__ void __launch_bounds__(128) shade_as(
     int n, const Frame *frame, const float *means, const float *opacities, const float *compensations,
     const float *sh0, i64 sh0_stride, const float *shN, i64 shN_stride, int degree, const int *radii,
-    const float *means2d, const float *conics, const float *depths, int tiles_x, int tiles_y, int channels,
-    Footprint *footprints, float *keys, i64 *counts, float *colors, float *weights, int paint, int ortho, int width,
-    int height, const u8 *flags, const float *quats, const float *scales) {
+    const float *means2d, const float *conics, const float *depths, int tiles_x, int tiles_y, Footprint *footprints,
+    float *keys, i64 *counts, float *colors, int paint, int ortho, int width, int height, const u8 *flags,
+    const float *quats, const float *scales) {
     const Other other = {paint, ortho, width, height, flags, quats, scales};
     shaded<true>(n, frame, means, opacities, compensations, sh0, sh0_stride, shN, shN_stride, degree, radii, means2d,
-                 conics, depths, tiles_x, tiles_y, channels, footprints, keys, counts, colors, weights, other);
+                 conics, depths, tiles_x, tiles_y, footprints, keys, counts, colors, other);
 }
 
 // What gsplat is to project, one thread per Gaussian: opacity 0 of what is hidden, 1 of what can be seen at all if
@@ -411,16 +410,6 @@ __device__ void store(const Frame *frame, int bytes, int pixel, float4 v) {
         ((uint2 *)frame->rgba)[pixel] = make_uint2(half_bits(v.x) | (u32)half_bits(v.y) << 16,
                                                    half_bits(v.z) | (u32)half_bits(v.w) << 16);
     if (bytes == 1) ((uchar4 *)frame->rgba)[pixel] = make_uchar4(byte(v.x), byte(v.y), byte(v.z), byte(v.w));
-}
-
-// The picture of gsplat's rasteriser to where it is wanted, one thread per pixel.
-extern "C" __global__ void pack(int pixels, int channels, int bytes, const float *colors, const float *alphas,
-                                const Frame *frame) {
-    const int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= pixels) return;
-    const float *const c = colors + (i64)i * channels;
-    store(frame, bytes, i, make_float4(c[0], c[1], c[2], alphas[i]));
-    if (channels == 4 && frame->depth) ((float *)frame->depth)[i] = c[3];
 }
 
 // gsplat's rasteriser (RasterizeToPixels3DGSFwd.cu), a block of 256 per tile. Each warp has 8 x 4 pixels of its own

@@ -18,8 +18,6 @@ from splatview_viewer.geometry.cameras import MODELS
 from splatview_viewer.render.base import BY_DENSITY, EPS_2D, PAINTS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from splatview_viewer.geometry.cameras import Camera, CameraModel
     from splatview_viewer.render.base import Paint, RenderOptions
 
@@ -38,8 +36,6 @@ class Launcher(Protocol):
 
     def launch(self, name: str, grid: int, block: int, *args: Any) -> None: ...
 
-    def prepare(self, name: str, grid: int, block: int, *args: Any) -> Callable[[], None]: ...
-
 
 class Parameters(ctypes.Structure):
     """What changes from frame to frame: `Frame` in frame.cu. Passed to a kernel by value, which writes it to the
@@ -51,29 +47,16 @@ class Parameters(ctypes.Structure):
                 ("needed", ctypes.c_uint64))
 
     @classmethod
-    def of(cls, camera: Camera, rgba: torch.Tensor, depth: torch.Tensor | None, needed: int) -> Parameters:
-        """As `look` and `go_to`."""
-        made = cls()
-        made.look(camera)
-        made.go_to(rgba, depth, needed)
-        return made
-
-    def look(self, camera: Camera) -> None:
-        """From now on with this camera."""
+    def of(cls, camera: Camera, options: RenderOptions, rgba: torch.Tensor, depth: torch.Tensor | None,
+           needed: int) -> Parameters:
+        """`rgba` and `depth`: where the picture goes; `needed`: address of an int64 for the number of pairs."""
         viewmat = np.asarray(camera.viewmat, np.float32)  # as the kernels get it
         position = np.linalg.inv(viewmat.astype(np.float64))[:3, 3]
-        self.viewmat[:], self.intrinsics[:], self.position[:] = (
+        made = cls(scale=options.scale, point_reach=options.point_reach, rgba=rgba.data_ptr(),
+                   depth=0 if depth is None else depth.data_ptr(), needed=needed)
+        made.viewmat[:], made.intrinsics[:], made.position[:] = (
             np.ravel(values).tolist() for values in (viewmat, camera.K, position))
-
-    def draw_as(self, options: RenderOptions) -> None:
-        """With these sizes."""
-        self.scale, self.point_reach = options.scale, options.point_reach
-
-    def go_to(self, rgba: torch.Tensor, depth: torch.Tensor | None, needed: int) -> None:
-        """`rgba` and `depth`: where the picture goes; `needed`: address of an int64 for the number of pairs."""
-        self.rgba = rgba.data_ptr()
-        self.depth = 0 if depth is None else depth.data_ptr()
-        self.needed = needed
+        return made
 
 
 @dataclass(frozen=True)
@@ -92,8 +75,6 @@ class Kind:
     """Bytes of a channel of the picture: 1 (uint8), 2 (float16) or 4 (float32)."""
     slots: int
     """How many pairs of Gaussian and tile there is room for."""
-    exact: bool = False
-    """Whether gsplat's own rasteriser draws: the same bits, in more time. The viewer's follows the same rules."""
     paint: Paint = "color"
     selected: bool = False
     """Whether `Scene.flags` say what is hidden and what stands out."""
@@ -145,22 +126,6 @@ class Scene:
         """All that a graph remembers of the tensors, but for `flags`."""
         return tuple((t.data_ptr(), t.shape, t.stride()) for name, t in vars(self).items() if name != "flags")
 
-    def check(self, device: torch.device) -> None:
-        """Raises ValueError, naming the tensor that is not as above."""
-        n = len(self.means)
-        rest = self.shN.shape[1] if self.shN.ndim == 3 else 0
-        shapes = {"means": (n, 3), "quats": (n, 4), "scales": (n, 3), "opacities": (n,), "sh0": (n, 3),
-                  "shN": (n, rest, 3)}
-        for name, shape in shapes.items():
-            t: torch.Tensor = getattr(self, name)
-            if tuple(t.shape) != shape or t.dtype != torch.float32 or t.device != device:
-                raise ValueError(f"{name} is {tuple(t.shape)} {t.dtype} on {t.device}; needed is {shape} "
-                                 f"torch.float32 on {device}")
-            if not (t[:1] if name in ("sh0", "shN") else t).is_contiguous():
-                raise ValueError(f"{name} has strides {t.stride()}; call .contiguous()")
-        if rest not in SH_REST:
-            raise ValueError(f"shN has {rest} coefficients; {SH_REST} are those of a whole degree")
-
 
 def draw(kind: Kind, scene: Scene, parameters: torch.Tensor, gsplat: Any, own: Launcher) -> None:
     """Draw a frame of a scene that is not empty.
@@ -174,9 +139,7 @@ def draw(kind: Kind, scene: Scene, parameters: torch.Tensor, gsplat: Any, own: L
     """
     n, slots, device = len(scene.means), kind.slots, scene.means.device
     columns, rows = kind.tiles
-    exact = kind.exact and kind.paint in ("color", "normals")
     antialiased = kind.antialiased and kind.by_density
-    channels = 4 if kind.depth or not exact else 3
 
     def new(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
         return torch.empty(shape, dtype=dtype, device=device)
@@ -191,8 +154,7 @@ def draw(kind: Kind, scene: Scene, parameters: torch.Tensor, gsplat: Any, own: L
         scene.means, None, scene.quats, scales, opacities, parameters[:16].view(1, 4, 4),
         parameters[16:25].view(1, 3, 3), kind.width, kind.height, EPS_2D, kind.near, kind.far, 0.0, antialiased,
         getattr(gsplat.CameraModelType, kind.model.upper()))
-    footprints, keys, counts, colors = new(n, 8), new(n), new(n, dtype=torch.int64), new(1, n, channels)
-    weights = new(1, n) if antialiased and exact else None
+    footprints, keys, counts, colors = new(n, 8), new(n), new(n, dtype=torch.int64), new(n, 4)
     plain = kind.paint == "color" and not kind.selected
     more = () if plain else (_int(PAINTS.index(kind.paint)), _int(kind.model == "ortho"), _int(kind.width),
                              _int(kind.height), flags, scene.quats, scene.scales)
@@ -200,14 +162,13 @@ def draw(kind: Kind, scene: Scene, parameters: torch.Tensor, gsplat: Any, own: L
     own.launch("shade" if plain else "shade_as", blocks(n, 128), 128, _int(n), parameters, scene.means, opacities,
                compensations if antialiased else _NULL, scene.sh0, _long(scene.sh0.stride(0)), scene.shN,
                _long(scene.shN.stride(0)), _int(degree), radii, means2d, conics, depths, _int(columns), _int(rows),
-               _int(channels), footprints, keys, counts, colors, _NULL if weights is None else weights, *more)
+               footprints, keys, counts, colors, *more)
     del radii, depths, compensations  # what is not needed again makes room for what comes
     surfaces = None
     if kind.paint == "ellipsoids":
         surfaces = new(n, BODY_FLOATS)
         own.launch("bodies", blocks(n, 256), 256, _int(n), parameters, scene.means, scene.quats, scales, counts,
                    _int(MODELS.index(kind.model)), _int(kind.width), _int(kind.height), _float(EPS_2D), surfaces)
-    kept = (means2d, conics) if exact else None
     del means2d, conics
     order = torch.sort(keys, stable=True).indices  # equal depths stay in the Gaussians' order, as in gsplat
     del keys
@@ -215,16 +176,14 @@ def draw(kind: Kind, scene: Scene, parameters: torch.Tensor, gsplat: Any, own: L
     del counts
     ends = sorted_counts.cumsum(0)
     # A part's list replaces the pairs of the part before.
-    most = slots if exact else 64 * blocks(blocks(slots, blocks(slots, PART)), 64)
+    most = 64 * blocks(blocks(slots, blocks(slots, PART)), 64)
     parts = blocks(slots, most)
     tiles, pairs = new(slots, dtype=_KEY_TYPES[kind.key_type]), new(slots + most, dtype=torch.int32)
     ids, gaussians = pairs[:slots], pairs[most:]
     own.launch("fill", blocks(max(n, slots), 256), 256, _int(n), _int(slots), order, sorted_counts, ends, footprints,
                _int(columns), tiles, gaussians)
     del order, sorted_counts
-    # gsplat reads a tile's end from the next one's start, and the last one's from the number of slots. A row of
-    # tiles below the picture, which it leaves at once, gives every real tile a next one.
-    starts = new(parts, rows + 1, columns, dtype=torch.int32)
+    starts = new(parts, columns * rows + 1, dtype=torch.int32)  # and one more, which ends the last tile
     for part in range(parts):
         first, end = part * most, min((part + 1) * most, slots)
         grouped, places = torch.sort(tiles[first:end], stable=True)
@@ -232,19 +191,10 @@ def draw(kind: Kind, scene: Scene, parameters: torch.Tensor, gsplat: Any, own: L
                    _int(columns * rows), grouped, places, gaussians[first:], ends, parameters, ids[first:],
                    starts[part])
         del grouped, places
-    if not exact:
-        last = () if surfaces is None else (surfaces, _float(kind.near))
-        own.launch(_BLENDS[kind.paint], columns * rows, 256, _int(kind.width), _int(kind.height), _int(columns),
-                   _int(kind.element_size), _int(parts), _int((rows + 1) * columns), starts, ids, footprints, colors,
-                   parameters, *last)
-        return
-    assert kept is not None
-    picture, alphas, _ = gsplat.rasterize_to_pixels_3dgs_fwd(
-        *kept, colors, opacities.view(1, n) if weights is None else weights, None, None,
-        kind.width, kind.height, TILE, starts, ids)
-    pixels = kind.width * kind.height
-    own.launch("pack", blocks(pixels, 256), 256, _int(pixels), _int(channels), _int(kind.element_size), picture,
-               alphas, parameters)
+    last = () if surfaces is None else (surfaces, _float(kind.near))
+    own.launch(_BLENDS[kind.paint], columns * rows, 256, _int(kind.width), _int(kind.height), _int(columns),
+               _int(kind.element_size), _int(parts), _int(columns * rows + 1), starts, ids, footprints, colors,
+               parameters, *last)
 
 
 def blocks(threads: int, block: int) -> int:

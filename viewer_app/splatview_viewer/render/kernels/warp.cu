@@ -106,7 +106,9 @@ __device__ Point turned_back(const Move &m, const Point &p) {
 struct Picture {
     u64 rgba, depth;                 // float (height, width, 4), and accumulated depth (height, width)
     int width, height, columns, rows;
-    float cell, edge, faint;         // see warp_grid.glsl
+    float cell;                      // pixels from corner to corner
+    float edge;                      // how many times nearer a thing is that counts as another one
+    float faint;                     // alpha up to which nothing is there
     int unused;
 };
 

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import ctypes
 import math
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from splatview_viewer.geometry.cameras import MODELS
 from splatview_viewer.render.base import FAINT
-from splatview_viewer.render.gsplat.warp_rules import EDGE, cell_of
 
 if TYPE_CHECKING:
     from splatview_viewer.geometry.cameras import Camera
+    from splatview_viewer.render.kernels.frame import Launcher
 
 _BLOCK = 128
 _THREADS_PER_CELL = 8
-
-
-class Launcher(Protocol):
-    """The kernels of warp.cu: `compiler.Kernels`."""
-
-    def launch(self, name: str, grid: int, block: int, *args: Any) -> None: ...
+_CELL = 4
+"""Pixels from corner to corner of the cells that a picture is cut into, at least."""
+_CORNERS = 300_000
+"""More than so many are never made: cells are larger then."""
+_EDGE = 1.1
+"""A thing so many times nearer than what is around it is another one."""
 
 
 class Lens(ctypes.Structure):
@@ -69,7 +69,7 @@ def grid_of(rgba: torch.Tensor, depth: torch.Tensor, own: Launcher) -> torch.Ten
     cell = cell_of(width, height)
     columns, rows = math.ceil(width / cell) + 1, math.ceil(height / cell) + 1
     grid = torch.empty((rows, columns), dtype=torch.float32, device=depth.device)
-    picture = _Picture(rgba.data_ptr(), depth.data_ptr(), width, height, columns, rows, cell, EDGE, FAINT, 0)
+    picture = _Picture(rgba.data_ptr(), depth.data_ptr(), width, height, columns, rows, cell, _EDGE, FAINT, 0)
     own.launch("corners", -(-columns * rows // _BLOCK), _BLOCK, picture, grid)
     return grid
 
@@ -104,3 +104,8 @@ def warp(color: torch.Tensor, grid: torch.Tensor | None, cameras: tuple[Camera, 
             raise ValueError(f"nearness is {nearness.dtype} {tuple(nearness.shape)}, not int32 {tuple(out.shape[:2])}")
         own.launch("spread", -(-_THREADS_PER_CELL * (columns - 1) * (rows - 1) // _BLOCK), _BLOCK, move)
     own.launch("gather", -(-camera.width * camera.height // _BLOCK), _BLOCK, move)
+
+
+def cell_of(width: int, height: int) -> float:
+    """Pixels from corner to corner of the cells, for a picture of this size."""
+    return float(max(_CELL, math.ceil(math.sqrt(width * height / _CORNERS))))

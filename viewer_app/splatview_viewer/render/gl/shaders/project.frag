@@ -53,7 +53,7 @@ layout(location = 0) out vec4 out_place;  // centre in pixels, camera z, opacity
 layout(location = 1) out vec4 out_shape;  // major half axis (1 sigma, pixels), minor sigma, radius in sigmas
 layout(location = 2) out vec4 out_color;
 #endif
-#ifdef BODIES  // numbers of the surface by `reference_paints.Bodies`: slope, thickness, then the rows of its normals
+#ifdef BODIES  // numbers of the surface by `reference.Bodies`: slope, thickness, then the rows of its normals
 #ifdef TILES
 layout(location = 4) out vec4 out_body0;
 layout(location = 5) out vec4 out_body1;

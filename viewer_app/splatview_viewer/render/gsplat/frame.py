@@ -9,7 +9,7 @@ A frame that needs more slots says so afterwards and is drawn again:
     graph = FrameGraph(torch.device("cuda", 0))
     graph.load(means, quats, scales, opacities, sh0, shN)
     rgba, depth = graph.render(camera, options)
-    event.synchronize()            # whoever shows the picture waits for it anyway
+    event.synchronize()            # showing the picture waits for it anyway
     while graph.overflowed():
         rgba, depth = graph.render(camera, options)
 """
@@ -18,32 +18,26 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-from collections import OrderedDict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from splatview_viewer.core.errors import RendererError
-from splatview_viewer.gpu.stream import raw_stream
-from splatview_viewer.render.kernels.capacity import Capacity
+from splatview_viewer.render.base import PAIRS_MAX, thinned_words
 from splatview_viewer.render.kernels.compiler import Kernels, kernels
 from splatview_viewer.render.kernels.frame import Kind, Parameters, Scene, draw
-from splatview_viewer.render.work import words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.render.base import RenderOptions
 
 CAPTURE_AFTER = 3
 """A kind of frame is captured when it is drawn the third time: a scene that changes its size with every version is
 never worth a capture, which costs a few frames' time."""
-GRAPHS = 4
-"""Captured kinds of frames kept, the latest used."""
-CAPTURES = 16
-"""All graphs share one memory pool, which never shrinks; after so many captures it is given back and begun anew."""
+GRAPHS = 8
+"""Captured kinds of frames kept. They share one memory pool, which never shrinks: before more are captured, all are
+dropped and it is given back."""
 FAILURES = 3
 """Captures that may fail before no more are tried."""
 SPARE = 1 << 21
@@ -56,11 +50,8 @@ _UNKNOWN = -1
 class FrameGraph:
     """Draws one scene at a time, on torch's current stream, which must be the same or ordered between frames."""
 
-    def __init__(self, device: torch.device, *, graphs: bool = True, exact: bool = False):
+    def __init__(self, device: torch.device) -> None:
         """Compiles the viewer's kernels if that was not done yet, about a second.
-
-        `graphs`: off to launch every kernel of each frame by itself, for comparison. `exact`: have gsplat's own
-        rasteriser draw, for the same bits as `gsplat.rasterization`.
 
         Raises RendererError: gsplat has no kernels here, or the viewer's own do not compile.
         """
@@ -69,7 +60,6 @@ class FrameGraph:
         self._device = device
         self._gsplat = _gsplat_kernels()
         self._own("short")
-        self.exact = exact
         self._scene: Scene | None = None
         self._flags: torch.Tensor | None = None
         """Those that graphs know."""
@@ -79,25 +69,17 @@ class FrameGraph:
             self._needed = torch.full((IN_FLIGHT,), _UNKNOWN, dtype=torch.int64, pin_memory=True)
         self._needed_array = self._needed.numpy()
         self._needed_at = self._needed.data_ptr()
-        self._settings = Parameters()
-        """What `set_frame` writes to the device."""
-        self._sees: tuple[object, ...] = ()
-        """The key of the camera that `_settings` holds."""
-        self._set_frame: dict[str, Callable[[], None]] = {}
-        self._last_kind: tuple[tuple[object, ...], Kind] | None = None
-        """The kind of the last frame, by all that it depends on."""
         self._drawn = 0
         self._judged = True
         self._stream: torch.cuda.Stream | None = None
-        self._stream_handle = -1
-        self._graphs: OrderedDict[Kind, torch.cuda.CUDAGraph] = OrderedDict()
-        self._seen: OrderedDict[Kind, int] = OrderedDict()
+        self._graphs: dict[Kind, torch.cuda.CUDAGraph] = {}
+        self._seen: dict[Kind, int] = {}
+        """How often kinds of frames that are not captured came."""
         self._pool: Any = None
         self._side: torch.cuda.Stream | None = None
-        self._captures = 0
         self._spare = False
-        self._failures = 0 if graphs else FAILURES
-        self.failure = "" if graphs else "switched off"
+        self._failures = 0
+        self.failure = ""
         """Why frames are not captured; "" when they are."""
 
     @property
@@ -108,7 +90,7 @@ class FrameGraph:
     @property
     def thinned(self) -> str:
         """As `Renderer.thinned`, of the last frame that was judged."""
-        return words(self._capacity.wanted, self._capacity.slots) if self._capacity.full else ""
+        return thinned_words(self._capacity.wanted, self._capacity.slots) if self._capacity.full else ""
 
     @property
     def slots(self) -> int:
@@ -120,14 +102,10 @@ class FrameGraph:
         """The scene from now on. Nothing is copied: the storage stays until the next `load`, and what is written
         into it, in stream order, shows. The same storage again costs nothing and keeps the graphs.
 
-        The tensors are as `kernels.frame.Scene` says: float32 on this device, activated (scales in world units,
+        The tensors have to be as `kernels.frame.Scene` says: float32 on this device, activated (scales in world units,
         opacities in [0, 1]). `sh[:, 0]` and `sh[:, 1:]` of an (N, K, 3) tensor do for sh0 and shN.
-
-        Raises:
-            ValueError: a tensor of another shape, dtype, device or layout.
         """
         scene = Scene(*(t.detach() for t in (means, quats, scales, opacities, sh0, shN)))
-        scene.check(self._device)
         if self._scene is None or scene.layout != self._scene.layout:
             self._drop_graphs()
             self._seen.clear()
@@ -136,7 +114,9 @@ class FrameGraph:
         self._scene = scene
 
     def select(self, flags: torch.Tensor | None) -> None:
-        """See `Frame.select`. The same storage again, or none, keeps the graphs."""
+        """(N,) uint8 as `Selection.flags` gives them, for the frames from now on: `RenderOptions.selection` is not
+        looked at. Not copied. None, and after `load` in other places: all are drawn, none stands out. The same storage
+        again, or none, keeps the graphs."""
         if self._scene is None or flags is self._scene.flags:
             return
         if flags is not None:
@@ -177,9 +157,7 @@ class FrameGraph:
         rgba = torch.empty((*size, 4), device=self._device) if rgba is None else rgba
         _check_target(rgba, (*size, 4), self._device)
         depth = torch.empty(size, device=self._device) if options.depth else None
-        handle = raw_stream(self._device.index)
-        if self._stream is None or handle != self._stream_handle:
-            self._stream, self._stream_handle = torch.cuda.current_stream(), handle
+        self._stream = torch.cuda.current_stream()
         self._drawn += 1
         self._judged = False
         place = self._drawn % IN_FLIGHT
@@ -187,17 +165,17 @@ class FrameGraph:
             rgba.zero_()
             self._needed_array[place] = 0
             return rgba, None if depth is None else depth.zero_()
-        key = camera.key
-        if key != self._sees:
-            self._sees = ()
-            self._settings.look(camera)
-            self._sees = key
-        self._settings.draw_as(options)
-        self._settings.go_to(rgba, depth, self._needed_at + 8 * place)
+        settings = Parameters.of(camera, options, rgba, depth, self._needed_at + 8 * place)
         self._needed_array[place] = _UNKNOWN
         while True:
             try:
-                self._launch(self._kind(scene, camera, key, options, rgba.element_size()))
+                kind = self._kind(scene, camera, options, rgba.element_size())
+                self._own(kind.key_type).launch("set_frame", 1, 64, settings, self._parameters)
+                graph = self._graph(kind)
+                if graph is None:
+                    self._draw(kind)
+                else:
+                    graph.replay()
                 return rgba, depth
             except torch.cuda.OutOfMemoryError:  # the farthest Gaussians less, rather than no picture
                 if not self._capacity.shrink():
@@ -205,30 +183,11 @@ class FrameGraph:
                 self._drop_graphs()
                 torch.cuda.empty_cache()
 
-    def _launch(self, kind: Kind) -> None:
-        set_frame = self._set_frame.get(kind.key_type)
-        if set_frame is None:
-            set_frame = self._set_frame[kind.key_type] = self._own(kind.key_type).prepare(
-                "set_frame", 1, 64, self._settings, self._parameters)
-        set_frame()
-        graph = self._graph(kind)
-        if graph is None:
-            self._draw(kind)
-        else:
-            graph.replay()
-
-    def _kind(self, scene: Scene, camera: Camera, key: tuple[object, ...], options: RenderOptions,
-              element_size: int) -> Kind:
-        """`key`: the camera's."""
+    def _kind(self, scene: Scene, camera: Camera, options: RenderOptions, element_size: int) -> Kind:
         degree = scene.degree if options.sh_degree is None else min(options.sh_degree, scene.degree)
-        selected = scene.flags is not None
-        wanted = key, options, degree, element_size, self._capacity.slots, self.exact, selected
-        if self._last_kind is None or self._last_kind[0] != wanted:
-            self._last_kind = wanted, Kind(
-                camera.width, camera.height, camera.model, float(camera.near), float(camera.far),
-                options.mode == "antialiased", options.depth, degree, element_size, self._capacity.slots, self.exact,
-                options.paint, selected, options.scale != 1.0)
-        return self._last_kind[1]
+        return Kind(camera.width, camera.height, camera.model, float(camera.near), float(camera.far),
+                    options.mode == "antialiased", options.depth, degree, element_size, self._capacity.slots,
+                    options.paint, scene.flags is not None, options.scale != 1.0)
 
     def overflowed(self) -> bool:
         """Whether the last frame had too few slots, and so lacks Gaussians: render it again. There are more then. One
@@ -260,18 +219,15 @@ class FrameGraph:
         """The graph for this kind of frame; captured now if it came often enough."""
         graph = self._graphs.get(kind)
         if graph is not None:
-            self._graphs.move_to_end(kind)
             return graph
-        self._seen[kind] = self._seen.pop(kind, 0) + 1
-        if len(self._seen) > 4 * GRAPHS:
-            self._seen.popitem(last=False)
-        if self._seen[kind] < CAPTURE_AFTER or self._failures >= FAILURES:
+        seen = self._seen.pop(kind, 0) + 1
+        if len(self._seen) >= 4 * GRAPHS:
+            self._seen.clear()
+        self._seen[kind] = seen
+        if seen < CAPTURE_AFTER or self._failures >= FAILURES:
             return None
-        if self._captures >= CAPTURES:
+        if len(self._graphs) >= GRAPHS:
             self._drop_graphs()
-        elif len(self._graphs) >= GRAPHS:
-            self._wait()
-            self._seen.pop(self._graphs.popitem(last=False)[0], None)  # has to come often again
         return self._capture(kind)
 
     def _capture(self, kind: Kind) -> torch.cuda.CUDAGraph | None:
@@ -297,7 +253,7 @@ class FrameGraph:
             if not self._graphs:
                 self._pool = None  # torch takes no pool back that lost its last graph
             return None
-        self._captures += 1
+        self._seen.pop(kind, None)
         self._spare = self._spare or kind.slots >= SPARE
         self._graphs[kind] = graph
         self.failure = ""
@@ -310,19 +266,77 @@ class FrameGraph:
         except (AttributeError, TypeError) as e:  # of functions that are not gsplat's public interface
             raise RendererError(f"this version of gsplat is not the one that frames are made for (1.5.3): {e}") from e
 
-    def _wait(self) -> None:
-        """Before a graph that may still run is destroyed."""
-        if self._stream is not None:
-            self._stream.synchronize()
-
     def _drop_graphs(self) -> None:
-        if not self._captures:
+        if not self._graphs:
             return
-        self._wait()
+        if self._stream is not None:  # a graph that may still run is not to be destroyed
+            self._stream.synchronize()
         self._graphs.clear()
-        self._pool, self._captures = None, 0
+        self._pool = None
         with torch.cuda.device(self._device):
-            torch.cuda.empty_cache()  # a pool without graphs is kept by torch until somebody asks
+            torch.cuda.empty_cache()  # a pool without graphs is kept by torch until then
+
+
+class Capacity:
+    """How many slots for pairs of Gaussian and tile: a quarter more than the frames of late needed, up to `most`.
+
+    Grows at once, in steps that are at most an eighth; shrinks when 120 frames in a row needed less than 60 %.
+    """
+
+    FIRST = 1 << 16
+    FRAMES = 120
+
+    def __init__(self, most: int = PAIRS_MAX) -> None:
+        self.slots = self.FIRST
+        self.wanted = 0
+        """What the last frame needed."""
+        self._most = self._now_most = most
+        self._peak = 0
+        self._frames = 0
+
+    @property
+    def full(self) -> bool:
+        """Whether the last frame lacks Gaussians, and no later one gets more room: the farthest are left out."""
+        return self.wanted > self.slots == self._now_most
+
+    def at_least(self, gaussians: int) -> None:
+        """A scene of so many Gaussians was loaded: a first guess, if it is more than there is."""
+        self._now_most = self._most
+        self.slots = max(self.slots, self._rounded(gaussians * 3 // 2))
+
+    def saw(self, needed: int) -> bool:
+        """A frame needed so many. True: it had too few, and there are more now."""
+        self.wanted = needed
+        if needed > self.slots:
+            before, self.slots = self.slots, self._rounded(needed * 5 // 4)
+            self._peak = self._frames = 0
+            return self.slots > before
+        self._peak = max(self._peak, needed)
+        self._frames += 1
+        if self._frames >= self.FRAMES:
+            if self._peak < 0.6 * self.slots:
+                self.slots = self._rounded(self._peak * 5 // 4)
+            self._peak = self._frames = 0
+        return False
+
+    def shrink(self) -> bool:
+        """There was no memory for so many: no more than half of them until another scene comes. False: there are so
+        few that it is not these that take the memory."""
+        if self.slots <= self.FIRST:
+            return False
+        self.slots = self._now_most = max(self.slots // 2, self.FIRST)
+        self._peak = self._frames = 0
+        return True
+
+    def _rounded(self, slots: int) -> int:
+        return min(self.rounded(slots), self._now_most)
+
+    @classmethod
+    def rounded(cls, slots: int) -> int:
+        """Up to one of eight steps per power of two, so that there are few different numbers and so few graphs."""
+        slots = max(slots, cls.FIRST)
+        step = 1 << max(slots.bit_length() - 4, 0)
+        return -(-slots // step) * step
 
 
 def _check_target(rgba: torch.Tensor, shape: tuple[int, ...], device: torch.device) -> None:

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from splatview_viewer.geometry.cameras import seen_at
-from splatview_viewer.scene.pick import point_at
-from splatview_viewer.scene.selection import Box, Sphere
+from splatview_viewer.core.selection import Box, Sphere
+from splatview_viewer.geometry.cameras import point_at, seen_at
 
 if TYPE_CHECKING:
+    from splatview_viewer.core.selection import Vector
     from splatview_viewer.geometry.cameras import Camera
-    from splatview_viewer.scene.selection import Vector
 
 FACES = tuple((axis, side) for axis in range(3) for side in (-1, 1))
 """Of a box: which axis, and which end of it."""

@@ -1,0 +1,270 @@
+"""What both ways of compositing in OpenGL are made of: shader passes, the textures that they read and fill, sorting."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import moderngl
+import numpy as np
+
+from splatview_ipc.gl.base import Form
+from splatview_ipc.gl.sources import TextureSource
+from splatview_viewer.core.errors import RendererError, telling
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from splatview_viewer.render.base import Paint
+
+SHADERS = Path(__file__).parent / "shaders"
+TILE = 16
+"""Side in pixels of the tiles that `Target` keeps track of; shaders/tiles.frag and splat.vert know it as `TILE`."""
+DEFINES: dict[Paint, tuple[str, ...]] = {
+    "color": (), "normals": ("NORMALS",), "ellipsoids": ("BODIES",), "rings": ("RINGS",), "points": ("POINTS",),
+    "overdraw": ("OVERDRAW",),
+}
+"""How the shaders know what to draw."""
+BODIES: dict[str, tuple[int, str]] = {"body0": (4, "f4"), "body1": (4, "f4"), "body2": (4, "f4")}
+"""Textures of the numbers that bodies are drawn from: formats as for `Layers`."""
+
+_T = TypeVar("_T")
+
+
+class Pass:
+    """A program without vertex data: its shaders make everything from gl_VertexID and textures."""
+
+    def __init__(self, ctx: moderngl.Context, vertex: str, fragment: str, *defines: str):
+        """`defines` are set for the preprocessor of both shaders."""
+        try:
+            self._program = ctx.program(_source(vertex, defines), _source(fragment, defines))
+            self.vao = ctx.vertex_array(self._program, [])
+        except (moderngl.Error, OSError) as e:
+            raise RendererError(f"gl: this driver refuses {fragment} ({telling(str(e))}); update the graphics "
+                                "driver") from e
+
+    def read(self, unit: int = 0, /, **textures: moderngl.Texture) -> None:
+        """Bind textures to the samplers of their names, on units from `unit` on."""
+        for i, (name, texture) in enumerate(textures.items(), unit):
+            texture.use(i)
+            self._program[name] = i
+
+    def read_used(self, unit: int = 0, /, **textures: moderngl.Texture) -> None:
+        """As `read`, those that are left with these defines."""
+        self.read(unit, **{name: texture for name, texture in textures.items() if name in self._program})
+
+    def set(self, **uniforms: object) -> None:
+        for name, value in uniforms.items():
+            self._program[name] = value
+
+    def set_used(self, **uniforms: object) -> None:
+        """Those that are left with these defines."""
+        self.set(**{name: value for name, value in uniforms.items() if name in self._program})
+
+    def fill(self) -> None:
+        """Run the fragment shader for every pixel of what is bound; for passes with fullscreen.vert."""
+        self.vao.render(4, vertices=3)  # GL_TRIANGLES
+
+    def release(self) -> None:
+        self.vao.release()
+        self._program.release()
+
+
+def _source(file: str, defines: tuple[str, ...]) -> str:
+    version, _, body = (SHADERS / file).read_text(encoding="utf-8").partition("\n")
+    return "\n".join([version, *(f"#define {name}" for name in defines), "#line 2", body])
+
+
+class Passes:
+    """One pass for each set of defines, made when it is first needed."""
+
+    def __init__(self, ctx: moderngl.Context, vertex: str, fragment: str, *always: str):
+        """`always`: defined in each."""
+        self._ctx = ctx
+        self._shaders = vertex, fragment
+        self._always = always
+        self._made: dict[tuple[str, ...], Pass] = {}
+
+    def __call__(self, *defines: str) -> Pass:
+        if defines not in self._made:
+            self._made[defines] = Pass(self._ctx, *self._shaders, *self._always, *defines)
+        return self._made[defines]
+
+    def release(self) -> None:
+        for made in self._made.values():
+            made.release()
+        self._made.clear()
+
+
+class Stages:
+    """How long each named stage of a picture took, on the processor: what the GPU does is not waited for."""
+
+    def __init__(self) -> None:
+        self.milliseconds: dict[str, float] = {}
+
+    def reset(self, *names: str) -> None:
+        for name in names:
+            self.milliseconds.pop(name, None)
+
+    @contextmanager
+    def __call__(self, name: str) -> Iterator[None]:
+        """Adds to what is there under `name`."""
+        begin = time.perf_counter()
+        yield
+        self.milliseconds[name] = self.milliseconds.get(name, 0.0) + (time.perf_counter() - begin) * 1e3
+
+
+class Target:
+    """Float textures to blend into, and which of their pixels are finished."""
+
+    def __init__(self, ctx: moderngl.Context, size: tuple[int, int], depth: bool):
+        self.size = size
+        self._held: list[Any] = []
+        try:
+            self.color = self._keep(_texture(ctx, size, 4, "f4"))
+            # Four channels though one is used: blending front to back weighs each texture by its own alpha.
+            self.depth = self._keep(_texture(ctx, size, 4, "f4")) if depth else None
+            self.tiles = self._keep(_texture(ctx, (-(-size[0] // TILE), -(-size[1] // TILE)), 1, "f1"))
+            """1 where a tile of the picture is finished."""
+            self._marks = self._keep(ctx.depth_renderbuffer(size))
+            textures = [self.color] if self.depth is None else [self.color, self.depth]
+            self.framebuffer = self._keep(ctx.framebuffer(textures, self._marks))
+            """For blending: does not write the depth buffer, in which 0 marks finished pixels."""
+            self.marking = self._keep(ctx.framebuffer([], self._marks))
+            """For marking. The colour texture is not in it, so that it can be read meanwhile."""
+            self.tiling = self._keep(ctx.framebuffer([self.tiles]))
+            self.counting = self._keep(ctx.framebuffer([self.color]))
+            """For adding up, whatever is finished."""
+        except BaseException:
+            self.release()
+            raise
+
+    def _keep(self, made: _T) -> _T:
+        self._held.append(made)
+        return made
+
+    def clear(self) -> None:
+        """Transparent black, nothing finished."""
+        self.framebuffer.depth_mask = True
+        self.framebuffer.clear(depth=1.0)
+        self.framebuffer.depth_mask = False
+
+    def release(self) -> None:
+        while self._held:
+            self._held.pop().release()
+
+
+class Layers:
+    """Textures of one size by name, and a framebuffer that writes them all, in their order."""
+
+    def __init__(self, ctx: moderngl.Context, size: tuple[int, int], **formats: tuple[int, str]):
+        """`formats`: components and moderngl's dtype."""
+        self.size = size
+        self.textures: dict[str, moderngl.Texture] = {}
+        try:
+            for name, format_ in formats.items():
+                self.textures[name] = _texture(ctx, size, *format_)
+            self.framebuffer = ctx.framebuffer(list(self.textures.values()))
+        except BaseException:
+            for texture in self.textures.values():
+                texture.release()
+            raise
+
+    def release(self) -> None:
+        self.framebuffer.release()
+        for texture in self.textures.values():
+            texture.release()
+
+
+def reserved(ctx: moderngl.Context, held: Layers | None, size: tuple[int, int],
+             formats: dict[str, tuple[int, str]]) -> Layers:
+    """`held`, if it has this size and these textures; otherwise new ones in its place."""
+    if held is not None:
+        if (held.size, list(held.textures)) == (size, list(formats)):
+            return held
+        held.release()
+    return Layers(ctx, size, **formats)
+
+
+class Fields:
+    """Arrays as textures by name, written in place as long as their size stays."""
+
+    def __init__(self, ctx: moderngl.Context):
+        self._ctx = ctx
+        self._textures: dict[str, moderngl.Texture] = {}
+
+    def __getitem__(self, name: str) -> moderngl.Texture:
+        return self._textures[name]
+
+    def write(self, name: str, array: np.ndarray, width: int, capacity: int = 1) -> None:
+        """Put `array` (n, components), float32 or int32, into rows of `width` texels, from the first on.
+
+        The texture has room for `capacity` texels or n, whichever is more.
+        """
+        n, components = array.shape
+        size = width, max(-(-max(n, capacity) // width), 1)
+        texture = self._textures.get(name)
+        if texture is None or texture.size != size or texture.components != components:
+            if texture is not None:
+                del self._textures[name]
+                texture.release()
+            texture = _texture(self._ctx, size, components, "i4" if array.dtype == np.int32 else "f4")
+            self._textures[name] = texture
+        array = np.ascontiguousarray(array)
+        full = n // width
+        if full:
+            texture.write(array[: full * width], viewport=(0, 0, width, full), alignment=4)
+        if n > full * width:
+            texture.write(array[full * width:], viewport=(0, full, n - full * width, 1), alignment=4)
+
+    def release(self) -> None:
+        for texture in self._textures.values():
+            texture.release()
+        self._textures.clear()
+
+
+def texels(texture: moderngl.Texture) -> np.ndarray:
+    """What a float texture holds, (height, width, components) float32, row 0 first."""
+    data = np.empty((texture.height, texture.width, texture.components), np.float32)
+    texture.read_into(data, alignment=1)
+    return data
+
+
+def texture_source(texture: moderngl.Texture) -> TextureSource:
+    """An RGBA float texture with row 0 at the top, for shaders that read any source."""
+    dtype = "float32" if texture.dtype == "f4" else "float16"
+    return TextureSource(texture, Form(texture.width, texture.height, 4, dtype, "HWC"))
+
+
+def _texture(ctx: moderngl.Context, size: tuple[int, int], components: int, dtype: str) -> moderngl.Texture:
+    texture = ctx.texture(size, components, dtype=dtype, alignment=1)
+    if ctx.error == "GL_OUT_OF_MEMORY":
+        texture.release()
+        raise RendererError(f"gl: the GPU's memory is full: there is no room for {size[0]} x {size[1]} numbers more. "
+                            "A smaller picture or scene needs less")
+    texture.filter = moderngl.NEAREST, moderngl.NEAREST  # there are no mipmaps: it would be incomplete otherwise
+    return texture
+
+
+def stable_order(keys: np.ndarray, below: int = 1 << 32) -> np.ndarray:
+    """The indices that sort `keys` (uint32 (N,), all less than `below`), equal ones in their present order.
+
+    32 bits are sorted by two stable passes over 16 each, which numpy does by counting: half the time of its
+    comparison sort.
+    """
+    order = np.argsort(keys.astype(np.uint16), kind="stable")
+    if below > 1 << 16:
+        order = order[np.argsort((keys >> 16).astype(np.uint16)[order], kind="stable")]
+    return order
+
+
+def keep_freed_memory() -> None:
+    """Let arrays of some megabytes, freed and allocated anew every frame, reuse the same memory.
+
+    glibc gives blocks above a threshold back to the system, and then each new array costs page faults, which take
+    longer than the arithmetic. Once such a block was freed the threshold is its size, at most 32 MB (mallopt(3),
+    M_MMAP_THRESHOLD). Without effect on other systems.
+    """
+    np.empty(31 << 20, np.uint8)

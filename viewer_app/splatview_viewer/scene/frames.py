@@ -1,0 +1,197 @@
+"""From a frame of a Gaussian stream to the scene that renderers take."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from splatview_ipc.control.frame import Frame
+from splatview_viewer.core.errors import ViewerError
+from splatview_viewer.core.view import meta_phrases
+from splatview_viewer.scene.scene import FIELDS, SH_C0, GaussianScene
+
+if TYPE_CHECKING:
+    import torch
+
+    from splatview_ipc.control.frame import DeviceTensor, RemoteTensor
+    from splatview_viewer.core.settings import Color
+
+_MEANT = ("color", "activated", "sh_degree", "antialiased", "trouble")
+"""Metadata that steers the drawing, or is said over the picture."""
+
+
+@dataclass(frozen=True)
+class JoinedTensor:
+    """Shape and dtype of tensors of several ranks, one behind the other."""
+
+    dtype: str
+    """"float64" if one of them is that, else "float32"."""
+    shape: tuple[int, ...]
+
+    @classmethod
+    def of(cls, parts: Sequence[RemoteTensor | DeviceTensor]) -> JoinedTensor:
+        """Join at least one; where one holds fewer coefficients, the others decide."""
+        extents = (max(sizes) for sizes in zip(*(part.shape[1:] for part in parts), strict=True))
+        return cls("float64" if any(part.dtype == "float64" for part in parts) else "float32",
+                   (sum(part.shape[0] for part in parts), *extents))
+
+
+@dataclass
+class JoinedFrame(Frame):
+    """The newest frames of several ranks as one frame: their Gaussians one behind the other, rank by rank.
+
+    Of its tensors only dtype and shape are known; `scene_of` joins those of the parts.
+    """
+
+    parts: Sequence[Frame] = ()
+    shards: tuple[tuple[int, int], ...] = ()
+    """Of each part: its rank, and how many Gaussians it has."""
+    kept: list[object] = field(default_factory=list, repr=False)
+    """What a GPU may read until the frame is closed."""
+
+    @property
+    def on_gpu(self) -> bool:
+        """True if all parts are on GPUs."""
+        return all(part.on_gpu for part in self.parts)
+
+    @property
+    def complete(self) -> bool:
+        """As `Frame.complete`."""
+        return all(part.complete for part in self.parts)
+
+
+Ready = Callable[[int], None]
+"""`ready(stream)`: work given to a CUDA stream afterwards, by its raw handle, finds a scene's data."""
+
+
+def scene_of(frame: Frame, choices: Collection[str] = (), *, in_place: bool = False
+             ) -> tuple[GaussianScene, Ready | None]:
+    """Return the scene of a frame, and for `in_place` what has to be called before it is read.
+
+    Copies on the CPU of everything in the frame, float32, means also float64. Ask `frame.intact()` afterwards: until
+    then it may be torn.
+
+    `in_place`, for a frame on a GPU: tensors over the frame's own memory, valid while it is held. The stream given to
+    `ready` also converts what has to be converted and joins what has to be joined; the GPU is given nothing before.
+
+    `choices`: of hints that were obeyed (`hint_of`). Raises ViewerError for unknown colours, SharingError when GPU
+    memory cannot be read.
+    """
+    if isinstance(frame, JoinedFrame):
+        return _joined(frame, [scene_of(part, choices, in_place=in_place) for part in frame.parts])
+    import torch
+
+    color = _color(frame)
+    given: dict[str, torch.Tensor] = {
+        name: t.torch().detach() if in_place else torch.from_numpy(t.to_floats())  # type: ignore[union-attr]
+        for name, t in frame.tensors.items() if name != "background"}
+    given.update((name, t.float()) for name, t in given.items() if not in_place and name != "means")
+    tensors = dict(given)
+    if color != "sh":
+        tensors["sh0"] = torch.empty(given["rgb"].shape, device=given["rgb"].device)
+    if "quats" in choices:
+        tensors["quats"] = torch.empty_like(given["quats"])
+    if color != "sh" or "shN" not in given:
+        tensors["shN"] = _no_sh(len(given["means"]), given["means"].device)
+
+    def convert() -> None:
+        if "quats" in choices:
+            tensors["quats"].copy_(given["quats"].roll(1, 1))
+        if color != "sh":
+            sh0 = tensors["sh0"].copy_(given["rgb"])
+            if color == "rgb_logit":
+                sh0.sigmoid_()
+            sh0.sub_(0.5).div_(SH_C0)
+
+    def ready(stream: int) -> None:
+        frame.wait(stream)
+        if color != "sh" or "quats" in choices:
+            with torch.no_grad(), torch.cuda.stream(torch.cuda.ExternalStream(stream, given["means"].device)):
+                convert()
+
+    if not in_place:
+        convert()
+    meta = frame.meta
+    return GaussianScene(
+        *(tensors[name] for name in FIELDS),
+        activated=bool(meta.get("activated")) != ("activated" in choices),
+        sh_degree=int(meta.get("sh_degree", 0)) if color == "sh" else 0,
+        antialiased=bool(meta.get("antialiased")),
+        version=frame.version,
+        notes=tuple(meta_phrases(meta, _MEANT)),
+    ), ready if in_place else None
+
+
+def _joined(frame: JoinedFrame, parts: Sequence[tuple[GaussianScene, Ready | None]]
+            ) -> tuple[GaussianScene, Ready | None]:
+    """One scene of the scenes of a frame's parts, on the device of the first one."""
+    import torch
+
+    scenes = [scene for scene, _ in parts]
+    first, coefficients = scenes[0], max(scene.shN.shape[1] for scene in scenes)
+    means = next((scene.means for scene in scenes if scene.means.dtype.itemsize == 8), torch.empty(0))
+    rows, device = sum(map(len, scenes)), first.means.device
+    out = [torch.empty(rows, *shape, dtype=means.dtype if name == "means" else torch.float32, device=device)
+           for name, shape in zip(FIELDS, ((3,), (4,), (3,), (), (3,), (coefficients, 3)), strict=True)]
+    whole = replace(first, **dict(zip(FIELDS, out, strict=True)), version=frame.version, shards=frame.shards,
+                    sh_degree=max(scene.sh_degree for scene in scenes), notes=tuple(meta_phrases(frame.meta, _MEANT)))
+
+    def fill() -> None:
+        whole.shN.zero_()  # a part may hold fewer coefficients
+        begin = 0
+        for scene in scenes:
+            to = whole[begin: begin + len(scene)]
+            to = replace(to, shN=to.shN[:, :scene.shN.shape[1]])
+            for name in FIELDS:
+                target = getattr(to, name)
+                target.copy_(getattr(scene, name).reshape(target.shape), non_blocking=True)
+            begin += len(scene)
+
+    done: list[Any] = []
+
+    def ready(stream: int) -> None:
+        """The first stream joins; others wait for it."""
+        here = torch.cuda.ExternalStream(stream, device)
+        if done:
+            here.wait_event(done[0])
+            return
+        with torch.no_grad(), torch.cuda.stream(here):
+            for scene, wait in parts:
+                there = here if scene.gpu == device else torch.cuda.current_stream(scene.gpu)
+                wait(there.cuda_stream)  # type: ignore[misc]
+            fill()
+            done.append(here.record_event())
+
+    if parts[0][1] is None:
+        fill()
+        return whole, None
+    frame.kept.append(parts)
+    return whole, ready
+
+
+@functools.lru_cache(maxsize=4)
+def _no_sh(count: int, device: torch.device) -> torch.Tensor:
+    """The same tensor without elements again, by which a renderer sees that nothing moved."""
+    import torch
+
+    return torch.empty((count, 0, 3), device=device)
+
+
+def _color(frame: Frame) -> str:
+    color = frame.meta.get("color")
+    if color not in ("sh", "rgb", "rgb_logit"):
+        raise ViewerError(f"gaussians: color is {color!r}, not 'sh', 'rgb' or 'rgb_logit'")
+    return str(color)
+
+
+def background_of(frame: Frame) -> Color | None:
+    """The background colour that travels with a stream. Waits for the GPU where it lies on one."""
+    tensor = frame.tensors.get("background")
+    if tensor is None:
+        return None
+    values = np.nan_to_num(tensor.to_float32()).clip(0, 1)
+    return float(values[0]), float(values[1]), float(values[2])
