@@ -72,6 +72,7 @@ class Reader(GlRenderer):
     canvas's do: until the next but one is shown."""
 
     name = "gsplat"
+    wants_gpu = True
 
     def __init__(self, ctx: Any) -> None:
         super().__init__(ctx)
@@ -79,10 +80,6 @@ class Reader(GlRenderer):
         self.fails = ""
         self.loads = self.drawings = 0
         self._canvas = HostBridge(ctx)
-
-    @property
-    def wants_gpu(self) -> bool:
-        return True
 
     @property
     def pending(self) -> bool:
