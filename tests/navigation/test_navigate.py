@@ -200,8 +200,8 @@ def test_up_is_found_in_the_ground_unless_the_user_says_it(view: GaussianView, s
 
 @pytest.mark.parametrize("cameras_first", [True, False])
 def test_up_of_the_file_goes_before_the_ground_and_cameras(cameras_first: bool, screen: OffscreenScreen) -> None:
-    fields = [*ground().values()]
-    scene = GaussianScene(*fields, torch.zeros(len(fields[0]), 0, 3), up=(0, 0, -1))
+    means, quats, scales, opacities, sh0 = ground().values()
+    scene = GaussianScene(means, quats, scales, opacities, sh0, torch.zeros(len(means), 0, 3), up=(0, 0, -1))
     fresh = GaussianView(screen.ctx)
     tool: Navigate = fresh.tools["navigate"]  # type: ignore[assignment]
     if cameras_first:
