@@ -282,7 +282,7 @@ class CountingScreen:
         pressed = False
         phase = 0.0
         since, before = time.monotonic(), ""
-        while not self.closed:
+        while not self.state.closed:
             if self._how == "rest" and not pressed:
                 self._hand.wait()  # a thread that wakes takes time from the one that draws
                 self._hand.clear()

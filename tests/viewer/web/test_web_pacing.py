@@ -74,7 +74,7 @@ def sharp(seen: list[Seen]) -> float:
 
 def test_fast_line_has_full_quality_soon() -> None:
     page = Page(500e6, 0.004)
-    page.run(3)
+    page.run(0.5)
     seen = page.run(2)
     assert len(seen) > 110 and {one.level for one in seen} == {LEVELS[0]}
 

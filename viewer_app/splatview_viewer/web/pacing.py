@@ -1,7 +1,8 @@
 """Flow control of a page: the time and the size of its next picture. Plain arithmetic: no network, no clock of its own.
 
 A page tells how long each picture took from its first byte to its decoded image. While that is more than BAD seconds
-on average, the pictures shrink to about half their bytes; below GOOD seconds they grow step by step.
+on average, the pictures shrink to about half their bytes; below GOOD seconds they grow step by step: with each picture
+until one was too slow, then after some patience.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class Pacer:
         """Average seconds of a picture at this level; 0: unknown."""
         self._per_byte = 1e-7
         self._changed_at = self._rose_at = -math.inf
-        self._patience = _PATIENCE
+        self._patience = 0.0
 
     @property
     def level(self) -> Level:
@@ -84,10 +85,11 @@ class Pacer:
         if self._took > BAD:
             if now - self._rose_at < _TOO_SOON:
                 self._patience = min(self._patience * 2, _MOST_PATIENCE)
+            self._patience = max(self._patience, _PATIENCE)
             self._change(3, now)
         elif self._took < GOOD and now - self._changed_at >= self._patience:
             if now - self._rose_at > 2 * _TOO_SOON:
-                self._patience = _PATIENCE
+                self._patience = min(self._patience, _PATIENCE)
             self._change(-1 if self._took > GOOD / 3 else -2, now)
             self._rose_at = now
 
