@@ -181,7 +181,7 @@ def seen(governor: Governor, *, scene: float, panel: float = 0.25) -> None:
 
 
 @pytest.mark.parametrize(("scene", "warp", "expected"), [
-    (0.5, 0.1, False), (20.0, 0.1, True), (20.0, 3.0, False), (2.0, 0.9, False)])
+    (0.5, 0.1, False), (1.0, 0.1, False), (20.0, 0.1, True), (20.0, 3.0, False), (2.0, 0.9, False)])
 def test_a_picture_is_moved_only_where_that_is_clearly_cheaper(governor: Governor, clock: Clock, scene: float,
                                                                warp: float, expected: bool) -> None:
     seen(governor, scene=scene, panel=0.05)

@@ -191,7 +191,7 @@ class Governor:
         if not self.limited or not known:
             return False
         beside = self._beside(name)
-        scale = _allowed(known, self._per_second / SMOOTH - beside, None if moves else 1.0)
+        scale = self._fluent(known, beside, None if moves else 1.0)
         cost = self.cost(warp) or 0.0
         if cost and not moves and now - self._moving_tried_at > _TRY_MOVING:
             self._moving_tried_at, cost = now, 0.0
@@ -213,7 +213,7 @@ class Governor:
             return 1.0, 0.0
         display = self._beside(name) if self._moved_ms is None else self._moved_ms
         room = (self._per_second - min(SMOOTH * display, self._per_second * _DISPLAY)) / RENDERS - SWITCH
-        self._later_scale = max(_allowed(known, room, self._later_scale, 1.2), _LEAST)
+        self._later_scale = max(_allowed(known, room, self._later_scale, 1.2 * room), _LEAST)
         return self._later_scale, _estimate(known, self._later_scale)
 
     def scale(self, name: str, size: tuple[int, int]) -> float:
@@ -231,7 +231,7 @@ class Governor:
         known = self._known(name, size)
         if not known:
             return 1.0
-        self._scale = _allowed(known, self._per_second / SMOOTH - self._beside(name), self._scale)
+        self._scale = self._fluent(known, self._beside(name), self._scale)
         if self._scale < 1.0 and now - self._tried_at > _TRY:
             self._tried_at = now
             return SCALES[SCALES.index(self._scale) - 1]
@@ -258,6 +258,11 @@ class Governor:
         costs = {s: self.cost((name, *scaled(size, s), *more)) for s in SCALES}
         return {s: cost for s, cost in costs.items() if cost is not None}
 
+    def _fluent(self, known: dict[float, float], beside: float, kept: float | None) -> float:
+        """Return the highest of SCALES with SMOOTH pictures a second, or with FLUENT ones if it is the one to be
+        `kept`; `beside`: ms that each costs beside what is `known`."""
+        return _allowed(known, self._per_second / SMOOTH - beside, kept, self._per_second / FLUENT - beside)
+
     def _beside(self, name: str) -> float:
         """Return the cost of a picture on the screen beside `name`, and beside what is moved or loaded."""
         works = [work for work in self._works[0] or self._works[1] if work[0] not in (name, "load", "warp")]
@@ -270,10 +275,10 @@ def scaled(size: tuple[int, int], scale: float) -> tuple[int, int]:
     return max(int(w * scale), min(16, w)), max(int(h * scale), min(16, h))
 
 
-def _allowed(known: dict[float, float], room: float, kept: float | None, slack: float = SMOOTH / FLUENT) -> float:
-    """The highest of SCALES that costs at most `room` ms, or `slack` times that if it is the one to be `kept`; the
-    lowest there is where none does. `known`: what some of them cost."""
-    fits = [s for s in SCALES if _estimate(known, s) <= room * (slack if s == kept else 1.0)]
+def _allowed(known: dict[float, float], room: float, kept: float | None, kept_room: float) -> float:
+    """The highest of SCALES that costs at most `room` ms, or `kept_room` if it is the one to be `kept`; the lowest
+    there is where none does. `known`: what some of them cost."""
+    fits = [s for s in SCALES if _estimate(known, s) <= (kept_room if s == kept else room)]
     return max(fits, default=SCALES[-1])
 
 
