@@ -63,7 +63,7 @@ _GLANCE = 0.0005
 _COMPLETE = 300.0
 """Seconds within which a plot is complete: ten million events take a few."""
 _MOST_DRAWN = 8
-"""Pictures drawn one after the other until nothing changes by drawing: words find their places."""
+"""Drawings one after the other until one is the same as the last: words find their places."""
 _OVERLAY = 3.0
 """Seconds to wait for the first frame of an overlay that has been published. A trainer on a busy GPU answers late."""
 
@@ -335,26 +335,26 @@ def _take(view: View, value: Value) -> bool:
 
 
 def _draw_plot(view: Any, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
-    """Draw a plot with its axes and words, once everything in it is worked out."""
+    """Draw a plot with its axes and words until it is complete and another drawing of it is the same: imgui lays a
+    window out by the size of what was in it at the last drawing."""
     from splatview_viewer.shell.panel import Panel
 
     panel = Panel()
     try:
         end = time.monotonic() + _COMPLETE
-        left = _MOST_DRAWN
+        left, before = _MOST_DRAWN, b""
         while left > 0:
-            changes: list[bool] = []
             view.draw(framebuffer, rect)
-            panel.draw_over(framebuffer, lambda r, s, out=changes: out.append(view.over(r, s)) or False, 1.0)
+            panel.draw_over(framebuffer, view.over, 1.0)
             if not getattr(view, "complete", True):  # of those that work on a picture while others are drawn
                 if time.monotonic() > end:
                     raise ViewerError(f"the picture was not complete within {_COMPLETE:g} s")
                 view.wait(end - time.monotonic())
                 left = _MOST_DRAWN
-            elif any(changes):
-                left -= 1
-            else:
-                break
+                continue
+            drawn = framebuffer.read()
+            left = 0 if drawn == before else left - 1
+            before = drawn
         if fault := getattr(view, "fault", ""):
             raise ViewerError(fault)
     finally:
