@@ -15,7 +15,7 @@ from support.view_cases import RECT, H, W, shown
 
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import Key, PointerMove, PointerPress, PointerRelease, Wheel
-from splatview_viewer.core.settings import Entry, State
+from splatview_viewer.core.settings import Entry, GaussianSettings, State
 from splatview_viewer.geometry.cameras import Camera, camera_from_json, intrinsics, look_at
 from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.shell.panel import Panel
@@ -33,7 +33,7 @@ FRONT = Camera(look_at((0, 0, -4), (0, 0, 0)), intrinsics(50, W, H), W, H)
 
 @pytest.fixture
 def gaussians(screen: OffscreenScreen) -> Iterator[GaussianView]:
-    v = GaussianView(screen.ctx)
+    v = GaussianView(screen.ctx, GaussianSettings(coarse_ms=math.inf))  # sharp, however slow the machine is
     yield v
     v.close()
 
