@@ -325,6 +325,7 @@ class Still:
 def _take(view: View, value: Value) -> bool:
     """Give a view the value, once its data has arrived; False when it was overwritten meanwhile."""
     def taken() -> bool | None:
+        view.tick(time.monotonic())
         return True if view.update(value) else False if getattr(value, "complete", True) else None
 
     if not until(taken, time.monotonic() + _ARRIVAL):

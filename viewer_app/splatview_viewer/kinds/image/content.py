@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +47,8 @@ class ImageContent:
     def __init__(self, ctx: moderngl.Context, work: GpuWork) -> None:
         self.views: list[ImageView] = []
         """Everybody who looks at it."""
+        self.now = 0.0
+        """Time of the last `tick`."""
         self.source: PixelSource | None = None
         self.stale = False
         """As `View.stale`."""
@@ -107,8 +108,7 @@ class ImageContent:
             in_place = on_gpu and bridge.name == "direct"
             if on_gpu and not in_place:
                 _finish_copy(tensor)
-        counted = None
-        now = time.monotonic()
+        counted, now = None, self.now
         if dtype not in INTEGERS and not on_gpu and now - self._counted_at >= _COUNT_PERIOD:
             with self.stopwatch("count"):
                 array: np.ndarray = getattr(tensor, "array", tensor)  # type: ignore[assignment]
@@ -152,11 +152,10 @@ class ImageContent:
         if frame.complete or place == self._place:
             self._expected = None
             return True
-        now = time.monotonic()
         if self._expected is None or self._expected[0] != place:
-            self._expected = place, frame, now
+            self._expected = place, frame, self.now
         _, first, since = self._expected
-        if first.complete or now - since >= _PATIENCE:
+        if first.complete or self.now - since >= _PATIENCE:
             self._expected = None
             return True
         return False
@@ -177,6 +176,7 @@ class ImageContent:
 
     def tick(self, now: float) -> None:
         """Do what could wait, once however many views ask for it; `changes` says whether anything is to be seen."""
+        self.now = self.layers.now = now
         self._work.collect()
         finished = self._work.finished
         while self._retired and self._retired[0][1] <= finished:
