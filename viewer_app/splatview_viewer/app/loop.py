@@ -235,7 +235,7 @@ class App:
             return
         for seat in [seat for seat in self.seats if seat.screen is not self.screen and seat.screen.state.closed]:
             self._see_off(seat, now)
-        for guest in self._guests.arrivals(self.work):
+        for guest in self._guests.arrivals(now, self.work):
             seat, _ = self._away.pop(guest.who, (None, 0.0))
             if seat is None:
                 seat = self._seat(guest.screen, guest.name)
