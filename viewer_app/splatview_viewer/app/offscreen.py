@@ -18,7 +18,7 @@ import numpy as np
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.system.files import check_picture
 from splatview_viewer.core.errors import CameraError, ViewerError
-from splatview_viewer.core.screen import MAX_SIZE, MIN_SIZE, parse_size
+from splatview_viewer.core.screen import MAX_SIZE, MIN_SIZE, parse_size, settled_pixels
 from splatview_viewer.core.settings import ViewSettings
 from splatview_viewer.formats.nerfstudio import Film, read_path
 from splatview_viewer.formats.path_writers import check_film, make_writer
@@ -62,8 +62,6 @@ _GLANCE = 0.0005
 """Seconds between two looks for what is on its way."""
 _COMPLETE = 300.0
 """Seconds within which a plot is complete: ten million events take a few."""
-_MOST_DRAWN = 8
-"""Drawings one after the other until one is the same as the last: words find their places."""
 _OVERLAY = 3.0
 """Seconds to wait for the first frame of an overlay that has been published. A trainer on a busy GPU answers late."""
 
@@ -336,26 +334,24 @@ def _take(view: View, value: Value) -> bool:
 
 
 def _draw_plot(view: Any, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
-    """Draw a plot with its axes and words until it is complete and another drawing of it is the same: imgui lays a
-    window out by the size of what was in it at the last drawing."""
+    """Draw a plot with its axes and words, once everything in it is worked out."""
     from splatview_viewer.shell.panel import Panel
 
     panel = Panel()
+
+    def draw() -> None:
+        view.draw(framebuffer, rect)
+        panel.draw_over(framebuffer, view.over, 1.0)
+
     try:
         end = time.monotonic() + _COMPLETE
-        left, before = _MOST_DRAWN, b""
-        while left > 0:
-            view.draw(framebuffer, rect)
-            panel.draw_over(framebuffer, view.over, 1.0)
-            if not getattr(view, "complete", True):  # of those that work on a picture while others are drawn
-                if time.monotonic() > end:
-                    raise ViewerError(f"the picture was not complete within {_COMPLETE:g} s")
-                view.wait(end - time.monotonic())
-                left = _MOST_DRAWN
-                continue
-            drawn = framebuffer.read()
-            left = 0 if drawn == before else left - 1
-            before = drawn
+        while True:
+            settled_pixels(framebuffer, draw)
+            if getattr(view, "complete", True):
+                break
+            if time.monotonic() > end:  # some work on a picture while others are drawn
+                raise ViewerError(f"the picture was not complete within {_COMPLETE:g} s")
+            view.wait(end - time.monotonic())
         if fault := getattr(view, "fault", ""):
             raise ViewerError(fault)
     finally:
