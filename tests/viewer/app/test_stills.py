@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -41,11 +42,7 @@ def test_a_still_is_what_a_panel_shows_in_its_later_frames(kind: str, screen: Of
 
 def test_a_grab_of_a_stream_without_a_version_is_no_picture() -> None:
     """A stream is announced before its first version: `log` leaves both to a thread of its own."""
-    run, grabber = OtherRun(), Grabber()
-    try:
+    with closing(OtherRun()) as run, closing(Grabber()) as grabber:
         run.stream("scalars", "scalars").describe(SCALARS)
         with pytest.raises(LateError, match="brought no frame"):
             grabber.draw(RenderRequest(0.1, stream="scalars"))
-    finally:
-        grabber.close()
-        run.close()
