@@ -11,12 +11,11 @@ import torch
 from support.beside_cases import opened
 from support.frames import image_frame
 from support.view_cases import RECT, H, W, shown
-from support.wait import PATIENCE, clock, wait_until
+from support.wait import wait_until
 
 from splatview_viewer.core.events import PointerLeave, PointerMove
 from splatview_viewer.core.settings import ImageSettings
 from splatview_viewer.geometry.controls import Rect
-from splatview_viewer.kinds.image import content as _image_content
 from splatview_viewer.kinds.image.view import ImageView
 
 if TYPE_CHECKING:
@@ -114,12 +113,12 @@ def test_values_out_of_range_are_shown_as_they_look(image: ImageView, screen: Of
                                atol=1.01)
 
 
-def test_values_in_range_are_as_they_are(image: ImageView, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_in_range_are_as_they_are(image: ImageView) -> None:
     values = torch.rand(H, W, 3, generator=torch.Generator().manual_seed(0))
     for right in (values, values**3 * 9, values * 1.04 - 0.02, values * 0, values * torch.nan, values[..., 0]):
-        image.update((values * 255).numpy())
-        monkeypatch.setattr(_image_content, "_COUNT_PERIOD", 0.0)
-        image.update(image_frame(right))
+        for value in ((values * 255).numpy(), image_frame(right)):
+            image.tick(image.content.now + 1)  # each is counted
+            image.update(value)
         assert image.content.hints.hint is None
 
 
@@ -221,20 +220,17 @@ def test_forms_may_change_between_frames(image: ImageView, screen: OffscreenScre
 # -- several views ---------------------------------------------------------------------------------------------
 
 
-def test_broken_values_are_counted_once_and_told_to_all(screen: OffscreenScreen,
-                                                        monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_image_content, "_COUNT_PERIOD", PATIENCE)
+def test_broken_values_are_counted_once_and_told_to_all(screen: OffscreenScreen) -> None:
     clean = torch.zeros(8, 8)
     broken = clean.clone()
     broken[2, :3] = float("nan")
     with opened("image", screen, 3) as views:
         views[0].update(image_frame(clean))
         views[0].update(image_frame(broken))  # at once: not counted yet
-        told = {view for view in views if view.tick(clock())}
+        told = {view for view in views if view.tick(0.1)}
         assert told == set(views[1:])
-        monkeypatch.setattr(_image_content, "_COUNT_PERIOD", 0.0)
         told = set()
-        wait_until(lambda: told.update(v for v in views if v.tick(clock())) or len(told) == 3)
+        wait_until(lambda: told.update(v for v in views if v.tick(1.0)) or len(told) == 3)
         assert all("3 NaN or inf (magenta)" in view.details for view in views)
 
 

@@ -4,7 +4,6 @@ or starts itself anew, and the trainer never notices."""
 from __future__ import annotations
 
 import shutil
-from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,7 +15,6 @@ from support.wait import PATIENCE, wait_until
 from support.web_clients import Page, address
 
 from splatview_ipc.subscriber.subscriber import Subscriber
-from splatview_viewer.app import restart as restart_module
 from splatview_viewer.app.restart import MOST, WITHIN, Resumed
 from splatview_viewer.core.errors import GraphicsError, RendererError
 from splatview_viewer.render.gl import passes
@@ -94,19 +92,18 @@ def test_a_shader_that_is_refused_is_named(ctx: moderngl.Context, shaders: Path,
 # -- what is lost for the whole process ------------------------------------------------------------------------------
 
 
-def test_it_happens_so_often_and_no_oftener(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_happens_so_often_and_no_oftener() -> None:
     now, held = 5000.0, Resumed()
-    monkeypatch.setattr(restart_module, "time", SimpleNamespace(monotonic=lambda: now))
     for number in range(1, MOST + 1):
-        held = held.again("lost", 7007, "x")
+        held = held.again("lost", now, 7007, "x")
         assert len(held.at) == number and held.port == 7007
         assert ("draws with OpenGL now" in held.notice) is (number == MOST)
     with pytest.raises(GraphicsError, match=r"lost\. The viewer started anew 3 times within a minute, and stays down"):
-        held.again("lost", 7007, "x")
+        held.again("lost", now, 7007, "x")
     old = Resumed("lost", (now - WITHIN - 1,) * MOST)
-    assert len(old.again("lost", None, None).at) == 1, "that was long ago"
+    assert len(old.again("lost", now, None, None).at) == 1, "that was long ago"
     odd = Resumed("lost", (now + 1e9,) * MOST)
-    assert len(odd.again("lost", None, None).at) == 1, "that was on another machine"
+    assert len(odd.again("lost", now, None, None).at) == 1, "that was on another machine"
 
 
 @pytest.fixture

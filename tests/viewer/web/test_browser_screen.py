@@ -93,6 +93,20 @@ def test_never_more_than_two_unanswered(rig: Rig) -> None:
     assert page.picture().number == numbers[-1] + 1
 
 
+def test_after_input_nothing_is_drawn_while_a_picture_is_encoded(screen: BrowserScreen, page: Page,
+                                                                 monkeypatch: pytest.MonkeyPatch) -> None:
+    encode, ready = TurboEncoder.encode, []
+    monkeypatch.setattr(TurboEncoder, "encode", lambda *args, **more: (
+        ready.append(screen.state.ready), encode(*args, **more))[1])
+    draw(screen, RED)
+    page.picture()
+    page.send(PointerMove(1, 1))
+    heard(screen, PointerMove)
+    draw(screen, BLUE)
+    page.picture()
+    assert ready == [True, False]
+
+
 @pytest.mark.parametrize("reading", [True, False], ids=["no answers", "a stalled link"])
 def test_a_slow_page_holds_up_no_other(rig: Rig, reading: bool) -> None:
     slow = rig.open(640, 480, acks=False, reading=reading)

@@ -72,8 +72,8 @@ class AppOptions:
     """What is recorded of scenes; None: nothing."""
     notice: str = ""
     """Something to be told from the beginning on."""
-    lost: Callable[[str], object] | None = None
-    """Called with the reason as soon as the GPU is lost, before anything is given back."""
+    lost: Callable[[str, float], object] | None = None
+    """Called with the reason and the time as soon as the GPU is lost, before anything is given back."""
 
 
 class App:
@@ -235,7 +235,7 @@ class App:
             return
         for seat in [seat for seat in self.seats if seat.screen is not self.screen and seat.screen.state.closed]:
             self._see_off(seat, now)
-        for guest in self._guests.arrivals(self.work):
+        for guest in self._guests.arrivals(now, self.work):
             seat, _ = self._away.pop(guest.who, (None, 0.0))
             if seat is None:
                 seat = self._seat(guest.screen, guest.name)
@@ -333,7 +333,7 @@ def run(app: App) -> None:
             if not why:
                 raise
             if app.options.lost is not None:
-                app.options.lost(why)
+                app.options.lost(why, time.monotonic())
             with suppress(Exception):  # what is lost cannot be given back
                 app.close()
             raise GpuLostError(why) from e

@@ -18,7 +18,7 @@ import numpy as np
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.system.files import check_picture
 from splatview_viewer.core.errors import CameraError, ViewerError
-from splatview_viewer.core.screen import MAX_SIZE, MIN_SIZE, parse_size
+from splatview_viewer.core.screen import MAX_SIZE, MIN_SIZE, parse_size, settled_pixels
 from splatview_viewer.core.settings import ViewSettings
 from splatview_viewer.formats.nerfstudio import Film, read_path
 from splatview_viewer.formats.path_writers import check_film, make_writer
@@ -62,8 +62,6 @@ _GLANCE = 0.0005
 """Seconds between two looks for what is on its way."""
 _COMPLETE = 300.0
 """Seconds within which a plot is complete: ten million events take a few."""
-_MOST_DRAWN = 8
-"""Pictures drawn one after the other until nothing changes by drawing: words find their places."""
 _OVERLAY = 3.0
 """Seconds to wait for the first frame of an overlay that has been published. A trainer on a busy GPU answers late."""
 
@@ -325,6 +323,7 @@ class Still:
 def _take(view: View, value: Value) -> bool:
     """Give a view the value, once its data has arrived; False when it was overwritten meanwhile."""
     def taken() -> bool | None:
+        view.tick(time.monotonic())
         return True if view.update(value) else False if getattr(value, "complete", True) else None
 
     if not until(taken, time.monotonic() + _ARRIVAL):
@@ -339,22 +338,20 @@ def _draw_plot(view: Any, framebuffer: moderngl.Framebuffer, rect: Rect) -> None
     from splatview_viewer.shell.panel import Panel
 
     panel = Panel()
+
+    def draw() -> None:
+        view.draw(framebuffer, rect)
+        panel.draw_over(framebuffer, view.over, 1.0)
+
     try:
         end = time.monotonic() + _COMPLETE
-        left = _MOST_DRAWN
-        while left > 0:
-            changes: list[bool] = []
-            view.draw(framebuffer, rect)
-            panel.draw_over(framebuffer, lambda r, s, out=changes: out.append(view.over(r, s)) or False, 1.0)
-            if not getattr(view, "complete", True):  # of those that work on a picture while others are drawn
-                if time.monotonic() > end:
-                    raise ViewerError(f"the picture was not complete within {_COMPLETE:g} s")
-                view.wait(end - time.monotonic())
-                left = _MOST_DRAWN
-            elif any(changes):
-                left -= 1
-            else:
+        while True:
+            settled_pixels(framebuffer, draw)
+            if getattr(view, "complete", True):
                 break
+            if time.monotonic() > end:  # some work on a picture while others are drawn
+                raise ViewerError(f"the picture was not complete within {_COMPLETE:g} s")
+            view.wait(end - time.monotonic())
         if fault := getattr(view, "fault", ""):
             raise ViewerError(fault)
     finally:

@@ -9,7 +9,6 @@ import fcntl
 import json
 import os
 import sys
-import time
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import NoReturn
@@ -29,7 +28,7 @@ class Resumed:
     why: str = ""
     """Why it started anew; "" where it did not."""
     at: tuple[float, ...] = ()
-    """When that happened of late, by time.monotonic()."""
+    """When that happened of late, by the machine's monotonic clock."""
     port: int | None = None
     token: str | None = None
     """Where pages come back to, and with what."""
@@ -55,9 +54,8 @@ class Resumed:
         plain = len(self.at) == MOST
         return f"The viewer started anew: {self.why}" + ("; it draws with OpenGL now, to be safe" if plain else "")
 
-    def again(self, why: str, port: int | None, token: str | None) -> Resumed:
+    def again(self, why: str, now: float, port: int | None, token: str | None) -> Resumed:
         """What the next one is told. Raises GraphicsError when it would be one too many."""
-        now = time.monotonic()
         at = tuple(t for t in self.at if 0 <= now - t < WITHIN)
         if len(at) >= MOST:
             raise GraphicsError(f"{why}. The viewer started anew {MOST} times within a minute, and stays down now. "
@@ -75,13 +73,13 @@ class Restart:
         self.token: str | None = None
         """Where pages are served now."""
 
-    def __call__(self, why: str) -> NoReturn:
+    def __call__(self, why: str, now: float) -> NoReturn:
         """Nothing is given back before: a lost driver may never answer. Exits with 2 where it happened too often of
         late, or is not possible."""
         try:
-            now = self.before.again(why, self.port, self.token)
-            environment = {**os.environ, VARIABLE: json.dumps(vars(now))}
-            if len(now.at) == MOST:
+            after = self.before.again(why, now, self.port, self.token)
+            environment = {**os.environ, VARIABLE: json.dumps(vars(after))}
+            if len(after.at) == MOST:
                 environment["SPLATVIEW_RENDERER"] = "gl"
             print(f"splatview: {why}; the viewer starts anew", file=sys.stderr, flush=True)
             sys.stdout.flush()

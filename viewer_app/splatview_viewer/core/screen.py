@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     import moderngl
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 MIN_SIZE = 16
 """A framebuffer is never smaller than this on a side."""
 MAX_SIZE = 16384
+_MOST_DRAWN = 8
+"""Drawings of a picture until another is the same."""
 
 
 class Caption(msgspec.Struct, frozen=True, tag_field="t", tag="caption"):
@@ -122,6 +125,19 @@ def read_pixels(framebuffer: moderngl.Framebuffer) -> np.ndarray:
         _ = framebuffer.ctx.error  # moderngl names a buffer that a window does not have; the right one is read
         picture[..., 3] = 255  # a window is opaque whatever its buffer holds
     return picture
+
+
+def settled_pixels(framebuffer: moderngl.Framebuffer, draw: Callable[[], object]) -> np.ndarray:
+    """Return `read_pixels` once `draw` draws the same again, or _MOST_DRAWN times: imgui lays a window out by the size
+    of what was in it at the last drawing."""
+    draw()
+    drawn = read_pixels(framebuffer)
+    for _ in range(_MOST_DRAWN - 1):
+        draw()
+        before, drawn = drawn, read_pixels(framebuffer)
+        if np.array_equal(before, drawn):
+            break
+    return drawn
 
 
 def parse_size(text: str) -> tuple[int, int]:

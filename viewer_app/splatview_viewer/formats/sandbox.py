@@ -57,8 +57,6 @@ AT_ONCE = 2
 """Child processes at a time; other files wait."""
 POLL = 0.1
 """Seconds within which a cancel is noticed."""
-PERIOD = 0.05
-"""Seconds between two messages of the child on its progress."""
 MAX_LINE = 1 << 20
 """Bytes of one message of the child."""
 _ALIGN = 64
@@ -343,14 +341,14 @@ class Out:
     """Lines of JSON on stdout, not too many of them."""
 
     def __init__(self) -> None:
-        self._next = self._far = 0.0
+        self._last = "", 0.0
 
     def told(self, what: str, fraction: float) -> None:
-        """Report progress. The fraction never falls, though a file that one way cannot read is read again."""
-        now, self._far = time.monotonic(), max(self._far, fraction)
-        if now >= self._next:
-            self._next = now + PERIOD
-            self.say("progress", what, round(self._far, 4))
+        """Report progress by the hundredth. It never falls, though a file that one way cannot read is read again."""
+        now = what, max(self._last[1], round(fraction, 2))
+        if now != self._last:
+            self._last = now
+            self.say("progress", *now)
 
     def say(self, *words: Any) -> None:
         """Write one message."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -119,7 +118,7 @@ class WindowScreen:
                 return
             x, y = pointer()
             if action == glfw.PRESS:
-                clicks = self._clicks.count(time.monotonic(), x, y, which, self._scale)
+                clicks = self._clicks.count(glfw.get_time(), x, y, which, self._scale)
                 self._events.append(PointerPress(x, y, which, _mods(mods), clicks))
             else:
                 self._events.append(PointerRelease(x, y, which, _mods(mods)))

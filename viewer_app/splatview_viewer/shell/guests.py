@@ -24,7 +24,7 @@ class Guest:
 class Guests(Protocol):
     """Where guests come from. Every call comes from the thread that holds the OpenGL context."""
 
-    def arrivals(self, work: GpuWork) -> list[Guest]:
+    def arrivals(self, now: float, work: GpuWork) -> list[Guest]:
         """Who has come since the last call. The loop was woken for them. Cheap. `work` times what their screens do."""
         ...
 

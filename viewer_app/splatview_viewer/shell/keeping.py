@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from splatview_viewer.core.errors import ViewerError
-from splatview_viewer.core.screen import read_pixels
+from splatview_viewer.core.screen import read_pixels, settled_pixels
 from splatview_viewer.geometry.controls import Rect
 
 if TYPE_CHECKING:
@@ -43,10 +43,12 @@ def keep_picture(seat: Seat, *, transparent: bool = False) -> None:
 
 
 def _as_shown(seat: Seat, view: View, screen: Screen) -> np.ndarray:
-    view.draw(screen.framebuffer, Rect(0, 0, *screen.state.size))
-    if seat.panel is not None:
-        seat.panel.draw_over(screen.framebuffer, view.over, screen.state.scale)
-    return read_pixels(screen.framebuffer)[..., :3]
+    def draw() -> None:
+        view.draw(screen.framebuffer, Rect(0, 0, *screen.state.size))
+        if seat.panel is not None:
+            seat.panel.draw_over(screen.framebuffer, view.over, screen.state.scale)
+
+    return settled_pixels(screen.framebuffer, draw)[..., :3]
 
 
 def _see_through(view: View, screen: Screen) -> np.ndarray:

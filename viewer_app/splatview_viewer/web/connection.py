@@ -7,7 +7,6 @@ import logging
 import math
 import secrets
 import threading
-import time
 from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -44,7 +43,7 @@ class Pictures(Protocol):
 
     @property
     def due(self) -> float:
-        """When `next` has something to do by itself, by time.monotonic()."""
+        """When `next` has something to do by itself."""
         ...
 
     async def next(self, now: float) -> tuple[m.Picture, bytes] | None:
@@ -59,8 +58,9 @@ class Pictures(Protocol):
 class Connection:
     """One page. Made by the server after the page's hello; usable from any thread.
 
-    `inbox` has what the page sends, with the time of time.monotonic() at which it came. What is sent after the
-    connection is over is dropped. A page for which more than MAX_WAITING bytes of messages wait is closed.
+    `inbox` has what the page sends, with the time at which it came. All times are those of the web thread's loop. What
+    is sent after the connection is over is dropped. A page for which more than MAX_WAITING bytes of messages wait is
+    closed.
     """
 
     def __init__(self, socket: web.WebSocketResponse, hello: m.Hello, peer: str, wake: Callable[[], None]):
@@ -114,7 +114,7 @@ class Connection:
         """Offer a file for the user to keep, which the page fetches once."""
         key = secrets.token_urlsafe(16)
         with self._lock:
-            self._offers[key] = name, content, time.monotonic()
+            self._offers[key] = name, content, self._loop.time()
             while len(self._offers) > MAX_OFFERS or self._offered_bytes() > MAX_WAITING:
                 del self._offers[next(iter(self._offers))]
         self.send(m.Offer(name, key, size))
@@ -126,7 +126,7 @@ class Connection:
         """Take out name and content of what was offered with this key; None for an unknown or expired one."""
         with self._lock:
             name, content, since = self._offers.pop(key, ("", b"", -math.inf))
-        return (name, content) if time.monotonic() - since <= OFFERED_FOR and not self._over else None
+        return (name, content) if self._loop.time() - since <= OFFERED_FOR and not self._over else None
 
     def put(self, message: Event | m.Visible, now: float) -> bool:
         """Put in the inbox what the page did; return False when the connection is over. In the web thread."""
@@ -183,10 +183,10 @@ class Connection:
                 self.wake()
 
     async def _read(self) -> None:
-        before, credit = time.monotonic(), MAX_RATE * PATIENCE
+        before, credit = self._loop.time(), MAX_RATE * PATIENCE
         while True:
             received = await self._socket.receive()
-            now = time.monotonic()
+            now = self._loop.time()
             if received.type is WSMsgType.BINARY:
                 return self.close("a page sends text, not bytes", 1008)
             if received.type is not WSMsgType.TEXT:
@@ -211,7 +211,7 @@ class Connection:
         while not self._over:
             due = self.pictures.due if self.pictures is not None else math.inf
             try:
-                await asyncio.wait_for(self._work.wait(), None if due == math.inf else max(due - time.monotonic(), 0))
+                await asyncio.wait_for(self._work.wait(), None if due == math.inf else max(due - self._loop.time(), 0))
             except TimeoutError:
                 pass
             self._work.clear()
@@ -223,7 +223,7 @@ class Connection:
             if self._over or self.pictures is None:
                 continue
             try:
-                found = await self.pictures.next(time.monotonic())
+                found = await self.pictures.next(self._loop.time())
             except Exception as e:
                 if not isinstance(e, ViewerError):
                     _log.exception("A picture for the page at %s could not be made", self.peer)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import sys
-import time
 from contextlib import ExitStack, suppress
 from threading import Thread
 from typing import TYPE_CHECKING
@@ -55,9 +54,9 @@ class Browsers:
         for line in lines(self.server, environ):
             print(line, file=sys.stderr, flush=True)
 
-    def arrivals(self, work: GpuWork) -> list[Guest]:
+    def arrivals(self, now: float, work: GpuWork) -> list[Guest]:
         """Return the browsers that connected since the last call. Call it at each turn."""
-        self._entry.refresh(time.monotonic())
+        self._entry.refresh(now)
         while self._encoder is not None and self._encoder.took:
             size, ms = self._encoder.took.popleft()
             work.took(("encode", *size), ms)

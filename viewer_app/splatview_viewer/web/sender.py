@@ -7,7 +7,6 @@ import ctypes
 import functools
 import logging
 import math
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -50,13 +49,15 @@ class Sender:
         self._pacer = Pacer()
         self._waiting: Copy | None = None
         self._encoding = False
+        self._prompt = False
+        """No picture is drawn while one is encoded."""
+        self._prompt_until = 0.0
         self._shown: Copy | None = None
         """The picture that the page shows, or will when it has drawn all."""
         self._rests_at = math.inf
         self._resting: asyncio.Future[tuple[bytes, bool]] | None = None
         self._paused = False
         self._number = 0
-        self._prompt_until = 0.0
         self._stream: Any = None
         connection.pictures = self
 
@@ -66,7 +67,7 @@ class Sender:
     def ready(self) -> bool:
         """Another picture may be drawn: also while one is being encoded, except after input. The later it is drawn, the
         newer the input that it shows."""
-        if self._waiting is not None or (self._encoding and time.monotonic() < self._prompt_until):
+        if self._waiting is not None or (self._encoding and self._prompt):
             return False
         return self._encoding + self._pacer.in_flight < IN_FLIGHT
 
@@ -76,8 +77,8 @@ class Sender:
         return self._pacer.level
 
     def used(self, now: float) -> None:
-        """Note input at `now` of time.monotonic()."""
-        self._prompt_until = now + PROMPT
+        """Note input at this time."""
+        self._prompt, self._prompt_until = True, now + PROMPT
 
     def put(self, picture: Copy) -> None:
         """Send a picture, if it is not what the page has."""
@@ -92,13 +93,13 @@ class Sender:
     # -- in the web thread -------------------------------------------------------------------------------------------
 
     def acked(self, number: int, took: float, now: float) -> None:
-        """Note what the page said at `now` of time.monotonic(): see Pacer.acked."""
+        """Note what the page said at `now`: see Pacer.acked."""
         self._pacer.acked(number, took, now)
         self._connection.wake()
 
     @property
     def due(self) -> float:
-        """When `next` has something to do by itself, by time.monotonic(); inf: never as things are."""
+        """When `next` has something to do by itself; inf: never as things are."""
         idle = self._shown is not None and self._resting is None and not self._pacer.in_flight
         return self._rests_at if idle else math.inf
 
@@ -106,6 +107,7 @@ class Sender:
         """Return the next picture to send; None while there is none. Raises ViewerError where it cannot be encoded."""
         loop = asyncio.get_running_loop()
         if (picture := self._waiting) is not None:
+            self._prompt = now < self._prompt_until
             level, self._encoding, self._waiting = self._pacer.level, True, None
             try:
                 data = await loop.run_in_executor(workers(), self._encoded, picture, level)

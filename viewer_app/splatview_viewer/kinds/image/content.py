@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -31,9 +30,6 @@ if TYPE_CHECKING:
 _COUNT_PERIOD = 0.5
 """Seconds between counts of NaNs: one costs about as much as an upload."""
 _COUNT_BLOCK = 8
-_LATER = 0.02, 0.1, 0.5
-"""Seconds after which a frame that is read in place is drawn again as long as it is not known to have arrived: the
-trainer's GPU may write its data later than the frame was announced."""
 _PATIENCE = 0.5
 """Seconds for which a frame in other memory than the one shown must have arrived; then it is shown all the same."""
 
@@ -48,6 +44,8 @@ class ImageContent:
     def __init__(self, ctx: moderngl.Context, work: GpuWork) -> None:
         self.views: list[ImageView] = []
         """Everybody who looks at it."""
+        self.now = 0.0
+        """Time of the last `tick`."""
         self.source: PixelSource | None = None
         self.stale = False
         """As `View.stale`."""
@@ -77,12 +75,12 @@ class ImageContent:
         """The drawing after which the held frame was last found to be whole."""
         self._retired: list[tuple[Frame, int]] = []
         """Frames that drawings up to a number may still read."""
-        self._again_at: list[float] = []
         self._place: tuple[object, ...] = ()
         """Where the held frame lies."""
         self._expected: tuple[tuple[object, ...], Frame, float] | None = None
         """A place that is not shown yet, the first frame there, and when it came."""
         self._arriving = False
+        """The trainer's GPU has not written all of the held frame: it is drawn once more when it has."""
         self._counted_at = -math.inf
         self._count_due = False
         self._counting: tuple[moderngl.Framebuffer, int] | None = None
@@ -107,8 +105,7 @@ class ImageContent:
             in_place = on_gpu and bridge.name == "direct"
             if on_gpu and not in_place:
                 _finish_copy(tensor)
-        counted = None
-        now = time.monotonic()
+        counted, now = None, self.now
         if dtype not in INTEGERS and not on_gpu and now - self._counted_at >= _COUNT_PERIOD:
             with self.stopwatch("count"):
                 array: np.ndarray = getattr(tensor, "array", tensor)  # type: ignore[assignment]
@@ -123,7 +120,6 @@ class ImageContent:
         self._place = _place(tensor) if in_place else ()
         # A ring's frames are whole when they are handed out: there is nothing to wait for.
         self._arriving = self._held is not None and not self._held.complete
-        self._again_at = [now + s for s in _LATER] if self._arriving else []
         if self.on_gpu != on_gpu:
             other = self.host if on_gpu else self.gpu
             if other is not None:
@@ -152,11 +148,10 @@ class ImageContent:
         if frame.complete or place == self._place:
             self._expected = None
             return True
-        now = time.monotonic()
         if self._expected is None or self._expected[0] != place:
-            self._expected = place, frame, now
+            self._expected = place, frame, self.now
         _, first, since = self._expected
-        if first.complete or now - since >= _PATIENCE:
+        if first.complete or self.now - since >= _PATIENCE:
             self._expected = None
             return True
         return False
@@ -177,6 +172,7 @@ class ImageContent:
 
     def tick(self, now: float) -> None:
         """Do what could wait, once however many views ask for it; `changes` says whether anything is to be seen."""
+        self.now = self.layers.now = now
         self._work.collect()
         finished = self._work.finished
         while self._retired and self._retired[0][1] <= finished:
@@ -184,11 +180,8 @@ class ImageContent:
         if self._held is not None and self._checked < self.drawn <= finished:
             self._checked = self.drawn
             self.stale = self.stale or not self._held.intact()
-        if self._again_at and now >= self._again_at[0]:
-            self._again_at.pop(0)
-            self.changes += 1
-        if self._arriving and self._held is not None and self._held.complete:  # and this drawing is the last it needs
-            self._arriving, self._again_at = False, []
+        if self._arriving and self._held is not None and self._held.complete:
+            self._arriving = False
             self.changes += 1
         self._count(now)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -196,7 +195,7 @@ class ImageView(Steady, Simple):
         pixel, source = self._pixel(), self.content.source
         if pixel is None or source is None:
             return ""
-        key, now = (pixel, self._state), time.monotonic()
+        key, now = (pixel, self._state), self.content.now
         before, text, at = self._readout
         if before == key:
             return text

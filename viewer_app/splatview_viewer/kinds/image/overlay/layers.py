@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -80,6 +79,8 @@ class Layers:
         self._layers: dict[Hashable, Layer] = {}
         self._times: OrderedDict[int, int] = OrderedDict()
         """When the last frames of the image were published, ns, by version."""
+        self.now = 0.0
+        """Time of the last turn, by the viewer's clock."""
         self.size = (1, 1)
         """Width and height of the image, as it was published."""
         self.version = 0
@@ -123,7 +124,7 @@ class Layers:
         layer.release()
         layer.result = result
         layer.time_ns = result.time_ns or self._times.get(result.version, 0)
-        layer.motion.take(before, result, (then * 1e-9, layer.time_ns * 1e-9), (self.time_ns * 1e-9, time.monotonic()))
+        layer.motion.take(before, result, (then * 1e-9, layer.time_ns * 1e-9), (self.time_ns * 1e-9, self.now))
         self.changes += 1
         return True
 
@@ -162,13 +163,12 @@ class Layers:
         assert result is not None
         if not (result.motion if settings.motion is None else settings.motion) or not len(result.boxes):
             return None
-        return layer.motion.shift(result, self.time_ns * 1e-9, time.monotonic())
+        return layer.motion.shift(result, self.time_ns * 1e-9, self.now)
 
     def settling(self, settings: ImageSettings) -> bool:
         """Whether something moves though neither the picture nor a result is new."""
-        now = time.monotonic()
         return settings.overlay and any(
-            layer.motion.settling(now) and self.shift(layer, settings) is not None for layer in self.all)
+            layer.motion.settling(self.now) and self.shift(layer, settings) is not None for layer in self.all)
 
     def draw(self, rect: Rect, placed: tuple[float, float, float], settings: ImageSettings, scale: float) -> None:
         """Draw all shapes into the framebuffer in use, whose viewport is `rect`. `placed`: x, y of the image's upper

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import math
 from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, ImVec4, imgui
@@ -33,10 +33,10 @@ class Words:
     """Of one view: what its user has been told lately."""
 
     def __init__(self) -> None:
-        self.due = float("inf")
-        """When (time.monotonic) the lines in the corner are to be written anew though nothing else changes."""
+        self.due = math.inf
+        """When the lines in the corner are to be written anew though nothing else changes."""
         self._lines: list[str] = []
-        self._said_at = 0.0
+        self._said_at = -math.inf
         self._key: object = None
 
     def write(self, layers: Layers, settings: ImageSettings, rect: Rect, placed: tuple[float, float, float],
@@ -59,11 +59,11 @@ class Words:
 
     def _corner(self, layers: Layers, settings: ImageSettings, rect: Rect, scale: float) -> None:
         """How fast things go and how old they are, in the lower left corner, calmly."""
-        now, key = time.monotonic(), (layers.version, layers.time_ns, layers.changes, settings.overlay)
+        now, key = layers.now, (layers.version, layers.time_ns, layers.changes, settings.overlay)
         if key != self._key and now < self._said_at + _SAID_FOR:
             self.due = self._said_at + _SAID_FOR
         else:
-            self.due = float("inf")
+            self.due = math.inf
             if key != self._key:
                 self._said_at, self._key = now, key
                 self._lines = corner_lines(layers, settings)
