@@ -4,7 +4,6 @@ or starts itself anew, and the trainer never notices."""
 from __future__ import annotations
 
 import shutil
-from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,9 +15,6 @@ from support.wait import PATIENCE, wait_until
 from support.web_clients import Page, address
 
 from splatview_ipc.subscriber.subscriber import Subscriber
-from splatview_viewer.app import restart as restart_module
-from splatview_viewer.app.restart import MOST, WITHIN, Resumed
-from splatview_viewer.core.errors import GraphicsError
 from splatview_viewer.render.choose import renderer_note
 from splatview_viewer.render.gl import compositor as gl_compositor
 from splatview_viewer.render.gl import renderer as gl_module
@@ -103,25 +99,7 @@ def test_the_other_way_of_opengl_draws_where_one_shader_is_refused(ctx: moderngl
     renderer.close()
 
 
-# -- memory that is full ---------------------------------------------------------------------------------------------
-
-
 # -- what is lost for the whole process ------------------------------------------------------------------------------
-
-
-def test_it_happens_so_often_and_no_oftener(monkeypatch: pytest.MonkeyPatch) -> None:
-    now, held = 5000.0, Resumed()
-    monkeypatch.setattr(restart_module, "time", SimpleNamespace(monotonic=lambda: now))
-    for number in range(1, MOST + 1):
-        held = held.again("lost", 7007, "x")
-        assert len(held.at) == number and held.port == 7007
-        assert ("draws with OpenGL now" in held.notice) is (number == MOST)
-    with pytest.raises(GraphicsError, match=r"lost\. The viewer started anew 3 times within a minute, and stays down"):
-        held.again("lost", 7007, "x")
-    old = Resumed("lost", (now - WITHIN - 1,) * MOST)
-    assert len(old.again("lost", None, None).at) == 1, "that was long ago"
-    odd = Resumed("lost", (now + 1e9,) * MOST)
-    assert len(odd.again("lost", None, None).at) == 1, "that was on another machine"
 
 
 @pytest.fixture
@@ -159,6 +137,3 @@ def test_a_lost_gpu_is_left_behind_and_pages_come_back(programs: Programs, train
     settled(base, wait_until, trainer.pid, descriptors=2, threads=2)
     trainer.kill()
     assert trainer.stderr.read() == "", "it was told nothing, and has nothing to tell"
-
-
-# -- the display goes away -------------------------------------------------------------------------------------------

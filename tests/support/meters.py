@@ -31,7 +31,6 @@ class Footprint:
     """Bytes of those."""
     shm: int
     """Entries of /dev/shm, of the whole machine."""
-    children: int
 
     def over(self, base: Footprint, **slack: int) -> dict[str, tuple[int, int]]:
         """What is more than in `base` by more than its slack (0 unless given; 16 MB of anonymous memory, which
@@ -65,19 +64,7 @@ def footprint(pid: int | None = None) -> Footprint:
     for inode, size in mapped.items():
         segments.setdefault(inode, size)
     return Footprint(rss=int(status["RssAnon"].split()[0]) * 1024, descriptors=count, threads=int(status["Threads"]),
-                     segments=len(segments), segment_bytes=sum(segments.values()), shm=len(os.listdir("/dev/shm")),
-                     children=len(children(root.name)))
-
-
-def children(pid: int | str) -> list[int]:
-    """Process ids of the children of all of a process's threads."""
-    found = []
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        try:
-            found += [int(child) for child in (task / "children").read_text().split()]
-        except OSError:  # a thread that has ended
-            continue
-    return found
+                     segments=len(segments), segment_bytes=sum(segments.values()), shm=len(os.listdir("/dev/shm")))
 
 
 def settled(base: Footprint, wait_until: Callable[..., Any], pid: int | None = None, **slack: int) -> Footprint:

@@ -12,11 +12,6 @@ if TYPE_CHECKING:
     from support.programs import Program
 
 
-def rest(seconds: float) -> None:
-    """Let other programs go on for a while. Nothing may depend on how far they come."""
-    time.sleep(seconds)
-
-
 def at_random(chance: random.Random, most: float, look: Callable[[], object] = lambda: None) -> None:
     """Come to a moment that nothing foresees, up to `most` seconds from now; `look` is called again and again."""
     end = time.monotonic() + chance.uniform(0, most)

@@ -49,31 +49,6 @@ while time.monotonic() < end:
 """
 """Publishes every form of image in both ways, and a scene, until its input ends. A line of input: the next k."""
 
-BUSY = PATTERN + """
-import time, splatview
-g = torch.Generator(device="cuda").manual_seed(0)
-n = 300_000
-splats = {"means": torch.randn(n, 3, generator=g, device="cuda"),
-          "quats": torch.randn(n, 4, generator=g, device="cuda"),
-          "scales": torch.full((n, 3), -4.5, device="cuda"),
-          "opacities": torch.rand(n, generator=g, device="cuda") * 2,
-          "sh0": torch.rand(n, 1, 3, generator=g, device="cuda"), "shN": torch.zeros(n, 15, 3, device="cuda")}
-a, done = torch.randn(2048, 2048, device="cuda"), torch.cuda.Event()
-end = time.monotonic() + 900
-while time.monotonic() < end:
-    for _ in range(6):
-        a = (a @ a).clamp_(-1, 1)
-    done.record()
-    splats["means"].add_(0.0)
-    splatview.publish(splats, "splats")
-    due = time.monotonic() + 0.01
-    while not done.query():
-        if time.monotonic() > due:
-            due += 0.01
-            splatview.publish(splats, "splats")
-"""
-"""A training that needs the whole GPU, and a scene that it changes in place and publishes a hundred times a second,
-however long the GPU takes."""
 
 VIEWER = """
 import json, sys, time

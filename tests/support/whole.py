@@ -172,15 +172,6 @@ def is_like(expected: np.ndarray, *, share: float = 1.0, part: Callable[[np.ndar
     return wrong
 
 
-def differs(before: np.ndarray, *, share: float = 0.02) -> Callable[[np.ndarray], str]:
-    """For `comes`: at least this share of the picture's pixels are not as `before`, (H, W, 3)."""
-    def wrong(canvas: np.ndarray) -> str:
-        other = float((np.abs(inside(canvas).astype(int) - inside(before)).max(-1) > 8).mean())
-        return "" if other >= share else f"{other:.2%} of the pixels have changed"
-
-    return wrong
-
-
 def open_at(url: str, open_page: Callable[..., Page], *args: Any, **options: Any) -> Page:
     """A page of SIZE with the pointer over the middle of the picture."""
     page = open_page(url, *(args or (SIZE,)), **options)
@@ -204,24 +195,3 @@ def press(page: Page, button: str) -> None:
     assert box is not None, f"{button} is not to be seen"
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     page.click(button)
-
-
-_FIELD = 42, 45, 50
-
-
-def fields(canvas: np.ndarray) -> list[list[tuple[float, float]]]:
-    """The middles of the panel's buttons and fields, as long as the pointer is elsewhere: rows from above, each from
-    the left."""
-    mask: np.ndarray = np.all(np.abs(canvas[:, :LEFT].astype(int) - _FIELD) <= 2, axis=-1)
-    found = []
-    for top, end in _runs(mask.sum(1) > 40):
-        if end - top > 12:
-            runs = _runs(np.any(mask[top:end], axis=0))
-            found.append([((left + right) / 2, (top + end) / 2) for left, right in runs if right - left > 20])
-    return found
-
-
-def _runs(mask: np.ndarray) -> list[tuple[int, int]]:
-    """Begin and end of each run of true values."""
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], mask, [False]]).astype(int)))
-    return list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
