@@ -2,45 +2,126 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from support.comparison_cases import SIZE, House
-from support.shard_cases import tensors
+from PIL import Image
+from support.frames import cloud
+from support.scene_files import ply_columns, truth, write_ply
 
 import splatview
+from splatview_viewer.app.loop import step
 from splatview_viewer.compare.pair_view import PairView
+from splatview_viewer.compare.together import Together
 from splatview_viewer.core.events import PointerMove, PointerPress, PointerRelease, Wheel
-from splatview_viewer.render.pair_compositor import HOWS
 from splatview_viewer.scene.turning import STAYS, Placement
-from splatview_viewer.shell.panel import Asked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from support.viewer import Viewer
+
+SIZE = 500, 320
+
+
+def make(folder: Path, name: str) -> Path:
+    if name in "pq":
+        file = folder / f"{name}.png"
+        Image.fromarray(np.random.default_rng(ord(name)).integers(0, 256, (40, 60, 3), np.uint8)).save(file)
+        return file
+    if name == "ab":
+        a, b = (ply_columns(truth(200, seed=ord(n))) for n in "ab")
+        return write_ply(folder / "ab.ply", {key: np.concatenate([a[key], b[key]]) for key in a})
+    return write_ply(folder / f"{name}.ply", ply_columns(truth(200, seed=ord(name))))
+
+
+class House:
+    """A viewer with files of scenes a, b, c and pictures p, q."""
+
+    def __init__(self, open_viewer: Callable[..., Viewer], folder: Path, names: tuple[str, ...]) -> None:
+        self.files = [make(folder, name) for name in names]
+        self.app = open_viewer(SIZE, files=tuple(self.files), panel=False)
+        self.keys = {name: str(file.absolute()) for name, file in zip(names, self.files, strict=True)}
+        for entry in self.app.state.entries:
+            exactly(entry)
+        self.app.do()
+        self.app.until(lambda: all(e.progress is None for e in self.app.state.entries))
+
+    @property
+    def pane(self) -> Any:
+        return self.app.seat.panes.active
+
+    @property
+    def comparisons(self) -> Any:
+        (comparisons,) = self.app.catalogue.features
+        return comparisons
+
+    def show(self, name: str) -> Any:
+        """Have it shown alone; its view."""
+        self.app.seat.select(self.keys[name])
+        self.app.until(lambda: self.pane.view is not None and not self.pane.view.empty)
+        return self.pane.view
+
+    def pair(self, first: str, second: str) -> PairView:
+        self.show(first)
+        self.comparisons.pair(self.pane, self.keys[second])
+        view = self.pane.view
+        assert isinstance(view, PairView)
+        self.app.until(lambda: len(view.views) == 2)
+        return view
+
+    def together(self, *names: str) -> Together:
+        self.show(names[0])
+        for name in names[1:]:
+            self.comparisons.together(self.pane, self.keys[name])
+        exactly(self.pane.entry)
+        source = self.pane.slot.source
+        assert isinstance(source, Together)
+        self.app.until(lambda: self.pane.view is not None and not self.pane.view.empty)
+        return source
+
+    def picture(self) -> np.ndarray:
+        """(H, W, 3) int: what is seen, once nothing moves any more."""
+        source = self.pane.slot.source
+        if isinstance(source, Together):
+            step(self.app)
+            self.app.until(lambda: not (source.reading or source.has_news()))
+        self.app.seat.mark()
+        self.app.do()
+        return self.app.picture()
+
+    def alone(self, name: str, like: Any) -> np.ndarray:
+        """The picture of one scene, from where `like`, another view of Gaussians, looks."""
+        view = self.show(name)
+        view.like(like)
+        self.app.seat.mark()
+        self.app.do()
+        return self.app.picture()
+
+
+def exactly(entry: Any) -> None:
+    """No picture of it is coarse, or another one that was moved."""
+    entry.settings.gaussians.coarse_ms, entry.settings.gaussians.reproject = math.inf, False
+
+
+@pytest.fixture
+def house(open_viewer: Callable[..., Viewer], tmp_path: Path) -> Callable[..., House]:
+    """`house("a", "b")`: a viewer with files of these names."""
+    return lambda *names: House(open_viewer, tmp_path, names)
+
 
 # -- two in one picture ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("names", [("a", "b"), ("p", "q")])
-def test_each_side_of_the_line_is_what_it_is_alone(house: Callable[..., House], names: tuple[str, str]) -> None:
-    h = house(*names)
-    view = h.pair(*names)
-    split, line = h.picture(), view.divider.x(h.app.seat.layout())
-    first, second = (h.alone(name, part) for name, part in zip(names, list(view.views), strict=True))
-    assert (first != second).any()
-    np.testing.assert_array_equal(split[:, :line], first[:, :line])
-    np.testing.assert_array_equal(split[:, line:], second[:, line:])
-
-
 @pytest.mark.parametrize(("names", "x"), [(("a", "b"), 100), (("p", "q"), 400)])
-def test_what_is_moved_on_one_side_moves_on_both(house: Callable[..., House], names: tuple[str, str], x: int) -> None:
+def test_sides_show_their_own_and_move_together(house: Callable[..., House], names: tuple[str, str], x: int) -> None:
     h = house(*names)
     view = h.pair(*names)
-    before = h.picture()
+    before, line = h.picture(), view.divider.x(h.app.seat.layout())
+    assert (before[:, :line].mean((0, 1)) != before[:, line:].mean((0, 1))).any()
     h.app.do(Wheel(x, 100, 2.0), PointerPress(x, 100), PointerMove(x + 30, 140), PointerRelease(x + 30, 140))
     after, line = h.picture(), view.divider.x(h.app.seat.layout())
     assert (after != before).any()
@@ -61,6 +142,8 @@ def test_the_line_is_dragged_and_nothing_else(house: Callable[..., House]) -> No
     np.testing.assert_array_equal(after[:, :120], before[:, :120])
     np.testing.assert_array_equal(after[:, 250:], before[:, 250:])
     assert (after[:, 120:250] != before[:, 120:250]).any()
+    h.app.do(PointerPress(120, 100, clicks=2), PointerRelease(120, 100))
+    assert view.divider.x(h.app.seat.layout()) == 250, "a double click puts it into the middle"
 
 
 def test_the_difference_to_itself_is_nothing(house: Callable[..., House], tmp_path: Path) -> None:
@@ -172,7 +255,7 @@ def test_scenes_come_and_go(house: Callable[..., House]) -> None:
 @pytest.mark.parametrize("how", ["together", "pair"])
 def test_live_streams_are_open_while_they_are_compared_and_no_longer(house: Callable[..., House], how: str) -> None:
     h = house("a")
-    splatview.publish(tensors(300, 1), "splats")
+    splatview.publish(cloud(300), "splats")
     h.app.until(lambda: len(h.app.state.entries) == 2)
     entry = next(e for e in h.app.state.entries if e.name == "splats")
     stream = h.app.catalogue.slots[entry.key].source.stream  # type: ignore[attr-defined]
@@ -186,47 +269,7 @@ def test_live_streams_are_open_while_they_are_compared_and_no_longer(house: Call
         return [v.details[0] for v in views if not v.empty]
 
     h.app.until(lambda: counts() == (["500 Gaussians"] if how == "together" else ["200 Gaussians", "300 Gaussians"]))
-    splatview.publish(tensors(100, 1), "splats")
+    splatview.publish(cloud(100), "splats")
     h.app.until(lambda: counts() == (["300 Gaussians"] if how == "together" else ["200 Gaussians", "100 Gaussians"]))
     h.show("a")
     h.app.until(lambda: not stream.opened)
-
-
-# -- the panel ---------------------------------------------------------------------------------------------------------
-
-
-def draw_sections(h: House) -> list[str]:
-    """Draw every part of the panel, opened, as often as it takes to come to rest; their titles."""
-    panel = h.app.seat.panel
-    assert panel is not None
-    slot, view = h.pane.slot, h.pane.view
-    sections = h.comparisons.sections(slot, view)
-    panel.open_folds([section.title for section in sections])
-    before = [(p.visible, p.placement) for p in getattr(slot.source, "parts", ())]
-    for _ in range(3):
-        h.app.seat.mark()
-        h.app.do()
-    assert not slot.entry.fault
-    assert before == [(p.visible, p.placement) for p in getattr(slot.source, "parts", ())]
-    return [section.title for section in sections]
-
-
-def test_the_panel_says_what_can_be_compared_and_how(house: Callable[..., House]) -> None:
-    h = house("a", "b", "c", "p", "q", panel=True)
-    for name in ("a", "p"):
-        h.show(name)
-        assert draw_sections(h) == ["Compare"]
-    h.show("a")
-    h.app.seat._obey(Asked(compare=("together", h.keys["b"])))
-    h.app.until(lambda: h.pane.view is not None and not h.pane.view.empty)
-    assert draw_sections(h) == ["Scenes"]
-    h.show("a")
-    h.app.seat._obey(Asked(compare=("pair", h.keys["b"])))
-    view = h.pane.view
-    h.app.until(lambda: len(view.views) == 2)
-    for how in HOWS:
-        if how != "side":
-            view.settings.how = how
-            before = replace(view.settings)
-            draw_sections(h)
-            assert view.settings == before

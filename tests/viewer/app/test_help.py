@@ -43,9 +43,7 @@ def drawn(screen: OffscreenScreen, size: tuple[int, int], scale: float, picture:
     return int(columns.min()), int(rows.min()), int(columns.max()) + 1, int(rows.max()) + 1
 
 
-@pytest.mark.parametrize(("size", "scale"), [
-    ((1280, 800), 1.0), ((2560, 1440), 2.0), ((700, 480), 1.0), ((780, 1400), 2.0),
-])
+@pytest.mark.parametrize(("size", "scale"), [((1280, 800), 1.0), ((780, 1400), 2.0)])
 def test_it_fits_into_any_screen(screen: OffscreenScreen, lines: list[KeyHelp], size: tuple[int, int],
                                  scale: float) -> None:
     picture = Rect(min(round(280 * scale), size[0] // 2), 0, 0, 0)

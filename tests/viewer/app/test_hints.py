@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 import torch
 from support.frames import cloud
+from support.viewer import PICTURE
 
 import splatview
-from splatview_viewer.core.events import Key, PointerLeave, PointerMove, PointerPress, PointerRelease
+from splatview_viewer.core.events import Key, PointerLeave, PointerMove
 
 if TYPE_CHECKING:
     from support.viewer import Viewer
@@ -40,13 +41,12 @@ def test_a_click_shows_values_right(viewer: Viewer, caplog: pytest.LogCaptureFix
                                     options: dict[str, Any], right: Any, device: str) -> None:
     caplog.set_level(logging.WARNING, "splatview")
     see(viewer, value, "odd", device, **options)
-    board = viewer.seat.panes.active.boards()[-1]
-    x, y = board.x + board.width - 50, board.y + board.height // 2
-    viewer.do(PointerMove(x, y), PointerPress(x, y), PointerRelease(x, y), PointerMove(500, 100))
-    viewer.until(lambda: board not in viewer.seat.panes.active.boards())
-    viewer.do(Key("f"), PointerLeave())
+    viewer.click(viewer.seat.view.content.hints.hint.button)  # type: ignore[union-attr]
+    viewer.until(lambda: not viewer.seat.panes.active.boards())
+    x, y = PICTURE.x + 220, 100
+    viewer.do(PointerMove(x, y), Key("f"), PointerLeave())
     shown = viewer.picture()
     see(viewer, right, "right", device)
-    viewer.do(PointerMove(500, 100), Key("f"), PointerLeave())
+    viewer.do(PointerMove(x, y), Key("f"), PointerLeave())
     np.testing.assert_allclose(shown, viewer.picture(), atol=8)
     assert [r.message.split(":")[0] for r in caplog.records if "over the picture" in r.message] == ["odd"]

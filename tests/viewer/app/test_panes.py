@@ -7,41 +7,36 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from PIL import Image
-from support.viewer import Viewer
 
-from splatview_viewer.app.loop import AppOptions, step
+from splatview_viewer.app.loop import step
 from splatview_viewer.core.events import Key, PointerMove, PointerPress, PointerRelease, Wheel
 from splatview_viewer.core.memo import Memo
 from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.kinds.image.view import ImageView
-from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.shell.panes import HEADER, grid
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
+
+    from support.viewer import Viewer
 
 SIZE = 900, 520
 COLORS = {"red": (200, 30, 30), "green": (30, 200, 30), "blue": (30, 30, 200)}
 
 
 @pytest.fixture
-def make(tmp_path: Path, runtime_dir: Path) -> Iterator[Callable[..., Viewer]]:
-    made: list[Viewer] = []
-
-    def viewer(names: tuple[str, ...] = tuple(COLORS), memo: Memo | None = None, **options: object) -> Viewer:
+def make(open_viewer: Callable[..., Viewer], tmp_path: Path) -> Callable[..., Viewer]:
+    def viewer(names: tuple[str, ...] = tuple(COLORS), memo: Memo | None = None) -> Viewer:
         files = []
         for name in names:
             files.append(tmp_path / f"{name}.png")
             Image.new("RGB", (64, 48), COLORS[name]).save(files[-1])
-        app = Viewer(OffscreenScreen(*SIZE), AppOptions(files=tuple(files), memo=memo, **options))  # type: ignore[arg-type]
-        made.append(app)
+        app = open_viewer(SIZE, files=tuple(files), memo=memo)
         app.until(app.loaded)
         return app
 
-    yield viewer
-    for app in made:
-        app.close()
+    return viewer
 
 
 def key(viewer: Viewer, name: str) -> str:
@@ -53,12 +48,6 @@ def seen(viewer: Viewer) -> list[tuple[int, ...]]:
     pixels = viewer.pixels()
     return [tuple(pixels[r.y + r.height // 2, r.x + r.width // 2])
             for _, _, r in viewer.seat.panes.places(viewer.seat.area(), 1.0)]
-
-
-def click(viewer: Viewer, x: float, y: float, clicks: int = 1) -> None:
-    viewer.do(PointerMove(x, y))
-    viewer.do(PointerPress(x, y, clicks=clicks))
-    viewer.do(PointerRelease(x, y))
 
 
 def test_each_pane_shows_its_own(make: Callable[..., Viewer]) -> None:
@@ -106,8 +95,7 @@ def test_a_header_is_double_clicked_by_the_count_of_the_press(make: Callable[...
     viewer = make()
     viewer.seat.panes.add(key(viewer, "green"))
     viewer.do()
-    head = viewer.seat.panes.places(viewer.seat.area(), 1.0)[0][1]
-    x, y = head.x + 30, head.y + 10
+    x, y = viewer.find("name 0")
     for clicks, maximised in ((1, False), (2, True)):
         viewer.do(PointerMove(x, y), PointerPress(x, y), PointerRelease(x, y),
                   PointerPress(x, y, clicks=clicks), PointerRelease(x, y))
@@ -122,11 +110,10 @@ def test_one_alone_and_tabs_and_closing(make: Callable[..., Viewer]) -> None:
     panes.add(key(viewer, "green"))
     panes.add(key(viewer, "blue"))
     viewer.do()
-    head = panes.places(viewer.seat.area(), 1.0)[1][1]
-    click(viewer, head.x + 30, head.y + 10)
+    viewer.click("name 1")
     assert viewer.state.selected == key(viewer, "green")
-    click(viewer, head.x + 30, head.y + 10)
-    click(viewer, head.x + 30, head.y + 10, clicks=2)
+    viewer.click("name 1")
+    viewer.click("name 1", clicks=2)
     viewer.until(lambda: panes.maximised)
     assert seen(viewer) == [COLORS["green"]]
     assert len(viewer.catalogue.watched()) == 1  # what is not seen costs nothing
@@ -136,13 +123,11 @@ def test_one_alone_and_tabs_and_closing(make: Callable[..., Viewer]) -> None:
     panes.arrange("tabs")
     viewer.do()
     assert seen(viewer) == [COLORS["green"]]
-    area = viewer.seat.area()
-    click(viewer, area.x + 10, area.y + 10)  # the first tab
+    viewer.click("name 0")
     assert seen(viewer) == [COLORS["red"]]
     panes.arrange("grid")
     viewer.do()
-    head = panes.places(viewer.seat.area(), 1.0)[0][1]
-    click(viewer, head.x + head.width - 8, head.y + head.height / 2)  # its cross
+    viewer.click("close 0")
     viewer.until(lambda: len(panes) == 2)
     assert seen(viewer) == [COLORS["green"], COLORS["blue"]]
     panes.remove(panes.all[0])

@@ -47,8 +47,7 @@ def record(root: Path, count: int = 5, begin: int = 1, run: str = "a run") -> Pa
         folder.close()
 
 
-@pytest.mark.parametrize("degree", [0, 3])
-@pytest.mark.parametrize("activated", [False, True])
+@pytest.mark.parametrize(("degree", "activated"), [(0, False), (3, True)])
 def test_a_snapshot_comes_back_as_it_was(tmp_path: Path, degree: int, activated: bool) -> None:
     before = pack(scene(33, degree, activated=activated), (0.25, 0.5, 1.0))
     path = tmp_path / "000000001.gaussians"
@@ -135,7 +134,7 @@ def test_two_never_write_into_one_folder(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("change", "words"), [
     ({"format": 2}, "format 2"), ({"every": -5.0}, "every -5"), ({"every": 1e300}, "1e"),
-    ({"snapshots": 5}, "damaged"), ({"snapshots": [{"file": 5}]}, "damaged"), ({"run": "x" * 201}, "damaged"),
+    ({"snapshots": [{"file": 5}]}, "damaged"), ({"run": "x" * 201}, "damaged"),
 ])
 def test_an_index_that_is_none_is_refused(tmp_path: Path, change: dict[str, Any], words: str) -> None:
     folder = record(tmp_path)
@@ -144,13 +143,10 @@ def test_an_index_that_is_none_is_refused(tmp_path: Path, change: dict[str, Any]
     with pytest.raises(FileError) as caught:
         read_index(folder)
     assert words in str(caught.value)
-
-
-@pytest.mark.parametrize("text", ["", "[]", "[" * 100_000, "\x00\xff"])
-def test_an_index_of_rubbish_is_refused(tmp_path: Path, text: str) -> None:
-    (tmp_path / INDEX).write_text(text, encoding="latin-1")
-    with pytest.raises(FileError, match=r"recording\.json"):
-        read_index(tmp_path)
+    for text in ("", "[" * 100_000, "\x00\xff"):
+        (folder / INDEX).write_text(text, encoding="latin-1")
+        with pytest.raises(FileError, match=r"recording\.json"):
+            read_index(folder)
 
 
 def test_an_index_names_only_what_is_there_and_its_own(tmp_path: Path) -> None:

@@ -7,21 +7,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 import torch
-from support.viewer import Viewer
 
 import splatview
-from splatview_viewer.app.loop import AppOptions
 from splatview_viewer.core.events import Key, PointerMove, PointerPress, PointerRelease
 from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.recording.files import read_index, streams_in
 from splatview_viewer.recording.options import RecordOptions
-from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.workspace.recorded import entries_of, file_source
 from splatview_viewer.workspace.sources import StreamSource
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
     from pathlib import Path
+
+    from support.viewer import Viewer
 
     from splatview_viewer.kinds.gaussians.history import History
     from splatview_viewer.recording.recorder import Tape
@@ -38,11 +37,8 @@ def publish(i: int, more: int = 100) -> None:
 
 
 @pytest.fixture
-def viewer(request: pytest.FixtureRequest) -> Iterator[Viewer]:
-    record = getattr(request, "param", RecordOptions(every=10))
-    app = Viewer(OffscreenScreen(600, 360), AppOptions(max_fps=500, record=record))
-    yield app
-    app.close()
+def viewer(request: pytest.FixtureRequest, open_viewer: Callable[..., Viewer]) -> Viewer:
+    return open_viewer((600, 360), record=getattr(request, "param", RecordOptions(every=10)))
 
 
 def source(viewer: Viewer, name: str = "splats") -> StreamSource:
@@ -137,23 +133,6 @@ def test_the_bar_goes_back_and_returns(viewer: Viewer) -> None:
     viewer.until(lambda: player.position is None and seen(viewer) == 104)
 
 
-def test_a_snapshot_looks_as_the_scene_did(viewer: Viewer) -> None:
-    record(viewer, 10, 59)
-    viewer.until(lambda: seen(viewer) == 159)
-    viewer.do()
-    live = viewer.picture()
-    player = tape(viewer).player
-    player.seek(1)
-    viewer.until(lambda: goes_back(viewer))
-    back = viewer.picture()
-    lower = live.shape[0] - 40  # above the bar
-    assert live.max() > 100
-    assert np.abs(live[:lower] - back[:lower]).max() <= 2
-    player.seek(0)
-    viewer.until(lambda: seen(viewer) == 110)
-    assert np.abs(viewer.picture()[:lower] - back[:lower]).max() > 20
-
-
 def test_keys_go_back_and_hide_the_bar(viewer: Viewer) -> None:
     record(viewer, 0, 1, 2, 3)
     history: History = view(viewer).tools["history"]  # type: ignore[assignment]
@@ -199,33 +178,28 @@ def test_a_scene_that_does_not_fit_is_said_once(viewer: Viewer, caplog: pytest.L
     assert not len(tape(viewer).recording)
 
 
-def test_a_folder_is_recorded_into_unseen_and_seen_again_later(tmp_path: Path) -> None:
+def test_a_folder_is_recorded_into_unseen_and_seen_again_later(tmp_path: Path,
+                                                               open_viewer: Callable[..., Viewer]) -> None:
     folder = tmp_path / "kept"
-    viewer = Viewer(OffscreenScreen(300, 200), AppOptions(max_fps=500, record=RecordOptions(folder, every=10)))
-    try:
-        splatview.publish(torch.zeros(8, 8, 3), "render")
-        viewer.until(lambda: viewer.state.entries)
-        viewer.seat.select(viewer.state.entries[0].key)
-        publish(0)
-        viewer.until(lambda: len(viewer.state.entries) == 2)
-        record(viewer, 1, 2)
-        assert viewer.state.shown is not None
-        assert viewer.state.shown.name == "render"
-    finally:
-        viewer.close()
+    viewer = open_viewer((300, 200), record=RecordOptions(folder, every=10))
+    splatview.publish(torch.zeros(8, 8, 3), "render")
+    viewer.until(lambda: viewer.state.entries)
+    viewer.seat.select(viewer.state.entries[0].key)
+    publish(0)
+    viewer.until(lambda: len(viewer.state.entries) == 2)
+    record(viewer, 1, 2)
+    assert viewer.state.shown is not None and viewer.state.shown.name == "render"
+    viewer.close()
     (stream,) = streams_in(folder)
     index = read_index(stream)
     assert index.name == "splats"
     assert [line.step for line in index.snapshots][-2:] == [10, 20]
-    later = Viewer(OffscreenScreen(300, 200), AppOptions(files=tuple(file_source(p) for p in entries_of([folder]))))
-    try:
-        later.until(lambda: seen(later) == 102)
-        player = view(later).content.player
-        assert player is not None and not player.has_live
-        player.seek(len(index.snapshots) - 2)
-        later.until(lambda: seen(later) == 101)
-        later.do(Key("end"))
-        later.until(lambda: seen(later) == 102)
-        assert later.state.entries[-1].group == "Files"
-    finally:
-        later.close()
+    later = open_viewer((300, 200), files=tuple(file_source(p) for p in entries_of([folder])))
+    later.until(lambda: seen(later) == 102)
+    player = view(later).content.player
+    assert player is not None and not player.has_live
+    player.seek(len(index.snapshots) - 2)
+    later.until(lambda: seen(later) == 101)
+    later.do(Key("end"))
+    later.until(lambda: seen(later) == 102)
+    assert later.state.entries[-1].group == "Files"

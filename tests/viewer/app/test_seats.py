@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,12 +9,10 @@ import pytest
 import torch
 from PIL import Image
 from support.house import House, pixels
-from support.web_visitors import ask
 
 import splatview
 from splatview_viewer.core import events as ev
 from splatview_viewer.shell.panel import Asked
-from splatview_viewer.web import messages as m
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -113,19 +110,6 @@ def test_a_page_that_comes_back_sees_what_it_saw(house: House) -> None:
     np.testing.assert_array_equal(after[:480, 280:], before[:480, 280:])
     assert house.app.seats[0].view.zoom == house.app.seats[0].view.pan_zoom.placed(  # type: ignore[union-attr]
         house.app.seats[0].layout())[2] < house.app.seats[1].view.zoom  # type: ignore[union-attr]
-
-
-def test_a_picture_to_keep_is_a_download_without_the_panel(house: House, picture: Path) -> None:
-    page = house.page(400, 300)
-    house.at_rest(page)
-    page.send(ev.Key(name="h", pressed=True, repeat=False, at=1.0))
-    page.send(ev.Screenshot(at=2.0))
-    found: list[m.Offer] = []
-    house.until(lambda: found.extend(o for o in page.messages() if isinstance(o, m.Offer)) or found)
-    assert found[0].name == "picture.png"
-    png = ask(page.port, "GET", f"/download?key={found[0].key}&token={house.browsers.server.token}")[3]
-    kept = np.asarray(Image.open(io.BytesIO(png)))
-    np.testing.assert_array_equal(kept, np.asarray(Image.open(picture)))
 
 
 def test_a_picture_is_written_beside_browsers(picture: Path, tmp_path: Path) -> None:

@@ -3,34 +3,81 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pytest
-from support.shard_cases import Training, part
-from support.viewer import Viewer
+import torch
 
-from splatview_viewer.app.loop import AppOptions, step
+from splatview.adapters import recognise
+from splatview_ipc.publisher.publisher import Publisher
+from splatview_viewer.app.loop import step
 from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.recording.options import RecordOptions
 from splatview_viewer.scene.merging import merged
-from splatview_viewer.screens.offscreen import OffscreenScreen
+from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.workspace.shards import panel
 from splatview_viewer.workspace.shards.stream import ShardedStream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    Start = Callable[..., Training]
+    from support.viewer import Viewer
+
+    Start: TypeAlias = "Callable[..., Training]"
+
+
+def tensors(n: int, seed: int) -> dict[str, torch.Tensor]:
+    g = torch.Generator().manual_seed(seed)
+    return {"means": torch.randn(n, 3, generator=g), "quats": torch.randn(n, 4, generator=g),
+            "scales": torch.full((n, 3), -2.0), "opacities": torch.full((n,), 3.0),
+            "sh0": torch.rand(n, 1, 3, generator=g), "shN": torch.zeros(n, 0, 3)}
+
+
+def part(n: int, seed: int) -> GaussianScene:
+    """The scene that a rank publishes."""
+    t = {name: tensor.numpy() for name, tensor in tensors(n, seed).items()}
+    return GaussianScene(t["means"], t["quats"], t["scales"], t["opacities"], t["sh0"][:, 0], t["shN"], sh_degree=0)
+
+
+class Training:
+    """Ranks that publish one after the other."""
+
+    def __init__(self, counts: list[int], *, world: int | None = None, group: str = "0" * 16) -> None:
+        """`counts`: Gaussians of each rank, in order; `world`: how many ranks they say that there are."""
+        self.world = len(counts) if world is None else world
+        self.group = group
+        self.runs: dict[int, Publisher] = {}
+        for rank, n in enumerate(counts):
+            self.publish(rank, n)
+
+    def publish(self, rank: int, n: int) -> None:
+        """Publish so many Gaussians; a rank that has ended begins anew."""
+        run = self.runs.get(rank)
+        if run is None:
+            run = self.runs[rank] = Publisher("train")
+        value = tensors(n, rank)
+        layout = recognise(value, None, {})
+        stream = run.stream("gaussians", layout.kind)
+        if stream.shard[0] is None:
+            stream.shard = (rank, self.world), self.group
+            run.wake()
+        stream.describe(layout)
+        published = layout.match(value, {})
+        assert published is not None
+        stream.publish(published)
+
+    def end(self, rank: int) -> None:
+        self.runs.pop(rank).close()
+
+    def close(self) -> None:
+        for rank in list(self.runs):
+            self.end(rank)
 
 
 @pytest.fixture
-def viewer() -> Iterator[Viewer]:
-    app = Viewer(OffscreenScreen(400, 260), AppOptions(max_fps=500, panel=False))
-    yield app
-    error = app.screen.ctx.error
-    app.close()
-    assert error == "GL_NO_ERROR"
+def viewer(open_viewer: Callable[..., Viewer]) -> Viewer:
+    return open_viewer((400, 260), panel=False)
 
 
 @pytest.fixture
@@ -195,26 +242,14 @@ def test_a_part_is_shown_alone_and_the_whole_goes_on(viewer: Viewer, training: S
     viewer.until(lambda: count(viewer) == 530)  # its part is still open
 
 
-def test_the_rank_of_a_gaussian_is_said(viewer: Viewer, training: Start) -> None:
-    training([300, 200])
-    viewer.until(lambda: count(viewer) == 500)
-    view = slot(viewer).view
-    inspect = view.tools["inspect"]
-    inspect.choose(350)
-    viewer.until(lambda: inspect.values is not None)
-    np.testing.assert_allclose(inspect.values.mean, part(200, 1).means[50], atol=1e-6)
-    assert [view.content.facts.shard_of(i) for i in (350, 299, 500)] == [(1, 50), (0, 299), None]
-
-
 @pytest.mark.parametrize("record", [None, RecordOptions(every=1)])
-def test_a_run_that_was_asked_for_is_shown_alone(training: Start, record: RecordOptions | None) -> None:
+def test_a_run_that_was_asked_for_is_shown_alone(training: Start, open_viewer: Callable[..., Viewer],
+                                                 record: RecordOptions | None) -> None:
     ranks = training([30, 20])
     for wanted, expected in (("train", 50), (ranks.runs[1].run_id, 20)):
-        app = Viewer(OffscreenScreen(300, 200), AppOptions(run=wanted, panel=False, record=record, max_fps=500))
-        try:
-            app.until(lambda app=app, expected=expected: count(app) == expected)
-            if record is not None:
-                app.until(lambda app=app: len(slot(app).source.tape.recording) >= 1)
-                assert slot(app).source.tape.recording.snapshots[0].count == expected
-        finally:
-            app.close()
+        app = open_viewer((300, 200), run=wanted, panel=False, record=record)
+        app.until(lambda app=app, expected=expected: count(app) == expected)
+        if record is not None:
+            app.until(lambda app=app: len(slot(app).source.tape.recording) >= 1)
+            assert slot(app).source.tape.recording.snapshots[0].count == expected
+        app.close()

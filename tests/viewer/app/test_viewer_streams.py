@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import signal
 import socket
 import threading
 from typing import TYPE_CHECKING
 from urllib.request import urlopen
 
-import numpy as np
 import pytest
 import torch
-from PIL import Image
 from support.wait import PATIENCE, wait_until
 
 import splatview
@@ -21,7 +18,6 @@ from splatview_viewer.core.events import Wheel
 from splatview_viewer.shell.panel import Asked
 
 if TYPE_CHECKING:
-    from pathlib import Path
 
     from support.programs import Programs
     from support.viewer import Viewer
@@ -140,21 +136,6 @@ def test_pausing_a_run(viewer: Viewer) -> None:
 
 
 # -- the program ------------------------------------------------------------------------------------------------------
-
-
-def test_serve_writes_what_it_shows_and_ends_cleanly(programs: Programs, tmp_path: Path) -> None:
-    publish_grey(77)
-    out = tmp_path / "out.png"
-    program = programs.splatview("serve", "--offscreen", "--out", out, "--size", "900x520")
-    wait_until(lambda: out.exists() and Image.open(out).getpixel((590, 247)) == (77, 77, 77))
-    picture = np.asarray(Image.open(out))
-    assert picture.shape == (520, 900, 3)
-    assert picture[:494, :280].std() > 1  # the panel is in it
-    program.send_signal(signal.SIGTERM)
-    _, err = program.end()
-    assert program.returncode == 0, err
-    assert "Traceback" not in err
-    assert [path.name for path in tmp_path.iterdir()] == ["out.png"]
 
 
 def test_serve_without_a_display_is_a_page_for_a_browser(programs: Programs) -> None:
