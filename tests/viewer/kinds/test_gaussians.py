@@ -8,18 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 import torch
-from imgui_bundle import imgui
-from support.beside_cases import counted, opened, value
 from support.frames import cloud, frame_of, gaussian_frame
 from support.view_cases import RECT, H, W, shown
 
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import Key, PointerMove, PointerPress, PointerRelease, Wheel
-from splatview_viewer.core.settings import Entry, State
-from splatview_viewer.geometry.cameras import Camera, camera_from_json, intrinsics, look_at
+from splatview_viewer.geometry.cameras import Camera, intrinsics, look_at
 from splatview_viewer.kinds.gaussians.view import GaussianView
-from splatview_viewer.shell.panel import Panel
-from splatview_viewer.shell.shown import Shown
 from splatview_viewer.workspace.shards.frame import join
 
 if TYPE_CHECKING:
@@ -180,52 +175,3 @@ def test_nothing_is_drawn_anew_while_nothing_changes(gaussians: GaussianView, sc
     before = gaussians.picture.of
     shown(gaussians, screen)
     assert gaussians.picture.of != before
-
-
-def test_the_camera_can_be_copied_for_shot(gaussians: GaussianView, screen: OffscreenScreen,
-                                           monkeypatch: pytest.MonkeyPatch) -> None:
-    panel = Panel()
-    monkeypatch.setattr("splatview_viewer.ui.widgets.buttons",
-                        lambda label, names, tips=(): 1 if label == "Camera" else None)
-
-    def copied() -> str:
-        state = State([Entry("k", "g", "n")], "k")
-        says = Shown(gaussians.panel, gaussians.sections, empty=False)
-        return panel.draw(screen.framebuffer, state, says, 1.0).copied or ""
-
-    try:
-        screen.resize(600, 500)
-        rect = panel.layout(screen.size, 1.0, True)
-        assert copied() == ""  # there is none yet
-        gaussians.update(gaussian_frame())
-        gaussians.handle(Wheel(400, 200, 2.0), rect)
-        shown(gaussians, screen, rect)
-        text, camera = copied(), gaussians.camera(rect)
-        assert camera is not None
-        np.testing.assert_allclose(camera_from_json(text, rect.width, rect.height).viewmat, camera.viewmat, atol=1e-9)
-        assert imgui.get_clipboard_text() == text
-    finally:
-        panel.close()
-
-
-def test_views_that_show_the_same_have_it_drawn_once(screen: OffscreenScreen, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SPLATVIEW_RENDERER", "gl")
-    calls = counted(monkeypatch)
-    with opened("gaussians", screen, 3) as (a, b, c):
-        pictures: list[np.ndarray] = []
-        for k in range(3):
-            a.update(value("gaussians", k))
-            calls.clear()
-            pictures.clear()
-            for view in (a, b, c):
-                view.like(a)
-                pictures.append(shown(view, screen))
-            assert calls["drawn"] == 1
-            assert all(view.picture._copy is None for view in (a, b, c))  # type: ignore[attr-defined]
-            np.testing.assert_array_equal(pictures[1], pictures[0])
-            np.testing.assert_array_equal(pictures[2], pictures[0])
-        c.handle(Wheel(20, 20, 1), RECT)  # what the other two see is kept
-        shown(c, screen)
-        for view in (a, b):
-            np.testing.assert_array_equal(shown(view, screen), pictures[0])
-        assert calls["drawn"] == 2

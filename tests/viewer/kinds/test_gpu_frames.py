@@ -72,50 +72,6 @@ def in_place(image: ImageView, monkeypatch: pytest.MonkeyPatch) -> ImageView:
     return image
 
 
-def test_a_gpu_image_goes_through_the_host_where_nothing_else_works(
-        image: ImageView, screen: OffscreenScreen, monkeypatch: pytest.MonkeyPatch) -> None:
-    if torch.cuda.is_available():  # a bridge might copy from the stand-in, though it lies on the host
-        monkeypatch.setattr("splatview_ipc.gl.probe.probe", lambda _, name: "" if name == "host" else "not now")
-    shared = picture(77)
-    assert shared.show(image)
-    assert (shown(image, screen) == 77).all()
-    assert shared.released
-    assert image.path == ["texture upload"]
-    reasons = " ".join(image.extras)
-    assert "import does not work here" in reasons
-
-
-def test_what_is_drawn_in_place_is_held_until_the_next_frame_is_drawn(in_place: ImageView, screen: OffscreenScreen
-                                                                     ) -> None:
-    first, second = picture(50), picture(90)
-    assert first.show(in_place)
-    assert (shown(in_place, screen) == 50).all()
-    assert not in_place.tick(clock())
-    assert not first.released
-    assert second.show(in_place)
-    assert (shown(in_place, screen) == 90).all()
-    in_place.tick(clock())
-    assert first.released
-    assert not second.released
-    assert in_place.path == ["drawn in place"]
-    in_place.close()
-    assert second.released
-
-
-def test_a_frame_that_is_overwritten_while_it_is_drawn_is_stale(in_place: ImageView, screen: OffscreenScreen) -> None:
-    first, second = picture(50), picture(90)
-    first.show(in_place)
-    shown(in_place, screen)
-    in_place.tick(clock())
-    assert not in_place.stale
-    shown(in_place, screen)
-    first.whole = False
-    in_place.tick(clock())
-    assert in_place.stale
-    assert second.show(in_place)
-    assert not in_place.stale
-
-
 def test_a_frame_that_is_torn_when_it_comes_is_not_taken(in_place: ImageView, screen: OffscreenScreen) -> None:
     first, torn = picture(50), picture(90)
     first.show(in_place)
@@ -134,14 +90,6 @@ def test_nan_of_a_gpu_image_are_counted_by_the_gpu(in_place: ImageView, screen: 
     wait_until(lambda: in_place.tick(clock()))
     assert "3 NaN or inf (magenta)" in in_place.details
     assert in_place.content.hints.hint is None
-
-
-def test_values_of_a_gpu_image_are_looked_at_by_the_gpu(in_place: ImageView, screen: OffscreenScreen) -> None:
-    Shared("image", {"image": full(0) + torch.rand(H, W, 3) * 255}, layout="HWC").show(in_place)
-    shown(in_place, screen)
-    wait_until(lambda: in_place.tick(clock()))
-    assert in_place.content.hints.hint is not None
-    assert in_place.content.hints.hint.choice == (0.0, 255.0)
 
 
 def test_an_image_in_place_is_held_once_for_all(in_place: ImageView, screen: OffscreenScreen) -> None:
@@ -204,25 +152,6 @@ def test_a_frame_that_cannot_come_to_opengl_is_asked_for_in_another_way(
 def unfinished(memory: Memory) -> Shared:
     """A version in this memory that the trainer's GPU is still writing."""
     return Shared("image", {"image": memory}, lambda stream: None, layout="HWC")
-
-
-def test_what_has_not_arrived_is_not_drawn(in_place: ImageView, screen: OffscreenScreen) -> None:
-    first = unfinished(Memory(full(50)))
-    assert not first.show(in_place)
-    assert first.released
-    assert in_place.empty
-    first = unfinished(Memory(full(50)))
-    first.arrived = True
-    assert first.show(in_place)
-    assert (shown(in_place, screen) == 50).all()
-    assert not in_place.tick(clock() + 60), "there is nothing more to wait for"
-    other = unfinished(Memory(full(90)))
-    assert not other.show(in_place)
-    assert (shown(in_place, screen) == 50).all()
-    other = unfinished(Memory(full(90)))
-    other.arrived = True
-    assert other.show(in_place)
-    assert (shown(in_place, screen) == 90).all()
 
 
 def test_the_first_version_in_a_place_decides(in_place: ImageView) -> None:
@@ -298,32 +227,6 @@ def test_a_scene_is_read_with_the_picture_that_shows_it_and_held_until_then(
     assert (shown(gaussians, screen) != before).any()
     assert second.released
     assert reader.loads == reader.drawings == 2
-
-
-def test_a_scene_that_has_not_arrived_comes_again_and_holds_nothing_up(
-        gaussians: GaussianView, reader: Reader, screen: OffscreenScreen) -> None:
-    assert scene().show(gaussians)
-    before = shown(gaussians, screen)
-    second = scene(5, lambda stream: None)  # the trainer's GPU is still writing it
-    assert not second.show(gaussians)
-    assert second.released
-    assert (shown(gaussians, screen) == before).all()
-    assert reader.loads == 1
-    arrived = scene(5, lambda stream: None)
-    arrived.arrived = True
-    assert arrived.show(gaussians)
-    assert (shown(gaussians, screen) != before).any()
-
-
-def test_what_is_not_shown_any_more_holds_nothing(gaussians: GaussianView, reader: Reader,
-                                                  screen: OffscreenScreen) -> None:
-    gaussians.leave()
-    shared = scene()
-    shared.show(gaussians)
-    gaussians.leave()
-    assert shared.released
-    assert reader.loads == 1
-    assert shown(gaussians, screen).max() > 50
 
 
 def test_a_scene_in_place_is_read_with_the_first_picture_of_any(

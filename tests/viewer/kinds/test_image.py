@@ -11,12 +11,9 @@ import torch
 from support.beside_cases import opened
 from support.frames import image_frame
 from support.view_cases import RECT, H, W, shown
-from support.wait import PATIENCE, clock, wait_until
 
 from splatview_viewer.core.events import PointerLeave, PointerMove
 from splatview_viewer.core.settings import ImageSettings
-from splatview_viewer.geometry.controls import Rect
-from splatview_viewer.kinds.image import content as _image_content
 from splatview_viewer.kinds.image.view import ImageView
 
 if TYPE_CHECKING:
@@ -114,15 +111,6 @@ def test_values_out_of_range_are_shown_as_they_look(image: ImageView, screen: Of
                                atol=1.01)
 
 
-def test_values_in_range_are_as_they_are(image: ImageView, monkeypatch: pytest.MonkeyPatch) -> None:
-    values = torch.rand(H, W, 3, generator=torch.Generator().manual_seed(0))
-    for right in (values, values**3 * 9, values * 1.04 - 0.02, values * 0, values * torch.nan, values[..., 0]):
-        image.update((values * 255).numpy())
-        monkeypatch.setattr(_image_content, "_COUNT_PERIOD", 0.0)
-        image.update(image_frame(right))
-        assert image.content.hints.hint is None
-
-
 def test_exposure_and_gamma(image: ImageView, screen: OffscreenScreen) -> None:
     values = torch.rand(H, W, 3, generator=torch.Generator().manual_seed(0)) * 3 - 0.2
     image.update(image_frame(values))
@@ -187,28 +175,6 @@ def test_zoomed_pictures_lie_where_the_maths_says(image: ImageView, screen: Offs
     np.testing.assert_array_equal(shown(image, screen), expected)
 
 
-def test_planes_too_tall_for_one_texture(image: ImageView, screen: OffscreenScreen) -> None:
-    image.content.host._limit = 100  # the planes of H=48 take 144 rows
-    values = torch.randint(0, 256, (3, H, W), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
-    image.update(image_frame(values, "CHW"))
-    np.testing.assert_array_equal(shown(image, screen), values.permute(1, 2, 0).numpy())
-
-
-@pytest.mark.parametrize("layout", ["HWC", "CHW"])
-def test_pictures_larger_than_a_texture_are_thinned(image: ImageView, screen: OffscreenScreen, layout: str) -> None:
-    image.content.host._limit = 100
-    values = torch.randint(0, 256, (3 * H, 3 * W, 3), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
-    laid = values if layout == "HWC" else values.permute(2, 0, 1).contiguous()
-    image.update(image_frame(laid, layout))
-    screen.resize(96, 72)
-    pixels = shown(image, screen)
-    assert image.size == (96, 72)
-    np.testing.assert_array_equal(pixels, values[::2, ::2].numpy())
-    assert any("larger than" in d for d in image.details)
-    image.handle(PointerMove(10.5, 20.5), Rect(0, 0, 96, 72))
-    assert image.readout.startswith("(20, 40)   " + "  ".join(str(v) for v in values[40, 20].tolist()))
-
-
 def test_forms_may_change_between_frames(image: ImageView, screen: OffscreenScreen) -> None:
     for shape, layout in (((4, 6, 3), "HWC"), ((3, 9, 5), "CHW"), ((7, 7), "HW"), ((4, 6, 3), "HWC")):
         values = torch.randint(0, 256, shape, dtype=torch.uint8)
@@ -219,23 +185,6 @@ def test_forms_may_change_between_frames(image: ImageView, screen: OffscreenScre
 
 
 # -- several views ---------------------------------------------------------------------------------------------
-
-
-def test_broken_values_are_counted_once_and_told_to_all(screen: OffscreenScreen,
-                                                        monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_image_content, "_COUNT_PERIOD", PATIENCE)
-    clean = torch.zeros(8, 8)
-    broken = clean.clone()
-    broken[2, :3] = float("nan")
-    with opened("image", screen, 3) as views:
-        views[0].update(image_frame(clean))
-        views[0].update(image_frame(broken))  # at once: not counted yet
-        told = {view for view in views if view.tick(clock())}
-        assert told == set(views[1:])
-        monkeypatch.setattr(_image_content, "_COUNT_PERIOD", 0.0)
-        told = set()
-        wait_until(lambda: told.update(v for v in views if v.tick(clock())) or len(told) == 3)
-        assert all("3 NaN or inf (magenta)" in view.details for view in views)
 
 
 def test_another_size_of_picture_keeps_what_each_looks_at(screen: OffscreenScreen) -> None:

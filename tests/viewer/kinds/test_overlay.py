@@ -9,15 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from support.device_frames import Shared
-from support.frames import image_frame
 from support.overlay_cases import frame_with, overlay_frame, random_frame, result_of
 
 from splatview_ipc.kinds import check_frame
-from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.kinds.image.overlay.motion import Motion, matched
 from splatview_viewer.kinds.image.overlay.palette import PALETTE, PLAIN
-from splatview_viewer.kinds.image.overlay.result import read_result
 
 if TYPE_CHECKING:
     from splatview_viewer.kinds.image.overlay.masks import Mask
@@ -66,17 +62,6 @@ def test_it_is_copied() -> None:
     assert r.masks[0].inside.any()
     assert r.points.tolist() == [[[1, 2, 1]]]
     assert r.lines.tolist() == [[0, 0, 1, 1]]
-
-
-def test_a_torn_frame_is_no_result() -> None:
-    assert read_result(frame_with({"boxes": torch.zeros(1, 4)}, intact=False), (9, 9)) is None
-
-
-def test_other_frames_are_refused() -> None:
-    with pytest.raises(ViewerError):
-        read_result(image_frame(torch.zeros(2, 2)), (9, 9))
-    with pytest.raises(ViewerError):
-        read_result(Shared("overlay", {"boxes": torch.zeros(1, 4)}).frame, (9, 9))
 
 
 # -- masks -----------------------------------------------------------------------------------------------------

@@ -11,25 +11,24 @@ from PIL import Image
 from support.frames import image_frame
 from support.overlay_cases import frame_with, overlay_frame, random_frame, seen
 from support.view_cases import shown
-from support.viewer import Viewer
-from support.wait import clock
 
 import splatview
-from splatview_viewer.app.loop import AppOptions
 from splatview_viewer.app.offscreen import draw_overlay_frame
-from splatview_viewer.core.events import PointerMove, Screenshot
+from splatview_viewer.core.events import PointerMove
 from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.kinds.image.overlay.palette import PALETTE
 from splatview_viewer.kinds.image.view import ImageView
-from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.shell.panel import Panel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from support.viewer import Viewer
 
     from splatview_ipc.control.frame import Frame
     from splatview_viewer.kinds.image.overlay.layers import Layer
+    from splatview_viewer.screens.offscreen import OffscreenScreen
 
 W, H = 200, 120
 GREY = 90
@@ -89,26 +88,6 @@ def test_a_box_lies_where_it_says(view: ImageView, screen: OffscreenScreen) -> N
     near[23:77, 43:97] = False
     assert not (changed & ~near).any()  # and a rim
     assert pixels[18, 60].max() < GREY
-
-
-def test_it_follows_pan_and_zoom_and_the_lines_stay_thin(view: ImageView, screen: OffscreenScreen) -> None:
-    put(view, boxes=[[40, 20, 60, 40]], classes=[0])
-    view.pan_zoom.set_zoom(4.0, Rect(0, 0, W, H), (0.0, 0.0))
-    line = of_color(seen(view, screen), PALETTE[0])
-    ys, xs = np.nonzero(line)
-    x, y, zoom = view.pan_zoom.placed(Rect(0, 0, W, H))
-    assert zoom == 4
-    assert (xs.min(), ys.min()) == (round(x + 40 * 4) - 1, round(y + 20 * 4) - 1)
-    assert line[ys.min() + 10].sum() in (2, 4)  # two pixels for each side that is seen
-
-
-def test_a_picture_of_another_size_than_the_results(view: ImageView, screen: OffscreenScreen) -> None:
-    put(view, boxes=[[80, 40, 200, 160]], size=(2 * W, 2 * H), classes=[0])
-    half = seen(view, screen)
-    put(view, boxes=[[40, 20, 100, 80]], classes=[0])
-    np.testing.assert_array_equal(seen(view, screen), half)
-    put(view, boxes=[[40 / W, 20 / H, 100 / W, 80 / H]], size=(1, 1), classes=[0])
-    np.testing.assert_array_equal(seen(view, screen), half)
 
 
 def test_masks_are_seen_through_and_have_an_edge(view: ImageView, screen: OffscreenScreen) -> None:
@@ -173,19 +152,6 @@ def test_boxes_move_between_results(view: ImageView, screen: OffscreenScreen) ->
     np.testing.assert_array_equal(exact, seen(view, screen))
 
 
-def test_what_is_new_asks_to_be_drawn(view: ImageView, screen: OffscreenScreen) -> None:
-    other = view.beside(type(view.settings)())
-    seen(view, screen)
-    seen(other, screen)
-    assert not view.tick(clock())
-    put(view, boxes=[[40, 20, 100, 80]])
-    for v in (view, other):
-        assert v.tick(clock())
-        seen(v, screen)
-        assert not v.tick(clock())
-    other.close()
-
-
 def test_what_lies_under_the_pointer_is_named(view: ImageView, screen: OffscreenScreen) -> None:
     seen(view, screen)
     view.handle(PointerMove(50, 50), Rect(0, 0, W, H))
@@ -236,12 +202,8 @@ def detect(x: int, number: int) -> None:
 
 
 @pytest.fixture
-def viewer() -> Iterator[Viewer]:
-    app = Viewer(OffscreenScreen(700, 400), AppOptions(max_fps=500))
-    yield app
-    error = app.screen.ctx.error
-    app.close()
-    assert error == "GL_NO_ERROR"
+def viewer(open_viewer: Callable[..., Viewer]) -> Viewer:
+    return open_viewer((700, 400))
 
 
 def layers(viewer: Viewer) -> list[Layer]:
@@ -321,17 +283,3 @@ def test_trouble_stands_over_the_picture(viewer: Viewer) -> None:
     camera()
     splatview.annotate("camera")
     viewer.until(lambda: troubles() == [] and not at_the_top())
-
-
-def test_a_screenshot_has_the_results(viewer: Viewer, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept: list[np.ndarray] = []
-    monkeypatch.setattr(viewer.screen.user, "keep", lambda pixels, name: kept.append(pixels.astype(int)))
-    camera()
-    detect(30, 0)
-    viewer.until(lambda: colored(viewer, 0))
-    viewer.do(Screenshot())
-    (pixels,) = kept
-    assert pixels.shape == (400, 700, 3)
-    assert (np.abs(pixels - PALETTE[0].astype(int)) <= 2).all(-1).sum() > 50
-    label = 0.92 * PALETTE[0] + 0.08 * GREY
-    assert (np.abs(pixels - label) <= 4).all(-1).sum() > 100

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from support.renderer_cases import Chance, looking_at_origin, random_scene
 from support.view_cases import shown
 
-from splatview_viewer.core.settings import Show
 from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.render.base import RenderOptions
 from splatview_viewer.render.reference import ReferenceRenderer
 from splatview_viewer.scene import Selection, color_maps
-from splatview_viewer.shell.panel import Panel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from splatview_viewer.core.settings import Show
     from splatview_viewer.render.base import Pixels
     from splatview_viewer.screens.offscreen import OffscreenScreen
 
@@ -26,8 +25,6 @@ W, H = 200, 150
 CAMERA = looking_at_origin(W, H)
 SCENE = random_scene(41, Chance(n=500, log_scale=(-2.4, 0.7)))
 BACKGROUND = 0.1, 0.2, 0.3
-SHOWS: tuple[Show, ...] = get_args(Show)
-MAPPED: tuple[Show, ...] = ("depth", "overdraw")
 
 
 @pytest.fixture
@@ -112,25 +109,6 @@ def test_size_and_selection_reach_the_picture(view: GaussianView, screen: Offscr
     s.show, s.point_px, view.desk.scale = "points", 4.0, 2.0  # in points of the screen
     p = reference(paint="points", point_px=8.0, selection=s.selection)
     alike(shown(view, screen), over_background(p.color, p.alpha))
-
-
-def test_there_is_a_legend_where_colours_mean_numbers(view: GaussianView, screen: OffscreenScreen) -> None:
-    panel, tool = Panel(), view.tools["look"]
-    try:
-        screen.resize(400, 300)
-        for show in SHOWS:
-            view.settings.show = show
-            before = shown(view, screen)
-            panel.draw_over(screen.framebuffer, tool.over, 1.0)
-            changed = (screen.pixels()[..., :3].astype(int) != before).any(axis=-1)
-            assert changed.any() == (show in MAPPED), show
-            assert not changed[:150].any() and not changed[:, :150].any(), "it keeps to its corner"
-        screen.resize(90, 300)
-        before = shown(view, screen)
-        panel.draw_over(screen.framebuffer, tool.over, 1.0)
-        assert np.array_equal(screen.pixels()[..., :3], before), "it leaves small pictures alone"
-    finally:
-        panel.close()
 
 
 @pytest.mark.parametrize("name", list(color_maps.NAMES))
