@@ -170,7 +170,7 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGHUP, lambda *_: None)  # the default in programs of the tests
 
 
-_STARTS_PROGRAMS = re.compile(r"\b(programs|lasting|display|chromium|open_page|stage)\b: |mark\.programs|mark\.display")
+_STARTS_PROGRAMS = re.compile(r"\b(programs|lasting|display|chromium|open_page)\b: |mark\.programs|mark\.display")
 
 
 @pytest.hookimpl(optionalhook=True)

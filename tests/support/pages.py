@@ -6,6 +6,8 @@ import base64
 import io
 import threading
 import time
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -17,7 +19,7 @@ from support.wait import PATIENCE
 from support.web_clients import Pictures
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from playwright.sync_api import CDPSession, Page
@@ -184,3 +186,37 @@ class Hand:
     def drop(self) -> None:
         for kind in ("dragEnter", "dragOver", "drop"):
             self.say(kind)
+
+
+class Elsewhere:
+    """A server at another port of this machine, which can be another user's: one page, and the headers it was sent."""
+
+    def __init__(self, html: str) -> None:
+        self.page = ("<!doctype html><title>elsewhere</title>" + html).encode()
+        self.headers: list[dict[str, str]] = []
+        self.url = ""
+
+
+@contextmanager
+def elsewhere(html: str, name: str = "127.0.0.1") -> Iterator[Elsewhere]:
+    """Serve a page that holds `html`, as one of the host `name`."""
+    found = Elsewhere(html)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            known = self.path == "/"
+            self.send_response(200 if known else 204)  # the browser asks for an icon, too
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            if known:
+                found.headers.append({key.lower(): value for key, value in self.headers.items()})
+                self.wfile.write(found.page)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        found.url = f"http://{name}:{server.server_address[1]}/"
+        yield found
+        server.shutdown()

@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import tempfile
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +15,9 @@ import numpy as np
 import pytest
 from PIL import Image
 from support.browser_rig import Rig
-from support.pages import Viewer, connected
+from support.pages import Viewer
 from support.wait import PATIENCE
 from support.web_visitors import Visitor
-from support.whole import Stage
 
 from splatview_viewer.web.server import WebServer
 
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser, ConsoleMessage
     from playwright.sync_api import Page as Tab
-    from support.pages import Client
-    from support.programs import Programs
     from support.web_clients import Page
 
     from splatview_viewer.web.browser import BrowserScreen
@@ -124,26 +121,18 @@ def viewer(start: Callable[..., Viewer]) -> Viewer:
 
 
 @pytest.fixture
-def stage(chromium: Browser, programs: Programs) -> Iterator[Stage]:
-    """Where trainers and viewers meet, programs of their own."""
-    stage = Stage(programs)
-    yield stage
-    stage.close()
-
-
-@contextmanager
-def _pages(chromium: Browser) -> Iterator[Callable[..., Tab]]:
-    """As the fixture `open_page`."""
+def open_page(chromium: Browser) -> Iterator[Callable[..., Tab]]:
+    """`open_page(url, size=(800, 600), ratio=1, **context)`: a tab of a new browser profile; `routes` answer requests
+    in the server's place. An error that its script does not catch or that it logs fails the test, but for those logged
+    that match `expected`."""
     faults: list[str] = []
     with ExitStack() as opened:
         def open_page(url: str, size: tuple[int, int] = (800, 600), ratio: float = 1, *, expected: str = "",
-                      script: str = "", routes: dict[str, Any] | None = None, **options: Any) -> Tab:
+                      routes: dict[str, Any] | None = None, **options: Any) -> Tab:
             context = chromium.new_context(viewport={"width": size[0], "height": size[1]}, device_scale_factor=ratio,
                                            accept_downloads=True, **options)
             opened.callback(context.close)
             context.set_default_timeout(PATIENCE * 1000)
-            if script:
-                context.add_init_script(script)
 
             def logged(message: ConsoleMessage) -> None:
                 if message.type == "error" and not (expected and re.search(expected, message.text)):
@@ -159,26 +148,6 @@ def _pages(chromium: Browser) -> Iterator[Callable[..., Tab]]:
 
         yield open_page
     assert not faults, f"the page's console says {faults}"
-
-
-@pytest.fixture
-def open_page(chromium: Browser) -> Iterator[Callable[..., Tab]]:
-    """`open_page(url, size=(800, 600), ratio=1, **context)`: a tab of a new browser profile; `script` runs in it before
-    the page's own, `routes` answer requests in the server's place. An error that its script does not catch or that it
-    logs fails the test, but for those logged that match `expected`."""
-    with _pages(chromium) as open_page:
-        yield open_page
-
-
-@pytest.fixture
-def watched(viewer: Viewer, open_page: Callable[..., Tab]) -> Callable[[str], tuple[Tab, Client]]:
-    """`watched(script)`: a page with a picture, in which the script runs, and its client."""
-    def get(script: str) -> tuple[Tab, Client]:
-        page, client = connected(viewer, open_page)
-        page.evaluate(script)
-        return page, client
-
-    return get
 
 
 @pytest.fixture

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import threading
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 import torch
+from support.pages import elsewhere
 from support.wait import PATIENCE, turns
 
 import splatview
@@ -22,29 +20,6 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
     from splatview.api.notebook import Page as Shown
-
-
-@contextmanager
-def notebook(html: str) -> Iterator[str]:
-    """The address of a page that holds `html`, as a notebook's is: another port, another name."""
-    page = ("<!doctype html><title>notebook</title><body style='margin: 0'>" + html).encode()
-
-    class Notebook(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            known = self.path == "/"
-            self.send_response(200 if known else 204)  # the browser asks for an icon, too
-            self.send_header("Content-Type", "text/html")
-            self.end_headers()
-            if known:
-                self.wfile.write(page)
-
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Notebook) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://localhost:{server.server_address[1]}/"
-        server.shutdown()
 
 
 @pytest.fixture
@@ -78,8 +53,8 @@ def test_the_viewer_shows_in_a_notebooks_frame(shown: Callable[..., Shown], open
     assert threading.active_count() <= before, "no thread of this process is left"
     published()
     assert shown(width=300).pid == page.pid, "both show the same viewer"
-    with notebook(page._repr_html_()) as address:
-        tab = open_page(address, (800, 500))
+    with elsewhere(f"<body style='margin: 0'>{page._repr_html_()}", "localhost") as notebook:
+        tab = open_page(notebook.url, (800, 500))
         picture = picture_of(tab, "notebook")
         for _ in turns("the frame shows the image"):
             top, bottom = share(picture, (250, 140, 20)), share(picture, (20, 60, 240))
@@ -91,16 +66,3 @@ def test_the_viewer_shows_in_a_notebooks_frame(shown: Callable[..., Shown], open
         blue = np.argwhere(np.abs(picture.astype(int) - (20, 60, 240)).max(-1) < 40)
         assert orange[:, 0].mean() < blue[:, 0].mean()
         assert max(orange[:, 0].max(), blue[:, 0].max()) < 400, "within the frame"
-
-
-@pytest.mark.soak
-def test_a_viewer_that_ended_is_started_anew(shown: Callable[..., Shown]) -> None:
-    from splatview.api.session import session
-
-    first = shown()
-    while programs := session().programs:
-        programs.pop().end()
-    assert viewers() == []
-    second = shown(run=os.getpid())
-    assert second.pid != first.pid
-    assert [(v.pid, v.run) for v in viewers()] == [(second.pid, str(os.getpid()))]

@@ -112,16 +112,6 @@ def test_a_refusal_for_now_is_tried_again(viewer: Viewer, open_page: Open) -> No
     until(page, "splatview.state().notice === ''")
 
 
-def test_a_token_that_is_no_longer_right(start: Callable[..., Viewer], open_page: Open) -> None:
-    first = start(token="abc")
-    page, _ = connected(first, open_page, expected=f"{REFUSED}|403")
-    first.close()
-    until(page, "splatview.state().notice")
-    start(first.port, token="other")
-    until(page, "/not this viewer's/.test(splatview.state().notice)")
-    assert page.is_visible("text=Try again")
-
-
 def test_an_older_page_reloads_once(viewer: Viewer, open_page: Open, wait_until: Callable[..., Any]) -> None:
     loads: list[str] = []
 

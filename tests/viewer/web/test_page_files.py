@@ -139,22 +139,6 @@ def test_sending_is_given_up(viewer: Viewer, open_page: Open, tmp_path: Path, ow
     assert came(client)[0].name == "small.ply"
 
 
-def test_the_viewer_is_gone(start: Callable[..., Viewer], open_page: Open, tmp_path: Path) -> None:
-    viewer = start()
-    page, _ = connected(viewer, open_page, expected="ERR_CONNECTION|WebSocket|ERR_EMPTY_RESPONSE")
-    viewer.close()
-    until(page, "!splatview.state().connected")
-    (tmp_path / "scene.ply").write_bytes(b"x")
-    hand = Hand(page, tmp_path / "scene.ply")
-    hand.say("dragEnter")
-    hand.say("dragOver")
-    assert page.evaluate("document.querySelector('#drop').hidden"), "nothing can be dropped"
-    page.evaluate("""() => { const data = new DataTransfer(); data.items.add(new File(['x'], 'scene.ply'));
-      document.body.dispatchEvent(new ClipboardEvent(
-        'paste', {clipboardData: data, bubbles: true, cancelable: true})); }""")
-    until(page, f"({TOAST}) === 'scene.ply cannot be opened: the viewer is gone'")
-
-
 def test_a_foreign_page_sends_nothing(viewer: Viewer, open_page: Open, own_folder: Path) -> None:
     """Not even one that knows the token, and the key of a page."""
     _, client = connected(viewer, open_page)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -140,34 +141,58 @@ def test_two_fingers_pinch_and_pan(phone: tuple[Page, Client, CDPSession]) -> No
     assert page.evaluate("[visualViewport.scale, scrollX, scrollY]") == [1, 0, 0]
 
 
+def test_two_fingers_turn_once_it_is_meant(phone: tuple[Page, Client, CDPSession]) -> None:
+    _, client, cdp = phone
+
+    def turn(degrees: float, steps: int = 12) -> float:
+        """Turn two fingers around their middle, clockwise; what the viewer heard of that, in degrees."""
+        client.forget()
+        for step in range(steps + 1):
+            angle = math.radians(degrees * step / steps)
+            x, y = 60 * math.cos(angle), 60 * math.sin(angle)
+            touch(cdp, "Move" if step else "Start", (200 - x, 300 - y), (200 + x, 300 + y))
+        for kind, *points in (("End",), ("Start", (50, 600)), ("End",)):
+            touch(cdp, kind, *points)
+        client.wait(ev.PointerLeave, 2)  # of the finger that came first, and of the one that followed
+        return math.degrees(sum(pinch.turn for pinch in client.said(ev.Pinch)))
+
+    assert turn(10) == 0  # fingers never keep quite straight
+    assert 70 < turn(120) < 120
+    assert turn(370, 40) == pytest.approx(370 - 14, abs=24)  # all the way round and on
+
+
 # ---- keys and text
 
 
 def test_keys_have_the_viewers_names(viewer: Viewer, open_page: Open) -> None:
+    """With modifiers and repeats; the browser does nothing by itself."""
     page, client = connected(viewer, open_page)
+    page.evaluate("window.left = []; addEventListener('keydown', "
+                  "(e) => { if (!e.defaultPrevented) left.push(e.key); })")
     pressed = {"f": "f", "7": "7", "Tab": "tab", "ArrowLeft": "left", "PageUp": "page_up", "Home": "home", " ": "space",
-               "Backspace": "backspace", "Enter": "enter", "Escape": "escape", "/": "slash", "-": "minus", "F2": "f2",
-               "Delete": "delete", "Shift": "shift", "Alt": "alt", ".": "period"}
+               "Backspace": "backspace", "Enter": "enter", "Escape": "escape", "/": "slash", "-": "minus", "F1": "f1",
+               "Delete": "delete", "Shift": "shift", ".": "period"}
     for name in pressed:
         page.keyboard.press(name)
     client.wait(ev.Key, 2 * len(pressed))
     said = [(key.name, key.pressed) for key in client.said(ev.Key)]
     assert said == [(name, down) for name in pressed.values() for down in (True, False)]
-    assert page.evaluate("document.activeElement.id") == "canvas"  # Tab did not take the focus away
-
-
-def test_repeats_and_modifiers(viewer: Viewer, open_page: Open) -> None:
-    page, client = connected(viewer, open_page)
+    client.forget()
     for _ in range(3):
         page.keyboard.down("ArrowRight")
     page.keyboard.up("ArrowRight")
     page.keyboard.press("Control+Shift+Z")
-    client.wait(ev.Key, 10)
+    page.keyboard.press("Alt+w")
+    client.wait(ev.Key, 14)
     said = [(key.name, key.pressed, key.repeat, mask(key)) for key in client.said(ev.Key)]
     assert said[:4] == [("right", True, False, 0), ("right", True, True, 0), ("right", True, True, 0),
                         ("right", False, False, 0)]
-    assert said[4:] == [("ctrl", True, False, 2), ("shift", True, False, 3), ("z", True, False, 3),
-                        ("z", False, False, 3), ("shift", False, False, 2), ("ctrl", False, False, 0)]
+    assert said[4:10] == [("ctrl", True, False, 2), ("shift", True, False, 3), ("z", True, False, 3),
+                          ("z", False, False, 3), ("shift", False, False, 2), ("ctrl", False, False, 0)]
+    assert said[10:] == [("alt", True, False, 4), ("w", True, False, 4), ("w", False, False, 4),
+                         ("alt", False, False, 0)]
+    assert set(page.evaluate("left")) <= {"Shift", "Control", "Alt"}
+    assert page.evaluate("document.activeElement.id") == "canvas"  # Tab did not take the focus away
 
 
 def test_letters_of_other_layouts(viewer: Viewer, open_page: Open) -> None:

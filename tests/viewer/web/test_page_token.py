@@ -2,55 +2,19 @@
 
 from __future__ import annotations
 
-import threading
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from support.pages import connected, drawn, until
+from support.pages import connected, drawn, elsewhere, until
 from support.wait import turns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from playwright.sync_api import Route
     from support.pages import Open, Viewer
 
 SCRIPT_CONNECTS = "splatview.state().connected"
 TOKEN = "secret-Token_1"
-
-
-class Elsewhere:
-    """A server at another port of this machine, which can be another user's: one page, and the headers it was sent."""
-
-    def __init__(self, html: str) -> None:
-        self.page = ("<!doctype html><title>elsewhere</title>" + html).encode()
-        self.headers: list[dict[str, str]] = []
-        self.url = ""
-
-
-@contextmanager
-def elsewhere(html: str, name: str = "127.0.0.1") -> Iterator[Elsewhere]:
-    found = Elsewhere(html)
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            if self.path == "/":
-                found.headers.append({key.lower(): value for key, value in self.headers.items()})
-            self.send_response(200 if self.path == "/" else 204)  # the browser asks for an icon, too
-            self.send_header("Content-Type", "text/html")
-            self.end_headers()
-            if self.path == "/":
-                self.wfile.write(found.page)
-
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        found.url = f"http://{name}:{server.server_address[1]}/"
-        yield found
-        server.shutdown()
 
 
 def test_token_leaves_the_address(start: Callable[..., Viewer], open_page: Open) -> None:
