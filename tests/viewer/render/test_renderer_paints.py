@@ -12,7 +12,6 @@ from support.renderer_cases import (
     MAKERS,
     MARKED,
     Chance,
-    camera,
     draw,
     looking_at_origin,
     psnr,
@@ -20,9 +19,7 @@ from support.renderer_cases import (
     scene,
 )
 
-from splatview_viewer.render.base import AMBIENT, BODY_SIGMAS, EPS_2D, LIGHT, PAINTS, RenderOptions
-from splatview_viewer.render.gl import tile_lists
-from splatview_viewer.render.gl.renderer import GlRenderer
+from splatview_viewer.render.base import AMBIENT, BODY_SIGMAS, EPS_2D, LIGHT, RenderOptions
 from splatview_viewer.render.reference import ReferenceRenderer
 from splatview_viewer.scene import Selection
 
@@ -143,20 +140,6 @@ def test_a_body_by_hand(renderer: Renderer) -> None:
     assert p.color[CENTER[0] - 6, CENTER[1] - 4, 0] > p.color[CENTER[0] + 6, CENTER[1] + 4, 0]  # lit from above
 
 
-def test_of_two_bodies_the_nearer_surface_is_seen_whichever_centre_is_nearer(renderer: Renderer) -> None:
-    large, small = (0.0, 0.0, 3.0), (0.5, 0.0, 2.9)
-    pair = scene([large, small], [(1, 0, 0), (0, 1, 0)], [[0.6] * 3, [0.05] * 3], 0.9)
-    p = draw(renderer, pair, options=RenderOptions(paint="ellipsoids"))
-    at = CENTER[0], CENTER[1] + round(50 * 0.5 / 2.9)
-    assert p.color[at][0] > 0.3 and p.color[at][1] == 0 and p.alpha[at] == 1
-
-
-def test_what_is_nearer_than_the_near_plane_is_cut_away(renderer: Renderer) -> None:
-    around = scene([(0, 0, 0.5), (0, 0, 3)], [(1, 0, 0), (0, 1, 0)], [[0.6] * 3, [0.3] * 3], 0.9)
-    p = draw(renderer, around, options=RenderOptions(paint="ellipsoids"))
-    assert p.color[CENTER][1] > 0.3 and p.color[CENTER][0] == 0
-
-
 def test_a_point_by_hand(renderer: Renderer) -> None:
     options = RenderOptions(paint="points", point_px=4.0)
     p = draw(renderer, scene((0, 0, 2), (0.8, 0.4, 0.2), 0.5, 0.01), options=options)
@@ -166,41 +149,9 @@ def test_a_point_by_hand(renderer: Renderer) -> None:
     assert p.color[CENTER] == pytest.approx([0.8 * 0.999, 0.4 * 0.999, 0.2 * 0.999], abs=2e-3)
 
 
-def test_a_ring_is_empty_inside(renderer: Renderer) -> None:
-    p = draw(renderer, scene((0, 0, 2), scales=0.3, opacities=0.9), options=RenderOptions(paint="rings"))
-    edge = round(BODY_SIGMAS * 50 * 0.3 / 2)
-    assert p.alpha[CENTER[0], CENTER[1] + edge // 2] < 0.1
-    assert p.alpha[CENTER[0], CENTER[1] + edge - 2:CENTER[1] + edge + 1].max() > 0.9
-    assert p.alpha[CENTER[0], CENTER[1] + edge + 1:].max() == 0
-
-
 def test_overdraw_counts_what_others_hide(renderer: Renderer) -> None:
     many = scene([(0, 0, 2 + 0.01 * i) for i in range(40)], scales=0.05, opacities=0.99)
     p = draw(renderer, many, options=RenderOptions(paint="overdraw"))
     assert p.color[CENTER].tolist() == [40.0] * 3 and p.alpha[CENTER] == 1
     assert p.depth is not None and p.depth[CENTER] == pytest.approx(2.0, abs=0.02)
     assert p.color[0, 0].tolist() == [0.0] * 3 and p.alpha[0, 0] == 0
-
-
-def test_lists_in_chunks_make_the_same_picture(ctx: moderngl.Context, monkeypatch: pytest.MonkeyPatch) -> None:
-    gaussians, view = random_scene(24, MIXED), looking_at_origin()
-    renderer = GlRenderer(ctx, compositor="tiles")
-    for paint in PAINTS:
-        options = RenderOptions(paint=paint)
-        one = draw(renderer, gaussians, view, options)
-        with monkeypatch.context() as patch:
-            patch.setattr(tile_lists, "BUDGET", 2000)
-            several = draw(renderer, gaussians, view, options)
-        for name in ("color", "alpha", "depth"):
-            np.testing.assert_allclose(getattr(several, name), getattr(one, name), atol=1e-4, err_msg=paint)
-    renderer.close()
-
-
-def test_nothing_in_sight(renderer: Renderer) -> None:
-    for paint in PAINTS:
-        p = draw(renderer, scene((0, 0, -2)), camera(), RenderOptions(paint=paint))
-        assert not p.color.any() and not p.alpha.any(), paint
-        assert not draw(renderer, scene(np.empty((0, 3))), options=RenderOptions(paint=paint)).alpha.any(), paint
-    p = draw(renderer, random_scene(1, MIXED), options=RenderOptions(selection=Selection(opacity=(2.0, 3.0))))
-    assert not p.color.any() and not p.alpha.any()
-    assert draw(renderer, scene((0, 0, 2)), options=CLASSIC).alpha.any()

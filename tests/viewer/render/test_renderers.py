@@ -32,16 +32,6 @@ if TYPE_CHECKING:
     from splatview_viewer.render.base import Renderer
 
 
-def test_shapes_and_types(renderer: Renderer) -> None:
-    for width, height in [(70, 41), (1, 1), (1, 37), (300, 1)]:
-        p = draw(renderer, scene((0, 0, 2), scales=0.5), replace(camera(), width=width, height=height))
-        assert p.depth is not None
-        assert (p.color.shape, p.alpha.shape, p.depth.shape) == ((height, width, 3), (height, width), (height, width))
-        for values in (p.color, p.alpha, p.depth):
-            assert values.dtype == np.float32 and values.flags.c_contiguous
-    assert draw(renderer, scene((0, 0, 2)), options=RenderOptions(depth=False)).depth is None
-
-
 @pytest.mark.parametrize(("model", "mode"), [("pinhole", "classic"), ("ortho", "antialiased"), ("fisheye", "classic")])
 def test_one_gaussian_by_hand(renderer: Renderer, request: pytest.FixtureRequest, model, mode) -> None:
     rgb, opacity, z, s, focal = np.array([0.9, 0.4, 0.1]), 0.8, 2.0, 0.06, 50.0
@@ -81,26 +71,6 @@ def test_top_row_first_and_left_column_first(renderer: Renderer) -> None:
     for (row, column), channel in at.items():
         assert p.color[row, column].argmax() == channel and p.color[row, column, channel] > 0.2
     assert p.alpha[:8].max() == 0 and p.alpha[:, :15].max() == 0
-
-
-def test_rotation_turns_x_towards_y(renderer: Renderer) -> None:
-    half = np.radians(30) / 2
-    quat = np.array([[np.cos(half), 0, 0, np.sin(half)]], np.float32)
-    p = draw(renderer, scene((0, 0, 2), scales=(0.3, 0.02, 0.02), quats=quat))
-    along = CENTER[0] + round(10 * np.sin(2 * half)), CENTER[1] + round(10 * np.cos(2 * half))
-    mirrored = CENTER[0] - round(10 * np.sin(2 * half)), along[1]
-    assert p.alpha[along] > 0.1 and p.alpha[mirrored] == 0
-
-
-def test_nearer_ones_cover_farther_ones(renderer: Renderer) -> None:
-    means, rgb = [(0, 0, 3), (0, 0, 2), (0, 0, 4)], np.eye(3)
-    p = draw(renderer, scene(means, rgb, 0.5, [0.5, 0.6, 0.7]))
-    expected = [0.4 * 0.5, 0.6, 0.4 * 0.5 * 0.7]
-    assert p.color[CENTER] == pytest.approx(expected, abs=1e-5)
-    assert p.alpha[CENTER] == pytest.approx(1 - 0.4 * 0.5 * 0.3, abs=1e-5)
-    assert p.depth is not None and p.depth[CENTER] == pytest.approx(np.dot(expected, [3, 2, 4]), abs=3e-5)
-    p = draw(renderer, scene([(0, 0, 2), (0, 0, 2)], [(1, 0, 0), (0, 1, 0)], 0.2, 0.9))
-    assert p.color[CENTER][0] > 5 * p.color[CENTER][1], "of two at one depth the first is nearer"
 
 
 def test_near_and_far(renderer: Renderer) -> None:
@@ -243,23 +213,6 @@ def test_the_arrays_may_change_after_load(renderer: Renderer) -> None:
     after = renderer.render(view.resized(81, 60), CLASSIC).pixels()
     again = renderer.render(view, CLASSIC).pixels()
     assert after.alpha.any() and np.array_equal(before.color, again.color)
-
-
-def test_resize_and_options_back_and_forth(renderer: Renderer) -> None:
-    renderer.load(random_scene(15, Chance(n=300)))
-    view = looking_at_origin(80, 60)
-    first = renderer.render(view, CLASSIC).pixels()
-    other = [renderer.render(view.resized(120, 60), CLASSIC).pixels(),
-             renderer.render(view, RenderOptions("antialiased")).pixels(),
-             renderer.render(view, RenderOptions(depth=False)).pixels(),
-             renderer.render(replace(view, near=4.0), CLASSIC).pixels()]
-    assert other[0].color.shape == (60, 120, 3)
-    assert not np.array_equal(other[1].color, first.color)
-    assert np.array_equal(other[2].color, first.color) and other[2].depth is None
-    assert not np.array_equal(other[3].color, first.color)
-    last = renderer.render(view, CLASSIC).pixels()
-    assert np.array_equal(last.color, first.color) and last.depth is not None
-    assert first.depth is not None and np.array_equal(last.depth, first.depth)
 
 
 def test_impossible_sizes_and_calls_after_close_are_refused(renderer: Renderer) -> None:
