@@ -1,4 +1,4 @@
-"""Rests and stopwatches for the tests that take their time. What they measure is printed, never asserted."""
+"""Moments and lines of other programs, for the tests that take their time."""
 
 from __future__ import annotations
 
@@ -18,16 +18,6 @@ def at_random(chance: random.Random, most: float, look: Callable[[], object] = l
     while time.monotonic() < end:
         look()
         time.sleep(0.0005)
-
-
-class Stopwatch:
-    """Tells how long something took."""
-
-    def __init__(self) -> None:
-        self._begin = time.monotonic()
-
-    def __str__(self) -> str:
-        return f"{time.monotonic() - self._begin:.2f} s"
 
 
 def next_line(program: Program) -> str:
