@@ -29,15 +29,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_it_begins_with_a_hint(viewer: Viewer) -> None:
-    assert viewer.state.entries == []
-    pixels = viewer.pixels()
-    assert pixels[:, :280].std() > 1  # the panel has words
-    middle = pixels[200:300, 400:800]
-    assert (middle.max() - middle.min()) > 100  # so has the picture
-    assert "splatview.publish(tensor)" in viewer.state.hint
-
-
 def test_a_picture_fills_the_room_beside_the_panel(viewer: Viewer, picture_file: Path) -> None:
     viewer.catalogue.open_file(picture_file)
     viewer.until(viewer.loaded)
@@ -106,14 +97,6 @@ def test_a_damaged_file_is_told_and_nothing_else_suffers(viewer: Viewer, picture
     viewer.catalogue.open_file(picture_file, viewer.seat.panes.active)
     viewer.until(viewer.loaded)
     np.testing.assert_array_equal(viewer.picture(), np.asarray(Image.open(picture_file)))
-
-
-@pytest.mark.parametrize("viewer", [{"panel": False}], indirect=True)
-def test_without_a_panel_the_picture_is_all(viewer: Viewer, picture_file: Path) -> None:
-    viewer.catalogue.open_file(picture_file)
-    viewer.until(viewer.loaded)
-    viewer.do(Resize(620, 494))
-    np.testing.assert_array_equal(viewer.pixels(), np.asarray(Image.open(picture_file)))
 
 
 @pytest.mark.parametrize("where", ["draw", "update"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 from typing import TYPE_CHECKING
 from urllib.request import urlopen
@@ -139,21 +138,11 @@ def test_pausing_a_run(viewer: Viewer) -> None:
 
 
 def test_serve_without_a_display_is_a_page_for_a_browser(programs: Programs) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        program = programs.splatview("serve", "--port", port, DISPLAY="", WAYLAND_DISPLAY="", USER="somebody",
-                                     SSH_CONNECTION="203.0.113.5 50000 198.51.100.7 2222")
-        wait_until(viewers)
-    viewer = viewers()[0]
-    with urlopen(viewer.url, timeout=PATIENCE) as page:
+    program = programs.splatview("serve", "--port", 0, DISPLAY="", WAYLAND_DISPLAY="")
+    wait_until(viewers)
+    with urlopen(viewers()[0].url, timeout=PATIENCE) as page:
         assert b"<title>splatview</title>" in page.read()
     program.terminate()
     _, err = program.end()
     assert viewers() == []
-    assert program.returncode == 0
-    assert "no display here" in err
-    assert f"port {port} is taken" in err
-    assert f"open http://127.0.0.1:{viewer.port}" in err
-    assert f"ssh -L {viewer.port}:127.0.0.1:{viewer.port}" in err and "-p 2222" in err and "198.51.100.7" in err
+    assert program.returncode == 0 and "no display here" in err

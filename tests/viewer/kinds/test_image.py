@@ -166,24 +166,6 @@ def test_the_readout_names_the_original_value(image: ImageView) -> None:
     assert image.readout == ""
 
 
-def test_zoomed_pictures_lie_where_the_maths_says(image: ImageView, screen: OffscreenScreen) -> None:
-    picture = np.random.default_rng(0).integers(0, 256, (H, W, 3), dtype=np.uint8)
-    image.update(picture)
-    image.pan_zoom.set_zoom(4.0, RECT)
-    image.pan_zoom.center = (20.0, 30.0)
-    expected = np.kron(picture[24:36, 12:28], np.ones((4, 4, 1), int))
-    np.testing.assert_array_equal(shown(image, screen), expected)
-
-
-def test_forms_may_change_between_frames(image: ImageView, screen: OffscreenScreen) -> None:
-    for shape, layout in (((4, 6, 3), "HWC"), ((3, 9, 5), "CHW"), ((7, 7), "HW"), ((4, 6, 3), "HWC")):
-        values = torch.randint(0, 256, shape, dtype=torch.uint8)
-        assert image.update(image_frame(values, layout))
-        shown(image, screen)
-        x = values.permute(1, 2, 0) if layout == "CHW" else values.reshape(*values.shape[:2], -1)
-        assert image.value_at(3, 2) == tuple(x[2, 3].tolist())
-
-
 # -- several views ---------------------------------------------------------------------------------------------
 
 

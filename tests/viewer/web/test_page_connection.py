@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pytest
 from support.pages import connected, drawn, on_canvas, state, until
 from support.wait import turns
 
@@ -39,20 +38,6 @@ def test_a_resize_is_told_and_the_last_picture_stays(viewer: Viewer, open_page: 
     client.shows(drawn(1000, 700, 5))
     np.testing.assert_array_equal(on_canvas(page), drawn(1000, 700, 5))
     np.testing.assert_array_equal(picture_of(page)[60:], drawn(1000, 700, 5)[60:])
-
-
-@pytest.mark.parametrize("ratio", [1.25])
-def test_device_pixels(viewer: Viewer, open_page: Open, picture_of: Callable[..., np.ndarray], ratio: float) -> None:
-    page, client = connected(viewer, open_page, (800, 400), ratio)
-    assert (client.hello.width, client.hello.height) == (800 * ratio, 400 * ratio)
-    assert client.hello.scale == ratio
-    pixels = drawn(client.hello.width, client.hello.height)
-    seen = picture_of(page)
-    below = round(60 * ratio)
-    np.testing.assert_array_equal(seen[below:], pixels[below:])  # sharp: pixel for pixel
-    page.mouse.move(100, 200)
-    move = client.wait(ev.PointerMove)
-    assert (move.x, move.y) == (100 * ratio, 200 * ratio)
 
 
 # ---- connection

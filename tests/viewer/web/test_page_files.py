@@ -139,30 +139,6 @@ def test_sending_is_given_up(viewer: Viewer, open_page: Open, tmp_path: Path, ow
     assert came(client)[0].name == "small.ply"
 
 
-def test_a_foreign_page_sends_nothing(viewer: Viewer, open_page: Open, own_folder: Path) -> None:
-    """Not even one that knows the token, and the key of a page."""
-    _, client = connected(viewer, open_page)
-    page = open_page("http://evil.example/", expected="CORS|net::ERR_FAILED|403|405", routes={
-        "http://evil.example/**": lambda route: route.fulfill(body="<!doctype html>evil", content_type="text/html")})
-    outcome = page.evaluate("""async ([url, key]) => {
-      const tries = [{mode: 'no-cors'}, {mode: 'cors'}, {mode: 'cors', headers: {'X-Splatview-Page': key}}];
-      const said = [];
-      for (const how of tries) {
-        try { said.push((await fetch(url, {method: 'POST', body: 'evil', ...how})).type); }
-        catch (e) { said.push(e.name); }
-      }
-      return said;
-    }""", [f"{viewer.bare}upload?name=evil.ply&token={viewer.server.token}", client.connection.key])
-    assert outcome == ["opaque", "TypeError", "TypeError"] or outcome == ["TypeError"] * 3
-    page.set_content(f"<form method=post enctype=text/plain action='{viewer.bare}upload?name=evil.ply"
-                     f"&amp;token={viewer.server.token}'><input name=a><button>x</button></form>")
-    page.click("button")
-    page.wait_for_url(f"{viewer.bare}**")
-    assert "Only the viewer's own page may connect" in page.content()
-    assert not list(own_folder.iterdir())
-    assert not client.said(FileDrop)
-
-
 # ---- from the viewer
 
 
