@@ -103,14 +103,6 @@ def screen(module_screen: OffscreenScreen) -> Iterator[OffscreenScreen]:
     assert module_screen.ctx.error == "GL_NO_ERROR"
 
 
-@pytest.fixture
-def rest() -> Iterator[Callable[[], None]]:
-    """Users of Gaussian views keep moving, however slow the machine is, until `rest()` is called."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("splatview_viewer.kinds.gaussians.view._REST", 1e6)
-        yield patch.undo
-
-
 @pytest.fixture(scope="session")
 def timeline_kernels() -> None:
     """The compiled kernels of memory timelines, so that none arrives in the middle of a test."""

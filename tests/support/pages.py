@@ -42,7 +42,7 @@ class Client:
         self.pictures = Pictures(connection)
         self._news = news
         self._said: list[Event | m.Visible] = []
-        self._number = 0
+        self.number = 0
 
     def said(self, *kinds: type[T]) -> list[T]:
         """All that it said so far, of these kinds."""
@@ -77,11 +77,11 @@ class Client:
 
     def send(self, pixels: np.ndarray, *, quality: int = 0, full: tuple[int, int] | None = None,
              at: float = 0.0) -> int:
-        self._number += 1
+        self.number += 1
         data = png(pixels) if quality == 0 else _encoded(pixels, "JPEG", quality=quality, subsampling=0)
-        self.pictures.put(m.Picture(self._number, "jpeg" if quality else "png",
+        self.pictures.put(m.Picture(self.number, "jpeg" if quality else "png",
                                     full or (pixels.shape[1], pixels.shape[0]), at, quality or 100, quality == 0), data)
-        return self._number
+        return self.number
 
 
 class Viewer:

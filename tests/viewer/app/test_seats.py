@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from support import widgets
 from support.house import House, pixels
 
 import splatview
 from splatview_viewer.core import events as ev
-from splatview_viewer.shell.panel import Asked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,8 +77,12 @@ def test_one_follows_another_until_it_moves_by_itself(house: House) -> None:
     house.at_rest(leader)
     a, b = house.app.seats
     assert b.state.others == ["Browser 1"]
-    b._obey(Asked(follow="Browser 1"))
-    assert b.state.follows == "Browser 1"
+    house.at_rest(follower)
+    x, y = widgets.middle("Browser 1")
+    for event in (ev.PointerMove(x, y, at=0.1), ev.PointerPress(x, y, at=0.2), ev.PointerRelease(x, y, at=0.3),
+                  ev.PointerLeave(at=0.4)):
+        follower.send(event)
+    house.until(lambda: b.state.follows == "Browser 1")
     leader.send(ev.Wheel(x=590, y=250, dx=0, dy=4, at=1.0))
     house.until(lambda: a.view.zoom > 2)  # type: ignore[union-attr]
     # Both show the same, but for their panels' lists of others.

@@ -226,7 +226,7 @@ def colored(viewer: Viewer, number: int) -> bool:
 
 
 def opened(viewer: Viewer) -> list[str]:
-    return [s.name for s in viewer.catalogue.subscriber.streams if s.kind == "overlay" and s._opened]
+    return [s.name for s in viewer.catalogue.subscriber.streams if s.kind == "overlay" and s.opened]
 
 
 def test_results_are_drawn_over_their_stream(viewer: Viewer) -> None:

@@ -64,7 +64,7 @@ def test_a_picture_that_is_none_does_not_stop_the_others(viewer: Viewer, open_pa
     page, client = connected(viewer, open_page, (320, 240))
     client.pictures.put(m.Picture(7, "jpeg", (320, 240)), b"no picture")
     client.wait_for(lambda: client.pictures.acks[1:] == [7], "an answer")
-    client._number = 7
+    client.number = 7
     client.shows(drawn(320, 240, 3))
     np.testing.assert_array_equal(on_canvas(page), drawn(320, 240, 3))
 
