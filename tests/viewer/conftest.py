@@ -29,3 +29,13 @@ def open_viewer(runtime_dir: object) -> Iterator[Callable[..., Viewer]]:
     yield build
     for viewer in opened:
         viewer.close()
+
+
+@pytest.fixture
+def viewer(request: pytest.FixtureRequest, open_viewer: Callable[..., Viewer]) -> Viewer:
+    """A viewer of `support.viewer.SIZE`; a parameter: its options."""
+    from support.viewer import SIZE
+
+    made = open_viewer(SIZE, **getattr(request, "param", {}))
+    made.do()
+    return made
