@@ -16,10 +16,6 @@ if TYPE_CHECKING:
     from support.pages import Open, Viewer
 
 
-NONE = "\u2013"
-"""What stands for a latency while there is none."""
-
-
 # ---- pictures
 
 
@@ -78,9 +74,6 @@ def test_copied_text_is_on_the_clipboard(viewer: Viewer, open_page: Open) -> Non
     page.wait_for_selector("#toast.shown >> text=Copied")
     assert page.evaluate("navigator.clipboard.readText()") == "0.25, 0.5"
     assert page.is_hidden("#copybox")
-
-
-NO_CLIPBOARD = "Object.defineProperty(navigator, 'clipboard', {value: undefined});"  # as on http://another-machine
 
 
 def test_the_screenshot_button_downloads_what_the_viewer_answers(viewer: Viewer, open_page: Open) -> None:
