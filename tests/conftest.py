@@ -103,14 +103,6 @@ def screen(module_screen: OffscreenScreen) -> Iterator[OffscreenScreen]:
     assert module_screen.ctx.error == "GL_NO_ERROR"
 
 
-@pytest.fixture
-def rest() -> Iterator[Callable[[], None]]:
-    """Users of Gaussian views keep moving, however slow the machine is, until `rest()` is called."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("splatview_viewer.kinds.gaussians.view._REST", 1e6)
-        yield patch.undo
-
-
 @pytest.fixture(scope="session")
 def timeline_kernels() -> None:
     """The compiled kernels of memory timelines, so that none arrives in the middle of a test."""
@@ -170,7 +162,7 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGHUP, lambda *_: None)  # the default in programs of the tests
 
 
-_STARTS_PROGRAMS = re.compile(r"\b(programs|lasting|display|chromium|open_page|stage)\b: |mark\.programs|mark\.display")
+_STARTS_PROGRAMS = re.compile(r"\b(programs|lasting|display|chromium|open_page)\b: |mark\.programs|mark\.display")
 
 
 @pytest.hookimpl(optionalhook=True)

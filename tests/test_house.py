@@ -21,7 +21,7 @@ PRIVATE_NAMES = ROOT / "tests" / "private_names.txt"
 """Private names of the product that tests use today, one a line. The list may only shrink."""
 MOST_LINES = 700
 MOST_PARAMETERS = 8
-MOST_TEST_LINES = 45_000
+MOST_TEST_LINES = 42_000
 MOST_CASES = 12
 """Values in one parameter list of a test."""
 

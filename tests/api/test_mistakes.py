@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from support.cameras_stream import poses
+from support.frames import poses
 
 import splatview
 from splatview.api import session as publishing

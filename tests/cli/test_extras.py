@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import shlex
 import sys
 import tomllib
 from typing import TYPE_CHECKING
@@ -67,14 +68,14 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_commands_name_the_extra_and_end(command: str, files: Path, absent: Callable[..., None]) -> None:
     before = {path.name for path in files.iterdir()}
     absent(*ALL)
-    assert messages.run(messages.words(command)) == (2, MESSAGES[command])
+    assert messages.run(shlex.split(command)) == (2, MESSAGES[command])
     assert {path.name for path in files.iterdir()} - before <= {"cache"}
 
 
 def test_films_as_pictures_need_none_of_them(files: Path, absent: Callable[..., None]) -> None:
     absent(*ALL)
     command = "video film scene.ply --size 32x32 --fps 2 --seconds 1"
-    assert messages.run(messages.words(command))[0] == 0
+    assert messages.run(shlex.split(command))[0] == 0
     assert sorted(path.name for path in (files / "film").iterdir()) == ["000000.png", "000001.png"]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import resource
+import socket
 import stat
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,19 +13,113 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from support.output_cases import COMMANDS, NUMBERED, REASONS, REPLACING, listing, make_target
 from support.programs import ROOT
 from support.recordings import scene
 
+from splatview.camera import command as camera
+from splatview.demo import command as demo
 from splatview_ipc.system.files import OutputError, output_file, write_output
 from splatview_viewer.__main__ import main
+from splatview_viewer.formats.path_writers import make_writer
 from splatview_viewer.formats.pictures import output_path, save_picture
+from splatview_viewer.formats.ply import write_ply
+from splatview_viewer.kinds.snapshot.panes.sql import save_csv
 from splatview_viewer.recording.files import StreamFolder, read_index, read_packed, write_packed
 from splatview_viewer.recording.packed import pack
 from splatview_viewer.recording.recording import Recording, Snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+
+REASONS = {
+    **dict.fromkeys(("fifo", "device", "socket", "folder", "link to a device", "link to a fifo"), "not a regular file"),
+    "links in a circle": "Too many levels of symbolic links",
+    "link to no folder": "there is no folder", "no folder": "there is no folder",
+}
+"""Each kind of target that is refused, and the words that say why."""
+
+
+def make_target(kind: str, path: Path) -> Path:
+    """Make a target of one of the REASONS at `path`, or below it; skip where this user may not make it."""
+    real = path.with_name("real") if kind.startswith("link to a ") else path
+    if kind.endswith("fifo"):
+        os.mkfifo(real)
+    elif kind.endswith("device"):
+        try:
+            os.mknod(real, 0o20666, os.makedev(1, 3))
+        except PermissionError:
+            pytest.skip("this user may not make device nodes")
+    elif kind == "socket":
+        with socket.socket(socket.AF_UNIX) as one:
+            folder = os.open(path.parent, os.O_PATH)
+            one.bind(f"/proc/self/fd/{folder}/{path.name}")  # a socket's address is short
+            os.close(folder)
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "links in a circle":
+        path.symlink_to(path.with_name("other"))
+        path.with_name("other").symlink_to(path)
+    elif kind == "link to no folder":
+        path.symlink_to("missing/new.png")
+    elif kind == "no folder":
+        return path.parent / "missing" / path.name
+    if real != path:
+        path.symlink_to("real")
+    return path
+
+
+def listing(folder: Path) -> dict[str, tuple[Any, ...]]:
+    """All that is in a folder, with what changes when something is replaced or written."""
+    found: dict[str, tuple[Any, ...]] = {}
+    for path in sorted(folder.rglob("*")):
+        s = path.lstat()
+        found[str(path.relative_to(folder))] = (s.st_ino, s.st_mode, s.st_rdev, s.st_size, s.st_mtime_ns, s.st_uid)
+    return {name: (facts[0], facts[1]) if stat.S_ISDIR(facts[1]) else facts for name, facts in found.items()}
+
+
+GREY = np.full((48, 64, 3), 50, np.uint8)
+
+
+def filmed(path: Path, numbered: bool) -> Path:
+    pytest.importorskip("av")
+    writer = make_writer(path, 64, 48, 10.0, False, numbered=numbered)
+    try:
+        writer.add(GREY)
+        writer.close()
+    except BaseException:
+        writer.abort()
+        raise
+    return writer.out
+
+
+class Database:
+    def csv(self, text: str, out: Any, **_: Any) -> int:
+        out.write("one,zw\u00f6lf\n1,12\n")
+        return 1
+
+
+REPLACING: dict[str, Callable[[Path], object]] = {
+    "a picture": lambda path: save_picture(GREY, path), "a film": lambda path: filmed(path, False),
+    "a recorded scene": lambda path: write_packed(path, pack(scene(20), None)),
+    "what is remembered": lambda path: write_output(path, b"content", private=True)}
+NUMBERED: dict[str, tuple[str, Callable[[Path], Path]]] = {
+    "a screenshot": ("a.png", lambda folder: save_picture(GREY, output_path("a", ".png", folder), numbered=True)),
+    "an export": ("a.ply", lambda folder: write_ply(scene(20, activated=True), folder / "a.ply")[0]),
+    "a film of the viewer": ("a.mp4", lambda folder: filmed(folder / "a.mp4", True)),
+    "frames of the viewer": ("a", lambda folder: filmed(folder / "a", True)),
+    "an answer as CSV": ("a.csv", lambda folder: Path(
+        save_csv(Database(), "", "a", folder).removeprefix("Saved ")))}  # type: ignore[arg-type]
+"""The name that it takes where that is free, and what writes it."""
+COMMANDS: dict[str, tuple[Callable[..., int], list[str]]] = {
+    "shot OUT": (main, ["shot", "TARGET", "missing.ply"]), "video OUT.mp4": (main, ["video", "TARGET", "missing.ply"]),
+    "memory --png": (main, ["memory", __file__, "--png", "TARGET"]),
+    "memory --out": (main, ["memory", __file__, "--offscreen", "--out", "TARGET"]),
+    "serve --out": (main, ["serve", "missing.ply", "--offscreen", "--out", "TARGET"]),
+    "camera --out": (camera.main, ["test", "--offscreen", "--out", "TARGET"]),
+    "demo --out": (demo.main, ["--offscreen", "--out", "TARGET"]),
+    "demo --save": (demo.main, ["--offscreen", "--save", "TARGET"])}
+"""Each with a path to write and with input that is missing, so that only what is refused before work shows."""
 
 
 @pytest.mark.parametrize("kind", REASONS)
@@ -42,7 +137,8 @@ def test_commands_refuse_special_targets_before_work(command: str, tmp_path: Pat
                                                      capsys: pytest.CaptureFixture[str]) -> None:
     target = make_target("fifo", tmp_path / ("out.mp4" if command == "video OUT.mp4" else "out.png"))
     before = listing(tmp_path)
-    assert COMMANDS[command](target) == 2
+    run, args = COMMANDS[command]
+    assert run([str(target) if arg == "TARGET" else arg for arg in args]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "cannot write to" in line and REASONS["fifo"] in line and str(tmp_path) in line
     assert listing(tmp_path) == before

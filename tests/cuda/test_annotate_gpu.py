@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from support.annotate_cases import texts
-from support.trainers import next_frame, stream_of, values
+from support.reading import next_frame, stream_of, values
 
 import splatview
 from splatview.api import session as publishing
@@ -38,14 +38,14 @@ def detections(n: int, seed: int = 0) -> dict[str, Any]:
             "scores": torch.rand(n, generator=g).cuda(), "masks": torch.rand(n, 1, 20, 30, generator=g).cuda()}
 
 
-def test_what_a_network_gives_arrives(subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
+def test_what_a_network_gives_arrives(subscriber: Subscriber) -> None:
     version = 0
     for n in (3, 0, 40, 1):
         found = detections(n, seed=n)
         points = torch.rand(n, 17, 3, device="cuda")
         splatview.annotate("camera", **found, points=points, skeleton="coco", names=["person", "bicycle"],
                            notes=[(1, 2, "a note")], version=n, by="a test")
-        stream = stream_of(subscriber, wait_until, "camera overlay")
+        stream = stream_of(subscriber, "camera overlay")
         with next_frame(subscriber, stream, version) as frame:
             version, got = frame.version, values(frame)
             assert frame.intact()
@@ -72,7 +72,7 @@ def test_the_call_does_not_wait_for_the_gpu(subscriber: Subscriber, wait_until: 
 
     detections_there, points = [detections(5, 1), detections(5, 2)], torch.rand(5, 17, 2, device="cuda")
     annotate(0)  # kernels are loaded and memory is pinned at the first call
-    streams = [stream_of(subscriber, wait_until, name) for name in ("camera overlay", "masks overlay")]
+    streams = [stream_of(subscriber, name) for name in ("camera overlay", "masks overlay")]
     for stream in streams:
         next_frame(subscriber, stream).close()
     annotate(1)

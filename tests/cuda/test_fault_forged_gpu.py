@@ -13,7 +13,8 @@ import torch
 from support.gpu_memory import MB, used
 from support.impostor import Impostor, info
 from support.open_files import open_files
-from support.trainers import Trainer, next_frame, stream_of
+from support.reading import next_frame, stream_of
+from support.trainers import Trainer
 
 from splatview_ipc.control import descriptors, limits, mail, messages
 from splatview_ipc.control.errors import SharingError
@@ -168,7 +169,7 @@ def test_a_run_that_offers_them_is_refused_and_others_are_seen(
         ref = messages.InPlaceRef(control.ref, gpu, 1, (shared,), tensors)
         way = "in-place"
     with Subscriber() as viewer:
-        seen = stream_of(viewer, wait_until, "honest")
+        seen = stream_of(viewer, "honest")
         next_frame(viewer, seen).close()
         wait_until(lambda: (liar.hear(), viewer.poll(), liar.viewers)[-1])
         liar.tell(liar.welcome(), messages.Manifest((info(0, kind="gaussians", shape=(100, 3), dtype="float32",

@@ -10,7 +10,8 @@ import torch
 from support.gpu_memory import used
 from support.open_files import open_files
 from support.programs import Programs
-from support.trainers import ALLOCATORS, Trainer, frame_of_step, next_frame, stream_of, values
+from support.reading import next_frame, stream_of, values
+from support.trainers import ALLOCATORS, Trainer
 from support.wait import turns
 
 from splatview_ipc.control.frame import DeviceTensor
@@ -56,10 +57,10 @@ def one_trainer(trainers: Callable[[str], Trainer], runtime_dir: Path) -> Traine
 
 
 def test_contents_change_under_the_viewer(
-        trainer: Trainer, subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
+        trainer: Trainer, subscriber: Subscriber) -> None:
     """No copy and no message: what the viewer opened once is the trainer's own memory."""
     trainer.do("scene = make(1000, 1); splatview.publish(scene, step=1)")
-    stream = stream_of(subscriber, wait_until)
+    stream = stream_of(subscriber)
     with next_frame(subscriber, stream) as frame:
         frame.hold()
     assert stream.sharing == "in-place", (stream.sharing, stream.fallback)
@@ -87,7 +88,7 @@ def test_contents_change_under_the_viewer(
 
 
 def test_views_and_slices_of_larger_storages(
-        trainer: Trainer, subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
+        trainer: Trainer, subscriber: Subscriber) -> None:
     wanted = trainer.do("""
 base = torch.arange(50_000 * 64, dtype=torch.float32, device="cuda").reshape(50_000, 64)
 big = torch.randn(3_000_000, 16, device="cuda")
@@ -97,7 +98,7 @@ scene = {"means": base[100:1100, 3:6], "quats": base[100:1100, 8:12], "scales": 
 splatview.publish(scene)
 answer = {k: v.cpu()[:50].double().tolist() for k, v in scene.items()}
 """)
-    stream = stream_of(subscriber, wait_until)
+    stream = stream_of(subscriber)
     with next_frame(subscriber, stream) as frame:
         assert stream.sharing == "in-place", stream.fallback
         got = values(frame)
@@ -108,9 +109,9 @@ answer = {k: v.cpu()[:50].double().tolist() for k, v in scene.items()}
         assert len(memories) <= 2, "several tensors in one allocation open it once"
 
 
-def test_no_gaussians_at_all(trainer: Trainer, subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
+def test_no_gaussians_at_all(trainer: Trainer, subscriber: Subscriber) -> None:
     trainer.do("splatview.publish(make(0, 3), 'gaussians')")
-    stream = stream_of(subscriber, wait_until)
+    stream = stream_of(subscriber)
     version = 0
     before = 0
     for n in (5, 0, 7, 0):
@@ -122,13 +123,13 @@ def test_no_gaussians_at_all(trainer: Trainer, subscriber: Subscriber, wait_unti
 
 
 def test_a_stream_waits_for_the_work_before_the_publish(
-        one_trainer: Trainer, subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
+        one_trainer: Trainer, subscriber: Subscriber) -> None:
     one_trainer.do("""
 scene = make(100_000, 0)
 side = torch.cuda.Stream()
 splatview.publish(scene)
 """)
-    stream = stream_of(subscriber, wait_until)
+    stream = stream_of(subscriber)
     version = next_frame(subscriber, stream).version
     for value in range(1, 6):
         one_trainer.do(f"""
@@ -166,7 +167,7 @@ def test_no_two_generations_are_ever_mixed(
         trainer: Trainer, subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
     """A hundred densifications, N changing: each frame is of one of them, and no memory is left over."""
     trainer.do(DENSIFY + "scene = make(1000, 1); alone = memory(); scene = run(1, 1)")
-    stream = stream_of(subscriber, wait_until)
+    stream = stream_of(subscriber)
     next_frame(subscriber, stream).close()
     trainer.do("scene = run(60, 6); splatview.publish(scene)")
     next_frame(subscriber, stream, stream.version - 1).close()
@@ -208,9 +209,9 @@ def test_no_two_generations_are_ever_mixed(
                what=f"the viewer has no more descriptors than the {ours} before")
 
 
-def test_publishing_adds_no_memory(trainer: Trainer, subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
+def test_publishing_adds_no_memory(trainer: Trainer, subscriber: Subscriber) -> None:
     trainer.do("scene = make(200_000, 1); torch.cuda.synchronize(); start = memory(); splatview.publish(scene)")
-    stream = stream_of(subscriber, wait_until)
+    stream = stream_of(subscriber)
     next_frame(subscriber, stream).close()
     first = trainer.do("answer = [start, memory(), open_files(), len(os.listdir('/proc/self/task'))]")
     assert first[1] == first[0], "exporting allocates nothing"
@@ -221,4 +222,4 @@ def test_publishing_adds_no_memory(trainer: Trainer, subscriber: Subscriber, wai
     now = used(trainer.process.pid)
     assert now - on_gpu <= 32 << 20, f"the trainer had {on_gpu >> 20} MiB of GPU memory, now {now >> 20}"
     assert second[2:] == first[2:], "descriptors and threads"
-    frame_of_step(subscriber, stream, 9_999).close()
+    next_frame(subscriber, stream, fits=lambda frame: frame.meta.get("step") == 9_999).close()

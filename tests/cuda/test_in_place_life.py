@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from support.trainers import ALLOCATORS, Trainer, next_frame, stream_of, values
+from support.reading import next_frame, stream_of, values
+from support.trainers import ALLOCATORS, Trainer
 from support.wait import PATIENCE
 
 from splatview_ipc.control.frame import DeviceTensor
@@ -40,7 +41,7 @@ def one_trainer(programs: Programs) -> Trainer:
 def test_a_killed_trainer_leaves_its_last_scene(
         trainer: Trainer, subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
     trainer.do("scene = make(1000, 7); splatview.publish(scene); torch.cuda.synchronize()")
-    stream = stream_of(subscriber, wait_until)
+    stream = stream_of(subscriber)
     frame = next_frame(subscriber, stream)
     views = [t.torch() for t in frame.tensors.values() if isinstance(t, DeviceTensor)]
     assert len(views) == 6
@@ -62,7 +63,7 @@ def test_a_killed_trainer_leaves_its_last_scene(
 
 @pytest.mark.parametrize(("options", "way"), [("", "device-ring"), (", copy=False", "host")])
 def test_memory_that_cannot_be_shared_is_copied_and_the_reason_named(
-        programs: Programs, subscriber: Subscriber, wait_until: Callable[..., Any], options: str, way: str) -> None:
+        programs: Programs, subscriber: Subscriber, options: str, way: str) -> None:
     trainer = Trainer(programs, "backend:cudaMallocAsync")
     trainer.do(f"""
 import logging
@@ -73,7 +74,7 @@ logging.getLogger("splatview").addHandler(Keep())
 scene = make(1000, 1)
 for i in range(3): splatview.publish(scene{options})
 """)
-    stream = stream_of(subscriber, wait_until)
+    stream = stream_of(subscriber)
     version = next_frame(subscriber, stream).version
     assert stream.sharing == way, (stream.sharing, stream.fallback)
     assert "cudaMallocAsync" in stream.info.why
@@ -89,10 +90,10 @@ for i in range(3): splatview.publish(scene{options})
 
 @pytest.mark.parametrize("way", ["in-place", "device-ring", "host"])
 def test_a_viewer_takes_what_it_can(
-        trainer: Trainer, wait_until: Callable[..., Any], way: str) -> None:
+        trainer: Trainer, way: str) -> None:
     trainer.do("scene = make(3000, 4); splatview.publish(scene)")
     with Subscriber(transports=(way,)) as subscriber:
-        stream = stream_of(subscriber, wait_until)
+        stream = stream_of(subscriber)
         with next_frame(subscriber, stream) as frame:
             assert stream.sharing == way
             assert frame.on_gpu == (way != "host")
@@ -104,9 +105,9 @@ def test_a_viewer_takes_what_it_can(
 
 
 def test_a_graph_that_is_captured_is_left_alone(
-        one_trainer: Trainer, subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
+        one_trainer: Trainer, subscriber: Subscriber) -> None:
     one_trainer.do("scene = make(300, 1); splatview.publish(scene); torch.cuda.synchronize()")
-    stream = stream_of(subscriber, wait_until)
+    stream = stream_of(subscriber)
     next_frame(subscriber, stream).close()
     skipped, version = one_trainer.do("""
 graph = torch.cuda.CUDAGraph()

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import importlib.util
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 import torch
-from support.trainers import Trainer, next_frame, stream_of, values
+from support.reading import next_frame, stream_of, values
+from support.trainers import Trainer
 
 from splatview_ipc.subscriber.subscriber import Subscriber
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from support.programs import Programs
 
@@ -38,9 +39,9 @@ def subscriber() -> Iterator[Subscriber]:
 class Reader:
     """What a viewer sees of a stream, version by version."""
 
-    def __init__(self, subscriber: Subscriber, wait_until: Callable[..., Any], name: str):
+    def __init__(self, subscriber: Subscriber, name: str):
         self.subscriber = subscriber
-        self.stream = stream_of(subscriber, wait_until, name)
+        self.stream = stream_of(subscriber, name)
         self.version = 0
 
     def next(self) -> dict[str, np.ndarray]:
@@ -58,15 +59,14 @@ CUPY = "import cupy as cp"
 
 @needs("cupy")
 @pytest.mark.parametrize("dtype", ["uint8", "float16", "float32"])
-def test_a_picture_of_cupy(trainer: Trainer, subscriber: Subscriber, wait_until: Callable[..., Any],
-                           dtype: str) -> None:
+def test_a_picture_of_cupy(trainer: Trainer, subscriber: Subscriber, dtype: str) -> None:
     trainer.do(f"""
 {CUPY}
 image = (cp.arange(37 * 53 * 3) % 100).reshape(37, 53, 3).astype(cp.{dtype})
 splatview.publish(image, "image")
 """)
     expected = (np.arange(37 * 53 * 3) % 100).reshape(37, 53, 3).astype(np.float32)
-    reader = Reader(subscriber, wait_until, "image")
+    reader = Reader(subscriber, "image")
     assert np.array_equal(reader.next()["image"], expected)
     trainer.do("""
 try:
@@ -80,13 +80,13 @@ except TypeError as e:
 
 @needs("cupy")
 def test_gaussians_of_cupy_are_shared_where_they_lie(
-        trainer: Trainer, subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
+        trainer: Trainer, subscriber: Subscriber) -> None:
     trainer.do(f"""
 {CUPY}
 scene = {{name: cp.zeros((1000, *shape), cp.float32) for name, shape in SHAPES.items()}}
 splatview.publish(scene, "scene")
 """)
-    reader = Reader(subscriber, wait_until, "scene")
+    reader = Reader(subscriber, "scene")
     reader.next()
     for i in range(1, 6):
         trainer.do(f"""
@@ -99,14 +99,13 @@ cp.cuda.Device().synchronize()
     assert reader.stream.sharing in ("in-place", "device-ring")
 
 
-def test_an_array_with_an_interface_alone(trainer: Trainer, subscriber: Subscriber, wait_until: Callable[..., Any]
-                                          ) -> None:
+def test_an_array_with_an_interface_alone(trainer: Trainer, subscriber: Subscriber) -> None:
     trainer.do("""
 from types import SimpleNamespace
 image = torch.full((37, 53, 4), 7, dtype=torch.uint8, device="cuda")
 splatview.publish(SimpleNamespace(__cuda_array_interface__=image.__cuda_array_interface__, keep=image), "image")
 """)
-    assert (Reader(subscriber, wait_until, "image").next()["image"] == 7).all()
+    assert (Reader(subscriber, "image").next()["image"] == 7).all()
 
 
 JAX = "import jax, jax.numpy as jnp"
@@ -114,8 +113,7 @@ JAX = "import jax, jax.numpy as jnp"
 
 @needs("jax")
 @pytest.mark.parametrize("dtype", ["uint8", "float16", "bfloat16", "float32"])
-def test_a_picture_of_jax(trainer: Trainer, subscriber: Subscriber, wait_until: Callable[..., Any],
-                          dtype: str) -> None:
+def test_a_picture_of_jax(trainer: Trainer, subscriber: Subscriber, dtype: str) -> None:
     trainer.do(f"""
 {JAX}
 image = (jnp.arange(37 * 53 * 3) % 100).reshape(37, 53, 3).astype(jnp.{dtype})
@@ -123,7 +121,7 @@ splatview.publish(image, "image")
 answer = str(image.devices())
 """, timeout=300)
     expected = (np.arange(37 * 53 * 3) % 100).reshape(37, 53, 3).astype(np.float32)
-    reader = Reader(subscriber, wait_until, "image")
+    reader = Reader(subscriber, "image")
     assert np.array_equal(reader.next()["image"], expected)
     trainer.do('splatview.publish(image.transpose(2, 0, 1)[:, ::2], "image")')
     assert np.array_equal(reader.next()["image"], expected.transpose(2, 0, 1)[:, ::2])

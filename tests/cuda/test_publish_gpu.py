@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from support.trainers import Trainer, next_frame, stream_of, values
+from support.reading import next_frame, stream_of, values
+from support.trainers import Trainer
 from support.wait import turns
 
 import splatview
@@ -32,10 +33,10 @@ def subscriber(request: pytest.FixtureRequest) -> Iterator[Subscriber]:
         yield s
 
 
-def test_a_cuda_image(subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
+def test_a_cuda_image(subscriber: Subscriber) -> None:
     image = (torch.rand(3, 37, 53, device="cuda") * 200).to(torch.bfloat16).permute(1, 2, 0)
     splatview.publish(image, "image")
-    stream = stream_of(subscriber, wait_until, "image")
+    stream = stream_of(subscriber, "image")
     with next_frame(subscriber, stream) as frame:
         assert np.array_equal(values(frame)["image"], image.float().cpu().numpy())
         assert frame.tensors["image"].dtype == "bfloat16"
@@ -49,14 +50,14 @@ def test_a_cuda_image(subscriber: Subscriber, wait_until: Callable[..., Any]) ->
         assert frame.intact()
 
 
-def test_cuda_gaussians_on_a_stream_of_their_own(subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
+def test_cuda_gaussians_on_a_stream_of_their_own(subscriber: Subscriber) -> None:
     n = 200_000
     with torch.cuda.stream(torch.cuda.Stream()):
         scene = {"means": torch.zeros(n, 3, device="cuda"), "quats": torch.zeros(n, 4, device="cuda"),
                  "scales": torch.zeros(n, 3, device="cuda"), "opacities": torch.zeros(n, device="cuda"),
                  "sh0": torch.zeros(n, 1, 3, device="cuda"), "shN": torch.zeros(n, 15, 3, device="cuda")}
         splatview.publish(scene)
-        stream = stream_of(subscriber, wait_until)
+        stream = stream_of(subscriber)
         version = next_frame(subscriber, stream).version
         for value in range(1, 20):
             for t in scene.values():
@@ -70,11 +71,11 @@ def test_cuda_gaussians_on_a_stream_of_their_own(subscriber: Subscriber, wait_un
 
 
 def test_a_late_viewer_sees_the_last_value_of_a_silent_trainer(
-        subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
+        subscriber: Subscriber) -> None:
     for value in range(5):
         splatview.publish(torch.full((40, 50), float(value), device="cuda"))
     torch.cuda.synchronize()
-    stream = stream_of(subscriber, wait_until, "image")
+    stream = stream_of(subscriber, "image")
     with next_frame(subscriber, stream) as frame:
         assert frame.version == 5
         assert (values(frame)["image"] == 4).all()
@@ -83,7 +84,7 @@ def test_a_late_viewer_sees_the_last_value_of_a_silent_trainer(
 def test_live_images_follow_changes_made_in_place(subscriber: Subscriber, wait_until: Callable[..., Any]) -> None:
     image = torch.zeros(40, 50, device="cuda")
     splatview.publish(image, live=True)
-    stream = stream_of(subscriber, wait_until, "image")
+    stream = stream_of(subscriber, "image")
     version = next_frame(subscriber, stream).version
     assert stream.live
     image.fill_(0.5)
@@ -106,7 +107,7 @@ def test_nothing_is_made_on_the_gpu_while_nobody_looks(wait_until: Callable[...,
     assert publisher is not None
     assert publisher.streams["image"].offer("device-ring") is None
     with Subscriber() as subscriber:
-        stream = stream_of(subscriber, wait_until, "image")
+        stream = stream_of(subscriber, "image")
         next_frame(subscriber, stream).close()
         stream.release()
         wait_until(lambda: publisher.streams["image"].readers == 0)
@@ -116,7 +117,7 @@ def test_nothing_is_made_on_the_gpu_while_nobody_looks(wait_until: Callable[...,
         assert publisher.control.counters()["copies"] == copies
 
 
-def test_no_torn_frame_comes_through_the_host(programs: Programs, wait_until: Callable[..., Any]) -> None:
+def test_no_torn_frame_comes_through_the_host(programs: Programs) -> None:
     """Flat out. (tests/cuda/test_device_ring.py does the same to the ring in GPU memory.)"""
     trainer = Trainer(programs)
     trainer.start("""
@@ -133,7 +134,7 @@ threading.Thread(target=work, daemon=True).start()
     shown = last = 0
     torch.zeros(1, device="cuda")
     with Subscriber(transports=("host",)) as subscriber:
-        stream = stream_of(subscriber, wait_until, "frames")
+        stream = stream_of(subscriber, "frames")
         for _ in turns("30 whole frames", rest=False):
             if shown == 30:
                 break

@@ -11,8 +11,9 @@ import pytest
 import torch
 from support.open_files import open_files
 from support.programs import Programs
+from support.reading import next_frame, stream_of, values
 from support.sharing import OWNER, PIECES, Peer
-from support.trainers import Trainer, next_frame, stream_of, values
+from support.trainers import Trainer
 
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.messages import InPlaceRef, encode
@@ -260,12 +261,12 @@ writer.close()
 
 
 def test_a_training_is_followed_by_torchs_handles(
-        programs: Programs, runtime_dir: Path, wait_until: Callable[..., Any]) -> None:
+        programs: Programs, runtime_dir: Path) -> None:
     """From `publish` to a viewer, through a densification, where SPLATVIEW_SHARE=torch."""
     trainer = Trainer(programs, SPLATVIEW_SHARE="torch")
     trainer.do("scene = make(1000, 1); splatview.publish(scene)")
     with Subscriber() as subscriber:
-        stream = stream_of(subscriber, wait_until)
+        stream = stream_of(subscriber)
         version = 0
         for count, value, code in (1000, 1, ""), (1000, 2, "fill(scene, 2)"), (2000, 3, "scene = make(2000, 3)"):
             if code:

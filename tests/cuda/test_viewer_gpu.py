@@ -24,7 +24,6 @@ from support.viewer_cases import (
     wait_for,
     wait_for_scene,
 )
-from support.viewer_programs import VIEWER
 from support.wait import PATIENCE
 
 from splatview_viewer.core.view import BRIDGE_WORDS, CANVAS_WORDS
@@ -34,6 +33,38 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.cuda
+
+VIEWER = """
+import json, sys, time
+from splatview_viewer.app.loop import App, AppOptions, step
+from splatview_viewer.screens.offscreen import OffscreenScreen
+app = App(OffscreenScreen(64, 48), AppOptions(panel=False, max_fps=500))
+seen, end = {}, time.monotonic() + 50
+for name in sys.argv[1:]:
+    while name not in seen and time.monotonic() < end:
+        step(app)
+        slot = next((s for s in app.catalogue.slots.values() if s.entry.name == name), None)
+        if slot is None:
+            continue
+        app.seat.select(slot.entry.key)
+        if slot.view is not None and not slot.view.empty:
+            for _ in range(30):
+                step(app)
+            pixels = app.screen.pixels()[..., :3]
+            seen[name] = {"path": slot.view.path, "way": slot.source.path, "notes": slot.source.notes,
+                          "fault": slot.entry.fault, "pixels": pixels.reshape(-1, 3)[::97].tolist()}
+from cuda.bindings import driver
+error, device = driver.cuDeviceGet(0)
+active = -1
+if int(error) == 0:
+    active = driver.cuDevicePrimaryCtxGetState(device)[2]
+current = int(driver.cuCtxGetCurrent()[1] or 0) if int(error) == 0 else 0
+torch = sys.modules.get("torch")
+print(json.dumps({"seen": seen, "active": active, "current": current, "error": int(error),
+                  "torch": bool(torch and torch.cuda.is_initialized())}))
+app.close()
+"""
+"""Arguments: streams to look at, one after the other. Prints what it saw, and whether CUDA has a context."""
 
 
 # -- images --------------------------------------------------------------------------------------------------

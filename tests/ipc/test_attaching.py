@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from support.impostor import Liar
-from support.reading import newest, stream
+from support.reading import newest, stream_of
 from support.wait import wait_until
 
 import splatview
@@ -225,7 +225,7 @@ def test_runs_of_one_name_are_told_apart_and_a_killed_ones_last_picture_stays(
     assert [run.name for run in subscriber.runs] == ["same", "same"]
     assert len({run.id for run in subscriber.runs}) == 2
     with Subscriber(str(trainer.pid)) as one:
-        dead = stream(one, "render")
+        dead = stream_of(one, "render")
         assert [r.pid for r in one.runs] == [trainer.pid]
         assert newest(one, "render")[0] == 2
         trainer.killed()

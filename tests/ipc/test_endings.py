@@ -9,7 +9,7 @@ import signal
 from typing import TYPE_CHECKING
 
 import pytest
-from support.reading import copied, newest, stream
+from support.reading import copied, newest, stream_of
 from support.wait import wait_until
 
 from splatview_ipc.control.run_folder import create_run, list_runs
@@ -115,7 +115,7 @@ def test_an_end_while_a_viewer_reads(name: str, runtime_dir: Path, trainings: Tr
     end, code = ENDINGS[name]
     pid = trainings.start("for _ in range(50): publish()\n" + end, runtime_dir)
     assert newest(subscriber, "image", pid=pid)[0] == 1
-    seen = stream(subscriber, "image")
+    seen = stream_of(subscriber, "image")
     trainings.program.say()
     assert trainings.ended() == code
     errors = trainings.errors.read_text()
@@ -155,7 +155,7 @@ for line in iter(sys.stdin.readline, "\\n"):
 def test_forked_children_do_no_harm(runtime_dir: Path, trainings: Trainings, subscriber: Subscriber) -> None:
     pid = trainings.start(FORKING, runtime_dir)
     newest(subscriber, "image", pid=pid)
-    seen = stream(subscriber, "image", pid)
+    seen = stream_of(subscriber, "image", pid)
     trainings.program.say()
     for step, (name, child) in enumerate(CHILDREN.items(), 2):
         trainings.program.say(child)

@@ -1,4 +1,4 @@
-"""Tests that repeat for long, kill, stop, flood and load: `make soak`. They print what they measured (`pytest -s`)."""
+"""Tests that repeat for long, kill, stop, flood and load: `make soak`."""
 
 from __future__ import annotations
 

@@ -51,35 +51,44 @@ def _run(*command: str | Path, cwd: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a wheel and a source distribution, built as for an upload: hatchling comes from the index."""
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
+    """A source distribution and a wheel built in the checkout, and a wheel built from the source distribution."""
+    sdist = pytest.importorskip("hatchling.builders.sdist", reason="needs hatchling: pip install 'splatview[test]'")
+    wheel = pytest.importorskip("hatchling.builders.wheel", reason="needs hatchling: pip install 'splatview[test]'")
     folder = tmp_path_factory.mktemp("dist")
+    (source,) = sdist.SdistBuilder(str(ROOT)).build(directory=str(folder))
+    with tarfile.open(source) as archive:
+        if hasattr(tarfile, "data_filter"):  # Python 3.11.4, and demanded by 3.12
+            archive.extraction_filter = tarfile.data_filter
+        archive.extractall(folder / "unpacked")
+    (unpacked,) = (folder / "unpacked").iterdir()
+    made = {"sdist": Path(source)}
+    for name, root in (("wheel", ROOT), ("wheel of the sdist", unpacked)):
+        (built,) = wheel.WheelBuilder(str(root)).build(directory=str(folder / name), versions=["standard"])
+        made[name] = Path(built)
+    return made
+
+
+def test_distributions_pass_the_index_checks(dist: Mapping[str, Path]) -> None:
+    """Twine renders the README and checks the metadata."""
+    pytest.importorskip("twine", reason="needs twine: pip install 'splatview[test]'")
+    files = dist["sdist"], dist["wheel"]
+    assert [f.name for f in files] == [f"splatview-{splatview.__version__}{end}" for end in
+                                       (".tar.gz", "-py3-none-any.whl")]
+    assert _run(sys.executable, "-m", "twine", "check", "--strict", *files, cwd=files[0].parent).count("PASSED") == 2
+
+
+@pytest.fixture(scope="module")
+def environment(dist: Mapping[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment with nothing but the wheel and what it brings. Only modules that are imported are compiled: all of
+    them take as long as everything else together."""
+    folder = tmp_path_factory.mktemp("environment")
     asked = subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder / "index",
                             "hatchling"], capture_output=True, text=True)
     if asked.returncode:
         pytest.skip(f"no package index: {asked.stderr.strip().splitlines()[-1]}")
-    pytest.importorskip("build", reason="needs build: pip install 'splatview[test]'")
-    _run(sys.executable, "-m", "build", "--outdir", folder / "built", ROOT, cwd=folder)
-    return folder / "built"
-
-
-def test_distributions_pass_the_index_checks(dist: Path) -> None:
-    """Twine renders the README and checks the metadata."""
-    pytest.importorskip("twine", reason="needs twine: pip install 'splatview[test]'")
-    version = splatview.__version__
-    files = sorted(dist.iterdir())
-    assert [f.name for f in files] == [f"splatview-{version}-py3-none-any.whl", f"splatview-{version}.tar.gz"]
-    assert _run(sys.executable, "-m", "twine", "check", "--strict", *files, cwd=dist).count("PASSED") == 2
-
-
-@pytest.fixture(scope="module")
-def environment(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment with nothing but the wheel and what it brings. Only modules that are imported are compiled: all of
-    them take as long as everything else together."""
-    folder = tmp_path_factory.mktemp("environment")
-    _run(sys.executable, "-m", "venv", folder, cwd=dist)
-    (wheel,) = dist.glob("*.whl")
-    _pip(folder, "install", "--no-compile", "-c", ROOT / ".ci" / "constraints.txt", wheel)
+    _run(sys.executable, "-m", "venv", folder, cwd=folder)
+    _pip(folder, "install", "--no-compile", "-c", ROOT / ".ci" / "constraints.txt", dist["wheel"])
     return folder
 
 
@@ -142,29 +151,10 @@ def _sources() -> set[str]:
     return held
 
 
-@pytest.fixture(scope="module")
-def wheels(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
-    """A wheel built in the checkout, and one built from the source distribution."""
-    sdist = pytest.importorskip("hatchling.builders.sdist", reason="needs hatchling: pip install 'splatview[test]'")
-    wheel = pytest.importorskip("hatchling.builders.wheel", reason="needs hatchling: pip install 'splatview[test]'")
-    folder = tmp_path_factory.mktemp("dist")
-    (source,) = sdist.SdistBuilder(str(ROOT)).build(directory=str(folder))
-    with tarfile.open(source) as archive:
-        if hasattr(tarfile, "data_filter"):  # Python 3.11.4, and demanded by 3.12
-            archive.extraction_filter = tarfile.data_filter
-        archive.extractall(folder / "unpacked")
-    (unpacked,) = (folder / "unpacked").iterdir()
-    made = {}
-    for name, root in (("wheel", ROOT), ("wheel of the sdist", unpacked)):
-        (built,) = wheel.WheelBuilder(str(root)).build(directory=str(folder / name), versions=["standard"])
-        made[name] = Path(built)
-    return made
-
-
 @pytest.mark.parametrize("name", ["wheel", "wheel of the sdist"])
-def test_wheel_holds_every_file_below_splatview(wheels: Mapping[str, Path], name: str) -> None:
-    assert wheels[name].name == f"splatview-{splatview.__version__}-py3-none-any.whl"
-    with zipfile.ZipFile(wheels[name]) as archive:
+def test_wheel_holds_every_file_below_splatview(dist: Mapping[str, Path], name: str) -> None:
+    assert dist[name].name == f"splatview-{splatview.__version__}-py3-none-any.whl"
+    with zipfile.ZipFile(dist[name]) as archive:
         names = [n for n in archive.namelist() if ".dist-info/" not in n]
     assert len(names) == len(set(names))
     assert set(names) == _sources()
@@ -172,13 +162,13 @@ def test_wheel_holds_every_file_below_splatview(wheels: Mapping[str, Path], name
 
 
 @pytest.mark.parametrize("how", ["wheel", "editable"])
-def test_script_keeps_its_own_modules(wheels: Mapping[str, Path], how: str, tmp_path: Path,
+def test_script_keeps_its_own_modules(dist: Mapping[str, Path], how: str, tmp_path: Path,
                                       programs: Programs) -> None:
     """A script with modules of the names that splatview's folders have publishes, grabs and is shown."""
     env, root = {}, ROOT
-    if how in wheels:
+    if how in dist:
         root = tmp_path / "site"
-        with zipfile.ZipFile(wheels[how]) as archive:
+        with zipfile.ZipFile(dist[how]) as archive:
             archive.extractall(root)
     if how != "editable":
         env["PYTHONPATH"] = str(root)

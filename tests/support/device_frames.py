@@ -10,7 +10,6 @@ import numpy as np
 
 from splatview_ipc.control.frame import DeviceTensor, Frame
 from splatview_ipc.gl.host import HostBridge
-from splatview_viewer.core.errors import RendererError
 from splatview_viewer.render.gl.renderer import GlRenderer
 
 if TYPE_CHECKING:
@@ -77,7 +76,6 @@ class Reader(GlRenderer):
     def __init__(self, ctx: Any) -> None:
         super().__init__(ctx)
         self.waiting: GaussianScene | None = None
-        self.fails = ""
         self.loads = self.drawings = 0
         self._canvas = HostBridge(ctx)
 
@@ -98,8 +96,6 @@ class Reader(GlRenderer):
             super().load(scene.to_host(), None)
 
     def render(self, camera: Camera, options: RenderOptions) -> Any:
-        if self.fails:
-            raise RendererError(self.fails)
         self.read()
         pixels = super().render(camera, options).pixels()
         self.drawings += 1

@@ -96,3 +96,14 @@ def scalars_frame(rows: dict[str, torch.Tensor] | None = None, **more: Any) -> F
                "ends": torch.tensor([len(r) for r in rows.values()]).cumsum(0).to(torch.int32),
                "names": torch.tensor([*"".join(f"{name}\0" for name in rows).encode()], dtype=torch.uint8)}
     return frame_of("scalars", tensors, **more)
+
+
+def poses(n: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    """(n, 4, 4) rigid transforms and (n, 3, 3) intrinsics."""
+    g = torch.Generator().manual_seed(seed)
+    turn, _ = torch.linalg.qr(torch.randn(n, 3, 3, generator=g))
+    turn = turn * torch.linalg.det(turn)[:, None, None].sign()
+    views = torch.eye(4).repeat(n, 1, 1)
+    views[:, :3, :3], views[:, :3, 3] = turn, torch.randn(n, 3, generator=g)
+    K = torch.tensor([[50.0, 0, 20], [0, 50, 15], [0, 0, 1]])
+    return views, K.repeat(n, 1, 1)

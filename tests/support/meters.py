@@ -29,15 +29,11 @@ class Footprint:
     """Shared-memory segments of ours that are open or mapped."""
     segment_bytes: int
     """Bytes of those."""
-    shm: int
-    """Entries of /dev/shm, of the whole machine."""
-    children: int
 
     def over(self, base: Footprint, **slack: int) -> dict[str, tuple[int, int]]:
         """What is more than in `base` by more than its slack (0 unless given; 16 MB of anonymous memory, which
-        allocators keep): name -> (before, now). Empty: nothing grew. `shm` counts only where a slack is given, since
-        other programs have a part in it."""
-        allowed = {"rss": 16 * MB, "shm": 1 << 62, **slack}
+        allocators keep): name -> (before, now). Empty: nothing grew."""
+        allowed = {"rss": 16 * MB, **slack}
         pairs = {f.name: (getattr(base, f.name), getattr(self, f.name)) for f in fields(self)}
         return {name: pair for name, pair in pairs.items() if pair[1] > pair[0] + allowed.get(name, 0)}
 
@@ -65,19 +61,7 @@ def footprint(pid: int | None = None) -> Footprint:
     for inode, size in mapped.items():
         segments.setdefault(inode, size)
     return Footprint(rss=int(status["RssAnon"].split()[0]) * 1024, descriptors=count, threads=int(status["Threads"]),
-                     segments=len(segments), segment_bytes=sum(segments.values()), shm=len(os.listdir("/dev/shm")),
-                     children=len(children(root.name)))
-
-
-def children(pid: int | str) -> list[int]:
-    """Process ids of the children of all of a process's threads."""
-    found = []
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        try:
-            found += [int(child) for child in (task / "children").read_text().split()]
-        except OSError:  # a thread that has ended
-            continue
-    return found
+                     segments=len(segments), segment_bytes=sum(segments.values()))
 
 
 def settled(base: Footprint, wait_until: Callable[..., Any], pid: int | None = None, **slack: int) -> Footprint:

@@ -6,6 +6,8 @@ import base64
 import io
 import threading
 import time
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -17,7 +19,7 @@ from support.wait import PATIENCE
 from support.web_clients import Pictures
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from playwright.sync_api import CDPSession, Page
@@ -40,7 +42,7 @@ class Client:
         self.pictures = Pictures(connection)
         self._news = news
         self._said: list[Event | m.Visible] = []
-        self._number = 0
+        self.number = 0
 
     def said(self, *kinds: type[T]) -> list[T]:
         """All that it said so far, of these kinds."""
@@ -75,11 +77,11 @@ class Client:
 
     def send(self, pixels: np.ndarray, *, quality: int = 0, full: tuple[int, int] | None = None,
              at: float = 0.0) -> int:
-        self._number += 1
+        self.number += 1
         data = png(pixels) if quality == 0 else _encoded(pixels, "JPEG", quality=quality, subsampling=0)
-        self.pictures.put(m.Picture(self._number, "jpeg" if quality else "png",
+        self.pictures.put(m.Picture(self.number, "jpeg" if quality else "png",
                                     full or (pixels.shape[1], pixels.shape[0]), at, quality or 100, quality == 0), data)
-        return self._number
+        return self.number
 
 
 class Viewer:
@@ -184,3 +186,37 @@ class Hand:
     def drop(self) -> None:
         for kind in ("dragEnter", "dragOver", "drop"):
             self.say(kind)
+
+
+class Elsewhere:
+    """A server at another port of this machine, which can be another user's: one page, and the headers it was sent."""
+
+    def __init__(self, html: str) -> None:
+        self.page = ("<!doctype html><title>elsewhere</title>" + html).encode()
+        self.headers: list[dict[str, str]] = []
+        self.url = ""
+
+
+@contextmanager
+def elsewhere(html: str, name: str = "127.0.0.1") -> Iterator[Elsewhere]:
+    """Serve a page that holds `html`, as one of the host `name`."""
+    found = Elsewhere(html)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            known = self.path == "/"
+            self.send_response(200 if known else 204)  # the browser asks for an icon, too
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            if known:
+                found.headers.append({key.lower(): value for key, value in self.headers.items()})
+                self.wfile.write(found.page)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        found.url = f"http://{name}:{server.server_address[1]}/"
+        yield found
+        server.shutdown()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -66,25 +65,6 @@ class Program(subprocess.Popen[str]):
         for stream in (self.stdin, self.stdout, self.stderr):
             if stream is not None:
                 stream.close()
-
-
-class Watcher:
-    """Keeps the last line of JSON that a program printed."""
-
-    def __init__(self, program: Program, **at_first: Any):
-        """`at_first`: what counts as said before it has said anything."""
-        self.program = program
-        self.said: dict[str, Any] = at_first
-        self._thread = threading.Thread(target=self._listen, daemon=True)
-        self._thread.start()
-
-    def _listen(self) -> None:
-        for line in self.program.stdout:
-            self.said = json.loads(line)
-
-    def close(self) -> None:
-        self.program.killed()
-        self._thread.join()
 
 
 class Programs:

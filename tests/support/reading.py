@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from splatview_ipc.kinds import check_frame
 from support.frames import host_array
 from support.wait import wait_until
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+
+    from splatview_ipc.control.frame import Frame
     from splatview_ipc.subscriber.remote_run import RemoteRun
     from splatview_ipc.subscriber.remote_stream import RemoteStream
     from splatview_ipc.subscriber.subscriber import Subscriber
 
 
-def stream(subscriber: Subscriber, name: str, pid: int | None = None) -> RemoteStream:
+def stream_of(subscriber: Subscriber, name: str = "gaussians", pid: int | None = None) -> RemoteStream:
     """Wait for a stream of a living run (of process `pid`), and open it."""
     def find() -> RemoteStream | None:
         subscriber.poll()
@@ -25,9 +31,37 @@ def stream(subscriber: Subscriber, name: str, pid: int | None = None) -> RemoteS
     return found
 
 
+def next_frame(subscriber: Subscriber, stream: RemoteStream, after: int = 0,
+               fits: Callable[[Frame], bool] = lambda frame: True) -> Frame:
+    """Wait for the newest frame with a version over `after` that fits; every frame has to pass the receiver's check."""
+    def read() -> Frame | None:
+        nonlocal after
+        subscriber.poll()
+        frame = stream.read(after)
+        if frame is None:
+            return None
+        after = frame.version
+        check_frame(frame.kind, {name: (t.dtype, t.shape) for name, t in frame.tensors.items()}, frame.meta)
+        if fits(frame):
+            return frame
+        frame.close()
+        return None
+
+    try:
+        return wait_until(read, f"a frame of {stream.name}")
+    except AssertionError as e:
+        raise AssertionError(f"{e}; after {after}: version {stream.version}, by {stream.sharing!r}, fault "
+                             f"{stream.fault!r}, fallback {stream.fallback!r}, {stream.run.counters}") from None
+
+
+def values(frame: Frame) -> dict[str, np.ndarray]:
+    """Copies of its tensors on the host."""
+    return {name: t.to_float32() for name, t in frame.tensors.items()}
+
+
 def newest(subscriber: Subscriber, name: str, after: int = 0, pid: int | None = None) -> Any:
     """Wait for a whole frame with a version over `after`: its version, metadata, and copies of its arrays."""
-    found = stream(subscriber, name, pid)
+    found = stream_of(subscriber, name, pid)
 
     def read() -> Any:
         subscriber.poll()

@@ -6,7 +6,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pytest
 from imgui_bundle import ImVec2, imgui
 
 from splatview_viewer.geometry.controls import Rect
@@ -16,6 +15,7 @@ from splatview_viewer.kinds.snapshot.state import Look
 from splatview_viewer.kinds.snapshot.timeline import Paint
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.shell.panel import Panel
+from support import widgets
 from support.wait import PATIENCE, turns
 
 if TYPE_CHECKING:
@@ -136,22 +136,9 @@ class Rig:
 
 def press(rig: Rig, word: str) -> None:
     """Press the button that is called so, once."""
-    left = [word]
-    with pytest.MonkeyPatch.context() as patch:
-        for kind in ("button", "small_button"):
-            real = getattr(imgui, kind)
-
-            def button(text: str, *rest: Any, real: Any = real) -> bool:
-                real(text, *rest)
-                if left and text == left[0]:
-                    left.clear()
-                    return True
-                return False
-
-            patch.setattr(imgui, kind, button)
-        rig.frame()
-    assert not left, f"there is no button {word!r}"
-    rig.settle()
+    widgets.drawn.clear()
+    rig.frame()
+    rig.click(widgets.middle(word))
 
 
 def trace_of(events: int, start, end, size, *, addr=None, pool=None, time_us=None, spans=None) -> Trace:

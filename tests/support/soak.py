@@ -1,4 +1,4 @@
-"""Rests and stopwatches for the tests that take their time. What they measure is printed, never asserted."""
+"""Moments and lines of other programs, for the tests that take their time."""
 
 from __future__ import annotations
 
@@ -12,27 +12,12 @@ if TYPE_CHECKING:
     from support.programs import Program
 
 
-def rest(seconds: float) -> None:
-    """Let other programs go on for a while. Nothing may depend on how far they come."""
-    time.sleep(seconds)
-
-
 def at_random(chance: random.Random, most: float, look: Callable[[], object] = lambda: None) -> None:
     """Come to a moment that nothing foresees, up to `most` seconds from now; `look` is called again and again."""
     end = time.monotonic() + chance.uniform(0, most)
     while time.monotonic() < end:
         look()
         time.sleep(0.0005)
-
-
-class Stopwatch:
-    """Tells how long something took."""
-
-    def __init__(self) -> None:
-        self._begin = time.monotonic()
-
-    def __str__(self) -> str:
-        return f"{time.monotonic() - self._begin:.2f} s"
 
 
 def next_line(program: Program) -> str:

@@ -11,13 +11,6 @@ from typing import TYPE_CHECKING, Any
 from support.wait import PATIENCE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import numpy as np
-
-    from splatview_ipc.control.frame import Frame
-    from splatview_ipc.subscriber.remote_stream import RemoteStream
-    from splatview_ipc.subscriber.subscriber import Subscriber
     from support.programs import Programs
 
 ALLOCATORS = {"cudaMalloc": "", "expandable": "expandable_segments:True"}
@@ -134,44 +127,3 @@ memory()
             self._rest += part
         line, _, self._rest = self._rest.partition(b"\n")
         return json.loads(line)
-
-
-def stream_of(subscriber: Subscriber, wait_until: Callable[..., Any], name: str = "gaussians") -> RemoteStream:
-    """A live run's stream, opened."""
-    def find() -> RemoteStream | None:
-        subscriber.poll()
-        return next((s for s in subscriber.streams if s.name == name and s.run.alive), None)
-
-    stream = wait_until(find, what=f"stream {name}")
-    stream.open()
-    return stream
-
-
-def next_frame(subscriber: Subscriber, stream: RemoteStream, after: int = 0, seconds: float = PATIENCE) -> Frame:
-    """The newest frame with a version over `after`."""
-    end = time.monotonic() + seconds
-    while True:
-        subscriber.poll()
-        frame = stream.read(after)
-        if frame is not None:
-            return frame
-        assert time.monotonic() < end, (f"no frame of {stream.name} after {after} within {seconds} s: version "
-                                        f"{stream.version}, by {stream.sharing!r}, fault {stream.fault!r}, fallback "
-                                        f"{stream.fallback!r}, counters {stream.run.counters}")
-        time.sleep(0.001)
-
-
-def frame_of_step(subscriber: Subscriber, stream: RemoteStream, step: int) -> Frame:
-    """The frame whose metadata name a step, which is the last that is published."""
-    after = 0
-    while True:
-        frame = next_frame(subscriber, stream, after)
-        if frame.meta.get("step") == step:
-            return frame
-        after = frame.version
-        frame.close()
-
-
-def values(frame: Frame) -> dict[str, np.ndarray]:
-    """Copies of its tensors on the host."""
-    return {name: t.to_float32() for name, t in frame.tensors.items()}

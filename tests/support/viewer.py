@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from splatview_viewer.app.loop import App, step
+from splatview_viewer.core.events import PointerLeave, PointerMove, PointerPress, PointerRelease
 from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.kinds.image.view import ImageView
+from support import widgets
 from support.wait import turns
 
 if TYPE_CHECKING:
@@ -44,6 +46,28 @@ class Viewer(App):
                 break
             step(self)
         self.do()
+
+    def find(self, name: str) -> tuple[int, int]:
+        """The middle of a widget, as it is drawn now; `name` as in `widgets.drawn`."""
+        widgets.drawn.clear()
+        self.seat.mark()
+        self.do()
+        return widgets.middle(name)
+
+    def click(self, name: str, **how: Any) -> None:
+        """Click a widget, and have the pointer leave the screen; `how`: of the press."""
+        x, y = self.find(name)
+        for event in (PointerMove(x, y), PointerPress(x, y, **how), PointerRelease(x, y), PointerLeave()):
+            self.do(event)
+
+    def close(self) -> None:
+        """As any viewer; AssertionError where it leaves an error of OpenGL behind."""
+        if self._closed:
+            return
+        with self.screen.ctx:  # makes it current
+            error = self.screen.ctx.error
+        super().close()
+        assert error == "GL_NO_ERROR"
 
     def pixels(self) -> np.ndarray:
         return self.screen.pixels()[..., :3].astype(int)

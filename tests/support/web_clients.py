@@ -136,6 +136,11 @@ class Page:
         """The next picture; None where it has not come. Does not wait."""
         return None if self._pictures.empty() else self._pictures.get()
 
+    @property
+    def waiting(self) -> int:
+        """Pictures that have come and were not taken."""
+        return self._pictures.qsize()
+
     def newest(self) -> Image:
         """The last picture that has come, or else the next one."""
         picture = self.picture()

@@ -1,23 +1,40 @@
-"""Fixtures of the tests of pages in browsers."""
+"""Fixtures of the tests of pages: clients by hand, and a real Chromium with a server that draws nothing itself."""
 
 from __future__ import annotations
 
+import io
+import os
+import re
+import shutil
 import tempfile
-from typing import TYPE_CHECKING
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
+from PIL import Image
 from support.browser_rig import Rig
+from support.pages import Viewer
+from support.wait import PATIENCE
 from support.web_visitors import Visitor
 
 from splatview_viewer.web.server import WebServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
+    from playwright.sync_api import Browser, ConsoleMessage
+    from playwright.sync_api import Page as Tab
     from support.web_clients import Page
 
     from splatview_viewer.web.browser import BrowserScreen
+
+_NAMES = "chromium-headless-shell", "chromium", "google-chrome", "google-chrome-stable", "chromium-browser"
+"""Debian's headless shell is the same Chromium without its own windows, and opens a page in a quarter of the time."""
+CHROMIUM = os.environ.get("SPLATVIEW_TEST_CHROMIUM") or next(filter(None, map(shutil.which, _NAMES)), "chromium")
+_FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+          "--disable-component-update", "--disable-sync"]
 
 
 @pytest.fixture
@@ -69,3 +86,80 @@ def screen(rig: Rig) -> BrowserScreen:
 @pytest.fixture
 def page(rig: Rig, screen: BrowserScreen) -> Page:
     return rig.pages[screen]
+
+
+# -- Chromium
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    """A headless Chromium. SPLATVIEW_TEST_CHROMIUM names the program."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    if not Path(CHROMIUM).is_file():
+        pytest.skip(f"no {CHROMIUM}: apt-get install chromium, or name another in SPLATVIEW_TEST_CHROMIUM")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=_FLAGS, timeout=PATIENCE * 1000)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Viewer]]:
+    """`start(port=0, token=None)`: a web server; it ends with the test."""
+    with ExitStack() as running:
+        def start(*args: Any, **options: Any) -> Viewer:
+            viewer = Viewer(*args, **options)
+            running.callback(viewer.close)
+            return viewer
+
+        yield start
+
+
+@pytest.fixture
+def viewer(start: Callable[..., Viewer]) -> Viewer:
+    return start()
+
+
+@pytest.fixture
+def open_page(chromium: Browser) -> Iterator[Callable[..., Tab]]:
+    """`open_page(url, size=(800, 600), ratio=1, **context)`: a tab of a new browser profile; `routes` answer requests
+    in the server's place. An error that its script does not catch or that it logs fails the test, but for those logged
+    that match `expected`."""
+    faults: list[str] = []
+    with ExitStack() as opened:
+        def open_page(url: str, size: tuple[int, int] = (800, 600), ratio: float = 1, *, expected: str = "",
+                      routes: dict[str, Any] | None = None, **options: Any) -> Tab:
+            context = chromium.new_context(viewport={"width": size[0], "height": size[1]}, device_scale_factor=ratio,
+                                           accept_downloads=True, **options)
+            opened.callback(context.close)
+            context.set_default_timeout(PATIENCE * 1000)
+
+            def logged(message: ConsoleMessage) -> None:
+                if message.type == "error" and not (expected and re.search(expected, message.text)):
+                    faults.append(message.text)
+
+            page = context.new_page()
+            for pattern, handler in (routes or {}).items():
+                page.route(pattern, handler)
+            page.on("console", logged)
+            page.on("pageerror", lambda error: faults.append(str(error)))
+            page.goto(url)
+            return page
+
+        yield open_page
+    assert not faults, f"the page's console says {faults}"
+
+
+@pytest.fixture
+def picture_of(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[..., np.ndarray]:
+    """`picture_of(page, name)`: what a person sees, (H, W, 3) uint8, also written to SPLATVIEW_TEST_PICTURES."""
+    folder = Path(os.environ.get("SPLATVIEW_TEST_PICTURES", tmp_path))
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def take(page: Tab, name: str = "") -> np.ndarray:
+        data = page.screenshot(animations="disabled")
+        (folder / f"page-{name or request.node.name}.png").write_bytes(data)
+        with Image.open(io.BytesIO(data)) as picture:
+            return np.asarray(picture.convert("RGB"))
+
+    return take

@@ -4,7 +4,7 @@ A view belongs to one stream (or file) of one kind and to one user. It keeps its
 across updates and across restarts of the trainer. What the stream holds on the GPU it shares with the views that were
 made beside it: one upload, one renderer, closed with the last of them. All calls come from the thread that owns the
 OpenGL context.
-`tests/kinds/test_views.py` runs one conformance suite over all implementations.
+`tests/viewer/kinds/test_views.py` runs one conformance suite over all implementations.
 """
 
 from __future__ import annotations

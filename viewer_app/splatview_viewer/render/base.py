@@ -1,7 +1,8 @@
 """The protocol that every Gaussian renderer fulfils.
 
 All renderers follow the rules of gsplat 1.5.3's rasteriser (`reference.py` spells them out), so that a picture
-does not depend on which one drew it. `tests/render/test_renderers.py` runs one conformance suite over all of them.
+does not depend on which one drew it. `tests/viewer/render/test_renderers.py` runs one conformance suite over all of
+them.
 """
 
 from __future__ import annotations

@@ -1,0 +1,275 @@
+"""Two streams or files in one picture, split by a line or as their difference; and panes that are tied."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from support.frames import cloud
+from support.scene_files import ply_columns, truth, write_ply
+
+import splatview
+from splatview_viewer.app.loop import step
+from splatview_viewer.compare.pair_view import PairView
+from splatview_viewer.compare.together import Together
+from splatview_viewer.core.events import PointerMove, PointerPress, PointerRelease, Wheel
+from splatview_viewer.scene.turning import STAYS, Placement
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from support.viewer import Viewer
+
+SIZE = 500, 320
+
+
+def make(folder: Path, name: str) -> Path:
+    if name in "pq":
+        file = folder / f"{name}.png"
+        Image.fromarray(np.random.default_rng(ord(name)).integers(0, 256, (40, 60, 3), np.uint8)).save(file)
+        return file
+    if name == "ab":
+        a, b = (ply_columns(truth(200, seed=ord(n))) for n in "ab")
+        return write_ply(folder / "ab.ply", {key: np.concatenate([a[key], b[key]]) for key in a})
+    return write_ply(folder / f"{name}.ply", ply_columns(truth(200, seed=ord(name))))
+
+
+class House:
+    """A viewer with files of scenes a, b, c and pictures p, q."""
+
+    def __init__(self, open_viewer: Callable[..., Viewer], folder: Path, names: tuple[str, ...]) -> None:
+        self.files = [make(folder, name) for name in names]
+        self.app = open_viewer(SIZE, files=tuple(self.files), panel=False)
+        self.keys = {name: str(file.absolute()) for name, file in zip(names, self.files, strict=True)}
+        for entry in self.app.state.entries:
+            exactly(entry)
+        self.app.do()
+        self.app.until(lambda: all(e.progress is None for e in self.app.state.entries))
+
+    @property
+    def pane(self) -> Any:
+        return self.app.seat.panes.active
+
+    @property
+    def comparisons(self) -> Any:
+        (comparisons,) = self.app.catalogue.features
+        return comparisons
+
+    def show(self, name: str) -> Any:
+        """Have it shown alone; its view."""
+        self.app.seat.select(self.keys[name])
+        self.app.until(lambda: self.pane.view is not None and not self.pane.view.empty)
+        return self.pane.view
+
+    def pair(self, first: str, second: str) -> PairView:
+        self.show(first)
+        self.comparisons.pair(self.pane, self.keys[second])
+        view = self.pane.view
+        assert isinstance(view, PairView)
+        self.app.until(lambda: len(view.views) == 2)
+        return view
+
+    def together(self, *names: str) -> Together:
+        self.show(names[0])
+        for name in names[1:]:
+            self.comparisons.together(self.pane, self.keys[name])
+        exactly(self.pane.entry)
+        source = self.pane.slot.source
+        assert isinstance(source, Together)
+        self.app.until(lambda: self.pane.view is not None and not self.pane.view.empty)
+        return source
+
+    def picture(self) -> np.ndarray:
+        """(H, W, 3) int: what is seen, once nothing moves any more."""
+        source = self.pane.slot.source
+        if isinstance(source, Together):
+            step(self.app)
+            self.app.until(lambda: not (source.reading or source.has_news()))
+        self.app.seat.mark()
+        self.app.do()
+        return self.app.picture()
+
+    def alone(self, name: str, like: Any) -> np.ndarray:
+        """The picture of one scene, from where `like`, another view of Gaussians, looks."""
+        view = self.show(name)
+        view.like(like)
+        self.app.seat.mark()
+        self.app.do()
+        return self.app.picture()
+
+
+def exactly(entry: Any) -> None:
+    """No picture of it is coarse, or another one that was moved."""
+    entry.settings.gaussians.coarse_ms, entry.settings.gaussians.reproject = math.inf, False
+
+
+@pytest.fixture
+def house(open_viewer: Callable[..., Viewer], tmp_path: Path) -> Callable[..., House]:
+    """`house("a", "b")`: a viewer with files of these names."""
+    return lambda *names: House(open_viewer, tmp_path, names)
+
+
+# -- two in one picture ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("names", "x"), [(("a", "b"), 100), (("p", "q"), 400)])
+def test_sides_show_their_own_and_move_together(house: Callable[..., House], names: tuple[str, str], x: int) -> None:
+    h = house(*names)
+    view = h.pair(*names)
+    before, line = h.picture(), view.divider.x(h.app.seat.layout())
+    assert (before[:, :line].mean((0, 1)) != before[:, line:].mean((0, 1))).any()
+    h.app.do(Wheel(x, 100, 2.0), PointerPress(x, 100), PointerMove(x + 30, 140), PointerRelease(x + 30, 140))
+    after, line = h.picture(), view.divider.x(h.app.seat.layout())
+    assert (after != before).any()
+    assert line == SIZE[0] // 2
+    first, second = (h.alone(name, part) for name, part in zip(names, list(view.views), strict=True))
+    np.testing.assert_array_equal(after[:, :line], first[:, :line])
+    np.testing.assert_array_equal(after[:, line:], second[:, line:])
+
+
+def test_the_line_is_dragged_and_nothing_else(house: Callable[..., House]) -> None:
+    h = house("a", "b")
+    view = h.pair("a", "b")
+    before = h.picture()
+    h.app.do(PointerMove(250, 100), PointerPress(250, 100), PointerMove(120, 160), PointerRelease(120, 160))
+    after = h.picture()
+    assert view.divider.x(h.app.seat.layout()) == 120
+    assert view.settings.at == pytest.approx(120 / SIZE[0])
+    np.testing.assert_array_equal(after[:, :120], before[:, :120])
+    np.testing.assert_array_equal(after[:, 250:], before[:, 250:])
+    assert (after[:, 120:250] != before[:, 120:250]).any()
+    h.app.do(PointerPress(120, 100, clicks=2), PointerRelease(120, 100))
+    assert view.divider.x(h.app.seat.layout()) == 250, "a double click puts it into the middle"
+
+
+def test_the_difference_to_itself_is_nothing(house: Callable[..., House], tmp_path: Path) -> None:
+    h = house("a", "b")
+    copy = tmp_path / "copy.ply"
+    copy.write_bytes(h.files[0].read_bytes())
+    h.app.catalogue.open_file(copy)
+    h.keys["copy"] = str(copy)
+    h.app.until(lambda: all(e.progress is None for e in h.app.state.entries))
+    view = h.pair("a", "copy")
+    view.settings.how = "difference"
+    assert h.picture().max() <= 4
+    h.app.until(lambda: view.psnr is not None)
+    assert "no difference" in view.details
+    other = h.pair("a", "b")
+    other.settings.how = "difference"
+    assert h.picture().max() > 200
+    h.app.until(lambda: other.psnr is not None)
+    assert any(line.startswith("PSNR") for line in other.details)
+
+
+def test_a_fault_of_one_side_leaves_the_other(house: Callable[..., House], monkeypatch: pytest.MonkeyPatch) -> None:
+    h = house("a", "b")
+    view = h.pair("a", "b")
+    broken = view.views[1]
+
+    def fail(*_: Any) -> None:
+        raise RuntimeError("this one is broken")
+
+    monkeypatch.setattr(broken, "draw", fail)
+    h.picture()
+    assert h.app.catalogue.slots[h.keys["b"]].entry.fault == "this one is broken"
+    assert not h.pane.slot.entry.fault
+    whole = h.picture()
+    np.testing.assert_array_equal(whole, h.alone("a", view.views[0]))
+
+
+# -- panes -------------------------------------------------------------------------------------------------------------
+
+
+def test_panes_beside_each_other_are_tied(house: Callable[..., House]) -> None:
+    h = house("a", "b")
+    h.show("a")
+    h.comparisons.beside(h.pane, h.keys["b"])
+    panes = list(h.app.seat.panes)
+    h.app.until(lambda: all(pane.view is not None and not pane.view.empty for pane in panes))
+    h.app.do()
+
+    def cameras() -> list[bytes]:
+        h.app.do()
+        return [pane.view.camera().viewmat.tobytes() for pane in panes]  # type: ignore[union-attr]
+
+    assert len(set(cameras())) == 1
+    for pane in panes:
+        before = cameras()
+        x, y = pane.rect.x + 40, pane.rect.y + 60
+        h.app.do(PointerPress(x, y), PointerMove(x + 25, y + 10), PointerRelease(x + 25, y + 10))
+        assert len(set(cameras())) == 1
+        assert cameras() != before
+    h.comparisons.tie(h.app.seat, False)
+    h.app.do(Wheel(panes[0].rect.x + 40, panes[0].rect.y + 60, 3.0))
+    assert len(set(cameras())) == 2
+
+
+# -- several scenes in one picture -------------------------------------------------------------------------------------
+
+
+def test_together_they_are_one_scene(house: Callable[..., House]) -> None:
+    h = house("a", "b", "ab")
+    h.together("a", "b")
+    together = h.picture()
+    np.testing.assert_allclose(together, h.alone("ab", h.pane.view), atol=1)
+
+
+def test_each_is_seen_or_not_and_put_anywhere(house: Callable[..., House]) -> None:
+    h = house("a", "b")
+    source = h.together("a", "b")
+    both, look = h.picture(), h.pane.view
+    source.parts[1].visible = False
+    only = h.picture()
+    assert look.details[0] == "200 Gaussians"
+    source.parts[0].placement = Placement((1.0, 0, 0), (0, 90, 0), 0.5)
+    assert (h.picture() != only).any()
+    source.parts[0].placement = STAYS
+    source.parts[0].visible = False
+    assert h.picture().max() == 0
+    source.parts[0].visible = source.parts[1].visible = True
+    np.testing.assert_array_equal(h.picture(), both)
+    np.testing.assert_allclose(only, h.alone("a", look), atol=1)
+
+
+def test_scenes_come_and_go(house: Callable[..., House]) -> None:
+    h = house("a", "b", "c")
+    source = h.together("a", "b")
+    assert h.pane.entry.name == "a.ply + b.ply"
+    h.comparisons.together(h.pane, h.keys["c"])
+    h.app.until(lambda: h.pane.view.details[0] == "600 Gaussians")
+    assert h.pane.entry.name == "a.ply + b.ply + c.ply"
+    assert [e.group for e in h.app.state.entries].count("Compare") == 1
+    h.app.catalogue.forget(h.keys["b"])
+    h.app.until(lambda: h.pane.view.details[0] == "400 Gaussians")
+    source.remove(source.parts[0])
+    h.app.until(lambda: h.pane.view.details[0] == "200 Gaussians")
+    h.app.catalogue.forget(h.keys["c"])
+    h.app.until(lambda: len(h.app.state.entries) == 1)
+    assert h.show("a").details[0] == "200 Gaussians"
+
+
+@pytest.mark.parametrize("how", ["together", "pair"])
+def test_live_streams_are_open_while_they_are_compared_and_no_longer(house: Callable[..., House], how: str) -> None:
+    h = house("a")
+    splatview.publish(cloud(300), "splats")
+    h.app.until(lambda: len(h.app.state.entries) == 2)
+    entry = next(e for e in h.app.state.entries if e.name == "splats")
+    stream = h.app.catalogue.slots[entry.key].source.stream  # type: ignore[attr-defined]
+    h.show("a")
+    h.app.until(lambda: not stream.opened)
+    getattr(h.comparisons, how)(h.pane, entry.key)
+
+    def counts() -> list[str]:
+        view = h.pane.view
+        views = view.views if isinstance(view, PairView) else [] if view is None else [view]
+        return [v.details[0] for v in views if not v.empty]
+
+    h.app.until(lambda: counts() == (["500 Gaussians"] if how == "together" else ["200 Gaussians", "300 Gaussians"]))
+    splatview.publish(cloud(100), "splats")
+    h.app.until(lambda: counts() == (["300 Gaussians"] if how == "together" else ["200 Gaussians", "100 Gaussians"]))
+    h.show("a")
+    h.app.until(lambda: not stream.opened)

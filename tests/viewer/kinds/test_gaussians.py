@@ -1,0 +1,178 @@
+"""The Gaussian view: framing, background, forms of scenes, what a user can switch; on a real OpenGL context."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+import torch
+from support.frames import cloud, frame_of, gaussian_frame
+from support.view_cases import RECT, H, W, shown
+
+from splatview_viewer.core.errors import ViewerError
+from splatview_viewer.core.events import Key, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview_viewer.core.settings import GaussianSettings
+from splatview_viewer.geometry.cameras import Camera, intrinsics, look_at
+from splatview_viewer.kinds.gaussians.view import GaussianView
+from splatview_viewer.workspace.shards.frame import join
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from splatview_ipc.control.frame import Frame
+    from splatview_viewer.screens.offscreen import OffscreenScreen
+
+FRONT = Camera(look_at((0, 0, -4), (0, 0, 0)), intrinsics(50, W, H), W, H)
+
+
+@pytest.fixture
+def gaussians(screen: OffscreenScreen) -> Iterator[GaussianView]:
+    v = GaussianView(screen.ctx, GaussianSettings(coarse_ms=math.inf))  # sharp, however slow the machine is
+    yield v
+    v.close()
+
+
+def test_a_scene_is_seen_whole_at_first_sight(gaussians: GaussianView, screen: OffscreenScreen) -> None:
+    tensors = cloud()
+    tensors["means"] = tensors["means"] * torch.tensor([0.4, 2.0, 0.4]) + torch.tensor([50.0, -7.0, 3.0])
+    tensors["scales"] -= 1.0
+    tensors["means"][0] = torch.tensor([1e5, 0.0, 0.0])  # a floater
+    tensors["means"][1, 0] = float("nan")
+    gaussians.settings.show = "alpha"
+    gaussians.update(gaussian_frame(tensors))
+    seen = np.argwhere(shown(gaussians, screen)[..., 0] > 40)
+    (top, left), (bottom, right) = seen.min(axis=0), seen.max(axis=0)
+    assert 0 < top < bottom < H - 1
+    assert 0 < left < right < W - 1
+    assert bottom - top > H * 0.6
+    assert abs((top + bottom) / 2 - H / 2) < 5
+    assert "1 of 400 left out: 1 not finite" in gaussians.details
+
+
+def test_updates_keep_the_camera_and_f_frames_again(gaussians: GaussianView, screen: OffscreenScreen) -> None:
+    gaussians.update(gaussian_frame())
+    shown(gaussians, screen)
+    gaussians.handle(Wheel(20, 20, 3.0), RECT)
+    camera = gaussians.orbit.camera(W, H).viewmat
+    tensors = cloud()
+    tensors["means"] += 0.5
+    gaussians.update(gaussian_frame(tensors, version=2))
+    shown(gaussians, screen)
+    np.testing.assert_array_equal(gaussians.orbit.camera(W, H).viewmat, camera)
+    assert gaussians.handle(Key("f"), RECT)
+    assert gaussians.tick(10.0)  # it flies there
+    assert gaussians.tick(20.0)
+    shown(gaussians, screen)
+    assert np.abs(gaussians.orbit.camera(W, H).viewmat - camera).max() > 0.1
+
+
+def as_frame(variant: str) -> Frame:
+    """The same scene in another form."""
+    t = cloud()
+    match variant:
+        case "float16" | "bfloat16" | "float64":
+            return gaussian_frame({k: v.to(getattr(torch, variant)) for k, v in t.items()})
+        case "activated":
+            return gaussian_frame(t | {"scales": t["scales"].exp(), "opacities": t["opacities"].sigmoid()},
+                                  activated=True)
+        case "rgb":
+            rgb = t["sh0"] * 0.28209479 + 0.5
+            return gaussian_frame({k: v for k, v in t.items() if k != "sh0"} | {"rgb": rgb},
+                                  color="rgb")
+        case "rgb_logit":
+            rgb = (t["sh0"] * 0.28209479 + 0.5).clamp(1e-4, 1 - 1e-4)
+            return gaussian_frame({k: v for k, v in t.items() if k != "sh0"} | {"rgb": torch.logit(rgb)},
+                                  color="rgb_logit")
+        case "shN":
+            return gaussian_frame(t | {"shN": torch.zeros(len(t["means"]), 15, 3)}, sh_degree=3)
+    raise AssertionError(variant)
+
+
+@pytest.mark.parametrize(("variant", "tolerance"), [("float64", 1), ("float16", 10), ("bfloat16", 24), ("activated", 1),
+                                                    ("rgb", 1), ("rgb_logit", 1), ("shN", 1)])
+def test_every_form_of_a_scene_looks_the_same(gaussians: GaussianView, screen: OffscreenScreen, variant: str,
+                                              tolerance: int) -> None:
+    gaussians.update(gaussian_frame())
+    gaussians.use_camera(FRONT)
+    expected = shown(gaussians, screen)
+    assert expected.max() > 100
+    assert gaussians.update(as_frame(variant))
+    np.testing.assert_allclose(shown(gaussians, screen), expected, atol=tolerance)
+
+
+def test_georeferenced_streams_look_as_they_do_at_the_origin(gaussians: GaussianView, screen: OffscreenScreen) -> None:
+    tensors, offset = cloud(), torch.tensor([500_000.0, 5_400_000.0, 120.0], dtype=torch.float64)
+    gaussians.update(gaussian_frame(tensors))
+    expected, place = shown(gaussians, screen), gaussians.orbit.position
+    halves = [gaussian_frame({k: (v.double() + offset if k == "means" else v)[i::2] for k, v in tensors.items()})
+              for i in range(2)]
+    for frame in (gaussian_frame(tensors | {"means": tensors["means"].double() + offset}), join(halves, (0, 1), 2)):
+        assert gaussians.update(frame)
+        gaussians.frame()
+        np.testing.assert_allclose(shown(gaussians, screen), expected, atol=2)
+        np.testing.assert_allclose(gaussians.orbit.position - offset.numpy(), place, atol=1e-5)
+
+
+def test_small_scenes_are_orbited_like_large_ones(gaussians: GaussianView, screen: OffscreenScreen) -> None:
+    seen = []
+    for size in (1.0, 1e-3):
+        t = cloud()
+        gaussians.update(gaussian_frame(t | {"means": t["means"] * size, "scales": t["scales"] + math.log(size)}))
+        gaussians.use_camera(Camera(look_at((0, 0, -4 * size), (0, 0, 0)), intrinsics(50, W, H), W, H))
+        seen.append([shown(gaussians, screen)])
+        for event in (Wheel(30, 30, 8.0), Wheel(30, 30, 4.0), PointerPress(40, 30), PointerMove(50, 38)):
+            gaussians.handle(event, RECT)
+            seen[-1].append(shown(gaussians, screen))
+        gaussians.handle(PointerRelease(50, 38), RECT)
+    for large, small in zip(*seen, strict=True):
+        assert large.max() > 100
+        np.testing.assert_allclose(small, large, atol=4)
+
+
+def test_scenes_that_look_like_something_else(gaussians: GaussianView) -> None:
+    raw = cloud()
+    tilted = {**raw, "quats": raw["quats"] * 0.2 + torch.tensor([1.0, 0, 0, 0])}
+    activated = {**raw, "scales": raw["scales"].exp(), "opacities": raw["opacities"].sigmoid()}
+    for fields, is_activated, choice in (
+            (raw, False, None), (tilted, False, None), (activated, True, None), (raw, True, "activated"),
+            (activated, False, "activated"), ({**raw, "quats": tilted["quats"].roll(-1, 1)}, False, "quats"),
+            ({**raw, "quats": raw["quats"] * torch.nan}, False, None)):
+        assert gaussians.update(frame_of("gaussians", fields, color="sh", activated=is_activated))
+        hint = gaussians.content.hints.hint
+        assert (hint and hint.choice) == choice
+
+
+def test_an_unknown_colour_space_is_refused(gaussians: GaussianView) -> None:
+    with pytest.raises(ViewerError, match="'hsv'"):
+        gaussians.update(gaussian_frame(color="hsv"))
+
+
+def test_the_background_shines_through(gaussians: GaussianView, screen: OffscreenScreen) -> None:
+    tensors = {"means": torch.zeros(1, 3), "quats": torch.tensor([[1.0, 0, 0, 0]]), "scales": torch.full((1, 3), -1.6),
+               "opacities": torch.zeros(1), "rgb": torch.ones(1, 3),  # half transparent
+               "background": torch.tensor([0.0, 0.0, 1.0])}
+    gaussians.update(gaussian_frame(tensors, color="rgb"))
+    gaussians.use_camera(FRONT)
+    pixels = shown(gaussians, screen)
+    assert pixels[0, 0].tolist() == [0, 0, 255]  # the stream's own
+    assert pixels[H // 2, W // 2] == pytest.approx([127, 127, 255], abs=6)
+    gaussians.settings.background = (1.0, 0.0, 0.0)
+    pixels = shown(gaussians, screen)
+    assert pixels[0, 0].tolist() == [255, 0, 0]
+
+
+def test_nothing_is_drawn_anew_while_nothing_changes(gaussians: GaussianView, screen: OffscreenScreen) -> None:
+    gaussians.update(gaussian_frame())
+    shown(gaussians, screen)
+    first = gaussians.picture.source
+    shown(gaussians, screen)
+    assert gaussians.picture.source is first
+    gaussians.handle(PointerMove(5, 5), RECT)  # no button is down
+    shown(gaussians, screen)
+    assert gaussians.picture.source is first
+    gaussians.handle(Wheel(5, 5, 1), RECT)
+    before = gaussians.picture.of
+    shown(gaussians, screen)
+    assert gaussians.picture.of != before

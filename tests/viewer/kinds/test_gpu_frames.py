@@ -1,0 +1,274 @@
+"""What views do with frames on a GPU, as far as that shows without one: which frames are held, for how long, and what
+happens when one is overwritten. The tensors' memory is a stand-in on the host; tests/cuda has the real thing."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from support.beside_cases import LOOKS
+from support.device_frames import Memory, Reader, Shared
+from support.frames import cloud
+from support.view_cases import RECT, H, W, shown
+from support.wait import clock, wait_until
+
+from splatview_ipc.control.errors import SharingError
+from splatview_ipc.gl.host import HostBridge
+from splatview_viewer.core.events import Wheel
+from splatview_viewer.core.settings import GaussianSettings, ImageSettings
+from splatview_viewer.kinds.gaussians.view import GaussianView
+from splatview_viewer.kinds.image.view import ImageView
+from splatview_viewer.workspace.sources import StreamSource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from splatview_ipc.control.frame import Frame
+    from splatview_viewer.screens.offscreen import OffscreenScreen
+
+
+@pytest.fixture(autouse=True)
+def no_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = SimpleNamespace(cuda_stream=0, synchronize=lambda: None)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda *_: stream)
+    # However slow the machine is, a trainer lives, and what would need CUDA is not done a second time.
+    for name in ("_REPLACED", "_LOOK_PERIOD", "_PATIENCE"):
+        monkeypatch.setattr(f"splatview_viewer.kinds.gaussians.content.{name}", 1e6)
+
+
+# -- images ----------------------------------------------------------------------------------------------------
+
+
+def full(value: int) -> torch.Tensor:
+    return torch.full((H, W, 3), value, dtype=torch.uint8)
+
+
+def picture(value: int) -> Shared:
+    return Shared("image", {"image": full(value)}, layout="HWC")
+
+
+class InPlace(HostBridge):
+    """Stands in for the bridge that copies nothing."""
+
+    name = "direct"  # type: ignore[misc]
+    reasons: dict[str, str] = {}  # noqa: RUF012
+
+
+@pytest.fixture
+def image(screen: OffscreenScreen) -> Iterator[ImageView]:
+    v = ImageView(screen.ctx)
+    yield v
+    v.close()
+
+
+@pytest.fixture
+def in_place(image: ImageView, monkeypatch: pytest.MonkeyPatch) -> ImageView:
+    monkeypatch.setattr("splatview_viewer.kinds.image.content.AutoBridge", InPlace)
+    return image
+
+
+def test_a_frame_that_is_torn_when_it_comes_is_not_taken(in_place: ImageView, screen: OffscreenScreen) -> None:
+    first, torn = picture(50), picture(90)
+    first.show(in_place)
+    torn.whole = False
+    assert not torn.show(in_place)
+    assert torn.released
+    assert (shown(in_place, screen) == 50).all()
+    assert not first.released
+
+
+def test_values_of_a_gpu_image_are_looked_at_by_the_gpu(in_place: ImageView, screen: OffscreenScreen) -> None:
+    values = torch.full((3, 61, 77), 0.5)
+    values[0, 3, 5], values[2, 60, 76], values[1, 60, 76] = float("nan"), float("inf"), -float("inf")
+    Shared("image", {"image": values}, layout="CHW").show(in_place)
+    shown(in_place, screen)
+    wait_until(lambda: in_place.tick(clock()))
+    assert "3 NaN or inf (magenta)" in in_place.details
+    assert in_place.content.hints.hint is None
+
+
+def test_an_image_in_place_is_held_once_for_all(in_place: ImageView, screen: OffscreenScreen) -> None:
+    a, b = in_place, in_place.beside(ImageSettings())
+    first, second = picture(50), picture(90)
+    first.show(a)
+    assert (shown(a, screen) == 50).all()
+    second.show(b)
+    assert not first.released
+    assert (shown(b, screen) == 90).all()
+    a.tick(clock())
+    assert first.released
+    assert (shown(a, screen) == 90).all()
+    a.close()
+    assert not second.released
+    shown(b, screen)
+    second.whole = False
+    b.tick(clock())
+    assert b.stale
+    b.close()
+    assert second.released
+
+
+class Stream:
+    """Stands in for a stream that brings one GPU frame."""
+
+    live = False
+    sharing = "device-ring"
+    version = 1
+    run = SimpleNamespace(alive=True)
+
+    def __init__(self, frame: Frame):
+        self.frame = frame
+        self.refused = ""
+
+    def read(self, after: int = 0) -> Frame:
+        return self.frame
+
+    def refuse(self, reason: str) -> None:
+        self.refused = reason
+
+
+def test_a_frame_that_cannot_come_to_opengl_is_asked_for_in_another_way(
+        image: ImageView, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> Any:
+        raise SharingError("no such luck")
+
+    monkeypatch.setattr("splatview_ipc.gl.probe.AutoBridge.put", fail)
+    stream = Stream(picture(5).frame)
+    source = StreamSource(stream)  # type: ignore[arg-type]
+    assert not source.feed(image)
+    assert stream.refused == "no such luck"
+    assert image.empty
+    assert source.has_news()
+
+
+# -- images whose memory nothing may have been written into yet ------------------------------------------------
+
+
+def unfinished(memory: Memory) -> Shared:
+    """A version in this memory that the trainer's GPU is still writing."""
+    return Shared("image", {"image": memory}, lambda stream: None, layout="HWC")
+
+
+def test_the_first_version_in_a_place_decides(in_place: ImageView) -> None:
+    """Of a trainer that is always ahead of its GPU, none of the newest versions has arrived when it is read."""
+    memory = Memory(full(50))
+    first = unfinished(memory)
+    assert not first.show(in_place)
+    assert not unfinished(memory).show(in_place)
+    first.arrived = True
+    assert unfinished(memory).show(in_place)
+
+
+def test_the_next_version_in_the_same_place_is_taken_and_drawn_again_when_it_arrives(in_place: ImageView) -> None:
+    memory = Memory(full(50))
+    first, second = unfinished(memory), unfinished(memory)
+    first.arrived = True
+    assert first.show(in_place)
+    assert second.show(in_place)
+    assert not in_place.tick(0.0)
+    second.arrived = True
+    assert in_place.tick(0.0)
+    assert not in_place.tick(60.0)
+
+
+# -- Gaussians -------------------------------------------------------------------------------------------------
+
+
+def scene(seed: int = 0, wait: Callable[[int], None] | None = None) -> Shared:
+    return Shared("gaussians", cloud(seed=seed), wait, color="sh", activated=False, sh_degree=0, antialiased=False)
+
+
+@pytest.fixture
+def reader(screen: OffscreenScreen) -> Reader:
+    return Reader(screen.ctx)
+
+
+@pytest.fixture
+def gaussians(screen: OffscreenScreen, reader: Reader) -> Iterator[GaussianView]:
+    v = GaussianView(screen.ctx, renderer=reader)
+    yield v
+    v.close()
+
+
+@pytest.fixture
+def two(gaussians: GaussianView, screen: OffscreenScreen) -> Iterator[list[GaussianView]]:
+    """Two views in different looks that show a scene in place."""
+    views = [gaussians, gaussians.beside(GaussianSettings(coarse_ms=math.inf))]
+    gaussians.settings.coarse_ms = math.inf
+    scene().show(gaussians)
+    for view, look in zip(views, (LOOKS[0], LOOKS[2]), strict=True):
+        look.take(view, screen)
+        shown(view, screen)
+    yield views
+    views[1].close()
+
+
+def test_a_scene_is_read_with_the_picture_that_shows_it_and_held_until_then(
+        gaussians: GaussianView, reader: Reader, screen: OffscreenScreen) -> None:
+    shared = scene()
+    assert shared.show(gaussians)
+    assert not shared.released
+    assert not gaussians.busy
+    assert reader.loads == 0
+    before = shown(gaussians, screen)
+    assert before.max() > 50
+    assert shared.released
+    assert gaussians.path == ["parameters read in place", "gsplat renderer"]
+    shown(gaussians, screen)
+    assert reader.loads == reader.drawings == 1
+    second = scene(seed=5)
+    assert second.show(gaussians)
+    assert (shown(gaussians, screen) != before).any()
+    assert second.released
+    assert reader.loads == reader.drawings == 2
+
+
+def test_a_scene_in_place_is_read_with_the_first_picture_of_any(
+        two: list[GaussianView], reader: Reader, screen: OffscreenScreen) -> None:
+    for k in range(4):
+        loads, drawings = reader.loads, reader.drawings
+        shared = scene(seed=k + 1)
+        assert shared.show(two[k % 2])
+        assert not shared.released
+        before = [view.picture.of for view in two]
+        for view in two:
+            shown(view, screen)
+            assert shared.released
+        assert all(view.picture.of != b for view, b in zip(two, before, strict=True))
+        assert (reader.loads - loads, reader.drawings - drawings) == (1, 2)
+
+
+def test_what_was_overwritten_while_it_was_read_is_never_seen(two: list[GaussianView],
+                                                                screen: OffscreenScreen) -> None:
+    """However many such scenes follow each other: the renderer draws into the memory of earlier pictures again."""
+    before = [shown(view, screen) for view in two]
+    for k in range(5):
+        torn = scene(seed=k + 5)
+        assert torn.show(two[k % 2])
+        torn.whole = False
+        for i in (k // 2 % 2, (k // 2 + 1) % 2):
+            two[i].handle(Wheel(20, 20, 1), RECT)  # has it want another picture, too
+            np.testing.assert_array_equal(shown(two[i], screen), before[i])
+        assert torn.released
+        assert all(view.stale for view in two)
+    assert scene(seed=9).show(two[0])
+    assert not any(view.stale for view in two)
+    for view, pixels in zip(two, before, strict=True):
+        assert (shown(view, screen) != pixels).any()
+
+
+def test_the_last_view_gives_the_frame_back(two: list[GaussianView], screen: OffscreenScreen) -> None:
+    shared = scene(seed=3)
+    shared.show(two[0])
+    two[0].close()
+    assert not shared.released
+    assert shown(two[1], screen).max() > 50
+    assert shared.released
+    shared = scene(seed=4)
+    shared.show(two[1])
+    two[1].close()
+    assert shared.released

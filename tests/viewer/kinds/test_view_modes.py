@@ -1,0 +1,122 @@
+"""Each way to see a scene, as the view lays it on the screen: colour maps, ranges, the legend and the controls."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from support.renderer_cases import Chance, looking_at_origin, random_scene
+from support.view_cases import shown
+
+from splatview_viewer.kinds.gaussians.view import GaussianView
+from splatview_viewer.render.base import RenderOptions
+from splatview_viewer.render.reference import ReferenceRenderer
+from splatview_viewer.scene import Selection, color_maps
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from splatview_viewer.core.settings import Show
+    from splatview_viewer.render.base import Pixels
+    from splatview_viewer.screens.offscreen import OffscreenScreen
+
+W, H = 200, 150
+CAMERA = looking_at_origin(W, H)
+SCENE = random_scene(41, Chance(n=500, log_scale=(-2.4, 0.7)))
+BACKGROUND = 0.1, 0.2, 0.3
+
+
+@pytest.fixture
+def view(screen: OffscreenScreen) -> Iterator[GaussianView]:
+    screen.resize(W, H)
+    made = GaussianView(screen.ctx)
+    made.update(SCENE)
+    made.use_camera(CAMERA)
+    made.settings.background = BACKGROUND
+    yield made
+    made.close()
+
+
+def reference(**options: Any) -> Pixels:
+    made = ReferenceRenderer()
+    made.load(SCENE)
+    return made.render(CAMERA, RenderOptions(**options)).pixels()
+
+
+def over_background(color: np.ndarray, alpha: np.ndarray) -> np.ndarray:
+    return np.clip(color + (1 - alpha[..., None]) * np.array(BACKGROUND), 0, 1) * 255
+
+
+def alike(got: np.ndarray, wanted: np.ndarray, *, apart: float = 0.002) -> None:
+    """To one step of 255, but for a few pixels at edges."""
+    worst = np.abs(got - wanted).max(axis=-1)
+    assert (worst > 1.01).mean() <= apart, f"{(worst > 1.01).mean():.3%} are apart, by up to {worst.max():.0f}"
+
+
+def expected_depth(p: Pixels) -> np.ndarray:
+    assert p.depth is not None
+    return np.divide(p.depth, p.alpha, out=np.zeros_like(p.depth), where=p.alpha > 1e-6)
+
+
+@pytest.mark.parametrize("show", ["color", "normals", "ellipsoids", "rings", "points"])
+def test_paints_lie_over_the_background(view: GaussianView, screen: OffscreenScreen, show: Show) -> None:
+    view.settings.show = show
+    p = reference(paint=show)
+    alike(shown(view, screen), over_background(p.color, p.alpha))
+
+
+def test_alpha_is_grey(view: GaussianView, screen: OffscreenScreen) -> None:
+    view.settings.show = "alpha"
+    alike(shown(view, screen), np.repeat(reference().alpha[..., None] * 255, 3, axis=2))
+
+
+@pytest.mark.parametrize("name", list(color_maps.NAMES))
+def test_depth_by_every_map_over_a_range_by_hand(view: GaussianView, screen: OffscreenScreen, name: str) -> None:
+    s = view.settings
+    s.show, s.color_map, s.depth_range = "depth", name, (2.5, 5.5)
+    p = reference()
+    wanted = color_maps.colors(name, (expected_depth(p) - 2.5) / 3) * p.alpha[..., None]
+    alike(shown(view, screen), over_background(wanted, p.alpha))
+
+
+def test_the_range_of_depth_by_itself(view: GaussianView, screen: OffscreenScreen) -> None:
+    view.settings.show = "depth"
+    automatic = shown(view, screen)
+    p = reference()
+    low, high = np.percentile(expected_depth(p)[p.alpha > 0.3], (1, 99))
+    assert view.picture.depth.range == pytest.approx((low, high), rel=0.02)
+    view.settings.depth_range = view.picture.depth.range
+    assert np.array_equal(shown(view, screen), automatic)
+    view.settings.depth_range = low, high / 2
+    assert not np.array_equal(shown(view, screen), automatic)
+
+
+def test_overdraw_by_a_map(view: GaussianView, screen: OffscreenScreen) -> None:
+    view.settings.show, view.settings.color_map = "overdraw", "magma"
+    got = shown(view, screen)
+    p, (low, high) = reference(paint="overdraw"), view.picture.depth.range
+    assert low == 0 and high == np.ceil(high) and 0.9 * np.percentile(p.color[..., 0], 98) <= high <= p.color.max()
+    wanted = color_maps.colors("magma", p.color[..., 0] / high) * p.alpha[..., None]
+    alike(got, over_background(wanted, p.alpha), apart=0.01)
+
+
+def test_size_and_selection_reach_the_picture(view: GaussianView, screen: OffscreenScreen) -> None:
+    s = view.settings
+    s.show, s.scale, s.selection = "ellipsoids", 0.5, Selection(opacity=(0.4, 1.0), marked=(7,))
+    p = reference(paint="ellipsoids", scale=0.5, selection=s.selection)
+    alike(shown(view, screen), over_background(p.color, p.alpha))
+    s.show, s.point_px, view.desk.scale = "points", 4.0, 2.0  # in points of the screen
+    p = reference(paint="points", point_px=8.0, selection=s.selection)
+    alike(shown(view, screen), over_background(p.color, p.alpha))
+
+
+@pytest.mark.parametrize("name", list(color_maps.NAMES))
+def test_colour_maps(name: str) -> None:
+    table = color_maps.table(name)
+    assert table.shape == (color_maps.KNOTS, 3) and table.min() >= 0 and table.max() <= 1
+    assert np.array_equal(color_maps.colors(name, np.linspace(0, 1, color_maps.KNOTS)), table)
+    assert np.array_equal(color_maps.colors(name, np.array([-1.0, 2.0])), table[[0, -1]])
+    light = table @ [0.2126, 0.7152, 0.0722]
+    if name != "turbo":
+        assert (np.diff(light) > 0).all(), "from dark to bright"

@@ -1,0 +1,205 @@
+"""Recording a run in the viewer, and going back as a user does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+import torch
+
+import splatview
+from splatview_viewer.core.events import Key, PointerMove, PointerPress, PointerRelease
+from splatview_viewer.kinds.gaussians.view import GaussianView
+from splatview_viewer.recording.files import read_index, streams_in
+from splatview_viewer.recording.options import RecordOptions
+from splatview_viewer.workspace.recorded import entries_of, file_source
+from splatview_viewer.workspace.sources import StreamSource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from support.viewer import Viewer
+
+    from splatview_viewer.kinds.gaussians.history import History
+    from splatview_viewer.recording.recorder import Tape
+
+MEANS = torch.nn.functional.normalize(torch.randn(60_000, 3, generator=torch.Generator().manual_seed(0)))
+
+
+def publish(i: int, more: int = 100) -> None:
+    """Version i of a scene: step 10 i, i + `more` Gaussians, grey by i."""
+    n = i + more
+    splatview.publish({"means": MEANS[:n] * 2, "quats": torch.ones(n, 4), "scales": torch.full((n, 3), -2.0),
+                       "opacities": torch.full((n,), 3.0), "sh0": torch.full((n, 1, 3), i / 100),
+                       "shN": torch.zeros(n, 0, 3)}, "splats", step=10 * i)
+
+
+@pytest.fixture
+def viewer(request: pytest.FixtureRequest, open_viewer: Callable[..., Viewer]) -> Viewer:
+    return open_viewer((600, 360), record=getattr(request, "param", RecordOptions(every=10)))
+
+
+def source(viewer: Viewer, name: str = "splats") -> StreamSource:
+    found = next(s.source for s in viewer.catalogue.slots.values() if s.entry.name == name)
+    assert isinstance(found, StreamSource)
+    return found
+
+
+def tape(viewer: Viewer) -> Tape:
+    found = source(viewer).tape
+    assert found is not None
+    return found
+
+
+def steps(viewer: Viewer) -> list[int]:
+    """The steps recorded so far."""
+    for slot in viewer.catalogue.slots.values():
+        if isinstance(slot.source, StreamSource) and slot.source.tape is not None:
+            return [snapshot.step for snapshot in slot.source.tape.recording.snapshots]
+    return []
+
+
+def record(viewer: Viewer, *numbers: int) -> None:
+    """Publish these versions, and wait until each is recorded."""
+    for i in numbers:
+        publish(i)
+        viewer.until(lambda i=i: steps(viewer)[-1:] == [10 * i])
+
+
+def view(viewer: Viewer) -> GaussianView:
+    shown = viewer.seat.view
+    assert isinstance(shown, GaussianView)
+    return shown
+
+
+def seen(viewer: Viewer) -> int:
+    """Gaussians of the scene that is shown."""
+    facts = view(viewer).content.facts if viewer.seat.view is not None else None
+    return -1 if facts is None else facts.count
+
+
+def goes_back(viewer: Viewer) -> bool:
+    return any("recorded" in text for text in view(viewer).details)
+
+
+def bar_at(viewer: Viewer, place: float) -> tuple[float, float]:
+    """The point of the slider where a snapshot is."""
+    history: History = view(viewer).tools["history"]  # type: ignore[assignment]
+    track = history.track
+    assert track is not None
+    return track.x + track.width * place / len(tape(viewer).player.recording), track.y + track.height / 2
+
+
+@pytest.mark.parametrize("viewer", [RecordOptions(every=20)], indirect=True)
+def test_what_is_shown_is_recorded_every_so_many_steps(viewer: Viewer) -> None:
+    for i in range(7):
+        publish(i)
+        viewer.until(lambda i=i: seen(viewer) == 100 + i)
+        viewer.until(lambda i=i: len(steps(viewer)) == i // 2 + 1)
+    snapshots = tape(viewer).recording.snapshots
+    assert steps(viewer) == [0, 20, 40, 60]
+    for one in snapshots:
+        assert one.count == len(one.scene()) == 100 + one.step // 10  # the whole version
+        np.testing.assert_allclose(one.scene().sh0, one.step / 1000, atol=1e-3)
+    splatview.publish(torch.zeros(8, 8, 3), "render")
+    viewer.until(lambda: len(viewer.state.entries) == 2)
+    assert source(viewer, "render").tape is None
+
+
+def test_the_bar_goes_back_and_returns(viewer: Viewer) -> None:
+    record(viewer, 0, 1, 2, 3)
+    viewer.do()
+    player = tape(viewer).player
+    view(viewer).orbit.target = np.array([0.5, 0, 0])
+    view(viewer).moved()
+    viewer.do()
+    camera = view(viewer).camera()
+    viewer.do(PointerMove(*bar_at(viewer, 2)))
+    viewer.do(PointerPress(*bar_at(viewer, 2)))
+    viewer.until(lambda: player.position is not None and seen(viewer) == player.position.count)
+    assert player.position in player.recording.snapshots[1:3]
+    after = view(viewer).camera()
+    assert camera is not None and after is not None and camera.key == after.key
+    viewer.do(PointerMove(*bar_at(viewer, 0)))
+    viewer.until(lambda: player.at == 0 and seen(viewer) == 100)
+    viewer.do(PointerRelease(*bar_at(viewer, 0)))
+    assert goes_back(viewer)
+    record(viewer, 4)  # the recording goes on meanwhile
+    assert seen(viewer) == 100
+    end = bar_at(viewer, len(player.recording))
+    viewer.do(PointerPress(*end), PointerRelease(*end))
+    viewer.until(lambda: player.position is None and seen(viewer) == 104)
+
+
+def test_keys_go_back_and_hide_the_bar(viewer: Viewer) -> None:
+    record(viewer, 0, 1, 2, 3)
+    history: History = view(viewer).tools["history"]  # type: ignore[assignment]
+    player = tape(viewer).player
+    places = []
+    for key in ("comma", "comma", "period"):
+        viewer.do(Key(key))
+        places.append(player.at)
+    assert places in ([3, 2, 3], [2, 1, 2])
+    viewer.do(Key("t"))
+    assert history.shown  # it is how one returns
+    viewer.do(Key("end"))
+    assert player.at is None
+    assert not history.shown
+    assert history.bar_height() == 0
+    viewer.do(Key("t"))
+    assert history.shown
+
+
+def test_a_run_that_ends_and_begins_again_goes_on_in_the_same_recording(viewer: Viewer) -> None:
+    record(viewer, 0, 1)
+    recording, player = tape(viewer).recording, tape(viewer).player
+    player.seek(0)
+    viewer.until(lambda: seen(viewer) == 100)
+    splatview.close()
+    viewer.until(lambda: not source(viewer).stream.run.alive)
+    assert seen(viewer) == 100
+    viewer.do(Key("end"))
+    viewer.until(lambda: seen(viewer) == 101)  # its last version
+    publish(50)
+    viewer.until(lambda: source(viewer).stream.run.alive)
+    record(viewer, 51)
+    assert tape(viewer).recording is recording
+    assert tape(viewer).player.has_live
+
+
+@pytest.mark.parametrize("viewer", [RecordOptions(memory_mb=1)], indirect=True)
+def test_a_scene_that_does_not_fit_is_said_once(viewer: Viewer, caplog: pytest.LogCaptureFixture) -> None:
+    for i in (0, 1):
+        publish(i, more=50_000)
+        viewer.until(lambda i=i: seen(viewer) == 50_000 + i and "--record-memory" in caplog.text)
+    assert caplog.text.count("is not recorded") == 1
+    assert not len(tape(viewer).recording)
+
+
+def test_a_folder_is_recorded_into_unseen_and_seen_again_later(tmp_path: Path,
+                                                               open_viewer: Callable[..., Viewer]) -> None:
+    folder = tmp_path / "kept"
+    viewer = open_viewer((300, 200), record=RecordOptions(folder, every=10))
+    splatview.publish(torch.zeros(8, 8, 3), "render")
+    viewer.until(lambda: viewer.state.entries)
+    viewer.seat.select(viewer.state.entries[0].key)
+    publish(0)
+    viewer.until(lambda: len(viewer.state.entries) == 2)
+    record(viewer, 1, 2)
+    assert viewer.state.shown is not None and viewer.state.shown.name == "render"
+    viewer.close()
+    (stream,) = streams_in(folder)
+    index = read_index(stream)
+    assert index.name == "splats"
+    assert [line.step for line in index.snapshots][-2:] == [10, 20]
+    later = open_viewer((300, 200), files=tuple(file_source(p) for p in entries_of([folder])))
+    later.until(lambda: seen(later) == 102)
+    player = view(later).content.player
+    assert player is not None and not player.has_live
+    player.seek(len(index.snapshots) - 2)
+    later.until(lambda: seen(later) == 101)
+    later.do(Key("end"))
+    later.until(lambda: seen(later) == 102)
+    assert later.state.entries[-1].group == "Files"

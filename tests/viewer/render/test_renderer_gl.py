@@ -1,0 +1,64 @@
+"""What the OpenGL renderer promises beyond the conformance suite."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from support.renderer_cases import Chance, looking_at_origin, random_scene
+
+from splatview_viewer.core.errors import RendererError
+from splatview_viewer.render.base import RenderOptions
+from splatview_viewer.render.gl.renderer import GlRenderer
+
+if TYPE_CHECKING:
+    import moderngl
+
+OPTIONS = RenderOptions()
+
+
+def test_what_is_unchanged_is_not_drawn_again(ctx: moderngl.Context) -> None:
+    renderer = GlRenderer(ctx)
+    scene, view = random_scene(1, Chance(n=100)), looking_at_origin(80, 60)
+    renderer.load(scene)
+    picture = renderer.render(view, OPTIONS)
+    with ctx.query(primitives=True) as query:
+        same = renderer.render(replace(view, viewmat=view.viewmat.copy()), OPTIONS)
+    assert query.primitives == 0 and same is picture
+    turned = view.viewmat.copy()
+    turned[0, 3] += 0.1
+    for change in (lambda: renderer.render(replace(view, viewmat=turned), OPTIONS),
+                   lambda: (renderer.load(scene), renderer.render(replace(view, viewmat=turned), OPTIONS))):
+        with ctx.query(primitives=True) as query:
+            change()
+        assert query.primitives > 0
+    renderer.close()
+
+
+def test_the_callers_state_is_left_alone(ctx: moderngl.Context) -> None:
+    renderer = GlRenderer(ctx)
+    renderer.load(random_scene(1, Chance(n=100)))
+    texture = ctx.texture((16, 16), 4)
+    mine = ctx.framebuffer([texture])
+    mine.use()
+    mine.clear(1.0, 0.0, 0.0, 1.0)
+    renderer.render(looking_at_origin(80, 60), OPTIONS)
+    ctx.clear(0.0, 1.0, 0.0, 1.0)  # goes to whatever is bound
+    assert mine.read(components=3)[:3] == b"\x00\xff\x00"
+    assert mine.viewport == (0, 0, 16, 16)
+    for held in (mine, texture, renderer):
+        held.close() if isinstance(held, GlRenderer) else held.release()
+
+
+def test_too_large(ctx: moderngl.Context) -> None:
+    renderer = GlRenderer(ctx)
+    side = min(ctx.info["GL_MAX_TEXTURE_SIZE"], *ctx.info["GL_MAX_VIEWPORT_DIMS"])
+    with pytest.raises(RendererError, match=f"{side + 1}x8 .*{side}"):
+        renderer.render(replace(looking_at_origin(), width=side + 1, height=8), OPTIONS)
+    renderer._limit = renderer._columns = 16  # a driver whose textures are 16 by 16
+    with pytest.raises(RendererError, match=r"300 Gaussians.*16x16.* 64$"):  # four texels each
+        renderer.load(random_scene(1, Chance(n=300, sh_degree=0)))
+    renderer.load(random_scene(1, Chance(n=16, sh_degree=3)))
+    assert renderer.render(looking_at_origin(10, 10), OPTIONS).pixels().alpha.any()
+    renderer.close()

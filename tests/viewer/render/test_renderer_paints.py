@@ -1,0 +1,157 @@
+"""Every paint, scale and selection in every renderer, against the reference."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from support.renderer_cases import (
+    CENTER,
+    CLASSIC,
+    MAKERS,
+    MARKED,
+    Chance,
+    draw,
+    looking_at_origin,
+    psnr,
+    random_scene,
+    scene,
+)
+
+from splatview_viewer.render.base import AMBIENT, BODY_SIGMAS, EPS_2D, LIGHT, RenderOptions
+from splatview_viewer.render.reference import ReferenceRenderer
+from splatview_viewer.scene import Selection
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import moderngl
+
+    from splatview_viewer.render.base import Pixels, Renderer
+
+MIXED = Chance(n=600, log_scale=(-2.6, 0.8))
+
+
+@pytest.fixture(params=[name for name in MARKED if name != "reference"])
+def other(request: pytest.FixtureRequest, ctx: moderngl.Context) -> Iterator[Renderer]:
+    """Any but the reference."""
+    made = MAKERS[request.param](ctx)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def drawn() -> dict[tuple[str, RenderOptions], Pixels]:
+    """Pictures of the reference by case: every other renderer is compared with the same one."""
+    return {}
+
+
+@pytest.fixture
+def expected(drawn: dict[tuple[str, RenderOptions], Pixels], request: pytest.FixtureRequest) -> Callable[..., Pixels]:
+    """Draw with the reference. A test draws one scene from one camera."""
+    case = request.node.name.replace(request.node.callspec.params["other"], "")
+
+    def get(gaussians: Any, view: Any, options: RenderOptions) -> Pixels:
+        if (case, options) not in drawn:
+            drawn[case, options] = draw(ReferenceRenderer(), gaussians, view, options)
+        return drawn[case, options]
+
+    return get
+
+
+def close(got: Pixels, wanted: Pixels, decibels: float = 50.0) -> None:
+    """Each of the three, to so many decibels of what is the largest value in it. Where the edge of a body lies on a
+    pixel's centre, it may fall to either side."""
+    edge = np.abs(got.alpha - wanted.alpha) == 1
+    assert edge.mean() < 2e-3
+    for name in ("color", "alpha", "depth"):
+        a, b = getattr(got, name)[~edge], getattr(wanted, name)[~edge]
+        assert b.max() > 0, f"{name}: nothing is seen"
+        found = psnr(a, b, float(b.max()))
+        assert found >= decibels, f"{name}: {found:.1f} dB"
+
+
+@pytest.mark.parametrize(("paint", "model"), [
+    ("color", "ortho"), ("ellipsoids", "pinhole"), ("rings", "fisheye"), ("points", "ortho")])
+def test_the_picture_is_the_reference_s(other: Renderer, expected: Callable[..., Pixels], paint: Any,
+                                        model: Any) -> None:
+    gaussians, view = random_scene(21, MIXED), looking_at_origin(model=model)
+    options = RenderOptions(paint=paint, point_px=5.0)
+    close(draw(other, gaussians, view, options), expected(gaussians, view, options))
+
+
+@pytest.mark.parametrize(("paint", "chance"), [
+    ("color", Chance(n=300, log_scale=(-3.0, 1.6))), ("ellipsoids", Chance(n=60, log_scale=(-0.5, 0.8)))],
+    ids=["needles", "large"])
+def test_of_hard_scenes(other: Renderer, expected: Callable[..., Pixels], paint: Any, chance: Chance) -> None:
+    gaussians, view = random_scene(22, chance), looking_at_origin(160, 120, distance=3.0)
+    options = RenderOptions("antialiased", paint=paint, sh_degree=1)
+    close(draw(other, gaussians, view, options), expected(gaussians, view, options))
+
+
+def test_selected_marked_and_scaled(other: Renderer, expected: Callable[..., Pixels]) -> None:
+    gaussians, view = random_scene(23, MIXED), looking_at_origin()
+    gaussians.means[5], gaussians.quats[40] = np.nan, 0  # what is left out counts as an index all the same
+    some = Selection(opacity=(0.3, 0.95), scale=(0.02, 0.4), marked=(5, 17, 300, 599, 10_000))
+    options = RenderOptions(selection=some, scale=0.6)
+    everything = draw(other, gaussians, view)
+    got = other.render(view, options).pixels()
+    close(got, expected(gaussians, view, options))
+    assert psnr(got.color, everything.color, float(everything.color.max())) < 40
+    again = other.render(view, CLASSIC).pixels()
+    assert np.array_equal(again.color, everything.color) and np.array_equal(again.alpha, everything.alpha)
+
+
+def test_a_selection_follows_the_scene(other: Renderer) -> None:
+    """The same numbers choose others of another version."""
+    view, options = looking_at_origin(), RenderOptions(selection=Selection(opacity=(0.5, 1.0), marked=(3,)))
+    for seed in (31, 32):
+        gaussians = random_scene(seed, MIXED)
+        close(draw(other, gaussians, view, options), draw(ReferenceRenderer(), gaussians, view, options))
+
+
+def test_normals_by_hand(renderer: Renderer) -> None:
+    for axis in range(3):
+        sizes = np.full(3, 0.4)
+        sizes[axis] = 0.01
+        for turned in (0, 180):  # whichever way round it lies, the normal looks at the camera
+            a = np.radians(turned) / 2
+            quats = np.array([[np.cos(a), np.sin(a), 0, 0]], np.float32)
+            p = draw(renderer, scene((0, 0, 2), scales=sizes, opacities=0.9, quats=quats),
+                     options=RenderOptions(paint="normals"))
+            normal = 2 * p.color[CENTER] / p.alpha[CENTER] - 1
+            if axis == 2:
+                assert normal == pytest.approx([0, 0, -1], abs=2e-3)
+            else:
+                assert abs(normal[axis]) == pytest.approx(1, abs=2e-3)
+
+
+def test_a_body_by_hand(renderer: Renderer) -> None:
+    s, z, focal = 0.2, 2.0, 50.0
+    p = draw(renderer, scene((0, 0, z), (0.8, 0.8, 0.8), s, 0.3), options=RenderOptions(paint="ellipsoids"))
+    y, x = np.mgrid[:48, :64]
+    away = np.hypot(y - CENTER[0], x - CENTER[1])
+    edge = BODY_SIGMAS * np.sqrt((focal * s / z) ** 2 + EPS_2D)
+    sure = np.abs(away - edge) > 0.01
+    assert np.array_equal((p.alpha == 1)[sure], (away < edge)[sure]) and set(np.unique(p.alpha)) == {0.0, 1.0}
+    assert p.depth is not None and p.depth[CENTER] == pytest.approx(z - BODY_SIGMAS * s, abs=1e-3)
+    assert p.color[CENTER] == pytest.approx([0.8 * (AMBIENT + (1 - AMBIENT) * -LIGHT[2])] * 3, abs=1e-3)
+    assert p.color[CENTER[0] - 6, CENTER[1] - 4, 0] > p.color[CENTER[0] + 6, CENTER[1] + 4, 0]  # lit from above
+
+
+def test_a_point_by_hand(renderer: Renderer) -> None:
+    options = RenderOptions(paint="points", point_px=4.0)
+    p = draw(renderer, scene((0, 0, 2), (0.8, 0.4, 0.2), 0.5, 0.01), options=options)
+    y, x = np.mgrid[:48, :64]
+    wanted = np.clip(2.5 - np.hypot(y - CENTER[0], x - CENTER[1]), 0, 0.999)
+    assert np.abs(p.alpha - wanted).max() < 2e-3
+    assert p.color[CENTER] == pytest.approx([0.8 * 0.999, 0.4 * 0.999, 0.2 * 0.999], abs=2e-3)
+
+
+def test_overdraw_counts_what_others_hide(renderer: Renderer) -> None:
+    many = scene([(0, 0, 2 + 0.01 * i) for i in range(40)], scales=0.05, opacities=0.99)
+    p = draw(renderer, many, options=RenderOptions(paint="overdraw"))
+    assert p.color[CENTER].tolist() == [40.0] * 3 and p.alpha[CENTER] == 1
+    assert p.depth is not None and p.depth[CENTER] == pytest.approx(2.0, abs=0.02)
+    assert p.color[0, 0].tolist() == [0.0] * 3 and p.alpha[0, 0] == 0

@@ -1,0 +1,261 @@
+"""One conformance suite over every renderer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+import torch
+from support.renderer_cases import (
+    CENTER,
+    CLASSIC,
+    Chance,
+    camera,
+    draw,
+    looking_at_origin,
+    psnr,
+    random_scene,
+    read_source,
+    scene,
+)
+
+from splatview_viewer.core.errors import RendererError
+from splatview_viewer.geometry.cameras import MODELS
+from splatview_viewer.render.base import ALPHA_MIN, EPS_2D, LeftOut, RenderOptions
+from splatview_viewer.render.picking import pick
+from splatview_viewer.scene import Box, Selection
+from splatview_viewer.scene.scene import FIELDS
+
+if TYPE_CHECKING:
+    import moderngl
+
+    from splatview_viewer.render.base import Renderer
+
+
+@pytest.mark.parametrize(("model", "mode"), [("pinhole", "classic"), ("ortho", "antialiased"), ("fisheye", "classic")])
+def test_one_gaussian_by_hand(renderer: Renderer, request: pytest.FixtureRequest, model, mode) -> None:
+    rgb, opacity, z, s, focal = np.array([0.9, 0.4, 0.1]), 0.8, 2.0, 0.06, 50.0
+    p = draw(renderer, scene((0, 0, z), rgb, s, opacity), camera(focal=focal, model=model), RenderOptions(mode))
+    sharp = (focal * s / (1.0 if model == "ortho" else z)) ** 2  # on the axis a fisheye lens is a pinhole
+    variance = sharp + EPS_2D
+    if mode == "antialiased":
+        opacity *= sharp / variance  # sqrt of the ratio of determinants, both axes alike
+    # GLSL's exp is good to about 1e-5 here. A GPU also snaps a quad's corners to 1/256 of a pixel, which moves alpha by
+    # up to 4e-4 (on an H200): a tenth of one step of 8 bits.
+    name = request.node.callspec.params["renderer"]
+    tolerance = {"gl-quads": 1e-3, "gsplat": 1e-4}.get(name, 2e-5)  # gsplat uses fast arithmetic
+    for dy, dx in [(0, 0), (1, 0), (0, -2), (2, 1)]:
+        alpha = opacity * np.exp(-0.5 * (dx * dx + dy * dy) / variance)
+        at = CENTER[0] + dy, CENTER[1] + dx
+        assert p.alpha[at] == pytest.approx(alpha, abs=tolerance)
+        assert p.color[at] == pytest.approx(rgb * alpha, abs=tolerance)
+        assert p.depth is not None and p.depth[at] == pytest.approx(z * alpha, abs=2 * tolerance)
+
+
+def test_footprint_ends_where_alpha_is_below_one_in_255(renderer: Renderer) -> None:
+    opacity, s = 0.7, 0.2
+    p = draw(renderer, scene((0, 0, 2), scales=s, opacities=opacity))
+    y, x = np.mgrid[:48, :64]
+    square = (y - CENTER[0]) ** 2 + (x - CENTER[1]) ** 2
+    alpha = opacity * np.exp(-0.5 * square / ((50 * s / 2) ** 2 + EPS_2D))
+    assert np.abs(alpha / ALPHA_MIN - 1).min() > 1e-3, "no pixel may lie on the edge, or the test is a coin toss"
+    assert np.array_equal(p.alpha > 0, alpha >= ALPHA_MIN)
+
+
+def test_top_row_first_and_left_column_first(renderer: Renderer) -> None:
+    # x is right and y is down in camera space: red to the right, green below, blue left and above.
+    p = draw(renderer, scene([(0.4, 0, 2), (0, 0.3, 2), (-0.4, -0.3, 2)], np.eye(3), 0.01, 0.9))
+    at = {(CENTER[0], CENTER[1] + 10): 0, (CENTER[0] + 7, CENTER[1]): 1}
+    at[CENTER[0] - 8, CENTER[1] - 10] = 2
+    assert p.color[CENTER[0], CENTER[1] + 10].argmax() == 0 and p.color[CENTER[0], CENTER[1] + 10, 0] > 0.5
+    for (row, column), channel in at.items():
+        assert p.color[row, column].argmax() == channel and p.color[row, column, channel] > 0.2
+    assert p.alpha[:8].max() == 0 and p.alpha[:, :15].max() == 0
+
+
+def test_near_and_far(renderer: Renderer) -> None:
+    for model in MODELS:
+        view = camera(model=model, near=0.5, far=10.0)
+        seen = [z for z in (-2.0, 0.0, 0.4, 0.6, 8.0, 11.0) if draw(renderer, scene((0, 0, z), scales=0.5), view)
+                .alpha.any()]
+        assert seen == [0.6, 8.0], model
+
+
+def test_fisheye_draws_a_ball_as_the_angles_it_covers(renderer: Renderer) -> None:
+    # Along the radius a sphere spans s / distance radians; across it is stretched by angle / sin(angle).
+    a, s, distance, focal = np.radians(60), 0.1, 2.0, 100.0
+    lens = camera(400, 300, focal, model="fisheye")
+    p = draw(renderer, scene((np.sin(a) * distance, 0, np.cos(a) * distance), scales=s, opacities=0.6), lens)
+    y, x = np.mgrid[:300, :400]
+    dx, dy = x + 0.5 - lens.K[0, 2] - focal * a, y + 0.5 - lens.K[1, 2]
+    along, across = (focal * s / distance) ** 2 + EPS_2D, (focal * s / distance * a / np.sin(a)) ** 2 + EPS_2D
+    expected = 0.6 * np.exp(-0.5 * (dx * dx / along + dy * dy / across))
+    inside = expected > 2 * ALPHA_MIN
+    assert np.abs(p.alpha - expected)[inside].max() < 1e-3
+
+
+def test_spherical_harmonics_by_hand(renderer: Renderer) -> None:
+    shN = np.zeros((1, 15, 3), np.float32)
+    shN[0, 1] = 0.2, -3.0, 4.0  # the coefficient of z, and the camera looks along +z
+    shN[0, 5] = 0.1, 0.0, 0.0   # of 3 z^2 - 1
+    shN[0, 11] = 0.3, 0.0, 0.0  # of z (5 z^2 - 3)
+    gaussian = scene((0, 0, 2), (0.5, 0.5, 0.5), opacities=0.5, shN=shN, sh_degree=3)
+    z1, z2, z3 = 0.4886025119, 2 * 0.3153915653, 2 * 0.3731763326
+    red = 0.5 + np.array([0, 0.2 * z1, 0.2 * z1 + 0.1 * z2, 0.2 * z1 + 0.1 * z2 + 0.3 * z3])
+    for degree in range(4):
+        c = draw(renderer, gaussian, options=RenderOptions(sh_degree=degree)).color[CENTER] / 0.5
+        blue = 0.5 + 4 * z1 if degree else 0.5
+        green = 0.0 if degree else 0.5  # negative light is cut off; above 1 it stays
+        assert c == pytest.approx([red[degree], green, blue], abs=1e-5)
+
+
+def test_sh_degree_of_the_scene_and_what_it_stores_are_limits(renderer: Renderer) -> None:
+    base = random_scene(3, Chance(n=200, sh_degree=4))
+    view = looking_at_origin(80, 60)
+    by_degree = [draw(renderer, base, view, RenderOptions(sh_degree=d)).color for d in range(5)]
+    assert all(psnr(by_degree[d], by_degree[d + 1]) < 45 for d in range(4)), "every degree shows"
+    trained_to_1 = replace(base, sh_degree=1)
+    for asked, used in [(None, 1), (0, 0), (3, 1)]:
+        assert psnr(draw(renderer, trained_to_1, view, RenderOptions(sh_degree=asked)).color, by_degree[used]) > 100
+    stores_2 = replace(base, shN=base.shN[:, :8], sh_degree=3)
+    assert psnr(draw(renderer, stores_2, view).color, by_degree[2]) > 100
+
+
+BAD = {
+    "means": np.nan, "quats": np.inf, "scales": np.nan, "opacities": np.nan, "sh0": np.nan, "shN": np.inf,
+}
+
+
+def test_bad_numbers_are_left_out_and_counted(renderer: Renderer) -> None:
+    good, view, bad = random_scene(7, Chance(n=60)), looking_at_origin(80, 60), np.array([3, 20, 59])
+    expected = draw(renderer, good[torch.from_numpy(np.setdiff1d(np.arange(60), bad))], view)
+    assert renderer.left_out.total == 0
+    for field, value in BAD.items():
+        spoilt = getattr(good, field).clone()
+        spoilt.reshape(60, -1)[bad, -1] = value
+        p = draw(renderer, replace(good, **{field: spoilt}), view)
+        assert renderer.left_out.total == 3, field
+        assert np.array_equal(p.color, expected.color) and np.array_equal(p.alpha, expected.alpha), field
+
+
+def test_no_gaussians(renderer: Renderer) -> None:
+    assert not renderer.render(camera(), CLASSIC).pixels().alpha.any(), "before the first load"
+    draw(renderer, scene((0, 0, 2)))
+    p = draw(renderer, scene(np.empty((0, 3))))
+    assert renderer.left_out.total == 0 and not p.alpha.any() and not p.color.any()
+
+
+def test_extremes_stay_finite(renderer: Renderer) -> None:
+    log_scales = np.array([10, 10, 69, 30, -40, -100, -2, -2, -2], np.float32)[:, None].repeat(3, axis=1)
+    log_scales[1] = 10, -8, -8  # a needle
+    n = len(log_scales)
+    logits = np.array([0, 0, 0, 0, 0, 0, 100, -100, 0], np.float32)
+    means = np.tile(np.array([[0, 0, 2]], np.float32), (n, 1))
+    means[-1, 2] = 0.0100001  # just beyond the near plane
+    extreme = scene(means, scales=log_scales, opacities=logits, activated=False)
+    for options in (CLASSIC, RenderOptions("antialiased")):
+        p = draw(renderer, extreme, options=options)
+        assert renderer.left_out == LeftOut(too_large=2)
+        assert np.isfinite(p.color).all() and np.isfinite(p.alpha).all() and p.alpha.max() <= 1
+        assert p.alpha[0, 0] == pytest.approx(p.alpha[-1, -1], abs=1e-3) and p.alpha[0, 0] >= 0.5  # the huge ball
+
+
+def test_far_from_the_origin(renderer: Renderer) -> None:
+    s = random_scene(9, Chance(n=400))
+    means = (s.means * 8).round() / 8  # floats near 2^20 step by 1/8
+    offset = np.array([2.0 ** 20, -(2.0 ** 20), 2.0 ** 19])
+    view = looking_at_origin()
+    moved = view.viewmat.copy()
+    moved[:3, 3] -= moved[:3, :3] @ offset
+    near = draw(renderer, replace(s, means=means), view)
+    far = draw(renderer, replace(s, means=(means + torch.from_numpy(offset)).float()), replace(view, viewmat=moved))
+    assert psnr(near.color, far.color) > 70
+
+
+def test_georeferenced_positions_in_float64(renderer: Renderer) -> None:
+    s, view, offset = random_scene(9, Chance(n=400)), looking_at_origin(), np.array([4.21e6 + 0.3, -1.7e5, 4.78e6])
+    rotation, translation = view.viewmat[:3, :3], view.viewmat[:3, 3]
+    moved = replace(view, viewmat=np.block([[rotation, (translation - rotation @ offset)[:, None]], [view.viewmat[3]]]))
+    box, there = Box(half=(0.5, 2.0, 2.0)), Box(tuple(offset.tolist()), (0.5, 2.0, 2.0))
+    near = [draw(renderer, s, view), renderer.render(view, RenderOptions(selection=Selection(box=box))).pixels()]
+    hit = pick(renderer.scene().to_host(), view, 40, 30, CLASSIC)
+    far = [draw(renderer, replace(s, means=s.means + torch.from_numpy(offset)), moved),
+           renderer.render(moved, RenderOptions(selection=Selection(box=there))).pixels()]
+    for a, b in zip(near, far, strict=True):
+        assert psnr(a.color, b.color) > 60
+    shown, picked = renderer.scene().to_host(), pick(renderer.scene(), moved, 40, 30, CLASSIC)
+    np.testing.assert_allclose(shown.means.numpy() - offset, s.means, atol=2e-6)
+    assert hit is not None and picked is not None and picked.index == hit.index
+    np.testing.assert_allclose(picked.point - offset, hit.point, atol=1e-4)
+
+
+def test_strided_tensors(renderer: Renderer) -> None:
+    s = random_scene(11, Chance(n=300))
+    view = looking_at_origin(80, 60)
+    expected = draw(renderer, s, view)
+    wide = torch.cat([s.sh0[:, None], s.shN], 1)  # as trainers that hold all coefficients in one array
+    means = s.means.T.contiguous().T
+    quats = s.quats.repeat_interleave(2, 0)[::2]
+    p = draw(renderer, replace(s, means=means, quats=quats, sh0=wide[:, 0], shN=wide[:, 1:]), view)
+    assert np.array_equal(p.color, expected.color)
+
+
+def test_the_arrays_may_change_after_load(renderer: Renderer) -> None:
+    s = random_scene(12, Chance(n=300))
+    view = looking_at_origin(80, 60)
+    before = draw(renderer, s, view)
+    for name in FIELDS:
+        getattr(s, name).fill_(np.nan)
+    after = renderer.render(view.resized(81, 60), CLASSIC).pixels()
+    again = renderer.render(view, CLASSIC).pixels()
+    assert after.alpha.any() and np.array_equal(before.color, again.color)
+
+
+def test_impossible_sizes_and_calls_after_close_are_refused(renderer: Renderer) -> None:
+    for width, height in ((0, 10), (10, -1)):
+        with pytest.raises(RendererError, match=f"{width}x{height}"):
+            renderer.render(replace(camera(), width=width, height=height), CLASSIC)
+    draw(renderer, scene((0, 0, 2)))
+    renderer.close()
+    renderer.close()
+    with pytest.raises(RendererError, match="closed"):
+        renderer.render(camera(), CLASSIC)
+    with pytest.raises(RendererError, match="closed"):
+        renderer.load(scene((0, 0, 2)))
+
+
+def test_the_scene_can_be_had_activated_and_whole(renderer: Renderer) -> None:
+    assert len(renderer.scene()) == 0
+    raw = random_scene(16, Chance(n=300))
+    raw.quats[3], raw.means[7, 1] = 0, np.nan
+    renderer.load(raw)
+    given = renderer.scene()
+    assert given.activated and len(given) == 300 and given.sh_degree == 3
+    got = given.to_host()
+    assert not got.opacities[[3, 7]].any()
+    good = np.setdiff1d(np.arange(300), [3, 7])
+    expected = {"means": raw.means, "scales": raw.scales.exp(), "opacities": raw.opacities.sigmoid(), "sh0": raw.sh0,
+                "shN": raw.shN}
+    for name, values in expected.items():
+        np.testing.assert_allclose(getattr(got, name)[good], values[good], rtol=1e-4, atol=1e-5, err_msg=name)
+    unit, wanted = (q[good] / q[good].norm(dim=1, keepdim=True) for q in (got.quats, raw.quats))
+    np.testing.assert_allclose(unit, wanted, atol=1e-6)
+    before = renderer.render(looking_at_origin(80, 60), CLASSIC).pixels()
+    again = draw(renderer, got, looking_at_origin(80, 60))
+    assert psnr(before.color, again.color) > 70
+    renderer.load(random_scene(17, Chance(n=20, sh_degree=1)))
+    assert len(renderer.scene()) == 20 and renderer.scene().shN.shape[1] == 3
+
+
+def test_source(renderer: Renderer, ctx: moderngl.Context) -> None:
+    renderer.load(random_scene(16, Chance(n=300)))
+    for size in [(80, 60), (131, 47), (80, 60), (1, 1)]:  # buffers are given up and taken again
+        picture = renderer.render(looking_at_origin(*size), CLASSIC)
+        values = read_source(ctx, picture.source())
+        p = picture.pixels()
+        expected = np.dstack([p.color, p.alpha])
+        # gsplat's pictures pass through float16, 11 bits.
+        assert np.abs(values - expected).max() <= (2 ** -11 * expected.max() if renderer.name == "gsplat" else 0)
+        assert np.array_equal(read_source(ctx, picture.source()), values)

@@ -1,0 +1,62 @@
+"""The list of keys: complete, and inside the screen whatever its size."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from splatview_viewer.geometry.controls import Rect
+from splatview_viewer.kinds.gaussians.view import GaussianView
+from splatview_viewer.shell.help import KEYS, draw_help
+from splatview_viewer.shell.panel import Panel
+
+if TYPE_CHECKING:
+    from splatview_viewer.core.view import KeyHelp
+    from splatview_viewer.screens.offscreen import OffscreenScreen
+
+
+@pytest.fixture
+def lines(screen: OffscreenScreen) -> list[KeyHelp]:
+    """What is said over a scene, which has the most keys."""
+    view = GaussianView(screen.ctx)
+    try:
+        return [*(line for tool in view.tools.values() for line in tool.keys), *KEYS]
+    finally:
+        view.close()
+
+
+def drawn(screen: OffscreenScreen, size: tuple[int, int], scale: float, picture: Rect,
+          lines: list[KeyHelp]) -> tuple[int, int, int, int]:
+    """Left, top, right and bottom of what it covers of the screen."""
+    screen.resize(*size, scale)
+    screen.framebuffer.clear(1.0, 1.0, 1.0)
+    panel = Panel(scale)
+    try:
+        for _ in range(2):  # letters are made in the first
+            screen.framebuffer.clear(1.0, 1.0, 1.0)
+            panel.draw_over(screen.framebuffer, lambda _, s: bool(draw_help(picture, s, lines)), scale)
+    finally:
+        panel.close()
+    rows, columns = np.nonzero((screen.pixels()[..., :3] < 250).any(axis=2))
+    return int(columns.min()), int(rows.min()), int(columns.max()) + 1, int(rows.max()) + 1
+
+
+@pytest.mark.parametrize(("size", "scale"), [((1280, 800), 1.0), ((780, 1400), 2.0)])
+def test_it_fits_into_any_screen(screen: OffscreenScreen, lines: list[KeyHelp], size: tuple[int, int],
+                                 scale: float) -> None:
+    picture = Rect(min(round(280 * scale), size[0] // 2), 0, 0, 0)
+    picture = Rect(picture.x, 0, size[0] - picture.x, size[1] - round(26 * scale))
+    left, top, right, bottom = drawn(screen, size, scale, picture, lines)
+    assert left > 0 and top > 0 and right < size[0] and bottom < size[1]
+    assert right - left > 200 and bottom - top > 200
+    if size[0] >= 1280 * scale:  # in a large one it is in the middle of the picture, and leaves the panel alone
+        assert left > picture.x
+        assert abs((left + right) / 2 - (picture.x + picture.width / 2)) < 3
+
+
+def test_no_key_is_said_twice_for_two_things(lines: list[KeyHelp]) -> None:
+    """But for Escape, which ends whatever there is to end."""
+    said = [line.keys for line in lines if line.keys != "Escape"]
+    assert len(said) == len(set(said))

@@ -1,0 +1,155 @@
+"""The viewer's loop and panel, driven by events as a user would, on a screen in memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from support.viewer import PICTURE, SIZE, Viewer
+from support.wait import clock, wait_until
+
+from splatview_viewer.app.loop import run, step
+from splatview_viewer.core.events import (
+    Close,
+    Key,
+    PointerLeave,
+    PointerMove,
+    PointerPress,
+    PointerRelease,
+    Resize,
+    Wheel,
+)
+from splatview_viewer.geometry.controls import Rect
+from splatview_viewer.kinds.image.view import ImageView
+from splatview_viewer.screens.offscreen import OffscreenScreen
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_a_picture_fills_the_room_beside_the_panel(viewer: Viewer, picture_file: Path) -> None:
+    viewer.catalogue.open_file(picture_file)
+    viewer.until(viewer.loaded)
+    assert viewer.seat.layout() == PICTURE
+    np.testing.assert_array_equal(viewer.picture(), np.asarray(Image.open(picture_file)))
+
+
+@pytest.mark.parametrize("key", ["h", "tab"])
+def test_the_panel_can_be_hidden(viewer: Viewer, picture_file: Path, key: str) -> None:
+    viewer.catalogue.open_file(picture_file)
+    viewer.until(viewer.loaded)
+    before = viewer.pixels()
+    viewer.do(Key(key), Key(key, pressed=False))
+    assert viewer.seat.layout() == Rect(0, 0, *SIZE)
+    assert (viewer.pixels()[:, :260] != before[:, :260]).any()
+    viewer.do(Key(key), Key(key, pressed=False))
+    viewer.do(PointerLeave())
+    np.testing.assert_array_equal(viewer.pixels(), before)
+
+
+def test_a_click_in_the_list_shows_that_entry(viewer: Viewer, picture_file: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.png"
+    Image.new("RGB", (620, 494), (10, 200, 30)).save(other)
+    viewer.catalogue.open_file(picture_file)
+    viewer.catalogue.open_file(other)
+    viewer.until(viewer.loaded)
+    assert viewer.state.selected == str(picture_file)
+    viewer.click(str(other))
+    viewer.until(lambda: viewer.loaded() and viewer.seat.shown.view is not None)  # type: ignore[union-attr]
+    assert viewer.state.selected == str(other)
+    assert (viewer.picture() == (10, 200, 30)).all()
+    viewer.click(str(picture_file))
+    assert viewer.state.selected == str(picture_file)
+    np.testing.assert_array_equal(viewer.picture(), np.asarray(Image.open(picture_file)))
+
+
+def test_events_go_to_the_picture_or_to_the_panel(viewer: Viewer, picture_file: Path) -> None:
+    viewer.catalogue.open_file(picture_file)
+    viewer.until(viewer.loaded)
+    inside, panel = (PICTURE.x + 220, 300), (PICTURE.x - 180, 300)
+    viewer.do(Wheel(*panel, 2))
+    assert viewer.image.pan_zoom.fitted
+    viewer.do(Wheel(*inside, 2))
+    assert viewer.image.zoom == pytest.approx(1.2**2)
+    viewer.do(PointerMove(*inside), PointerPress(*inside))
+    viewer.do(PointerMove(PICTURE.x + 20, 300), PointerMove(*panel))  # the drag goes on over the panel
+    center = viewer.image.pan_zoom.center
+    viewer.do(PointerRelease(*panel))
+    viewer.do(PointerMove(*inside))
+    assert viewer.image.pan_zoom.center == center
+    viewer.do(PointerMove(*panel), PointerPress(*panel))
+    viewer.do(PointerMove(*inside), PointerRelease(*inside))  # a drag that began in the panel is the panel's
+    assert viewer.image.pan_zoom.center == center
+
+
+def test_a_damaged_file_is_told_and_nothing_else_suffers(viewer: Viewer, picture_file: Path, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.ply"
+    bad.write_bytes(b"ply\nformat binary_little_endian 1.0\nelement vertex 5\n")
+    viewer.catalogue.open_file(bad)
+    viewer.catalogue.open_file(tmp_path / "missing.png")
+    viewer.until(lambda: all(e.progress is None for e in viewer.state.entries))
+    assert [bool(e.fault_of_source) for e in viewer.state.entries] == [True, True]
+    assert "no such file" in viewer.state.entries[1].fault_of_source
+    viewer.do()
+    assert viewer.picture().std() > 1  # the message
+    viewer.catalogue.open_file(picture_file, viewer.seat.panes.active)
+    viewer.until(viewer.loaded)
+    np.testing.assert_array_equal(viewer.picture(), np.asarray(Image.open(picture_file)))
+
+
+@pytest.mark.parametrize("where", ["draw", "update"])
+def test_a_fault_in_a_view_is_shown_and_logged_once(viewer: Viewer, picture_file: Path, where: str,
+                                                    monkeypatch: pytest.MonkeyPatch,
+                                                    caplog: pytest.LogCaptureFixture) -> None:
+    def fail(*_: Any) -> Any:
+        raise RuntimeError("the shader is cross")
+
+    monkeypatch.setattr(ImageView, where, fail)
+    viewer.catalogue.open_file(picture_file)
+    viewer.until(viewer.loaded)
+    for x in range(3):
+        viewer.do(PointerMove(PICTURE.x + x, 100), Resize(*SIZE))
+    assert viewer.state.shown is not None
+    assert viewer.state.shown.fault == "the shader is cross"
+    assert caplog.text.count("the shader is cross") == 1
+    assert (viewer.picture() != np.asarray(Image.open(picture_file))).any()
+    assert not viewer.seat.dirty  # a fault does not keep the viewer busy
+    monkeypatch.undo()
+    if where == "draw":
+        viewer.click(str(picture_file))  # a click tries again
+        assert viewer.state.shown.fault == ""
+        np.testing.assert_array_equal(viewer.picture(), np.asarray(Image.open(picture_file)))
+
+
+def test_the_loop_ends_when_the_screen_is_closed_or_it_is_told_to() -> None:
+    for end in (lambda viewer: viewer.screen.push(Close()), Viewer.stop):
+        viewer = Viewer(OffscreenScreen(*SIZE))
+        end(viewer)
+        run(viewer)
+        assert viewer.screen.state.closed
+        viewer.close()
+
+
+# -- pace -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_viewer_at_rest_draws_nothing(viewer: Viewer, picture_file: Path) -> None:
+    viewer.catalogue.open_file(picture_file)
+    viewer.until(viewer.loaded)
+    viewer.state.panel_open = False  # it shows the rate of the pictures drawn before
+    viewer.until(viewer.settled)
+    viewer.until(lambda: (step(viewer), not viewer.drew)[-1])
+
+
+@pytest.mark.parametrize("viewer", [{"max_fps": 20}], indirect=True)
+def test_max_fps_is_kept(viewer: Viewer) -> None:
+    wait_until(lambda: viewer.seat.may_draw(clock()) <= clock())
+    now = clock()
+    viewer.seat.draw(now)
+    viewer.seat.present(now)
+    viewer.seat.mark()
+    assert not viewer.seat.due(now)
+    assert now + 0.5 / 20 <= viewer.seat.may_draw(now) <= now + 1 / 20
+    assert viewer.seat.due(now + 1 / 20)

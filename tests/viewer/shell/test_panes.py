@@ -1,0 +1,183 @@
+"""Panes of a seat: side by side, as tabs, one alone; what is not seen costs nothing; and that this is remembered."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from splatview_viewer.app.loop import step
+from splatview_viewer.core.events import Key, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview_viewer.core.memo import Memo
+from splatview_viewer.geometry.controls import Rect
+from splatview_viewer.kinds.image.view import ImageView
+from splatview_viewer.shell.panes import HEADER, grid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from support.viewer import Viewer
+
+SIZE = 900, 520
+COLORS = {"red": (200, 30, 30), "green": (30, 200, 30), "blue": (30, 30, 200)}
+
+
+@pytest.fixture
+def make(open_viewer: Callable[..., Viewer], tmp_path: Path) -> Callable[..., Viewer]:
+    def viewer(names: tuple[str, ...] = tuple(COLORS), memo: Memo | None = None) -> Viewer:
+        files = []
+        for name in names:
+            files.append(tmp_path / f"{name}.png")
+            Image.new("RGB", (64, 48), COLORS[name]).save(files[-1])
+        app = open_viewer(SIZE, files=tuple(files), memo=memo)
+        app.until(app.loaded)
+        return app
+
+    return viewer
+
+
+def key(viewer: Viewer, name: str) -> str:
+    return next(e.key for e in viewer.state.entries if e.name == f"{name}.png")
+
+
+def seen(viewer: Viewer) -> list[tuple[int, ...]]:
+    """The colour in the middle of each pane's picture."""
+    pixels = viewer.pixels()
+    return [tuple(pixels[r.y + r.height // 2, r.x + r.width // 2])
+            for _, _, r in viewer.seat.panes.places(viewer.seat.area(), 1.0)]
+
+
+def test_each_pane_shows_its_own(make: Callable[..., Viewer]) -> None:
+    viewer = make()
+    assert seen(viewer) == [COLORS["red"]]
+    assert viewer.seat.layout() == Rect(280, 0, 620, 494)  # one alone has no strip
+    viewer.seat.panes.add(key(viewer, "green"))
+    viewer.seat.panes.add(key(viewer, "blue"))
+    viewer.do()
+    assert seen(viewer) == [COLORS["red"], COLORS["green"], COLORS["blue"]]
+    assert viewer.state.selected == key(viewer, "blue")
+    places = viewer.seat.panes.places(viewer.seat.area(), 1.0)
+    assert all(head.height == HEADER for _, head, _ in places)
+    covered = np.zeros((SIZE[1], SIZE[0]), int)
+    for _, head, rect in places:
+        for r in (head, rect):
+            covered[r.y:r.y + r.height, r.x:r.x + r.width] += 1
+    area = viewer.seat.area()
+    assert covered.max() == 1  # nothing lies over anything else
+    assert covered[area.y:area.y + area.height, area.x:area.x + area.width].mean() > 0.98  # but for the gaps
+
+
+def test_the_pointer_is_for_the_pane_under_it(make: Callable[..., Viewer]) -> None:
+    viewer = make()
+    viewer.seat.panes.add(key(viewer, "green"))
+    viewer.do()
+    (first, _, left), (second, _, right) = viewer.seat.panes.places(viewer.seat.area(), 1.0)
+    for pane, rect in ((first, left), (second, right)):
+        view = pane.view
+        assert isinstance(view, ImageView)
+        assert view.pan_zoom.fitted
+        viewer.do(Wheel(rect.x + 20, rect.y + 20, 1.0))
+        assert not view.pan_zoom.fitted
+    viewer.do(PointerPress(left.x + 20, left.y + 20), PointerMove(right.x + 20, right.y + 20))
+    assert viewer.seat.panes.active is first  # a drag stays where it began
+    assert viewer.state.selected == key(viewer, "red")
+    viewer.do(PointerRelease(right.x + 20, right.y + 20))
+    viewer.do(Key("tab", mods=frozenset({"ctrl"})))
+    assert viewer.seat.panes.active is second
+    assert viewer.state.panel_open
+
+
+def test_a_header_is_double_clicked_by_the_count_of_the_press(make: Callable[..., Viewer]) -> None:
+    """However far apart the frames are in which the presses arrive: a machine may be busy."""
+    viewer = make()
+    viewer.seat.panes.add(key(viewer, "green"))
+    viewer.do()
+    x, y = viewer.find("name 0")
+    for clicks, maximised in ((1, False), (2, True)):
+        viewer.do(PointerMove(x, y), PointerPress(x, y), PointerRelease(x, y),
+                  PointerPress(x, y, clicks=clicks), PointerRelease(x, y))
+        for _ in range(8):
+            step(viewer)
+        assert bool(viewer.seat.panes.maximised) == maximised
+
+
+def test_one_alone_and_tabs_and_closing(make: Callable[..., Viewer]) -> None:
+    viewer = make()
+    panes = viewer.seat.panes
+    panes.add(key(viewer, "green"))
+    panes.add(key(viewer, "blue"))
+    viewer.do()
+    viewer.click("name 1")
+    assert viewer.state.selected == key(viewer, "green")
+    viewer.click("name 1")
+    viewer.click("name 1", clicks=2)
+    viewer.until(lambda: panes.maximised)
+    assert seen(viewer) == [COLORS["green"]]
+    assert len(viewer.catalogue.watched()) == 1  # what is not seen costs nothing
+    panes.maximise(panes.active)
+    viewer.do()
+    assert len(seen(viewer)) == 3
+    panes.arrange("tabs")
+    viewer.do()
+    assert seen(viewer) == [COLORS["green"]]
+    viewer.click("name 0")
+    assert seen(viewer) == [COLORS["red"]]
+    panes.arrange("grid")
+    viewer.do()
+    viewer.click("close 0")
+    viewer.until(lambda: len(panes) == 2)
+    assert seen(viewer) == [COLORS["green"], COLORS["blue"]]
+    panes.remove(panes.all[0])
+    panes.remove(panes.all[0])  # the last one stays
+    viewer.do()
+    assert seen(viewer) == [COLORS["blue"]]
+    assert viewer.seat.layout() == Rect(280, 0, 620, 494)
+
+
+def test_panes_lie_the_next_time_as_they_lay(make: Callable[..., Viewer], tmp_path: Path) -> None:
+    memo = tmp_path / "memo.json"
+    viewer = make(memo=Memo(memo))
+    viewer.seat.panes.add(key(viewer, "blue"))
+    viewer.do()
+    again = make(memo=Memo(memo))
+    again.until(lambda: len(again.seat.panes) == 2)
+    assert seen(again) == [COLORS["red"], COLORS["blue"]]
+    again.seat.panes.remove(again.seat.panes.all[0])
+    third = make(memo=Memo(memo))
+    third.do()
+    assert len(third.seat.panes) == 1
+    assert len(make(("green",), Memo(memo)).seat.panes) == 1
+
+
+@pytest.mark.parametrize("value", [7, [{"names": 7}], [{"names": ["red.png", "x"], "mode": "pile", "active": 0}],
+                                   [{"names": ["red.png", "green.png"], "mode": "grid", "active": -1}]])
+def test_a_memory_that_makes_no_sense_does_no_harm(make: Callable[..., Viewer], value: object) -> None:
+    memo = Memo()
+    memo.put("panes", value)
+    viewer = make(memo=memo)
+    assert len(viewer.seat.panes) == 1
+
+
+@pytest.mark.parametrize(("count", "size", "expected"), [
+    (2, (1600, 900), (2, 1)), (2, (600, 1200), (1, 2)), (4, (1600, 1000), (2, 2)), (6, (1600, 1000), (3, 2)),
+    (1, (1, 1), (1, 1))])
+def test_a_grid_of_what_one_likes_to_look_at(count: int, size: tuple[int, int], expected: tuple[int, int]) -> None:
+    assert grid(count, *size) == expected
+
+
+def test_pictures_are_kept_as_shown_and_with_nothing_behind(make: Callable[..., Viewer], tmp_path: Path,
+                                                            monkeypatch: pytest.MonkeyPatch) -> None:
+    """By Ctrl + S; of the active pane alone."""
+    monkeypatch.chdir(tmp_path)
+    viewer = make(("red",))
+    viewer.do(Key("s", mods=frozenset({"ctrl"})))
+    viewer.do(Key("s", mods=frozenset({"ctrl", "shift"})))
+    with Image.open(tmp_path / "red-2.png") as shown, Image.open(tmp_path / "red-3.png") as through:
+        assert (shown.size, shown.mode, through.mode) == (SIZE, "RGB", "RGBA")
+        assert shown.getpixel((SIZE[0] // 2, SIZE[1] // 2)) == COLORS["red"]
+        assert through.getpixel((SIZE[0] // 2, SIZE[1] // 2)) == (*COLORS["red"], 255)
+        assert through.getpixel((2, 2)) == (0, 0, 0, 0)  # beside the picture
+    assert seen(viewer) == [COLORS["red"]]

@@ -1,0 +1,108 @@
+"""Which part of the viewer gets an event: panes, fields of the panel, the list of keys; marks on kept pictures."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from support.scene_files import ply_columns, truth, write_ply
+
+from splatview_viewer.app.loop import step
+from splatview_viewer.core.events import Key, Mods, Text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from support.viewer import Viewer
+
+SIZE = 560, 420
+CTRL: Mods = frozenset({"ctrl"})
+
+
+@pytest.fixture
+def viewer(open_viewer: Callable[..., Viewer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Viewer:
+    """With two scenes, of which the first is seen."""
+    monkeypatch.chdir(tmp_path)
+    app = open_viewer(SIZE, files=tuple(
+        write_ply(tmp_path / f"{name}.ply", ply_columns(truth(200, seed=ord(name)))) for name in "ab"))
+    for entry in app.state.entries:
+        entry.settings.gaussians.coarse_ms, entry.settings.gaussians.reproject = math.inf, False
+    app.do()
+    app.until(app.loaded)
+    app.seat.select(app.state.entries[0].key)
+    app.until(app.loaded)
+    return app
+
+
+def view(viewer: Viewer) -> Any:
+    return viewer.seat.view
+
+
+def second(viewer: Viewer) -> str:
+    return viewer.state.entries[1].key
+
+
+def kept(folder: Path) -> np.ndarray:
+    """The newest picture, in int."""
+    files = sorted(folder.glob("*.png"), key=lambda file: file.stat().st_mtime_ns)
+    return np.asarray(Image.open(files[-1])).astype(int)
+
+
+def test_a_key_that_goes_up_in_another_pane_goes_up(viewer: Viewer) -> None:
+    first = view(viewer)
+    panes = viewer.seat.panes
+    panes.add(second(viewer))
+    panes.activate(panes.all[0])
+    viewer.until(lambda: all(pane.view is not None for pane in panes))
+    viewer.screen.push(Key("w"))
+    step(viewer)
+    step(viewer)
+    assert first.moving
+    viewer.screen.push(Key("tab", mods=frozenset({"shift"})), Key("w", pressed=False))
+    step(viewer)
+    assert panes.active is panes.all[1]
+    viewer.until(lambda: not first.moving)
+
+
+def test_what_is_typed_into_a_field_moves_nothing(viewer: Viewer) -> None:
+    viewer.screen.push(Key("ctrl", mods=CTRL))
+    viewer.click("Size", mods=CTRL)  # so that a number can be typed
+    viewer.do(Key("ctrl", pressed=False))
+    assert viewer.seat.panel is not None and viewer.seat.panel.typing
+    view: Any = viewer.seat.view
+    before = view.camera()
+    other = before.to_json().replace(str(before.width), str(before.width - 1))
+    viewer.do(Text(other), Key("w"), Key("f"), Key("f", pressed=False))
+    assert not view.moving
+    assert not view.tools["navigate"].under_way
+    np.testing.assert_array_equal(view.camera().viewmat, before.viewmat)
+    viewer.do(Key("w", pressed=False), Key("enter"), Key("enter", pressed=False))
+    assert not viewer.seat.panel.typing
+    viewer.screen.push(Text(other))  # a camera that was pasted
+    step(viewer)
+    assert view.tools["navigate"].under_way
+
+
+def test_shortcuts_of_the_system_do_not_hide_the_panel(viewer: Viewer) -> None:
+    viewer.do(Key("h", mods=CTRL), Key("h", mods=frozenset({"super"})), Key("tab", mods=frozenset({"alt"})))
+    assert viewer.state.panel_open
+    viewer.do(Key("h"))
+    assert not viewer.state.panel_open
+
+
+def test_a_kept_picture_has_no_mark_on_it(viewer: Viewer, tmp_path: Path) -> None:
+    viewer.do(Key("s", mods=CTRL))
+    before = kept(tmp_path)
+    seen = viewer.picture()
+    view(viewer).tools["inspect"].choose(3)
+    viewer.seat.mark()
+    viewer.do()
+    assert (viewer.picture() != seen).any()
+    viewer.do(Key("s", mods=CTRL))
+    np.testing.assert_array_equal(kept(tmp_path), before)
+    viewer.do()
+    assert view(viewer).settings.selection.marked == (3,)

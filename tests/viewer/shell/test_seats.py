@@ -1,0 +1,151 @@
+"""Several users of one viewer: each with an own size, selection and camera over the same data, or following another."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from support import widgets
+from support.house import House, pixels
+
+import splatview
+from splatview_viewer.core import events as ev
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from support.web_clients import Page
+
+    from splatview_viewer.shell.seat import Seat
+
+
+def shown(seat: Seat) -> str:
+    entry = seat.state.shown
+    return "" if entry is None else entry.name
+
+
+@pytest.fixture(name="house")
+def house_fixture(picture: Path) -> Iterator[House]:
+    with House(picture) as house:
+        yield house
+
+
+@pytest.fixture(name="picture")
+def picture_fixture(tmp_path: Path) -> Path:
+    """No two rows or columns alike."""
+    y, x = np.mgrid[0:300, 0:400]
+    path = tmp_path / "picture.png"
+    Image.fromarray(np.stack([x * 255 // 399, y * 255 // 299, (x + y) % 256], -1).astype(np.uint8)).save(path)
+    return path
+
+
+def test_each_page_has_its_own_size_and_zoom(house: House, picture: Path) -> None:
+    wide, tall = house.page(900, 520), house.page(400, 700)
+    whole = np.asarray(Image.open(picture)).astype(int)
+    before = house.at_rest(tall)
+    assert before.shape == (700, 400, 3)
+    np.testing.assert_array_equal(before[200:500], whole)  # a narrow page begins without the panel
+    wide.send(ev.Wheel(x=590, y=250, dx=0, dy=4, at=1.0))
+    house.until(lambda: house.app.seats[0].view.zoom > 2)  # type: ignore[union-attr]
+    zoomed = house.at_rest(wide)
+    assert zoomed.shape == (520, 900, 3)
+    assert house.app.seats[1].view.zoom == 1  # type: ignore[union-attr]
+    tall.send(ev.Key(name="h", pressed=True, repeat=False, at=2.0))
+    tall.send(ev.Key(name="h", pressed=True, repeat=False, at=2.0))
+    np.testing.assert_array_equal(house.at_rest(tall), before)
+
+
+def test_each_shows_what_it_wants(house: House, tmp_path: Path) -> None:
+    other = tmp_path / "other.png"
+    Image.new("RGB", (50, 40), (200, 10, 30)).save(other)
+    first, _second = house.page(), house.page()
+    house.at_rest(first)
+    house.app.catalogue.open_file(other, house.app.seats[1].panes.active)
+    house.until(lambda: house.app.seats[1].view is not None)
+    assert [shown(seat) for seat in house.app.seats] == ["picture.png", "other.png"]
+    assert len(house.app.catalogue.watched()) == 2
+    house.app.seats[0].select(str(other))
+    assert len(house.app.catalogue.watched()) == 1
+
+
+def test_one_follows_another_until_it_moves_by_itself(house: House) -> None:
+    leader, follower = house.page(), house.page()
+    house.at_rest(leader)
+    a, b = house.app.seats
+    assert b.state.others == ["Browser 1"]
+    house.at_rest(follower)
+    x, y = widgets.middle("Browser 1")
+    for event in (ev.PointerMove(x, y, at=0.1), ev.PointerPress(x, y, at=0.2), ev.PointerRelease(x, y, at=0.3),
+                  ev.PointerLeave(at=0.4)):
+        follower.send(event)
+    house.until(lambda: b.state.follows == "Browser 1")
+    leader.send(ev.Wheel(x=590, y=250, dx=0, dy=4, at=1.0))
+    house.until(lambda: a.view.zoom > 2)  # type: ignore[union-attr]
+    # Both show the same, but for their panels' lists of others.
+    np.testing.assert_array_equal(house.at_rest(follower)[:480, 280:], house.at_rest(leader)[:480, 280:])
+    follower.send(ev.PointerPress(x=590, y=250, button="left", at=2.0))
+    follower.send(ev.PointerMove(x=640, y=250, at=3.0))
+    house.until(lambda: b.leader is None)
+    assert b.state.follows is None
+    assert a.view.pan_zoom.center != b.view.pan_zoom.center  # type: ignore[union-attr]
+    b.follow(a)
+    a.follow(b)  # no two follow each other
+    assert (a.leader, b.leader) == (b, None)
+    follower.end()
+    house.until(lambda: len(house.app.seats) == 1)
+    assert a.leader is None
+
+
+def test_a_page_that_comes_back_sees_what_it_saw(house: House) -> None:
+    page = house.page(id="mine")
+    house.at_rest(page)
+    page.send(ev.Wheel(x=590, y=250, dx=0, dy=4, at=1.0))
+    house.until(lambda: house.app.seats[0].view.zoom > 2)  # type: ignore[union-attr]
+    before = house.at_rest(page)
+    page.end()
+    house.until(lambda: not house.app.seats)
+    house.page(id="another")
+    back = house.page(id="mine")
+    after = house.at_rest(back)
+    np.testing.assert_array_equal(after[:480, 280:], before[:480, 280:])
+    assert house.app.seats[0].view.zoom == house.app.seats[0].view.pan_zoom.placed(  # type: ignore[union-attr]
+        house.app.seats[0].layout())[2] < house.app.seats[1].view.zoom  # type: ignore[union-attr]
+
+
+def test_a_picture_is_written_beside_browsers(picture: Path, tmp_path: Path) -> None:
+    """`serve --web --out`: the file has a seat of its own, which nobody can follow."""
+    out = tmp_path / "out.png"
+    house = House(picture, watched=True, out=out)
+    page = house.page()
+    house.until(out.exists)
+    assert house.at_rest(page).shape == (520, 900, 3)
+    with Image.open(out) as written:
+        assert written.size == (700, 400)
+    assert [seat.state.others for seat in house.app.seats] == [["Browser 1"], []]
+    house.close()
+
+
+def test_a_stream_that_is_not_seen_costs_its_run_nothing(house: House) -> None:
+    splatview.publish(torch.full((40, 60, 3), 77, dtype=torch.uint8), "render")
+    page = house.page()
+    house.until(lambda: any(e.name == "render" for e in house.app.catalogue.entries))
+    entry = next(e for e in house.app.catalogue.entries if e.name == "render")
+    house.app.seats[0].select(entry.key)
+
+    def grey(page: Page) -> bool:
+        picture = house.newest(page)
+        return (picture is not None and pixels(picture).shape[1::-1] == picture.size
+                and pixels(picture)[250, 600].tolist() == [77, 77, 77])
+
+    house.until(lambda: grey(page))
+    stream = house.app.catalogue.slots[entry.key].source.stream  # type: ignore[attr-defined]
+    assert stream.opened
+    page.end()
+    house.until(lambda: not house.app.seats)
+    assert not stream.opened
+    again = house.page(id="page1")
+    house.until(lambda: stream.opened and grey(again))

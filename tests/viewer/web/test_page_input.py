@@ -1,0 +1,286 @@
+"""What a person does on the page, in a real Chromium, as it reaches the viewer: mouse, fingers, keys, text."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from support.pages import connected, mask, until
+
+from splatview_viewer.core import events as ev
+from splatview_viewer.web import messages as m
+
+if TYPE_CHECKING:
+
+    from playwright.sync_api import CDPSession, Page
+    from support.pages import Client, Open, Viewer
+
+
+# ---- the mouse
+
+
+def test_buttons_and_moves(viewer: Viewer, open_page: Open) -> None:
+    page, client = connected(viewer, open_page, (640, 400), 2)
+    for button in ("left", "right", "middle"):
+        client.forget()
+        page.mouse.move(200, 150)
+        page.mouse.down(button=button)
+        page.mouse.move(220.5, 160)
+        page.mouse.up(button=button)
+        press, release = client.wait(ev.PointerPress), client.wait(ev.PointerRelease)
+        assert (press.x, press.y, press.button, mask(press)) == (400, 300, button, 0)
+        assert (release.x, release.y, release.button) == (441, 320, button)
+        order = [type(message) for message in client.said(ev.PointerMove, ev.PointerPress, ev.PointerRelease)]
+        assert order == [ev.PointerMove, ev.PointerPress, ev.PointerMove, ev.PointerRelease]
+        assert client.said(ev.PointerMove)[-1].x == 441
+        times = [message.at for message in client.said(ev.PointerMove, ev.PointerPress, ev.PointerRelease)]
+        assert times == sorted(times) and times[0] > 0
+
+
+def test_a_drag_goes_on_outside_and_the_pointer_leaves_afterwards(viewer: Viewer, open_page: Open) -> None:
+    page, client = connected(viewer, open_page)
+    page.mouse.move(400, 300)
+    page.mouse.down()
+    page.mouse.move(820, 630)
+    page.mouse.up()
+    release = client.wait(ev.PointerRelease)
+    assert (release.x, release.y) == (820, 630)
+    client.wait(ev.PointerLeave)
+    assert type(client.said(ev.PointerPress, ev.PointerRelease, ev.PointerLeave)[-1]) is ev.PointerLeave
+
+
+def test_the_wheel(viewer: Viewer, open_page: Open) -> None:
+    page, client = connected(viewer, open_page)
+    page.mouse.move(300, 200)
+    page.mouse.wheel(0, -100)
+    wheel = client.wait(ev.Wheel)
+    assert (wheel.x, wheel.y, wheel.dx, wheel.dy, mask(wheel)) == (300, 200, 0, 1, 0)
+    page.mouse.wheel(50, 0)
+    assert client.wait(ev.Wheel, 2).dx == 0.5
+    page.keyboard.down("Shift")
+    page.mouse.wheel(0, 300)
+    wheel = client.wait(ev.Wheel, 3)
+    assert (wheel.dx, wheel.dy, mask(wheel)) == (0, -3, 1)
+    page.keyboard.up("Shift")
+    for mode, notch in ((1, 3), (2, 1)):  # lines, pages
+        page.evaluate("""([deltaMode, deltaY]) => document.querySelector('canvas').dispatchEvent(new WheelEvent(
+          'wheel', {deltaMode, deltaY, clientX: 1, clientY: 1, bubbles: true, cancelable: true}))""", [mode, notch])
+        assert client.wait(ev.Wheel, 3 + mode).dy == -1
+
+
+def test_losing_the_window_lets_go_of_everything(viewer: Viewer, open_page: Open) -> None:
+    page, client = connected(viewer, open_page)
+    page.mouse.move(300, 200)
+    page.mouse.down()
+    page.keyboard.down("w")
+    client.wait(ev.Key)
+    page.evaluate("window.dispatchEvent(new Event('blur'))")
+    assert client.wait(ev.PointerRelease).button == "left"
+    assert (client.wait(ev.Key, 2).name, client.wait(ev.Key, 2).pressed) == ("w", False)
+    page.mouse.move(310, 210)  # still down for the browser, but not for the viewer
+    page.mouse.up()
+    page.keyboard.up("w")
+    page.keyboard.press("f")
+    client.wait(ev.Key, 4)
+    assert len(client.said(ev.PointerPress)) == len(client.said(ev.PointerRelease)) == 1
+    assert [key.name for key in client.said(ev.Key)] == ["w", "w", "f", "f"]
+
+
+# ---- fingers
+
+
+def touch(cdp: CDPSession, kind: str, *points: tuple[float, float]) -> None:
+    cdp.send("Input.dispatchTouchEvent", {"type": f"touch{kind}", "touchPoints": [
+        {"x": x, "y": y, "id": i} for i, (x, y) in enumerate(points)]})
+
+
+@pytest.fixture
+def phone(viewer: Viewer, open_page: Open) -> tuple[Page, Client, CDPSession]:
+    page, client = connected(viewer, open_page, (390, 844), 3, has_touch=True, is_mobile=True)
+    return page, client, page.context.new_cdp_session(page)
+
+
+def test_one_finger_is_the_left_button(phone: tuple[Page, Client, CDPSession]) -> None:
+    _, client, cdp = phone
+    touch(cdp, "Start", (200, 300))
+    touch(cdp, "Move", (210, 320))
+    touch(cdp, "Move", (220, 340))
+    touch(cdp, "End")
+    client.wait(ev.PointerLeave)
+    said = client.said(ev.PointerMove, ev.PointerPress, ev.PointerRelease, ev.PointerLeave, ev.Pinch, ev.Wheel)
+    kinds = [type(message) for message in said if type(message) is not ev.PointerMove]
+    assert kinds == [ev.PointerPress, ev.PointerRelease, ev.PointerLeave]
+    press, release = client.said(ev.PointerPress)[0], client.said(ev.PointerRelease)[0]
+    assert (press.x, press.y, press.button) == (600, 900, "left")
+    assert (release.x, release.y, release.button) == (660, 1020, "left")
+    assert client.said(ev.PointerMove)[-1].x == 660
+
+
+def test_two_fingers_pinch_and_pan(phone: tuple[Page, Client, CDPSession]) -> None:
+    page, client, cdp = phone
+    touch(cdp, "Start", (150, 400))
+    touch(cdp, "Start", (150, 400), (250, 400))
+    for step in range(1, 11):  # twice as far apart, and 30 to the right, 20 down
+        touch(cdp, "Move", (150 - 5 * step + 3 * step, 400 + 2 * step), (250 + 5 * step + 3 * step, 400 + 2 * step))
+    touch(cdp, "End", (130, 420))
+    touch(cdp, "Move", (300, 600))  # the finger that stays does nothing more
+    touch(cdp, "End")
+    page.touchscreen.tap(100, 700)
+    client.wait(ev.PointerRelease, 2)
+    said = client.said(ev.PointerPress, ev.PointerRelease, ev.Pinch, ev.PointerMove)
+    kinds = [type(message) for message in said]
+    assert kinds[:2] == [ev.PointerPress, ev.PointerRelease]  # the drag ends where it began, before the pinch begins
+    pinches = client.said(ev.Pinch)
+    assert kinds[2:] == [ev.Pinch] * len(pinches) + [ev.PointerPress, ev.PointerRelease] and pinches
+    assert np.prod([pinch.factor for pinch in pinches]) == pytest.approx(2, rel=1e-3)
+    assert sum(pinch.dx for pinch in pinches) == pytest.approx(90, abs=0.1)
+    assert sum(pinch.dy for pinch in pinches) == pytest.approx(60, abs=0.1)
+    assert (pinches[-1].x, pinches[-1].y) == pytest.approx((690, 1260), abs=0.1)
+    assert page.evaluate("[visualViewport.scale, scrollX, scrollY]") == [1, 0, 0]
+
+
+def test_two_fingers_turn_once_it_is_meant(phone: tuple[Page, Client, CDPSession]) -> None:
+    _, client, cdp = phone
+
+    def turn(degrees: float, steps: int = 12) -> float:
+        """Turn two fingers around their middle, clockwise; what the viewer heard of that, in degrees."""
+        client.forget()
+        for step in range(steps + 1):
+            angle = math.radians(degrees * step / steps)
+            x, y = 60 * math.cos(angle), 60 * math.sin(angle)
+            touch(cdp, "Move" if step else "Start", (200 - x, 300 - y), (200 + x, 300 + y))
+        for kind, *points in (("End",), ("Start", (50, 600)), ("End",)):
+            touch(cdp, kind, *points)
+        client.wait(ev.PointerLeave, 2)  # of the finger that came first, and of the one that followed
+        return math.degrees(sum(pinch.turn for pinch in client.said(ev.Pinch)))
+
+    assert turn(10) == 0  # fingers never keep quite straight
+    assert 70 < turn(120) < 120
+    assert turn(370, 40) == pytest.approx(370 - 14, abs=24)  # all the way round and on
+
+
+# ---- keys and text
+
+
+def test_keys_have_the_viewers_names(viewer: Viewer, open_page: Open) -> None:
+    """With modifiers and repeats; the browser does nothing by itself."""
+    page, client = connected(viewer, open_page)
+    page.evaluate("window.left = []; addEventListener('keydown', "
+                  "(e) => { if (!e.defaultPrevented) left.push(e.key); })")
+    pressed = {"f": "f", "7": "7", "Tab": "tab", "ArrowLeft": "left", "PageUp": "page_up", "Home": "home", " ": "space",
+               "Backspace": "backspace", "Enter": "enter", "Escape": "escape", "/": "slash", "-": "minus", "F1": "f1",
+               "Delete": "delete", "Shift": "shift", ".": "period"}
+    for name in pressed:
+        page.keyboard.press(name)
+    client.wait(ev.Key, 2 * len(pressed))
+    said = [(key.name, key.pressed) for key in client.said(ev.Key)]
+    assert said == [(name, down) for name in pressed.values() for down in (True, False)]
+    client.forget()
+    for _ in range(3):
+        page.keyboard.down("ArrowRight")
+    page.keyboard.up("ArrowRight")
+    page.keyboard.press("Control+Shift+Z")
+    page.keyboard.press("Alt+w")
+    client.wait(ev.Key, 14)
+    said = [(key.name, key.pressed, key.repeat, mask(key)) for key in client.said(ev.Key)]
+    assert said[:4] == [("right", True, False, 0), ("right", True, True, 0), ("right", True, True, 0),
+                        ("right", False, False, 0)]
+    assert said[4:10] == [("ctrl", True, False, 2), ("shift", True, False, 3), ("z", True, False, 3),
+                          ("z", False, False, 3), ("shift", False, False, 2), ("ctrl", False, False, 0)]
+    assert said[10:] == [("alt", True, False, 4), ("w", True, False, 4), ("w", False, False, 4),
+                         ("alt", False, False, 0)]
+    assert set(page.evaluate("left")) <= {"Shift", "Control", "Alt"}
+    assert page.evaluate("document.activeElement.id") == "canvas"  # Tab did not take the focus away
+
+
+def test_letters_of_other_layouts(viewer: Viewer, open_page: Open) -> None:
+    page, client = connected(viewer, open_page)
+    for key, code in (("a", "KeyQ"), ("\u0430", "KeyF"), ("&", "Digit1"), ("Unidentified", "KeyG")):
+        page.evaluate("""(init) => { for (const type of ['keydown', 'keyup'])
+          document.activeElement.dispatchEvent(new KeyboardEvent(type, {...init, bubbles: true})); }""",
+                      {"key": key, "code": code})
+    client.wait(ev.Key, 8)
+    assert [key.name for key in client.said(ev.Key) if key.pressed] == ["a", "f", "1", "g"]
+
+
+def test_the_browser_keeps_its_shortcuts(viewer: Viewer, open_page: Open) -> None:
+    page, client = connected(viewer, open_page)
+    page.evaluate("window.left = []; addEventListener('keydown', (e) => "
+                  "{ if (!e.defaultPrevented) left.push(e.key); e.preventDefault(); })")
+    keys = ["Control+r", "Control+l", "Control+t", "Control+w", "F5", "F11", "F12", "Control+Shift+I", "Control+-",
+            "Control+=", "Control+0", "Control+v"]
+    for name in keys:
+        page.keyboard.press(name)
+    page.keyboard.press("Control+c")
+    page.keyboard.press("q")
+    client.wait_for(lambda: [key for key in client.said(ev.Key) if key.name == "q" and not key.pressed], "q")
+    others = [key.name for key in client.said(ev.Key) if key.name not in ("ctrl", "shift")]
+    assert others == ["c", "c", "q", "q"]
+    assert page.evaluate("left") == ["r", "l", "t", "w", "F5", "F11", "F12", "I", "-", "=", "0", "v"]
+
+
+def test_text(viewer: Viewer, open_page: Open) -> None:
+    page, client = connected(viewer, open_page)
+    page.keyboard.type("aZ 3/")
+    for init in ({"key": "é"}, {"key": "€", "ctrlKey": True, "altKey": True, "modifierAltGraph": True}):
+        page.evaluate("(init) => document.activeElement.dispatchEvent(new KeyboardEvent("
+                      "'keydown', {...init, code: 'KeyE', bubbles: true}))", init)
+    client.wait(ev.Text, 7)
+    assert "".join(text.text for text in client.said(ev.Text)) == "aZ 3/é€"
+    assert mask(client.said(ev.Key)[-1]) == 0  # AltGr is no Ctrl and Alt
+    client.forget()
+    page.keyboard.press("Control+a")
+    page.keyboard.press("Enter")
+    page.keyboard.press("x")
+    client.wait(ev.Text)
+    assert [text.text for text in client.said(ev.Text)] == ["x"]
+
+
+def test_a_text_field_gets_the_keyboard_and_what_is_composed(viewer: Viewer, open_page: Open) -> None:
+    page, client = connected(viewer, open_page)
+    client.connection.send(m.Caption("render", "", True))
+    until(page, "document.activeElement.id === 'field'")
+    page.keyboard.type("a1")
+    page.keyboard.press("Backspace")
+    client.wait(ev.Key, 6)
+    assert [text.text for text in client.said(ev.Text)] == ["a", "1"]  # once each
+    client.forget()
+    page.keyboard.insert_text("日本")  # as an input method or a phone does
+    assert client.wait(ev.Text).text == "日本"
+    client.forget()
+    cdp = page.context.new_cdp_session(page)
+    for composed in ("n", "ni", "你"):
+        cdp.send("Input.imeSetComposition", {"text": composed, "selectionStart": 1, "selectionEnd": 1})
+    cdp.send("Input.insertText", {"text": "你"})
+    client.wait_for(lambda: [text for text in client.said(ev.Text) if text.text == "你"], "what was composed")
+    typed = ""
+    for message in client.said(ev.Text, ev.Key):
+        if isinstance(message, ev.Text):
+            typed += message.text
+        elif message.pressed:
+            assert message.name == "backspace"
+            typed = typed[:-1]
+    assert typed == "你"
+    client.forget()
+    page.evaluate("""() => { const field = document.querySelector('#field');
+      field.setRangeText('', field.value.length - 2, field.value.length, 'end');
+      field.dispatchEvent(new InputEvent('input')); }""")  # a phone deletes in the field, without a key
+    client.wait(ev.Key, 4)
+    assert {key.name for key in client.said(ev.Key)} == {"backspace"}
+    client.connection.send(m.Caption("render", "", False))
+    until(page, "document.activeElement.id === 'canvas'")
+
+
+def test_paste(viewer: Viewer, open_page: Open) -> None:
+    page, client = connected(viewer, open_page, permissions=["clipboard-read", "clipboard-write"])
+    page.evaluate("navigator.clipboard.writeText('0.25\\n日本')")
+    page.keyboard.press("Control+v")
+    assert client.wait(ev.Text).text == "0.25\n日本"
+    assert "v" not in [key.name for key in client.said(ev.Key)]
+    long = "x" * 12000 + "\ud83d"
+    page.evaluate("""(text) => { const clipboardData = new DataTransfer(); clipboardData.setData('text/plain', text);
+      document.activeElement.dispatchEvent(new ClipboardEvent('paste', {clipboardData, bubbles: true})); }""", long)
+    assert client.wait(ev.Text, 2).text == "x" * 10000
+    assert not client.connection.closed

@@ -1,0 +1,255 @@
+"""A scene that several processes publish in parts, in the viewer: one entry, one picture, and what is said of ranks."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import pytest
+import torch
+
+from splatview.adapters import recognise
+from splatview_ipc.publisher.publisher import Publisher
+from splatview_viewer.app.loop import step
+from splatview_viewer.kinds.gaussians.view import GaussianView
+from splatview_viewer.recording.options import RecordOptions
+from splatview_viewer.scene.merging import merged
+from splatview_viewer.scene.scene import GaussianScene
+from splatview_viewer.workspace.shards import panel
+from splatview_viewer.workspace.shards.stream import ShardedStream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from support.viewer import Viewer
+
+    Start: TypeAlias = "Callable[..., Training]"
+
+
+def tensors(n: int, seed: int) -> dict[str, torch.Tensor]:
+    g = torch.Generator().manual_seed(seed)
+    return {"means": torch.randn(n, 3, generator=g), "quats": torch.randn(n, 4, generator=g),
+            "scales": torch.full((n, 3), -2.0), "opacities": torch.full((n,), 3.0),
+            "sh0": torch.rand(n, 1, 3, generator=g), "shN": torch.zeros(n, 0, 3)}
+
+
+def part(n: int, seed: int) -> GaussianScene:
+    """The scene that a rank publishes."""
+    t = tensors(n, seed)
+    return GaussianScene(t["means"], t["quats"], t["scales"], t["opacities"], t["sh0"][:, 0], t["shN"], sh_degree=0)
+
+
+class Training:
+    """Ranks that publish one after the other."""
+
+    def __init__(self, counts: list[int], *, world: int | None = None, group: str = "0" * 16) -> None:
+        """`counts`: Gaussians of each rank, in order; `world`: how many ranks they say that there are."""
+        self.world = len(counts) if world is None else world
+        self.group = group
+        self.runs: dict[int, Publisher] = {}
+        for rank, n in enumerate(counts):
+            self.publish(rank, n)
+
+    def publish(self, rank: int, n: int) -> None:
+        """Publish so many Gaussians; a rank that has ended begins anew."""
+        run = self.runs.get(rank)
+        if run is None:
+            run = self.runs[rank] = Publisher("train")
+        value = tensors(n, rank)
+        layout = recognise(value, None, {})
+        stream = run.stream("gaussians", layout.kind)
+        if stream.shard[0] is None:
+            stream.shard = (rank, self.world), self.group
+            run.wake()
+        stream.describe(layout)
+        published = layout.match(value, {})
+        assert published is not None
+        stream.publish(published)
+
+    def end(self, rank: int) -> None:
+        self.runs.pop(rank).close()
+
+    def close(self) -> None:
+        for rank in list(self.runs):
+            self.end(rank)
+
+
+@pytest.fixture
+def viewer(open_viewer: Callable[..., Viewer]) -> Viewer:
+    return open_viewer((400, 260), panel=False)
+
+
+@pytest.fixture
+def training() -> Iterator[Start]:
+    """`training([300, 200])`: ranks that have published so many Gaussians each."""
+    started: list[Training] = []
+
+    def start(counts: list[int], **options: Any) -> Training:
+        started.append(Training(counts, **options))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.close()
+
+
+def entries(viewer: Viewer) -> list[str]:
+    return [e.name for e in viewer.state.entries]
+
+
+def slot(viewer: Viewer) -> Any:
+    found = viewer.seat.shown
+    assert found is not None
+    return found
+
+
+def stream(viewer: Viewer) -> ShardedStream:
+    found = next(iter(viewer.catalogue.shards.streams))
+    assert isinstance(found, ShardedStream)
+    return found
+
+
+def count(viewer: Viewer) -> int:
+    """Gaussians in what is shown."""
+    step(viewer)
+    found = viewer.seat.shown
+    facts = found.view.content.facts if found is not None and isinstance(found.view, GaussianView) else None
+    return -1 if facts is None else facts.count
+
+
+def trouble(viewer: Viewer) -> str:
+    step(viewer)
+    return "; ".join(viewer.catalogue.overlays.troubles(slot(viewer)))
+
+
+def test_ranks_are_one_entry_and_one_scene(viewer: Viewer, training: Start) -> None:
+    """The picture is that of all Gaussians as one scene, not of one part over the other."""
+    training([300, 200, 100])
+    viewer.until(lambda: count(viewer) == 600)
+    assert entries(viewer) == ["gaussians \u00b7 3 shards"]
+    assert trouble(viewer) == ""
+    entry, view = slot(viewer).entry, slot(viewer).view
+    assert (entry.kind, entry.alive) == ("gaussians", True)
+    entry.settings.gaussians.coarse_ms, entry.settings.gaussians.reproject = math.inf, False
+    viewer.seat.mark()
+    viewer.do()
+    picture = viewer.picture()
+    alone = GaussianView(viewer.screen.ctx)
+    try:
+        alone.update(merged([part(300, 0), part(200, 1), part(100, 2)], [False] * 3))
+        alone.settings.coarse_ms, alone.settings.reproject = math.inf, False
+        alone.like(view)
+        alone.draw(viewer.screen.framebuffer, view.rect)
+        x, y, width, height = view.rect.x, view.rect.y, view.rect.width, view.rect.height
+        drawn = viewer.screen.pixels()[y:y + height, x:x + width, :3].astype(int)
+    finally:
+        alone.close()
+    assert picture.max() > 60
+    middle = np.s_[40:-40, 120:-120]  # axes and words stand at the edges
+    np.testing.assert_allclose(picture[middle], drawn[middle], atol=1)
+
+
+def test_a_late_rank_holds_up_no_other(viewer: Viewer, training: Start) -> None:
+    ranks = training([300, 200])
+    viewer.until(lambda: count(viewer) == 500)
+    for rank, n in enumerate((310, 210)):
+        ranks.publish(rank, n)
+    viewer.until(lambda: count(viewer) == 520)
+    assert stream(viewer).version == 2
+    assert "shards ranks 0, 1: version 2" in slot(viewer).source.notes
+    for n in (320, 330, 340):
+        ranks.publish(0, n)
+    viewer.until(lambda: count(viewer) == 550)
+    assert trouble(viewer) == ""  # rank 1 is alive, and its last part is shown
+    assert "shards ranks 0, 1: versions 2 to 5" in slot(viewer).source.notes
+    assert "Gaussians by rank: 340, 210" in slot(viewer).source.notes
+    ranks.publish(1, 220)
+    viewer.until(lambda: count(viewer) == 560)
+    assert slot(viewer).entry.version >= 5
+
+
+def test_what_is_missing_is_said(viewer: Viewer, training: Start) -> None:
+    ranks = training([300, 200], world=4)
+    viewer.until(lambda: count(viewer) == 500)
+    assert entries(viewer) == ["gaussians \u00b7 4 shards"]
+    assert trouble(viewer) == "2 of 4 shards; ranks 2, 3 not found"
+    ranks.end(1)
+    viewer.until(lambda: trouble(viewer) == "1 of 4 shards; rank 1 ended, ranks 2, 3 not found")
+    assert count(viewer) == 500  # its last part is seen
+    assert slot(viewer).entry.alive
+    ranks.publish(0, 301)
+    viewer.until(lambda: count(viewer) == 501)
+    ranks.publish(1, 50)
+    viewer.until(lambda: count(viewer) == 351)
+    assert trouble(viewer) == "2 of 4 shards; ranks 2, 3 not found"
+    assert entries(viewer) == ["gaussians \u00b7 4 shards"]
+
+
+def test_when_all_have_ended_the_last_picture_stays_and_a_restart_continues(viewer: Viewer, training: Start) -> None:
+    ranks = training([300, 200])
+    viewer.until(lambda: count(viewer) == 500)
+    view = slot(viewer).view
+    ranks.close()
+    viewer.until(lambda: not slot(viewer).entry.alive)
+    assert slot(viewer).entry.note == "ended"
+    assert count(viewer) == 500
+    viewer.until(lambda: trouble(viewer) == "")
+    training([30, 20]).publish(0, 30)
+    viewer.until(lambda: count(viewer) == 50)
+    assert slot(viewer).view is view
+    assert entries(viewer) == ["gaussians \u00b7 2 shards"]
+
+
+def test_trainings_that_cannot_be_told_apart_are_not_mixed(viewer: Viewer, training: Start) -> None:
+    first = training([300, 200])
+    viewer.until(lambda: count(viewer) == 500)
+    second = training([30, 20])
+    viewer.until(lambda: sorted(n for n in entries(viewer) if "rank" in n) == [
+        f"gaussians \u00b7 rank {i} of 2" for i in (0, 0, 1, 1)])
+    assert any("Set SPLATVIEW_GROUP" in text for text in viewer.state.notices)
+    assert count(viewer) == 500  # what was seen stays, as that of a run that ended
+    first.close()
+    viewer.until(lambda: count(viewer) == 50)  # the other goes on in its place
+    assert viewer.state.notices == []
+    second.publish(0, 31)
+    viewer.until(lambda: count(viewer) == 51)
+
+
+def test_a_part_is_shown_alone_and_the_whole_goes_on(viewer: Viewer, training: Start) -> None:
+    ranks = training([300, 200])
+    viewer.until(lambda: count(viewer) == 500)
+    whole = slot(viewer).entry.key
+    panel.show(viewer.catalogue, stream(viewer), stream(viewer).parts[1], viewer.seat.panes.active)
+    viewer.until(lambda: count(viewer) == 200)
+    assert entries(viewer) == ["gaussians \u00b7 2 shards", "gaussians \u00b7 rank 1 of 2"]
+    viewer.until(lambda: not stream(viewer).parts[0].stream.opened)  # it is not shown any more
+    assert stream(viewer).parts[1].stream.opened
+    viewer.seat.panes.add(whole)  # both at once, from one rank's memory
+    viewer.until(lambda: count(viewer) == 500)
+    ranks.publish(0, 310)
+    ranks.publish(1, 210)
+    viewer.until(lambda: count(viewer) == 520)
+    shown = {s.entry.key: s for s in viewer.catalogue.slots.values()}
+    viewer.until(lambda: {facts.count for s in shown.values() if isinstance(s.view, GaussianView)
+                          and (facts := s.view.content.facts) is not None} == {520, 210})
+    for pane in list(viewer.seat.panes):
+        if pane.key != whole:
+            viewer.seat.panes.remove(pane)
+    ranks.end(0)  # the list is looked through again
+    viewer.until(lambda: entries(viewer) == ["gaussians \u00b7 2 shards"])
+    ranks.publish(1, 220)
+    viewer.until(lambda: count(viewer) == 530)  # its part is still open
+
+
+@pytest.mark.parametrize("record", [None, RecordOptions(every=1)])
+def test_a_run_that_was_asked_for_is_shown_alone(training: Start, open_viewer: Callable[..., Viewer],
+                                                 record: RecordOptions | None) -> None:
+    ranks = training([30, 20])
+    for wanted, expected in (("train", 50), (ranks.runs[1].run_id, 20)):
+        app = open_viewer((300, 200), run=wanted, panel=False, record=record)
+        app.until(lambda app=app, expected=expected: count(app) == expected)
+        if record is not None:
+            app.until(lambda app=app: len(slot(app).source.tape.recording) >= 1)
+            assert slot(app).source.tape.recording.snapshots[0].count == expected
+        app.close()
