@@ -15,7 +15,6 @@ from splatview_viewer.compare.pair_view import PairView
 from splatview_viewer.core.events import PointerMove, PointerPress, PointerRelease, Wheel
 from splatview_viewer.render.pair_compositor import HOWS
 from splatview_viewer.scene.turning import STAYS, Placement
-from splatview_viewer.shell.panel import Asked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -217,11 +216,11 @@ def test_the_panel_says_what_can_be_compared_and_how(house: Callable[..., House]
         h.show(name)
         assert draw_sections(h) == ["Compare"]
     h.show("a")
-    h.app.seat._obey(Asked(compare=("together", h.keys["b"])))
+    h.app.seat.compare("together", h.keys["b"])
     h.app.until(lambda: h.pane.view is not None and not h.pane.view.empty)
     assert draw_sections(h) == ["Scenes"]
     h.show("a")
-    h.app.seat._obey(Asked(compare=("pair", h.keys["b"])))
+    h.app.seat.compare("pair", h.keys["b"])
     view = h.pane.view
     h.app.until(lambda: len(view.views) == 2)
     for how in HOWS:

@@ -14,7 +14,6 @@ from support.web_visitors import ask
 
 import splatview
 from splatview_viewer.core import events as ev
-from splatview_viewer.shell.panel import Asked
 from splatview_viewer.web import messages as m
 
 if TYPE_CHECKING:
@@ -80,7 +79,7 @@ def test_one_follows_another_until_it_moves_by_itself(house: House) -> None:
     house.at_rest(leader)
     a, b = house.app.seats
     assert b.state.others == ["Browser 1"]
-    b._obey(Asked(follow="Browser 1"))
+    b.follow_named("Browser 1")
     assert b.state.follows == "Browser 1"
     leader.send(ev.Wheel(x=590, y=250, dx=0, dy=4, at=1.0))
     house.until(lambda: a.view.zoom > 2)  # type: ignore[union-attr]

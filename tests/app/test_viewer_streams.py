@@ -18,7 +18,6 @@ import splatview
 from splatview_ipc.control.registry import viewers
 from splatview_viewer.app.loop import step
 from splatview_viewer.core.events import Wheel
-from splatview_viewer.shell.panel import Asked
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -122,7 +121,7 @@ def test_pausing_a_run(viewer: Viewer) -> None:
     publish_grey(1)
     viewer.until(lambda: sees(viewer, 1))
     state = entry(viewer, "render")
-    viewer.seat._obey(Asked(pause=True))
+    viewer.seat.pause(True)
     viewer.until(lambda: bool(state.paused))
 
     def train() -> None:
@@ -134,7 +133,7 @@ def test_pausing_a_run(viewer: Viewer) -> None:
     trainer.start()
     for value in (2, 3, 4):
         viewer.until(lambda value=value: sees(viewer, value) and state.waits == 2)
-        viewer.seat._obey(Asked(pause="step" if value < 4 else False))
+        viewer.seat.pause("step" if value < 4 else False)
     trainer.join(PATIENCE)
     viewer.until(lambda: sees(viewer, 5) and not state.paused)
 

@@ -191,7 +191,8 @@ def test_the_camera_can_be_copied_for_shot(gaussians: GaussianView, screen: Offs
     def copied() -> str:
         state = State([Entry("k", "g", "n")], "k")
         says = Shown(gaussians.panel, gaussians.sections, empty=False)
-        return panel.draw(screen.framebuffer, state, says, 1.0).copied or ""
+        panel.draw(screen.framebuffer, state, says, 1.0)
+        return imgui.get_clipboard_text() or ""
 
     try:
         screen.resize(600, 500)

@@ -193,10 +193,10 @@ def test_the_memory_is_plotted_beside_the_scene_that_causes_it(viewer: Viewer, t
     newest = beside(viewer).memory
     until(viewer, train, lambda: beside(viewer).memory is not newest)
     select(viewer, "memory")
-    viewer.until(lambda: viewer.catalogue.companions.slots == [])
+    viewer.until(lambda: viewer.catalogue.links.slots == [])
     assert beside(viewer).memory is None
     select(viewer, "render")
-    until(viewer, train, lambda: beside(viewer).memory and viewer.catalogue.companions.slots != [])
+    until(viewer, train, lambda: beside(viewer).memory and viewer.catalogue.links.slots != [])
 
 
 @pytest.mark.usefixtures("timeline_kernels")

@@ -248,9 +248,9 @@ def test_a_run_that_logs_is_seen_beside_its_scene(viewer: Viewer) -> None:
     scalars = next(s for s in viewer.catalogue.slots.values() if s.entry.kind == "scalars")
     assert strip.key == scalars.entry.key
     viewer.do(Key("h"), Key("h", pressed=False))  # without the panel it is not needed
-    viewer.until(lambda: not viewer.catalogue.companions.slots)
+    viewer.until(lambda: not viewer.catalogue.links.slots)
     viewer.do(Key("h"), Key("h", pressed=False))
-    viewer.until(lambda: scalars in viewer.catalogue.companions.slots)
+    viewer.until(lambda: scalars in viewer.catalogue.links.slots)
     select(viewer, "scalars")
     viewer.until(lambda: isinstance(viewer.seat.view, ScalarsView))
     viewer.until(lambda: "Gaussians" in view_of(viewer).content.plots)

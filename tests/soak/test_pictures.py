@@ -122,7 +122,7 @@ def _snapshot(stage: Stage) -> None:
 def _pair(stage: Stage) -> None:
     other = stage.scene("other", 1)
     stage.scene()
-    stage.app.catalogue.features[0].obey("pair", stage.pane, other)
+    stage.app.catalogue.features[0].compare("pair", stage.pane, other)
     stage.until(lambda: len(stage.view.views) == 2)
     stage.from_afar()
     stage.settings.how = "split"

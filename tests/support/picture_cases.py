@@ -35,7 +35,7 @@ from splatview_viewer.core.events import PointerLeave
 from splatview_viewer.core.settings import State, Timings
 from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.screens.offscreen import OffscreenScreen, create_context
-from splatview_viewer.workspace import matching
+from splatview_viewer.workspace import catalogue
 from splatview_viewer.workspace.catalogue import SETTLE
 from support.scene_files import SH_C0, Truth, ply_columns, write_ply
 from support.viewer import Viewer
@@ -245,7 +245,7 @@ def stage(size: tuple[int, int], folder: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
     # what was found stays as new as it came
     monkeypatch.setattr("splatview_viewer.kinds.image.overlay.layers._FRESH", 1e9)
-    monkeypatch.setattr(matching, "_group", lambda stream: f"{stream.run.name} \u00b7 4711")
+    monkeypatch.setattr(catalogue, "group_of", lambda stream: f"{stream.run.name} \u00b7 4711")
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
     made = Stage(size, folder)

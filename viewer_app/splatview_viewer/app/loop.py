@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from splatview_viewer.core.screen import Screen
     from splatview_viewer.core.settings import State
     from splatview_viewer.recording.options import RecordOptions
-    from splatview_viewer.shell.guests import Guests
+    from splatview_viewer.web.guests import Browsers
     from splatview_viewer.workspace.sources import FileSource
 
 _NEWS_PERIOD, _NAP = 0.004, 0.00025
@@ -83,7 +83,7 @@ class App:
     """For programs that choose otherwise what is shown."""
 
     def __init__(self, screen: Screen, options: AppOptions | None = None, *, subscriber: Subscriber | None = None,
-                 guests: Guests | None = None) -> None:
+                 guests: Browsers | None = None) -> None:
         """`screen` holds the OpenGL context that all seats draw with. `guests`: who comes with screens of their own."""
         self.screen = screen
         self.options = options or AppOptions()

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from splatview_viewer.core.events import Event
-    from splatview_viewer.shell.panel import Asked
     from splatview_viewer.shell.seat import Seat
 
 MOST = 9
@@ -138,23 +137,6 @@ class Panes:
         for mine, theirs in zip(self.all, other.all, strict=True):
             if mine.key != theirs.key:
                 mine.select(theirs.key)
-
-    def obey(self, asked: Asked) -> None:
-        """What was asked for in the strips above the panes and in the menus of entries."""
-        if asked.beside is not None:
-            self._seat.unfollow()
-            self.add(asked.beside)
-        if asked.compare is not None:
-            how, key = asked.compare
-            for feature in self._seat.catalogue.features:
-                feature.obey(how, self.active, key)
-        if asked.head is not None:
-            self._seat.unfollow()
-            what, number = asked.head
-            pane = self.all[min(number, len(self.all) - 1)]
-            {"activate": self.activate, "close": self.remove, "maximise": self.maximise}[what](pane)
-        if asked.arrange is not None:
-            self.arrange(asked.arrange)
 
     def heads(self) -> list[PaneHead]:
         """What the strips say; nothing for a single pane."""

@@ -59,7 +59,7 @@ def describe(catalogue: Catalogue, slot: Slot | None, view: View | None, panel_o
             return view.over(rect, scale)
         return False
 
-    troubles = catalogue.overlays.troubles(slot)
+    troubles = catalogue.links.troubles(slot)
     if not panel_open:
         return Shown(keys=view.keys, over=over, empty=view.empty, troubles=troubles)
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from splatview_viewer.workspace.sources import StreamSource
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from splatview_viewer.kinds.memory.live import History
-    from splatview_viewer.kinds.scalars.curves import Curve
+    from splatview_viewer.kinds.scalars.curves import Curve, Curves
     from splatview_viewer.workspace.catalogue import Catalogue, Slot
 
 _MOST = 2
@@ -52,20 +50,29 @@ class Strips:
 def strips_of(catalogue: Catalogue, slot: Slot) -> Strips:
     """The strips beside an entry: its run's losses, otherwise what was logged first; the number of Gaussians where it
     changes; memory."""
-    companions = catalogue.companions
-    found = {s.entry.kind: s for s in companions.of(slot) if not s.entry.fault}
-    scalars, memory = (getattr(found[kind].view, "content", None) if kind in found else None
-                       for kind in ("scalars", "memory"))
-    history = memory.history if memory is not None and memory.changes else None
-    head, curves = "", list[tuple[str, "Curve"]]()
-    if scalars is not None and scalars.curves.all:
-        logged = scalars.curves
-        losses = [c for c in logged.all if "loss" in c.name.lower()]
-        curves = [(c.name, c) for c in (losses[:1] or [c for c in logged.all if len(c) > 1][:_MOST])]
-        rate = f" \u00b7 {logged.rate.last:.3g} steps/s" if logged.rate is not None else ""
-        head = f"Step {logged.step:,.12g}{rate}"
-    count = companions.count_of(slot.source.stream) if isinstance(slot.source, StreamSource) else None
+    from splatview_viewer.kinds.memory.view import MemoryContent
+    from splatview_viewer.kinds.scalars.view import ScalarsContent
+
+    head, key, curves = "", "", list[tuple[str, "Curve"]]()
+    history, memory_key = None, ""
+    for beside in catalogue.links.plots(slot):
+        content = getattr(beside.view, "content", None)
+        if isinstance(content, MemoryContent) and content.changes and not beside.entry.fault:
+            history, memory_key = content.history, beside.entry.key
+        if isinstance(content, ScalarsContent) and not beside.entry.fault:
+            key = beside.entry.key
+            head, curves = _curves(content.curves)
+    count = catalogue.links.counts.of(slot.source.stream)
     if count is not None:
         curves.append(("Gaussians", count))
-    return Strips(head, curves, found["scalars"].entry.key if scalars is not None else "", history,
-                  found["memory"].entry.key if history is not None else "")
+    return Strips(head, curves, key, history, memory_key)
+
+
+def _curves(logged: Curves) -> tuple[str, list[tuple[str, Curve]]]:
+    """The line over the curves, and the curves with their titles."""
+    if not logged.all:
+        return "", []
+    losses = [c for c in logged.all if "loss" in c.name.lower()]
+    rate = f" \u00b7 {logged.rate.last:.3g} steps/s" if logged.rate is not None else ""
+    return f"Step {logged.step:,.12g}{rate}", [
+        (c.name, c) for c in (losses[:1] or [c for c in logged.all if len(c) > 1][:_MOST])]

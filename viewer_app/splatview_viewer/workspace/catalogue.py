@@ -7,21 +7,21 @@ import time
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
+from splatview_ipc.control.memory_snapshots import find, newest_oom_snapshot
 from splatview_ipc.gl.glapi import gl_device_uuid
 from splatview_viewer.core.errors import words_of
 from splatview_viewer.core.memo import Memo
 from splatview_viewer.core.settings import Entry
 from splatview_viewer.gpu.memory import GpuMemory
-from splatview_viewer.kinds import make_view
-from splatview_viewer.workspace.companions import PERIOD, Companions
-from splatview_viewer.workspace.matching import first_choice, match_streams
-from splatview_viewer.workspace.overlays import Overlays
+from splatview_viewer.kinds import SCENES, about, make_view
+from splatview_viewer.workspace.links import PLOT_PERIOD_S, Links
+from splatview_viewer.workspace.names import Candidate, meant
 from splatview_viewer.workspace.recorded import file_source
-from splatview_viewer.workspace.shards.grouping import Shards
+from splatview_viewer.workspace.shards.grouping import Shards, group_of, key_of, title_of
 from splatview_viewer.workspace.sources import FileSource, StreamSource
-from splatview_viewer.workspace.training_cameras import TrainingCameras
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -42,6 +42,8 @@ SETTLE = 3
 """Pictures after an event until the panel has come to rest."""
 _NEEDED_FOR = 2.0
 """Seconds for which a run still counts as needing its GPU after it was last seen to publish."""
+_DYING = 60.0
+"""Seconds before a run's end within which it ran out of memory because of which it ended."""
 
 
 class Slot:
@@ -89,17 +91,17 @@ class Catalogue:
         self.rate_changes = 0
         """How many times streams began to come faster or slower, or there was more memory to be seen beside one."""
         self.shards = Shards()
-        self.companions = Companions(self)
-        self.overlays = Overlays(self)
-        self.cameras = TrainingCameras(self)
+        self.links = Links(self)
         self.features: list[Feature] = []
         """To be set before anything is shown."""
-        self._asked: list[Callable[[], None]] = []
+        self._commands: list[Callable[[], object]] = []
         self._first: str | None = None
         """What a new seat shows: the first file, if there were files before there was anybody."""
         self._ctx = ctx
         self._work = work
         self._needed_until = 0.0
+        self._ended: set[str] = set()
+        """Runs whose last snapshot was looked for."""
         self._gpu = gl_device_uuid(ctx)
         self._wake = wake
 
@@ -145,9 +147,8 @@ class Catalogue:
         return self.slots.get(pane.key or "")
 
     def watched(self) -> list[Slot]:
-        """What is shown by anybody, if only in the panel."""
-        keys = {pane.key: None for pane in self.panes} | {
-            s.entry.key: None for owner in (self.companions, *self.features, self.cameras) for s in owner.slots}
+        """Return the entries that are shown, if only in the panel."""
+        keys = dict.fromkeys([*(pane.key for pane in self.panes), *(slot.entry.key for slot in self.links.slots)])
         return [self.slots[key] for key in keys if key in self.slots]
 
     def view(self, pane: Viewport) -> View | None:
@@ -197,7 +198,7 @@ class Catalogue:
     def _mark(self, slot: Slot, pictures: int = 1) -> None:
         """Have those who show it draw."""
         for pane in self.panes:
-            if pane.key == slot.entry.key or any(f.seen_by(pane, slot) for f in self.features):
+            if pane.key == slot.entry.key or self.links.seen_by(pane, slot):
                 pane.mark(pictures)
 
     def _mark_all(self, pictures: int = 1) -> None:
@@ -226,9 +227,10 @@ class Catalogue:
                 self.show(other, key)
         return source
 
-    def soon(self, do: Callable[[], None]) -> None:
-        """Call `do` before the next picture, and not in the middle of one."""
-        self._asked.append(do)
+    def do(self, command: Callable[..., object], *values: Any) -> None:
+        """Queue a command of a user, of a page or of a script. Commands are executed in `poll`, before the next picture
+        is drawn and not in the middle of one."""
+        self._commands.append(partial(command, *values))
         self._wake()
 
     def add(self, slot: Slot) -> None:
@@ -257,7 +259,7 @@ class Catalogue:
     def poll(self, now: float) -> bool:
         """Take in what runs and files brought. True when there is something new for a picture."""
         if self.subscriber.poll():
-            match_streams(self)
+            self._match_streams()
         if (fault := self.subscriber.fault) and fault not in self.notices:
             self.notices.append(fault)
             self._mark_all()
@@ -274,19 +276,77 @@ class Catalogue:
         for pane in list(self.panes):
             if pane.key is None or pane.by_itself:
                 self._choose(pane, now)
-        self.companions.update(now)
-        self.cameras.update(now)
-        asked, self._asked = self._asked, []
-        for do in asked:
-            do()
-        news = any([feature.update() for feature in self.features]) or bool(asked)
+        commands, self._commands = self._commands, []
+        for command in commands:
+            command()
+        news = any([feature.update() for feature in self.features]) or bool(commands)
+        self.links.update(now)
+        self._open_snapshots()
         news = any([self._take_in(slot, now) for slot in self.watched()]) or news
-        return self.overlays.update(now) or news
+        return self.links.read(now) or news
+
+    def _match_streams(self) -> None:
+        """A new stream continues where one of its name and kind ended; otherwise it is a new entry."""
+        followed = {id(slot.source.stream): slot for slot in self.slots.values() if slot.source.stream is not None}
+        there = self.shards.update(self.subscriber.streams)
+        self.shards.say(self.notices)
+        for stream in there:
+            if id(stream) in followed or not stream.run.alive:  # an ended one is shown already, or was continued
+                continue
+            if stream.info.over:
+                continue
+            group = group_of(stream)
+            slot = self._ended_like(stream, group)
+            if slot is not None:
+                slot.source.follow(stream)
+                slot.entry.group, slot.entry.fault = group, ""
+            else:
+                self.slots[key_of(stream)] = Slot(Entry(key_of(stream), group, title_of(stream), stream.kind),
+                                                  StreamSource(stream, self.recorder))
+            self.list_changed()
+        present = {id(stream) for stream in there}
+        for slot in followed.values():
+            if id(slot.source.stream) not in present and slot not in self.watched():
+                self.forget(slot.entry.key)
+
+    def _ended_like(self, stream: Any, group: str) -> Slot | None:
+        """The entry that a new stream continues: the one shown before others, the same run's name before others."""
+        fits = [slot for slot in self.slots.values() if (ended := slot.source.stream) is not None
+                and not ended.run.alive and slot.entry.name == title_of(stream) and ended.kind == stream.kind]
+        watched = self.watched()
+        return max(fits, default=None, key=lambda s: (s in watched, s.entry.group == group))
+
+    def _open_snapshots(self) -> None:
+        """Open the full snapshots of memory that were requested, and the last one of a run that ran out of it."""
+        for slot in list(self.slots.values()):
+            stream = slot.source.stream
+            if stream is None or not about(slot.entry.kind).snapshots:
+                continue
+            for pane, view in list(slot.views.items()):
+                shown: Any = view
+                shown.content.ask = stream.request_snapshot
+                name, shown.opening = shown.opening, ""
+                if name and pane is not None:
+                    self._open_snapshot(find(name), pane)
+            if not stream.run.alive and stream.run.id not in self._ended:
+                self._ended.add(stream.run.id)
+                path = newest_oom_snapshot(stream.run.id, stream.run.ended_at - _DYING)
+                for pane in [p for p in self.panes if p.key == slot.entry.key] or [None]:
+                    self._open_snapshot(path, pane)
+
+    def _open_snapshot(self, path: Path | None, pane: Viewport | None) -> None:
+        """Open a snapshot, if there is one, for a viewport; None: only list it."""
+        if path is None:
+            return
+        if str(path) not in self.slots:
+            self.open_file(path, pane)
+        elif pane is not None:
+            pane.select(str(path))
 
     def settled(self) -> bool:
         """No source reads anything or has something new for who looks, and nothing waits to be done."""
         working = any(slot.source.reading or (slot.view is not None and slot.view.busy) for slot in self.slots.values())
-        return not (working or self._asked or any(slot.source.has_news() for slot in self.watched()))
+        return not (working or self._commands or any(slot.source.has_news() for slot in self.watched()))
 
     def _take_in(self, slot: Slot, now: float) -> bool:
         """Give an entry's views what is new. True when there is something."""
@@ -306,7 +366,7 @@ class Catalogue:
     def has_news(self, now: float) -> bool:
         """Whether `poll` would take a new value of what is shown. Costs a hundredth of it."""
         return any(slot.source.has_news() and self._ready(slot, now) for slot in self.watched()) or (
-            self.overlays.has_news(now))
+            self.links.has_news(now))
 
     def _ready(self, slot: Slot, now: float) -> bool:
         """Whether an entry may take another value, which somebody would soon see."""
@@ -314,12 +374,11 @@ class Catalogue:
         return now >= slot.next_feed and not any(f.reads(slot) for f in self.features) and not (
             view is not None and (view.busy or now < self._next_version(slot, view))) and any(
                 pane.takes(now) for pane in self.panes
-                if pane.key == slot.entry.key or self.companions.seen_by(pane, slot)
-                or self.cameras.seen_by(pane, slot) or any(f.seen_by(pane, slot) for f in self.features))
+                if pane.key == slot.entry.key or self.links.seen_by(pane, slot))
 
     def _next_version(self, slot: Slot, view: View) -> float:
         """When a view may take another version, for the GPU's sake. An image costs no more than its drawing."""
-        if view.kind != "gaussians":
+        if view.kind not in SCENES:
             return 0.0
         return self._work.governor.next_version(slot.entry.rate_hz, any(v.moving for v in slot.views.values()))
 
@@ -329,7 +388,7 @@ class Catalogue:
         That is OpenGL's GPU, and for what is drawn with CUDA the one where it lies.
         """
         for slot in self.watched():
-            if not isinstance(slot.source, StreamSource):
+            if slot.source.stream is None:
                 continue
             run, cuda = slot.source.stream.run, slot.view is not None and slot.view.cuda
             if run.alive and any(s.rate_hz > 0 and s.gpu and (cuda or s.gpu == self._gpu)
@@ -338,9 +397,18 @@ class Catalogue:
         return now < self._needed_until
 
     def _choose(self, pane: Viewport, now: float) -> None:
-        """With nothing chosen by anybody, show what is looked at first."""
-        if (key := first_choice(self, pane)) is not None:
-            self.show(pane, key)
+        """Show what is meant where the user chose nothing. What was found first gives way to better of its run, which
+        often comes a little later."""
+        def known(entry: Entry) -> Candidate:
+            return Candidate(entry.name, entry.kind, entry.alive, entry.is_file)
+
+        entries = [slot.entry for slot in self.slots.values()]
+        if (shown := self.shown(pane)) is not None:
+            rank = about(shown.entry.kind).rank
+            entries = [e for e in entries if e.alive and not e.is_file and e.group == shown.entry.group
+                       and about(e.kind).rank < rank]
+        if (entry := meant((known(e), e) for e in entries)) is not None:
+            self.show(pane, entry.key)
 
     def _feed(self, slot: Slot, now: float) -> None:
         begin = time.perf_counter()
@@ -349,7 +417,7 @@ class Catalogue:
             view = slot.view
             if view is None or slot.view_kind != kind:
                 slot.close_views()
-                view = slot.views[None] = make_view(kind, self._ctx, slot.entry.settings, self._work)
+                view = slot.views[None] = make_view(kind, self._ctx, deepcopy(slot.entry.settings), self._work)
                 slot.view_kind = kind
             if slot.source.feed(view):
                 slot.entry.fault = ""
@@ -358,9 +426,8 @@ class Catalogue:
         cost = time.perf_counter() - begin
         # A scene that takes long to load leaves time for the mouse; a torn or late frame is soon asked for again.
         slot.next_feed = now + (2 * cost if cost > 0.02 else 0.0)
-        if slot in self.companions.slots and all(self.shown(pane) is not slot for pane in self.panes):
-            slot.next_feed = now + PERIOD
-            self.rate_changes += 1
+        if self.links.only_plotted(slot):
+            slot.next_feed = now + PLOT_PERIOD_S
 
     @contextmanager
     def guard(self, slot: Slot) -> Iterator[None]:

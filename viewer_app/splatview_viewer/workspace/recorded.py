@@ -51,8 +51,6 @@ class RecordedSource(FileSource):
         """As FileSource."""
         self.file = path
         self.wake = wake
-        self.time_ns = 0
-        self.notes: list[str] = []
         self.error = ""
         self.player: Player | None = None
         self._last: tuple[object, ...] = ()
@@ -62,7 +60,7 @@ class RecordedSource(FileSource):
             self.error = str(e)
 
     @property
-    def reading(self) -> bool:
+    def reading(self) -> bool:  # type: ignore[override]
         return False
 
     def refresh(self, entry: Entry, now: float) -> bool:

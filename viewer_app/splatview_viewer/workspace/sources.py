@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.transports import TRANSPORTS, ZERO_COPY
@@ -11,7 +11,7 @@ from splatview_viewer.core.jobs import Job, Jobs
 from splatview_viewer.kinds import SCENES, kind_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     import moderngl
@@ -47,66 +47,65 @@ def make_subscriber(ctx: moderngl.Context, run: str | None, client: str = "viewe
     return Subscriber(run=run, client=client, transports=fits)
 
 
-class Source(Protocol):
-    @property
-    def path(self) -> str:
-        """How the data is shared."""
-        ...
+class Source:
+    """Where an entry's data comes from. Defaults: it brings nothing."""
 
-    @property
-    def notes(self) -> list[str]:
-        """Why it is not shared in a better way, and where it lies."""
-        ...
-
-    @property
-    def time_ns(self) -> int:
-        """When what was last handed out was published, in ns since the epoch; 0 for what never was."""
-        ...
-
-    @property
-    def reading(self) -> bool:
-        """A job reads or makes what it is to hand out."""
-        ...
+    path: str = ""
+    """How the data is shared."""
+    notes: Sequence[str] = ()
+    """Why it is not shared in a better way, and where it is."""
+    time_ns: int = 0
+    """Time of publication of what was handed out last, ns since the epoch; 0: none."""
+    reading: bool = False
+    """True while a job reads or makes what is handed out next."""
+    stream: Any = None
+    """The stream of a run; None: it is none."""
+    trouble: str = ""
+    """What the publisher reports to be wrong with what was handed out last."""
+    uses: Sequence[str] = ()
+    """Keys of the entries that it shows in one picture."""
 
     def refresh(self, entry: Entry, now: float) -> bool:
-        """Bring an entry of the list up to date; True when something that is seen changed, beside its rate and how far
-        its reading is."""
-        ...
+        """Bring an entry of the list up to date. True when something that is seen changed, beside its rate and its
+        progress."""
+        return False
+
+    def follow(self, stream: Any) -> None:
+        """Continue with another run's stream."""
+
+    def set_paused(self, paused: Wish) -> None:
+        """Pause its run, have it continue, or have a paused run take a step."""
 
     def open(self) -> None:
-        """Its data is wanted from now on. Idempotent."""
-        ...
+        """Have its data brought from now on. Idempotent."""
 
     def release(self) -> None:
-        """Its data is not wanted for now. Idempotent."""
-        ...
+        """Have no data brought for now. Idempotent."""
 
     def has_news(self) -> bool:
-        """Whether `feed` would bring something new. Cheap."""
-        ...
+        """Return whether `feed` would bring something new. Cheap."""
+        return False
 
     def again(self) -> None:
-        """What was handed out last was overwritten: it counts as new."""
-        ...
+        """Count what was handed out last as new: it was overwritten."""
 
     def feed(self, view: View) -> bool:
-        """Give the newest whole value to a view; True when it took one over."""
-        ...
+        """Give the newest whole value to a view. True when it was taken."""
+        return False
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Give back everything. Idempotent."""
 
 
-class StreamSource:
+class StreamSource(Source):
     """A stream of a run; after a restart of the trainer, the stream of the same name of the next run.
 
     What is recorded of it can be handed out instead of what comes (`player`).
     """
 
-    reading = False
-
     def __init__(self, stream: RemoteStream | ShardedStream | Alone, recorder: Recorder | None = None) -> None:
         """`recorder`: takes snapshots of it, if it is a stream of Gaussians."""
-        self.stream: Any = stream
+        self.stream = stream
         self.tape: Tape | None = None
         """What was recorded of it."""
         self._recorder = recorder
@@ -114,9 +113,6 @@ class StreamSource:
         """Of the views that it feeds."""
         self._away = False
         """Whether something recorded is shown."""
-        self.time_ns = 0
-        self.trouble = ""
-        """What its publisher says that is wrong, with what was handed out last."""
         self._seen = 0
         self._confirmed = True
         self._wanted = False
@@ -124,7 +120,6 @@ class StreamSource:
         self._last: tuple[object, ...] = ()
 
     def follow(self, stream: RemoteStream | ShardedStream) -> None:
-        """Continue with another run's stream."""
         if self.tape is not None:
             self.tape.anew()
         if self._is_open:
@@ -211,7 +206,6 @@ class StreamSource:
         else:
             self._seen = 0
 
-
     def feed(self, view: View) -> bool:
         if self.tape is not None:
             self._content = getattr(view, "content", None)
@@ -247,19 +241,18 @@ class StreamSource:
         return taken
 
     def set_paused(self, paused: Wish) -> None:
-        """Press or release the run's pause button, or let a paused run take a step."""
         if paused == "step":
             self.stream.run.step()
         else:
             self.stream.run.set_paused(paused)
 
     @property
-    def path(self) -> str:
+    def path(self) -> str:  # type: ignore[override]
         transport = TRANSPORTS.get(self.stream.sharing)
         return transport.words if transport is not None else self.stream.sharing
 
     @property
-    def notes(self) -> list[str]:
+    def notes(self) -> list[str]:  # type: ignore[override]
         stream = self.stream
         out = [*getattr(stream, "notes", ()), *([f"sharing: {stream.fallback}"] if stream.fallback else [])]
         if not self._confirmed:
@@ -288,9 +281,10 @@ def _gpu_name(uuid: str) -> str:
     return _names.get(uuid, "")
 
 
-class FileSource:
+class FileSource(Source):
     """A file, read once by a job so that the picture never stands still."""
 
+    path = "file"
     done: Callable[[Path], None] | None = None
     """Called with the file when it is not needed any more, where it is only lent."""
 
@@ -299,8 +293,6 @@ class FileSource:
         every file that the user of this machine did not name."""
         self.file = path
         self.wake = wake
-        self.time_ns = 0
-        self.notes: list[str] = []
         self.value: Value | None = None
         self.error = ""
         """Why it could not be read, for people."""
@@ -315,7 +307,7 @@ class FileSource:
         self._job: Job[Value] | None = Jobs(f"read {path.name}", lambda: self.wake()).submit(read)
 
     @property
-    def reading(self) -> bool:
+    def reading(self) -> bool:  # type: ignore[override]
         """It is being read, or was just read and not taken in."""
         return self._job is not None
 
@@ -333,18 +325,8 @@ class FileSource:
         changed, self._last = seen != self._last, seen
         return changed
 
-    @property
-    def path(self) -> str:
-        return "file"
-
-    def open(self) -> None: ...
-
-    def release(self) -> None: ...
-
     def has_news(self) -> bool:
         return self.value is not None
-
-    def again(self) -> None: ...
 
     def feed(self, view: View) -> bool:
         if self.value is None:

@@ -57,21 +57,14 @@ class Viewport(Protocol):
 
 
 class Feature(Protocol):
-    """An addition to the catalogue that keeps entries open beside those that viewports show: comparisons."""
-
-    slots: list[Slot]
-    """Entries that it keeps open."""
-
-    def seen_by(self, viewport: Any, slot: Slot) -> bool:
-        """Return whether a viewport shows a picture that uses an entry."""
-        ...
+    """An addition to the catalogue that shows several entries in one picture: comparisons."""
 
     def reads(self, slot: Slot) -> bool:
         """Return whether the data of an entry's views are in use, so that a new version must wait."""
         ...
 
     def update(self) -> bool:
-        """Open and release entries; once a turn. True when there is something new for a picture."""
+        """Work once a turn. True when there is something new for a picture."""
         ...
 
     def pull(self, user: Any) -> None:
@@ -81,5 +74,5 @@ class Feature(Protocol):
         """Return its parts of the panel for a view."""
         ...
 
-    def obey(self, how: str, viewport: Any, key: str) -> None:
-        """Do what the user chose in the menu of the entry `key`, for what a viewport shows."""
+    def compare(self, how: str, viewport: Any, key: str) -> None:
+        """Show the entry `key` with what a viewport shows: in a "pair", "together" or "beside"."""
