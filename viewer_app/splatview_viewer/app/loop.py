@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import moderngl
 
@@ -79,9 +79,6 @@ class AppOptions:
 class App:
     """Shows streams and files on a screen, and on those of guests. Everything happens in the thread that made it."""
 
-    catalogue_type: ClassVar[type[Catalogue]] = Catalogue
-    """For programs that choose otherwise what is shown."""
-
     def __init__(self, screen: Screen, options: AppOptions | None = None, *, subscriber: Subscriber | None = None,
                  guests: Browsers | None = None) -> None:
         """`screen` holds the OpenGL context that all seats draw with. `guests`: who comes with screens of their own."""
@@ -111,7 +108,7 @@ class App:
         self._out_at = 0.0
         if subscriber is None:
             subscriber = make_subscriber(screen.ctx, self.options.run)
-        self.catalogue = self.catalogue_type(subscriber, screen.ctx, self.work, wake=screen.wake)
+        self.catalogue = Catalogue(subscriber, screen.ctx, self.work, wake=screen.wake)
         self.catalogue.features.append(Comparisons(self.catalogue, screen.ctx, self.work, screen.wake))
         self.catalogue.shards.run = self.options.run
         if self.options.notice:

@@ -106,7 +106,7 @@ class Comparisons:
                 source.add(each)
         except ViewerError as e:
             pane.desk.say(str(e))
-        pane.mark()
+        pane.seat.mark()
 
     def pair(self, pane: Pane, key: str) -> None:
         """Show this entry and what a pane shows as two halves of one picture."""
@@ -136,7 +136,7 @@ class Comparisons:
         self._made += 1
         slot = Slot(Entry(f"comparison {self._made}", GROUP, name, kind, is_file=True), source)
         self._catalogue.add(slot)
-        pane.unfollow()
+        pane.seat.unfollow()
         pane.select(slot.entry.key)
         return slot
 

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.host import Desk
-    from splatview_viewer.core.screen import Screen
     from splatview_viewer.core.settings import Entry
     from splatview_viewer.core.view import View
     from splatview_viewer.shell.seat import Seat
@@ -42,21 +41,12 @@ class Pane:
         """Whether that was chosen without anybody."""
         self.rect = Rect(0, 0, 1, 1)
         """Where it was drawn last."""
+        self.key: str | None = None
+        """The entry that it shows."""
         self._captured = False
         self._latency_of = 0
-        self._key: str | None = None
 
     # -- what it shows -----------------------------------------------------------------------------------------
-
-    @property
-    def key(self) -> str | None:
-        """The entry that it shows."""
-        return self._key
-
-    @key.setter
-    def key(self, key: str | None) -> None:
-        self._key = key
-        self.seat.shows(self, key)
 
     @property
     def slot(self) -> Slot | None:
@@ -82,32 +72,14 @@ class Pane:
         self.by_itself = False
         self.seat.catalogue.show(self, key)
 
-    # -- what the catalogue asks: its seat answers -----------------------------------------------------------------
-
     @property
     def desk(self) -> Desk:
         return self.seat.desk
 
     @property
-    def screen(self) -> Screen:
-        return self.seat.screen
-
-    @property
     def has_panel(self) -> bool:
         """Whether the panel tells of it."""
         return self.seat.has_panel and self.seat.panes.active is self
-
-    def mark(self, pictures: int = 1) -> None:
-        self.seat.mark(pictures)
-
-    def takes(self, now: float) -> bool:
-        return self.seat.takes(now)
-
-    def may_draw(self, now: float) -> float:
-        return self.seat.may_draw(now)
-
-    def unfollow(self) -> None:
-        self.seat.unfollow()
 
     # -- time, events, pictures --------------------------------------------------------------------------------
 
@@ -117,7 +89,7 @@ class Pane:
             slot, view = found
             with self.seat.catalogue.guard(slot):
                 if view.tick(now):
-                    self.mark()
+                    self.seat.mark()
 
     def boards(self) -> Sequence[Rect]:
         """Where imgui's windows lie over the picture."""
@@ -145,7 +117,7 @@ class Pane:
             return False  # a key that goes up may have gone down before a field was opened
         with self.seat.catalogue.guard(slot):
             if view.handle(event, self.rect):
-                self.mark()
+                self.seat.mark()
                 return not isinstance(event, (PointerMove, PointerLeave)) or self._captured
         return False
 

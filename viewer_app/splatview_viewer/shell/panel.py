@@ -25,8 +25,7 @@ from splatview_viewer.shell.finger import Finger
 from splatview_viewer.shell.heads import draw_heads
 from splatview_viewer.shell.help import KEYS, draw_help
 from splatview_viewer.shell.keeping import keep_picture
-from splatview_viewer.shell.overlay import draw_overlay, draw_toasts
-from splatview_viewer.shell.status_line import draw_status, latency_phrases, status_phrases
+from splatview_viewer.shell.overlay import draw_overlay, draw_status, draw_toasts, latency_phrases, status_phrases
 from splatview_viewer.shell.stream_list import draw_list, draw_run_controls
 from splatview_viewer.ui import plots, theme
 from splatview_viewer.ui.widgets import board, buttons, colored, gap, wrapped

@@ -156,11 +156,6 @@ class Seat:
         """Show this entry in the active pane because somebody wants it."""
         self.panes.active.select(key)
 
-    def shows(self, pane: Pane, key: str | None) -> None:
-        """A pane shows another entry now."""
-        if pane is self.panes.active:
-            self.state.selected = key
-
     # -- time ------------------------------------------------------------------------------------------------
 
     def tick(self, now: float) -> None:
@@ -261,7 +256,6 @@ class Seat:
     def rearranged(self) -> None:
         """Other panes than before, or elsewhere: what the panel says of them."""
         panes, state = self.panes, self.state
-        state.selected = panes.active.key
         state.tabs, state.maximised = panes.mode == "tabs", panes.maximised
         self.mark(SETTLE)
 
@@ -344,7 +338,7 @@ class Seat:
 
     def choose(self, key: str) -> None:
         """Show an entry in the active pane; if it is shown already, try again what failed."""
-        if key != self.state.selected:
+        if key != self.panes.active.key:
             self.unfollow()
             self.select(key)
         elif (slot := self.shown) is not None:
@@ -443,6 +437,7 @@ class Seat:
         self._next_draw = after(self._next_draw, now, self._period)
         self.keep_up()
         self.dirty -= 1
+        self.state.selected = self.panes.active.key
         self._rates_seen = self.catalogue.rate_changes
         self.draws += 1
         governor = self._work.governor

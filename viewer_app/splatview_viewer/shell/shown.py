@@ -1,4 +1,4 @@
-"""What the panel has to say about the view that is open."""
+"""What the panel describes: the view that is open, and small plots of its run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from splatview_viewer.kinds.gaussians.tool import in_order
-from splatview_viewer.shell.strips import Strips, strips_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -14,7 +13,44 @@ if TYPE_CHECKING:
     from splatview_viewer.core.settings import Entry
     from splatview_viewer.core.view import KeyHelp, Section, View
     from splatview_viewer.geometry.controls import Rect
+    from splatview_viewer.kinds.memory.live import History
+    from splatview_viewer.kinds.scalars.curves import Curve, Curves
     from splatview_viewer.workspace.catalogue import Catalogue, Slot
+
+
+_MOST = 2
+"""Scalars of a run without a loss."""
+
+
+@dataclass(frozen=True)
+class Strips:
+    """The plots of one run. Keys are those of the entries that show more, "" where there is none."""
+
+    head: str = ""
+    """A line over the curves."""
+    curves: Sequence[tuple[str, Curve]] = ()
+    """With their titles."""
+    key: str = ""
+    memory: History | None = None
+    memory_key: str = ""
+
+    def draw(self, scale: float) -> str:
+        """Draw them one under the other into the window that is open; return the key of the one that was clicked."""
+        from splatview_viewer.kinds.memory import plot as memory
+        from splatview_viewer.kinds.scalars import plots as scalars
+        from splatview_viewer.ui import widgets as ui
+
+        clicked = ""
+        if self.head:
+            ui.dim(self.head)
+        for title, curve in self.curves:
+            if scalars.draw_strip(curve, title, self.key):
+                clicked = self.key
+        if self.memory is not None:
+            ui.gap(4 * scale)
+            if memory.draw_strip(self.memory, self.memory_key):
+                clicked = self.memory_key
+        return clicked
 
 
 @dataclass
@@ -79,3 +115,34 @@ def describe(catalogue: Catalogue, slot: Slot | None, view: View | None, panel_o
     sections = [replace(section, draw=guarded(section.draw)) for section in sections]
     return Shown(guarded(view.panel), sections, view.keys, over, view.details, [*view.extras, *slot.source.notes],
                  view.readout, [slot.source.path, *view.path], view.empty, troubles, strips_of(catalogue, slot))
+
+
+def strips_of(catalogue: Catalogue, slot: Slot) -> Strips:
+    """The strips beside an entry: its run's losses, otherwise what was logged first; the number of Gaussians where it
+    changes; memory."""
+    from splatview_viewer.kinds.memory.view import MemoryContent
+    from splatview_viewer.kinds.scalars.view import ScalarsContent
+
+    head, key, curves = "", "", list[tuple[str, "Curve"]]()
+    history, memory_key = None, ""
+    for beside in catalogue.links.plots(slot):
+        content = getattr(beside.view, "content", None)
+        if isinstance(content, MemoryContent) and content.changes and not beside.entry.fault:
+            history, memory_key = content.history, beside.entry.key
+        if isinstance(content, ScalarsContent) and not beside.entry.fault:
+            key = beside.entry.key
+            head, curves = _curves(content.curves)
+    count = catalogue.links.count_of(slot.source.stream)
+    if count is not None:
+        curves.append(("Gaussians", count))
+    return Strips(head, curves, key, history, memory_key)
+
+
+def _curves(logged: Curves) -> tuple[str, list[tuple[str, Curve]]]:
+    """The line over the curves, and the curves with their titles."""
+    if not logged.all:
+        return "", []
+    losses = [c for c in logged.all if "loss" in c.name.lower()]
+    rate = f" \u00b7 {logged.rate.last:.3g} steps/s" if logged.rate is not None else ""
+    return f"Step {logged.step:,.12g}{rate}", [
+        (c.name, c) for c in (losses[:1] or [c for c in logged.all if len(c) > 1][:_MOST])]

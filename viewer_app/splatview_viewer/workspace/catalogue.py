@@ -94,6 +94,8 @@ class Catalogue:
         self.links = Links(self)
         self.features: list[Feature] = []
         """To be set before anything is shown."""
+        self.chooses = True
+        """Viewports whose users have chosen nothing show what is meant by no name."""
         self._commands: list[Callable[[], object]] = []
         self._first: str | None = None
         """What a new seat shows: the first file, if there were files before there was anybody."""
@@ -182,7 +184,7 @@ class Catalogue:
         if (slot := self.shown(pane)) is not None:
             slot.entry.fault = ""
             slot.source.open()
-        pane.mark(SETTLE)
+        pane.seat.mark(SETTLE)
 
     def let_go(self, slot: Slot) -> None:
         """What nobody shows any more costs nobody anything."""
@@ -199,11 +201,11 @@ class Catalogue:
         """Have those who show it draw."""
         for pane in self.panes:
             if pane.key == slot.entry.key or self.links.seen_by(pane, slot):
-                pane.mark(pictures)
+                pane.seat.mark(pictures)
 
     def _mark_all(self, pictures: int = 1) -> None:
         for pane in self.panes:
-            pane.mark(pictures)
+            pane.seat.mark(pictures)
 
     # -- what there is -------------------------------------------------------------------------------------
 
@@ -218,7 +220,7 @@ class Catalogue:
         self.slots[key] = Slot(entry, source)
         self.list_changed()
         if pane is not None:
-            pane.unfollow()
+            pane.seat.unfollow()
             pane.select(key)
         elif self._first not in self.slots:
             self._first = key
@@ -274,8 +276,8 @@ class Catalogue:
         if news:
             self.list_changed()
         for pane in list(self.panes):
-            if pane.key is None or pane.by_itself:
-                self._choose(pane, now)
+            if self.chooses and (pane.key is None or pane.by_itself):
+                self._choose(pane)
         commands, self._commands = self._commands, []
         for command in commands:
             command()
@@ -373,7 +375,7 @@ class Catalogue:
         view = slot.view
         return now >= slot.next_feed and not any(f.reads(slot) for f in self.features) and not (
             view is not None and (view.busy or now < self._next_version(slot, view))) and any(
-                pane.takes(now) for pane in self.panes
+                pane.seat.takes(now) for pane in self.panes
                 if pane.key == slot.entry.key or self.links.seen_by(pane, slot))
 
     def _next_version(self, slot: Slot, view: View) -> float:
@@ -396,7 +398,7 @@ class Catalogue:
                 self._needed_until = now + _NEEDED_FOR
         return now < self._needed_until
 
-    def _choose(self, pane: Viewport, now: float) -> None:
+    def _choose(self, pane: Viewport) -> None:
         """Show what is meant where the user chose nothing. What was found first gives way to better of its run, which
         often comes a little later."""
         def known(entry: Entry) -> Candidate:

@@ -17,9 +17,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from splatview_ipc.kinds.series import scalar_rows, scalar_series
 from splatview_viewer.core.errors import ViewerError
-from splatview_viewer.kinds import STRIPS, about, links_of
-from splatview_viewer.workspace.counts import Counts, on_steps_of
+from splatview_viewer.kinds import SCENES, STRIPS, about, links_of
+from splatview_viewer.kinds.scalars.curves import Curve
 from splatview_viewer.workspace.shards.grouping import belongs
 
 if TYPE_CHECKING:
@@ -36,6 +39,8 @@ PLOT_PERIOD_S = 0.5
 """Between two values of what is seen in the panel alone."""
 _PATIENCE_S = 0.5
 """For streams over another one that a single picture needs."""
+_COUNT_PERIOD_S, _COUNTS = 0.25, 2048
+"""Between two looks at the number of Gaussians of each scene; how many of them are kept."""
 _ON_HOST = ("ring", "host")
 """The transports of streams over another one: they are small, and the trainer's GPU copies them without a wait."""
 
@@ -124,13 +129,34 @@ class _Feed:
         """Why its newest frame cannot be shown."""
 
 
+class _Count:
+    """How many Gaussians a scene of a run has, over time: seen from outside, whether or not the run logs it."""
+
+    def __init__(self) -> None:
+        self.curve: Curve | None = None
+        """Once the number has changed. Its steps are versions."""
+        self._series = scalar_series(_COUNTS)
+        self._last = (-1, -1)
+        """The number, and the version that had it."""
+
+    def look(self, stream: Any) -> bool:
+        """Return whether there are more or less than before."""
+        shape, version, before = stream.shape, stream.version, self._last[0]
+        if not shape or not version or (shape[0], version) == self._last:
+            return False
+        self._series.extend(scalar_rows(np.array([[version, time.time(), shape[0]]], np.float64)))
+        self._last = shape[0], version
+        if self.curve is not None or 0 <= before != shape[0]:
+            self.curve = Curve.of(stream.name, self._series.rows)
+        return before != shape[0]
+
+
 class Links:
     """Opens, reads and releases what is linked to the entries that viewports show, and nothing else."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self.slots: list[Slot] = []
         """Entries that are open because a viewport shows another one."""
-        self.counts = Counts()
         self._catalogue = catalogue
         self._beside: dict[Viewport, list[Slot]] = {}
         """Of each viewport."""
@@ -138,7 +164,9 @@ class Links:
         """Of `slots`, those that are seen in pictures."""
         self._feeds: dict[int, _Feed] = {}
         """By the stream's id()."""
-        self._counted = 0
+        self._counts: dict[int, _Count] = {}
+        """By the id() of a scene's stream."""
+        self._count_at = 0.0
 
     # -- which entries ---------------------------------------------------------------------------------------------
 
@@ -244,7 +272,7 @@ class Links:
             return False
         slot, view = feed.slot, feed.slot.view
         return view is not None and not view.empty and any(
-            pane.screen.state.visible and pane.takes(now) and now >= pane.may_draw(now)
+            pane.seat.screen.state.visible and pane.seat.takes(now) and now >= pane.seat.may_draw(now)
             for pane in self._catalogue.panes if pane.key == slot.entry.key or self.seen_by(pane, slot))
 
     def _take(self, feed: _Feed, now: float) -> bool:
@@ -280,17 +308,32 @@ class Links:
 
     # -- the number of Gaussians, beside what a run logs --------------------------------------------------------------
 
+    def count_of(self, stream: Any) -> Curve | None:
+        """Return the number of Gaussians of a scene over time, if that ever changed."""
+        count = self._counts.get(id(stream))
+        return None if count is None else count.curve
+
     def _count(self, now: float) -> None:
-        catalogue = self._catalogue
-        self.counts.look([*catalogue.subscriber.streams, *catalogue.shards.streams], now)
-        if self.counts.changes == self._counted:
+        """Take down the number of Gaussians of all scenes; opens none, as shapes are known anyway."""
+        if now < self._count_at:
             return
-        self._counted = self.counts.changes
+        self._count_at, catalogue = now + _COUNT_PERIOD_S, self._catalogue
+        scenes = [s for s in [*catalogue.subscriber.streams, *catalogue.shards.streams] if s.kind in SCENES]
+        self._counts = {id(scene): self._counts.get(id(scene)) or _Count() for scene in scenes}
+        if not any([scene.run.alive and self._counts[id(scene)].look(scene) for scene in scenes]):
+            return
         catalogue.rate_changes += 1
         for slot in catalogue.slots.values():
             content: Any = getattr(slot.view, "content", None)
             if about(slot.entry.kind).counts and content is not None and slot.source.stream is not None:
                 streams = slot.source.stream.run.streams.values()
-                curves = [curve for s in streams if (curve := self.counts.of(s)) is not None]
+                curves = [curve for s in streams if (curve := self.count_of(s)) is not None]
                 if curves and content.curves.all:
-                    content.show_beside({"Gaussians": [on_steps_of(c, content.curves.clock) for c in curves]})
+                    content.show_beside({"Gaussians": [_on_steps_of(c, content.curves.clock) for c in curves]})
+
+
+def _on_steps_of(curve: Curve, clock: Curve) -> Curve:
+    """A curve with the steps that another one had at these times."""
+    rows = np.array(curve.rows, order="F")
+    rows[:, 0] = np.interp(rows[:, 1], clock["time"], clock["step"])
+    return Curve.of(curve.name, rows)

@@ -13,36 +13,10 @@ if TYPE_CHECKING:
     from splatview_viewer.workspace.catalogue import Slot
 
 
-class Viewport(Protocol):
-    """A part of a user's picture that shows one entry."""
+class User(Protocol):
+    """Draws the pictures of one screen."""
 
-    @property
-    def key(self) -> str | None:
-        """The entry's key."""
-        ...
-
-    @key.setter
-    def key(self, key: str | None) -> None: ...
-
-    by_itself: bool
-    """True while the user has not chosen the entry."""
-
-    @property
-    def has_panel(self) -> bool:
-        """True while the panel describes it."""
-        ...
-
-    @property
-    def desk(self) -> Desk: ...
-
-    @property
-    def screen(self) -> Screen: ...
-
-    def select(self, key: str | None) -> None:
-        """Show this entry because the user chose it."""
-
-    def unfollow(self) -> None:
-        """Stop following another user."""
+    screen: Screen
 
     def mark(self, pictures: int = 1) -> None:
         """Draw again, so many pictures."""
@@ -54,6 +28,32 @@ class Viewport(Protocol):
     def may_draw(self, now: float) -> float:
         """Return the clock time of the next picture at the earliest."""
         ...
+
+    def unfollow(self) -> None:
+        """Stop following another user."""
+
+
+class Viewport(Protocol):
+    """A part of a user's picture that shows one entry."""
+
+    key: str | None
+    """The entry's key."""
+    by_itself: bool
+    """True while the user has not chosen the entry."""
+
+    @property
+    def seat(self) -> User: ...
+
+    @property
+    def desk(self) -> Desk: ...
+
+    @property
+    def has_panel(self) -> bool:
+        """True while the panel describes it."""
+        ...
+
+    def select(self, key: str | None) -> None:
+        """Show this entry because the user chose it."""
 
 
 class Feature(Protocol):
