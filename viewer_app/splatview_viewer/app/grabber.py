@@ -148,7 +148,7 @@ class Grabber:
     def _attempt(self, kept: _Kept, after: int, order: _Order) -> RenderResult | None:
         """Draw this version or a later one; None while there is none, or if it was overwritten meanwhile."""
         stream = kept.stream
-        if stream.kind != "memory" and kept.version >= max(after, stream.version) and not stream.live:
+        if kept.version >= max(after, stream.version) and not stream.live:
             return self._draw(kept, None, order)
         frame = stream.read(after=max(after - 1, 0))
         if frame is None:

@@ -92,8 +92,6 @@ class App:
         self._guests = guests
         self._away: dict[str, tuple[Seat, float]] = {}
         """Guests who have left, and when."""
-        self._names: dict[Seat, str] = {}
-        """Who the guests are that are there."""
         self._stopping = self._closed = False
         self.due = 0.0
         """When to turn again if nothing happens."""
@@ -178,7 +176,8 @@ class App:
         if self.screen.state.closed:
             return
         self.work.collect()
-        self._notice(self.health.turn(now))
+        if why := self.health.turn(now):
+            self.catalogue.notice(why)
         self.governor.shared = self.catalogue.gpu_is_needed(now)
         if self.catalogue.poll(now):
             self._active_until = self._news_until = now + _ACTIVE_FOR
@@ -219,13 +218,6 @@ class App:
                 raise FileError("\n".join(errors))
             self._asked = []
 
-    def _notice(self, text: str) -> None:
-        """Tell everybody, once."""
-        if text and text not in self.catalogue.notices:
-            self.catalogue.notices.append(text)
-            for seat in self.seats:
-                seat.mark()
-
     def _receive(self, now: float) -> None:
         """Guests come and go."""
         if self._guests is None:
@@ -236,10 +228,10 @@ class App:
             seat, _ = self._away.pop(guest.who, (None, 0.0))
             if seat is None:
                 seat = self._seat(guest.screen, guest.name)
+                seat.who = guest.who
             else:
                 seat.sit(guest.screen)
             self.seats.append(seat)
-            self._names[seat] = guest.who
             self._told_others()
 
     def _see_off(self, seat: Seat, now: float) -> None:
@@ -247,10 +239,9 @@ class App:
         self.seats.remove(seat)
         seat.rise()
         seat.screen.close()
-        who = self._names.pop(seat)
-        if who in self._away:
-            self._away.pop(who)[0].close()
-        self._away[who] = seat, now
+        if seat.who in self._away:
+            self._away.pop(seat.who)[0].close()
+        self._away[seat.who] = seat, now
         for who, (gone, since) in list(self._away.items()):
             if len(self._away) > _MOST_AWAY or now - since > _AWAY_FOR:
                 gone.close()
@@ -285,7 +276,7 @@ class App:
         try:
             save_picture(read_pixels(self.screen.framebuffer)[..., :3], self.options.out)
         except FileError as e:
-            self.seat.notice(str(e))
+            self.catalogue.notice(str(e))
 
     def close(self) -> None:
         """Give back everything. Idempotent."""

@@ -12,6 +12,7 @@ from splatview_viewer.compare.together import Together
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.settings import Entry
 from splatview_viewer.kinds import COMPARED, SCENES
+from splatview_viewer.workspace.catalogue import Slot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.shell.pane import Pane
     from splatview_viewer.shell.seat import Seat
-    from splatview_viewer.workspace.catalogue import Catalogue, Slot
+    from splatview_viewer.workspace.catalogue import Catalogue
 
 GROUP = "Compare"
 
@@ -131,8 +132,6 @@ class Comparisons:
         pane.seat.panes.add(key)
 
     def _add(self, name: str, kind: str, source: Together | PairSource, pane: Pane) -> Slot:
-        from splatview_viewer.workspace.catalogue import Slot
-
         self._made += 1
         slot = Slot(Entry(f"comparison {self._made}", GROUP, name, kind, is_file=True), source)
         self._catalogue.add(slot)

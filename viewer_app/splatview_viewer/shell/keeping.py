@@ -38,7 +38,7 @@ def keep_picture(seat: Seat, transparent: bool = False) -> None:
         try:
             screen.user.keep(pixels, name)
         except ViewerError as e:
-            seat.notice(str(e))
+            seat.catalogue.notice(str(e))
     seat.mark()
 
 

@@ -43,7 +43,8 @@ class Pane:
         """Where it was drawn last."""
         self.key: str | None = None
         """The entry that it shows."""
-        self._captured = False
+        self.captured = False
+        """Whether a drag that began in it goes on."""
         self._latency_of = 0
 
     # -- what it shows -----------------------------------------------------------------------------------------
@@ -108,27 +109,18 @@ class Pane:
         if isinstance(event, (PointerPress, Wheel, Pinch)) and ours:
             return False
         if isinstance(event, PointerPress):
-            self._captured = True
-        if isinstance(event, PointerMove) and ours and not self._captured:
+            self.captured = True
+        if isinstance(event, PointerMove) and ours and not self.captured:
             event = PointerLeave()
         if isinstance(event, PointerRelease):
-            self._captured = False
+            self.captured = False
         if ours and (isinstance(event, Text) or (isinstance(event, Key) and event.pressed)):
             return False  # a key that goes up may have gone down before a field was opened
         with self.seat.catalogue.guard(slot):
             if view.handle(event, self.rect):
                 self.seat.mark()
-                return not isinstance(event, (PointerMove, PointerLeave)) or self._captured
+                return not isinstance(event, (PointerMove, PointerLeave)) or self.captured
         return False
-
-    @property
-    def captured(self) -> bool:
-        """Whether a drag that began in it goes on."""
-        return self._captured
-
-    def let_go(self) -> None:
-        """A drag has ended without anybody being told."""
-        self._captured = False
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
         """Draw it into a part of the framebuffer."""

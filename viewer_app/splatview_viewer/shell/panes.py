@@ -63,14 +63,9 @@ class Panes:
 
     # -- changes -----------------------------------------------------------------------------------------------
 
-    def join(self) -> None:
-        """Somebody looks from now on."""
-        self._there = True
-        self._settle()
-
-    def part(self) -> None:
-        """Nobody looks for now."""
-        self._there = False
+    def look(self, there: bool) -> None:
+        """Have the entries of those that are seen brought from now on, or of none."""
+        self._there = there
         self._settle()
 
     def activate(self, pane: Pane) -> None:

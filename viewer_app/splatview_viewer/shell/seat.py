@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import time
 from collections import deque
@@ -35,8 +34,6 @@ if TYPE_CHECKING:
     from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.shell.panel import Panel
     from splatview_viewer.workspace.catalogue import Catalogue, Slot
-
-log = logging.getLogger("splatview")
 
 HINT = ("Waiting for a run\n"
         "In your training script:  import splatview;  splatview.publish(tensor)\n"
@@ -72,7 +69,8 @@ class Seat:
         """The seat that this one follows."""
         self.followers: list[Seat] = []
         self.catalogue = catalogue
-        self.name = name
+        self.name, self.who = name, ""
+        """`who`: the same for a browser that comes back."""
         self.panes = Panes(self)
         """The parts of its picture; the panel tells of the active one."""
         small = screen.state.size[0] < SMALL * screen.state.scale
@@ -113,9 +111,9 @@ class Seat:
 
             self.panel = Panel(screen.state.scale, self)
         for pane in self.panes:
-            pane.let_go()
+            pane.captured = False
         self._in_flight.clear()
-        self.panes.join()
+        self.panes.look(True)
         self.mark(SETTLE)
 
     def rise(self) -> None:
@@ -126,7 +124,7 @@ class Seat:
         for _, _, path, done in self._films:
             done(path)
         self._films.clear()
-        self.panes.part()
+        self.panes.look(False)
         if self.panel is not None:
             self.panel.close()
             self.panel = None
@@ -323,12 +321,6 @@ class Seat:
         """Tell the user something for a few seconds."""
         self.state.toasts = [*self.state.toasts[-2:], (math.inf, text)]
         self.mark(SETTLE)
-
-    def notice(self, text: str) -> None:
-        """Say what went wrong around the viewer, once."""
-        if text not in self.state.notices:
-            self.state.notices.append(text)
-            log.warning("%s", text)
 
     # -- commands: executed by the workspace, before the next picture ------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
@@ -96,7 +97,7 @@ class Catalogue:
         """To be set before anything is shown."""
         self.chooses = True
         """Viewports whose users have chosen nothing show what is meant by no name."""
-        self._commands: list[Callable[[], object]] = []
+        self._commands: deque[Callable[[], object]] = deque()
         self._first: str | None = None
         """What a new seat shows: the first file, if there were files before there was anybody."""
         self._ctx = ctx
@@ -230,10 +231,17 @@ class Catalogue:
         return source
 
     def do(self, command: Callable[..., object], *values: Any) -> None:
-        """Queue a command of a user, of a page or of a script. Commands are executed in `poll`, before the next picture
-        is drawn and not in the middle of one."""
+        """Queue a command of a user, of a page or of a script, from any thread. Commands are executed in `poll`, before
+        the next picture is drawn and not in the middle of one."""
         self._commands.append(partial(command, *values))
         self._wake()
+
+    def notice(self, text: str) -> None:
+        """Show all users a fault of the surroundings, once."""
+        if text not in self.notices:
+            self.notices.append(text)
+            log.warning("%s", text)
+            self._mark_all()
 
     def add(self, slot: Slot) -> None:
         """Put an entry on the list."""
@@ -262,9 +270,8 @@ class Catalogue:
         """Take in what runs and files brought. True when there is something new for a picture."""
         if self.subscriber.poll():
             self._match_streams()
-        if (fault := self.subscriber.fault) and fault not in self.notices:
-            self.notices.append(fault)
-            self._mark_all()
+        if self.subscriber.fault:
+            self.notice(self.subscriber.fault)
         news = False
         for slot in list(self.slots.values()):
             rate, progress = slot.entry.rate_hz, slot.entry.progress
@@ -278,10 +285,10 @@ class Catalogue:
         for pane in list(self.panes):
             if self.chooses and (pane.key is None or pane.by_itself):
                 self._choose(pane)
-        commands, self._commands = self._commands, []
-        for command in commands:
-            command()
-        news = any([feature.update() for feature in self.features]) or bool(commands)
+        news = bool(self._commands)
+        while self._commands:
+            self._commands.popleft()()
+        news = any([feature.update() for feature in self.features]) or news
         self.links.update(now)
         self._open_snapshots()
         news = any([self._take_in(slot, now) for slot in self.watched()]) or news

@@ -75,12 +75,11 @@ class RecordedSource(FileSource):
         return self.player is not None and self.player.has_news()
 
     def again(self) -> None:
-        if self.player is not None:
-            self.player.again()
+        assert self.player is not None  # it has brought something
+        self.player.again()
 
     def feed(self, view: View) -> bool:
-        if self.player is None:
-            return False
+        assert self.player is not None  # as it has news
         view.content.player = self.player  # type: ignore[attr-defined]
         return self.player.feed(view)
 

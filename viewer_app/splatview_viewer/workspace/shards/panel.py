@@ -6,15 +6,18 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import imgui
 
+from splatview_viewer.core.settings import Entry
 from splatview_viewer.core.view import Section
 from splatview_viewer.ui import theme
 from splatview_viewer.ui.widgets import entry, gap, wrapped
+from splatview_viewer.workspace.catalogue import Slot
 from splatview_viewer.workspace.shards.grouping import alone, key_of
 from splatview_viewer.workspace.shards.stream import Alone, ShardedStream
+from splatview_viewer.workspace.sources import StreamSource
 
 if TYPE_CHECKING:
     from splatview_viewer.core.view import View
-    from splatview_viewer.workspace.catalogue import Catalogue, Slot
+    from splatview_viewer.workspace.catalogue import Catalogue
     from splatview_viewer.workspace.shards.stream import Part
     from splatview_viewer.workspace.viewport import Viewport
 
@@ -66,10 +69,6 @@ def _shards(catalogue: Catalogue, stream: ShardedStream, pane: Viewport, shown: 
 
 def show(catalogue: Catalogue, stream: ShardedStream, part: Part, pane: Viewport) -> None:
     """Have a pane show one rank's part, which is on the list as long as anybody looks at it."""
-    from splatview_viewer.core.settings import Entry
-    from splatview_viewer.workspace.catalogue import Slot
-    from splatview_viewer.workspace.sources import StreamSource
-
     made = alone(stream, part)
     key = key_of(made)
     if key not in catalogue.slots:
