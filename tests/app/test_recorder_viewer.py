@@ -139,8 +139,8 @@ def test_the_bar_goes_back_and_returns(viewer: Viewer) -> None:
 
 def test_a_snapshot_looks_as_the_scene_did(viewer: Viewer) -> None:
     record(viewer, 10, 59)
-    viewer.until(lambda: seen(viewer) == 159)
-    viewer.do()
+    history: History = view(viewer).tools["history"]  # type: ignore[assignment]
+    viewer.until(lambda: seen(viewer) == 159 and history.track is not None)
     live = viewer.picture()
     player = tape(viewer).player
     player.seek(1)

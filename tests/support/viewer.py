@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from splatview_viewer.app.loop import App, step
+import pytest
+
+from splatview_viewer.app.loop import App, AppOptions
 from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.kinds.image.view import ImageView
-from support.wait import turns
+from splatview_viewer.screens.offscreen import OffscreenScreen
+from support.wait import clock, turns
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     import numpy as np
-
-    from splatview_viewer.screens.offscreen import OffscreenScreen
 
 SIZE = 900, 520
 """Of the screen, in pixels."""
@@ -27,22 +28,27 @@ class Viewer(App):
 
     screen: OffscreenScreen
 
+    def step(self) -> None:
+        """One turn, with the events that were pushed."""
+        self.turn(clock(), self.screen.poll(0))
+
     def do(self, *events: Any) -> None:
-        """Take in events, and draw until nothing is left to draw."""
+        """Take in events, and draw until nothing is left to draw, nor to be done by what was drawn."""
         if events:
             self.screen.push(*events)
-        step(self)
-        for _ in turns("the viewer rests"):
-            if not self.seat.dirty:
+        calm = 0
+        for _ in turns("the viewer rests", rest=False):
+            self.step()
+            calm = 0 if self.seat.dirty else calm + 1
+            if calm == 2:
                 return
-            step(self)
 
     def until(self, condition: Callable[[], Any]) -> None:
         """Take turns until `condition` holds, then draw what is left."""
         for _ in turns(f"{condition}, {self.state.entries}"):
             if condition():
                 break
-            step(self)
+            self.step()
         self.do()
 
     def pixels(self) -> np.ndarray:
@@ -64,3 +70,18 @@ class Viewer(App):
         slot = self.seat.shown
         return all(e.progress is None for e in self.state.entries) and (
             slot is not None and slot.view is not None and (not slot.view.empty or bool(slot.entry.fault)))
+
+    def spot(self, right: float = 0.5, down: float = 0.5) -> tuple[int, int]:
+        """A place in the active picture, by shares of its size."""
+        r = self.seat.layout()
+        return r.x + round(right * r.width), r.y + round(down * r.height)
+
+
+@pytest.fixture(name="viewer")
+def viewer_fixture(request: pytest.FixtureRequest) -> Iterator[Viewer]:
+    app = Viewer(OffscreenScreen(*SIZE), getattr(request, "param", AppOptions(max_fps=500)))
+    app.do()
+    yield app
+    error = app.screen.ctx.error
+    app.close()
+    assert error == "GL_NO_ERROR"

@@ -16,7 +16,6 @@ from support.wait import PATIENCE, wait_until
 
 import splatview
 from splatview_ipc.control.registry import viewers
-from splatview_viewer.app.loop import step
 from splatview_viewer.core.events import Wheel
 
 if TYPE_CHECKING:
@@ -53,8 +52,7 @@ def shown(viewer: Viewer) -> Slot:
 
 
 def sees(viewer: Viewer, grey: int) -> bool:
-    """Whether the middle of the picture is this grey; draws once more."""
-    step(viewer)
+    """Return whether the middle of the picture is this grey."""
     picture = viewer.picture()
     return bool((picture[picture.shape[0] // 2, picture.shape[1] // 2] == grey).all())
 
@@ -78,7 +76,7 @@ def test_a_stream_appears_by_itself_and_is_shown(viewer: Viewer) -> None:
 def test_the_last_picture_stays_and_a_restart_continues(viewer: Viewer) -> None:
     publish_grey(77)
     viewer.until(lambda: sees(viewer, 77))
-    viewer.do(Wheel(590, 247, 3))
+    viewer.do(Wheel(*viewer.spot(), 3))
     view, placed = viewer.image, viewer.image.pan_zoom.placed(viewer.seat.layout())
     splatview.close()
     viewer.until(lambda: not entry(viewer, "render").alive)

@@ -10,7 +10,7 @@ import pytest
 from support.shard_cases import Training, part
 from support.viewer import Viewer
 
-from splatview_viewer.app.loop import AppOptions, step
+from splatview_viewer.app.loop import AppOptions
 from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.recording.options import RecordOptions
 from splatview_viewer.scene.merging import merged
@@ -65,14 +65,13 @@ def stream(viewer: Viewer) -> ShardedStream:
 
 def count(viewer: Viewer) -> int:
     """Gaussians in what is shown."""
-    step(viewer)
     found = viewer.seat.shown
     facts = found.view.content.facts if found is not None and isinstance(found.view, GaussianView) else None
     return -1 if facts is None else facts.count
 
 
 def trouble(viewer: Viewer) -> str:
-    step(viewer)
+    viewer.step()
     return "; ".join(viewer.catalogue.links.troubles(slot(viewer)))
 
 
@@ -84,7 +83,7 @@ def test_ranks_are_one_entry_and_one_scene(viewer: Viewer, training: Start) -> N
     assert trouble(viewer) == ""
     entry, view = slot(viewer).entry, slot(viewer).view
     assert (entry.kind, entry.alive) == ("gaussians", True)
-    entry.settings.gaussians.coarse_ms, entry.settings.gaussians.reproject = math.inf, False
+    view.settings.coarse_ms, view.settings.reproject = math.inf, False
     viewer.seat.mark()
     viewer.do()
     picture = viewer.picture()

@@ -1,4 +1,4 @@
-"""The viewer's loop and panel, driven by events as a user would, on a screen in memory."""
+"""The loop and the panel, driven by events as a user would, on a screen in memory."""
 
 from __future__ import annotations
 
@@ -10,17 +10,8 @@ from PIL import Image
 from support.viewer import PICTURE, SIZE, Viewer
 from support.wait import clock, wait_until
 
-from splatview_viewer.app.loop import AppOptions, run, step
-from splatview_viewer.core.events import (
-    Close,
-    Key,
-    PointerLeave,
-    PointerMove,
-    PointerPress,
-    PointerRelease,
-    Resize,
-    Wheel,
-)
+from splatview_viewer.app.loop import AppOptions, run
+from splatview_viewer.core.events import Close, Key, PointerMove, PointerPress, PointerRelease, Resize, Wheel
 from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.kinds.image.view import ImageView
 from splatview_viewer.screens.offscreen import OffscreenScreen
@@ -28,13 +19,13 @@ from splatview_viewer.screens.offscreen import OffscreenScreen
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from support.widgets import Widgets
+
 
 def test_it_begins_with_a_hint(viewer: Viewer) -> None:
     assert viewer.state.entries == []
-    pixels = viewer.pixels()
-    assert pixels[:, :280].std() > 1  # the panel has words
-    middle = pixels[200:300, 400:800]
-    assert (middle.max() - middle.min()) > 100  # so has the picture
+    assert viewer.pixels()[:, :PICTURE.x].std() > 1  # the panel has words
+    assert np.ptp(viewer.picture()) > 100  # so has the picture
     assert "splatview.publish(tensor)" in viewer.state.hint
 
 
@@ -54,45 +45,40 @@ def test_the_panel_can_be_hidden(viewer: Viewer, picture_file: Path, key: str) -
     assert viewer.seat.layout() == Rect(0, 0, *SIZE)
     assert (viewer.pixels()[:, :260] != before[:, :260]).any()
     viewer.do(Key(key), Key(key, pressed=False))
-    viewer.do(PointerMove(600, 200), PointerLeave())
     np.testing.assert_array_equal(viewer.picture(), before[:494, 280:])
 
 
-def test_a_click_in_the_list_shows_that_entry(viewer: Viewer, picture_file: Path, tmp_path: Path) -> None:
+def test_a_click_in_the_list_shows_that_entry(widgets: Widgets, viewer: Viewer, picture_file: Path,
+                                              tmp_path: Path) -> None:
     other = tmp_path / "other.png"
     Image.new("RGB", (620, 494), (10, 200, 30)).save(other)
     viewer.catalogue.open_file(picture_file)
     viewer.catalogue.open_file(other)
     viewer.until(viewer.loaded)
     assert viewer.state.selected == str(picture_file)
-    viewer.do(PointerMove(90, 77))  # the second line
-    viewer.do(PointerPress(90, 77), PointerRelease(90, 77))
-    viewer.do(PointerLeave())  # or the entry's tooltip comes to lie over the picture
-    viewer.until(lambda: viewer.loaded() and viewer.seat.shown.view is not None)  # type: ignore[union-attr]
+    viewer.do(*widgets.click(str(other)))
+    viewer.until(viewer.loaded)
     assert viewer.state.selected == str(other)
     assert (viewer.picture() == (10, 200, 30)).all()
-    viewer.do(PointerMove(90, 46), PointerPress(90, 46), PointerRelease(90, 46), PointerLeave())
+    viewer.do(*widgets.click(str(picture_file)))
     assert viewer.state.selected == str(picture_file)
     np.testing.assert_array_equal(viewer.picture(), np.asarray(Image.open(picture_file)))
 
 
-def test_events_go_to_the_picture_or_to_the_panel(viewer: Viewer, picture_file: Path) -> None:
+def test_events_go_to_the_picture_or_to_the_panel(widgets: Widgets, viewer: Viewer, picture_file: Path) -> None:
     viewer.catalogue.open_file(picture_file)
     viewer.until(viewer.loaded)
-    viewer.do(Wheel(100, 300, 2))  # over the panel
+    panel, spot = widgets.at(str(picture_file)), viewer.spot()
+    viewer.do(Wheel(*panel, 2))
     assert viewer.image.pan_zoom.fitted
-    viewer.do(Wheel(500, 300, 2))
-    zoom = viewer.image.zoom
-    assert zoom == pytest.approx(1.2**2)
-    viewer.do(PointerMove(500, 300), PointerPress(500, 300))
-    viewer.do(PointerMove(300, 300), PointerMove(100, 300))  # the drag goes on over the panel
-    center = viewer.image.pan_zoom.center
-    viewer.do(PointerRelease(100, 300))
-    viewer.do(PointerMove(400, 300))
+    viewer.do(Wheel(*spot, 2))
+    assert viewer.image.zoom == pytest.approx(1.2**2)
+    viewer.do(PointerMove(*spot), PointerPress(*spot), PointerMove(*viewer.spot(0.2)), PointerMove(*panel))
+    center = viewer.image.pan_zoom.center  # the drag went on over the panel
+    viewer.do(PointerRelease(*panel), PointerMove(*spot))
     assert viewer.image.pan_zoom.center == center
-    viewer.do(PointerMove(100, 300), PointerPress(100, 400))
-    viewer.do(PointerMove(500, 300), PointerRelease(500, 300))  # a drag that began in the panel is the panel's
-    assert viewer.image.pan_zoom.center == center
+    viewer.do(PointerMove(*panel), PointerPress(*panel), PointerMove(*spot), PointerRelease(*spot))
+    assert viewer.image.pan_zoom.center == center  # a drag that began in the panel is the panel's
 
 
 def test_a_damaged_file_is_told_and_nothing_else_suffers(viewer: Viewer, picture_file: Path, tmp_path: Path) -> None:
@@ -132,26 +118,25 @@ def test_without_a_panel_the_picture_is_all(viewer: Viewer, picture_file: Path) 
 
 
 @pytest.mark.parametrize("where", ["draw", "update"])
-def test_a_fault_in_a_view_is_shown_and_logged_once(viewer: Viewer, picture_file: Path, where: str,
-                                                    monkeypatch: pytest.MonkeyPatch,
+def test_a_fault_in_a_view_is_shown_and_logged_once(widgets: Widgets, viewer: Viewer, picture_file: Path, where: str,
                                                     caplog: pytest.LogCaptureFixture) -> None:
     def fail(*_: Any) -> Any:
         raise RuntimeError("the shader is cross")
 
-    monkeypatch.setattr(ImageView, where, fail)
+    patch = pytest.MonkeyPatch()
+    patch.setattr(ImageView, where, fail)
     viewer.catalogue.open_file(picture_file)
     viewer.until(viewer.loaded)
-    for x in (300, 310, 320):
-        viewer.do(PointerMove(x, 100), Resize(*SIZE))
+    for right in (0.1, 0.2, 0.3):
+        viewer.do(PointerMove(*viewer.spot(right)), Resize(*SIZE))
     assert viewer.state.shown is not None
     assert viewer.state.shown.fault == "the shader is cross"
     assert caplog.text.count("the shader is cross") == 1
     assert (viewer.picture() != np.asarray(Image.open(picture_file))).any()
     assert not viewer.seat.dirty  # a fault does not keep the viewer busy
-    monkeypatch.undo()
+    patch.undo()
     if where == "draw":
-        viewer.do(PointerMove(90, 46), PointerPress(90, 46), PointerRelease(90, 46))  # a click tries again
-        viewer.do(PointerMove(500, 300), PointerLeave())
+        viewer.do(*widgets.click(str(picture_file)))  # tries again
         assert viewer.state.shown.fault == ""
         np.testing.assert_array_equal(viewer.picture(), np.asarray(Image.open(picture_file)))
 
@@ -173,7 +158,7 @@ def test_a_viewer_at_rest_draws_nothing(viewer: Viewer, picture_file: Path) -> N
     viewer.until(viewer.loaded)
     viewer.state.panel_open = False  # it shows the rate of the pictures drawn before
     viewer.until(viewer.settled)
-    viewer.until(lambda: (step(viewer), not viewer.drew)[-1])
+    viewer.until(lambda: not viewer.drew)
 
 
 @pytest.mark.parametrize("viewer", [AppOptions(max_fps=20)], indirect=True)

@@ -1,4 +1,4 @@
-"""Panes of a seat: side by side, as tabs, one alone; what is not seen costs nothing; and that this is remembered."""
+"""Panes of a seat: side by side, as tabs, one alone; what is not seen costs nothing; and their memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 from support.viewer import Viewer
 
-from splatview_viewer.app.loop import AppOptions, step
+from splatview_viewer.app.loop import AppOptions
 from splatview_viewer.core.events import Key, PointerMove, PointerPress, PointerRelease, Wheel
 from splatview_viewer.core.memo import Memo
 from splatview_viewer.geometry.controls import Rect
@@ -20,6 +20,8 @@ from splatview_viewer.shell.panes import HEADER, grid
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from support.widgets import Widgets
 
 SIZE = 900, 520
 COLORS = {"red": (200, 30, 30), "green": (30, 200, 30), "blue": (30, 30, 200)}
@@ -53,12 +55,6 @@ def seen(viewer: Viewer) -> list[tuple[int, ...]]:
     pixels = viewer.pixels()
     return [tuple(pixels[r.y + r.height // 2, r.x + r.width // 2])
             for _, _, r in viewer.seat.panes.places(viewer.seat.area(), 1.0)]
-
-
-def click(viewer: Viewer, x: float, y: float, clicks: int = 1) -> None:
-    viewer.do(PointerMove(x, y))
-    viewer.do(PointerPress(x, y, clicks=clicks))
-    viewer.do(PointerRelease(x, y))
 
 
 def test_each_pane_shows_its_own(make: Callable[..., Viewer]) -> None:
@@ -101,33 +97,29 @@ def test_the_pointer_is_for_the_pane_under_it(make: Callable[..., Viewer]) -> No
     assert viewer.state.panel_open
 
 
-def test_a_header_is_double_clicked_by_the_count_of_the_press(make: Callable[..., Viewer]) -> None:
+def test_a_header_is_double_clicked_by_the_count_of_the_press(widgets: Widgets, make: Callable[..., Viewer]) -> None:
     """However far apart the frames are in which the presses arrive: a machine may be busy."""
     viewer = make()
     viewer.seat.panes.add(key(viewer, "green"))
     viewer.do()
-    head = viewer.seat.panes.places(viewer.seat.area(), 1.0)[0][1]
-    x, y = head.x + 30, head.y + 10
+    x, y = widgets.at("name 0")
     for clicks, maximised in ((1, False), (2, True)):
         viewer.do(PointerMove(x, y), PointerPress(x, y), PointerRelease(x, y),
                   PointerPress(x, y, clicks=clicks), PointerRelease(x, y))
-        for _ in range(8):
-            step(viewer)
         assert bool(viewer.seat.panes.maximised) == maximised
 
 
-def test_one_alone_and_tabs_and_closing(make: Callable[..., Viewer]) -> None:
+def test_one_alone_and_tabs_and_closing(widgets: Widgets, make: Callable[..., Viewer]) -> None:
     viewer = make()
     panes = viewer.seat.panes
     panes.add(key(viewer, "green"))
     panes.add(key(viewer, "blue"))
     viewer.do()
-    head = panes.places(viewer.seat.area(), 1.0)[1][1]
-    click(viewer, head.x + 30, head.y + 10)
+    viewer.do(*widgets.click("name 1"))
     assert viewer.state.selected == key(viewer, "green")
-    click(viewer, head.x + 30, head.y + 10)
-    click(viewer, head.x + 30, head.y + 10, clicks=2)
-    viewer.until(lambda: panes.maximised)
+    viewer.do(*widgets.click("name 1"))
+    viewer.do(*widgets.click("name 1", clicks=2))
+    assert panes.maximised
     assert seen(viewer) == [COLORS["green"]]
     assert len(viewer.catalogue.watched()) == 1  # what is not seen costs nothing
     panes.maximise(panes.active)
@@ -136,14 +128,11 @@ def test_one_alone_and_tabs_and_closing(make: Callable[..., Viewer]) -> None:
     panes.arrange("tabs")
     viewer.do()
     assert seen(viewer) == [COLORS["green"]]
-    area = viewer.seat.area()
-    click(viewer, area.x + 10, area.y + 10)  # the first tab
+    viewer.do(*widgets.click("name 0"))
     assert seen(viewer) == [COLORS["red"]]
     panes.arrange("grid")
     viewer.do()
-    head = panes.places(viewer.seat.area(), 1.0)[0][1]
-    click(viewer, head.x + head.width - 8, head.y + head.height / 2)  # its cross
-    viewer.until(lambda: len(panes) == 2)
+    viewer.do(*widgets.click("close 0"))
     assert seen(viewer) == [COLORS["green"], COLORS["blue"]]
     panes.remove(panes.all[0])
     panes.remove(panes.all[0])  # the last one stays
@@ -174,6 +163,15 @@ def test_a_memory_that_makes_no_sense_does_no_harm(make: Callable[..., Viewer], 
     memo.put("panes", value)
     viewer = make(memo=memo)
     assert len(viewer.seat.panes) == 1
+
+
+def test_settings_stay_with_their_view(make: Callable[..., Viewer]) -> None:
+    viewer = make(("red",))
+    view = viewer.image
+    view.settings.exposure = 3.0
+    other = viewer.seat.panes.add(key(viewer, "red")).view
+    assert isinstance(other, ImageView) and other is not view
+    assert other.settings.exposure == 0.0
 
 
 @pytest.mark.parametrize(("count", "size", "expected"), [

@@ -1,4 +1,4 @@
-"""Which part of the viewer gets an event: panes, fields of the panel, the list of keys; marks on kept pictures."""
+"""The part of the viewer that gets an event: panes, fields of the panel, the list of keys; marks on kept pictures."""
 
 from __future__ import annotations
 
@@ -14,17 +14,20 @@ from support.viewer import Viewer
 from splatview_viewer.app.loop import AppOptions, step
 from splatview_viewer.core.events import Key, Mod, Mods, PointerMove, PointerPress, PointerRelease, Text
 from splatview_viewer.screens.offscreen import OffscreenScreen
+from splatview_viewer.shell.finger import REACH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from support.widgets import Widgets
 
 SIZE = 560, 420
 CTRL: Mods = frozenset({"ctrl"})
 
 
 @pytest.fixture
-def viewer(tmp_path: Path, runtime_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Viewer]:
+def viewer(widgets: Widgets, tmp_path: Path, runtime_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Viewer]:
     """With two scenes, of which the first is seen."""
     monkeypatch.chdir(tmp_path)
     files = tuple(write_ply(tmp_path / f"{name}.ply", ply_columns(truth(200, seed=ord(name)))) for name in "ab")
@@ -71,20 +74,13 @@ def test_a_key_that_goes_up_in_another_pane_goes_up(viewer: Viewer) -> None:
     viewer.until(lambda: not first.moving)
 
 
-def open_field(viewer: Viewer) -> None:
-    """Click a slider with Ctrl, so that a number can be typed: the scene's size, wherever that lies."""
-    for y in range(204, SIZE[1] - 60, 12):  # below the list of scenes, where a click with Ctrl opens another pane
-        viewer.do(PointerMove(180, y))
-        viewer.do(Key("ctrl", mods=CTRL), PointerPress(180, y, mods=CTRL))
-        viewer.do(PointerRelease(180, y, mods=CTRL), Key("ctrl", pressed=False))
-        if viewer.seat.panel is not None and viewer.seat.panel.typing:
-            return
-        viewer.do(Key("escape"), Key("escape", pressed=False))
-    raise AssertionError("no field can be opened")
-
-
-def test_what_is_typed_into_a_field_moves_nothing(viewer: Viewer) -> None:
-    open_field(viewer)
+def test_what_is_typed_into_a_field_moves_nothing(widgets: Widgets, viewer: Viewer) -> None:
+    x, y = widgets.at("Size")
+    viewer.do(PointerMove(x, y))
+    viewer.do(Key("ctrl", mods=CTRL), PointerPress(x, y, mods=CTRL))  # so that a number can be typed into the slider
+    viewer.do(PointerRelease(x, y, mods=CTRL), Key("ctrl", pressed=False))
+    assert viewer.seat.panel is not None
+    assert viewer.seat.panel.typing
     view: Any = viewer.seat.view
     before = view.camera()
     other = before.to_json().replace(str(before.width), str(before.width - 1))
@@ -93,7 +89,6 @@ def test_what_is_typed_into_a_field_moves_nothing(viewer: Viewer) -> None:
     assert not view.tools["navigate"].under_way
     np.testing.assert_array_equal(view.camera().viewmat, before.viewmat)
     viewer.do(Key("w", pressed=False), Key("enter"), Key("enter", pressed=False))
-    assert viewer.seat.panel is not None
     assert not viewer.seat.panel.typing
     viewer.screen.push(Text(other))  # a camera that was pasted
     step(viewer)
@@ -110,6 +105,23 @@ def test_a_key_goes_up_though_a_field_is_open(viewer: Viewer) -> None:
     assert not pane.take(Key("d"), ours=True)
     pane.take(Key("w", pressed=False), ours=True)
     viewer.until(lambda: not view.moving)
+
+
+def test_a_finger_taps_scrolls_and_holds_sliders(widgets: Widgets, viewer: Viewer) -> None:
+    x, y = widgets.at(second(viewer))
+    viewer.do(PointerPress(x, y, touch=True), PointerMove(x + 3, y - 3), PointerRelease(x + 3, y - 3))
+    assert viewer.state.selected == second(viewer)
+    viewer.until(viewer.loaded)
+    x, y = widgets.at("Size")
+    viewer.do(PointerPress(x, y, touch=True), *(PointerMove(x, y - n) for n in range(0, 101, 10)),
+              PointerRelease(x, y - 100))
+    assert widgets.at("Size")[1] == pytest.approx(y - 100, abs=REACH)
+    assert view(viewer).settings.scale == 1.0
+    x, y = widgets.at("Size")
+    viewer.do(PointerPress(x, y, touch=True), PointerMove(x + REACH, y + 1), PointerMove(x + 40, y + 60),
+              PointerRelease(x + 40, y + 60))  # sideways; from then on it may go anywhere
+    assert view(viewer).settings.scale > 1.0
+    assert widgets.at("Size")[1] == y
 
 
 @pytest.mark.parametrize(("key", "mods"), [("h", {"ctrl"}), ("h", {"super"}), ("tab", {"alt"})])
