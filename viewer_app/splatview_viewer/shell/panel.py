@@ -297,7 +297,13 @@ class Panel:
                     "With nothing behind it, and nothing of what is drawn over it (Ctrl + Shift + S)"])
                 if pressed is not None:
                     user.do(keep_picture, user, pressed == 1)
-            self._others(state)
+            if state.others:
+                gap(self._scale * 6)
+                colored("Follow", theme.DIM)
+            for name in state.others:
+                if imgui.selectable(name, name == state.follows)[0]:
+                    user.do(user.follow_named, name)
+                imgui.set_item_tooltip("Shows what they see, until you move something yourself")
             for notice in state.notices:
                 gap(self._scale * 6)
                 wrapped(notice, theme.FAULT)
@@ -319,17 +325,6 @@ class Panel:
         color = theme.TEXT if imgui.is_item_hovered() else theme.DIM
         imgui.set_item_tooltip("Colours of the panel; pictures stay as they are")
         imgui.get_window_draw_list().add_text(ImVec2(round(at.x), round(at.y)), theme.u32(color), word)
-
-    def _others(self, state: State) -> None:
-        """Who looks as well: a click shows what they see."""
-        if not state.others:
-            return
-        gap(self._scale * 6)
-        colored("Follow", theme.DIM)
-        for name in state.others:
-            if imgui.selectable(name, name == state.follows)[0]:
-                self._user.do(self._user.follow_named, name)
-            imgui.set_item_tooltip("Shows what they see, until you move something yourself")
 
     def _fold(self, label: str, opened: bool = False, tip: str = "") -> bool:
         """A line that opens and closes what follows; `opened`: whether it does at first."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from splatview_viewer.core.view import KeyHelp, Section, View
     from splatview_viewer.geometry.controls import Rect
     from splatview_viewer.kinds.memory.live import History
-    from splatview_viewer.kinds.scalars.curves import Curve, Curves
+    from splatview_viewer.kinds.scalars.curves import Curve
     from splatview_viewer.workspace.catalogue import Catalogue, Slot
 
 
@@ -131,18 +131,13 @@ def strips_of(catalogue: Catalogue, slot: Slot) -> Strips:
             history, memory_key = content.history, beside.entry.key
         if isinstance(content, ScalarsContent) and not beside.entry.fault:
             key = beside.entry.key
-            head, curves = _curves(content.curves)
+            logged = content.curves
+            if logged.all:
+                rate = f" \u00b7 {logged.rate.last:.3g} steps/s" if logged.rate is not None else ""
+                head = f"Step {logged.step:,.12g}{rate}"
+            losses = [c for c in logged.all if "loss" in c.name.lower()][:1]
+            curves = [(c.name, c) for c in losses or [c for c in logged.all if len(c) > 1][:_MOST]]
     count = catalogue.links.count_of(slot.source.stream)
     if count is not None:
         curves.append(("Gaussians", count))
     return Strips(head, curves, key, history, memory_key)
-
-
-def _curves(logged: Curves) -> tuple[str, list[tuple[str, Curve]]]:
-    """The line over the curves, and the curves with their titles."""
-    if not logged.all:
-        return "", []
-    losses = [c for c in logged.all if "loss" in c.name.lower()]
-    rate = f" \u00b7 {logged.rate.last:.3g} steps/s" if logged.rate is not None else ""
-    return f"Step {logged.step:,.12g}{rate}", [
-        (c.name, c) for c in (losses[:1] or [c for c in logged.all if len(c) > 1][:_MOST])]

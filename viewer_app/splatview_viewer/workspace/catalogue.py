@@ -295,7 +295,8 @@ class Catalogue:
         return self.links.read(now) or news
 
     def _match_streams(self) -> None:
-        """A new stream continues where one of its name and kind ended; otherwise it is a new entry."""
+        """A new stream continues an entry whose stream of its name and kind has ended: the one shown before others, one
+        of the same run's name before others. Otherwise it is a new entry."""
         followed = {id(slot.source.stream): slot for slot in self.slots.values() if slot.source.stream is not None}
         there = self.shards.update(self.subscriber.streams)
         self.shards.say(self.notices)
@@ -305,8 +306,11 @@ class Catalogue:
             if stream.info.over:
                 continue
             group = group_of(stream)
-            slot = self._ended_like(stream, group)
-            if slot is not None:
+            fits = [slot for slot in self.slots.values() if (ended := slot.source.stream) is not None
+                    and not ended.run.alive and slot.entry.name == title_of(stream) and ended.kind == stream.kind]
+            if fits:
+                watched = self.watched()
+                slot = max(fits, key=lambda s: (s in watched, s.entry.group == group))
                 slot.source.follow(stream)
                 slot.entry.group, slot.entry.fault = group, ""
             else:
@@ -317,13 +321,6 @@ class Catalogue:
         for slot in followed.values():
             if id(slot.source.stream) not in present and slot not in self.watched():
                 self.forget(slot.entry.key)
-
-    def _ended_like(self, stream: Any, group: str) -> Slot | None:
-        """The entry that a new stream continues: the one shown before others, the same run's name before others."""
-        fits = [slot for slot in self.slots.values() if (ended := slot.source.stream) is not None
-                and not ended.run.alive and slot.entry.name == title_of(stream) and ended.kind == stream.kind]
-        watched = self.watched()
-        return max(fits, default=None, key=lambda s: (s in watched, s.entry.group == group))
 
     def _open_snapshots(self) -> None:
         """Open the full snapshots of memory that were requested, and the last one of a run that ran out of it."""
@@ -380,16 +377,14 @@ class Catalogue:
     def _ready(self, slot: Slot, now: float) -> bool:
         """Whether an entry may take another value, which somebody would soon see."""
         view = slot.view
-        return now >= slot.next_feed and not any(f.reads(slot) for f in self.features) and not (
-            view is not None and (view.busy or now < self._next_version(slot, view))) and any(
-                pane.seat.takes(now) for pane in self.panes
-                if pane.key == slot.entry.key or self.links.seen_by(pane, slot))
-
-    def _next_version(self, slot: Slot, view: View) -> float:
-        """When a view may take another version, for the GPU's sake. An image costs no more than its drawing."""
-        if view.kind not in SCENES:
-            return 0.0
-        return self._work.governor.next_version(slot.entry.rate_hz, any(v.moving for v in slot.views.values()))
+        if now < slot.next_feed or any(f.reads(slot) for f in self.features) or (view is not None and view.busy):
+            return False
+        if view is not None and view.kind in SCENES:  # for the GPU's sake; an image costs no more than its drawing
+            moving = any(v.moving for v in slot.views.values())
+            if now < self._work.governor.next_version(slot.entry.rate_hz, moving):
+                return False
+        return any(pane.seat.takes(now) for pane in self.panes
+                   if pane.key == slot.entry.key or self.links.seen_by(pane, slot))
 
     def gpu_is_needed(self, now: float) -> bool:
         """Whether a run that is shown works on the GPU that the viewer uses: it publishes from there.

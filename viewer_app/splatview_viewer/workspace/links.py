@@ -221,13 +221,8 @@ class Links:
         for slot in before:
             if slot not in self.slots and slot.entry.key in catalogue.slots:
                 catalogue.let_go(slot)
-        self._hand_over()
-        self._match()
-
-    def _hand_over(self) -> None:
-        """Give views the content of the entries that are linked to their own."""
-        watched = self._catalogue.watched()
-        for slot in self._catalogue.slots.values():
+        watched = catalogue.watched()
+        for slot in catalogue.slots.values():
             for link in links_of(slot.entry.kind) if slot.views and slot.source.stream is not None else ():
                 if not (link.over or link.plotted):
                     linked = self._linked(link, slot) if slot in watched else None
@@ -235,8 +230,9 @@ class Links:
                     for view in slot.views.values():
                         link.use(view, content)
 
-    def _match(self) -> None:
-        """Find the streams over those that are shown: runs and streams come and go, and users show something else."""
+    def read(self, now: float) -> bool:
+        """Read what is new of the streams over those that are shown: runs and streams come and go, and users show
+        something else. True when there is something new for a picture."""
         streams = self._catalogue.subscriber.streams
         wanted = {id(fed): (link, slot, fed) for slot in self._catalogue.watched() if slot.source.stream is not None
                   for link, fed in linked_to(slot.source.stream, streams)}
@@ -249,9 +245,6 @@ class Links:
         for key, found in wanted.items():
             if key not in self._feeds:
                 self._feeds[key] = _Feed(*found)
-
-    def read(self, now: float) -> bool:
-        """Read what is new of the streams over others. True when there is something new for a picture."""
         news = False
         for feed in list(self._feeds.values()):
             _open(feed.stream)
@@ -326,14 +319,11 @@ class Links:
         for slot in catalogue.slots.values():
             content: Any = getattr(slot.view, "content", None)
             if about(slot.entry.kind).counts and content is not None and slot.source.stream is not None:
-                streams = slot.source.stream.run.streams.values()
-                curves = [curve for s in streams if (curve := self.count_of(s)) is not None]
-                if curves and content.curves.all:
-                    content.show_beside({"Gaussians": [_on_steps_of(c, content.curves.clock) for c in curves]})
-
-
-def _on_steps_of(curve: Curve, clock: Curve) -> Curve:
-    """A curve with the steps that another one had at these times."""
-    rows = np.array(curve.rows, order="F")
-    rows[:, 0] = np.interp(rows[:, 1], clock["time"], clock["step"])
-    return Curve.of(curve.name, rows)
+                beside = []
+                for stream in slot.source.stream.run.streams.values() if content.curves.all else ():
+                    if (curve := self.count_of(stream)) is not None:
+                        rows, clock = np.array(curve.rows, order="F"), content.curves.clock
+                        rows[:, 0] = np.interp(rows[:, 1], clock["time"], clock["step"])  # steps instead of versions
+                        beside.append(Curve.of(curve.name, rows))
+                if beside:
+                    content.show_beside({"Gaussians": beside})
