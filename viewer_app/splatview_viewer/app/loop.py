@@ -43,14 +43,14 @@ if TYPE_CHECKING:
 _NEWS_PERIOD, _NAP = 0.004, 0.00025
 """Seconds between turns while new versions come, and between glances at whether there is one, which cost little."""
 _GUESTS_NAP = 0.002
-"""The same glances while all who look are far away: sending takes longer."""
+"""The same glances while all screens are remote: sending takes longer."""
 _ACTIVE_PERIOD = 1 / 60
-"""The same while something else happens, and where nothing is seen: in a window that is hidden."""
+"""Seconds between turns while something else happens, and where nothing is seen: in a window that is hidden."""
 _IDLE_PERIOD = 1 / 15
 _ACTIVE_FOR = 1.0
 _OUT_PERIOD = 1.0
 _MOST_AWAY, _AWAY_FOR = 16, 3600.0
-"""Guests who have left and may come back to what they saw, and seconds for which they may."""
+"""Disconnected browsers whose views are kept, and seconds for which they are."""
 
 
 @dataclass(frozen=True)
@@ -60,24 +60,24 @@ class AppOptions:
     run: str | None = None
     max_fps: float = 60.0
     out: Path | None = None
-    """Where to write what the screen itself shows, once a second when it changed."""
+    """The file for what the screen itself shows, written once a second when it changed."""
     panel: bool = True
     watched: bool = True
-    """Whether somebody sees the screen itself, and not only guests."""
+    """True where the screen itself is seen, and not only those of browsers."""
     gpu_budget: float = 0.1
     """The share of the GPU's time that the viewer takes at most while a run that it shows needs it; 1: no limit."""
     memo: Memo | None = None
-    """What is remembered from one time to the next; None: nothing is."""
+    """Settings that are kept between sessions; None: none are."""
     record: RecordOptions | None = None
-    """What is recorded of scenes; None: nothing."""
+    """Options of the recorder of scenes; None: nothing is recorded."""
     notice: str = ""
-    """Something to be told from the beginning on."""
+    """A message that is shown from the beginning on."""
     lost: Callable[[str], object] | None = None
     """Called with the reason as soon as the GPU is lost, before anything is given back."""
 
 
 class App:
-    """Shows streams and files on a screen, and on those of guests. Everything happens in the thread that made it."""
+    """Shows streams and files on a screen, and on those of browsers. Everything happens in the thread that made it."""
 
     def __init__(self, screen: Screen, options: AppOptions | None = None, *, subscriber: Subscriber | None = None,
                  guests: Browsers | None = None) -> None:
@@ -88,20 +88,20 @@ class App:
         self.work = GpuWork(screen.ctx, self.governor)
         self.health = Health(screen.ctx)
         self.seats: list[Seat] = []
-        """Those who look. The first is the screen's own, if anybody sees that."""
+        """The connected users. The first is the screen's own, if that is seen."""
         self._guests = guests
         self._away: dict[str, tuple[Seat, float]] = {}
-        """Guests who have left, and when."""
+        """Disconnected browsers, and the time at which they left."""
         self._stopping = self._closed = False
         self.due = 0.0
-        """When to turn again if nothing happens."""
+        """The time of the next turn if nothing happens."""
         self.turns = 0
         """Turns in which more was done than to look for a new version."""
         self.drew = False
         """The last turn drew a picture."""
         self._active_until = self._news_until = 0.0
         self._full_at = self._doze_until = 0.0
-        """When all that `turn` does is to be done again, and until when it need not look for new versions either."""
+        """The time of the next full turn, and the time before which `turn` need not look for new versions either."""
         self._out_due = False
         self._out_at = 0.0
         if subscriber is None:
@@ -134,7 +134,7 @@ class App:
 
     @property
     def state(self) -> State:
-        """What the screen's own panel shows."""
+        """The state of the screen's own panel."""
         return self.seat.state
 
     # -- the loop ------------------------------------------------------------------------------------------
@@ -219,7 +219,7 @@ class App:
             self._asked = []
 
     def _receive(self, now: float) -> None:
-        """Guests come and go."""
+        """Connect and disconnect browsers."""
         if self._guests is None:
             return
         for seat in [seat for seat in self.seats if seat.screen is not self.screen and seat.screen.state.closed]:
@@ -235,7 +235,7 @@ class App:
             self._told_others()
 
     def _see_off(self, seat: Seat, now: float) -> None:
-        """A guest has left; what they saw is kept for a while, should they come back."""
+        """Disconnect a browser; its views are kept for a while, should it connect again."""
         self.seats.remove(seat)
         seat.rise()
         seat.screen.close()
@@ -249,7 +249,7 @@ class App:
         self._told_others()
 
     def _told_others(self) -> None:
-        """Everybody knows whom they can follow: guests, for nobody moves anything on a screen beside them."""
+        """Give each user the names of the others that can be followed. Only users of browsers have names."""
         for seat in self.seats:
             seat.state.others = [other.name for other in self.seats if other is not seat and other.name]
             seat.mark()

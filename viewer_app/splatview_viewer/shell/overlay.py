@@ -1,4 +1,4 @@
-"""What is written over the picture: a hint, progress, a fault, that the run is gone; and the line under it: the value
+"""Words over the picture: a hint, progress, a fault, that the run is gone; and the line under it: the value
 under the pointer, and how the picture came to the screen."""
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _MOST_TROUBLES = 4
 _MOST_LINES, _WIDEST = 6, 46
-"""Of one text: lines, and their width in sizes of the letters."""
+"""Lines of one text at most, and their width in sizes of the letters."""
 _BAR = 90
 """Points: what is higher is no bar at the lower edge."""
 
@@ -56,7 +56,7 @@ def draw_overlay(state: State, entry: Entry | None, picture: Rect, *, empty: boo
 
 
 def draw_toasts(state: State, picture: Rect, scale: float, boards: Sequence[Rect] = ()) -> None:
-    """What the user is told for a few seconds, at the lower edge of the picture: above `boards`, which lie there."""
+    """Draw short messages at the lower edge of the picture: above the windows `boards` there."""
     bottom, middle = picture.y + picture.height, picture.x + picture.width / 2
     for board in sorted(boards, key=lambda b: -b.y):  # one bar lies on the other
         if board.height < _BAR * scale and board.y + board.height >= bottom - 1 and (

@@ -33,18 +33,18 @@ if TYPE_CHECKING:
 
 
 class Pane:
-    """Who looks, as far as the catalogue is concerned: each pane has its own view of what it shows."""
+    """One viewport of the catalogue, with a view of its own of what it shows."""
 
     def __init__(self, seat: Seat) -> None:
         self.seat = seat
         self.by_itself = True
-        """Whether that was chosen without anybody."""
+        """True while the user has not chosen the entry."""
         self.rect = Rect(0, 0, 1, 1)
-        """Where it was drawn last."""
+        """The rectangle in which it was drawn last."""
         self.key: str | None = None
         """The entry that it shows."""
         self.captured = False
-        """Whether a drag that began in it goes on."""
+        """True while a drag that began in it lasts."""
         self._latency_of = 0
 
     # -- what it shows -----------------------------------------------------------------------------------------
@@ -56,7 +56,7 @@ class Pane:
 
     @property
     def view(self) -> View | None:
-        """What shows it, from the first data on."""
+        """The view that shows it, from the first data on."""
         return self.seat.catalogue.view(self)
 
     @property
@@ -69,7 +69,7 @@ class Pane:
         return None if slot is None or view is None or slot.entry.fault else (slot, view)
 
     def select(self, key: str | None) -> None:
-        """Show this entry because somebody wants it. Only what is shown costs its trainer anything."""
+        """Show this entry because the user chose it. Only what is shown costs its trainer anything."""
         self.by_itself = False
         self.seat.catalogue.show(self, key)
 
@@ -79,13 +79,13 @@ class Pane:
 
     @property
     def has_panel(self) -> bool:
-        """Whether the panel tells of it."""
+        """True while the panel describes it."""
         return self.seat.has_panel and self.seat.panes.active is self
 
     # -- time, events, pictures --------------------------------------------------------------------------------
 
     def tick(self, now: float) -> None:
-        """What time brings, once in each turn of the loop."""
+        """Have the view do what is due, once in each turn of the loop."""
         if (found := self.working()) is not None:
             slot, view = found
             with self.seat.catalogue.guard(slot):
@@ -93,7 +93,7 @@ class Pane:
                     self.seat.mark()
 
     def boards(self) -> Sequence[Rect]:
-        """Where imgui's windows lie over the picture."""
+        """Return the rectangles of imgui's windows over the picture."""
         slot, view = self.slot, self.view
         if slot is not None and view is not None:
             with self.seat.catalogue.guard(slot):
@@ -135,7 +135,7 @@ class Pane:
         framebuffer.clear(*BACKDROP, 1.0, viewport=rect.viewport(framebuffer.height))
 
     def describe(self, panel_open: bool, head: Rect) -> Shown:
-        """What is said of it, in the panel if that tells of it, and in the strip above it."""
+        """Return its description for the panel, and for the strip above it."""
         shown = describe(self.seat.catalogue, self.slot, self.view, panel_open)
         shown.rect, shown.entry, shown.head = self.rect, self.entry, head if head.height else None
         shown.number, shown.boards = self.seat.panes.all.index(self), self.boards()

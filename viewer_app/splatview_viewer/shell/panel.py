@@ -83,10 +83,10 @@ class Panel:
         self._open = True
         self._boards: Sequence[Rect] = ()
         self._copied = ""
-        """What imgui's clipboard holds, as far as the user's own is told."""
+        """The text of imgui's clipboard that the user's own has as well."""
         self._folds = {"View": True}
         self._spaced = False
-        """Whether the part above the next fold is open."""
+        """True where the part above the next fold is open."""
         self.size = (1, 1)
 
     def _set_scale(self, scale: float) -> None:
@@ -120,7 +120,7 @@ class Panel:
 
     @property
     def typing(self) -> bool:
-        """Whether a text field has the focus."""
+        """True while a text field has the focus."""
         imgui.set_current_context(self._imgui)
         return bool(imgui.get_io().want_text_input)
 
@@ -314,7 +314,7 @@ class Panel:
         return changed
 
     def _last_line(self, state: State) -> None:
-        """What helps those who are new here, and whether it is light or dark."""
+        """Draw the hint for new users, and the button for light and dark."""
         colored("H hides this panel, ? lists the keys", theme.GONE)
         word = "Dark" if state.light else "Light"
         size = imgui.calc_text_size(word)
@@ -362,7 +362,7 @@ class Panel:
 
 @contextmanager
 def _clipped(rect: Rect, several: bool) -> Iterator[None]:
-    """What is drawn over one of several pictures stays within it."""
+    """Clip what is drawn over one of several pictures to it."""
     if not several:
         yield
         return

@@ -103,7 +103,7 @@ class Seat:
         self.sit(screen)
 
     def sit(self, screen: Screen) -> None:
-        """Go on with another screen: somebody has come back."""
+        """Continue on another screen, after a browser connected again."""
         self.screen = screen
         self.state.says_trouble = screen.user.shows_captions
         if self._with_panel and self.panel is None:
@@ -117,7 +117,7 @@ class Seat:
         self.mark(SETTLE)
 
     def rise(self) -> None:
-        """The screen is gone; what was chosen, cameras included, is kept for who comes back."""
+        """Leave the screen. What was chosen, cameras included, is kept."""
         for seat in [self, *self.followers]:
             seat.unfollow()
         self._reading.close()
@@ -142,22 +142,22 @@ class Seat:
 
     @property
     def view(self) -> View | None:
-        """What shows it, from the first data on."""
+        """The view of the active pane, from the first data on."""
         return self.panes.active.view
 
     @property
     def has_panel(self) -> bool:
-        """Whether the panel is seen."""
+        """True while the panel is seen."""
         return self.panel is not None and self.state.panel_open
 
     def select(self, key: str | None) -> None:
-        """Show this entry in the active pane because somebody wants it."""
+        """Show this entry in the active pane because the user chose it."""
         self.panes.active.select(key)
 
     # -- time ------------------------------------------------------------------------------------------------
 
     def tick(self, now: float) -> None:
-        """What time brings, once in each turn of the loop."""
+        """Do what is due, once in each turn of the loop."""
         if self._far and self._seen != self.screen.state.visible:
             self._seen = self.screen.state.visible
             if not self._seen:
@@ -182,20 +182,20 @@ class Seat:
             self.mark()
 
     def due(self, now: float) -> bool:
-        """Whether to draw now."""
+        """Return whether to draw now."""
         return self.waiting and now >= self.may_draw(now)
 
     def takes(self, now: float) -> bool:
-        """Whether a new value would be seen soon. What is sent far away need not be taken before the next picture."""
+        """Return whether a new value would be seen soon. One for a remote screen is taken with the next picture."""
         return self.screen.state.ready and (not self._far or now >= self.may_draw(now))
 
     @property
     def waiting(self) -> bool:
-        """Whether there is something to draw, and somebody who would take it."""
+        """True while there is something to draw, and the screen would take it."""
         return self.dirty > 0 and self.screen.state.visible and self.screen.state.ready
 
     def may_draw(self, now: float) -> float:
-        """When the next picture may be drawn: by --max-fps, by the share of the GPU, and when it has caught up."""
+        """Return the time of the next picture: by --max-fps, by the share of the GPU, and after it has caught up."""
         while self._in_flight and self._in_flight[0] <= self._work.finished:
             self._in_flight.popleft()
         behind = now + _CATCH_UP if len(self._in_flight) >= _IN_FLIGHT else 0.0

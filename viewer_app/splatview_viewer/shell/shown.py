@@ -1,4 +1,4 @@
-"""What the panel describes: the view that is open, and small plots of its run."""
+"""The contents of the panel: a description of the view that is open, and small plots of its run."""
 
 from __future__ import annotations
 
@@ -70,23 +70,23 @@ class Shown:
     path: list[str] = field(default_factory=list)
     empty: bool = True
     troubles: list[str] = field(default_factory=list)
-    """What publishers say that is wrong with what is shown."""
+    """The publishers' reports of what is wrong with what is shown."""
     strips: Strips | None = None
     """Small plots of the stream's run."""
     rect: Rect | None = None
-    """Where it was drawn; None: all of the picture."""
+    """The rectangle in which it was drawn; None: all of the picture."""
     number: int = -1
     """Which pane it is, from 0 on."""
     head: Rect | None = None
     """Its strip with its name, if there are several panes."""
     boards: Sequence[Rect] = ()
-    """Where imgui's windows lie over its picture."""
+    """The rectangles of imgui's windows over its picture."""
     entry: Entry | None = None
-    """What is shown; only for panes beside the active one."""
+    """The entry; only for panes beside the active one."""
 
 
 def describe(catalogue: Catalogue, slot: Slot | None, view: View | None, panel_open: bool) -> Shown:
-    """What is said of the view that shows an entry. Faults of the view are the entry's."""
+    """Return the description of the view that shows an entry. Faults of the view become the entry's."""
     if slot is None or view is None or slot.entry.fault:
         return Shown(empty=True)
 

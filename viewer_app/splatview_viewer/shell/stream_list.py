@@ -46,7 +46,7 @@ def _entry(entry: Entry, state: State, user: Seat) -> None:
 
 
 def _menu(entry: Entry, state: State, user: Seat) -> None:
-    """What else can be done with an entry."""
+    """Draw the menu of an entry."""
     if imgui.menu_item("Show", "", False)[0]:
         user.do(user.choose, entry.key)
     if imgui.menu_item("Show beside", "Ctrl + click", False)[0]:

@@ -54,14 +54,14 @@ class Slot:
         self.entry = entry
         self.source = source
         self.views: dict[Viewport | None, View] = {}
-        """Each pane's view; what their data is, they share. Under None the last one of those who left."""
+        """The view of each viewport; they share their data. Key None: the last view, kept after its viewport closed."""
         self.view_kind = ""
         self.next_feed = 0.0
         self.logged = ""
 
     @property
     def view(self) -> View | None:
-        """One of the views, to ask and tell what concerns all."""
+        """Any view of this entry, for calls that affect the shared data."""
         return next(iter(self.views.values()), None)
 
     def close_views(self) -> None:
@@ -83,14 +83,14 @@ class Catalogue:
         self.subscriber = subscriber
         self.slots: dict[str, Slot] = {}
         self.panes: list[Viewport] = []
-        """Who looks."""
+        """The viewports that are seen."""
         self.recorder: Recorder | None = None
         """Takes snapshots of scenes. To be set before there are streams."""
         self.memo = Memo()
-        """What is remembered for the next time."""
+        """Settings that are kept between sessions."""
         self.gpu_memory = GpuMemory(ctx)
         self.rate_changes = 0
-        """How many times streams began to come faster or slower, or there was more memory to be seen beside one."""
+        """Counts changes of the streams' rates, and of the plots in the panel."""
         self.shards = Shards()
         self.links = Links(self)
         self.features: list[Feature] = []
@@ -99,7 +99,7 @@ class Catalogue:
         """Viewports whose users have chosen nothing show what is meant by no name."""
         self._commands: deque[Callable[[], object]] = deque()
         self._first: str | None = None
-        """What a new seat shows: the first file, if there were files before there was anybody."""
+        """The entry that a new viewport shows: the first file, if files were opened before there were viewports."""
         self._ctx = ctx
         self._work = work
         self._needed_until = 0.0
@@ -111,7 +111,7 @@ class Catalogue:
     # -- who shows what ------------------------------------------------------------------------------------
 
     def join(self, pane: Viewport) -> None:
-        """Somebody looks from now on."""
+        """Add a viewport, and open what it shows."""
         self.panes.append(pane)
         if pane.key in self.slots:
             self._open(pane)
@@ -121,7 +121,7 @@ class Catalogue:
             self.show(pane, self._first)
 
     def part(self, pane: Viewport) -> None:
-        """Somebody does not look for now; what they chose stays."""
+        """Release what a viewport shows while it is not seen; its entry and its views stay."""
         if pane in self.panes:
             self.panes.remove(pane)
             self.drop_pictures(pane)
@@ -136,7 +136,7 @@ class Catalogue:
                     view.drop()
 
     def leave(self, pane: Viewport) -> None:
-        """Somebody will not come back: give back what is theirs alone. Idempotent."""
+        """Give back what belongs to a viewport alone, for good. Idempotent."""
         self.part(pane)
         for slot in self.slots.values():
             if (view := slot.views.pop(pane, None)) is None:
@@ -155,7 +155,7 @@ class Catalogue:
         return [self.slots[key] for key in keys if key in self.slots]
 
     def view(self, pane: Viewport) -> View | None:
-        """What shows a pane's entry, once it has had data."""
+        """Return the view that shows a viewport's entry, once it has had data."""
         slot = self.shown(pane)
         if slot is None or not slot.views:
             return None
@@ -188,7 +188,7 @@ class Catalogue:
         pane.seat.mark(SETTLE)
 
     def let_go(self, slot: Slot) -> None:
-        """What nobody shows any more costs nobody anything."""
+        """Release an entry unless it is shown elsewhere."""
         if slot in self.watched():
             return
         if slot.view is not None:
@@ -199,7 +199,7 @@ class Catalogue:
         slot.source.release()
 
     def _mark(self, slot: Slot, pictures: int = 1) -> None:
-        """Have those who show it draw."""
+        """Have the viewports that show an entry drawn."""
         for pane in self.panes:
             if pane.key == slot.entry.key or self.links.seen_by(pane, slot):
                 pane.seat.mark(pictures)
@@ -350,7 +350,7 @@ class Catalogue:
             pane.select(str(path))
 
     def settled(self) -> bool:
-        """No source reads anything or has something new for who looks, and nothing waits to be done."""
+        """Return whether no source reads or has news for a viewport, and no command waits."""
         working = any(slot.source.reading or (slot.view is not None and slot.view.busy) for slot in self.slots.values())
         return not (working or self._commands or any(slot.source.has_news() for slot in self.watched()))
 
@@ -359,7 +359,7 @@ class Catalogue:
         view = slot.view
         if view is not None and view.stale and slot.entry.alive:
             slot.source.again()
-        if view is not None and view.busy and slot.entry.fault:  # nobody else asks it while a fault is shown
+        if view is not None and view.busy and slot.entry.fault:  # the viewport does not while a fault is shown
             with self.guard(slot):
                 view.tick(now)
         ready = self._ready(slot, now)
@@ -370,12 +370,12 @@ class Catalogue:
         return True
 
     def has_news(self, now: float) -> bool:
-        """Whether `poll` would take a new value of what is shown. Costs a hundredth of it."""
+        """Return whether `poll` would take a new value of what is shown. Costs a hundredth of it."""
         return any(slot.source.has_news() and self._ready(slot, now) for slot in self.watched()) or (
             self.links.has_news(now))
 
     def _ready(self, slot: Slot, now: float) -> bool:
-        """Whether an entry may take another value, which somebody would soon see."""
+        """Return whether an entry may take another value, which would soon be seen."""
         view = slot.view
         if now < slot.next_feed or any(f.reads(slot) for f in self.features) or (view is not None and view.busy):
             return False
@@ -387,7 +387,7 @@ class Catalogue:
                    if pane.key == slot.entry.key or self.links.seen_by(pane, slot))
 
     def gpu_is_needed(self, now: float) -> bool:
-        """Whether a run that is shown works on the GPU that the viewer uses: it publishes from there.
+        """Return whether a run that is shown works on the GPU that the viewer uses: it publishes from there.
 
         That is OpenGL's GPU, and for what is drawn with CUDA the one where it lies.
         """

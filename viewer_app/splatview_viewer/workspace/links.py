@@ -122,7 +122,7 @@ class _Feed:
     def __init__(self, link: Link, slot: Slot, stream: RemoteStream) -> None:
         self.link, self.slot, self.stream = link, slot, stream
         self.content: Any = None
-        """What took its frames."""
+        """The content that took its frames."""
         self.seen = 0
         self.next = 0.0
         self.fault = ""
@@ -130,7 +130,7 @@ class _Feed:
 
 
 class _Count:
-    """How many Gaussians a scene of a run has, over time: seen from outside, whether or not the run logs it."""
+    """The number of Gaussians of a scene over time: seen from outside, whether or not the run logs it."""
 
     def __init__(self) -> None:
         self.curve: Curve | None = None
@@ -159,9 +159,9 @@ class Links:
         """Entries that are open because a viewport shows another one."""
         self._catalogue = catalogue
         self._beside: dict[Viewport, list[Slot]] = {}
-        """Of each viewport."""
+        """The linked entries of each viewport."""
         self._shown: list[Slot] = []
-        """Of `slots`, those that are seen in pictures."""
+        """The part of `slots` that is seen in pictures."""
         self._feeds: dict[int, _Feed] = {}
         """By the stream's id()."""
         self._counts: dict[int, _Count] = {}

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class Candidate(NamedTuple):
-    """What decides whether a stream or an entry is meant."""
+    """The facts by which a stream or an entry is chosen."""
 
     name: str
     kind: str
@@ -49,7 +49,7 @@ class Finder:
         self._who = who
         self._shards = Shards()
         self._since: dict[str, float] = {}
-        """When a run was first seen, by its id."""
+        """The time at which a run was first seen, by its id."""
 
     def find(self, name: str | None, run: str | None, now: float, settled: float, deadline: float
              ) -> RemoteStream | None:
@@ -113,7 +113,7 @@ class Finder:
 
 
 def why_nothing(stream: RemoteStream, who: str, timeout: float) -> ViewerError:
-    """What to raise when a stream brought no frame within `timeout` seconds."""
+    """Return the error for a stream that brought no frame within `timeout` seconds."""
     if stream.fault:
         return ViewerError(f"{who}: stream {stream.name!r} cannot be read: {stream.fault}")
     if not stream.run.alive:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def entries_of(paths: Iterable[Path]) -> list[Path]:
-    """What is to be opened of these: in the place of a folder with recordings each stream's in it."""
+    """Return what is to be opened of these: in the place of a folder with recordings each stream's in it."""
     return [entry for path in paths for entry in (os.path.isdir(path) and streams_in(path)) or [path]]
 
 
@@ -40,7 +40,7 @@ def check_files(paths: Sequence[Path]) -> None:
 
 
 def file_source(path: Path) -> FileSource:
-    """What begins to read a file, or a folder with what was recorded of a stream."""
+    """Begin to read a file, or a folder with what was recorded of a stream."""
     return RecordedSource(path) if is_recording(path) else FileSource(path)
 
 

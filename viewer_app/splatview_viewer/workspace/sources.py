@@ -1,4 +1,4 @@
-"""Where an entry's data comes from: a stream of a run, or a file that a job reads."""
+"""Sources of the entries' data: a stream of a run, or a file that a job reads."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ def make_subscriber(ctx: moderngl.Context, run: str | None, client: str = "viewe
 
 
 class Source:
-    """Where an entry's data comes from. Defaults: it brings nothing."""
+    """The source of an entry's data. Defaults: it brings nothing."""
 
     path: str = ""
-    """How the data is shared."""
+    """The way in which the data is shared."""
     notes: Sequence[str] = ()
     """Why it is not shared in a better way, and where it is."""
     time_ns: int = 0
@@ -61,7 +61,7 @@ class Source:
     stream: Any = None
     """The stream of a run; None: it is none."""
     trouble: str = ""
-    """What the publisher reports to be wrong with what was handed out last."""
+    """The publisher's report of what is wrong with the value handed out last."""
     uses: Sequence[str] = ()
     """Keys of the entries that it shows in one picture."""
 
@@ -107,12 +107,12 @@ class StreamSource(Source):
         """`recorder`: takes snapshots of it, if it is a stream of Gaussians."""
         self.stream = stream
         self.tape: Tape | None = None
-        """What was recorded of it."""
+        """The recording of it."""
         self._recorder = recorder
         self._content: Any = None
-        """Of the views that it feeds."""
+        """The content of the views that it feeds."""
         self._away = False
-        """Whether something recorded is shown."""
+        """True while something recorded is shown."""
         self._seen = 0
         self._confirmed = True
         self._wanted = False
@@ -159,14 +159,14 @@ class StreamSource(Source):
 
     @property
     def _is_open(self) -> bool:
-        """Whether its data is wanted: to be shown, or to be written to disk."""
+        """True while its data is wanted: to be shown, or to be written to disk."""
         recorder = self._recorder
         return self._wanted or (recorder is not None and recorder.options.folder is not None
                                 and self.stream.kind in SCENES)
 
     @property
     def _player(self) -> Player | None:
-        """Where to get what is shown; None: from the run."""
+        """The player that brings what is shown; None: the run does."""
         player = self.tape.player if self.tape is not None else None
         if player is None:
             return None
@@ -216,7 +216,7 @@ class StreamSource(Source):
         after = self._seen - 1 if stream.live and stream.version == self._seen else self._seen
         frame = stream.read(after=max(after, 0))
         if frame is None:
-            if not stream.run.alive:  # a version that nobody marked will not come any more
+            if not stream.run.alive:  # a version without a mark will not come any more
                 self._seen = stream.version
                 if after == 0 and self.tape is not None and len(self.tape.recording):
                     self.tape.player.end()
@@ -272,7 +272,7 @@ _names: dict[str, str] = {}
 
 
 def _gpu_name(uuid: str) -> str:
-    """What a GPU is called; "" while CUDA is not in use here, which is not begun for a name."""
+    """Return the name of a GPU; "" while CUDA is not in use here, which is not begun for a name."""
     from splatview_ipc.cuda.driver import device_of, torch_with_cuda
 
     if uuid not in _names and (torch := torch_with_cuda()) is not None:
