@@ -68,8 +68,6 @@ class CamerasContent:
         if isinstance(value, np.ndarray) or not hasattr(value, "tensors"):
             raise ViewerError(f"cameras: a {type(value).__name__} holds no cameras")
         frame: Frame = value  # type: ignore[assignment]
-        if frame.kind != "cameras":
-            raise ViewerError(f"cameras: a frame of kind {frame.kind} holds no cameras")
         cameras, meta = cameras_of(frame), dict(frame.meta)
         if not frame.intact():
             return False
