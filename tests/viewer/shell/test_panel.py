@@ -109,14 +109,6 @@ def test_the_panel_follows_the_scale(viewer: Viewer, picture_file: Path) -> None
     np.testing.assert_array_equal(viewer.pixels()[:, :280], before)
 
 
-@pytest.mark.parametrize("viewer", [AppOptions(panel=False)], indirect=True)
-def test_without_a_panel_the_picture_is_all(viewer: Viewer, picture_file: Path) -> None:
-    viewer.catalogue.open_file(picture_file)
-    viewer.until(viewer.loaded)
-    viewer.do(Resize(620, 494))
-    np.testing.assert_array_equal(viewer.pixels(), np.asarray(Image.open(picture_file)))
-
-
 @pytest.mark.parametrize("where", ["draw", "update"])
 def test_a_fault_in_a_view_is_shown_and_logged_once(widgets: Widgets, viewer: Viewer, picture_file: Path, where: str,
                                                     caplog: pytest.LogCaptureFixture) -> None:

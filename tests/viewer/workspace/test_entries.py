@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from support.frames import cloud
 from support.wait import PATIENCE, wait_until
 
 import splatview
@@ -35,10 +36,7 @@ def publish_grey(value: int, name: str = "render", step: int = 0) -> None:
 
 
 def publish_splats(step: int = 7) -> None:
-    g = torch.Generator().manual_seed(0)
-    splatview.publish({"means": torch.randn(300, 3, generator=g), "quats": torch.randn(300, 4, generator=g),
-                       "scales": torch.full((300, 3), -2.0), "opacities": torch.full((300,), 3.0),
-                       "sh0": torch.rand(300, 1, 3, generator=g)}, "splats", step=step)
+    splatview.publish(cloud(), "splats", step=step)
 
 
 def entry(viewer: Viewer, name: str) -> Entry:

@@ -17,15 +17,9 @@ IMAGE, SCENE, CURVES, FILE, ENDED = (
 
 
 @pytest.mark.parametrize(("found", "name", "expected"), [
-    ([], None, None),
-    ([CURVES, IMAGE], None, 1),
-    ([SCENE, IMAGE], None, 0),
-    ([IMAGE, IMAGE], None, 1),
-    ([FILE, CURVES], None, 1),
-    ([ENDED, FILE], None, 1),
-    ([SCENE, IMAGE], "render", 1),
-    ([ENDED, SCENE, IMAGE], "splats", 1),
-    ([SCENE], "other", None),
+    ([], None, None), ([CURVES, IMAGE], None, 1), ([SCENE, IMAGE], None, 0), ([IMAGE, IMAGE], None, 1),
+    ([FILE, CURVES], None, 1), ([ENDED, FILE], None, 1), ([SCENE, IMAGE], "render", 1),
+    ([ENDED, SCENE, IMAGE], "splats", 1), ([SCENE], "other", None),
 ])
 def test_meant(found: list[Candidate], name: str | None, expected: int | None) -> None:
     assert meant([(candidate, i) for i, candidate in enumerate(found)], name) == expected
