@@ -73,6 +73,17 @@ def sources(*folders: str) -> list[Source]:
 # ---- the product
 
 
+def test_only_kinds_compare_names_of_kinds() -> None:
+    """What other rooms must know of a kind, its `KIND` declares."""
+    viewer = ROOT / "viewer_app" / "splatview_viewer"
+    names = "|".join(path.name for path in (ROOT / "ipc" / "splatview_ipc" / "kinds").glob("*.py"))
+    compared = re.compile(rf'\.kind (==|!=) "({names.replace(".py", "")})"')
+    found = [f"{path.relative_to(viewer)}: {line.strip()}" for path in viewer.rglob("*.py")
+             if path.relative_to(viewer).parts[0] != "kinds" for line in path.read_text().splitlines()
+             if compared.search(line)]
+    assert not found
+
+
 @pytest.mark.parametrize("name", ["ipc", "viewer_app"])
 def test_a_script_keeps_its_own_modules(name: str) -> None:
     """A script may have an `ipc.py` or a `viewer_app/` of its own: our folders of these names are no packages."""

@@ -185,6 +185,6 @@ def test_depth_and_alpha_stay_on_the_gpu(trainers: dict[str, Trainer], open_view
     monkeypatch.setattr(GsplatPicture, "pixels", never)
     slot = viewer.seat.shown
     assert slot is not None
-    slot.entry.settings.gaussians.show = show  # type: ignore[assignment]
+    slot.view.settings.show = show  # type: ignore[union-attr]
     viewer.seat.mark()
     wait_for_scene(viewer, trainer, want, least=24.0 if show == "depth" else 36.0)  # Turbo is steep

@@ -23,7 +23,7 @@ from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.kinds.image.view import ImageView
 from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.screens.offscreen import OffscreenScreen
-from splatview_viewer.workspace.finding import Finder
+from splatview_viewer.workspace.names import Finder
 from splatview_viewer.workspace.sources import StreamSource, make_subscriber
 
 if TYPE_CHECKING:

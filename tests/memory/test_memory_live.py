@@ -24,7 +24,7 @@ from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.kinds.memory.live import History, read_frame
 from splatview_viewer.kinds.memory.view import MemoryView
 from splatview_viewer.screens.offscreen import OffscreenScreen
-from splatview_viewer.shell.strips import Strips, strips_of
+from splatview_viewer.shell.shown import Strips, strips_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -193,10 +193,10 @@ def test_the_memory_is_plotted_beside_the_scene_that_causes_it(viewer: Viewer, t
     newest = beside(viewer).memory
     until(viewer, train, lambda: beside(viewer).memory is not newest)
     select(viewer, "memory")
-    viewer.until(lambda: viewer.catalogue.companions.slots == [])
+    viewer.until(lambda: viewer.catalogue.links.slots == [])
     assert beside(viewer).memory is None
     select(viewer, "render")
-    until(viewer, train, lambda: beside(viewer).memory and viewer.catalogue.companions.slots != [])
+    until(viewer, train, lambda: beside(viewer).memory and viewer.catalogue.links.slots != [])
 
 
 @pytest.mark.usefixtures("timeline_kernels")

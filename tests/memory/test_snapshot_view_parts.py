@@ -150,7 +150,7 @@ class User:
         view.draw(self.screen.framebuffer, self.rect)
         shown = Shown(view.panel, view.sections, view.keys, view.over, view.details, view.extras, view.readout,
                       view.path, view.empty)
-        return self.panel.draw(self.screen.framebuffer, State(panel_open=False), shown, 1.0).changed
+        return self.panel.draw(self.screen.framebuffer, State(panel_open=False), shown, 1.0)
 
     def settle(self) -> np.ndarray:
         """(H, W, 3): the picture when nothing is missing in it any more."""

@@ -40,7 +40,7 @@ def answer(content: CamerasContent, now: float = 0.0) -> None:
         if side:
             photos = torch.nn.functional.interpolate(PHOTOS[camera:].permute(0, 3, 1, 2).float(), (side, side),
                                                      mode="area").permute(0, 2, 3, 1).to(torch.uint8)
-        content.take_photos(photos_frame(photos, camera, side))
+        content.take_part(photos_frame(photos, camera, side))
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_following_begins_when_the_scene_has_come(screen: OffscreenScreen, conte
     try:
         tool = frustums(view)
         tool.use(content)
-        content.say_current(2)
+        content.current = 2
         tool.follow(True)
         for now in (100.0, 101.0, 102.0):
             view.tick(now)

@@ -20,7 +20,7 @@ from splatview_viewer.kinds.scalars.curves import Curve, read_frame
 from splatview_viewer.kinds.scalars.smooth import smoothed
 from splatview_viewer.kinds.scalars.view import ScalarsView
 from splatview_viewer.screens.offscreen import OffscreenScreen
-from splatview_viewer.shell.strips import Strips, strips_of
+from splatview_viewer.shell.shown import Strips, strips_of
 from splatview_viewer.ui import theme
 
 if TYPE_CHECKING:
@@ -248,9 +248,9 @@ def test_a_run_that_logs_is_seen_beside_its_scene(viewer: Viewer) -> None:
     scalars = next(s for s in viewer.catalogue.slots.values() if s.entry.kind == "scalars")
     assert strip.key == scalars.entry.key
     viewer.do(Key("h"), Key("h", pressed=False))  # without the panel it is not needed
-    viewer.until(lambda: not viewer.catalogue.companions.slots)
+    viewer.until(lambda: not viewer.catalogue.links.slots)
     viewer.do(Key("h"), Key("h", pressed=False))
-    viewer.until(lambda: scalars in viewer.catalogue.companions.slots)
+    viewer.until(lambda: scalars in viewer.catalogue.links.slots)
     select(viewer, "scalars")
     viewer.until(lambda: isinstance(viewer.seat.view, ScalarsView))
     viewer.until(lambda: "Gaussians" in view_of(viewer).content.plots)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from splatview_viewer.app.loop import App, step
+from splatview_viewer.app.loop import App
 from splatview_viewer.core.events import PointerLeave, PointerMove, PointerPress, PointerRelease
 from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.kinds.image.view import ImageView
 from support import widgets
-from support.wait import turns
+from support.wait import clock, turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,22 +29,27 @@ class Viewer(App):
 
     screen: OffscreenScreen
 
+    def step(self) -> None:
+        """One turn, with the events that were pushed."""
+        self.turn(clock(), self.screen.poll(0))
+
     def do(self, *events: Any) -> None:
-        """Take in events, and draw until nothing is left to draw."""
+        """Take in events, and draw until nothing is left to draw, nor to be done by what was drawn."""
         if events:
             self.screen.push(*events)
-        step(self)
-        for _ in turns("the viewer rests"):
-            if not self.seat.dirty:
+        calm = 0
+        for _ in turns("the viewer rests", rest=False):
+            self.step()
+            calm = 0 if self.seat.dirty else calm + 1
+            if calm == 2:
                 return
-            step(self)
 
     def until(self, condition: Callable[[], Any]) -> None:
         """Take turns until `condition` holds, then draw what is left."""
         for _ in turns(f"{condition}, {self.state.entries}"):
             if condition():
                 break
-            step(self)
+            self.step()
         self.do()
 
     def find(self, name: str) -> tuple[int, int]:
@@ -88,3 +93,8 @@ class Viewer(App):
         slot = self.seat.shown
         return all(e.progress is None for e in self.state.entries) and (
             slot is not None and slot.view is not None and (not slot.view.empty or bool(slot.entry.fault)))
+
+    def spot(self, right: float = 0.5, down: float = 0.5) -> tuple[int, int]:
+        """A place in the active picture, by shares of its size."""
+        r = self.seat.layout()
+        return r.x + round(right * r.width), r.y + round(down * r.height)

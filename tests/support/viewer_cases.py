@@ -14,6 +14,7 @@ from splatview_viewer.formats.pictures import save_picture
 from splatview_viewer.geometry.cameras import Camera, intrinsics, look_at
 from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.kinds.gaussians.view import GaussianView
+from splatview_viewer.kinds.image.view import ImageView
 from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from support.programs import Programs
@@ -125,8 +126,11 @@ def select(viewer: Viewer, trainer: Trainer, name: str) -> None:
         trainer.alive()
         assert time.monotonic() < end, f"no stream {name!r} within 30 s; there are {viewer.state.entries}"
     slot = next(s for s in viewer.catalogue.slots.values() if s.entry.name == name)
-    slot.entry.settings.image.alpha = "ignore"
     viewer.seat.select(slot.entry.key)
+    slot.entry.settings.image.alpha = "ignore"
+    for view in slot.views.values():
+        if isinstance(view, ImageView):
+            view.settings.alpha = "ignore"
 
 
 def expected_image(k: int, dtype: str, sort: str) -> np.ndarray:

@@ -272,7 +272,7 @@ def test_trouble_stands_over_the_picture(viewer: Viewer) -> None:
 
     def troubles() -> list[str]:
         assert viewer.seat.shown is not None
-        return viewer.catalogue.overlays.troubles(viewer.seat.shown)
+        return viewer.catalogue.links.troubles(viewer.seat.shown)
 
     def at_the_top() -> bool:
         return bool((viewer.picture()[:26] != plain[:26]).any())

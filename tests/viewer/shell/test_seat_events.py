@@ -11,7 +11,8 @@ from PIL import Image
 from support.scene_files import ply_columns, truth, write_ply
 
 from splatview_viewer.app.loop import step
-from splatview_viewer.core.events import Key, Mods, Text
+from splatview_viewer.core.events import Key, Mods, PointerMove, PointerPress, PointerRelease, Text
+from splatview_viewer.shell.finger import REACH
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,6 +86,23 @@ def test_what_is_typed_into_a_field_moves_nothing(viewer: Viewer) -> None:
     viewer.screen.push(Text(other))  # a camera that was pasted
     step(viewer)
     assert view.tools["navigate"].under_way
+
+
+def test_a_finger_taps_scrolls_and_holds_sliders(viewer: Viewer) -> None:
+    x, y = viewer.find(second(viewer))
+    viewer.do(PointerPress(x, y, touch=True), PointerMove(x + 3, y - 3), PointerRelease(x + 3, y - 3))
+    assert viewer.state.selected == second(viewer)
+    viewer.until(viewer.loaded)
+    x, y = viewer.find("Size")
+    viewer.do(PointerPress(x, y, touch=True), *(PointerMove(x, y - n) for n in range(0, 101, 10)),
+              PointerRelease(x, y - 100))
+    assert viewer.find("Size")[1] == pytest.approx(y - 100, abs=REACH)
+    assert view(viewer).settings.scale == 1.0
+    x, y = viewer.find("Size")
+    viewer.do(PointerPress(x, y, touch=True), PointerMove(x + REACH, y + 1), PointerMove(x + 40, y + 60),
+              PointerRelease(x + 40, y + 60))  # sideways; from then on it may go anywhere
+    assert view(viewer).settings.scale > 1.0
+    assert viewer.find("Size")[1] == y
 
 
 def test_shortcuts_of_the_system_do_not_hide_the_panel(viewer: Viewer) -> None:

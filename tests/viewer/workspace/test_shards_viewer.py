@@ -120,7 +120,7 @@ def count(viewer: Viewer) -> int:
 
 def trouble(viewer: Viewer) -> str:
     step(viewer)
-    return "; ".join(viewer.catalogue.overlays.troubles(slot(viewer)))
+    return "; ".join(viewer.catalogue.links.troubles(slot(viewer)))
 
 
 def test_ranks_are_one_entry_and_one_scene(viewer: Viewer, training: Start) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from splatview_viewer.app.restart import Restart
     from splatview_viewer.core.screen import Screen
     from splatview_viewer.recording.options import RecordOptions
-    from splatview_viewer.shell.guests import Guests
+    from splatview_viewer.web.guests import Browsers
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ class _Viewer:
 
         return not self.offscreen and isinstance(screen, OffscreenScreen)
 
-    def _open_doors(self, screen: Screen, run: str | None, restart: Restart) -> Guests | None:
+    def _open_doors(self, screen: Screen, run: str | None, restart: Restart) -> Browsers | None:
         """Serve browsers, unless pictures are seen on `screen` alone; where the viewer served them before."""
         if not self._serves_browsers(screen):
             return None

@@ -14,13 +14,13 @@ import numpy as np
 from splatview_ipc.control.errors import IpcError, SharingError
 from splatview_ipc.control.render_requests import GPU, HOST, RenderRequest, RenderResult
 from splatview_ipc.publisher.publisher import Publisher
-from splatview_viewer.app.offscreen import Look, Still, find, until
+from splatview_viewer.app.offscreen import Look, Still, find, take_linked, until
 from splatview_viewer.core.errors import LateError, ViewerError
 from splatview_viewer.core.screen import MAX_SIZE, MIN_SIZE
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.screens.target import Target
-from splatview_viewer.workspace.finding import Finder, why_nothing
-from splatview_viewer.workspace.overlays import newest_overlays, release_overlays
+from splatview_viewer.workspace.links import LinkedFrames, release_linked
+from splatview_viewer.workspace.names import Finder, why_nothing
 from splatview_viewer.workspace.sources import make_subscriber
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class _Kept:
     def close(self) -> None:
         self.still.close()
         self.stream.release()
-        release_overlays(self._subscriber, self.stream)
+        release_linked(self._subscriber, self.stream)
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ class Grabber:
     def _attempt(self, kept: _Kept, after: int, order: _Order) -> RenderResult | None:
         """Draw this version or a later one; None while there is none, or if it was overwritten meanwhile."""
         stream = kept.stream
-        if stream.kind != "memory" and kept.version >= max(after, stream.version, 1) and not stream.live:
+        if kept.version >= max(after, stream.version, 1) and not stream.live:
             return self._draw(kept, None, order)
         frame = stream.read(after=max(after - 1, 0))
         if frame is None:
@@ -175,8 +175,8 @@ class Grabber:
         flipped = picture is None
         if picture is None:
             with ExitStack() as stack:
-                found = newest_overlays(self._subscriber, kept.stream, own=order.own)
-                overlays = [stack.enter_context(frame) for frame in found]
+                linked = LinkedFrames(self._subscriber, kept.stream, time.monotonic(), own=order.own)
+                overlays = take_linked(stack, linked)
                 if overlays and self._panel is None:
                     from splatview_viewer.shell.panel import Panel
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import moderngl
 
@@ -37,20 +37,20 @@ if TYPE_CHECKING:
     from splatview_viewer.core.screen import Screen
     from splatview_viewer.core.settings import State
     from splatview_viewer.recording.options import RecordOptions
-    from splatview_viewer.shell.guests import Guests
+    from splatview_viewer.web.guests import Browsers
     from splatview_viewer.workspace.sources import FileSource
 
 _NEWS_PERIOD, _NAP = 0.004, 0.00025
 """Seconds between turns while new versions come, and between glances at whether there is one, which cost little."""
 _GUESTS_NAP = 0.002
-"""The same glances while all who look are far away: sending takes longer."""
+"""The same glances while all screens are remote: sending takes longer."""
 _ACTIVE_PERIOD = 1 / 60
-"""The same while something else happens, and where nothing is seen: in a window that is hidden."""
+"""Seconds between turns while something else happens, and where nothing is seen: in a window that is hidden."""
 _IDLE_PERIOD = 1 / 15
 _ACTIVE_FOR = 1.0
 _OUT_PERIOD = 1.0
 _MOST_AWAY, _AWAY_FOR = 16, 3600.0
-"""Guests who have left and may come back to what they saw, and seconds for which they may."""
+"""Disconnected browsers whose views are kept, and seconds for which they are."""
 
 
 @dataclass(frozen=True)
@@ -60,30 +60,27 @@ class AppOptions:
     run: str | None = None
     max_fps: float = 60.0
     out: Path | None = None
-    """Where to write what the screen itself shows, once a second when it changed."""
+    """The file for what the screen itself shows, written once a second when it changed."""
     panel: bool = True
     watched: bool = True
-    """Whether somebody sees the screen itself, and not only guests."""
+    """True where the screen itself is seen, and not only those of browsers."""
     gpu_budget: float = 0.1
     """The share of the GPU's time that the viewer takes at most while a run that it shows needs it; 1: no limit."""
     memo: Memo | None = None
-    """What is remembered from one time to the next; None: nothing is."""
+    """Settings that are kept between sessions; None: none are."""
     record: RecordOptions | None = None
-    """What is recorded of scenes; None: nothing."""
+    """Options of the recorder of scenes; None: nothing is recorded."""
     notice: str = ""
-    """Something to be told from the beginning on."""
+    """A message that is shown from the beginning on."""
     lost: Callable[[str, float], object] | None = None
     """Called with the reason and the time as soon as the GPU is lost, before anything is given back."""
 
 
 class App:
-    """Shows streams and files on a screen, and on those of guests. Everything happens in the thread that made it."""
-
-    catalogue_type: ClassVar[type[Catalogue]] = Catalogue
-    """For programs that choose otherwise what is shown."""
+    """Shows streams and files on a screen, and on those of browsers. Everything happens in the thread that made it."""
 
     def __init__(self, screen: Screen, options: AppOptions | None = None, *, subscriber: Subscriber | None = None,
-                 guests: Guests | None = None) -> None:
+                 guests: Browsers | None = None) -> None:
         """`screen` holds the OpenGL context that all seats draw with. `guests`: who comes with screens of their own."""
         self.screen = screen
         self.options = options or AppOptions()
@@ -91,27 +88,25 @@ class App:
         self.work = GpuWork(screen.ctx, self.governor)
         self.health = Health(screen.ctx)
         self.seats: list[Seat] = []
-        """Those who look. The first is the screen's own, if anybody sees that."""
+        """The connected users. The first is the screen's own, if that is seen."""
         self._guests = guests
         self._away: dict[str, tuple[Seat, float]] = {}
-        """Guests who have left, and when."""
-        self._names: dict[Seat, str] = {}
-        """Who the guests are that are there."""
+        """Disconnected browsers, and the time at which they left."""
         self._stopping = self._closed = False
         self.due = 0.0
-        """When to turn again if nothing happens."""
+        """The time of the next turn if nothing happens."""
         self.turns = 0
         """Turns in which more was done than to look for a new version."""
         self.drew = False
         """The last turn drew a picture."""
         self._active_until = self._news_until = 0.0
         self._full_at = self._doze_until = 0.0
-        """When all that `turn` does is to be done again, and until when it need not look for new versions either."""
+        """The time of the next full turn, and the time before which `turn` need not look for new versions either."""
         self._out_due = False
         self._out_at = 0.0
         if subscriber is None:
             subscriber = make_subscriber(screen.ctx, self.options.run)
-        self.catalogue = self.catalogue_type(subscriber, screen.ctx, self.work, wake=screen.wake)
+        self.catalogue = Catalogue(subscriber, screen.ctx, self.work, wake=screen.wake)
         self.catalogue.features.append(Comparisons(self.catalogue, screen.ctx, self.work, screen.wake))
         self.catalogue.shards.run = self.options.run
         if self.options.notice:
@@ -139,7 +134,7 @@ class App:
 
     @property
     def state(self) -> State:
-        """What the screen's own panel shows."""
+        """The state of the screen's own panel."""
         return self.seat.state
 
     # -- the loop ------------------------------------------------------------------------------------------
@@ -181,7 +176,8 @@ class App:
         if self.screen.state.closed:
             return
         self.work.collect()
-        self._notice(self.health.turn(now))
+        if why := self.health.turn(now):
+            self.catalogue.notice(why)
         self.governor.shared = self.catalogue.gpu_is_needed(now)
         if self.catalogue.poll(now):
             self._active_until = self._news_until = now + _ACTIVE_FOR
@@ -222,15 +218,8 @@ class App:
                 raise FileError("\n".join(errors))
             self._asked = []
 
-    def _notice(self, text: str) -> None:
-        """Tell everybody, once."""
-        if text and text not in self.catalogue.notices:
-            self.catalogue.notices.append(text)
-            for seat in self.seats:
-                seat.mark()
-
     def _receive(self, now: float) -> None:
-        """Guests come and go."""
+        """Connect and disconnect browsers."""
         if self._guests is None:
             return
         for seat in [seat for seat in self.seats if seat.screen is not self.screen and seat.screen.state.closed]:
@@ -239,21 +228,20 @@ class App:
             seat, _ = self._away.pop(guest.who, (None, 0.0))
             if seat is None:
                 seat = self._seat(guest.screen, guest.name)
+                seat.who = guest.who
             else:
                 seat.sit(guest.screen)
             self.seats.append(seat)
-            self._names[seat] = guest.who
             self._told_others()
 
     def _see_off(self, seat: Seat, now: float) -> None:
-        """A guest has left; what they saw is kept for a while, should they come back."""
+        """Disconnect a browser; its views are kept for a while, should it connect again."""
         self.seats.remove(seat)
         seat.rise()
         seat.screen.close()
-        who = self._names.pop(seat)
-        if who in self._away:
-            self._away.pop(who)[0].close()
-        self._away[who] = seat, now
+        if seat.who in self._away:
+            self._away.pop(seat.who)[0].close()
+        self._away[seat.who] = seat, now
         for who, (gone, since) in list(self._away.items()):
             if len(self._away) > _MOST_AWAY or now - since > _AWAY_FOR:
                 gone.close()
@@ -261,7 +249,7 @@ class App:
         self._told_others()
 
     def _told_others(self) -> None:
-        """Everybody knows whom they can follow: guests, for nobody moves anything on a screen beside them."""
+        """Give each user the names of the others that can be followed. Only users of browsers have names."""
         for seat in self.seats:
             seat.state.others = [other.name for other in self.seats if other is not seat and other.name]
             seat.mark()
@@ -288,7 +276,7 @@ class App:
         try:
             save_picture(read_pixels(self.screen.framebuffer)[..., :3], self.options.out)
         except FileError as e:
-            self.seat.notice(str(e))
+            self.catalogue.notice(str(e))
 
     def close(self) -> None:
         """Give back everything. Idempotent."""

@@ -32,8 +32,8 @@ from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.kinds.image.view import ImageView
 from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.screens.offscreen import OffscreenScreen
-from splatview_viewer.workspace.finding import SETTLE, Finder, why_nothing
-from splatview_viewer.workspace.overlays import newest_overlays
+from splatview_viewer.workspace.links import LinkedFrames
+from splatview_viewer.workspace.names import SETTLE, Finder, why_nothing
 from splatview_viewer.workspace.sources import make_subscriber
 
 if TYPE_CHECKING:
@@ -81,6 +81,13 @@ def find(finder: Finder, name: str | None, run: str | None, end: float, *, sure:
     stream = until(lambda: finder.find(name, run, time.monotonic(), settled, end), math.inf, 0.002)
     assert stream is not None
     return stream
+
+
+def take_linked(stack: ExitStack, linked: LinkedFrames) -> list[Frame]:
+    """Wait for the streams over another one; `stack` closes the frames."""
+    frames = until(lambda: linked.poll(time.monotonic()), math.inf, 0.002)
+    assert frames is not None
+    return [stack.enter_context(frame) for frame in frames]
 
 
 @dataclass(frozen=True)
@@ -185,7 +192,7 @@ def _newest(screen: OffscreenScreen, who: str, asked: Shot | Video,
             with frame, ExitStack() as stack:
                 patience = min(_OVERLAY, max(0.0, end - time.monotonic()))
                 try:
-                    overlays = [stack.enter_context(o) for o in newest_overlays(subscriber, stream, patience)]
+                    overlays = take_linked(stack, LinkedFrames(subscriber, stream, time.monotonic(), patience))
                     return use(frame.kind, frame, overlays)
                 except SharingError as e:
                     if not frame.on_gpu:
@@ -234,7 +241,7 @@ class Still:
         None: the writer overwrote the value meanwhile. Raises ViewerError for what makes no sense or cannot be drawn,
         SharingError for a frame that cannot be read here.
         """
-        if look.camera is not None and self.kind != "gaussians":
+        if look.camera is not None and self.kind not in SCENES:
             raise CameraError(f"{self._who}: a picture takes no {self._camera}; leave it out")
         size = look.size or DEFAULT_SIZE
         # A camera that makes no sense is told before anything is drawn.

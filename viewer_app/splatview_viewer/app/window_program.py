@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections import deque
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -27,14 +27,13 @@ from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.screen import Caption
 from splatview_viewer.screens.display import on_display_lost
 from splatview_viewer.screens.window import WindowScreen
-from splatview_viewer.workspace.catalogue import Catalogue, Slot
-from splatview_viewer.workspace.sources import StreamSource, make_subscriber
+from splatview_viewer.workspace.sources import make_subscriber
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from splatview_viewer.core.events import Event
-    from splatview_viewer.workspace.viewport import Viewport
+    from splatview_viewer.shell.seat import Seat
 
 log = logging.getLogger("splatview")
 
@@ -75,52 +74,24 @@ class _Titled(WindowScreen):
         super().present(Caption(self._title))
 
 
-class _Two(Catalogue):
-    """Chooses what its caller wants to be seen, and nothing else by itself. What was seen before stays until there is
-    something to see of that."""
+class _Waiting:
+    """A viewport without a picture: it opens what the caller wants until that has brought something."""
 
-    wanted: Callable[[Slot], bool]
-    coming: Slot | None = None
-    """What is wanted and has brought nothing since."""
-    _brought = 0
-    """When what it brought last was published."""
-    _due = 0.0
+    by_itself = has_panel = False
 
-    def _choose(self, pane: Viewport, now: float) -> None:
-        slot = next(filter(self.wanted, self.slots.values()), None)
-        if slot is None or slot.entry.key == pane.key:
-            self._expect(None, now)
-            return
-        if slot is not self.coming:
-            self._expect(slot, now)
-        elif slot.source.time_ns != self._brought or slot.entry.fault or now > self._due:
-            self.show(pane, slot.entry.key)
-            self.coming = None
+    def __init__(self, seat: Seat) -> None:
+        self.key: str | None = None
+        self.seat, self.desk = seat, seat.desk
+        self.brought = 0
+        """Time of publication of what the entry had brought before."""
+        self.due = 0.0
 
-    def _expect(self, slot: Slot | None, now: float) -> None:
-        before, self.coming = self.coming, slot
-        if before is not None:
-            self.let_go(before)
-        if slot is not None:
-            self._brought, self._due = slot.source.time_ns, now + _AT_LATEST
-            slot.entry.fault = ""
-            slot.source.open()
-
-    def watched(self) -> list[Slot]:
-        slots = super().watched()
-        return slots if self.coming is None or self.coming in slots else [*slots, self.coming]
-
-    def _ready(self, slot: Slot, now: float) -> bool:
-        if slot is not self.coming:
-            return super()._ready(slot, now)
-        return now >= slot.next_feed and not (slot.view is not None and slot.view.busy)
+    def select(self, key: str | None) -> None:
+        self.seat.catalogue.show(self, key)
 
 
 class _OneWindow(App):
-    """Shows what the caller wants, which each turn of the loop asks for."""
-
-    catalogue_type: ClassVar = _Two
-    catalogue: _Two
+    """Shows the stream that the caller wants. What was seen before stays until there is something to see of that."""
 
     def __init__(self, screen: WindowScreen, settings: WindowSettings, caller: NewestLines) -> None:
         self._caller = caller
@@ -129,18 +100,30 @@ class _OneWindow(App):
         self._drawn_at: deque[float] = deque(maxlen=1000)
         subscriber = make_subscriber(screen.ctx, str(settings.pid), client="window")
         super().__init__(screen, AppOptions(), subscriber=subscriber)
-        self.catalogue.wanted = self._wanted
+        self._waiting = _Waiting(self.seat)
+        self.catalogue.chooses = False
+        self.catalogue.join(self._waiting)
         self.state.panel_open = False
         self.state.hint = ""
 
-    def _wanted(self, slot: Slot) -> bool:
-        return (self._show is not None and isinstance(slot.source, StreamSource)
-                and (slot.entry.name, slot.source.stream.run.id) == (self._show.stream, self._show.run))
+    def _follow(self, now: float) -> None:
+        """Show what the caller wants, at the latest after a moment."""
+        pane, waiting, show = self.seat.panes.active, self._waiting, self._show
+        slot = next((s for s in self.catalogue.slots.values() if show is not None and s.source.stream is not None
+                     and (s.entry.name, s.source.stream.run.id) == (show.stream, show.run)), None)
+        if slot is None or slot.entry.key == pane.key:
+            waiting.select(None)
+        elif slot.entry.key != waiting.key:
+            waiting.brought, waiting.due = slot.source.time_ns, now + _AT_LATEST
+            waiting.select(slot.entry.key)
+        elif slot.source.time_ns != waiting.brought or slot.entry.fault or now > waiting.due:
+            pane.select(slot.entry.key)
 
     def turn(self, now: float, events: Sequence[Event] = ()) -> float:
         if (line := self._caller.newest()) is not None:
-            self._show, self.seat.panes.active.by_itself = msgspec.json.decode(line, type=Show), True
+            self._show = msgspec.json.decode(line, type=Show)
             self._active_until = self._news_until = now + _LIVELY
+        self._follow(now)
         due = super().turn(now, events)
         if self.drew:
             self._drawn_at.append(now)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -11,6 +12,7 @@ from splatview_viewer.compare.together import Together
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.settings import Entry
 from splatview_viewer.kinds import COMPARED, SCENES
+from splatview_viewer.workspace.catalogue import Slot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,17 +23,15 @@ if TYPE_CHECKING:
     from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.shell.pane import Pane
     from splatview_viewer.shell.seat import Seat
-    from splatview_viewer.workspace.catalogue import Catalogue, Slot
+    from splatview_viewer.workspace.catalogue import Catalogue
 
 GROUP = "Compare"
 
 
 class Comparisons:
-    """Keeps open what is seen only as a part of a comparison, and goes on with merging."""
+    """Makes comparisons, continues merging, and ties viewports."""
 
     def __init__(self, catalogue: Catalogue, ctx: moderngl.Context, work: GpuWork, wake: Callable[[], None]) -> None:
-        self.slots: list[Slot] = []
-        """Entries that are open because a comparison that is shown uses them."""
         self.chosen: WeakKeyDictionary[Pane, str] = WeakKeyDictionary()
         """What to compare with, as it stands in the panel: the entry's key."""
         self._catalogue = catalogue
@@ -43,24 +43,9 @@ class Comparisons:
 
     # -- what there is to compare --------------------------------------------------------------------------------
 
-    def parts_of(self, slot: Slot | None) -> list[Slot]:
-        """The entries that an entry shows, if it is a comparison."""
-        source = slot.source if slot is not None else None
-        if isinstance(source, Together):
-            return [self._catalogue.slots[part.key] for part in source.parts
-                    if part.visible and part.key in self._catalogue.slots]
-        if isinstance(source, PairSource):
-            sides = [self._catalogue.slots[key] for key in source.keys if key in self._catalogue.slots]
-            return [*sides, *(part for side in sides for part in self.parts_of(side))]
-        return []
-
-    def seen_by(self, viewport: Pane, slot: Slot) -> bool:
-        """Return whether a viewport shows this entry as a part of a comparison."""
-        return slot in self.slots and slot in self.parts_of(self._catalogue.shown(viewport))
-
     def reads(self, slot: Slot) -> bool:
         """Whether what an entry's views hold is being read, so that it must not be replaced just now."""
-        return slot in self.slots and any(
+        return any(
             isinstance(s.source, Together) and s.source.reads(slot) for s in self._catalogue.slots.values())
 
     def candidates(self, slot: Slot) -> list[Entry]:
@@ -71,26 +56,12 @@ class Comparisons:
                 if s is not slot and s.entry.kind == slot.entry.kind and not isinstance(s.source, PairSource)]
 
     def update(self) -> bool:
-        """Open what is to be seen, let go of what is not, and go on with merging. True when there is something new for
-        a picture."""
-        catalogue = self._catalogue
-        if not self.slots and not self._made:
-            return False
+        """Continue merging what is shown. True when there is something new for a picture."""
         self._forget_what_is_gone()
-        shown = list({id(s): s for pane in catalogue.panes if (s := catalogue.shown(pane)) is not None}.values())
-        before = self.slots
-        self.slots = list({id(part): part for slot in shown for part in self.parts_of(slot)}.values())
-        for slot in self.slots:
-            if slot not in before:
-                slot.entry.fault = ""
-                slot.source.open()
-        for slot in before:
-            if slot not in self.slots and slot.entry.key in catalogue.slots:
-                catalogue.let_go(slot)
         news = False
-        for slot in [*shown, *self.slots]:
+        for slot in self._catalogue.watched() if self._made else ():
             if isinstance(slot.source, Together):
-                with catalogue.guard(slot):
+                with self._catalogue.guard(slot):
                     news |= slot.source.update()
         return news
 
@@ -98,7 +69,7 @@ class Comparisons:
         slots = self._catalogue.slots
         for slot in list(slots.values()):
             source = slot.source
-            if isinstance(source, PairSource) and any(key not in slots for key in source.keys):
+            if isinstance(source, PairSource) and any(key not in slots for key in source.uses):
                 self._catalogue.forget(slot.entry.key)
             elif isinstance(source, Together):
                 for part in [p for p in source.parts if p.key not in slots]:
@@ -114,7 +85,7 @@ class Comparisons:
 
     # -- what is asked for ---------------------------------------------------------------------------------------
 
-    def obey(self, how: str, viewport: Pane, key: str) -> None:
+    def compare(self, how: str, viewport: Pane, key: str) -> None:
         """Do "beside", "pair" or "together" with the entry `key` and what a viewport shows."""
         {"beside": self.beside, "pair": self.pair, "together": self.together}[how](viewport, key)
 
@@ -136,7 +107,7 @@ class Comparisons:
                 source.add(each)
         except ViewerError as e:
             pane.desk.say(str(e))
-        pane.mark()
+        pane.seat.mark()
 
     def pair(self, pane: Pane, key: str) -> None:
         """Show this entry and what a pane shows as two halves of one picture."""
@@ -148,11 +119,11 @@ class Comparisons:
             return
         keys = shown.entry.key, key
         for slot in self._catalogue.slots.values():
-            if isinstance(slot.source, PairSource) and set(slot.source.keys) == set(keys):
+            if isinstance(slot.source, PairSource) and set(slot.source.uses) == set(keys):
                 pane.select(slot.entry.key)
                 return
         slot = self._add(self._name(list(keys), " vs "), "pair", PairSource(keys), pane)
-        slot.views[None] = PairView(self._ctx, slot.entry.settings.pair, self._work, self._catalogue, keys)
+        slot.views[None] = PairView(self._ctx, deepcopy(slot.entry.settings.pair), self._work, self._catalogue, keys)
         slot.view_kind = "pair"
 
     def beside(self, pane: Pane, key: str) -> None:
@@ -161,12 +132,10 @@ class Comparisons:
         pane.seat.panes.add(key)
 
     def _add(self, name: str, kind: str, source: Together | PairSource, pane: Pane) -> Slot:
-        from splatview_viewer.workspace.catalogue import Slot
-
         self._made += 1
         slot = Slot(Entry(f"comparison {self._made}", GROUP, name, kind, is_file=True), source)
         self._catalogue.add(slot)
-        pane.unfollow()
+        pane.seat.unfollow()
         pane.select(slot.entry.key)
         return slot
 

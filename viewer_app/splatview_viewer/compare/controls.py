@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, imgui
@@ -70,7 +71,7 @@ def _compare(comparisons: Comparisons, slot: Slot, pane: Pane) -> bool:
             pressed = 2
         if pressed is not None:
             how = ("pair", "beside", "together")[pressed]
-            pane.seat.catalogue.soon(lambda: comparisons.obey(how, pane, key))
+            pane.seat.catalogue.do(comparisons.compare, how, pane, key)
     return _tie(comparisons, pane)
 
 
@@ -81,7 +82,7 @@ def _tie(comparisons: Comparisons, pane: Pane) -> bool:
     wanted = ui.check("Tied panes", tied)
     imgui.set_item_tooltip("What is moved in one pane moves in all that show the same kind")
     if wanted != tied:
-        comparisons.tie(pane.seat, wanted)
+        pane.seat.catalogue.do(comparisons.tie, pane.seat, wanted)
     return wanted != tied
 
 
@@ -101,8 +102,7 @@ def _together(comparisons: Comparisons, slot: Slot, source: Together, pane: Pane
     for i, part in enumerate(list(source.parts)):
         entry = catalogue.slots[part.key].entry if part.key in catalogue.slots else None
         imgui.push_id(i)
-        changed |= _part(part, "" if entry is None else entry.name, entry, lambda p=part: pane.seat.catalogue.soon(
-            lambda: source.remove(p)))
+        changed |= _part(part, "" if entry is None else entry.name, entry, partial(catalogue.do, source.remove, part))
         imgui.pop_id()
     left = [e for e in comparisons.candidates(slot) if all(part.key != e.key for part in source.parts)]
     if left:
@@ -110,7 +110,7 @@ def _together(comparisons: Comparisons, slot: Slot, source: Together, pane: Pane
         comparisons.chosen[pane] = key
         pressed = ui.buttons("", ["Add it"], ["Show this scene in the same picture as well"])
         if pressed is not None:
-            pane.seat.catalogue.soon(lambda: comparisons.together(pane, key))
+            pane.seat.catalogue.do(comparisons.together, pane, key)
     return _tie(comparisons, pane) or changed
 
 

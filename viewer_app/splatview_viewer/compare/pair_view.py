@@ -14,6 +14,7 @@ from splatview_viewer.core.settings import BACKDROP, PairSettings
 from splatview_viewer.core.view import KeyHelp, Section
 from splatview_viewer.render.pair_compositor import PairCompositor
 from splatview_viewer.ui.divider import KEPT, Divider
+from splatview_viewer.workspace.sources import Source
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     import moderngl
 
     from splatview_viewer.core.events import Event
-    from splatview_viewer.core.settings import Entry
     from splatview_viewer.core.view import Value, View
     from splatview_viewer.formats.nerfstudio import Film
     from splatview_viewer.geometry.controls import Rect
@@ -343,33 +343,13 @@ class PairView:
             self.catalogue.leave(side)  # type: ignore[arg-type]
 
 
-class PairSource:
+class PairSource(Source):
     """The source of an entry that shows two others: what they bring, their own sources bring."""
 
     path = "compared"
-    reading = False
-    time_ns = 0
 
     def __init__(self, keys: tuple[str, str]) -> None:
-        self.keys = keys
-        self.notes: list[str] = []
-
-    def refresh(self, entry: Entry, now: float) -> bool:
-        return False
-
-    def open(self) -> None: ...
-
-    def release(self) -> None: ...
-
-    def has_news(self) -> bool:
-        return False
-
-    def again(self) -> None: ...
-
-    def feed(self, view: View) -> bool:
-        return False
-
-    def close(self) -> None: ...
+        self.uses = keys
 
 
 def _words(psnr: float | None) -> list[str]:

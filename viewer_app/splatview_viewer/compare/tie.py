@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from splatview_viewer.kinds import COMPARED
+from splatview_viewer.kinds.image.view import ImageView
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,7 +61,7 @@ class Tie:
 
     def _place(self, view: Any) -> tuple[object, ...]:
         """Equal as long as nobody moves it."""
-        if view.kind == "image":
+        if isinstance(view, ImageView):
             p = view.pan_zoom
             place = (p.fitted, p.zoom, p.center) if not p.fitted else (True,)
         else:

@@ -9,16 +9,17 @@ from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.host import Desk
 from splatview_viewer.core.jobs import Job, Jobs
 from splatview_viewer.geometry.cameras import bounds
+from splatview_viewer.kinds import SCENES
 from splatview_viewer.scene.merging import merged
 from splatview_viewer.scene.scene import nothing
 from splatview_viewer.scene.turning import STAYS, Placement, placed
+from splatview_viewer.workspace.sources import Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import numpy as np
 
-    from splatview_viewer.core.settings import Entry
     from splatview_viewer.core.view import View
     from splatview_viewer.kinds.gaussians.view import GaussianView
     from splatview_viewer.scene.scene import GaussianScene
@@ -43,12 +44,11 @@ class Part:
     desk: Desk = field(default_factory=Desk)
 
 
-class Together:
+class Together(Source):
     """The source of an entry that shows several scenes. Merges them anew when one of them brings something, or is put
     elsewhere: on the GPU if any lies there, otherwise in a job."""
 
     path = "put together"
-    time_ns = 0
 
     def __init__(self, catalogue: Catalogue, keys: Sequence[str], wake: Callable[[], None]) -> None:
         """`wake` ends the loop's sleep, from any thread."""
@@ -90,13 +90,17 @@ class Together:
         return self.reading and slot in self.slots()
 
     @property
-    def reading(self) -> bool:
+    def uses(self) -> list[str]:  # type: ignore[override]
+        return [part.key for part in self.parts if part.visible]
+
+    @property
+    def reading(self) -> bool:  # type: ignore[override]
         """A job merges the scenes."""
         return self._job is not None
 
     def _view(self, part: Part) -> GaussianView | None:
         view: Any = self._catalogue.view(part)  # type: ignore[arg-type]
-        if view is None or view.kind != "gaussians":
+        if view is None or view.kind not in SCENES:
             return None
         view.framed = True  # nobody looks with it: where to look from is not to be found out for each version
         return view
@@ -178,17 +182,12 @@ class Together:
     # -- Source --------------------------------------------------------------------------------------------------
 
     @property
-    def notes(self) -> list[str]:
+    def notes(self) -> list[str]:  # type: ignore[override]
         return [f"of {len(self.parts)} scenes"]
-
-    def refresh(self, entry: Entry, now: float) -> bool:
-        return False
 
     def open(self) -> None:
         if self._failed:  # who looks again tries again
             self._of = None
-
-    def release(self) -> None: ...
 
     def has_news(self) -> bool:
         return self._ready is not None

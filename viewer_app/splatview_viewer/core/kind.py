@@ -8,9 +8,47 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from splatview_ipc.control.frame import Frame
+
 
 def _nothing(value: Any) -> bool:
     return False
+
+
+@dataclass(frozen=True)
+class Link:
+    """Streams of one kind that feed the views of another. The workspace opens, reads and releases them.
+
+    `content` is what all views of a stream share. Those of a kind without `content` are given nothing.
+    """
+
+    kind: str
+    """Of the streams that feed."""
+    over: bool = False
+    """They were published over the stream that is shown, and are read to host memory, frame by frame. Otherwise it is
+    the entry of this kind of the same run, whose content is shared (`use`)."""
+    plotted: bool = False
+    """They are seen in the panel alone."""
+    still: bool = False
+    """Single pictures (`splatview shot`, `splatview.grab`) show them as well."""
+
+    def take(self, content: Any, stream: Any, frame: Frame) -> bool:
+        """Take the newest frame of a stream. False when it was overwritten meanwhile. Raises ViewerError for a frame
+        that cannot be shown."""
+        raise NotImplementedError
+
+    def tend(self, content: Any, stream: Any, now: float) -> None:
+        """Do what is due with a stream, once a turn."""
+
+    def drop(self, content: Any, stream: Any) -> None:
+        """Forget a stream. Idempotent."""
+
+    def trouble(self, content: Any, stream: Any) -> str:
+        """Return what the publisher of a stream reports to be wrong, or an empty text."""
+        return ""
+
+    def use(self, view: Any, content: Any) -> None:
+        """Have a view show the content of the linked entry; None: there is none."""
 
 
 @dataclass(frozen=True)
@@ -31,5 +69,11 @@ class Kind:
     """Holds Gaussians, which can be merged, recorded, sharded, counted, and filmed along a path."""
     strip: bool = False
     """Belongs to a run, and is plotted in the panel beside other streams of that run."""
+    counts: bool = False
+    """Its content plots the number of Gaussians of its run (`show_beside`)."""
+    snapshots: bool = False
+    """Its views request full memory snapshots (`content.ask`) and name those to open (`opening`)."""
+    links: tuple[Link, ...] = ()
+    """The streams that feed its views, beside the plots of their run."""
     holds: Callable[[Any], bool] = _nothing
     """Returns whether the content of a file is of this kind."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from splatview_viewer.core.errors import ViewerError
+from splatview_viewer.core.kind import Kind, Link
 from splatview_viewer.kinds import cameras, gaussians, image, memory, scalars, snapshot
 from splatview_viewer.kinds.image import overlay
 
 if TYPE_CHECKING:
     import moderngl
 
-    from splatview_viewer.core.kind import Kind
     from splatview_viewer.core.settings import ViewSettings
     from splatview_viewer.core.view import View
     from splatview_viewer.gpu.work import GpuWork
@@ -26,9 +26,8 @@ SCENES = tuple(kind.name for kind in KINDS if kind.scene)
 """Names of the kinds that hold Gaussians."""
 STRIPS = tuple(kind.name for kind in KINDS if kind.strip)
 """Names of the kinds that are plotted in the panel beside other streams of their run, in the panel's order."""
-OVERLAYS = tuple(kind.name for kind in KINDS if kind.view is None)
-"""Names of the kinds that are drawn over other streams."""
 _NAMED = {kind.name: kind for kind in KINDS}
+_PLOTS = tuple(Link(name, plotted=True) for name in STRIPS)
 
 
 def kind_named(name: str) -> Kind:
@@ -44,9 +43,15 @@ def kind_of(value: Any) -> str:
     return next(kind.name for kind in KINDS if kind.holds(value))
 
 
-def rank_of(name: str) -> int:
-    """Return the rank of a kind: the lowest is shown first where the user chose none."""
-    return _NAMED[name].rank if name in _NAMED else 1
+def about(name: str) -> Kind:
+    """Return the kind of this name; one without a view for a name that is none."""
+    return _NAMED.get(name) or Kind(name)
+
+
+def links_of(name: str) -> tuple[Link, ...]:
+    """Return the links that feed the views of a kind: its own, and the plots of its run."""
+    kind = about(name)
+    return kind.links if kind.strip or kind.view is None else (*kind.links, *_PLOTS)
 
 
 def make_view(name: str, ctx: moderngl.Context, settings: ViewSettings, work: GpuWork | None = None) -> View:

@@ -1,1 +1,1 @@
-"""What is drawn with Dear ImGui around and over the pictures: the panel and its parts, words, colours."""
+"""One user of the viewer: its viewports, and the panel and words that Dear ImGui draws around and over the pictures."""

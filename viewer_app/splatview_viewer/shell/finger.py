@@ -23,7 +23,7 @@ class Finger:
 
     def __init__(self) -> None:
         self._from: tuple[float, float] | None = None
-        """Where it came down, while it is not the left button."""
+        """The place of the press, while it is not the left button."""
         self._y = 0.0
         self._scrolls = False
 

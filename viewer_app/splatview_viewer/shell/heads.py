@@ -6,20 +6,21 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, imgui
 
+from splatview_viewer.shell.panes import Panes
 from splatview_viewer.ui import theme
 from splatview_viewer.ui.widgets import board, fitted
 
 if TYPE_CHECKING:
     from splatview_viewer.core.settings import PaneHead, State
     from splatview_viewer.geometry.controls import Rect
-    from splatview_viewer.shell.panel import Asked
+    from splatview_viewer.shell.seat import Seat
 
 _TAB = 180
 """Points that a tab is wide at most."""
 _TIP = "Double click: this one alone, and back. Right click: how they lie. Ctrl + Tab: the next one."
 
 
-def draw_heads(state: State, strips: list[tuple[int, Rect]], asked: Asked, scale: float) -> None:
+def draw_heads(state: State, strips: list[tuple[int, Rect]], user: Seat, scale: float) -> None:
     """`strips`: of those panes that are seen, their number and where the strip lies, in pixels."""
     for number, strip in strips:
         if state.tabs:
@@ -29,26 +30,26 @@ def draw_heads(state: State, strips: list[tuple[int, Rect]], asked: Asked, scale
             parts = [(state.panes[number], strip.x, strip.width)]
         with board(f"head {number}", strip) as opened:
             for head, x, width in parts if opened else ():
-                _head(head, state, (x, strip.y, width, strip.height), asked, scale)
+                _head(head, state, (x, strip.y, width, strip.height), user, scale)
 
 
-def _head(head: PaneHead, state: State, place: tuple[float, float, float, float], asked: Asked, scale: float) -> None:
+def _head(head: PaneHead, state: State, place: tuple[float, float, float, float], user: Seat, scale: float) -> None:
     x, y, width, height = place
     cross = min(height, width / 2)
     imgui.set_cursor_screen_pos(ImVec2(x, y))
     pressed = imgui.invisible_button(f"name {head.number}", ImVec2(max(width - cross, 1), height))
     over = imgui.is_item_hovered()
     if over and imgui.is_mouse_double_clicked(imgui.MouseButton_.left):
-        asked.head = "maximise", head.number
+        user.do(user.on_pane, Panes.maximise, head.number)
     elif pressed:
-        asked.head = "activate", head.number
+        user.do(user.on_pane, Panes.activate, head.number)
     imgui.set_item_tooltip(f"{head.name}, {head.group}\n{_TIP}" if head.group else _TIP)
     if imgui.begin_popup_context_item(f"arrange {head.number}"):
-        _menu(state, head, asked)
+        _menu(state, head, user)
         imgui.end_popup()
     imgui.set_cursor_screen_pos(ImVec2(x + width - cross, y))
     if imgui.invisible_button(f"close {head.number}", ImVec2(max(cross, 1), height)):
-        asked.head = "close", head.number
+        user.do(user.on_pane, Panes.remove, head.number)
     closing = imgui.is_item_hovered()
     imgui.set_item_tooltip("Close this pane; its stream stays in the list")
     draw, line = imgui.get_window_draw_list(), imgui.get_text_line_height()
@@ -69,12 +70,12 @@ def _head(head: PaneHead, state: State, place: tuple[float, float, float, float]
     draw.add_line(ImVec2(cx - r, cy + r), ImVec2(cx + r, cy - r), ink, 1.3 * scale)
 
 
-def _menu(state: State, head: PaneHead, asked: Asked) -> None:
+def _menu(state: State, head: PaneHead, user: Seat) -> None:
     if imgui.menu_item("All panes" if state.maximised else "This one alone", "Double click", False)[0]:
-        asked.head = "maximise", head.number
+        user.do(user.on_pane, Panes.maximise, head.number)
     if imgui.menu_item("Side by side", "", not state.tabs)[0]:
-        asked.arrange = "grid"
+        user.do(user.panes.arrange, "grid")
     if imgui.menu_item("Tabs", "", state.tabs)[0]:
-        asked.arrange = "tabs"
+        user.do(user.panes.arrange, "tabs")
     if imgui.menu_item("Close", "", False)[0]:
-        asked.head = "close", head.number
+        user.do(user.on_pane, Panes.remove, head.number)

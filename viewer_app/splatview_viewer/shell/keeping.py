@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from splatview_viewer.shell.seat import Seat
 
 
-def keep_picture(seat: Seat, *, transparent: bool = False) -> None:
+def keep_picture(seat: Seat, transparent: bool = False) -> None:
     """Hand the user what the active pane's view shows, as large as the screen: of images and plots with what is written
     over them, of scenes without what only helps to look at them. Transparent: with nothing behind, and nothing over."""
     pane, screen = seat.panes.active, seat.screen
     found = pane.working()
-    if found is None or found[1].empty:
+    if found is None or found[1].empty or screen.state.closed:
         return
     slot, view = found
     with seat.catalogue.guard(slot):
@@ -38,7 +38,7 @@ def keep_picture(seat: Seat, *, transparent: bool = False) -> None:
         try:
             screen.user.keep(pixels, name)
         except ViewerError as e:
-            seat.notice(str(e))
+            seat.catalogue.notice(str(e))
     seat.mark()
 
 

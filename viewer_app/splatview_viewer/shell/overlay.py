@@ -1,7 +1,9 @@
-"""What is written over the picture: a hint, progress, a fault, that the run is gone."""
+"""Words over the picture: a hint, progress, a fault, that the run is gone; and the line under it: the value
+under the pointer, and how the picture came to the screen."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, imgui
@@ -18,11 +20,11 @@ if TYPE_CHECKING:
 
     from splatview_viewer.core.settings import Entry, State
     from splatview_viewer.geometry.controls import Rect
-
+    from splatview_viewer.shell.shown import Shown
 
 _MOST_TROUBLES = 4
 _MOST_LINES, _WIDEST = 6, 46
-"""Of one text: lines, and their width in sizes of the letters."""
+"""Lines of one text at most, and their width in sizes of the letters."""
 _BAR = 90
 """Points: what is higher is no bar at the lower edge."""
 
@@ -54,7 +56,7 @@ def draw_overlay(state: State, entry: Entry | None, picture: Rect, *, empty: boo
 
 
 def draw_toasts(state: State, picture: Rect, scale: float, boards: Sequence[Rect] = ()) -> None:
-    """What the user is told for a few seconds, at the lower edge of the picture: above `boards`, which lie there."""
+    """Draw short messages at the lower edge of the picture: above the windows `boards` there."""
     bottom, middle = picture.y + picture.height, picture.x + picture.width / 2
     for board in sorted(boards, key=lambda b: -b.y):  # one bar lies on the other
         if board.height < _BAR * scale and board.y + board.height >= bottom - 1 and (
@@ -92,3 +94,47 @@ def _progress(scale: float, picture: Rect, text: str, fraction: float) -> None:
         draw.add_rect_filled(ImVec2(left, middle[1]), ImVec2(left + width * part, middle[1] + height),
                              theme.u32(color), height / 2)
 
+
+def draw_status(state: State, shown: Shown, picture: Rect, size: tuple[int, int], scale: float) -> None:
+    """Below `picture`, on a screen of `size` pixels. What does not fit is left to the details."""
+    top = picture.y + picture.height
+    draw = imgui.get_background_draw_list()
+    draw.add_rect_filled(ImVec2(picture.x, top), ImVec2(*size), theme.u32(theme.BAR))
+    line, pad = imgui.get_text_line_height(), 12 * scale
+    y = round(top + (size[1] - top - line) / 2)
+    x = picture.x + pad
+    if shown.readout:
+        draw.add_text(ImVec2(x, y), theme.u32(theme.TEXT), shown.readout)
+        x += imgui.calc_text_size(shown.readout).x + 2 * pad
+    phrases, width = status_phrases(state, shown), math.inf
+    text = ""
+    while phrases and width > size[0] - pad - x:
+        text = " \u00b7 ".join(phrases)
+        width = imgui.calc_text_size(text).x
+        phrases.pop()
+    if width <= size[0] - pad - x:
+        draw.add_text(ImVec2(round(size[0] - pad - width), y), theme.u32(theme.DIM), text)
+
+
+def status_phrases(state: State, shown: Shown) -> list[str]:
+    """Return the parts of the status line, most important first."""
+    t = state.said
+    phrases = list(shown.details)
+    if t.fps >= 2:
+        phrases.append(f"{t.fps:.0f} pictures/s")
+    if t.gpu_share is not None:
+        phrases.append(f"GPU share {t.gpu_share:.0%} of {t.gpu_budget:.0%}")
+    if t.gpu_memory is not None:
+        used, total = t.gpu_memory
+        phrases.append(f"GPU memory {used / 2**30:.1f} of {total / 2**30:.0f} GB")
+    stages = [f"{name} {ms:.1f}" for name, ms in t.stages.items() if ms >= 0.05]
+    if stages:
+        phrases.append(" + ".join(stages) + " ms")
+    return [*phrases, *shown.path, *([state.screen] if state.screen else [])]
+
+
+def latency_phrases(state: State) -> list[str]:
+    """Return the time that a version takes to the screen."""
+    ms = state.said.latency_ms
+    alive = state.shown is not None and state.shown.alive and not state.shown.is_file
+    return [] if ms is None or not alive else [f"{ms:.1f} ms from publish to the screen"]

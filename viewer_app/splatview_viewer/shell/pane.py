@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.host import Desk
-    from splatview_viewer.core.screen import Screen
     from splatview_viewer.core.settings import Entry
     from splatview_viewer.core.view import View
     from splatview_viewer.shell.seat import Seat
@@ -34,29 +33,21 @@ if TYPE_CHECKING:
 
 
 class Pane:
-    """Who looks, as far as the catalogue is concerned: each pane has its own view of what it shows."""
+    """One viewport of the catalogue, with a view of its own of what it shows."""
 
     def __init__(self, seat: Seat) -> None:
         self.seat = seat
         self.by_itself = True
-        """Whether that was chosen without anybody."""
+        """True while the user has not chosen the entry."""
         self.rect = Rect(0, 0, 1, 1)
-        """Where it was drawn last."""
-        self._captured = False
+        """The rectangle in which it was drawn last."""
+        self.key: str | None = None
+        """The entry that it shows."""
+        self.captured = False
+        """True while a drag that began in it lasts."""
         self._latency_of = 0
-        self._key: str | None = None
 
     # -- what it shows -----------------------------------------------------------------------------------------
-
-    @property
-    def key(self) -> str | None:
-        """The entry that it shows."""
-        return self._key
-
-    @key.setter
-    def key(self, key: str | None) -> None:
-        self._key = key
-        self.seat.shows(self, key)
 
     @property
     def slot(self) -> Slot | None:
@@ -65,7 +56,7 @@ class Pane:
 
     @property
     def view(self) -> View | None:
-        """What shows it, from the first data on."""
+        """The view that shows it, from the first data on."""
         return self.seat.catalogue.view(self)
 
     @property
@@ -78,49 +69,31 @@ class Pane:
         return None if slot is None or view is None or slot.entry.fault else (slot, view)
 
     def select(self, key: str | None) -> None:
-        """Show this entry because somebody wants it. Only what is shown costs its trainer anything."""
+        """Show this entry because the user chose it. Only what is shown costs its trainer anything."""
         self.by_itself = False
         self.seat.catalogue.show(self, key)
-
-    # -- what the catalogue asks: its seat answers -----------------------------------------------------------------
 
     @property
     def desk(self) -> Desk:
         return self.seat.desk
 
     @property
-    def screen(self) -> Screen:
-        return self.seat.screen
-
-    @property
     def has_panel(self) -> bool:
-        """Whether the panel tells of it."""
+        """True while the panel describes it."""
         return self.seat.has_panel and self.seat.panes.active is self
-
-    def mark(self, pictures: int = 1) -> None:
-        self.seat.mark(pictures)
-
-    def takes(self, now: float) -> bool:
-        return self.seat.takes(now)
-
-    def may_draw(self, now: float) -> float:
-        return self.seat.may_draw(now)
-
-    def unfollow(self) -> None:
-        self.seat.unfollow()
 
     # -- time, events, pictures --------------------------------------------------------------------------------
 
     def tick(self, now: float) -> None:
-        """What time brings, once in each turn of the loop."""
+        """Have the view do what is due, once in each turn of the loop."""
         if (found := self.working()) is not None:
             slot, view = found
             with self.seat.catalogue.guard(slot):
                 if view.tick(now):
-                    self.mark()
+                    self.seat.mark()
 
     def boards(self) -> Sequence[Rect]:
-        """Where imgui's windows lie over the picture."""
+        """Return the rectangles of imgui's windows over the picture."""
         slot, view = self.slot, self.view
         if slot is not None and view is not None:
             with self.seat.catalogue.guard(slot):
@@ -136,27 +109,18 @@ class Pane:
         if isinstance(event, (PointerPress, Wheel, Pinch)) and ours:
             return False
         if isinstance(event, PointerPress):
-            self._captured = True
-        if isinstance(event, PointerMove) and ours and not self._captured:
+            self.captured = True
+        if isinstance(event, PointerMove) and ours and not self.captured:
             event = PointerLeave()
         if isinstance(event, PointerRelease):
-            self._captured = False
+            self.captured = False
         if ours and (isinstance(event, Text) or (isinstance(event, Key) and event.pressed)):
             return False  # a key that goes up may have gone down before a field was opened
         with self.seat.catalogue.guard(slot):
             if view.handle(event, self.rect):
-                self.mark()
-                return not isinstance(event, (PointerMove, PointerLeave)) or self._captured
+                self.seat.mark()
+                return not isinstance(event, (PointerMove, PointerLeave)) or self.captured
         return False
-
-    @property
-    def captured(self) -> bool:
-        """Whether a drag that began in it goes on."""
-        return self._captured
-
-    def let_go(self) -> None:
-        """A drag has ended without anybody being told."""
-        self._captured = False
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
         """Draw it into a part of the framebuffer."""
@@ -171,7 +135,7 @@ class Pane:
         framebuffer.clear(*BACKDROP, 1.0, viewport=rect.viewport(framebuffer.height))
 
     def describe(self, panel_open: bool, head: Rect) -> Shown:
-        """What is said of it, in the panel if that tells of it, and in the strip above it."""
+        """Return its description for the panel, and for the strip above it."""
         shown = describe(self.seat.catalogue, self.slot, self.view, panel_open)
         shown.rect, shown.entry, shown.head = self.rect, self.entry, head if head.height else None
         shown.number, shown.boards = self.seat.panes.all.index(self), self.boards()

@@ -6,8 +6,7 @@ import math
 import time
 from collections import defaultdict, deque
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from imgui_bundle import ImVec2, imgui, implot
 
@@ -25,10 +24,9 @@ from splatview_viewer.geometry.controls import ZOOM_STEP, Rect
 from splatview_viewer.shell.finger import Finger
 from splatview_viewer.shell.heads import draw_heads
 from splatview_viewer.shell.help import KEYS, draw_help
-from splatview_viewer.shell.overlay import draw_overlay, draw_toasts
-from splatview_viewer.shell.run_controls import draw_run_controls
-from splatview_viewer.shell.status_line import draw_status, latency_phrases, status_phrases
-from splatview_viewer.shell.stream_list import draw_list
+from splatview_viewer.shell.keeping import keep_picture
+from splatview_viewer.shell.overlay import draw_overlay, draw_status, draw_toasts, latency_phrases, status_phrases
+from splatview_viewer.shell.stream_list import draw_list, draw_run_controls
 from splatview_viewer.ui import plots, theme
 from splatview_viewer.ui.widgets import board, buttons, colored, gap, wrapped
 
@@ -39,7 +37,8 @@ if TYPE_CHECKING:
     import moderngl
 
     from splatview_viewer.core.events import Event
-    from splatview_viewer.core.settings import State, Wish
+    from splatview_viewer.core.settings import State
+    from splatview_viewer.shell.seat import Seat
     from splatview_viewer.shell.shown import Shown
 
 PANEL_WIDTH = 280
@@ -56,40 +55,12 @@ _MODIFIERS = {"ctrl": imgui.Key.mod_ctrl, "shift": imgui.Key.mod_shift, "alt": i
               "super": imgui.Key.mod_super}
 
 
-@dataclass
-class Asked:
-    """What the user asked for in the panel."""
-
-    select: str | None = None
-    """The key of the entry to show."""
-    close: str | None = None
-    """The key of the file to forget."""
-    pause: Wish | None = None
-    """Whether the run of what is shown should pause, go on, or take a step."""
-    follow: str | None = None
-    """The name of somebody to follow, or no longer to follow."""
-    copied: str | None = None
-    """What to put on the clipboard."""
-    beside: str | None = None
-    """The key of an entry to show in another pane."""
-    compare: tuple[Literal["pair", "together"], str] | None = None
-    """The key of an entry to show in one picture with what is shown, and how."""
-    head: tuple[Literal["activate", "close", "maximise"], int] | None = None
-    """What to do with the pane of this number."""
-    arrange: Literal["grid", "tabs"] | None = None
-    """How the panes are to lie."""
-    keep: Literal["shown", "transparent"] | None = None
-    """A picture to keep."""
-    light: bool | None = None
-    """Whether the panel is to be light."""
-    changed: bool = False
-    """A setting changed: the picture has to be drawn again."""
-
-
 class Panel:
     """Owns an imgui context that draws into framebuffers of the OpenGL context current at its making."""
 
-    def __init__(self, scale: float = 1.0) -> None:
+    def __init__(self, scale: float = 1.0, user: Seat | None = None) -> None:
+        """`user`: whose commands it gives (`Seat.do`); None: nothing in it can be pressed."""
+        self._user: Any = user
         self._imgui = imgui.create_context()
         self._implot = implot.create_context()
         self._use()
@@ -112,10 +83,10 @@ class Panel:
         self._open = True
         self._boards: Sequence[Rect] = ()
         self._copied = ""
-        """What imgui's clipboard holds, as far as the user's own is told."""
+        """The text of imgui's clipboard that the user's own has as well."""
         self._folds = {"View": True}
         self._spaced = False
-        """Whether the part above the next fold is open."""
+        """True where the part above the next fold is open."""
         self.size = (1, 1)
 
     def _set_scale(self, scale: float) -> None:
@@ -149,7 +120,7 @@ class Panel:
 
     @property
     def typing(self) -> bool:
-        """Whether a text field has the focus."""
+        """True while a text field has the focus."""
         imgui.set_current_context(self._imgui)
         return bool(imgui.get_io().want_text_input)
 
@@ -228,10 +199,11 @@ class Panel:
         return any(board.contains(x, y) for board in self._boards)
 
     def draw(self, framebuffer: moderngl.Framebuffer, state: State, shown: Shown, scale: float,
-             work: Callable[[], AbstractContextManager[object]] = nullcontext, others: Sequence[Shown] = ()) -> Asked:
+             work: Callable[[], AbstractContextManager[object]] = nullcontext, others: Sequence[Shown] = ()) -> bool:
         """Draw over what is in the framebuffer: what is said of the active pane and, over their pictures, of `others`.
-        OpenGL is given anything only inside `work()`, and only if there is anything to be seen."""
-        asked = Asked()
+        OpenGL is given anything only inside `work()`, and only if there is anything to be seen. True when a setting
+        changed: the picture has to be drawn again."""
+        changed = False
         self._light = state.light
         with self._frame(framebuffer, scale, work):
             picture = self.layout(self.size, scale, state.panel_open)
@@ -239,22 +211,24 @@ class Panel:
                 rect = pane.rect or picture
                 if pane.over is not None:
                     with _clipped(rect, bool(others)):
-                        asked.changed |= pane.over(rect, scale)
+                        changed |= pane.over(rect, scale)
                 entry = state.shown if pane is shown else pane.entry
                 draw_overlay(state, entry, rect, empty=pane.empty, scale=scale, troubles=pane.troubles)
             strips = [(i, pane.head) for pane in (shown, *others) if (i := pane.number) >= 0 and pane.head is not None]
-            draw_heads(state, strips, asked, scale)
+            draw_heads(state, strips, self._user, scale)
             if state.help:
                 draw_help(picture, scale, [*shown.keys, *KEYS])
             draw_toasts(state, picture, scale, [board for pane in (shown, *others) for board in pane.boards])
             if state.panel_open:
-                self._left(state, shown, picture, asked)
+                changed |= self._left(state, shown, picture)
                 if picture.x > 0:
                     draw_status(state, shown, picture, self.size, scale)
             self._popup = imgui.is_popup_open("", imgui.PopupFlags_.any_popup)
             if (text := imgui.get_clipboard_text() or "") != self._copied:
-                asked.copied = self._copied = text
-        return asked
+                self._copied = text
+                if self._user is not None:
+                    self._user.do(self._user.screen.user.copy, text)
+        return changed
 
     def draw_over(self, framebuffer: moderngl.Framebuffer, over: Callable[[Rect, float], bool], scale: float) -> None:
         """Draw only what a view writes over its picture, which fills the framebuffer."""
@@ -291,28 +265,29 @@ class Panel:
                     imgui.backends.opengl3_render_draw_data(drawn)
                     framebuffer.use()  # tells moderngl what imgui left bound
 
-    def _left(self, state: State, shown: Shown, picture: Rect, asked: Asked) -> None:
+    def _left(self, state: State, shown: Shown, picture: Rect) -> bool:
         below, height = picture.y + picture.height, self.size[1]
         rect = Rect(0, 0, picture.x, height) if picture.x > 0 else Rect(0, below, picture.width, height - below)
         pad = imgui.get_style().window_padding
-        self._spaced = False
+        self._spaced = changed = False
+        user = self._user
         with board("panel", rect, (pad.x, pad.y), scroll=True) as opened:
             if not opened:
-                return
-            draw_list(state, asked, self._scale)
+                return False
+            draw_list(state, user, self._scale)
             entry = state.shown
             if shown.strips is not None and (key := shown.strips.draw(self._scale)):
-                asked.select = key
+                user.do(user.choose, key)
             if entry is not None and entry.paused is not None:
                 gap(self._scale * 4)
-                asked.pause = draw_run_controls(entry)
+                draw_run_controls(entry, user)
             if entry is not None and not shown.empty and shown.controls is not None:
                 gap(self._scale * 6)
                 if self._fold("View"):
-                    asked.changed |= shown.controls()
+                    changed |= shown.controls()
                 for section in shown.sections:
                     if self._fold(section.title, section.opened, section.tip):
-                        asked.changed |= section.draw()
+                        changed |= section.draw()
             if entry is not None and shown.details and self._fold("Details"):
                 for line in [*status_phrases(state, shown), *latency_phrases(state), *shown.extras]:
                     wrapped(line, theme.DIM)
@@ -320,39 +295,36 @@ class Panel:
                 pressed = buttons("Keep", ["As shown", "Transparent"], [
                     "Into the current folder, or as a download (Ctrl + S)",
                     "With nothing behind it, and nothing of what is drawn over it (Ctrl + Shift + S)"])
-                asked.keep = None if pressed is None else ("shown", "transparent")[pressed]
-            self._others(state, asked)
+                if pressed is not None:
+                    user.do(keep_picture, user, pressed == 1)
+            if state.others:
+                gap(self._scale * 6)
+                colored("Follow", theme.DIM)
+            for name in state.others:
+                if imgui.selectable(name, name == state.follows)[0]:
+                    user.do(user.follow_named, name)
+                imgui.set_item_tooltip("Shows what they see, until you move something yourself")
             for notice in state.notices:
                 gap(self._scale * 6)
                 wrapped(notice, theme.FAULT)
             room = imgui.get_content_region_avail().y - imgui.get_text_line_height()
             if room > 0 and picture.x > 0:  # a phone has a button for it, and no H
                 imgui.set_cursor_pos_y(imgui.get_cursor_pos_y() + room)
-                self._last_line(state, asked)
+                self._last_line(state)
+        return changed
 
-    def _last_line(self, state: State, asked: Asked) -> None:
-        """What helps those who are new here, and whether it is light or dark."""
+    def _last_line(self, state: State) -> None:
+        """Draw the hint for new users, and the button for light and dark."""
         colored("H hides this panel, ? lists the keys", theme.GONE)
         word = "Dark" if state.light else "Light"
         size = imgui.calc_text_size(word)
         imgui.same_line(imgui.get_window_width() - imgui.get_style().window_padding.x - size.x)
         at = imgui.get_cursor_screen_pos()
         if imgui.invisible_button("light", ImVec2(size.x, max(size.y, 1))):
-            asked.light = not state.light
+            self._user.do(self._user.set_light, not state.light)
         color = theme.TEXT if imgui.is_item_hovered() else theme.DIM
         imgui.set_item_tooltip("Colours of the panel; pictures stay as they are")
         imgui.get_window_draw_list().add_text(ImVec2(round(at.x), round(at.y)), theme.u32(color), word)
-
-    def _others(self, state: State, asked: Asked) -> None:
-        """Who looks as well: a click shows what they see."""
-        if not state.others:
-            return
-        gap(self._scale * 6)
-        colored("Follow", theme.DIM)
-        for name in state.others:
-            if imgui.selectable(name, name == state.follows)[0]:
-                asked.follow = name
-            imgui.set_item_tooltip("Shows what they see, until you move something yourself")
 
     def _fold(self, label: str, opened: bool = False, tip: str = "") -> bool:
         """A line that opens and closes what follows; `opened`: whether it does at first."""
@@ -390,7 +362,7 @@ class Panel:
 
 @contextmanager
 def _clipped(rect: Rect, several: bool) -> Iterator[None]:
-    """What is drawn over one of several pictures stays within it."""
+    """Clip what is drawn over one of several pictures to it."""
     if not several:
         yield
         return

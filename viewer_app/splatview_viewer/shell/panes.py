@@ -1,4 +1,4 @@
-"""How a seat's panes lie: beside each other, behind each other as tabs, or one alone; and that this is remembered."""
+"""The layout of a seat's panes: beside each other, as tabs, or one alone; it is kept for the next session."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from splatview_viewer.core.events import Event
-    from splatview_viewer.shell.panel import Asked
     from splatview_viewer.shell.seat import Seat
 
 MOST = 9
@@ -28,17 +27,17 @@ _MOST_KEPT = 50
 
 
 class Panes:
-    """There is always one at least. Those that are not seen cost nobody anything."""
+    """One pane at least. Those that are not seen are not brought."""
 
     def __init__(self, seat: Seat) -> None:
         self.all: list[Pane] = [Pane(seat)]
         self.mode: Literal["grid", "tabs"] = "grid"
         self.maximised = False
-        """Whether the active one is seen alone."""
+        """True while the active one is seen alone."""
         self._seat = seat
         self._active = 0
         self._over: Pane | None = None
-        """Where the pointer is."""
+        """The pane under the pointer."""
         self._there = False
         self._tried: frozenset[str] = frozenset()
 
@@ -59,19 +58,14 @@ class Panes:
 
     @property
     def headed(self) -> bool:
-        """Whether there is a strip with names."""
+        """True where there is a strip with names."""
         return len(self.all) > 1
 
     # -- changes -----------------------------------------------------------------------------------------------
 
-    def join(self) -> None:
-        """Somebody looks from now on."""
-        self._there = True
-        self._settle()
-
-    def part(self) -> None:
-        """Nobody looks for now."""
-        self._there = False
+    def look(self, there: bool) -> None:
+        """Have the entries of those that are seen brought from now on, or of none."""
+        self._there = there
         self._settle()
 
     def activate(self, pane: Pane) -> None:
@@ -126,7 +120,7 @@ class Panes:
         self._changed()
 
     def be_like(self, other: Panes) -> None:
-        """As many, of the same entries, in the same way: somebody is followed."""
+        """Show the same entries in the same layout as a seat that is followed."""
         while len(self.all) > len(other.all):
             self.remove(self.all[-1])
         while len(self.all) < len(other.all):
@@ -139,25 +133,8 @@ class Panes:
             if mine.key != theirs.key:
                 mine.select(theirs.key)
 
-    def obey(self, asked: Asked) -> None:
-        """What was asked for in the strips above the panes and in the menus of entries."""
-        if asked.beside is not None:
-            self._seat.unfollow()
-            self.add(asked.beside)
-        if asked.compare is not None:
-            how, key = asked.compare
-            for feature in self._seat.catalogue.features:
-                feature.obey(how, self.active, key)
-        if asked.head is not None:
-            self._seat.unfollow()
-            what, number = asked.head
-            pane = self.all[min(number, len(self.all) - 1)]
-            {"activate": self.activate, "close": self.remove, "maximise": self.maximise}[what](pane)
-        if asked.arrange is not None:
-            self.arrange(asked.arrange)
-
     def heads(self) -> list[PaneHead]:
-        """What the strips say; nothing for a single pane."""
+        """Return the contents of the strips; none for a single pane."""
         if not self.headed:
             return []
         return [PaneHead(entry.name if (entry := pane.entry) is not None else "Empty",
@@ -182,7 +159,8 @@ class Panes:
     # -- where they lie ----------------------------------------------------------------------------------------
 
     def places(self, area: Rect, scale: float) -> list[tuple[Pane, Rect, Rect]]:
-        """Those that are seen, each with the rectangle of its strip (of no height if there is none) and its picture."""
+        """Return the panes that are seen, each with the rectangles of its strip (of no height if there is none) and of
+        its picture."""
         seen = self.seen
         columns, rows = grid(len(seen), area.width, area.height)
         header = min(round(HEADER * scale), area.height // (2 * rows)) if self.headed else 0
@@ -218,7 +196,7 @@ class Panes:
         return self.active
 
     def boards(self, area: Rect) -> Sequence[Rect]:
-        """Where imgui's windows lie over the panes, and the strips above them."""
+        """Return the rectangles of imgui's windows over the panes, and of the strips above them."""
         heads = [head for _, head, _ in self.places(area, self._seat.screen.state.scale)] if self.headed else []
         return [*heads, *(board for pane in self.seen for board in pane.boards())]
 
@@ -264,7 +242,7 @@ def grid(count: int, width: int, height: int) -> tuple[int, int]:
 
 
 def _arrangements(found: object) -> list[dict]:
-    """What was remembered, as far as it is what was put there."""
+    """Return the layouts of the memo that are valid."""
     return [a for a in (found if isinstance(found, list) else []) if isinstance(a, dict)
             and isinstance(a.get("names"), list) and all(isinstance(n, str) for n in a["names"])
             and a.get("mode") in ("grid", "tabs") and isinstance(a.get("active"), int) and a["active"] >= 0]

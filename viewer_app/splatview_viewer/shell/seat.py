@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import time
 from collections import deque
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from splatview_viewer.core.events import Close, Event, Expose, FileDrop, Key, PointerPress, Resize, Screenshot, Text
 from splatview_viewer.core.host import Desk
@@ -17,26 +16,24 @@ from splatview_viewer.core.jobs import Job, Jobs
 from splatview_viewer.core.settings import BACKDROP, State
 from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.gpu.governor import after
-from splatview_viewer.shell.following import Following
 from splatview_viewer.shell.keeping import keep_picture
 from splatview_viewer.shell.pane import Pane
 from splatview_viewer.shell.panes import Panes
 from splatview_viewer.shell.stream_list import caption_of
 from splatview_viewer.workspace.catalogue import SETTLE
 from splatview_viewer.workspace.recorded import entries_of
-from splatview_viewer.workspace.sources import FileSource, StreamSource
+from splatview_viewer.workspace.sources import FileSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from splatview_viewer.core.screen import Screen
+    from splatview_viewer.core.settings import Wish
     from splatview_viewer.core.view import View
     from splatview_viewer.formats.nerfstudio import Film
     from splatview_viewer.gpu.work import GpuWork
-    from splatview_viewer.shell.panel import Asked, Panel
+    from splatview_viewer.shell.panel import Panel
     from splatview_viewer.workspace.catalogue import Catalogue, Slot
-
-log = logging.getLogger("splatview")
 
 HINT = ("Waiting for a run\n"
         "In your training script:  import splatview;  splatview.publish(tensor)\n"
@@ -58,7 +55,7 @@ _HOVER = 0.35
 """Seconds that the pointer rests before the panel is drawn again, for tooltips."""
 
 
-class Seat(Following):
+class Seat:
     """Takes the events of one screen and draws its pictures. The views of several seats share what they show.
 
     Every call comes from the thread that holds the OpenGL context, which is the same for all seats.
@@ -67,10 +64,13 @@ class Seat(Following):
     def __init__(self, screen: Screen, catalogue: Catalogue, work: GpuWork, *, panel: bool = True,
                  max_fps: float = 60.0, name: str = "", far: bool = False) -> None:
         """`name`: what other seats call it. `far`: its pictures go to another program, which takes a while."""
-        super().__init__()
         self.screen = screen
+        self.leader: Seat | None = None
+        """The seat that this one follows."""
+        self.followers: list[Seat] = []
         self.catalogue = catalogue
-        self.name = name
+        self.name, self.who = name, ""
+        """`who`: the same for a browser that comes back."""
         self.panes = Panes(self)
         """The parts of its picture; the panel tells of the active one."""
         small = screen.state.size[0] < SMALL * screen.state.scale
@@ -80,8 +80,9 @@ class Seat(Following):
         """Pictures drawn so far."""
         self.dirty = SETTLE
         """Pictures that have to be drawn."""
-        self.desk = Desk(self.say, lambda path: self.drop([str(path)]), lambda: self.screen.user.pasted(), screen.wake,
-                         catalogue.memo, screen.state.scale, hand_over=lambda path: self.screen.user.hand_over(path))
+        self.desk = Desk(self.say, lambda path: self.do(self.drop, [str(path)]), lambda: self.screen.user.pasted(),
+                         screen.wake, catalogue.memo, screen.state.scale,
+                         hand_over=lambda path: self.screen.user.hand_over(path))
         self.state.light = self.desk.memo.get("light") is True
         self._work = work
         self._period = 1 / max_fps
@@ -102,27 +103,28 @@ class Seat(Following):
         self.sit(screen)
 
     def sit(self, screen: Screen) -> None:
-        """Go on with another screen: somebody has come back."""
+        """Continue on another screen, after a browser connected again."""
         self.screen = screen
         self.state.says_trouble = screen.user.shows_captions
         if self._with_panel and self.panel is None:
             from splatview_viewer.shell.panel import Panel
 
-            self.panel = Panel(screen.state.scale)
+            self.panel = Panel(screen.state.scale, self)
         for pane in self.panes:
-            pane.let_go()
+            pane.captured = False
         self._in_flight.clear()
-        self.panes.join()
+        self.panes.look(True)
         self.mark(SETTLE)
 
     def rise(self) -> None:
-        """The screen is gone; what was chosen, cameras included, is kept for who comes back."""
-        self.follow_no_more()
+        """Leave the screen. What was chosen, cameras included, is kept."""
+        for seat in [self, *self.followers]:
+            seat.unfollow()
         self._reading.close()
         for _, _, path, done in self._films:
             done(path)
         self._films.clear()
-        self.panes.part()
+        self.panes.look(False)
         if self.panel is not None:
             self.panel.close()
             self.panel = None
@@ -140,27 +142,22 @@ class Seat(Following):
 
     @property
     def view(self) -> View | None:
-        """What shows it, from the first data on."""
+        """The view of the active pane, from the first data on."""
         return self.panes.active.view
 
     @property
     def has_panel(self) -> bool:
-        """Whether the panel is seen."""
+        """True while the panel is seen."""
         return self.panel is not None and self.state.panel_open
 
     def select(self, key: str | None) -> None:
-        """Show this entry in the active pane because somebody wants it."""
+        """Show this entry in the active pane because the user chose it."""
         self.panes.active.select(key)
-
-    def shows(self, pane: Pane, key: str | None) -> None:
-        """A pane shows another entry now."""
-        if pane is self.panes.active:
-            self.state.selected = key
 
     # -- time ------------------------------------------------------------------------------------------------
 
     def tick(self, now: float) -> None:
-        """What time brings, once in each turn of the loop."""
+        """Do what is due, once in each turn of the loop."""
         if self._far and self._seen != self.screen.state.visible:
             self._seen = self.screen.state.visible
             if not self._seen:
@@ -185,20 +182,20 @@ class Seat(Following):
             self.mark()
 
     def due(self, now: float) -> bool:
-        """Whether to draw now."""
+        """Return whether to draw now."""
         return self.waiting and now >= self.may_draw(now)
 
     def takes(self, now: float) -> bool:
-        """Whether a new value would be seen soon. What is sent far away need not be taken before the next picture."""
+        """Return whether a new value would be seen soon. One for a remote screen is taken with the next picture."""
         return self.screen.state.ready and (not self._far or now >= self.may_draw(now))
 
     @property
     def waiting(self) -> bool:
-        """Whether there is something to draw, and somebody who would take it."""
+        """True while there is something to draw, and the screen would take it."""
         return self.dirty > 0 and self.screen.state.visible and self.screen.state.ready
 
     def may_draw(self, now: float) -> float:
-        """When the next picture may be drawn: by --max-fps, by the share of the GPU, and when it has caught up."""
+        """Return the time of the next picture: by --max-fps, by the share of the GPU, and after it has caught up."""
         while self._in_flight and self._in_flight[0] <= self._work.finished:
             self._in_flight.popleft()
         behind = now + _CATCH_UP if len(self._in_flight) >= _IN_FLIGHT else 0.0
@@ -213,10 +210,10 @@ class Seat(Following):
                 self.mark(SETTLE)
                 return
             case FileDrop():
-                self.drop(event.paths, event.done)
+                self.do(self.drop, event.paths, event.done)
                 return
             case Screenshot():
-                keep_picture(self)
+                self.do(keep_picture, self)
                 return
         area = self.area()
         pane = self.panes.meant(event, area)
@@ -229,17 +226,16 @@ class Seat(Following):
         if isinstance(event, Key) and event.pressed and event.name in ("h", "tab") and not (
                 ours or event.mods & ({"alt", "super"} if event.name == "tab" else {"ctrl", "alt", "super"})):
             if event.name == "tab" and event.mods & {"ctrl", "shift"}:  # browsers keep Ctrl + Tab for themselves
-                self.panes.step(-1 if event.mods >= {"ctrl", "shift"} else 1)
+                self.do(self.panes.step, -1 if event.mods >= {"ctrl", "shift"} else 1)
             elif self.panel is not None and not event.repeat:
-                self.state.panel_open = not self.state.panel_open
-                self.mark(SETTLE)
+                self.do(self.toggle_panel)
             return
         if isinstance(event, Key) and event.pressed and not (ours or event.repeat):
             if event.name == "s" and "ctrl" in event.mods:
-                keep_picture(self, transparent="shift" in event.mods)
+                self.do(keep_picture, self, "shift" in event.mods)
                 return
             if event.name == "space" and not event.mods:
-                self._pause()
+                self.do(self.pause)
                 return
         if (self.state.help or (isinstance(event, Text) and event.text == "?" and not ours)) and (
                 self._help(event) and not ours):
@@ -256,16 +252,8 @@ class Seat(Following):
     def rearranged(self) -> None:
         """Other panes than before, or elsewhere: what the panel says of them."""
         panes, state = self.panes, self.state
-        state.selected = panes.active.key
         state.tabs, state.maximised = panes.mode == "tabs", panes.maximised
         self.mark(SETTLE)
-
-    def _pause(self) -> None:
-        """Pause the run of what is shown, or have it go on."""
-        slot = self.shown
-        if slot is not None and isinstance(slot.source, StreamSource) and slot.entry.paused is not None:
-            slot.source.set_paused(not slot.entry.paused)
-            self.say("The run goes on" if slot.entry.paused else "The run pauses at its next step")
 
     def _help(self, event: Event) -> bool:
         """The list of keys comes with ?, and goes with ?, Escape or a press, which do nothing else then."""
@@ -332,11 +320,105 @@ class Seat(Following):
         self.state.toasts = [*self.state.toasts[-2:], (math.inf, text)]
         self.mark(SETTLE)
 
-    def notice(self, text: str) -> None:
-        """Say what went wrong around the viewer, once."""
-        if text not in self.state.notices:
-            self.state.notices.append(text)
-            log.warning("%s", text)
+    # -- commands: executed by the workspace, before the next picture ------------------------------------------------
+
+    def do(self, command: Callable[..., object], *values: Any) -> None:
+        """Queue one of the commands below, or of the panes, with these values."""
+        self.catalogue.do(command, *values)
+
+    def choose(self, key: str) -> None:
+        """Show an entry in the active pane; if it is shown already, try again what failed."""
+        if key != self.panes.active.key:
+            self.unfollow()
+            self.select(key)
+        elif (slot := self.shown) is not None:
+            slot.entry.fault = ""
+            self.mark(SETTLE)
+
+    def show_beside(self, key: str) -> None:
+        """Show an entry in another pane."""
+        self.unfollow()
+        self.panes.add(key)
+
+    def compare(self, how: str, key: str) -> None:
+        """Show an entry with what the active pane shows: in a "pair" or "together"."""
+        for feature in self.catalogue.features:
+            feature.compare(how, self.panes.active, key)
+
+    def on_pane(self, what: Callable[[Panes, Pane], None], number: int) -> None:
+        """Activate, maximise or close the pane of this number."""
+        self.unfollow()
+        what(self.panes, self.panes.all[min(number, len(self.panes) - 1)])
+
+    def pause(self, wish: Wish | None = None) -> None:
+        """Pause the run of what is shown, have it continue or take a step; None: pause it, or continue if it is paused.
+        """
+        slot = self.shown
+        if slot is None or slot.entry.paused is None:
+            return
+        if wish is None:
+            self.say("The run goes on" if slot.entry.paused else "The run pauses at its next step")
+        slot.source.set_paused(not slot.entry.paused if wish is None else wish)
+
+    def follow_named(self, name: str) -> None:
+        """Follow the seat of this name; none, if it was followed already."""
+        panes = (pane for pane in self.catalogue.panes if isinstance(pane, Pane))
+        leader = next((pane.seat for pane in panes if pane.seat.name == name), None)
+        if leader is None or leader is self.leader:
+            self.unfollow()
+        else:
+            self.follow(leader)
+
+    def set_light(self, light: bool) -> None:
+        """Draw the panel light or dark, now and in later sessions."""
+        self.state.light = light
+        self.desk.memo.put("light", light)
+        self.mark(SETTLE)
+
+    def toggle_panel(self) -> None:
+        """Show or hide the panel."""
+        self.state.panel_open = not self.state.panel_open
+        self.mark(SETTLE)
+
+    # -- following: showing what another seat shows, until the own user moves something --------------------------------
+
+    def mark(self, pictures: int = 1) -> None:
+        """Draw at least so many pictures, also in the seats that follow this one."""
+        self.dirty = max(self.dirty, pictures)
+        for follower in self.followers:
+            follower.mark(pictures)
+
+    def follow(self, leader: Seat) -> None:
+        """Show what another seat shows from now on."""
+        self.unfollow()
+        above: Seat | None = leader
+        while above is not None:
+            if above is self:
+                leader.unfollow()
+            above = above.leader
+        if leader is not self:
+            self.leader = leader
+            self.state.follows = leader.name
+            leader.followers.append(self)
+            self.mark(SETTLE)
+
+    def unfollow(self) -> None:
+        """Show what the own user chooses from now on."""
+        if self.leader is not None:
+            self.leader.followers.remove(self)
+            self.leader = self.state.follows = None
+            self.mark(SETTLE)
+
+    def keep_up(self) -> None:
+        """Show what the leader shows, from where it does."""
+        if self.leader is None:
+            return
+        self.leader.keep_up()
+        self.panes.be_like(self.leader.panes)
+        for mine, theirs in zip(self.panes, self.leader.panes, strict=True):
+            view, other = mine.view, theirs.view
+            if view is not None and other is not None and view.kind == other.kind:
+                view.like(other)
 
     # -- pictures --------------------------------------------------------------------------------------------
 
@@ -345,6 +427,7 @@ class Seat(Following):
         self._next_draw = after(self._next_draw, now, self._period)
         self.keep_up()
         self.dirty -= 1
+        self.state.selected = self.panes.active.key
         self._rates_seen = self.catalogue.rate_changes
         self.draws += 1
         governor = self._work.governor
@@ -374,7 +457,9 @@ class Seat(Following):
                 self._say_at = now + _SAID_FOR
                 self.state.said = replace(t, stages=dict(t.stages))
             shown = described.pop(next(i for i, (pane, *_) in enumerate(places) if pane is active))
-            self._obey(self.panel.draw(framebuffer, state, shown, self.screen.state.scale, work, described))
+            if self.panel.draw(framebuffer, state, shown, self.screen.state.scale, work, described):
+                self.unfollow()
+                self.mark(SETTLE)
 
     def present(self, now: float) -> None:
         """Show what was drawn, and take down what it cost."""
@@ -390,40 +475,3 @@ class Seat(Following):
         behind = sum(self._work.ms.get(w, 0.0) for w in governor.words - waited_for)
         if (ms := self.panes.active.latency_ms(0.0 if self._work.software else behind)) is not None:
             t.latency_ms = ms
-
-    def _obey(self, asked: Asked) -> None:
-        slot = self.shown
-        if asked.close is not None:
-            self.catalogue.forget(asked.close)
-        if asked.copied is not None:
-            self.screen.user.copy(asked.copied)
-        if asked.pause is not None and slot is not None and isinstance(slot.source, StreamSource):
-            slot.source.set_paused(asked.pause)
-        if asked.follow is not None:
-            self._follow_named(asked.follow)
-        self.panes.obey(asked)
-        if asked.keep is not None:
-            keep_picture(self, transparent=asked.keep == "transparent")
-        if asked.light is not None:
-            self.state.light = asked.light
-            self.desk.memo.put("light", asked.light)
-            self.mark(SETTLE)
-        if asked.select is not None and asked.select != self.state.selected:
-            self.unfollow()
-            self.select(asked.select)
-        elif asked.select is not None and slot is not None:
-            slot.entry.fault = ""  # a click on what failed tries again
-            self.mark(SETTLE)
-        if asked.changed:
-            self.unfollow()
-            self.mark(SETTLE)
-
-    def _follow_named(self, name: str) -> None:
-        """Follow the seat of this name; nobody, if it was followed already."""
-        panes = (pane for pane in self.catalogue.panes if isinstance(pane, Pane))
-        leader = next((pane.seat for pane in panes if pane.seat.name == name), None)
-        if leader is None or leader is self.leader:
-            self.unfollow()
-        else:
-            self.follow(leader)
-

@@ -1,4 +1,4 @@
-"""What the panel has to say about the view that is open."""
+"""The contents of the panel: a description of the view that is open, and small plots of its run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from splatview_viewer.kinds.gaussians.tool import in_order
-from splatview_viewer.shell.strips import Strips, strips_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -14,7 +13,44 @@ if TYPE_CHECKING:
     from splatview_viewer.core.settings import Entry
     from splatview_viewer.core.view import KeyHelp, Section, View
     from splatview_viewer.geometry.controls import Rect
+    from splatview_viewer.kinds.memory.live import History
+    from splatview_viewer.kinds.scalars.curves import Curve
     from splatview_viewer.workspace.catalogue import Catalogue, Slot
+
+
+_MOST = 2
+"""Scalars of a run without a loss."""
+
+
+@dataclass(frozen=True)
+class Strips:
+    """The plots of one run. Keys are those of the entries that show more, "" where there is none."""
+
+    head: str = ""
+    """A line over the curves."""
+    curves: Sequence[tuple[str, Curve]] = ()
+    """With their titles."""
+    key: str = ""
+    memory: History | None = None
+    memory_key: str = ""
+
+    def draw(self, scale: float) -> str:
+        """Draw them one under the other into the window that is open; return the key of the one that was clicked."""
+        from splatview_viewer.kinds.memory import plot as memory
+        from splatview_viewer.kinds.scalars import plots as scalars
+        from splatview_viewer.ui import widgets as ui
+
+        clicked = ""
+        if self.head:
+            ui.dim(self.head)
+        for title, curve in self.curves:
+            if scalars.draw_strip(curve, title, self.key):
+                clicked = self.key
+        if self.memory is not None:
+            ui.gap(4 * scale)
+            if memory.draw_strip(self.memory, self.memory_key):
+                clicked = self.memory_key
+        return clicked
 
 
 @dataclass
@@ -34,23 +70,23 @@ class Shown:
     path: list[str] = field(default_factory=list)
     empty: bool = True
     troubles: list[str] = field(default_factory=list)
-    """What publishers say that is wrong with what is shown."""
+    """The publishers' reports of what is wrong with what is shown."""
     strips: Strips | None = None
     """Small plots of the stream's run."""
     rect: Rect | None = None
-    """Where it was drawn; None: all of the picture."""
+    """The rectangle in which it was drawn; None: all of the picture."""
     number: int = -1
     """Which pane it is, from 0 on."""
     head: Rect | None = None
     """Its strip with its name, if there are several panes."""
     boards: Sequence[Rect] = ()
-    """Where imgui's windows lie over its picture."""
+    """The rectangles of imgui's windows over its picture."""
     entry: Entry | None = None
-    """What is shown; only for panes beside the active one."""
+    """The entry; only for panes beside the active one."""
 
 
 def describe(catalogue: Catalogue, slot: Slot | None, view: View | None, panel_open: bool) -> Shown:
-    """What is said of the view that shows an entry. Faults of the view are the entry's."""
+    """Return the description of the view that shows an entry. Faults of the view become the entry's."""
     if slot is None or view is None or slot.entry.fault:
         return Shown(empty=True)
 
@@ -59,7 +95,7 @@ def describe(catalogue: Catalogue, slot: Slot | None, view: View | None, panel_o
             return view.over(rect, scale)
         return False
 
-    troubles = catalogue.overlays.troubles(slot)
+    troubles = catalogue.links.troubles(slot)
     if not panel_open:
         return Shown(keys=view.keys, over=over, empty=view.empty, troubles=troubles)
 
@@ -79,3 +115,29 @@ def describe(catalogue: Catalogue, slot: Slot | None, view: View | None, panel_o
     sections = [replace(section, draw=guarded(section.draw)) for section in sections]
     return Shown(guarded(view.panel), sections, view.keys, over, view.details, [*view.extras, *slot.source.notes],
                  view.readout, [slot.source.path, *view.path], view.empty, troubles, strips_of(catalogue, slot))
+
+
+def strips_of(catalogue: Catalogue, slot: Slot) -> Strips:
+    """The strips beside an entry: its run's losses, otherwise what was logged first; the number of Gaussians where it
+    changes; memory."""
+    from splatview_viewer.kinds.memory.view import MemoryContent
+    from splatview_viewer.kinds.scalars.view import ScalarsContent
+
+    head, key, curves = "", "", list[tuple[str, "Curve"]]()
+    history, memory_key = None, ""
+    for beside in catalogue.links.plots(slot):
+        content = getattr(beside.view, "content", None)
+        if isinstance(content, MemoryContent) and content.changes and not beside.entry.fault:
+            history, memory_key = content.history, beside.entry.key
+        if isinstance(content, ScalarsContent) and not beside.entry.fault:
+            key = beside.entry.key
+            logged = content.curves
+            if logged.all:
+                rate = f" \u00b7 {logged.rate.last:.3g} steps/s" if logged.rate is not None else ""
+                head = f"Step {logged.step:,.12g}{rate}"
+            losses = [c for c in logged.all if "loss" in c.name.lower()][:1]
+            curves = [(c.name, c) for c in losses or [c for c in logged.all if len(c) > 1][:_MOST]]
+    count = catalogue.links.count_of(slot.source.stream)
+    if count is not None:
+        curves.append(("Gaussians", count))
+    return Strips(head, curves, key, history, memory_key)

@@ -1,11 +1,11 @@
-"""The list of streams and files in the panel: a click shows one, its menu does more with it."""
+"""The list of streams and files in the panel, the menu of each, and the buttons that pause a run."""
 
 from __future__ import annotations
 
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from imgui_bundle import imgui
+from imgui_bundle import ImVec2, imgui
 
 from splatview_ipc.system.terminal import printable
 from splatview_viewer.core.screen import Caption
@@ -16,10 +16,10 @@ from splatview_viewer.ui import widgets as ui
 
 if TYPE_CHECKING:
     from splatview_viewer.core.settings import Entry, State
-    from splatview_viewer.shell.panel import Asked
+    from splatview_viewer.shell.seat import Seat
 
 
-def draw_list(state: State, asked: Asked, scale: float) -> None:
+def draw_list(state: State, user: Seat, scale: float) -> None:
     """Everything that there is, run by run."""
     if not state.entries:
         ui.colored("splatview", theme.TEXT)
@@ -28,40 +28,58 @@ def draw_list(state: State, asked: Asked, scale: float) -> None:
     for group, entries in groupby(state.entries, key=lambda e: (e.group, e.is_file)):
         ui.colored(group[0], theme.DIM)
         for entry in entries:
-            _entry(entry, state, asked)
+            _entry(entry, state, user)
         ui.gap(6 * scale)
 
 
-def _entry(entry: Entry, state: State, asked: Asked) -> None:
+def _entry(entry: Entry, state: State, user: Seat) -> None:
     """A line of the list: dot, name, and on the right its rate."""
     fault = entry.fault or entry.fault_of_source
     dot = theme.FAULT if fault else theme.ALIVE if entry.alive else theme.GONE
     if ui.entry(entry.key, entry.name, beside(entry), dot, entry.key == state.selected, dim_name=not entry.alive):
         held = imgui.get_io()
-        if held.key_ctrl or held.key_shift:
-            asked.beside = entry.key
-        else:
-            asked.select = entry.key
+        user.do(user.show_beside if held.key_ctrl or held.key_shift else user.choose, entry.key)
     imgui.set_item_tooltip(about(entry))
     if imgui.begin_popup_context_item(f"menu##{entry.key}"):
-        _menu(entry, state, asked)
+        _menu(entry, state, user)
         imgui.end_popup()
 
 
-def _menu(entry: Entry, state: State, asked: Asked) -> None:
-    """What else can be done with an entry."""
+def _menu(entry: Entry, state: State, user: Seat) -> None:
+    """Draw the menu of an entry."""
     if imgui.menu_item("Show", "", False)[0]:
-        asked.select = entry.key
+        user.do(user.choose, entry.key)
     if imgui.menu_item("Show beside", "Ctrl + click", False)[0]:
-        asked.beside = entry.key
+        user.do(user.show_beside, entry.key)
     shown = state.shown
     if shown is not None and shown is not entry and shown.kind == entry.kind and entry.kind in COMPARED:
         if imgui.menu_item("Split with what is shown", "", False)[0]:
-            asked.compare = "pair", entry.key
+            user.do(user.compare, "pair", entry.key)
         if entry.kind in SCENES and imgui.menu_item("Together with what is shown", "", False)[0]:
-            asked.compare = "together", entry.key
+            user.do(user.compare, "together", entry.key)
     if entry.is_file and imgui.menu_item("Close this file" if entry.group == "Files" else "Close", "", False)[0]:
-        asked.close = entry.key
+        user.do(user.catalogue.forget, entry.key)
+
+
+def draw_run_controls(entry: Entry, user: Seat) -> None:
+    """Draw the buttons for the run of an entry, as wide as there is room."""
+    if not entry.paused:
+        if imgui.button("Pause the run", ImVec2(-1, 0)):
+            user.do(user.pause, True)
+        imgui.set_item_tooltip("The run waits where its script calls splatview.wait_while_paused()")
+        return
+    gap = imgui.get_style().item_spacing.x
+    width = (imgui.get_content_region_avail().x - gap) / 2
+    if imgui.button("Resume", ImVec2(width, 0)):
+        user.do(user.pause, False)
+    imgui.set_item_tooltip("The run goes on, whoever paused it")
+    imgui.same_line(0, gap)
+    if imgui.button("Step", ImVec2(width, 0)):
+        user.do(user.pause, "step")
+    imgui.set_item_tooltip("The run goes on to the next time that it would wait")
+    ui.wrapped("Paused, but its script goes on: it never calls splatview.wait_while_paused()" if entry.waits == 0 else
+               "Paused: the run waits" if entry.waits == 2 else "Paused: the run comes to the end of its step",
+               theme.DIM)
 
 
 def beside(entry: Entry) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import sys
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from threading import Thread
 from typing import TYPE_CHECKING
 
-from splatview_viewer.shell.guests import Guest
 from splatview_viewer.web.address import lines, local_url
 from splatview_viewer.web.browser import BrowserScreen
 from splatview_viewer.web.encoders import choose, forced_encoder
@@ -19,10 +19,22 @@ if TYPE_CHECKING:
 
     import moderngl
 
+    from splatview_viewer.core.screen import Screen
     from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.web.encoders import Encoder
 
 log = logging.getLogger("splatview")
+
+
+@dataclass(frozen=True)
+class Guest:
+    """A connected browser."""
+
+    who: str
+    """The same for one that comes back."""
+    name: str
+    """The name that others see."""
+    screen: Screen
 
 
 class Browsers:

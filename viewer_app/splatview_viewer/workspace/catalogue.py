@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
+from splatview_ipc.control.memory_snapshots import find, newest_oom_snapshot
 from splatview_ipc.gl.glapi import gl_device_uuid
 from splatview_viewer.core.errors import words_of
 from splatview_viewer.core.memo import Memo
 from splatview_viewer.core.settings import Entry
 from splatview_viewer.gpu.health import GpuMemory
-from splatview_viewer.kinds import make_view
-from splatview_viewer.workspace.companions import PERIOD, Companions
-from splatview_viewer.workspace.matching import first_choice, match_streams
-from splatview_viewer.workspace.overlays import Overlays
+from splatview_viewer.kinds import SCENES, about, make_view
+from splatview_viewer.workspace.links import PLOT_PERIOD_S, Links
+from splatview_viewer.workspace.names import Candidate, meant
 from splatview_viewer.workspace.recorded import file_source
-from splatview_viewer.workspace.shards.grouping import Shards
+from splatview_viewer.workspace.shards.grouping import Shards, group_of, key_of, title_of
 from splatview_viewer.workspace.sources import FileSource, StreamSource
-from splatview_viewer.workspace.training_cameras import TrainingCameras
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -42,6 +43,8 @@ SETTLE = 3
 """Pictures after an event until the panel has come to rest."""
 _NEEDED_FOR = 2.0
 """Seconds for which a run still counts as needing its GPU after it was last seen to publish."""
+_DYING = 60.0
+"""Seconds before a run's end within which it ran out of memory because of which it ended."""
 
 
 class Slot:
@@ -51,14 +54,14 @@ class Slot:
         self.entry = entry
         self.source = source
         self.views: dict[Viewport | None, View] = {}
-        """Each pane's view; what their data is, they share. Under None the last one of those who left."""
+        """The view of each viewport; they share their data. Key None: the last view, kept after its viewport closed."""
         self.view_kind = ""
         self.next_feed = 0.0
         self.logged = ""
 
     @property
     def view(self) -> View | None:
-        """One of the views, to ask and tell what concerns all."""
+        """Any view of this entry, for calls that affect the shared data."""
         return next(iter(self.views.values()), None)
 
     def close_views(self) -> None:
@@ -80,33 +83,35 @@ class Catalogue:
         self.subscriber = subscriber
         self.slots: dict[str, Slot] = {}
         self.panes: list[Viewport] = []
-        """Who looks."""
+        """The viewports that are seen."""
         self.recorder: Recorder | None = None
         """Takes snapshots of scenes. To be set before there are streams."""
         self.memo = Memo()
-        """What is remembered for the next time."""
+        """Settings that are kept between sessions."""
         self.gpu_memory = GpuMemory(ctx)
         self.rate_changes = 0
-        """How many times streams began to come faster or slower, or there was more memory to be seen beside one."""
+        """Counts changes of the streams' rates, and of the plots in the panel."""
         self.shards = Shards()
-        self.companions = Companions(self)
-        self.overlays = Overlays(self)
-        self.cameras = TrainingCameras(self)
+        self.links = Links(self)
         self.features: list[Feature] = []
         """To be set before anything is shown."""
-        self._asked: list[Callable[[], None]] = []
+        self.chooses = True
+        """Viewports whose users have chosen nothing show what is meant by no name."""
+        self._commands: deque[Callable[[], object]] = deque()
         self._first: str | None = None
-        """What a new seat shows: the first file, if there were files before there was anybody."""
+        """The entry that a new viewport shows: the first file, if files were opened before there were viewports."""
         self._ctx = ctx
         self._work = work
         self._needed_until = 0.0
+        self._ended: set[str] = set()
+        """Runs whose last snapshot was looked for."""
         self._gpu = gl_device_uuid(ctx)
         self._wake = wake
 
     # -- who shows what ------------------------------------------------------------------------------------
 
     def join(self, pane: Viewport) -> None:
-        """Somebody looks from now on."""
+        """Add a viewport, and open what it shows."""
         self.panes.append(pane)
         if pane.key in self.slots:
             self._open(pane)
@@ -116,7 +121,7 @@ class Catalogue:
             self.show(pane, self._first)
 
     def part(self, pane: Viewport) -> None:
-        """Somebody does not look for now; what they chose stays."""
+        """Release what a viewport shows while it is not seen; its entry and its views stay."""
         if pane in self.panes:
             self.panes.remove(pane)
             self.drop_pictures(pane)
@@ -131,7 +136,7 @@ class Catalogue:
                     view.drop()
 
     def leave(self, pane: Viewport) -> None:
-        """Somebody will not come back: give back what is theirs alone. Idempotent."""
+        """Give back what belongs to a viewport alone, for good. Idempotent."""
         self.part(pane)
         for slot in self.slots.values():
             if (view := slot.views.pop(pane, None)) is None:
@@ -145,13 +150,12 @@ class Catalogue:
         return self.slots.get(pane.key or "")
 
     def watched(self) -> list[Slot]:
-        """What is shown by anybody, if only in the panel."""
-        keys = {pane.key: None for pane in self.panes} | {
-            s.entry.key: None for owner in (self.companions, *self.features, self.cameras) for s in owner.slots}
+        """Return the entries that are shown, if only in the panel."""
+        keys = dict.fromkeys([*(pane.key for pane in self.panes), *(slot.entry.key for slot in self.links.slots)])
         return [self.slots[key] for key in keys if key in self.slots]
 
     def view(self, pane: Viewport) -> View | None:
-        """What shows a pane's entry, once it has had data."""
+        """Return the view that shows a viewport's entry, once it has had data."""
         slot = self.shown(pane)
         if slot is None or not slot.views:
             return None
@@ -181,10 +185,10 @@ class Catalogue:
         if (slot := self.shown(pane)) is not None:
             slot.entry.fault = ""
             slot.source.open()
-        pane.mark(SETTLE)
+        pane.seat.mark(SETTLE)
 
     def let_go(self, slot: Slot) -> None:
-        """What nobody shows any more costs nobody anything."""
+        """Release an entry unless it is shown elsewhere."""
         if slot in self.watched():
             return
         if slot.view is not None:
@@ -195,14 +199,14 @@ class Catalogue:
         slot.source.release()
 
     def _mark(self, slot: Slot, pictures: int = 1) -> None:
-        """Have those who show it draw."""
+        """Have the viewports that show an entry drawn."""
         for pane in self.panes:
-            if pane.key == slot.entry.key or any(f.seen_by(pane, slot) for f in self.features):
-                pane.mark(pictures)
+            if pane.key == slot.entry.key or self.links.seen_by(pane, slot):
+                pane.seat.mark(pictures)
 
     def _mark_all(self, pictures: int = 1) -> None:
         for pane in self.panes:
-            pane.mark(pictures)
+            pane.seat.mark(pictures)
 
     # -- what there is -------------------------------------------------------------------------------------
 
@@ -217,7 +221,7 @@ class Catalogue:
         self.slots[key] = Slot(entry, source)
         self.list_changed()
         if pane is not None:
-            pane.unfollow()
+            pane.seat.unfollow()
             pane.select(key)
         elif self._first not in self.slots:
             self._first = key
@@ -226,10 +230,18 @@ class Catalogue:
                 self.show(other, key)
         return source
 
-    def soon(self, do: Callable[[], None]) -> None:
-        """Call `do` before the next picture, and not in the middle of one."""
-        self._asked.append(do)
+    def do(self, command: Callable[..., object], *values: Any) -> None:
+        """Queue a command of a user, of a page or of a script, from any thread. Commands are executed in `poll`, before
+        the next picture is drawn and not in the middle of one."""
+        self._commands.append(partial(command, *values))
         self._wake()
+
+    def notice(self, text: str) -> None:
+        """Show all users a fault of the surroundings, once."""
+        if text not in self.notices:
+            self.notices.append(text)
+            log.warning("%s", text)
+            self._mark_all()
 
     def add(self, slot: Slot) -> None:
         """Put an entry on the list."""
@@ -257,10 +269,9 @@ class Catalogue:
     def poll(self, now: float) -> bool:
         """Take in what runs and files brought. True when there is something new for a picture."""
         if self.subscriber.poll():
-            match_streams(self)
-        if (fault := self.subscriber.fault) and fault not in self.notices:
-            self.notices.append(fault)
-            self._mark_all()
+            self._match_streams()
+        if self.subscriber.fault:
+            self.notice(self.subscriber.fault)
         news = False
         for slot in list(self.slots.values()):
             rate, progress = slot.entry.rate_hz, slot.entry.progress
@@ -272,28 +283,83 @@ class Catalogue:
         if news:
             self.list_changed()
         for pane in list(self.panes):
-            if pane.key is None or pane.by_itself:
-                self._choose(pane, now)
-        self.companions.update(now)
-        self.cameras.update(now)
-        asked, self._asked = self._asked, []
-        for do in asked:
-            do()
-        news = any([feature.update() for feature in self.features]) or bool(asked)
+            if self.chooses and (pane.key is None or pane.by_itself):
+                self._choose(pane)
+        news = bool(self._commands)
+        while self._commands:
+            self._commands.popleft()()
+        news = any([feature.update() for feature in self.features]) or news
+        self.links.update(now)
+        self._open_snapshots()
         news = any([self._take_in(slot, now) for slot in self.watched()]) or news
-        return self.overlays.update(now) or news
+        return self.links.read(now) or news
+
+    def _match_streams(self) -> None:
+        """A new stream continues an entry whose stream of its name and kind has ended: the one shown before others, one
+        of the same run's name before others. Otherwise it is a new entry."""
+        followed = {id(slot.source.stream): slot for slot in self.slots.values() if slot.source.stream is not None}
+        there = self.shards.update(self.subscriber.streams)
+        self.shards.say(self.notices)
+        for stream in there:
+            if id(stream) in followed or not stream.run.alive:  # an ended one is shown already, or was continued
+                continue
+            if stream.info.over:
+                continue
+            group = group_of(stream)
+            fits = [slot for slot in self.slots.values() if (ended := slot.source.stream) is not None
+                    and not ended.run.alive and slot.entry.name == title_of(stream) and ended.kind == stream.kind]
+            if fits:
+                watched = self.watched()
+                slot = max(fits, key=lambda s: (s in watched, s.entry.group == group))
+                slot.source.follow(stream)
+                slot.entry.group, slot.entry.fault = group, ""
+            else:
+                self.slots[key_of(stream)] = Slot(Entry(key_of(stream), group, title_of(stream), stream.kind),
+                                                  StreamSource(stream, self.recorder))
+            self.list_changed()
+        present = {id(stream) for stream in there}
+        for slot in followed.values():
+            if id(slot.source.stream) not in present and slot not in self.watched():
+                self.forget(slot.entry.key)
+
+    def _open_snapshots(self) -> None:
+        """Open the full snapshots of memory that were requested, and the last one of a run that ran out of it."""
+        for slot in list(self.slots.values()):
+            stream = slot.source.stream
+            if stream is None or not about(slot.entry.kind).snapshots:
+                continue
+            for pane, view in list(slot.views.items()):
+                shown: Any = view
+                shown.content.ask = stream.request_snapshot
+                name, shown.opening = shown.opening, ""
+                if name and pane is not None:
+                    self._open_snapshot(find(name), pane)
+            if not stream.run.alive and stream.run.id not in self._ended:
+                self._ended.add(stream.run.id)
+                path = newest_oom_snapshot(stream.run.id, stream.run.ended_at - _DYING)
+                for pane in [p for p in self.panes if p.key == slot.entry.key] or [None]:
+                    self._open_snapshot(path, pane)
+
+    def _open_snapshot(self, path: Path | None, pane: Viewport | None) -> None:
+        """Open a snapshot, if there is one, for a viewport; None: only list it."""
+        if path is None:
+            return
+        if str(path) not in self.slots:
+            self.open_file(path, pane)
+        elif pane is not None:
+            pane.select(str(path))
 
     def settled(self) -> bool:
-        """No source reads anything or has something new for who looks, and nothing waits to be done."""
+        """Return whether no source reads or has news for a viewport, and no command waits."""
         working = any(slot.source.reading or (slot.view is not None and slot.view.busy) for slot in self.slots.values())
-        return not (working or self._asked or any(slot.source.has_news() for slot in self.watched()))
+        return not (working or self._commands or any(slot.source.has_news() for slot in self.watched()))
 
     def _take_in(self, slot: Slot, now: float) -> bool:
         """Give an entry's views what is new. True when there is something."""
         view = slot.view
         if view is not None and view.stale and slot.entry.alive:
             slot.source.again()
-        if view is not None and view.busy and slot.entry.fault:  # nobody else asks it while a fault is shown
+        if view is not None and view.busy and slot.entry.fault:  # the viewport does not while a fault is shown
             with self.guard(slot):
                 view.tick(now)
         ready = self._ready(slot, now)
@@ -304,32 +370,29 @@ class Catalogue:
         return True
 
     def has_news(self, now: float) -> bool:
-        """Whether `poll` would take a new value of what is shown. Costs a hundredth of it."""
+        """Return whether `poll` would take a new value of what is shown. Costs a hundredth of it."""
         return any(slot.source.has_news() and self._ready(slot, now) for slot in self.watched()) or (
-            self.overlays.has_news(now))
+            self.links.has_news(now))
 
     def _ready(self, slot: Slot, now: float) -> bool:
-        """Whether an entry may take another value, which somebody would soon see."""
+        """Return whether an entry may take another value, which would soon be seen."""
         view = slot.view
-        return now >= slot.next_feed and not any(f.reads(slot) for f in self.features) and not (
-            view is not None and (view.busy or now < self._next_version(slot, view))) and any(
-                pane.takes(now) for pane in self.panes
-                if pane.key == slot.entry.key or self.companions.seen_by(pane, slot)
-                or self.cameras.seen_by(pane, slot) or any(f.seen_by(pane, slot) for f in self.features))
-
-    def _next_version(self, slot: Slot, view: View) -> float:
-        """When a view may take another version, for the GPU's sake. An image costs no more than its drawing."""
-        if view.kind != "gaussians":
-            return 0.0
-        return self._work.governor.next_version(slot.entry.rate_hz, any(v.moving for v in slot.views.values()))
+        if now < slot.next_feed or any(f.reads(slot) for f in self.features) or (view is not None and view.busy):
+            return False
+        if view is not None and view.kind in SCENES:  # for the GPU's sake; an image costs no more than its drawing
+            moving = any(v.moving for v in slot.views.values())
+            if now < self._work.governor.next_version(slot.entry.rate_hz, moving):
+                return False
+        return any(pane.seat.takes(now) for pane in self.panes
+                   if pane.key == slot.entry.key or self.links.seen_by(pane, slot))
 
     def gpu_is_needed(self, now: float) -> bool:
-        """Whether a run that is shown works on the GPU that the viewer uses: it publishes from there.
+        """Return whether a run that is shown works on the GPU that the viewer uses: it publishes from there.
 
         That is OpenGL's GPU, and for what is drawn with CUDA the one where it lies.
         """
         for slot in self.watched():
-            if not isinstance(slot.source, StreamSource):
+            if slot.source.stream is None:
                 continue
             run, cuda = slot.source.stream.run, slot.view is not None and slot.view.cuda
             if run.alive and any(s.rate_hz > 0 and s.gpu and (cuda or s.gpu == self._gpu)
@@ -337,10 +400,19 @@ class Catalogue:
                 self._needed_until = now + _NEEDED_FOR
         return now < self._needed_until
 
-    def _choose(self, pane: Viewport, now: float) -> None:
-        """With nothing chosen by anybody, show what is looked at first."""
-        if (key := first_choice(self, pane)) is not None:
-            self.show(pane, key)
+    def _choose(self, pane: Viewport) -> None:
+        """Show what is meant where the user chose nothing. What was found first gives way to better of its run, which
+        often comes a little later."""
+        def known(entry: Entry) -> Candidate:
+            return Candidate(entry.name, entry.kind, entry.alive, entry.is_file)
+
+        entries = [slot.entry for slot in self.slots.values()]
+        if (shown := self.shown(pane)) is not None:
+            rank = about(shown.entry.kind).rank
+            entries = [e for e in entries if e.alive and not e.is_file and e.group == shown.entry.group
+                       and about(e.kind).rank < rank]
+        if (entry := meant((known(e), e) for e in entries)) is not None:
+            self.show(pane, entry.key)
 
     def _feed(self, slot: Slot, now: float) -> None:
         begin = time.perf_counter()
@@ -349,7 +421,7 @@ class Catalogue:
             view = slot.view
             if view is None or slot.view_kind != kind:
                 slot.close_views()
-                view = slot.views[None] = make_view(kind, self._ctx, slot.entry.settings, self._work)
+                view = slot.views[None] = make_view(kind, self._ctx, deepcopy(slot.entry.settings), self._work)
                 slot.view_kind = kind
             if slot.source.feed(view):
                 slot.entry.fault = ""
@@ -358,9 +430,8 @@ class Catalogue:
         cost = time.perf_counter() - begin
         # A scene that takes long to load leaves time for the mouse; a torn or late frame is soon asked for again.
         slot.next_feed = now + (2 * cost if cost > 0.02 else 0.0)
-        if slot in self.companions.slots and all(self.shown(pane) is not slot for pane in self.panes):
-            slot.next_feed = now + PERIOD
-            self.rate_changes += 1
+        if self.links.only_plotted(slot):
+            slot.next_feed = now + PLOT_PERIOD_S
 
     @contextmanager
     def guard(self, slot: Slot) -> Iterator[None]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def entries_of(paths: Iterable[Path]) -> list[Path]:
-    """What is to be opened of these: in the place of a folder with recordings each stream's in it."""
+    """Return what is to be opened of these: in the place of a folder with recordings each stream's in it."""
     return [entry for path in paths for entry in (os.path.isdir(path) and streams_in(path)) or [path]]
 
 
@@ -40,7 +40,7 @@ def check_files(paths: Sequence[Path]) -> None:
 
 
 def file_source(path: Path) -> FileSource:
-    """What begins to read a file, or a folder with what was recorded of a stream."""
+    """Begin to read a file, or a folder with what was recorded of a stream."""
     return RecordedSource(path) if is_recording(path) else FileSource(path)
 
 
@@ -51,8 +51,6 @@ class RecordedSource(FileSource):
         """As FileSource."""
         self.file = path
         self.wake = wake
-        self.time_ns = 0
-        self.notes: list[str] = []
         self.error = ""
         self.player: Player | None = None
         self._last: tuple[object, ...] = ()
@@ -62,7 +60,7 @@ class RecordedSource(FileSource):
             self.error = str(e)
 
     @property
-    def reading(self) -> bool:
+    def reading(self) -> bool:  # type: ignore[override]
         return False
 
     def refresh(self, entry: Entry, now: float) -> bool:
@@ -77,12 +75,11 @@ class RecordedSource(FileSource):
         return self.player is not None and self.player.has_news()
 
     def again(self) -> None:
-        if self.player is not None:
-            self.player.again()
+        assert self.player is not None  # it has brought something
+        self.player.again()
 
     def feed(self, view: View) -> bool:
-        if self.player is None:
-            return False
+        assert self.player is not None  # as it has news
         view.content.player = self.player  # type: ignore[attr-defined]
         return self.player.feed(view)
 

@@ -1,9 +1,9 @@
-"""Where an entry's data comes from: a stream of a run, or a file that a job reads."""
+"""Sources of the entries' data: a stream of a run, or a file that a job reads."""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.transports import TRANSPORTS, ZERO_COPY
@@ -11,7 +11,7 @@ from splatview_viewer.core.jobs import Job, Jobs
 from splatview_viewer.kinds import SCENES, kind_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     import moderngl
@@ -47,76 +47,72 @@ def make_subscriber(ctx: moderngl.Context, run: str | None, client: str = "viewe
     return Subscriber(run=run, client=client, transports=fits)
 
 
-class Source(Protocol):
-    @property
-    def path(self) -> str:
-        """How the data is shared."""
-        ...
+class Source:
+    """The source of an entry's data. Defaults: it brings nothing."""
 
-    @property
-    def notes(self) -> list[str]:
-        """Why it is not shared in a better way, and where it lies."""
-        ...
-
-    @property
-    def time_ns(self) -> int:
-        """When what was last handed out was published, in ns since the epoch; 0 for what never was."""
-        ...
-
-    @property
-    def reading(self) -> bool:
-        """A job reads or makes what it is to hand out."""
-        ...
+    path: str = ""
+    """The way in which the data is shared."""
+    notes: Sequence[str] = ()
+    """Why it is not shared in a better way, and where it is."""
+    time_ns: int = 0
+    """Time of publication of what was handed out last, ns since the epoch; 0: none."""
+    reading: bool = False
+    """True while a job reads or makes what is handed out next."""
+    stream: Any = None
+    """The stream of a run; None: it is none."""
+    trouble: str = ""
+    """The publisher's report of what is wrong with the value handed out last."""
+    uses: Sequence[str] = ()
+    """Keys of the entries that it shows in one picture."""
 
     def refresh(self, entry: Entry, now: float) -> bool:
-        """Bring an entry of the list up to date; True when something that is seen changed, beside its rate and how far
-        its reading is."""
-        ...
+        """Bring an entry of the list up to date. True when something that is seen changed, beside its rate and its
+        progress."""
+        return False
+
+    def follow(self, stream: Any) -> None:
+        """Continue with another run's stream."""
+
+    def set_paused(self, paused: Wish) -> None:
+        """Pause its run, have it continue, or have a paused run take a step."""
 
     def open(self) -> None:
-        """Its data is wanted from now on. Idempotent."""
-        ...
+        """Have its data brought from now on. Idempotent."""
 
     def release(self) -> None:
-        """Its data is not wanted for now. Idempotent."""
-        ...
+        """Have no data brought for now. Idempotent."""
 
     def has_news(self) -> bool:
-        """Whether `feed` would bring something new. Cheap."""
-        ...
+        """Return whether `feed` would bring something new. Cheap."""
+        return False
 
     def again(self) -> None:
-        """What was handed out last was overwritten: it counts as new."""
-        ...
+        """Count what was handed out last as new: it was overwritten."""
 
     def feed(self, view: View) -> bool:
-        """Give the newest whole value to a view; True when it took one over."""
-        ...
+        """Give the newest whole value to a view. True when it was taken."""
+        return False
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Give back everything. Idempotent."""
 
 
-class StreamSource:
+class StreamSource(Source):
     """A stream of a run; after a restart of the trainer, the stream of the same name of the next run.
 
     What is recorded of it can be handed out instead of what comes (`player`).
     """
 
-    reading = False
-
     def __init__(self, stream: RemoteStream | ShardedStream | Alone, recorder: Recorder | None = None) -> None:
         """`recorder`: takes snapshots of it, if it is a stream of Gaussians."""
-        self.stream: Any = stream
+        self.stream = stream
         self.tape: Tape | None = None
-        """What was recorded of it."""
+        """The recording of it."""
         self._recorder = recorder
         self._content: Any = None
-        """Of the views that it feeds."""
+        """The content of the views that it feeds."""
         self._away = False
-        """Whether something recorded is shown."""
-        self.time_ns = 0
-        self.trouble = ""
-        """What its publisher says that is wrong, with what was handed out last."""
+        """True while something recorded is shown."""
         self._seen = 0
         self._confirmed = True
         self._wanted = False
@@ -124,7 +120,6 @@ class StreamSource:
         self._last: tuple[object, ...] = ()
 
     def follow(self, stream: RemoteStream | ShardedStream) -> None:
-        """Continue with another run's stream."""
         if self.tape is not None:
             self.tape.anew()
         if self._is_open:
@@ -164,14 +159,14 @@ class StreamSource:
 
     @property
     def _is_open(self) -> bool:
-        """Whether its data is wanted: to be shown, or to be written to disk."""
+        """True while its data is wanted: to be shown, or to be written to disk."""
         recorder = self._recorder
         return self._wanted or (recorder is not None and recorder.options.folder is not None
                                 and self.stream.kind in SCENES)
 
     @property
     def _player(self) -> Player | None:
-        """Where to get what is shown; None: from the run."""
+        """The player that brings what is shown; None: the run does."""
         player = self.tape.player if self.tape is not None else None
         if player is None:
             return None
@@ -211,7 +206,6 @@ class StreamSource:
         else:
             self._seen = 0
 
-
     def feed(self, view: View) -> bool:
         if self.tape is not None:
             self._content = getattr(view, "content", None)
@@ -222,7 +216,7 @@ class StreamSource:
         after = self._seen - 1 if stream.live and stream.version == self._seen else self._seen
         frame = stream.read(after=max(after, 0))
         if frame is None:
-            if not stream.run.alive:  # a version that nobody marked will not come any more
+            if not stream.run.alive:  # a version without a mark will not come any more
                 self._seen = stream.version
                 if after == 0 and self.tape is not None and len(self.tape.recording):
                     self.tape.player.end()
@@ -247,19 +241,18 @@ class StreamSource:
         return taken
 
     def set_paused(self, paused: Wish) -> None:
-        """Press or release the run's pause button, or let a paused run take a step."""
         if paused == "step":
             self.stream.run.step()
         else:
             self.stream.run.set_paused(paused)
 
     @property
-    def path(self) -> str:
+    def path(self) -> str:  # type: ignore[override]
         transport = TRANSPORTS.get(self.stream.sharing)
         return transport.words if transport is not None else self.stream.sharing
 
     @property
-    def notes(self) -> list[str]:
+    def notes(self) -> list[str]:  # type: ignore[override]
         stream = self.stream
         out = [*getattr(stream, "notes", ()), *([f"sharing: {stream.fallback}"] if stream.fallback else [])]
         if not self._confirmed:
@@ -279,7 +272,7 @@ _names: dict[str, str] = {}
 
 
 def _gpu_name(uuid: str) -> str:
-    """What a GPU is called; "" while CUDA is not in use here, which is not begun for a name."""
+    """Return the name of a GPU; "" while CUDA is not in use here, which is not begun for a name."""
     from splatview_ipc.cuda.driver import device_of, torch_with_cuda
 
     if uuid not in _names and (torch := torch_with_cuda()) is not None:
@@ -288,9 +281,10 @@ def _gpu_name(uuid: str) -> str:
     return _names.get(uuid, "")
 
 
-class FileSource:
+class FileSource(Source):
     """A file, read once by a job so that the picture never stands still."""
 
+    path = "file"
     done: Callable[[Path], None] | None = None
     """Called with the file when it is not needed any more, where it is only lent."""
 
@@ -299,8 +293,6 @@ class FileSource:
         every file that the user of this machine did not name."""
         self.file = path
         self.wake = wake
-        self.time_ns = 0
-        self.notes: list[str] = []
         self.value: Value | None = None
         self.error = ""
         """Why it could not be read, for people."""
@@ -315,7 +307,7 @@ class FileSource:
         self._job: Job[Value] | None = Jobs(f"read {path.name}", lambda: self.wake()).submit(read)
 
     @property
-    def reading(self) -> bool:
+    def reading(self) -> bool:  # type: ignore[override]
         """It is being read, or was just read and not taken in."""
         return self._job is not None
 
@@ -333,18 +325,8 @@ class FileSource:
         changed, self._last = seen != self._last, seen
         return changed
 
-    @property
-    def path(self) -> str:
-        return "file"
-
-    def open(self) -> None: ...
-
-    def release(self) -> None: ...
-
     def has_news(self) -> bool:
         return self.value is not None
-
-    def again(self) -> None: ...
 
     def feed(self, view: View) -> bool:
         if self.value is None:

@@ -13,36 +13,10 @@ if TYPE_CHECKING:
     from splatview_viewer.workspace.catalogue import Slot
 
 
-class Viewport(Protocol):
-    """A part of a user's picture that shows one entry."""
+class User(Protocol):
+    """Draws the pictures of one screen."""
 
-    @property
-    def key(self) -> str | None:
-        """The entry's key."""
-        ...
-
-    @key.setter
-    def key(self, key: str | None) -> None: ...
-
-    by_itself: bool
-    """True while the user has not chosen the entry."""
-
-    @property
-    def has_panel(self) -> bool:
-        """True while the panel describes it."""
-        ...
-
-    @property
-    def desk(self) -> Desk: ...
-
-    @property
-    def screen(self) -> Screen: ...
-
-    def select(self, key: str | None) -> None:
-        """Show this entry because the user chose it."""
-
-    def unfollow(self) -> None:
-        """Stop following another user."""
+    screen: Screen
 
     def mark(self, pictures: int = 1) -> None:
         """Draw again, so many pictures."""
@@ -55,23 +29,42 @@ class Viewport(Protocol):
         """Return the clock time of the next picture at the earliest."""
         ...
 
+    def unfollow(self) -> None:
+        """Stop following another user."""
+
+
+class Viewport(Protocol):
+    """A part of a user's picture that shows one entry."""
+
+    key: str | None
+    """The entry's key."""
+    by_itself: bool
+    """True while the user has not chosen the entry."""
+
+    @property
+    def seat(self) -> User: ...
+
+    @property
+    def desk(self) -> Desk: ...
+
+    @property
+    def has_panel(self) -> bool:
+        """True while the panel describes it."""
+        ...
+
+    def select(self, key: str | None) -> None:
+        """Show this entry because the user chose it."""
+
 
 class Feature(Protocol):
-    """An addition to the catalogue that keeps entries open beside those that viewports show: comparisons."""
-
-    slots: list[Slot]
-    """Entries that it keeps open."""
-
-    def seen_by(self, viewport: Any, slot: Slot) -> bool:
-        """Return whether a viewport shows a picture that uses an entry."""
-        ...
+    """An addition to the catalogue that shows several entries in one picture: comparisons."""
 
     def reads(self, slot: Slot) -> bool:
         """Return whether the data of an entry's views are in use, so that a new version must wait."""
         ...
 
     def update(self) -> bool:
-        """Open and release entries; once a turn. True when there is something new for a picture."""
+        """Work once a turn. True when there is something new for a picture."""
         ...
 
     def pull(self, user: Any) -> None:
@@ -81,5 +74,5 @@ class Feature(Protocol):
         """Return its parts of the panel for a view."""
         ...
 
-    def obey(self, how: str, viewport: Any, key: str) -> None:
-        """Do what the user chose in the menu of the entry `key`, for what a viewport shows."""
+    def compare(self, how: str, viewport: Any, key: str) -> None:
+        """Show the entry `key` with what a viewport shows: in a "pair", "together" or "beside"."""

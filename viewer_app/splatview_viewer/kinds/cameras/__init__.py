@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from splatview_viewer.core.kind import Kind
+from splatview_viewer.core.kind import Kind, Link
 
 if TYPE_CHECKING:
+    from splatview_ipc.control.frame import Frame
     from splatview_viewer.kinds.cameras.view import CamerasView
 
 
@@ -16,4 +17,16 @@ def _view() -> type[CamerasView]:
     return CamerasView
 
 
-KIND = Kind("cameras", _view, rank=2, still="plot")
+class PartLink(Link):
+    """Photographs, and the number of the camera that is trained with, published over a stream of cameras."""
+
+    def take(self, content: Any, stream: Any, frame: Frame) -> bool:
+        return content.take_part(frame)
+
+    def tend(self, content: Any, stream: Any, now: float) -> None:
+        if stream.shape == ():
+            for camera, side in content.photos.requests(now):
+                stream.request_photos(camera, side)
+
+
+KIND = Kind("cameras", _view, rank=2, still="plot", links=(PartLink("cameras", over=True),))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from splatview_viewer.core.kind import Kind
+from splatview_viewer.core.kind import Kind, Link
 
 if TYPE_CHECKING:
     from splatview_viewer.kinds.gaussians.view import GaussianView
@@ -22,4 +22,12 @@ def _holds(value: Any) -> bool:
     return isinstance(value, GaussianScene)
 
 
-KIND = Kind("gaussians", _view, rank=0, compared=True, scene=True, holds=_holds)
+class CamerasLink(Link):
+    """The cameras that a scene is trained with."""
+
+    def use(self, view: Any, content: Any) -> None:
+        view.tools["frustums"].use(content)
+
+
+KIND = Kind("gaussians", _view, rank=0, compared=True, scene=True, holds=_holds,
+            links=(CamerasLink("cameras"),))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from splatview_viewer.core.kind import Kind
+from splatview_viewer.kinds.image.overlay import OVER
 
 if TYPE_CHECKING:
     from splatview_viewer.kinds.image.view import ImageView
@@ -22,4 +23,4 @@ def _holds(value: Any) -> bool:
     return isinstance(value, np.ndarray)
 
 
-KIND = Kind("image", _view, compared=True, holds=_holds)
+KIND = Kind("image", _view, compared=True, holds=_holds, links=(OVER,))

@@ -16,4 +16,4 @@ def _view() -> type[MemoryView]:
     return MemoryView
 
 
-KIND = Kind("memory", _view, rank=2, still="plot", strip=True)
+KIND = Kind("memory", _view, rank=2, still="plot", strip=True, snapshots=True)

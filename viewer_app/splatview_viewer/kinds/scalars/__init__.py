@@ -16,4 +16,4 @@ def _view() -> type[ScalarsView]:
     return ScalarsView
 
 
-KIND = Kind("scalars", _view, rank=2, still="plot", strip=True)
+KIND = Kind("scalars", _view, rank=2, still="plot", strip=True, counts=True)

@@ -68,8 +68,6 @@ class CamerasContent:
         if isinstance(value, np.ndarray) or not hasattr(value, "tensors"):
             raise ViewerError(f"cameras: a {type(value).__name__} holds no cameras")
         frame: Frame = value  # type: ignore[assignment]
-        if frame.kind != "cameras":
-            raise ViewerError(f"cameras: a frame of kind {frame.kind} holds no cameras")
         cameras, meta = cameras_of(frame), dict(frame.meta)
         if not frame.intact():
             return False
@@ -84,17 +82,19 @@ class CamerasContent:
         self.cameras = cameras
         self.changes += 1
 
-    def take_photos(self, frame: Frame) -> bool:
-        """Take over photographs that the publisher brought; False if they were overwritten meanwhile."""
-        taken = self.photos.take(frame)
-        self.changes += 1
-        return taken
-
-    def say_current(self, number: int) -> None:
-        """That is the one that is trained with."""
-        if number != self.current:
+    def take_part(self, frame: Frame) -> bool:
+        """Take photographs, or the number of the camera that is trained with. False if they were overwritten meanwhile.
+        """
+        if "current" in frame.tensors:
+            number = int(frame.tensors["current"].array[0])  # type: ignore[union-attr]
+            if not frame.intact():
+                return False
+            self.changes += number != self.current
             self.current = number
+        elif "photos" in frame.tensors:
             self.changes += 1
+            return self.photos.take(frame)
+        return True
 
     def tick(self, now: float) -> None:
         """Take in what was read, and bring it to the GPU."""

@@ -126,6 +126,11 @@ def title_of(stream: Any) -> str:
     return str(stream.name) if shard is None else f"{stream.name} \u00b7 rank {shard[0]} of {shard[1]}"
 
 
+def group_of(stream: Any) -> str:
+    """Return the words over the streams of a run in the list."""
+    return f"{stream.run.name} \u00b7 {stream.run.pid}"
+
+
 def belongs(run: Any, to: Any) -> bool:
     """Whether a process is this one, or one of those that train a scene in parts."""
     return run is to or (not hasattr(to, "folder") and run in to)

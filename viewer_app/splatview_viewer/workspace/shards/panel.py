@@ -6,17 +6,18 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import imgui
 
+from splatview_viewer.core.settings import Entry
 from splatview_viewer.core.view import Section
 from splatview_viewer.ui import theme
 from splatview_viewer.ui.widgets import entry, gap, wrapped
+from splatview_viewer.workspace.catalogue import Slot
 from splatview_viewer.workspace.shards.grouping import alone, key_of
 from splatview_viewer.workspace.shards.stream import Alone, ShardedStream
+from splatview_viewer.workspace.sources import StreamSource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from splatview_viewer.core.view import View
-    from splatview_viewer.workspace.catalogue import Catalogue, Slot
+    from splatview_viewer.workspace.catalogue import Catalogue
     from splatview_viewer.workspace.shards.stream import Part
     from splatview_viewer.workspace.viewport import Viewport
 
@@ -46,7 +47,7 @@ def _shards(catalogue: Catalogue, stream: ShardedStream, pane: Viewport, shown: 
     total = sum(count for _, count, _ in stream.shown)
     dot = theme.ALIVE if stream.run.alive else theme.GONE
     if entry("all", "All", f"{total:,}" if total else "", dot, shown is None) and shown is not None:
-        _soon(catalogue, lambda: pane.select(key_of(stream)))
+        catalogue.do(pane.select, key_of(stream))
     counts = {rank: (count, version) for rank, count, version in stream.shown}
     parts = {part.rank: part for part in stream.parts}
     for rank in range(stream.world):
@@ -58,7 +59,7 @@ def _shards(catalogue: Catalogue, stream: ShardedStream, pane: Viewport, shown: 
             right = f"{count:,}   v{version:,}" if part.alive and version else "" if part.alive else "ended"
             dot = theme.FAULT if part.stream.fault else theme.ALIVE if part.alive else theme.GONE
             if entry("rank", f"Rank {rank}", right, dot, part is shown) and part is not shown:
-                _soon(catalogue, lambda p=part: show(catalogue, stream, p, pane))
+                catalogue.do(show, catalogue, stream, part, pane)
             said = f"Process {part.stream.run.pid} on {part.stream.device}: {count:,} Gaussians, version {version:,}"
             ended = "" if part.alive else "\nIt has ended: these were its last"
             imgui.set_item_tooltip(part.stream.fault or f"{said}{ended}")
@@ -68,10 +69,6 @@ def _shards(catalogue: Catalogue, stream: ShardedStream, pane: Viewport, shown: 
 
 def show(catalogue: Catalogue, stream: ShardedStream, part: Part, pane: Viewport) -> None:
     """Have a pane show one rank's part, which is on the list as long as anybody looks at it."""
-    from splatview_viewer.core.settings import Entry
-    from splatview_viewer.workspace.catalogue import Slot
-    from splatview_viewer.workspace.sources import StreamSource
-
     made = alone(stream, part)
     key = key_of(made)
     if key not in catalogue.slots:
@@ -79,7 +76,3 @@ def show(catalogue: Catalogue, stream: ShardedStream, part: Part, pane: Viewport
         group = whole.entry.group if whole is not None else stream.run.name
         catalogue.add(Slot(Entry(key, group, made.title, stream.kind), StreamSource(made)))
     pane.select(key)
-
-
-def _soon(catalogue: Catalogue, do: Callable[[], None]) -> None:
-    catalogue.soon(do)

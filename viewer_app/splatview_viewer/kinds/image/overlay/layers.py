@@ -100,18 +100,16 @@ class Layers:
 
     def under(self, frame: Frame | None, size: tuple[int, int]) -> None:
         """The image is this frame now, so large; None: a file."""
-        self.size = size
+        self.size, before = size, self.version
         self.camera = "" if frame is None else _camera(frame.meta)
         self.version, self.time_ns = (frame.version, frame.time_ns) if frame is not None else (0, 0)
         if frame is not None:
+            if frame.version < before:  # of another run: versions begin again
+                self._times.clear()
             self._times[frame.version] = frame.time_ns
             self._times.move_to_end(frame.version)
             while len(self._times) > _REMEMBERED:
                 self._times.popitem(last=False)
-
-    def anew(self) -> None:
-        """The image comes from another run: versions begin again."""
-        self._times.clear()
 
     def take(self, key: Hashable, frame: Frame) -> bool:
         """The newest frame of an overlay stream; False when it was overwritten while it was read. Raises ViewerError
@@ -203,11 +201,6 @@ class Layers:
     def per(self, result: Result, zoom: float) -> tuple[float, float]:
         """Pixels of the screen for one of a result's picture, along x and y. `zoom`: for one of the image's."""
         return zoom * self.size[0] / result.size[0], zoom * self.size[1] / result.size[1]
-
-    @property
-    def troubles(self) -> list[str]:
-        """What those who found something say that is wrong."""
-        return [layer.result.trouble for layer in self.all if layer.result is not None and layer.result.trouble]
 
     def clear(self) -> None:
         """Nothing lies over the image any more. Idempotent."""

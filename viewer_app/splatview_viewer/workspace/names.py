@@ -1,17 +1,18 @@
-"""Which stream is meant, and what to say when there is none."""
+"""The stream that is meant by a name, or by none: `meant` for the list and for single pictures; and the errors when
+there is none."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from splatview_ipc.control.run_folder import other_runs, runtime_folder
 from splatview_ipc.system.terminal import printable
 from splatview_viewer.core.errors import LateError, NotFoundError, ViewerError
-from splatview_viewer.kinds import SHOWN, rank_of
+from splatview_viewer.kinds import SHOWN, about
 from splatview_viewer.workspace.shards.grouping import Shards
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from splatview_ipc.subscriber.remote_run import RemoteRun
     from splatview_ipc.subscriber.remote_stream import RemoteStream
@@ -19,10 +20,28 @@ if TYPE_CHECKING:
 
 SETTLE = 1.0
 """Seconds after which a run that was found has told its streams."""
+T = TypeVar("T")
+
+
+class Candidate(NamedTuple):
+    """The facts by which a stream or an entry is chosen."""
+
+    name: str
+    kind: str
+    alive: bool = True
+    is_file: bool = False
+
+
+def meant(found: Iterable[tuple[Candidate, T]], name: str | None = None) -> T | None:
+    """Return what is meant by a name, or by none: live streams before files, those before ended ones, kinds of a lower
+    rank first (Gaussians before others, memory and curves last), of equals the newest, which is the last of `found`."""
+    named = [(known, value) for known, value in found if name in (None, known.name)]
+    return max(reversed(named), key=lambda n: (n[0].alive, not n[0].is_file, -about(n[0].kind).rank),
+               default=(None, None))[1]
 
 
 class Finder:
-    """Finds streams by name, for whoever draws one picture of them."""
+    """Finds streams by name, for single pictures of them."""
 
     def __init__(self, subscriber: Subscriber, who: str) -> None:
         """`who` stands at the beginning of messages."""
@@ -30,12 +49,12 @@ class Finder:
         self._who = who
         self._shards = Shards()
         self._since: dict[str, float] = {}
-        """When a run was first seen, by its id."""
+        """The time at which a run was first seen, by its id."""
 
     def find(self, name: str | None, run: str | None, now: float, settled: float, deadline: float
              ) -> RemoteStream | None:
-        """The stream of this name, or the one to show when no name is given: Gaussians first, memory last, of the rest
-        the newest run's. `run`: a run's id, the beginning of one, its name or its process id; None: any.
+        """Return the stream that is meant by a name. `run`: a run's id, the beginning of one, its name or its process
+        id; None: any.
 
         None: not yet. A run that has just started may tell its streams until `settled`; until `deadline` where none has
         any yet. Then raises NotFoundError that lists what there is; ViewerError where runs cannot be found.
@@ -45,10 +64,10 @@ class Finder:
         self._since = {r.id: self._since.get(r.id, now) for r in runs} | {
             r.id: self._since[r.id] for r in self._subscriber.runs if r.id in self._since}
         there = self._whole(run, runs)
-        found = [s for s in there if name in (None, s.name) and s.kind in SHOWN and not s.info.over]
+        found = meant([(Candidate(s.name, s.kind), s) for s in there if s.kind in SHOWN and not s.info.over], name)
         told = bool(runs) and all(r.welcomed or r.refused or now > self._since[r.id] + SETTLE for r in runs)
-        if found and (told or now > settled):
-            return min(found[::-1], key=lambda s: rank_of(s.kind))  # the newest run's first
+        if found is not None and (told or now > settled):
+            return found
         # A run without the stream may publish it any moment, one that is about to begin may take its time; no run at
         # all is known at once.
         beginning = bool(runs) and not any(r.streams for r in runs)
@@ -94,7 +113,7 @@ class Finder:
 
 
 def why_nothing(stream: RemoteStream, who: str, timeout: float) -> ViewerError:
-    """What to raise when a stream brought no frame within `timeout` seconds."""
+    """Return the error for a stream that brought no frame within `timeout` seconds."""
     if stream.fault:
         return ViewerError(f"{who}: stream {stream.name!r} cannot be read: {stream.fault}")
     if not stream.run.alive:
