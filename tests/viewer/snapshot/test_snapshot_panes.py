@@ -266,7 +266,7 @@ def test_a_long_question_can_be_cancelled(rig: Rig, sql: SqlPane) -> None:
     sql.run(rig.look)
     rig.frame()
     wait_until(lambda: rig.content.working)
-    sql.cancel()
+    sql.cancel(rig.content)
     assert rig.content.wait(PATIENCE)
     ask(rig, sql, "SELECT 7 AS n")
     assert rig.found.rows == [(7,)]

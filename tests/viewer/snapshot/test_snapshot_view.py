@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from support.memory_data import small_snapshot
 from support.view_cases import shown
-from support.wait import PATIENCE, clock
+from support.wait import clock
 
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import Key, Mods, PointerLeave, PointerMove, PointerPress, PointerRelease, Wheel
 from splatview_viewer.core.settings import SnapshotSettings
 from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.kinds.snapshot import world
-from splatview_viewer.kinds.snapshot.painting import Painting
+from splatview_viewer.kinds.snapshot.painting import Painting, paint
 from splatview_viewer.kinds.snapshot.timeline import Addresses, Bands
 from splatview_viewer.kinds.snapshot.view import SnapshotView
 
@@ -31,12 +31,6 @@ pytestmark = pytest.mark.usefixtures("timeline_kernels")
 RECT = Rect(0, 0, 180, 120)
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No picture counts as a slow one, which would make the next one coarse."""
-    monkeypatch.setattr("splatview_viewer.kinds.snapshot.plot._SLOW", PATIENCE)
-
-
 @pytest.fixture
 def view(screen: OffscreenScreen) -> Iterator[SnapshotView]:
     screen.resize(RECT.width, RECT.height, 1.0)
@@ -47,31 +41,26 @@ def view(screen: OffscreenScreen) -> Iterator[SnapshotView]:
     v.close()
 
 
-def window(view: SnapshotView, rect: Rect = RECT) -> Window:
+def window(view: SnapshotView) -> Window:
     content = view.shared.content
     assert content is not None
-    found = world.window_of(content, view.look, rect)
+    found = world.window_of(content, view.look, RECT)
     assert found is not None
     return found
 
 
-def painting(view: SnapshotView, before: Painting | None = None, grain: int = 1, rect: Rect = RECT) -> Painting:
+def painting(view: SnapshotView, before: Painting | None = None) -> Painting:
     """What the view shows, painted from the beginning or from what was."""
     content = view.shared.content
     assert content is not None
     found = world.material_of(content, view.look, 1)
     assert found is not None
-    sheet = replace(world.sheet_of(found[0], found[1], window(view, rect)), grain=grain)
-    made = Painting(sheet, found[2], before)
-    assert made.done.wait(PATIENCE)
-    assert made.error is None
-    return made
+    return paint(world.sheet_of(found[0], found[1], window(view)), found[2], before)
 
 
 def test_each_pixel_is_the_allocation_that_is_there(view: SnapshotView) -> None:
     made, w = painting(view), window(view)
     bands = Bands(small_snapshot(0).traces[0])
-    assert made.canvas is not None
     for x in range(0, RECT.width, 7):
         for y in range(0, RECT.height, 5):
             byte = w.y_at(y + 0.5)
@@ -82,7 +71,6 @@ def test_the_picture_is_what_was_painted(view: SnapshotView, screen: OffscreenSc
     made = painting(view)
     rows = made.rows.view(np.uint8).reshape(RECT.height, RECT.width, 4)[::-1, :, :3]
     np.testing.assert_array_equal(shown(view, screen), rows)
-    assert made.canvas is not None
     np.testing.assert_array_equal(rows, made.canvas.rgba.transpose(1, 0, 2)[..., :3])
 
 
@@ -101,8 +89,6 @@ def test_columns_that_are_taken_over_are_as_if_painted_anew(screen: OffscreenScr
         made, anew = painting(view, before), painting(view)
         assert made.painted < anew.painted == RECT.width
         np.testing.assert_array_equal(made.rows, anew.rows)
-        assert made.canvas is not None
-        assert anew.canvas is not None
         np.testing.assert_array_equal(made.canvas.ids, anew.canvas.ids)
         before = made
     view.close()
@@ -120,7 +106,6 @@ def test_lanes_lie_one_above_the_other(screen: OffscreenScreen) -> None:
     assert lanes is not None
     assert [lane.name for lane in lanes] == ["default pool", "private pool (0, 1)", "private pool (0, 2)"]
     made, w = painting(view), window(view)
-    assert made.canvas is not None
     for y in range(RECT.height):
         at = w.y_at(y + 0.5)
         here = made.canvas.ids[:, y]
@@ -135,7 +120,6 @@ def test_addresses_have_their_place(view: SnapshotView, screen: OffscreenScreen)
     shown(view, screen)
     made, w = painting(view), window(view)
     addresses = Addresses(small_snapshot(0).traces[0])
-    assert made.canvas is not None
     for x in range(0, RECT.width, 11):
         for y in range(0, RECT.height, 7):
             assert made.canvas.ids[x, y] == addresses.pick(int(made.moments[x]), int(w.y_at(y + 0.5)))
@@ -143,7 +127,6 @@ def test_addresses_have_their_place(view: SnapshotView, screen: OffscreenScreen)
 
 def test_what_is_selected_is_lifted_and_nothing_else(view: SnapshotView, screen: OffscreenScreen) -> None:
     before, made = shown(view, screen), painting(view)
-    assert made.canvas is not None
     there, counts = np.unique(made.canvas.ids[made.canvas.ids >= 0], return_counts=True)
     chosen = int(there[counts.argmax()])
     for name in ("selected", "hovered"):
@@ -159,8 +142,7 @@ def test_nothing_is_painted_while_nothing_changes(view: SnapshotView, screen: Of
                                                   monkeypatch: pytest.MonkeyPatch) -> None:
     shown(view, screen)
     made: list[Painting] = []
-    monkeypatch.setattr("splatview_viewer.kinds.snapshot.plot.Painting",
-                        lambda *a: made.append(Painting(*a)) or made[-1])
+    monkeypatch.setattr("splatview_viewer.kinds.snapshot.plot.paint", lambda *a: made.append(paint(*a)) or made[-1])
     for k in range(5):
         assert not view.tick(clock())
         view.handle(PointerMove(20 + 20 * k, 100), RECT)
@@ -210,7 +192,6 @@ def test_a_drag_takes_the_picture_along_and_is_no_click(view: SnapshotView) -> N
 
 def test_a_click_selects_what_lies_there(view: SnapshotView, screen: OffscreenScreen) -> None:
     made = painting(view)
-    assert made.canvas is not None
     for x, y in ((20, 110), (100, 100), (170, 115), (100, 2)):
         view.handle(PointerMove(x + 0.5, y + 0.5), RECT)
         view.handle(PointerPress(x + 0.5, y + 0.5), RECT)

@@ -100,11 +100,10 @@ def test_a_long_question_stops_no_other_lane_and_none_outlives_its_content(conte
     content.ask("short", lambda: 1)
     assert content.peek("long") is None  # without waiting
     wait_until(lambda: content.peek("short") == 1)
-    assert content.working[0][0] == "A long question"
+    assert content.working == "A long question"
     content.ask("never", lambda: 1, lane="query")
     content.close()
     content.close()
-    assert content.cancelled()
     go.set()
     assert content.wait(PATIENCE)
     assert content.peek("long") is content.peek("never") is None

@@ -317,13 +317,17 @@ def live_ids(trace: Trace, moment: int) -> np.ndarray:
     return np.flatnonzero(live_mask(trace, moment)).astype(np.int32)
 
 
+def held(trace: Trace, what: Allocations | Spans) -> np.ndarray:
+    """int64 (M + 1,): the bytes that are there at each moment."""
+    change = np.zeros(trace.moments + 1, np.int64)
+    np.add.at(change, what.start.astype(np.intp) + 1, what.size)  # indices of any other type take twice as long
+    np.subtract.at(change, what.end.astype(np.intp) + 1, what.size)
+    return np.cumsum(change[:-1])
+
+
 def live_bytes(trace: Trace) -> np.ndarray:
     """int64 (M + 1,): the bytes live at each moment."""
-    a = trace.allocations
-    change = np.zeros(trace.moments + 1, np.int64)
-    np.add.at(change, a.start.astype(np.intp) + 1, a.size)  # indices of any other type take twice as long
-    np.subtract.at(change, a.end.astype(np.intp) + 1, a.size)
-    return np.cumsum(change[:-1])
+    return held(trace, trace.allocations)
 
 
 def peak_moment(trace: Trace) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -13,23 +13,19 @@ import numpy as np
 
 from splatview_ipc.gl.glapi import DRAW_FRAMEBUFFER, GL, READ_FRAMEBUFFER
 from splatview_ipc.gl.sources import set_uniform
+from splatview_viewer.core.jobs import Job, Jobs
 from splatview_viewer.core.view import VERTEX
 from splatview_viewer.geometry.controls import Rect
-from splatview_viewer.kinds.snapshot.painting import Painting
-
-if TYPE_CHECKING:
-    from splatview_viewer.core.settings import Color
-    from splatview_viewer.gpu.work import GpuWork
-    from splatview_viewer.kinds.snapshot.painting import Buffers, Material, Sheet
-    from splatview_viewer.kinds.snapshot.world import Window
-from typing import TYPE_CHECKING
-
+from splatview_viewer.kinds.snapshot.painting import Painting, paint
 from splatview_viewer.ui import theme
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from splatview_viewer.core.settings import Color
     from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.kinds.snapshot.content import Content
+    from splatview_viewer.kinds.snapshot.painting import Material, Sheet
     from splatview_viewer.kinds.snapshot.state import Look, Range
     from splatview_viewer.kinds.snapshot.world import Window
 
@@ -37,10 +33,6 @@ _COLOR_BUFFER_BIT, _NEAREST = 0x4000, 0x2600
 _AT_ONCE, _AT_ONCE_SOFTWARE = 0.02, 0.07
 """Seconds for which a drawing waits for the picture that it shows: most are there by then. The second where stretching
 an older one is the processor's work, and takes as long."""
-_SLOW = 0.045
-"""Seconds of painting from which pictures are coarse while something moves."""
-_REST = 0.16
-"""Seconds without a move after which a coarse picture is painted anew."""
 RESERVED: Color = (0.098, 0.108, 0.127)
 EDGE: Color = (0.30, 0.335, 0.40)
 """Bytes that are reserved and not live, and the line where they end."""
@@ -67,7 +59,8 @@ def program(ctx: moderngl.Context, name: str) -> moderngl.VertexArray:
 class Plot:
     """One user's picture. Every call comes from the thread that holds the context; `draw` waits a moment at most."""
 
-    def __init__(self, ctx: moderngl.Context, work: GpuWork) -> None:
+    def __init__(self, ctx: moderngl.Context, work: GpuWork, wake: Callable[[], None] = lambda: None) -> None:
+        """`wake`: called from a thread when a picture is painted."""
         self.error = ""
         """Why the picture cannot be painted."""
         self.shown: Painting | None = None
@@ -75,12 +68,10 @@ class Plot:
         self.ms: dict[str, float] = {}
         self._ctx = ctx
         self._work = work
-        self._job: Painting | None = None
-        self._spare: Buffers | None = None
-        """Of a picture that was shown before."""
+        self._jobs = Jobs("picture", wake)
+        self._job: Job[Painting] | None = None
+        self._job_of: Sheet | None = None
         self._wanted: Sheet | None = None
-        self._moved_at = -math.inf
-        self._slow = False
         self._array: moderngl.VertexArray | None = None
         self._textures: dict[str, moderngl.Texture] = {}
         self._framebuffer: moderngl.Framebuffer | None = None
@@ -94,56 +85,43 @@ class Plot:
 
     def want(self, sheet: Sheet, material: Material) -> None:
         """Have this painted, and take over what is done. Waits for it a moment."""
-        now = time.monotonic()
-        before = self._wanted
-        if sheet != before:
-            self._moved_at = now if before is not None and before.world == sheet.world else -math.inf
-            self._wanted = sheet
+        self._wanted = sheet
         self._take()
-        job = self._job
-        if job is not None and (job.sheet.world, job.sheet.colors) != (sheet.world, sheet.colors):
-            job.cancel()
-            self._job = None
-        end = time.monotonic() + (_AT_ONCE_SOFTWARE if self._work.software else _AT_ONCE)
-        while self.shown is None or self.shown.sheet != self._goal(now):  # first an older one may have to be done
+        if self._job_of is not None and (self._job_of.world, self._job_of.colors) != (sheet.world, sheet.colors):
+            self._cancel()
+        for _ in range(2):  # first an older one may have to be done
+            if self.shown is not None and self.shown.sheet == sheet:
+                return
             if self._job is None:
-                self._job = Painting(self._goal(now), material, self.shown, self._spare)
-                self._spare = None
-            if not self._job.done.wait(max(end - time.monotonic(), 0.0)):
+                self._job_of = sheet
+                self._job = self._jobs.submit(lambda job, before=self.shown: paint(sheet, material, before,
+                                                                                   lambda: job.cancelled))
+            if not self._job.wait(_AT_ONCE_SOFTWARE if self._work.software else _AT_ONCE):
                 return
             self._take()
             if self.error:
                 return
 
-    def _goal(self, now: float) -> Sheet:
-        """What to paint next for what is wanted: coarse while it is moved, if painting takes long."""
-        assert self._wanted is not None
-        if self._slow and now - self._moved_at < _REST:
-            return replace(self._wanted, grain=2)
-        return self._wanted
+    def _cancel(self) -> None:
+        if self._job is not None:
+            self._job.cancel()
+        self._job = self._job_of = None
 
     def _take(self) -> None:
         """Upload what is done."""
         job = self._job
-        if job is None or not job.done.is_set():
+        if job is None or not job.done:
             return
-        self._job = None
-        if job.error is not None:
-            self.error = f"{type(job.error).__name__}: {job.error}"
+        self._job = self._job_of = None
+        self.error = job.fault
+        if self.error:
             return
-        if job.canvas is None:
-            return
-        self.error = ""
         since = time.perf_counter()
-        self._upload("u_rows", job.rows, "f1", 4)
+        self.shown = job.result()
+        self._upload("u_rows", self.shown.rows, "f1", 4)
         self._boxes.clear()
         self.ms["upload"] = (time.perf_counter() - since) * 1e3
-        self.ms["paint"] = job.seconds * 1e3
-        if job.painted * 4 > len(job.moments):  # otherwise most was there: that says nothing
-            self._slow = job.seconds * (1 if job.sheet.grain == 1 else 3) > _SLOW
-        if self.shown is not None:
-            self._spare = self.shown.buffers
-        self.shown = job
+        self.ms["paint"] = self.shown.seconds * 1e3
 
     def _upload(self, name: str, array: np.ndarray, dtype: str, components: int) -> None:
         size = array.shape[1], array.shape[0]
@@ -164,12 +142,9 @@ class Plot:
         return self._wanted is None or bool(self.error) or (
             self.shown is not None and self.shown.sheet == self._wanted)
 
-    def tick(self, now: float) -> bool:
+    def tick(self) -> bool:
         """Whether drawing again would show more."""
-        job = self._job
-        if job is not None:
-            return job.done.is_set()
-        return not self.complete and now - self._moved_at >= _REST
+        return self._job.done if self._job is not None else not self.complete
 
     # -- drawing -------------------------------------------------------------------------------------------------
 
@@ -207,8 +182,7 @@ class Plot:
     def _part(self, allocation: int, rect: Rect) -> Rect | None:
         """Where an allocation is seen in `rect`; None: nowhere."""
         assert self.shown is not None
-        canvas, g = self.shown.canvas, self.shown.sheet.grain
-        assert canvas is not None
+        canvas = self.shown.canvas
         if allocation not in self._boxes:
             found = canvas.ids == allocation
             columns, rows = np.flatnonzero(found.any(axis=1)), np.flatnonzero(found.any(axis=0))
@@ -218,9 +192,9 @@ class Plot:
         if box is None:
             return None
         # The canvas' lowest row lies on the rectangle's, its highest one may be cut.
-        spare = canvas.height * g - rect.height
-        left, right = box[0] * g, min(box[1] * g, rect.width)
-        top, bottom = max(box[2] * g - spare, 0), box[3] * g - spare
+        spare = canvas.height - rect.height
+        left, right = box[0], min(box[1], rect.width)
+        top, bottom = max(box[2] - spare, 0), box[3] - spare
         return Rect(rect.x + left, rect.y + top, right - left, bottom - top) if bottom > top else None
 
     def _shade(self, framebuffer: moderngl.Framebuffer, window: Window, marks: Marks,
@@ -228,7 +202,6 @@ class Plot:
         """Draw `part` of the window's rectangle."""
         rect, painted = window.rect, self.shown
         assert painted is not None
-        assert painted.canvas is not None
         array = self._array = self._array or program(self._ctx, "timeline")
         lifted = marks.hovered >= 0 or marks.selected >= 0
         if lifted and self._ids_of is not painted:
@@ -239,7 +212,7 @@ class Plot:
         s = painted.sheet
         uniforms: dict[str, Any] = {
             "u_corner": (float(rect.x), float(framebuffer.height - rect.y - rect.height)), "u_place": place,
-            "u_sheet": (s.width, s.height), "u_grain": s.grain, "u_ground": marks.ground,
+            "u_sheet": (s.width, s.height), "u_ground": marks.ground,
             "u_hovered": marks.hovered, "u_selected": marks.selected, "u_line": marks.line,
         }
         for name, value in uniforms.items():
@@ -259,10 +232,8 @@ class Plot:
 
     def drop(self) -> None:
         """Give back the picture and its textures. Idempotent."""
-        if self._job is not None:
-            self._job.cancel()
-        self._job = self.shown = self._wanted = self._ids_of = self._spare = None
-        self._slow = False
+        self._cancel()
+        self.shown = self._wanted = self._ids_of = None
         self._boxes.clear()
         if self._framebuffer is not None:
             self._framebuffer.release()
@@ -292,7 +263,6 @@ class Minimap:
         self._work = work
         self._array: moderngl.VertexArray | None = None
         self._texture: moderngl.Texture | None = None
-        self._holds: tuple[object, ...] = ()
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect, content: Content, look: Look) -> None:
         """Draw into `rect`: the ground alone while nothing is laid out."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import threading
 from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -22,6 +22,7 @@ from splatview_viewer.kinds.snapshot.painting import pool
 from splatview_viewer.kinds.snapshot.plot import Minimap, Plot
 from splatview_viewer.kinds.snapshot.state import PLOTS, Look
 from splatview_viewer.kinds.snapshot.world import Layout, lay_out
+from splatview_viewer.ui.format import size_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,12 +43,14 @@ class Shared:
         self.content: Content | None = None
         self.changes = 0
         """Counts snapshots that came."""
+        self.news = threading.Event()
+        """Set when something was worked out or painted."""
 
     def take(self, snapshot: Snapshot) -> None:
         """Show this one from now on."""
         if self.content is not None:
             self.content.close()
-        self.content = Content(snapshot)
+        self.content = Content(snapshot, self.news.set)
         self.content.prepare()
         self.changes += 1
 
@@ -88,7 +91,7 @@ class SnapshotView(Steady, Simple):
         self._told = self.shared.changes
         self._of: Content | None = None
         """What the look is of."""
-        self._plot = Plot(ctx, self._work)
+        self._plot = Plot(ctx, self._work, self.shared.news.set)
         self._minimap = Minimap(ctx, self._work)
         self._hands = Hands(self._plot.moment_at)
         self._bar: Bar | None = None
@@ -227,9 +230,8 @@ class SnapshotView(Steady, Simple):
         if self._plot.shown is not None and not self._missing:
             return "", 1.0
         done = sum(content.peek(key) is not None for key in needs) / (len(needs) + 1)
-        working = content.working
-        if working:
-            return f"{working[0][0]} \u2026", done
+        if content.working:
+            return f"{content.working} \u2026", done
         return ("", 1.0) if self._plot.shown is not None else ("Painting \u2026", done)
 
     def boards(self, rect: Rect) -> Sequence[Rect]:
@@ -251,7 +253,7 @@ class SnapshotView(Steady, Simple):
         if self._missing and content.changes != self._answers:
             self._answers = content.changes
             return True
-        return self._plot.tick(now)
+        return self._plot.tick()
 
     @property
     def fault(self) -> str:
@@ -272,11 +274,9 @@ class SnapshotView(Steady, Simple):
     def wait(self, timeout: float) -> None:
         """Wait until another picture would show more than the last one, at most so many seconds. For what needs a
         complete picture and does nothing else meanwhile: a file that is written, a test."""
-        content, end = self.shared.content, time.monotonic() + timeout
-        while content is not None and not self.complete and time.monotonic() < end:
-            if self._plot.tick(time.monotonic()) or (self._missing and content.changes != self._answers):
-                return
-            time.sleep(0.002)
+        if not self.complete:
+            self.shared.news.wait(timeout)
+            self.shared.news.clear()
 
     def panel(self) -> bool:
         from splatview_viewer.kinds.snapshot.state import draw_controls
@@ -317,7 +317,8 @@ class SnapshotView(Steady, Simple):
         content, look = self.shared.content, self.look
         if content is None or self._of is not content or look.pointed is None:
             return ""
-        return content.said_of(look)
+        bands = content.peek(("bands", look.device))
+        return "" if bands is None else f"{look.pointed:,}   {size_text(int(bands.live[look.pointed]))} live"
 
     @property
     def path(self) -> list[str]:
@@ -337,8 +338,6 @@ class SnapshotView(Steady, Simple):
         """Let go of the panes, and of what was worked out for them alone."""
         panes = list(self._panes.values())
         self._panes.clear()
-        for pane in panes:
-            pane.close()
         if self._of is not None:
             self._of.leave(*panes, *(pane.lamp for pane in panes))
 

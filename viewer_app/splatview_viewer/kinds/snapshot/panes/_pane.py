@@ -306,6 +306,3 @@ class Pane:
     def fill(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
         """Draw inside the window. True when another picture is needed."""
         raise NotImplementedError
-
-    def close(self) -> None:
-        """End what goes on for the pane alone."""

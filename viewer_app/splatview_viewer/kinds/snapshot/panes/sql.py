@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import threading
-import time
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -117,15 +115,9 @@ class SqlPane(_pane.Pane):
         """Where CSV files are written; None: where the viewer was started."""
         self._asked: tuple[str, int] | None = None
         """The question that runs or was answered, and its number."""
-        self._told: Hashable = None
-        """The question whose answer is kept."""
-        self._stop = threading.Event()
-        """Ends the question that runs: this pane's, not another user's of the same snapshot."""
         self._since = 0.0
         self._recent: list[str] = []
         self._saving: Hashable = None
-        self._left = threading.Event()
-        """Set when the pane is closed."""
         self._grid = Grid()
         self._lit: Hashable = None
         self._order: np.ndarray | None = None
@@ -145,10 +137,8 @@ class SqlPane(_pane.Pane):
             return
         if self.lamp.on is not None:
             self.lamp.out(look)
-        self._stop.set()  # nobody sees the answer of the one before any more
-        self._stop = threading.Event()
         self._asked = self.text, next(_numbers)
-        self._since = time.monotonic()
+        self._since = imgui.get_time()
         self.said = ""
         self._recent = [self.text, *(t for t in self._recent if t != self.text)][:_RECENT]
 
@@ -164,7 +154,7 @@ class SqlPane(_pane.Pane):
         running = self._asked is not None and (content.peek(self._key()) is None and not content.fault(self._key()))
         if running:
             if imgui.button("Cancel"):
-                self.cancel()
+                self.cancel(content)
         elif imgui.button("Run"):
             self.run(look)
         if not running:
@@ -192,15 +182,10 @@ class SqlPane(_pane.Pane):
     def _key(self) -> Hashable:
         return ("sql", self._asked)
 
-    def cancel(self) -> None:
+    def cancel(self, content: Content) -> None:
         """Ask no longer."""
-        self._stop.set()
+        content.forget(self._key())
         self._asked, self.said = None, "Cancelled"
-
-    def close(self) -> None:
-        """Nobody sees the pane any more: nothing goes on for it."""
-        self._stop.set()
-        self._left.set()
 
     def _status(self, content: Content, scale: float) -> None:
         """What is to be said of the answer, and what can be done with it, on the right of the buttons."""
@@ -212,8 +197,8 @@ class SqlPane(_pane.Pane):
         if result is not None:
             words = words or count_words(result)
         elif self._asked is not None and not content.fault(self._key()):
-            words = f"Running for {time.monotonic() - self._since:.0f} s" if time.monotonic() - self._since > 1 else (
-                "Running\u2026")
+            took = imgui.get_time() - self._since
+            words = f"Running for {took:.0f} s" if took > 1 else "Running\u2026"
         if result is not None and result.rows:
             _pane.beside(_pane.button_width("Save CSVCopy"), 16 * scale)
             if imgui.button("Save CSV"):
@@ -237,9 +222,7 @@ class SqlPane(_pane.Pane):
             return
         self._saving, self.said = ("csv", object()), ""
         name, folder = f"{Path(content.snapshot.name).stem or 'snapshot'} query", self.folder
-        left = self._left
-        content.ask(self._saving, lambda: save_csv(database, text, name, folder, left), slot=("csv", id(self)),
-                    lane="query")
+        content.ask(self._saving, lambda: save_csv(database, text, name, folder), slot=("csv", id(self)), lane="query")
 
     # -- the answer --------------------------------------------------------------------------------------------------
 
@@ -252,11 +235,8 @@ class SqlPane(_pane.Pane):
             _pane.trouble(content, ("database",), "Opening the database\u2026")
             return False
         assert self._asked is not None
-        key, text, stop = self._key(), self._asked[0], self._stop
-        if self._told != key:
-            content.forget(self._told)
-            self._told = key
-        result = content.ask(key, lambda: database.run(text, stop=stop), slot=("sql", id(self)), lane="query",
+        key, text = self._key(), self._asked[0]
+        result = content.ask(key, lambda: database.run(text), slot=("sql", id(self)), lane="query",
                              words="Asking the database")
         if result is None:
             if fault := content.fault(key):
@@ -377,9 +357,8 @@ def _say(fault: str) -> None:
         i += 1
 
 
-def save_csv(database: Database, text: str, name: str, folder: Path | None,
-             stop: threading.Event | None = None) -> str:
-    """Write all rows as CSV into a file of its own, and say which; `stop` ends it. Raises FileError, QueryError."""
+def save_csv(database: Database, text: str, name: str, folder: Path | None) -> str:
+    """Write all rows as CSV into a file of its own, and say which. Raises FileError, QueryError."""
     from splatview_ipc.system.files import output_file
     from splatview_viewer.core.errors import FileError
 
@@ -387,7 +366,7 @@ def save_csv(database: Database, text: str, name: str, folder: Path | None,
     try:
         with output_file(path, numbered=True) as out:
             rows = io.TextIOWrapper(out.file, encoding="utf-8", newline="")
-            database.csv(text, rows, timeout=_CSV_S, stop=stop)
+            database.csv(text, rows, timeout=_CSV_S)
             rows.detach()
     except OSError as e:
         raise FileError(str(e)) from e

@@ -14,19 +14,16 @@ from __future__ import annotations
 from splatview_viewer.kinds.snapshot.timeline.addresses import Addresses
 from splatview_viewer.kinds.snapshot.timeline.bands import Bands, Canvas, Lane, Paint, assemble, lanes, paint_ground
 from splatview_viewer.kinds.snapshot.timeline.compiled import end_loading, warm_up
-from splatview_viewer.kinds.snapshot.timeline.index import Axis, CancelledError, Envelope, active, allocated, reserved
+from splatview_viewer.kinds.snapshot.timeline.index import Axis, Envelope, reserved
 
 __all__ = [
            "Addresses",
            "Axis",
            "Bands",
-           "CancelledError",
            "Canvas",
            "Envelope",
            "Lane",
            "Paint",
-           "active",
-           "allocated",
            "assemble",
            "end_loading",
            "lanes",

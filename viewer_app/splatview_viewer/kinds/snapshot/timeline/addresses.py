@@ -9,11 +9,9 @@ import numpy as np
 from splatview_viewer.kinds.snapshot.model import MIDDLE, signed
 from splatview_viewer.kinds.snapshot.timeline.bands import prepared
 from splatview_viewer.kinds.snapshot.timeline.compiled import kernels
-from splatview_viewer.kinds.snapshot.timeline.index import LiveIndex, frozen, never, stop
+from splatview_viewer.kinds.snapshot.timeline.index import LiveIndex, frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from splatview_viewer.kinds.snapshot.model import Trace
     from splatview_viewer.kinds.snapshot.timeline.bands import Canvas, Paint
 
@@ -29,8 +27,7 @@ class Addresses:
     y is a place in them: bytes from the lowest address, without what lies in the gaps. Several threads may ask and
     paint at once."""
 
-    def __init__(self, trace: Trace, *, cancelled: Callable[[], bool] = never) -> None:
-        """Raises CancelledError when `cancelled` says so, ValueError for allocations that are not in order."""
+    def __init__(self, trace: Trace) -> None:
         a, s = trace.allocations, trace.spans
         events = len(trace.events)
         place = kernels().place
@@ -43,11 +40,9 @@ class Addresses:
             last = np.concatenate([self._last, addr[lost] + np.maximum(size[lost], 1)])
             self._ranges(*_union(first, last))
             place(addr, size, self._first, self._last, self._shift, places)
-        stop(cancelled)
-        self._index = LiveIndex(a.start, a.end, events, cancelled)
+        self._index = LiveIndex(a.start, a.end, events)
         self._size = size
         self._places = frozen(places, np.int64)
-        stop(cancelled)
         order = np.argsort(s.start, kind="stable")
         starts, ends, bottoms, sizes = (np.asarray(c)[order] for c in (s.start, s.end, signed(s.addr), s.size))
         lies = np.empty(len(s), np.int64)

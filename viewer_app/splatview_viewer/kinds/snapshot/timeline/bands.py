@@ -8,21 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from splatview_viewer.kinds.snapshot.model import UNKNOWN_POOL
+from splatview_viewer.kinds.snapshot.model import pool_text
 from splatview_viewer.kinds.snapshot.timeline.compiled import kernels
-from splatview_viewer.kinds.snapshot.timeline.index import (
-    Envelope,
-    Lists,
-    LiveIndex,
-    accumulated,
-    frozen,
-    never,
-    reserved,
-    stop,
-)
+from splatview_viewer.kinds.snapshot.timeline.index import Envelope, Lists, LiveIndex, accumulated, frozen, reserved
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from splatview_viewer.kinds.snapshot.model import Trace
 
@@ -50,12 +41,6 @@ class Canvas:
     def height(self) -> int:
         return self.ids.shape[1]
 
-    def first(self, columns: int) -> Canvas:
-        """The first columns of it, in the same memory."""
-        part = Canvas.__new__(Canvas)
-        part.rgba, part.ids = self.rgba[:columns], self.ids[:columns]
-        return part
-
     @property
     def packed(self) -> np.ndarray:
         """uint32 (W, H): the same memory as `rgba`, a pixel in one number."""
@@ -63,14 +48,14 @@ class Canvas:
 
 
 def assemble(before: Canvas | None, fresh: Canvas, origin: tuple[np.ndarray, np.ndarray], canvas: Canvas,
-             rows: np.ndarray, part: tuple[int, int], grain: int = 1) -> None:
+             rows: np.ndarray, part: tuple[int, int]) -> None:
     """Puts columns of two canvases into one, and as rows into a picture; without the GIL.
 
     origin: int64 (W,) twice: which column of `before` each is, or -1; which one of `fresh` otherwise. rows: uint32
-    (H * grain, W * grain) or cut there, the lowest row first. part: first and last column (exclusive)."""
+    (H, W), the lowest row first. part: first and last column (exclusive)."""
     work = kernels().assemble
     old = fresh if before is None else before
-    work((old.packed, old.ids), (fresh.packed, fresh.ids), origin, (canvas.packed, canvas.ids), rows, part, grain)
+    work((old.packed, old.ids), (fresh.packed, fresh.ids), origin, (canvas.packed, canvas.ids), rows, part)
 
 
 def paint_ground(rgba: np.ndarray, top: np.ndarray, bottom: np.ndarray, shades: tuple[Color, Color], line: int
@@ -134,28 +119,19 @@ class Paint:
 class Bands:
     """The bands of a trace, or of some of its allocations. Several threads may ask and paint at once."""
 
-    def __init__(self, trace: Trace, members: np.ndarray | None = None, *,
-                 cancelled: Callable[[], bool] = never) -> None:
-        """members: bool (A,), those that are stacked; None: all.
-
-        Raises CancelledError when `cancelled` says so, ValueError for members of another length and for allocations
-        that are not in order.
-        """
+    def __init__(self, trace: Trace, members: np.ndarray | None = None) -> None:
+        """members: bool (A,), those that are stacked; None: all."""
         a = trace.allocations
         self.count = len(a)
         """A: of all allocations of the trace."""
-        if members is not None and len(members) != len(a):
-            raise ValueError(f"{len(members)} are members or not, and there are {len(a)} allocations")
         self.numbers = frozen(np.flatnonzero(members) if members is not None else (), np.int32)
         self._some = members is not None
         start, end, size = (column[self.numbers] if self._some else column for column in (a.start, a.end, a.size))
         self._size = frozen(size, np.int64)
         self.live = accumulated(start, end, self._size, len(trace.events))
         """int64 (M + 1,): bytes at each moment."""
-        stop(cancelled)
         self._envelope = Envelope(self.live)
-        stop(cancelled)
-        self._index = LiveIndex(start, end, len(trace.events), cancelled)
+        self._index = LiveIndex(start, end, len(trace.events))
         self._lists = Lists(self._index)
 
     @property
@@ -255,18 +231,17 @@ def prepared(canvas: Canvas, columns: slice, moments: np.ndarray, low: float, pe
 class Lane:
     """A pool of memory. Its arrays are worked out when they are first asked for: on a worker thread, please."""
 
-    def __init__(self, trace: Trace, pool: int, name: str, cancelled: Callable[[], bool] = never) -> None:
+    def __init__(self, trace: Trace, pool: int, name: str) -> None:
         self.pool = pool
         """A place in `Snapshot.pools`, or UNKNOWN_POOL."""
         self.name = name
         """What people call it: "default pool", "private pool (0, 3)"."""
         self._trace = trace
-        self._cancelled = cancelled
 
     @cached_property
     def bands(self) -> Bands:
-        """The allocations of this pool, stacked. Raises CancelledError."""
-        return Bands(self._trace, self._trace.allocations.pool == self.pool, cancelled=self._cancelled)
+        """The allocations of this pool, stacked."""
+        return Bands(self._trace, self._trace.allocations.pool == self.pool)
 
     @cached_property
     def reserved(self) -> np.ndarray:
@@ -279,17 +254,10 @@ class Lane:
         return int(max(self.reserved.max(), self.bands.live.max()))
 
 
-def lanes(trace: Trace, pools: Sequence[tuple[int, int]] = (), *, cancelled: Callable[[], bool] = never) -> list[Lane]:
+def lanes(trace: Trace, pools: Sequence[tuple[int, int]]) -> list[Lane]:
     """A lane for each pool that has allocations or memory: the default one first, then by number, unknown ones last.
 
-    pools: `Snapshot.pools`, for the names; without them the private ones are named by their numbers in it."""
+    pools: `Snapshot.pools`."""
     seen = set(np.unique(trace.allocations.pool).tolist()) | set(np.unique(trace.spans.pool).tolist())
-    return [Lane(trace, pool, _name(pool, pools), cancelled) for pool in sorted(seen, key=lambda p: (p < 0, p))]
-
-
-def _name(pool: int, pools: Sequence[tuple[int, int]]) -> str:
-    if pool == UNKNOWN_POOL:
-        return "pool not known"
-    if pool == 0:
-        return "default pool"
-    return f"private pool {tuple(pools[pool])}" if pool < len(pools) else f"private pool {pool}"
+    return [Lane(trace, pool, pool_text(None if pool < 0 else pools[pool]))
+            for pool in sorted(seen, key=lambda p: (p < 0, p))]

@@ -10,17 +10,7 @@ import numpy as np
 from splatview_viewer.kinds.snapshot.timeline.compiled import kernels
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from splatview_viewer.kinds.snapshot.model import Trace
-
-
-class CancelledError(Exception):
-    """The layout was not wanted any more."""
-
-
-def never() -> bool:
-    return False
 
 
 def frozen(values: Any, dtype: Any) -> np.ndarray:
@@ -33,10 +23,10 @@ def frozen(values: Any, dtype: Any) -> np.ndarray:
 class LiveIndex:
     """Intervals of moments: number i is live at start[i] < k <= end[i]."""
 
-    def __init__(self, start: np.ndarray, end: np.ndarray, events: int, cancelled: Callable[[], bool] = never) -> None:
+    def __init__(self, start: np.ndarray, end: np.ndarray, events: int) -> None:
         """start, end: events, int32 (A,), start ascending, in -1 <= start and end <= M. events: M.
 
-        ValueError when start does not ascend. Raises CancelledError.
+        ValueError when start does not ascend.
         """
         self.start = frozen(start, np.int32)
         self.end = frozen(end, np.int32)
@@ -46,12 +36,10 @@ class LiveIndex:
             raise ValueError("the allocations of a trace must be in the order in which they began")
         order, ends = np.empty(n, np.int32), np.empty(n, np.int32)
         count = kernels().order_by_end(self.end, events, order, ends)
-        stop(cancelled)
         room = n // kernels().APART + 3
         moment, first, begin = np.empty(room, np.int32), np.empty(room, np.int32), np.zeros(room, np.int64)
         listed = np.empty(3 * n, np.int32)
-        made, used = kernels().checkpoints(self.start, self.end, moment, first, begin,
-                                                                           listed)
+        made, used = kernels().checkpoints(self.start, self.end, moment, first, begin, listed)
         self.kernel = (self.start, self.end, frozen(moment[:made], np.int32), frozen(first[:made], np.int32),
                        frozen(begin[:made + 1], np.int64), frozen(listed[:used].copy(), np.int32),
                        frozen(ends[:count], np.int32), frozen(order[:count], np.int32))
@@ -100,11 +88,6 @@ class Lists:
     def give(self, lists: tuple[np.ndarray, ...]) -> None:
         with self._lock:
             self._free.append(lists)
-
-
-def stop(cancelled: Callable[[], bool]) -> None:
-    if cancelled():
-        raise CancelledError
 
 
 class Axis:
@@ -166,9 +149,6 @@ class Axis:
         return self.origin_us + max(int(self._begins[min(max(moment, 0), self.last)]), 0)
 
 
-BLOCK = 512  # the least piece of memory that PyTorch hands out
-
-
 def accumulated(start: np.ndarray, end: np.ndarray, size: np.ndarray, events: int) -> np.ndarray:
     """int64 (M + 1,): the sum of the sizes of what is live at each moment."""
     out = np.zeros(events + 1, np.int64)
@@ -182,27 +162,6 @@ def reserved(trace: Trace, pool: int | None = None) -> np.ndarray:
     s = trace.spans
     chosen = slice(None) if pool is None else s.pool == pool
     return accumulated(s.start[chosen], s.end[chosen], s.size[chosen], len(trace.events))
-
-
-def allocated(trace: Trace, pool: int | None = None) -> np.ndarray:
-    """int64 (M + 1,): bytes of the blocks that were handed out at each moment, up to the request to free them.
-
-    Where the size of a block is not known, what was requested is rounded up to 512 bytes: PyTorch's least unit."""
-    a = trace.allocations
-    chosen = slice(None) if pool is None else a.pool == pool
-    return accumulated(a.start[chosen], a.end[chosen], _rounded(a.size[chosen], a.rounded[chosen]), len(trace.events))
-
-
-def active(trace: Trace, pool: int | None = None) -> np.ndarray:
-    """int64 (M + 1,): like `allocated`, but up to when the free was completed: with what other streams still use."""
-    a = trace.allocations
-    chosen = slice(None) if pool is None else a.pool == pool
-    until = np.maximum(a.freed[chosen], a.end[chosen])
-    return accumulated(a.start[chosen], until, _rounded(a.size[chosen], a.rounded[chosen]), len(trace.events))
-
-
-def _rounded(size: np.ndarray, rounded: np.ndarray) -> np.ndarray:
-    return np.where(rounded > 0, rounded, (size + BLOCK - 1) // BLOCK * BLOCK)
 
 
 class Envelope:
