@@ -9,8 +9,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from splatview_viewer.kinds.snapshot import analysis, timeline
+from splatview_viewer.kinds.snapshot import timeline
+from splatview_viewer.kinds.snapshot.analysis.flame import flame
+from splatview_viewer.kinds.snapshot.analysis.search import search
+from splatview_viewer.kinds.snapshot.analysis.tables import group, leaks
 from splatview_viewer.kinds.snapshot.loading import load_snapshot
+from splatview_viewer.kinds.snapshot.model import live_ids
 from splatview_viewer.kinds.snapshot.query import Database
 
 if TYPE_CHECKING:
@@ -64,14 +68,14 @@ def main() -> None:
         if picks[i][1] != lies(trace, int(moments[i]), int(places[i])):
             raise RuntimeError(f"at byte {places[i]} of moment {moments[i]} lies something else than {picks[i][1]}")
     out["pick"] = [float(np.percentile([seconds for seconds, _ in picks], p)) for p in (50, 100)]
-    found = {text: timed(lambda text=text: analysis.search(snapshot, trace, text)) for text in SEARCHES}
+    found = {text: timed(lambda text=text: search(snapshot, trace, text)) for text in SEARCHES}
     out["search"] = {text: (seconds, int(hits.count)) for text, (seconds, hits) in found.items()}
-    out["search again"] = max(timed(lambda text=text: analysis.search(snapshot, trace, text))[0] for text in SEARCHES)
+    out["search again"] = max(timed(lambda text=text: search(snapshot, trace, text))[0] for text in SEARCHES)
     peak = int(np.argmax(bands.live))
-    ids = analysis.live_ids(trace, peak)
-    out["flame"], _ = timed(lambda: analysis.flame(snapshot, trace, ids))
-    out["stacks"], _ = timed(lambda: analysis.Tables(snapshot).group(trace, None, "stack"))
-    out["leaks"], _ = timed(lambda: analysis.leaks(snapshot, trace))
+    ids = live_ids(trace, peak)
+    out["flame"], _ = timed(lambda: flame(snapshot, trace, ids))
+    out["stacks"], _ = timed(lambda: group(snapshot, trace, None, "stack"))
+    out["leaks"], _ = timed(lambda: leaks(snapshot, trace))
     out["open database"], database = timed(lambda: Database(snapshot))
     out["sql"], rows = timed(lambda: database.run(SQL))
     out["sql rows"] = len(rows.rows)

@@ -222,8 +222,7 @@ def any_paint(trace: Trace, seed: int = 0, lit: bool = False) -> Paint:
 def column_by_hand(rects, paint: Paint, height: int, low: float, per: float, ground=()):
     """(H, 3) float and (H,) ids of one column: the mean of the colours in each pixel, darker lines left to
     `dark_by_hand`. rects: (allocation, bottom, size). ground: (bottom, size) of what is reserved."""
-    classes, lit, shades = paint.tables(len(paint.classes))
-    back, free = paint.grounds()
+    classes, lit, shades, (back, free) = paint.tables(len(paint.classes))
     ids = np.full(height, -1)
     sums, covered = np.zeros((height, 3)), np.zeros(height)
     dark = np.zeros(height, bool)

@@ -10,33 +10,37 @@ import numpy as np
 import pytest
 from support.memory_data import MB, Recorder
 
-from splatview_viewer.kinds.snapshot import analysis
-from splatview_viewer.kinds.snapshot.analysis import compare, flame, leaks, search
-from splatview_viewer.kinds.snapshot.analysis.frames import MACHINERY, TORCH
-from splatview_viewer.kinds.snapshot.analysis.tables import BYS, Tables
+from splatview_viewer.kinds.snapshot.analysis.colors import COLOR_BYS, colors
+from splatview_viewer.kinds.snapshot.analysis.details import describe, segments_at
+from splatview_viewer.kinds.snapshot.analysis.flame import flame
+from splatview_viewer.kinds.snapshot.analysis.frames import MACHINERY, TORCH, categories, frame_kinds
+from splatview_viewer.kinds.snapshot.analysis.search import search
+from splatview_viewer.kinds.snapshot.analysis.tables import BYS, By, compare, group, leaks, post_mortem
 from splatview_viewer.kinds.snapshot.loading import from_pickled
+from splatview_viewer.kinds.snapshot.model import live_bytes, live_ids, live_mask
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from splatview_viewer.kinds.snapshot.analysis import FlameGraph
+    from splatview_viewer.kinds.snapshot.analysis.flame import FlameGraph
     from splatview_viewer.kinds.snapshot.model import Snapshot
 
 
 @pytest.mark.parametrize("by", ["stack", "file", "category"])
-def test_a_table_holds_every_allocation_once(real: Snapshot, by: analysis.By) -> None:
+def test_a_table_holds_every_allocation_once(real: Snapshot, by: By) -> None:
     trace = real.traces[0]
     size = trace.allocations.size
-    for ids in (None, analysis.live_mask(trace, 3486)):
-        table = Tables(real).group(trace, ids, by)
-        seen = np.concatenate([row.allocations for row in table])
-        everything = np.arange(len(size)) if ids is None else analysis.live_ids(trace, 3486)
+    for ids in (None, live_mask(trace, 3486)):
+        table = group(real, trace, ids, by)
+        rows = table.first(len(table))
+        seen = np.concatenate([table.allocations(row.key) for row in rows])
+        everything = np.arange(len(size)) if ids is None else live_ids(trace, 3486)
         assert sorted(seen.tolist()) == everything.tolist()
-        for row in table:
-            mine = size[row.allocations]
+        for row in rows:
+            mine = size[table.allocations(row.key)]
             assert (row.bytes, row.count, row.largest) == (mine.sum(), len(mine), mine.max())
             assert row.label
-        assert [row.bytes for row in table] == sorted((row.bytes for row in table), reverse=True)
+        assert [row.bytes for row in rows] == sorted((row.bytes for row in rows), reverse=True)
 
 
 def _empty() -> Snapshot:
@@ -70,48 +74,44 @@ def test_snapshots_with_next_to_nothing(make: Callable[[], Snapshot]) -> None:
     snapshot = make()
     for trace in snapshot.traces:
         a, last = len(trace.allocations), trace.moments - 1
-        assert len(analysis.live_bytes(trace)) == trace.moments
+        assert len(live_bytes(trace)) == trace.moments
         for by in BYS:
-            assert sum(row.count for row in Tables(snapshot).group(trace, None, by)) == a
-            assert len(analysis.compare((snapshot, trace, 0), (snapshot, trace, last), by)) <= a
-        for by in analysis.COLOR_BYS:
-            assert analysis.colors(snapshot, trace, by).classes.shape == (a,)
+            assert group(snapshot, trace, None, by).count_of.sum() == a
+            assert len(compare((snapshot, trace, 0), (snapshot, trace, last), by)) <= a
+        for by in COLOR_BYS:
+            assert colors(snapshot, trace, by).classes.shape == (a,)
         for text in ("", "f", "a.py:1", "0x40000000", ">1KB", "live:0", "age:>1s", "category:other", "stream:0"):
-            assert analysis.search(snapshot, trace, text).mask.shape == (a,)
-        for user_first in (True, False):
-            graph = analysis.flame(snapshot, trace, None, user_first=user_first)
-            assert graph.count[0] == a and graph.allocations(0).tolist() == list(range(a))
+            assert search(snapshot, trace, text).mask.shape == (a,)
+        graph = flame(snapshot, trace, None)
+        assert graph.count[0] == a and graph.allocations(0).tolist() == list(range(a))
         for moment in (0, last):
-            at = analysis.segments_at(snapshot, trace, moment)
+            at = segments_at(snapshot, trace, moment)
             assert at.block_size.sum() == at.size.sum() == trace.segments.total.sum()
-        assert len(analysis.post_mortem(snapshot, trace)) == (make is _only_an_oom)
-        assert not any(s.bytes for s in analysis.leaks(snapshot, trace))
-        assert len(analysis.marks(snapshot, trace)) == (make is _only_an_oom)
+        assert len(post_mortem(snapshot, trace)) == (make is _only_an_oom)
+        assert not any(s.bytes for s in leaks(snapshot, trace))
         for i in range(a):
-            assert analysis.describe(snapshot, trace, i, last).text()
+            assert describe(snapshot, trace, i, last).text()
 
 
 # -- flame graphs
 
 
-def _path(snapshot: Snapshot, stack: int, user_first: bool) -> tuple[int, ...]:
+def _path(snapshot: Snapshot, stack: int) -> tuple[int, ...]:
     frames = snapshot.stacks.of(stack).tolist()[::-1]
     if not frames:
         return (-2,)
-    kinds = analysis.frame_kinds(snapshot)
-    if not user_first:
-        return tuple(frames)
+    kinds = frame_kinds(snapshot)
     telling = [f for f in frames if kinds[f] != MACHINERY] or frames
     return (*(f for f in telling if kinds[f] <= TORCH), *(f for f in telling if kinds[f] > TORCH))
 
 
-def _check(snapshot: Snapshot, graph: FlameGraph, ids: np.ndarray, user_first: bool) -> None:
+def _check(snapshot: Snapshot, graph: FlameGraph, ids: np.ndarray) -> None:
     a = snapshot.traces[0].allocations
     width: Counter[tuple[int, ...]] = Counter()
     count: Counter[tuple[int, ...]] = Counter()
     members: dict[tuple[int, ...], list[int]] = {}
     for i in ids.tolist():
-        path = _path(snapshot, int(a.stack[i]), user_first)
+        path = _path(snapshot, int(a.stack[i]))
         for depth in range(len(path) + 1):
             width[path[:depth]] += int(a.size[i])
             count[path[:depth]] += 1
@@ -134,17 +134,12 @@ def _check(snapshot: Snapshot, graph: FlameGraph, ids: np.ndarray, user_first: b
             assert (x >= graph.x[parent]).all() and (x + w <= graph.x[parent] + graph.width[parent]).all()
             brothers = parent[1:] == parent[:-1]
             assert (np.diff(w)[brothers] <= 0).all()
-        for node in range(first, min(last, first + 20)):
-            if graph.width[node]:
-                assert graph.at(depth, float(graph.x[node])) == node
-                assert graph.at(depth, float(graph.x[node] + graph.width[node]) - 0.5) == node
-    assert graph.at(graph.depths, 0) == graph.at(-1, 0) == graph.at(0, float(graph.width[0])) == -1
 
 
 def test_every_node_holds_what_went_through_it(real: Snapshot) -> None:
     trace = real.traces[0]
-    ids = analysis.live_ids(trace, 3486)
-    _check(real, flame(real, trace, ids), ids, True)
+    ids = live_ids(trace, 3486)
+    _check(real, flame(real, trace, ids), ids)
 
 
 def test_random_stacks() -> None:
@@ -155,10 +150,8 @@ def test_random_stacks() -> None:
         r.alloc(4096 * (i + 1), int(rng.integers(0, 3)) * 100, *(f"f.py:{k} g" for k in rng.integers(0, 3, depth)))
     snapshot = r.snapshot()
     trace = snapshot.traces[0]
-    for user_first in (True, False):
-        for ids in (None, np.arange(0, 300, 7, dtype=np.int32), np.zeros(0, np.int32)):
-            everything = np.arange(300) if ids is None else ids
-            _check(snapshot, flame(snapshot, trace, ids, user_first=user_first), everything, user_first)
+    for ids in (None, np.arange(0, 300, 7, dtype=np.int32), np.zeros(0, np.int32)):
+        _check(snapshot, flame(snapshot, trace, ids), np.arange(300) if ids is None else ids)
     mask = np.arange(300) % 7 == 0
     assert flame(snapshot, trace, mask).width[0] == trace.allocations.size[mask].sum()
 
@@ -217,11 +210,11 @@ def test_all_words_are_needed_and_a_minus_leaves_out(real: Snapshot) -> None:
     without = search(real, trace, "-softmax >1MiB").mask
     assert (without == ~search(real, trace, "softmax").mask & search(real, trace, ">1MiB").mask).all()
     live = search(real, trace, "live:3486")
-    assert live.ids.tolist() == analysis.live_ids(trace, 3486).tolist()
+    assert live.ids.tolist() == live_ids(trace, 3486).tolist()
     names = real.traces[0]
     activations = search(real, trace, "category:activations").mask
-    of_allocation, categories = analysis.categories(real, names)
-    assert (activations == (of_allocation == categories.index("activations"))).all()
+    of_allocation, found = categories(real, names)
+    assert (activations == (of_allocation == found.index("activations"))).all()
 
 
 # -- leaks, comparisons
@@ -282,8 +275,9 @@ def test_stacks_of_two_runs() -> None:
             r.alloc((i + 2) << 20, 100, "a.py:1 f", "a.py:9 main")
             r.alloc((i + 50) << 20, 7, "a.py:9 main", "a.py:1 f")  # the other way round: another stack
     a, b = before.snapshot(), after.snapshot()
+    compared = compare((a, a.traces[0], 4), (b, b.traces[0], 11))
     found = [(c.label.split()[0], c.before, c.after, c.count_before, c.count_after)
-             for c in compare((a, a.traces[0], 4), (b, b.traces[0], 11))]
+             for c in map(compared.__getitem__, range(len(compared)))]
     assert found == [("f", 200, 500, 2, 5), ("main", 14, 35, 2, 5), ("only_here", 0, 5, 0, 1)]
     with pytest.raises(ValueError, match=r"moment 99 is not one of 0\.\.4"):
         compare((a, a.traces[0], 99), (b, b.traces[0], 11))

@@ -17,7 +17,7 @@ from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import Key, PointerMove, PointerPress, PointerRelease, Text
 from splatview_viewer.core.settings import State
 from splatview_viewer.geometry.controls import Rect
-from splatview_viewer.kinds.snapshot.analysis import search
+from splatview_viewer.kinds.snapshot.analysis.search import search
 from splatview_viewer.kinds.snapshot.axes import ranges_of
 from splatview_viewer.kinds.snapshot.content import Content
 from splatview_viewer.kinds.snapshot.model import Annotation
@@ -95,13 +95,13 @@ def test_of_a_slot_only_the_newest_question_is_worked_on(content: Content) -> No
 
 def test_a_long_question_stops_no_other_lane_and_none_outlives_its_content(content: Content) -> None:
     go, began = threading.Event(), threading.Event()
-    content.ask("long", lambda: (began.set(), go.wait(PATIENCE)), lane="query", words="A long question")
+    content.ask("long", lambda _: (began.set(), go.wait(PATIENCE)), lane="query", words="A long question")
     assert began.wait(PATIENCE)
     content.ask("short", lambda: 1)
     assert content.peek("long") is None  # without waiting
     wait_until(lambda: content.peek("short") == 1)
     assert content.working == "A long question"
-    content.ask("never", lambda: 1, lane="query")
+    content.ask("never", lambda _: 1, lane="query")
     content.close()
     content.close()
     go.set()

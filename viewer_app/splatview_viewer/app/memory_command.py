@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-import threading
 import time
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TextIO
@@ -44,7 +43,7 @@ def answer(path: Path, sql: str, *, as_csv: bool, out: TextIO) -> None:
                 target = _Tame(out) if out.isatty() else out
                 database.csv(sql, target)  # type: ignore[arg-type]
             else:
-                result = database.run(sql, timeout=threading.TIMEOUT_MAX)
+                result = database.run(sql, timeout=float("inf"))
                 out.write(table(result))
                 out.flush()  # before what follows it on a terminal
                 _say(_summary(result))

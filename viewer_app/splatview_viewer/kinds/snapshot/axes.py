@@ -9,11 +9,13 @@ import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui
 
 from splatview_viewer.geometry.controls import Rect
-from splatview_viewer.kinds.snapshot.analysis import age_text, frame_text, marks, sites, size_text
+from splatview_viewer.kinds.snapshot.analysis.details import marks
+from splatview_viewer.kinds.snapshot.analysis.frames import frame_text, sites
 from splatview_viewer.kinds.snapshot.model import ACTIONS
 from splatview_viewer.kinds.snapshot.world import GUTTER, kind_of, lanes_at, window_of
 from splatview_viewer.ui import format, theme
 from splatview_viewer.ui.card import card, faint, hover_card
+from splatview_viewer.ui.format import age_text, size_text
 from splatview_viewer.ui.widgets import fitted
 
 if TYPE_CHECKING:
@@ -162,8 +164,6 @@ def draw_marks(content: Content, look: Look, window: Window, scale: float) -> No
 def ooms(content: Content, device: int) -> list[int]:
     """The moments at which an allocation failed."""
     def work() -> list[int]:
-        import numpy as np
-
         return np.flatnonzero(content.snapshot.traces[device].events.action == ACTIONS.index("oom")).tolist()[:50]
 
     return content.ask(("ooms", device), work, lane="layout") or []
@@ -278,7 +278,7 @@ def ranges_of(content: Content, look: Look) -> Ranges | None:
         return None
 
     def work() -> Ranges:
-        found = [m for m in marks(snapshot, snapshot.traces[device]) if m.is_range and m.depth < _ROWS]
+        found = [m for m in marks(snapshot, snapshot.traces[device]) if m.depth < _ROWS]
         places = [(float(m.first), float(m.last)) if unit == "events" else
                   (float(m.first_us - axis.origin_us), float(m.last_us - axis.origin_us)) for m in found]
         both = np.array(places, np.float64).reshape(-1, 2)

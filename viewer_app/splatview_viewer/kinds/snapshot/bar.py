@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, imgui
 
-from splatview_viewer.kinds.snapshot.analysis import HELP, search, size_text
+from splatview_viewer.kinds.snapshot.analysis.search import HELP, search
 from splatview_viewer.kinds.snapshot.axes import ooms
 from splatview_viewer.kinds.snapshot.state import TABS
 from splatview_viewer.kinds.snapshot.world import ONE_ROW
 from splatview_viewer.ui import theme
+from splatview_viewer.ui.format import size_text
 from splatview_viewer.ui.widgets import board
 
 if TYPE_CHECKING:

@@ -19,14 +19,14 @@ import numpy as np
 
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.jobs import Job, Jobs
-from splatview_viewer.kinds.snapshot.analysis import colors
+from splatview_viewer.kinds.snapshot.analysis.colors import colors
 from splatview_viewer.kinds.snapshot.query import Database
 from splatview_viewer.kinds.snapshot.timeline import Addresses, Axis, Bands, Envelope, lanes, reserved, warm_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from splatview_viewer.kinds.snapshot.analysis import ColorBy, Colors
+    from splatview_viewer.kinds.snapshot.analysis.colors import ColorBy, Colors
     from splatview_viewer.kinds.snapshot.model import Snapshot, Trace
     from splatview_viewer.kinds.snapshot.state import Look
     from splatview_viewer.kinds.snapshot.timeline import Lane
@@ -56,7 +56,6 @@ atexit.register(_end)
 class _Question:
     job: Job[Any]
     slot: Hashable
-    lane: str
     words: str
 
 
@@ -87,14 +86,14 @@ class Content:
 
     # -- questions -----------------------------------------------------------------------------------------------
 
-    def ask(self, key: Hashable, function: Callable[[], T], *, slot: Hashable = None,
+    def ask(self, key: Hashable, function: Callable[..., T], *, slot: Hashable = None,
             lane: Literal["kernels", "layout", "analysis", "query"] = "analysis", words: str = "") -> T | None:
         """What `function()` returns, once a thread has called it; None until then, and if it failed (see `fault`).
 
         The answer is kept for as long as the snapshot is shown. With a `slot` only the newest question of that slot is
         worked on and a few answers are kept: for what depends on where the user is. `words`: what is being done, for
         the user. `function` may take long, holds no lock, and reads nothing that the loop changes: bind what it needs
-        of `Look` beforehand.
+        of `Look` beforehand. In the lane "query" it is called with its job, and ends once that is cancelled.
         """
         question = self._questions.get(key)
         if question is None:
@@ -109,12 +108,12 @@ class Content:
         self.misses += not question.job.done
         return None
 
-    def _submit(self, key: Hashable, function: Callable[[], T], slot: Hashable, lane: str, words: str) -> None:
+    def _submit(self, key: Hashable, function: Callable[..., T], slot: Hashable, lane: str, words: str) -> None:
         def work(job: Job[T]) -> T:
             self._begun.add(job)
             self.changes = next(self._numbers)
             try:
-                return function()
+                return function(job) if lane == "query" else function()
             except Exception as e:
                 if not isinstance(e, ViewerError):  # it is said in its pane, and the others go on
                     log.error("%s", words or key, exc_info=e)
@@ -125,7 +124,7 @@ class Content:
             mine = [k for k, q in self._questions.items() if q.slot == slot]
             for old in mine[:max(len(mine) - _KEPT + 1, 0)]:
                 self.forget(old)
-        self._questions[key] = _Question(self._lanes[lane].submit(work), slot, lane, words)
+        self._questions[key] = _Question(self._lanes[lane].submit(work), slot, words)
 
     def _ended(self) -> None:
         self.changes = next(self._numbers)
@@ -143,14 +142,9 @@ class Content:
 
     def forget(self, key: Hashable) -> None:
         """Drop a question, its answer or fault, so that asking works on it anew. A query that runs is interrupted."""
-        question = self._questions.pop(key, None)
-        if question is None:
-            return
-        if question.lane == "query" and question.job in self._begun and not question.job.done and (
-                database := self.peek(("database",))) is not None:
-            database.interrupt()
-        question.job.cancel()
-        self._begun.discard(question.job)
+        if (question := self._questions.pop(key, None)) is not None:
+            question.job.cancel()
+            self._begun.discard(question.job)
 
     @property
     def working(self) -> str:
@@ -251,8 +245,8 @@ class Content:
         return look.moment if look.moment is not None else self.peak(look.device)
 
     def database(self) -> Database | None:
-        """Answers SQL. To be used in the lane "query" alone, but for `interrupt()`."""
-        return self.ask(("database",), lambda: Database(self.snapshot), lane="query", words="Opening the database")
+        """Answers SQL. To be used in the lane "query" alone."""
+        return self.ask(("database",), lambda _: Database(self.snapshot), lane="query", words="Opening the database")
 
     def reveal(self, look: Look, moment: int) -> None:
         """Bring a moment into sight: the window of the plot moves there if it is outside, as wide as it was."""
@@ -272,8 +266,6 @@ class Content:
     def close(self) -> None:
         """Nobody looks any more: what waits is dropped, what runs is told. Idempotent."""
         self._closed = True
-        if (database := self.peek(("database",))) is not None:
-            database.interrupt()  # it gives its memory back once nothing runs in it
         for lane in self._lanes.values():
             lane.close()
         self._questions.clear()

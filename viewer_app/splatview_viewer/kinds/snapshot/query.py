@@ -22,7 +22,7 @@ import numpy as np
 from splatview_ipc.system.optional_packages import needed
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.kinds.snapshot import SQL
-from splatview_viewer.kinds.snapshot.analysis import categories, user_frames
+from splatview_viewer.kinds.snapshot.analysis.frames import categories, user_frames
 from splatview_viewer.kinds.snapshot.model import (
     ACTIONS,
     BLOCK_STATES,
@@ -38,7 +38,7 @@ from splatview_viewer.kinds.snapshot.model import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import duckdb
 
@@ -384,21 +384,23 @@ class Database:
         with self._lock:
             self._close()
 
-    def interrupt(self, why: str = "interrupted") -> None:
+    def interrupt(self) -> None:
         """End the query that runs now, if any, from any thread: its caller gets a QueryError."""
-        self._why = why
-        if self._close.alive:
-            self._con.interrupt()
+        self._why = "interrupted"
 
-    def run(self, sql: str, limit: int = 10_000, timeout: float = 30.0) -> Result:
+    def run(self, sql: str, limit: int = 10_000, timeout: float = 30.0,
+            cancelled: Callable[[], bool] = lambda: False) -> Result:
         """The answer to one query, of which at most `limit` rows are fetched.
+
+        Args:
+            cancelled: asked again and again; True interrupts the query.
 
         Raises:
             QueryError: it is not a query that reads, or it is wrong (the message shows where), or it was interrupted,
                 or it took longer than `timeout` seconds.
         """
         began = time.perf_counter()
-        with self._query(sql, timeout) as con:
+        with self._query(sql, timeout, cancelled) as con:
             if (listing := _listing(sql)) is not None:
                 return listing
             columns, types = _columns(con)
@@ -408,12 +410,13 @@ class Database:
             total, named, note = self._named(sql, columns, rows, truncated)
         return Result(columns, types, rows, truncated, total, named, note, time.perf_counter() - began)
 
-    def csv(self, sql: str, out: TextIO, timeout: float = threading.TIMEOUT_MAX) -> int:
+    def csv(self, sql: str, out: TextIO, timeout: float = float("inf"),
+            cancelled: Callable[[], bool] = lambda: False) -> int:
         """Write all rows of the answer as CSV with a line of names: NULL is empty. Returns how many rows.
 
         Raises QueryError as `run` does, and what writing raises.
         """
-        with self._query(sql, timeout) as con:
+        with self._query(sql, timeout, cancelled) as con:
             writer = csv.writer(out, lineterminator="\n")
             if (listing := _listing(sql)) is not None:
                 writer.writerows([listing.columns, *listing.rows])
@@ -431,7 +434,7 @@ class Database:
             raise QueryError(self._why)
 
     @contextmanager
-    def _query(self, sql: str, timeout: float) -> Iterator[duckdb.DuckDBPyConnection]:
+    def _query(self, sql: str, timeout: float, cancelled: Callable[[], bool]) -> Iterator[duckdb.DuckDBPyConnection]:
         """The connection with the answer to a query; what goes wrong meanwhile becomes a QueryError."""
         import duckdb
 
@@ -439,10 +442,10 @@ class Database:
             if not self._close.alive:
                 raise QueryError("the snapshot was closed")
             self._why = ""
-            timer = threading.Timer(timeout, self.interrupt, [
-                f"not done within {timeout:g} s; ask for less, or for longer"])
-            timer.daemon = True
-            timer.start()
+            over = threading.Event()
+            watch = threading.Thread(target=self._watch, args=(over, timeout, cancelled), name="splatview-query",
+                                     daemon=True)
+            watch.start()
             try:
                 _check(self._con, sql)
                 self._tables.need(sql)
@@ -459,11 +462,22 @@ class Database:
             except (duckdb.Error, ImportError, MemoryError, OverflowError, ValueError) as e:
                 raise QueryError(self._why or str(e).strip() or type(e).__name__) from None
             finally:
-                timer.cancel()
-                timer.join()
+                over.set()
+                watch.join()
                 with suppress(duckdb.Error):  # none was begun
                     self._con.execute("ROLLBACK")
                 self._con.execute("SELECT 0").fetchall()  # an answer that is not fetched whole is in the next one's way
+
+    def _watch(self, over: threading.Event, timeout: float, cancelled: Callable[[], bool]) -> None:
+        """Interrupt the connection when that is asked for or the time is up; again, should it not have begun yet."""
+        end = time.perf_counter() + timeout
+        while not over.wait(0.02):
+            if not self._why and cancelled():
+                self._why = "interrupted"
+            elif not self._why and time.perf_counter() > end:
+                self._why = f"not done within {timeout:g} s; ask for less, or for longer"
+            if self._why:
+                self._con.interrupt()
 
     def _named(self, sql: str, columns: tuple[str, ...], rows: list[tuple[Any, ...]],
                truncated: bool) -> tuple[int | None, dict[int, np.ndarray], str]:

@@ -14,7 +14,7 @@ from splatview_viewer.ui import widgets as ui
 if TYPE_CHECKING:
     import numpy as np
 
-    from splatview_viewer.kinds.snapshot.analysis import ColorBy
+    from splatview_viewer.kinds.snapshot.analysis.colors import ColorBy
     from splatview_viewer.kinds.snapshot.content import Content
 
 Range = tuple[float, float]

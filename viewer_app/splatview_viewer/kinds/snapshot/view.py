@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import moderngl
@@ -218,8 +217,9 @@ class SnapshotView(Steady, Simple):
 
     def _pane(self, tab: str) -> Any:
         if tab not in self._panes:
-            module = import_module(f"splatview_viewer.kinds.snapshot.panes.{tab}")
-            self._panes[tab] = getattr(module, f"{tab.capitalize()}Pane")()
+            from splatview_viewer.kinds.snapshot.panes import PANES
+
+            self._panes[tab] = PANES[tab]()
         return self._panes[tab]
 
     def _said(self, content: Content) -> tuple[str, float]:

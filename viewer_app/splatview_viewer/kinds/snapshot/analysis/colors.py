@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 import numpy as np
 
 from splatview_viewer.kinds.snapshot.analysis import frames as _frames
-from splatview_viewer.kinds.snapshot.analysis.categories import CATEGORIES, categories
-from splatview_viewer.kinds.snapshot.analysis.tables import Tables, size_class, size_class_text
+from splatview_viewer.kinds.snapshot.analysis.frames import CATEGORIES, categories
+from splatview_viewer.kinds.snapshot.analysis.tables import group, size_class, size_class_text
 from splatview_viewer.kinds.snapshot.model import kept, live_ids, peak_moment, pool_text, stream_text
 from splatview_viewer.ui.format import age_text, count_text, size_text
 
@@ -90,7 +90,7 @@ def _by_stack(snapshot: Snapshot, trace: Trace) -> Colors:
     palette = np.concatenate([_distinct(_STACK_COLORS), np.array([_GREY], np.uint8)])
     classes = np.append(color, _STACK_COLORS).astype(np.uint16)[a.stack]
     legend, named = [], set()
-    for row in Tables(snapshot).group(trace, _live_at_peak(snapshot, trace), "stack")[:12]:
+    for row in group(snapshot, trace, _live_at_peak(snapshot, trace), "stack").first(12):
         number = int(color[row.key]) if row.key >= 0 else _STACK_COLORS
         if number not in named:
             named.add(number)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from splatview_viewer.kinds.snapshot.analysis import frames as _frames
-from splatview_viewer.kinds.snapshot.analysis.categories import categories
+from splatview_viewer.kinds.snapshot.analysis.frames import categories
 from splatview_viewer.kinds.snapshot.model import (
     ACTIONS,
     address_text,
@@ -84,12 +84,6 @@ def stack_lines(snapshot: Snapshot, stack: int) -> list[FrameLine]:
         frame = snapshot.frame(number)
         out.append(FrameLine(number, frame.file, frame.line, frame.name, int(kinds[number])))
     return out
-
-
-def moment_text(trace: Trace, moment: int) -> str:
-    """"moment 1,234 of 22,332, 12.3 ms after the trace began"."""
-    text = f"moment {moment:,} of {len(trace.events):,}"
-    return text + _since(trace, max(moment - 1, 0))
 
 
 def _since(trace: Trace, event: int) -> str:
@@ -253,11 +247,6 @@ class SegmentsAt:
         """int64 (b,): the segment that each block lies in."""
         return np.repeat(np.arange(len(self)), np.diff(self.block_start))
 
-    def at(self, addr: int) -> int:
-        """The segment that has an address; -1: none."""
-        i = int(np.searchsorted(self.addr, addr, "right")) - 1
-        return i if i >= 0 and addr < int(self.addr[i]) + int(self.size[i]) else -1
-
 
 def segments_at(snapshot: Snapshot, trace: Trace, moment: int) -> SegmentsAt:
     """Segments and blocks at a moment. Raises: ValueError for a moment that the trace does not have.
@@ -347,44 +336,32 @@ def _occupied(trace: Trace, moment: int) -> tuple[np.ndarray, ...]:
     return signed(a.addr[ids]), size, state, ids.astype(np.int32), rounded > 0
 
 
-_POINTS = {ACTIONS.index(name): name for name in ("oom", "snapshot", "annotate", "user_defined")}
-
-
 @dataclass(frozen=True)
 class Mark:
-    """A range of moments, or a point where first == last."""
+    """A range that the program annotated."""
 
     name: str
-    kind: str
-    """"annotation", or the action of an event: "oom", "snapshot", "annotate", "user_defined"."""
     first: int
     """The moment it begins at."""
     last: int
     """The moment it ends at."""
     first_us: int
-    """Microseconds since the epoch; 0 where there are no times."""
+    """Microseconds since the epoch."""
     last_us: int
     depth: int
     """How many ranges it lies in."""
 
-    @property
-    def is_range(self) -> bool:
-        """Whether it has a beginning and an end of its own."""
-        return self.last_us > self.first_us or self.last > self.first
-
 
 @kept
 def marks(snapshot: Snapshot, trace: Trace) -> list[Mark]:
-    """Annotations, START and END paired, and single events, in the order of their beginning.
+    """Annotated ranges, START and END paired, in the order of their beginning.
 
     A START without an END lasts to the end of the trace, an END without a START from its beginning. Annotations of
     other devices, and those outside of the trace's time, are left out.
     """
-    telling = np.isin(np.arange(256), list(_POINTS))
-    out = [_point(snapshot, trace, int(e)) for e in np.flatnonzero(telling[trace.events.action])]
     times = trace.events.time_us
     if not snapshot.annotations or not len(times) or times[-1] <= 0:
-        return out
+        return []
     times = np.maximum.accumulate(times)
     begin, end = int(times[np.searchsorted(times, 0, "right")]), int(times[-1])
     open_: dict[str, list[int]] = {}
@@ -396,26 +373,15 @@ def marks(snapshot: Snapshot, trace: Trace) -> list[Mark]:
         elif a.stage == "END":
             started = open_.get(a.name)
             ranges.append((started.pop() if started else begin, a.time_us, a.name))
-        else:
-            ranges.append((a.time_us, a.time_us, f"{a.name} {a.stage}".strip()))
     ranges += [(start, end, name) for name, starts in open_.items() for start in starts]
+    out: list[Mark] = []
     enclosing: list[int] = []
     for first, last, name in sorted(ranges, key=lambda r: (r[0], -r[1])):
-        if last < begin or first > end:
+        if last < begin or first > end or last <= first:
             continue
-        while enclosing and enclosing[-1] <= first and last > enclosing[-1]:
+        while enclosing and enclosing[-1] <= first:
             enclosing.pop()
         moments = np.searchsorted(times, [first, last], "right").tolist()
-        out.append(Mark(name, "annotation", moments[0], moments[1], first, last, len(enclosing)))
-        if last > first:
-            enclosing.append(last)
+        out.append(Mark(name, moments[0], moments[1], first, last, len(enclosing)))
+        enclosing.append(last)
     return sorted(out, key=lambda mark: (mark.first, -mark.last, mark.depth))
-
-
-def _point(snapshot: Snapshot, trace: Trace, event: int) -> Mark:
-    kind = _POINTS[int(trace.events.action[event])]
-    name = snapshot.texts[int(trace.events.metadata[event])] or kind
-    if kind == "oom":
-        name = f"out of memory: {size_text(int(trace.events.size[event]))} asked"
-    time = int(trace.events.time_us[event])
-    return Mark(name, kind, event, event, time, time, 0)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from splatview_viewer.kinds.snapshot.analysis import frames as _frames
-from splatview_viewer.kinds.snapshot.analysis.categories import categories
+from splatview_viewer.kinds.snapshot.analysis.frames import categories
 from splatview_viewer.kinds.snapshot.model import address_text, kept, parse_size, pool_text, stream_text
 from splatview_viewer.ui.format import age_text, exact_size_text, size_text
 

@@ -1,21 +1,21 @@
-"""What the panes are made of: a window that fills a rectangle, quiet words, chips to choose from, answers of jobs."""
+"""What the panes are made of: a window that fills a rectangle, chips to choose from, answers of jobs, a table."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from splatview_viewer.kinds.snapshot.analysis import MACHINERY, frame_kinds, frame_text, live_ids, sites, stack_text
+from splatview_viewer.kinds.snapshot.analysis.frames import MACHINERY, frame_kinds, frame_text, sites, stack_text
+from splatview_viewer.kinds.snapshot.model import live_ids
 from splatview_viewer.ui import theme
-from splatview_viewer.ui.widgets import board, colored
-from splatview_viewer.ui.widgets import fitted as fitted
-from splatview_viewer.ui.widgets import wrapped as wrapped
+from splatview_viewer.ui.widgets import board, colored, fitted, wrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Mapping
+    from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
     from splatview_viewer.geometry.controls import Rect
     from splatview_viewer.kinds.snapshot.content import Content
@@ -306,3 +306,358 @@ class Pane:
     def fill(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
         """Draw inside the window. True when another picture is needed."""
         raise NotImplementedError
+
+
+_LEAST = 13
+"""Units of the font's height that columns without a width of their own get at least, while others can be left out."""
+_WHEEL = 3
+"""Rows for a notch of the wheel."""
+
+
+@dataclass(frozen=True)
+class Column:
+    title: str
+    width: float
+    """In units of the font's height; 0: what the others leave."""
+    right: bool = False
+    """Whether it holds numbers, which end at the same place."""
+    tip: str = ""
+    sorts: bool = True
+    """Whether a click on its title means anything."""
+    tail: bool = False
+    """Whether the end of a long text matters more than its beginning: a path's."""
+    gives: int = 0
+    """Left out where there is no room for all columns, those with the highest number first; 0: never."""
+
+
+class Cell(NamedTuple):
+    text: str
+    color: ImVec4 | None = None
+    bar: float | None = None
+    """0 to 1: how far a bar behind the text goes."""
+    dot: int | None = None
+    """A dot before the text, in a colour as draw lists take it."""
+    spark: Sequence[float] | None = None
+    """A row of small columns instead of a text, each 0 to 1."""
+    paint: Callable[[imgui.ImDrawList, float, float, float, float], None] | None = None
+    """Draws the cell instead: called with its left, right, top and height."""
+
+
+@dataclass
+class Touch:
+    """What the user did with a table in this turn."""
+
+    row: int | None = None
+    """Clicked."""
+    double: bool = False
+    right: int | None = None
+    """Clicked with the right button."""
+    over: int | None = None
+    """Under the pointer."""
+    title: int | None = None
+    """The column whose title was clicked."""
+    moved: bool = False
+    """It was scrolled: another picture is needed."""
+
+    @property
+    def any(self) -> bool:
+        return self.row is not None or self.right is not None or self.title is not None or self.moved
+
+
+@dataclass
+class Rows:
+    """What a table shows."""
+
+    count: int
+    cells: Callable[[int], Sequence[Cell | str]]
+    """The cells of a row, one for each column."""
+    chosen: Callable[[int], bool] = lambda _: False
+    tip: Callable[[int], str] | None = None
+    """What is said of a row when the pointer rests on it; an empty text: nothing."""
+    sorted_by: int | None = None
+    descending: bool = True
+    words: str = "Nothing"
+    """What is said when there are no rows."""
+    tints: Callable[[int], ImVec4 | None] | None = None
+    """A colour under a whole row."""
+    wide: bool = False
+    """Whether columns keep their widths and are scrolled sideways where they do not all fit; else they give way."""
+
+
+@dataclass
+class Grid:
+    """The place where a table is scrolled to. One for each table of a pane."""
+
+    top: float = 0.0
+    """The row at the upper edge, with a fraction."""
+    left: float = 0.0
+    """How far it is scrolled sideways, in pixels."""
+    place: tuple[float, float, float] = (0.0, 0.0, 1.0)
+    """Where it was drawn last: x of its left edge and y of its first row, in pixels, and the height of a row."""
+    _held: float | None = field(default=None, repr=False)
+    """Where in the scroll bar's thumb the pointer took it, in pixels."""
+    _held_sideways: float | None = field(default=None, repr=False)
+    _reveal: int | None = field(default=None, repr=False)
+    _first: int = field(default=0, repr=False)
+    _last: int = field(default=0, repr=False)
+
+    def reveal(self, row: int) -> None:
+        """Scroll so that this row is seen, if it is not, at the next drawing."""
+        self._reveal = row
+
+    def middle(self, row: int) -> tuple[float, float]:
+        """A point in a row near its left edge, in pixels, as it was drawn last."""
+        x, y, step = self.place
+        return x + step, y + (row - self.top + 0.5) * step
+
+    def draw(self, name: str, columns: Sequence[Column], rows: Rows, scale: float,
+             height: float | None = None) -> Touch:
+        """Draw in what is left of the window, or in so many pixels of its height."""
+        touch = Touch()
+        area = imgui.get_content_region_avail()
+        area = ImVec2(max(area.x, 1), max(area.y if height is None else height, 1))
+        corner = imgui.get_cursor_screen_pos()
+        line = imgui.get_text_line_height()
+        step = round(line + 6 * scale)
+        head = round(line + 9 * scale)
+        every = columns
+        if not rows.wide:
+            columns = fitting(columns, (area.x - 12 * scale) / imgui.get_font_size())
+        places = [every.index(column) for column in columns]
+        edges = _edges(columns, corner.x, area.x - 12 * scale, give=not rows.wide)
+        imgui.invisible_button(f"##{name}", area)
+        hovered = imgui.is_item_hovered()
+        mouse = imgui.get_mouse_pos()
+        if self._sideways(touch, edges, (corner.x, corner.y + area.y, area.x - 12 * scale), scale, hovered):
+            area.y = max(area.y - 10 * scale, 1)
+            edges = [(x0 - self.left, x1 - self.left) for x0, x1 in edges]
+        visible = max((area.y - head) / step, 1.0)
+        self._scroll(touch, rows.count, visible, hovered)
+        self._bar(touch, rows.count, visible, (corner.x + area.x, corner.y + head, area.y - head), scale,
+                  hovered or self._held is not None)
+        draw = imgui.get_window_draw_list()
+        draw.push_clip_rect(corner, ImVec2(corner.x + area.x, corner.y + area.y), True)
+        held = self._held is not None or self._held_sideways is not None
+        if hovered and not held and mouse.x < corner.x + area.x - 12 * scale and mouse.y < corner.y + area.y:
+            self._touch(touch, rows.count, columns, edges, (mouse.x, mouse.y - corner.y), (head, step))
+        right = corner.x + area.x - 12 * scale
+        draw.push_clip_rect(corner, ImVec2(right, corner.y + head), True)
+        here = places.index(rows.sorted_by) if rows.sorted_by in places else None
+        self._titles(columns, (here, rows.descending), edges, (corner.y, head, right))
+        draw.pop_clip_rect()
+        body = corner.y + head
+        self.place = corner.x, body, step
+        draw.push_clip_rect(ImVec2(corner.x, body), ImVec2(right, corner.y + area.y), True)
+        self._first, self._last = int(self.top), min(int(self.top + visible) + 1, rows.count)
+        for row in range(self._first, self._last):
+            y = round(body + (row - self.top) * step)
+            ground = (CHOSEN if rows.chosen(row) else OVER if row == touch.over
+                      else (rows.tints and rows.tints(row)) or (STRIPE if row % 2 else None))
+            if ground is not None:
+                draw.add_rect_filled(ImVec2(corner.x, y), ImVec2(right, y + step), theme.u32(ground), 3 * scale)
+            cells = rows.cells(row)
+            for column, (x0, x1), place in zip(columns, edges, places, strict=True):
+                cell = cells[place]
+                _cell(draw, column, cell if isinstance(cell, Cell) else Cell(cell), (x0, x1, y, step), scale)
+        draw.pop_clip_rect()
+        if not rows.count:
+            imgui.set_cursor_screen_pos(ImVec2(corner.x, body))
+            centered(rows.words, theme.DIM)
+            imgui.set_cursor_screen_pos(ImVec2(corner.x, corner.y + area.y))
+            imgui.dummy(ImVec2(0, 0))
+        draw.pop_clip_rect()
+        touch.title = places[touch.title] if touch.title is not None else None
+        if touch.over is not None and rows.tip is not None and (text := rows.tip(touch.over)):
+            tooltip(text, scale)
+        return touch
+
+    def _scroll(self, touch: Touch, count: int, visible: float, hovered: bool) -> None:
+        most = max(count - visible, 0.0)
+        before = self.top
+        if self._reveal is not None:
+            if not self.top <= self._reveal <= self.top + visible - 1:
+                self.top = float(int(self._reveal - visible / 2))
+            self._reveal = None
+        io = imgui.get_io()
+        if hovered and io.mouse_wheel and not (io.key_shift and self.left):
+            self.top -= io.mouse_wheel * _WHEEL
+        self.top = min(max(self.top, 0.0), most)
+        touch.moved |= self.top != before
+
+    def _sideways(self, touch: Touch, edges: Sequence[tuple[float, float]], place: tuple[float, float, float],
+                  scale: float, hovered: bool) -> bool:
+        """Scroll sideways, and draw the bar for it along the lower edge; False where everything fits."""
+        x, bottom, width = place
+        whole = edges[-1][1] - edges[0][0] if edges else 0.0
+        most = whole - width
+        if most < 1:
+            self.left, self._held_sideways = 0.0, None
+            return False
+        before, io = self.left, imgui.get_io()
+        if hovered:
+            self.left -= (io.mouse_wheel_h or (io.mouse_wheel if io.key_shift else 0)) * 4 * imgui.get_font_size()
+        thumb = max(width * width / whole, 24 * scale)
+        mouse = imgui.get_mouse_pos()
+        if imgui.is_item_activated() and mouse.y >= bottom - 10 * scale:
+            at = x + (width - thumb) * self.left / most
+            self._held_sideways = mouse.x - at if at <= mouse.x <= at + thumb else thumb / 2
+        if not imgui.is_item_active():
+            self._held_sideways = None
+        elif self._held_sideways is not None:
+            self.left = (mouse.x - self._held_sideways - x) / max(width - thumb, 1) * most
+        self.left = min(max(self.left, 0.0), most)
+        touch.moved |= self.left != before
+        at, lit = x + (width - thumb) * self.left / most, self._held_sideways is not None
+        imgui.get_window_draw_list().add_rect_filled(
+            ImVec2(at, bottom - 6 * scale), ImVec2(at + thumb, bottom - 1 * scale),
+            theme.u32(theme.DIM, 0.7 if lit else 0.45 if hovered else 0.25), 2.5 * scale)
+        return True
+
+    def _bar(self, touch: Touch, count: int, visible: float, place: tuple[float, float, float], scale: float,
+             lit: bool) -> None:
+        right, top, height = place
+        if count <= visible or height <= 0:
+            self._held = None
+            return
+        most = count - visible
+        thumb = max(height * visible / count, 24 * scale)
+        y = top + (height - thumb) * self.top / most
+        width = (7 if lit else 5) * scale
+        mouse = imgui.get_mouse_pos()
+        if imgui.is_item_active():
+            if self._held is None and imgui.is_item_activated() and mouse.x >= right - 12 * scale:
+                self._held = mouse.y - y if y <= mouse.y <= y + thumb else thumb / 2
+            if self._held is not None:
+                self.top = min(max((mouse.y - self._held - top) / max(height - thumb, 1) * most, 0.0), most)
+                touch.moved = True
+                y = top + (height - thumb) * self.top / most
+        else:
+            self._held = None
+        color = theme.u32(theme.DIM, 0.7 if self._held is not None else 0.45 if lit else 0.25)
+        imgui.get_window_draw_list().add_rect_filled(
+            ImVec2(right - width - 1 * scale, y), ImVec2(right - 1 * scale, y + thumb), color, width / 2)
+
+    def _touch(self, touch: Touch, count: int, columns: Sequence[Column], edges: Sequence[tuple[float, float]],
+               mouse: tuple[float, float], sizes: tuple[int, int]) -> None:
+        """What lies under the pointer, and what was clicked."""
+        x, y = mouse
+        head, step = sizes
+        if y < head:
+            for i, (x0, x1) in enumerate(edges):
+                if x0 <= x < x1:
+                    if columns[i].tip:
+                        imgui.set_tooltip(columns[i].tip)
+                    if columns[i].sorts and imgui.is_mouse_clicked(0):
+                        touch.title = i
+            return
+        row = int(self.top + (y - head) / step)
+        if row >= count:
+            return
+        touch.over = row
+        if imgui.is_mouse_clicked(0):
+            touch.row = row
+            touch.double = imgui.is_mouse_double_clicked(0)
+        if imgui.is_mouse_clicked(1):
+            touch.right = row
+
+    def _titles(self, columns: Sequence[Column], order: tuple[int | None, bool], edges: Sequence[tuple[float, float]],
+                place: tuple[float, int, float]) -> None:
+        y, head, right = place
+        draw = imgui.get_window_draw_list()
+        line = imgui.get_text_line_height()
+        text_y = round(y + (head - line) / 2 - 1)
+        for i, (column, (x0, x1)) in enumerate(zip(columns, edges, strict=True)):
+            here = i == order[0]
+            color = theme.u32(theme.TEXT if here else theme.DIM)
+            pad = line * 0.35
+            arrow = line * 0.8 if here else 0
+            title = fitted(column.title, x1 - x0 - 2 * pad - arrow)
+            width = imgui.calc_text_size(title).x
+            x = x1 - pad - width - arrow if column.right else x0 + pad
+            draw.add_text(ImVec2(round(x), text_y), color, title)
+            if here:
+                r = line * 0.2
+                cx, cy = x + width + line * 0.45, y + head / 2
+                d = r if order[1] else -r
+                draw.add_triangle_filled(ImVec2(cx - r, cy - d / 2), ImVec2(cx + r, cy - d / 2),
+                                         ImVec2(cx, cy + d), color)
+        if edges:
+            bottom = y + head - 1
+            draw.add_line(ImVec2(edges[0][0], bottom), ImVec2(right, bottom), theme.u32(LINE))
+
+
+def fitting(columns: Sequence[Column], width: float) -> list[Column]:
+    """The columns for which so many units of the font's height are enough."""
+    left = list(columns)
+    while sum(c.width or _LEAST for c in left) > width:
+        first = max(left, key=lambda c: c.gives, default=None)
+        if first is None or not first.gives:
+            break
+        left.remove(first)
+    return left
+
+
+def _edges(columns: Sequence[Column], left: float, width: float, *, give: bool) -> list[tuple[float, float]]:
+    """Where the columns lie: those without a width share what the others leave, but get something in any case.
+    `give`: they all get narrower where there is not room for them."""
+    em = imgui.get_font_size()
+    fixed = sum(c.width * em for c in columns)
+    loose = sum(1 for c in columns if not c.width)
+    share = max((width - fixed) / loose, 6 * em) if loose else 0.0
+    squeeze = min(1.0, width / max(fixed + share * loose, 1)) if give else 1.0
+    edges, x = [], left
+    for column in columns:
+        w = (column.width * em or share) * squeeze
+        edges.append((x, x + w))
+        x += w
+    return edges
+
+
+def _cell(draw: imgui.ImDrawList, column: Column, cell: Cell, place: tuple[float, float, float, float],
+          scale: float) -> None:
+    x0, x1, y, step = place
+    line = imgui.get_text_line_height()
+    pad = line * 0.35
+    if cell.bar is not None:
+        full = x1 - x0 - 4 * scale
+        width = full * min(max(cell.bar, 0.0), 1.0)
+        color = theme.u32(cell.color or theme.ACCENT, 0.22)
+        draw.add_rect_filled(ImVec2(x0 + 2 * scale, y + 2 * scale),
+                             ImVec2(x0 + 2 * scale + max(width, 1), y + step - 2 * scale), color, 2 * scale)
+    if cell.paint is not None:
+        cell.paint(draw, x0 + pad, x1 - pad, y + 2 * scale, step - 4 * scale)
+        return
+    if cell.spark is not None:
+        _spark(draw, cell.spark, (x0 + pad, x1 - pad, y + 3 * scale, y + step - 3 * scale),
+               theme.u32(cell.color or theme.ACCENT, 0.85))
+        return
+    text_y = round(y + (step - line) / 2)
+    x = x0 + pad
+    if cell.dot is not None:
+        r = 3.5 * scale
+        draw.add_rect_filled(ImVec2(x, y + step / 2 - r), ImVec2(x + 2 * r, y + step / 2 + r), cell.dot, 2 * scale)
+        x += 2 * r + 6 * scale
+    text = fitted(cell.text, x1 - x - pad, tail=column.tail)
+    if column.right:
+        x = max(x1 - pad - imgui.calc_text_size(text).x, x)
+    draw.add_text(ImVec2(round(x), text_y), theme.u32(cell.color or theme.TEXT), text)
+
+
+def _spark(draw: imgui.ImDrawList, values: Sequence[float], place: tuple[float, float, float, float],
+           color: int) -> None:
+    x0, x1, y0, y1 = place
+    step = (x1 - x0) / max(len(values), 1)
+    for i, value in enumerate(values):
+        top = y1 - max((y1 - y0) * min(max(value, 0.0), 1.0), 1.0)
+        draw.add_rect_filled(ImVec2(x0 + i * step, top), ImVec2(x0 + (i + 1) * step - max(step * 0.2, 0.5), y1), color)
+
+
+def tooltip(text: str, scale: float) -> None:
+    """Several lines beside the pointer, wrapped where they are too long."""
+    imgui.push_style_var(imgui.StyleVar_.window_padding, ImVec2(10 * scale, 8 * scale))
+    imgui.begin_tooltip()
+    imgui.push_text_wrap_pos(imgui.get_font_size() * 42)
+    imgui.text_unformatted(text)
+    imgui.pop_text_wrap_pos()
+    imgui.end_tooltip()
+    imgui.pop_style_var()

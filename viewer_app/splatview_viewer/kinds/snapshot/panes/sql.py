@@ -13,13 +13,13 @@ from imgui_bundle import ImVec2, imgui
 from splatview_viewer.formats.pictures import output_path
 from splatview_viewer.kinds.snapshot.model import address_text
 from splatview_viewer.kinds.snapshot.panes import _pane
-from splatview_viewer.kinds.snapshot.panes._grid import Cell, Column, Grid, Rows
+from splatview_viewer.kinds.snapshot.panes._pane import Cell, Column, Grid, Rows
 from splatview_viewer.kinds.snapshot.query import EXAMPLES as _SHORT
 from splatview_viewer.kinds.snapshot.query import TABLES
 from splatview_viewer.ui import theme
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Callable, Hashable, Sequence
 
     from splatview_viewer.geometry.controls import Rect
     from splatview_viewer.kinds.snapshot.content import Content
@@ -222,7 +222,8 @@ class SqlPane(_pane.Pane):
             return
         self._saving, self.said = ("csv", object()), ""
         name, folder = f"{Path(content.snapshot.name).stem or 'snapshot'} query", self.folder
-        content.ask(self._saving, lambda: save_csv(database, text, name, folder), slot=("csv", id(self)), lane="query")
+        content.ask(self._saving, lambda job: save_csv(database, text, name, folder, lambda: job.cancelled),
+                    slot=("csv", id(self)), lane="query")
 
     # -- the answer --------------------------------------------------------------------------------------------------
 
@@ -236,8 +237,8 @@ class SqlPane(_pane.Pane):
             return False
         assert self._asked is not None
         key, text = self._key(), self._asked[0]
-        result = content.ask(key, lambda: database.run(text), slot=("sql", id(self)), lane="query",
-                             words="Asking the database")
+        result = content.ask(key, lambda job: database.run(text, cancelled=lambda: job.cancelled),
+                             slot=("sql", id(self)), lane="query", words="Asking the database")
         if result is None:
             if fault := content.fault(key):
                 _pane.gap(4, scale)
@@ -357,7 +358,8 @@ def _say(fault: str) -> None:
         i += 1
 
 
-def save_csv(database: Database, text: str, name: str, folder: Path | None) -> str:
+def save_csv(database: Database, text: str, name: str, folder: Path | None,
+             cancelled: Callable[[], bool] = lambda: False) -> str:
     """Write all rows as CSV into a file of its own, and say which. Raises FileError, QueryError."""
     from splatview_ipc.system.files import output_file
     from splatview_viewer.core.errors import FileError
@@ -366,7 +368,7 @@ def save_csv(database: Database, text: str, name: str, folder: Path | None) -> s
     try:
         with output_file(path, numbered=True) as out:
             rows = io.TextIOWrapper(out.file, encoding="utf-8", newline="")
-            database.csv(text, rows, timeout=_CSV_S)
+            database.csv(text, rows, timeout=_CSV_S, cancelled=cancelled)
             rows.detach()
     except OSError as e:
         raise FileError(str(e)) from e

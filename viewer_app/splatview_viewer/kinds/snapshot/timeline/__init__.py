@@ -11,8 +11,16 @@ Importing this does not import numba; `warm_up` does, and loads the kernels or h
 
 from __future__ import annotations
 
-from splatview_viewer.kinds.snapshot.timeline.addresses import Addresses
-from splatview_viewer.kinds.snapshot.timeline.bands import Bands, Canvas, Lane, Paint, assemble, lanes, paint_ground
+from splatview_viewer.kinds.snapshot.timeline.bands import (
+           Addresses,
+           Bands,
+           Canvas,
+           Lane,
+           Paint,
+           assemble,
+           lanes,
+           paint_ground,
+)
 from splatview_viewer.kinds.snapshot.timeline.compiled import end_loading, warm_up
 from splatview_viewer.kinds.snapshot.timeline.index import Axis, Envelope, reserved
 

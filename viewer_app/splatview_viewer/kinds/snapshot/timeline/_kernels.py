@@ -157,8 +157,8 @@ F2 = write(f64, 2)
 INKS = types.Tuple((read(types.uint16), read(types.uint8), types.Array(f64, 2, "C", readonly=True),
                     types.Array(f64, 2, "C", readonly=True)))
 """classes, lit (or none), shades (2 K, 3), grounds (2, 3)"""
-COLUMNS = types.Tuple((R32, R64, f64, f64))
-"""moments, offset (or none), low, bytes per pixel"""
+COLUMNS = types.Tuple((R32, f64, f64))
+"""moments, low, bytes per pixel"""
 CANVAS = types.Tuple((write(types.uint32, 2), write(i32, 2)))
 LIST = types.Tuple((write(i32), write(i32), write(f64), F2, F2, write(i32)))
 """Entries: their allocations, shades, sizes (zeros); sums of bytes, red, green and blue over small and large blocks
@@ -366,13 +366,13 @@ def paint_bands(index, size, name, inks, columns, part, canvas, entries):
     anew."""
     start, end, moment, first, begin, listed, ends, order = index
     classes, lit, shades, ground = inks
-    moments, offset, low, per = columns
+    moments, low, per = columns
     pixels, ids = canvas
     numbers, shown, sizes, few, many, where = entries
     height = pixels.shape[1]
     empty = packed(ground[0, 0], ground[0, 1], ground[0, 2])
-    count = limit = built = started = gone = under = np.int64(0)
-    known = drawn = np.int64(-1)  # the moment of the list; of the column before, which has `under` below its stack
+    count = limit = built = started = gone = np.int64(0)
+    known = drawn = np.int64(-1)  # the moment of the list; of the column before
     for x in range(part[0], part[1]):
         k = np.int64(moments[x])
         if k < 0:
@@ -413,17 +413,16 @@ def paint_bands(index, size, name, inks, columns, part, canvas, entries):
                 where[i] = count
                 change(few, many, count, np.float64(size[i]), shades, shade)
                 count += 1
-        base = offset[x] if len(offset) else np.int64(0)
         row = np.int64(0)
-        if drawn >= 0 and drawn <= k and under == base:
+        if drawn >= 0 and drawn <= k:
             if lowest == fresh and fresh == count:
                 row = height
             elif lowest > 0:
-                row = min(max(np.int64((bottom_of(sizes, few, many, lowest) + base - low) / per), 0), height)
+                row = min(max(np.int64((bottom_of(sizes, few, many, lowest) - low) / per), 0), height)
         again(pixels, ids, x, row)
         if row < height:
-            stack(pixels[x], ids[x], row, low - base, per, entries, count, (shades, ground))
-        known, started, gone, drawn, under = k, upto, ended, k, base
+            stack(pixels[x], ids[x], row, low, per, entries, count, (shades, ground))
+        known, started, gone, drawn = k, upto, ended, k
     clear(sizes, few, many, count)
     return built
 
@@ -592,7 +591,7 @@ def move(layer, plain, inks, view, sums, state, k):
 def paint_addresses(blocks, spans, inks, columns, part, canvas, sums):
     """Paints the columns part[0] <= x < part[1]. sums: room (2, H + 2, SUMS)."""
     ground = inks[3]
-    moments, _, low, per = columns
+    moments, low, per = columns
     pixels, ids = canvas
     height = pixels.shape[1]
     over, under = sums[0], sums[1]

@@ -48,11 +48,6 @@ class LiveIndex:
         """At most so many have to be looked at for one moment."""
         self._room = 1024
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes that it takes beside the trace's own arrays."""
-        return sum(a.nbytes for a in self.kernel[2:])
-
     def live(self, moment: int) -> np.ndarray:
         """int32: the numbers of what is live, ascending. IndexError for a moment outside of the trace."""
         if not 0 <= moment <= self.events:
@@ -94,9 +89,7 @@ class Axis:
     """x in moments ("events": moment k is at k <= x < k + 1) or in microseconds since the first event ("time")."""
 
     def __init__(self, trace: Trace, unit: Literal["events", "time"]) -> None:
-        """ValueError for another unit. A trace without times is at 0 from the first to the last event."""
-        if unit not in ("events", "time"):
-            raise ValueError(f"unit: '{unit}' is not 'events' or 'time'")
+        """A trace without times is at 0 from the first to the last event."""
         self.unit = unit
         self.last = len(trace.events)
         """M, the last moment."""
@@ -121,8 +114,6 @@ class Axis:
         """int64 (width + 1,): column i has the moments edges[i] <= k < edges[i + 1], those that begin in it.
 
         From before the axis they are 0, from after it M + 2, so that `Bands.peaks` knows what lies outside."""
-        if not x1 > x0 or width < 1:
-            raise ValueError(f"no columns: from {x0} to {x1} in {width}")
         x = np.ceil(np.linspace(x0, x1, width + 1).clip(-2.0**62, 2.0**62))
         if self.unit == "events":
             return x.clip(0, self.last + 2).astype(np.int64)
@@ -169,8 +160,6 @@ class Envelope:
 
     def __init__(self, values: np.ndarray) -> None:
         """values: int64 (n,), n >= 1."""
-        if not len(values):
-            raise ValueError("no values: there is at least one moment")
         self._values = frozen(values, np.int64)
         block = kernels().PYRAMID
         blocks = (len(values) + block - 1) // block
