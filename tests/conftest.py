@@ -114,7 +114,7 @@ def rest() -> Iterator[Callable[[], None]]:
 @pytest.fixture(scope="session")
 def timeline_kernels() -> None:
     """The compiled kernels of memory timelines, so that none arrives in the middle of a test."""
-    from splatview_viewer.kinds.snapshot.timeline import warm_up
+    from splatview_viewer.kinds.snapshot.timeline.compiled import warm_up
 
     warm_up()
 

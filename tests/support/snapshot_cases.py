@@ -13,7 +13,7 @@ from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.kinds.snapshot.content import Content
 from splatview_viewer.kinds.snapshot.model import Allocations, Blocks, Events, Segments, Spans, Trace
 from splatview_viewer.kinds.snapshot.state import Look
-from splatview_viewer.kinds.snapshot.timeline import Paint
+from splatview_viewer.kinds.snapshot.timeline.bands import Paint
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.shell.panel import Panel
 from support.wait import PATIENCE, turns

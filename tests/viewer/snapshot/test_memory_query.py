@@ -15,7 +15,7 @@ from support.wait import PATIENCE, turns
 from splatview_viewer.kinds.snapshot.loading import from_pickled, load_snapshot
 from splatview_viewer.kinds.snapshot.model import ACTIONS, BLOCK_STATES, Snapshot
 from splatview_viewer.kinds.snapshot.query import COLUMNS, EXAMPLES, TABLES, Database, QueryError
-from splatview_viewer.kinds.snapshot.timeline import Bands
+from splatview_viewer.kinds.snapshot.timeline.bands import Bands
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

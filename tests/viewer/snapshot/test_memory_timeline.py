@@ -11,8 +11,9 @@ import pytest
 from support.snapshot_cases import any_paint, column_by_hand, live_by_hand, random_trace, trace_of
 
 from splatview_viewer.kinds.snapshot.model import BLOCK_STATES
-from splatview_viewer.kinds.snapshot.timeline import Addresses, Axis, Bands, Canvas, Paint, assemble, reserved
+from splatview_viewer.kinds.snapshot.timeline.bands import Addresses, Bands, Canvas, Paint, assemble
 from splatview_viewer.kinds.snapshot.timeline.compiled import kernels
+from splatview_viewer.kinds.snapshot.timeline.index import Axis, reserved
 
 if TYPE_CHECKING:
     from splatview_viewer.kinds.snapshot.model import Snapshot

@@ -17,7 +17,7 @@ from splatview_viewer.core.settings import SnapshotSettings
 from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.kinds.snapshot import world
 from splatview_viewer.kinds.snapshot.painting import Painting, paint
-from splatview_viewer.kinds.snapshot.timeline import Addresses, Bands
+from splatview_viewer.kinds.snapshot.timeline.bands import Addresses, Bands
 from splatview_viewer.kinds.snapshot.view import SnapshotView
 
 if TYPE_CHECKING:

@@ -21,7 +21,9 @@ from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.jobs import Job, Jobs
 from splatview_viewer.kinds.snapshot.analysis.colors import colors
 from splatview_viewer.kinds.snapshot.query import Database
-from splatview_viewer.kinds.snapshot.timeline import Addresses, Axis, Bands, Envelope, lanes, reserved, warm_up
+from splatview_viewer.kinds.snapshot.timeline.bands import Addresses, Bands, lanes
+from splatview_viewer.kinds.snapshot.timeline.compiled import warm_up
+from splatview_viewer.kinds.snapshot.timeline.index import Axis, Envelope, reserved
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from splatview_viewer.kinds.snapshot.analysis.colors import ColorBy, Colors
     from splatview_viewer.kinds.snapshot.model import Snapshot, Trace
     from splatview_viewer.kinds.snapshot.state import Look
-    from splatview_viewer.kinds.snapshot.timeline import Lane
+    from splatview_viewer.kinds.snapshot.timeline.bands import Lane
 
 T = TypeVar("T")
 log = logging.getLogger("splatview")

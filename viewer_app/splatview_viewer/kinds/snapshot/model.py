@@ -317,17 +317,18 @@ def live_ids(trace: Trace, moment: int) -> np.ndarray:
     return np.flatnonzero(live_mask(trace, moment)).astype(np.int32)
 
 
-def held(trace: Trace, what: Allocations | Spans) -> np.ndarray:
-    """int64 (M + 1,): the bytes that are there at each moment."""
-    change = np.zeros(trace.moments + 1, np.int64)
-    np.add.at(change, what.start.astype(np.intp) + 1, what.size)  # indices of any other type take twice as long
-    np.subtract.at(change, what.end.astype(np.intp) + 1, what.size)
+def held(moments: int, start: np.ndarray, end: np.ndarray, size: np.ndarray) -> np.ndarray:
+    """int64 (M + 1,): the bytes at each moment of what is there at the moments start < k <= end."""
+    change = np.zeros(moments + 1, np.int64)
+    np.add.at(change, start.astype(np.intp) + 1, size)  # indices of any other type take twice as long
+    np.subtract.at(change, end.astype(np.intp) + 1, size)
     return np.cumsum(change[:-1])
 
 
 def live_bytes(trace: Trace) -> np.ndarray:
     """int64 (M + 1,): the bytes live at each moment."""
-    return held(trace, trace.allocations)
+    a = trace.allocations
+    return held(trace.moments, a.start, a.end, a.size)
 
 
 def peak_moment(trace: Trace) -> int:

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from splatview_viewer.kinds.snapshot.timeline import Canvas, assemble, paint_ground
+from splatview_viewer.kinds.snapshot.timeline.bands import Canvas, assemble, paint_ground
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from splatview_viewer.kinds.snapshot.timeline import Addresses, Axis, Bands, Paint
+    from splatview_viewer.kinds.snapshot.timeline.bands import Addresses, Bands, Paint
+    from splatview_viewer.kinds.snapshot.timeline.index import Axis
 
 _LEAST_SLICE = 160
 """Columns that a thread paints in one go, at least: each go begins with all that is live."""

@@ -262,7 +262,8 @@ class Tables:
         live = live_bytes(trace)
         self._peaks.append((trace.device, int(live.argmax()), int(live.max())))
         raw = self._raw(f"moments_{trace.device}_", moment=np.arange(trace.moments, dtype=np.int32), time_=time,
-                        live=live, reserved=held(trace, s))
+                        live=live,
+                        reserved=held(trace.moments, s.start, s.end, s.size))
         return f"SELECT {trace.device} AS device, moment, nullif(time_, 0) AS time_us, live, reserved FROM {raw}"
 
     def _make_annotations(self) -> None:

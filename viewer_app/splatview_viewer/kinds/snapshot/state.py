@@ -140,9 +140,7 @@ class Look:
 
     def look_like(self, other: Look) -> None:
         """Be what another one is, for somebody who follows."""
-        for name in ("device", "tab", "x", "y", "places", "moment", "moment_a", "moment_b", "selected", "hovered",
-                     "pointed", "search", "hits", "lit", "lit_by", "lit_number"):
-            setattr(self, name, getattr(other, name))
+        vars(self).update({**vars(other), "settings": self.settings, "wants_focus": self.wants_focus})
         self.settings.take(other.settings)
 
 

@@ -9,7 +9,7 @@ from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.kinds.snapshot.painting import Layer, Material, Sheet
 from splatview_viewer.kinds.snapshot.plot import EDGE, RESERVED, Marks
 from splatview_viewer.kinds.snapshot.state import PLOTS
-from splatview_viewer.kinds.snapshot.timeline import Paint
+from splatview_viewer.kinds.snapshot.timeline.bands import Paint
 
 if TYPE_CHECKING:
     from collections.abc import Hashable

@@ -3,27 +3,10 @@
 
 from __future__ import annotations
 
-from splatview_viewer.kinds.snapshot._numba import R32, R64, i32, i64, inline, kernel, types, void, write
+from splatview_viewer.kinds.snapshot._numba import R64, i32, i64, inline, kernel, types, void, write
 
 PYRAMID = 64
 """Moments in a block of the pyramid."""
-
-
-@kernel(void(R32, R32, R64, write(i64)))
-def accumulate(start, end, size, out):
-    """Adds to out (M + 1,), which is zeros, what is live at each moment."""
-    last = len(out) - 1
-    for i in range(len(start)):
-        a = max(start[i], -1)
-        b = end[i]
-        if a < b and a < last:
-            out[a + 1] += size[i]
-            if b < last:
-                out[b + 1] -= size[i]
-    total = 0
-    for k in range(len(out)):
-        total += out[k]
-        out[k] = total
 
 
 @kernel(void(R64, write(i64), write(i64)))

@@ -12,7 +12,6 @@ import numpy as np
 from splatview_viewer.kinds.snapshot._numba import R32, R64, f64, i32, i64, inline, kernel, read, types, void, write
 from splatview_viewer.kinds.snapshot.timeline._column_kernels import (
     PYRAMID,
-    accumulate,
     assemble,
     envelope,
     paint_ground,
@@ -20,7 +19,7 @@ from splatview_viewer.kinds.snapshot.timeline._column_kernels import (
     pyramid,
 )
 
-__all__ = ["APART", "PYRAMID", "SUMS", "accumulate", "assemble", "checkpoints", "envelope", "live_at", "order_by_end",
+__all__ = ["APART", "PYRAMID", "SUMS", "assemble", "checkpoints", "envelope", "live_at", "order_by_end",
            "paint_addresses", "paint_bands", "paint_ground", "peaks", "place", "pyramid"]
 
 APART = 2048
@@ -162,7 +161,7 @@ COLUMNS = types.Tuple((R32, f64, f64))
 CANVAS = types.Tuple((write(types.uint32, 2), write(i32, 2)))
 LIST = types.Tuple((write(i32), write(i32), write(f64), F2, F2, write(i32)))
 """Entries: their allocations, shades, sizes (zeros); sums of bytes, red, green and blue over small and large blocks
-(zeros), where each number of the index is. All are left as they are found."""
+(zeros), where each number of the index is."""
 
 
 @inline
@@ -423,7 +422,6 @@ def paint_bands(index, size, name, inks, columns, part, canvas, entries):
         if row < height:
             stack(pixels[x], ids[x], row, low, per, entries, count, (shades, ground))
         known, started, gone, drawn = k, upto, ended, k
-    clear(sizes, few, many, count)
     return built
 
 

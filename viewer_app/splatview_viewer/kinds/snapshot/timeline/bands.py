@@ -8,18 +8,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from splatview_viewer.kinds.snapshot.model import MIDDLE, pool_text, signed
+from splatview_viewer.kinds.snapshot.model import MIDDLE, held, pool_text, signed
 from splatview_viewer.kinds.snapshot.timeline.compiled import kernels
-from splatview_viewer.kinds.snapshot.timeline.index import Envelope, Lists, LiveIndex, accumulated, frozen, reserved
+from splatview_viewer.kinds.snapshot.timeline.index import Envelope, LiveIndex, frozen, reserved
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from splatview_viewer.kinds.snapshot.model import Trace
-    from splatview_viewer.kinds.snapshot.timeline.bands import Canvas, Paint
 
 Color = tuple[int, int, int]
-MAX_PIXELS = 1 << 27
 
 
 class Canvas:
@@ -27,8 +25,6 @@ class Canvas:
 
     def __init__(self, width: int, height: int, *, blank: bool = True) -> None:
         """`blank`: False where every pixel is written before it is read."""
-        if width < 1 or height < 1 or width * height > MAX_PIXELS:
-            raise ValueError(f"a canvas cannot have {width} x {height} pixels: 1 x 1 up to {MAX_PIXELS} in all")
         self.rgba = np.zeros((width, height, 4), np.uint8) if blank else np.empty((width, height, 4), np.uint8)
         """uint8 (W, H, 4): rgba[x, y], y from the top."""
         self.ids = np.full((width, height), -1, np.int32) if blank else np.empty((width, height), np.int32)
@@ -118,11 +114,10 @@ class Bands:
         self._some = members is not None
         start, end, size = (column[self.numbers] if self._some else column for column in (a.start, a.end, a.size))
         self._size = frozen(size, np.int64)
-        self.live = accumulated(start, end, self._size, len(trace.events))
+        self.live = frozen(held(trace.moments, start, end, size), np.int64)
         """int64 (M + 1,): bytes at each moment."""
         self._envelope = Envelope(self.live)
         self._index = LiveIndex(start, end, len(trace.events))
-        self._lists = Lists(self._index)
 
     def peaks(self, edges: np.ndarray) -> np.ndarray:
         """int32 (W,): for column x the moment with most live bytes of edges[x] <= k < edges[x + 1].
@@ -153,13 +148,12 @@ class Bands:
         A pixel shows the mean of the colours of all bands in it, by their bytes. Bands of 3 pixels and more have a
         darker line at their lower edge.
         """
-        lists = self._lists.take()
-        try:
-            kernels().paint_bands(self._index.kernel, self._size, self.numbers, paint.tables(self.count),
-                                  (frozen(moments, np.int32), float(low), float(per_pixel)),
-                                  columns.indices(canvas.width)[:2], (canvas.packed, canvas.ids), lists)
-        finally:
-            self._lists.give(lists)
+        n = (2 * self._index.longest + 4096 + 255) // 256 * 256
+        lists = (np.empty(n, np.int32), np.empty(n, np.int32), np.zeros(n), np.zeros((n // 16, 4)),
+                 np.zeros((n // 256, 4)), np.empty(len(self._size), np.int32))
+        kernels().paint_bands(self._index.kernel, self._size, self.numbers, paint.tables(self.count),
+                              (frozen(moments, np.int32), float(low), float(per_pixel)),
+                              columns.indices(canvas.width)[:2], (canvas.packed, canvas.ids), lists)
 
 
 class Lane:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from splatview_viewer.kinds.snapshot.model import held
 from splatview_viewer.kinds.snapshot.timeline.compiled import kernels
 
 if TYPE_CHECKING:
@@ -60,29 +60,6 @@ class LiveIndex:
             out = np.empty(-count, np.int32)
             count = live_at(self.kernel, moment, out)
         return out[:count]
-
-
-class Lists:
-    """Lists of entries that painting threads borrow, one for each that paints at once."""
-
-    def __init__(self, index: LiveIndex) -> None:
-        self._length = len(index.start)
-        self._room = (2 * index.longest + 4096 + 255) // 256 * 256
-        self._free: list[tuple[np.ndarray, ...]] = []
-        self._lock = threading.Lock()
-
-    def take(self) -> tuple[np.ndarray, ...]:
-        """numbers, shades, sizes, sums of small and of large blocks, places: see `_kernels.LIST`."""
-        with self._lock:
-            if self._free:
-                return self._free.pop()
-        n = self._room
-        return (np.empty(n, np.int32), np.empty(n, np.int32), np.zeros(n), np.zeros((n // 16, 4)),
-                np.zeros((n // 256, 4)), np.empty(self._length, np.int32))
-
-    def give(self, lists: tuple[np.ndarray, ...]) -> None:
-        with self._lock:
-            self._free.append(lists)
 
 
 class Axis:
@@ -140,19 +117,11 @@ class Axis:
         return self.origin_us + max(int(self._begins[min(max(moment, 0), self.last)]), 0)
 
 
-def accumulated(start: np.ndarray, end: np.ndarray, size: np.ndarray, events: int) -> np.ndarray:
-    """int64 (M + 1,): the sum of the sizes of what is live at each moment."""
-    out = np.zeros(events + 1, np.int64)
-    accumulate = kernels().accumulate
-    accumulate(frozen(start, np.int32), frozen(end, np.int32), frozen(size, np.int64), out)
-    return frozen(out, np.int64)
-
-
 def reserved(trace: Trace, pool: int | None = None) -> np.ndarray:
     """int64 (M + 1,): bytes that the allocator had from the driver at each moment. pool: those of one pool."""
     s = trace.spans
     chosen = slice(None) if pool is None else s.pool == pool
-    return accumulated(s.start[chosen], s.end[chosen], s.size[chosen], len(trace.events))
+    return held(trace.moments, s.start[chosen], s.end[chosen], s.size[chosen])
 
 
 class Envelope:
