@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from splatview_viewer.core.events import Key, Pinch, PointerLeave, PointerMove, PointerPress, PointerRelease, Wheel
 from splatview_viewer.geometry.controls import ZOOM_STEP, Rect
 from splatview_viewer.kinds.snapshot.state import TABS
-from splatview_viewer.kinds.snapshot.world import LEAST, LEAST_BYTES, full_y, held, pick, window_of, y_of
+from splatview_viewer.kinds.snapshot.world import LEAST, LEAST_BYTES, full_y, held, pick, window_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -109,7 +109,7 @@ class Hands:
         w = window
         x, y = dx * w.step, dy * w.per_pixel
         return self._show(content, look, (w.x0 - x, w.x1 - x) if dx and look.x is not None else None,
-                          (w.y0 + y, w.y1 + y) if dy and y_of(look) is not None else None)
+                          (w.y0 + y, w.y1 + y) if dy and look.chosen_y is not None else None)
 
     # -- events --------------------------------------------------------------------------------------------------
 
@@ -240,12 +240,10 @@ class Hands:
             case "m" if (look.pointed if look.pointed is not None else look.moment) is not None:
                 look.mark(look.pointed if look.pointed is not None else look.moment)  # type: ignore[arg-type]
             case "home" | "end" if look.x is not None and window is not None:
-                span = window.x1 - window.x0
-                far = -math.inf if name == "home" else math.inf
+                far = window.x1 - window.x0 if name == "home" else window.x0 - window.x1
                 axis = content.axis(look.device, look.settings.unit)
-                low, high = axis.extent if axis is not None else (0.0, span)
-                begin = low if far < 0 else high - span
-                return self._show(content, look, (begin, begin + span), None)
+                low, high = axis.extent if axis is not None else (0.0, 0.0)
+                return self._show(content, look, (low, low + far) if far > 0 else (high + far, high), None)
             case _ if name.isdigit() and len(name) == 1 and 1 <= int(name) <= len(TABS):
                 look.tab = list(TABS)[int(name) - 1]
             case _:

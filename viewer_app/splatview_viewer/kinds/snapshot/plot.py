@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -36,17 +35,6 @@ an older one is the processor's work, and takes as long."""
 RESERVED: Color = (0.098, 0.108, 0.127)
 EDGE: Color = (0.30, 0.335, 0.40)
 """Bytes that are reserved and not live, and the line where they end."""
-
-
-@dataclass(frozen=True)
-class Marks:
-    """What is lifted out of a picture."""
-
-    ground: Color
-    hovered: int = -1
-    selected: int = -1
-    line: int = 1
-    """Pixels."""
 
 
 def program(ctx: moderngl.Context, name: str) -> moderngl.VertexArray:
@@ -148,11 +136,12 @@ class Plot:
 
     # -- drawing -------------------------------------------------------------------------------------------------
 
-    def draw(self, framebuffer: moderngl.Framebuffer, window: Window, marks: Marks) -> None:
-        """Draw what there is of the world in `window`: as it should be, or what was painted before, stretched."""
+    def draw(self, framebuffer: moderngl.Framebuffer, window: Window, look: Look, line: int) -> None:
+        """Draw what there is of the world in `window`: as it should be, or what was painted before, stretched. What is
+        under the pointer or selected is lifted out, by outlines of `line` pixels."""
         painted, rect = self.shown, window.rect
         if painted is None or self._wanted is None or painted.sheet.world != self._wanted.world:
-            framebuffer.clear(*marks.ground, 1.0, viewport=rect.viewport(framebuffer.height))
+            framebuffer.clear(*look.settings.background, 1.0, viewport=rect.viewport(framebuffer.height))
             return
         s = painted.sheet
         place = (window.step / s.step, (window.x0 - s.x0) / s.step,
@@ -162,11 +151,11 @@ class Plot:
         with self._work("timeline", rect.width, rect.height, exact):
             if exact and framebuffer.samples == 0:
                 self._copy(framebuffer, rect)
-                for allocation in {marks.hovered, marks.selected} - {-1}:
+                for allocation in {look.hovered, look.selected} - {None}:
                     if (part := self._part(allocation, rect)) is not None:
-                        self._shade(framebuffer, window, marks, (1.0, 0.0, 1.0, 0.0), part)
+                        self._shade(framebuffer, window, look, line, (1.0, 0.0, 1.0, 0.0), part)
             else:
-                self._shade(framebuffer, window, marks, (1.0, 0.0, 1.0, 0.0) if exact else place, rect)
+                self._shade(framebuffer, window, look, line, (1.0, 0.0, 1.0, 0.0) if exact else place, rect)
 
     def _copy(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
         """The picture as it is: much quicker than any shader where the processor draws."""
@@ -197,14 +186,14 @@ class Plot:
         top, bottom = max(box[2] - spare, 0), box[3] - spare
         return Rect(rect.x + left, rect.y + top, right - left, bottom - top) if bottom > top else None
 
-    def _shade(self, framebuffer: moderngl.Framebuffer, window: Window, marks: Marks,
+    def _shade(self, framebuffer: moderngl.Framebuffer, window: Window, look: Look, line: int,
                place: tuple[float, float, float, float], part: Rect) -> None:
         """Draw `part` of the window's rectangle."""
         rect, painted = window.rect, self.shown
         assert painted is not None
         array = self._array = self._array or program(self._ctx, "timeline")
-        lifted = marks.hovered >= 0 or marks.selected >= 0
-        if lifted and self._ids_of is not painted:
+        hovered, selected = (-1 if number is None else number for number in (look.hovered, look.selected))
+        if max(hovered, selected) >= 0 and self._ids_of is not painted:
             self._upload("u_ids", painted.canvas.ids, "i4", 1)
             self._ids_of = painted
         elif "u_ids" not in self._textures:
@@ -212,8 +201,8 @@ class Plot:
         s = painted.sheet
         uniforms: dict[str, Any] = {
             "u_corner": (float(rect.x), float(framebuffer.height - rect.y - rect.height)), "u_place": place,
-            "u_sheet": (s.width, s.height), "u_ground": marks.ground,
-            "u_hovered": marks.hovered, "u_selected": marks.selected, "u_line": marks.line,
+            "u_sheet": (s.width, s.height), "u_ground": look.settings.background,
+            "u_hovered": hovered, "u_selected": selected, "u_line": line,
         }
         for name, value in uniforms.items():
             set_uniform(array.program, name, value)

@@ -68,6 +68,11 @@ class Look:
     """"search": the keyboard goes to that field with the next picture."""
 
     @property
+    def chosen_y(self) -> Range | None:
+        """What the user chose to see of the plot's bytes axis."""
+        return self.places if self.tab == "addresses" else self.y
+
+    @property
     def mask(self) -> np.ndarray | None:
         """bool (A,): what is lit, by search and pane together; None: everything."""
         if self.hits is None or self.lit is None:

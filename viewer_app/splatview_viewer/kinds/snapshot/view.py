@@ -188,7 +188,7 @@ class SnapshotView(Steady, Simple):
         if self._pointed_in != (plot, self._plot.shown):
             self._pointed_in = plot, self._plot.shown
             self._hands.look_again(layout, content, look)
-        self._plot.draw(framebuffer, window, world.marks_of(look, line))
+        self._plot.draw(framebuffer, window, look, line)
 
     def over(self, rect: Rect, scale: float) -> bool:
         from splatview_viewer.kinds.snapshot.axes import draw_over

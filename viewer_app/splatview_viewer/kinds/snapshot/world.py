@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.kinds.snapshot.painting import Layer, Material, Sheet
-from splatview_viewer.kinds.snapshot.plot import EDGE, RESERVED, Marks
+from splatview_viewer.kinds.snapshot.plot import EDGE, RESERVED
 from splatview_viewer.kinds.snapshot.state import PLOTS
 from splatview_viewer.kinds.snapshot.timeline.bands import Paint
 
@@ -221,18 +221,13 @@ def needs(look: Look) -> list[Hashable]:
     return [*keys, ("lanes", device), ("lanes at", device)] if kind == "lanes" else keys
 
 
-def y_of(look: Look) -> Range | None:
-    """What the user chose to see of the bytes axis."""
-    return look.places if look.tab == "addresses" else look.y
-
-
 def window_of(content: Content, look: Look, rect: Rect) -> Window | None:
     """What the plot in `rect` shows; None until it is known."""
     axis = content.axis(look.device, look.settings.unit)
     full = full_y(content, look)
     if axis is None or full is None:
         return None
-    x, y = look.x or axis.extent, y_of(look) or full
+    x, y = look.x or axis.extent, look.chosen_y or full
     return Window(rect, x[0], max(x[1], x[0] + 1e-9), y[0], max(y[1], y[0] + 1e-9))
 
 
@@ -281,14 +276,6 @@ def sheet_of(world: Hashable, colors: Hashable, window: Window) -> Sheet:
     """The picture that fits a window pixel by pixel."""
     r = window.rect
     return Sheet(world, colors, window.x0, window.step, r.width, window.y0, window.per_pixel, r.height)
-
-
-def marks_of(look: Look, line: int) -> Marks:
-    """What is lifted out of the picture."""
-    def number(allocation: int | None) -> int:
-        return -1 if allocation is None else allocation
-
-    return Marks(look.settings.background, number(look.hovered), number(look.selected), line)
 
 
 def pick(content: Content, look: Look, moment: int, y: float) -> int:
