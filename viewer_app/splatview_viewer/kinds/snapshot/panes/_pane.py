@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui
 
 from splatview_viewer.kinds.snapshot.analysis.frames import MACHINERY, frame_kinds, frame_text, sites, stack_text
-from splatview_viewer.kinds.snapshot.model import live_ids
 from splatview_viewer.ui import theme
 from splatview_viewer.ui.widgets import board, colored, fitted, wrapped
 
@@ -19,7 +17,7 @@ if TYPE_CHECKING:
 
     from splatview_viewer.geometry.controls import Rect
     from splatview_viewer.kinds.snapshot.content import Content
-    from splatview_viewer.kinds.snapshot.model import Events, Trace
+    from splatview_viewer.kinds.snapshot.model import Events
     from splatview_viewer.kinds.snapshot.state import Look
 
 T = TypeVar("T")
@@ -100,6 +98,13 @@ def on_the_right(width: float) -> None:
         imgui.new_line()
 
 
+def right(text: str) -> None:
+    """Dim words at the end of the line."""
+    on_the_right(imgui.calc_text_size(text).x)
+    imgui.align_text_to_frame_padding()
+    colored(text, theme.DIM)
+
+
 def button_width(text: str) -> float:
     return imgui.calc_text_size(text).x + 2 * imgui.get_style().frame_padding.x
 
@@ -125,21 +130,12 @@ def parts_bar(parts: Iterable[tuple[int, ImVec4]], whole: int, height: float, sc
     return width
 
 
-class Places:
-    """Where stacks are, in a line each; asks for what that takes, and remembers what was said."""
-
-    def __init__(self) -> None:
-        self._of: object = None
-        self._text: Callable[[int], str] = lambda _: ""
-
-    def ready(self, content: Content) -> Callable[[int], str]:
-        """What says where a stack is. Says nothing until the stacks were looked through."""
-        if content.ask(("sites",), lambda: sites(content.snapshot)) is None:
-            return lambda _: ""
-        if self._of is not content:
-            snapshot = content.snapshot
-            self._of, self._text = content, lru_cache(4096)(lambda stack: stack_text(snapshot, stack))
-        return self._text
+def places(content: Content) -> Callable[[int], str]:
+    """What says where a stack is, in a line. Says nothing until the stacks were looked through."""
+    snapshot = content.snapshot
+    if content.ask(("sites",), lambda: sites(snapshot)) is None:
+        return lambda _: ""
+    return lambda stack: stack_text(snapshot, stack)
 
 
 class Lamp:
@@ -280,11 +276,6 @@ def moment_line(content: Content, look: Look, moment: int) -> bool:
     return False
 
 
-def live_at(trace: Trace, moment: int) -> np.ndarray:
-    """int32: what is live at a moment."""
-    return live_ids(trace, moment)
-
-
 class Pane:
     """A tab of the view: fills a window exactly over a rectangle of the framebuffer."""
 
@@ -295,7 +286,9 @@ class Pane:
 
     def __init__(self) -> None:
         self.lamp = Lamp()
-        self.places = Places()
+        self._shown: Any = None
+        self._shown_of: Hashable = None
+        """The newest answer, and its device and what else it is of."""
 
     def draw(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
         """Draw it with imgui. True when another picture is needed."""
@@ -306,6 +299,17 @@ class Pane:
     def fill(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
         """Draw inside the window. True when another picture is needed."""
         raise NotImplementedError
+
+    def latest(self, content: Content, look: Look, key: Hashable, found: T | None, of: Hashable = None,
+               words: str = "Working it out\u2026") -> T | None:
+        """The answer, or the one before for the same device and `of` while it is worked on; None, and why, where there
+        is neither."""
+        if found is not None:
+            self._shown, self._shown_of = found, (look.device, of)
+        elif self._shown_of != (look.device, of) or content.fault(key):
+            trouble(content, key, words)
+            return None
+        return self._shown
 
 
 _LEAST = 13
@@ -385,6 +389,30 @@ class Rows:
 
 
 @dataclass
+class _Bar:
+    """A scroll bar along one axis."""
+
+    held: float | None = None
+    """Where in its thumb the pointer took it, in pixels."""
+
+    def turn(self, at: float, most: float, place: tuple[float, float, float], mouse: float, *, over: bool) -> float:
+        """Let it be dragged; how far it is scrolled after that, of `most`. place: where it begins, its length and that
+        of its thumb. over: the pointer is on it."""
+        begin, length, thumb = place
+        if imgui.is_item_activated() and over:
+            low = begin + (length - thumb) * at / most
+            self.held = mouse - low if low <= mouse <= low + thumb else thumb / 2
+        if not imgui.is_item_active():
+            self.held = None
+        elif self.held is not None:
+            at = (mouse - self.held - begin) / max(length - thumb, 1) * most
+        return min(max(at, 0.0), most)
+
+    def color(self, *, lit: bool) -> int:
+        return theme.u32(theme.DIM, 0.7 if self.held is not None else 0.45 if lit else 0.25)
+
+
+@dataclass
 class Grid:
     """The place where a table is scrolled to. One for each table of a pane."""
 
@@ -394,12 +422,9 @@ class Grid:
     """How far it is scrolled sideways, in pixels."""
     place: tuple[float, float, float] = (0.0, 0.0, 1.0)
     """Where it was drawn last: x of its left edge and y of its first row, in pixels, and the height of a row."""
-    _held: float | None = field(default=None, repr=False)
-    """Where in the scroll bar's thumb the pointer took it, in pixels."""
-    _held_sideways: float | None = field(default=None, repr=False)
-    _reveal: int | None = field(default=None, repr=False)
-    _first: int = field(default=0, repr=False)
-    _last: int = field(default=0, repr=False)
+    _bar: _Bar = field(default_factory=_Bar)
+    _bar_below: _Bar = field(default_factory=_Bar)
+    _reveal: int | None = None
 
     def reveal(self, row: int) -> None:
         """Scroll so that this row is seen, if it is not, at the next drawing."""
@@ -432,12 +457,10 @@ class Grid:
             area.y = max(area.y - 10 * scale, 1)
             edges = [(x0 - self.left, x1 - self.left) for x0, x1 in edges]
         visible = max((area.y - head) / step, 1.0)
-        self._scroll(touch, rows.count, visible, hovered)
-        self._bar(touch, rows.count, visible, (corner.x + area.x, corner.y + head, area.y - head), scale,
-                  hovered or self._held is not None)
+        self._scroll(touch, rows.count, visible, (corner.x + area.x, corner.y + head, area.y - head), scale, hovered)
         draw = imgui.get_window_draw_list()
         draw.push_clip_rect(corner, ImVec2(corner.x + area.x, corner.y + area.y), True)
-        held = self._held is not None or self._held_sideways is not None
+        held = self._bar.held is not None or self._bar_below.held is not None
         if hovered and not held and mouse.x < corner.x + area.x - 12 * scale and mouse.y < corner.y + area.y:
             self._touch(touch, rows.count, columns, edges, (mouse.x, mouse.y - corner.y), (head, step))
         right = corner.x + area.x - 12 * scale
@@ -448,8 +471,7 @@ class Grid:
         body = corner.y + head
         self.place = corner.x, body, step
         draw.push_clip_rect(ImVec2(corner.x, body), ImVec2(right, corner.y + area.y), True)
-        self._first, self._last = int(self.top), min(int(self.top + visible) + 1, rows.count)
-        for row in range(self._first, self._last):
+        for row in range(int(self.top), min(int(self.top + visible) + 1, rows.count)):
             y = round(body + (row - self.top) * step)
             ground = (CHOSEN if rows.chosen(row) else OVER if row == touch.over
                       else (rows.tints and rows.tints(row)) or (STRIPE if row % 2 else None))
@@ -471,17 +493,26 @@ class Grid:
             tooltip(text, scale)
         return touch
 
-    def _scroll(self, touch: Touch, count: int, visible: float, hovered: bool) -> None:
-        most = max(count - visible, 0.0)
-        before = self.top
+    def _scroll(self, touch: Touch, count: int, visible: float, place: tuple[float, float, float], scale: float,
+                hovered: bool) -> None:
+        """Scroll, and draw the bar for it along the right edge."""
+        right, top, height = place
+        most, before, io = max(count - visible, 0.0), self.top, imgui.get_io()
         if self._reveal is not None:
             if not self.top <= self._reveal <= self.top + visible - 1:
                 self.top = float(int(self._reveal - visible / 2))
             self._reveal = None
-        io = imgui.get_io()
         if hovered and io.mouse_wheel and not (io.key_shift and self.left):
             self.top -= io.mouse_wheel * _WHEEL
         self.top = min(max(self.top, 0.0), most)
+        if most and height > 0:
+            thumb, mouse = max(height * visible / count, 24 * scale), imgui.get_mouse_pos()
+            self.top = self._bar.turn(self.top, most, (top, height, thumb), mouse.y, over=mouse.x >= right - 12 * scale)
+            lit, y = hovered or self._bar.held is not None, top + (height - thumb) * self.top / most
+            width = (7 if lit else 5) * scale
+            imgui.get_window_draw_list().add_rect_filled(
+                ImVec2(right - width - 1 * scale, y), ImVec2(right - 1 * scale, y + thumb), self._bar.color(lit=lit),
+                width / 2)
         touch.moved |= self.top != before
 
     def _sideways(self, touch: Touch, edges: Sequence[tuple[float, float]], place: tuple[float, float, float],
@@ -489,53 +520,21 @@ class Grid:
         """Scroll sideways, and draw the bar for it along the lower edge; False where everything fits."""
         x, bottom, width = place
         whole = edges[-1][1] - edges[0][0] if edges else 0.0
-        most = whole - width
+        most, before, io = whole - width, self.left, imgui.get_io()
         if most < 1:
-            self.left, self._held_sideways = 0.0, None
+            self.left = 0.0
             return False
-        before, io = self.left, imgui.get_io()
         if hovered:
             self.left -= (io.mouse_wheel_h or (io.mouse_wheel if io.key_shift else 0)) * 4 * imgui.get_font_size()
-        thumb = max(width * width / whole, 24 * scale)
-        mouse = imgui.get_mouse_pos()
-        if imgui.is_item_activated() and mouse.y >= bottom - 10 * scale:
-            at = x + (width - thumb) * self.left / most
-            self._held_sideways = mouse.x - at if at <= mouse.x <= at + thumb else thumb / 2
-        if not imgui.is_item_active():
-            self._held_sideways = None
-        elif self._held_sideways is not None:
-            self.left = (mouse.x - self._held_sideways - x) / max(width - thumb, 1) * most
-        self.left = min(max(self.left, 0.0), most)
+        thumb, mouse = max(width * width / whole, 24 * scale), imgui.get_mouse_pos()
+        self.left = self._bar_below.turn(min(max(self.left, 0.0), most), most, (x, width, thumb), mouse.x,
+                                         over=mouse.y >= bottom - 10 * scale)
         touch.moved |= self.left != before
-        at, lit = x + (width - thumb) * self.left / most, self._held_sideways is not None
+        at = x + (width - thumb) * self.left / most
         imgui.get_window_draw_list().add_rect_filled(
             ImVec2(at, bottom - 6 * scale), ImVec2(at + thumb, bottom - 1 * scale),
-            theme.u32(theme.DIM, 0.7 if lit else 0.45 if hovered else 0.25), 2.5 * scale)
+            self._bar_below.color(lit=hovered), 2.5 * scale)
         return True
-
-    def _bar(self, touch: Touch, count: int, visible: float, place: tuple[float, float, float], scale: float,
-             lit: bool) -> None:
-        right, top, height = place
-        if count <= visible or height <= 0:
-            self._held = None
-            return
-        most = count - visible
-        thumb = max(height * visible / count, 24 * scale)
-        y = top + (height - thumb) * self.top / most
-        width = (7 if lit else 5) * scale
-        mouse = imgui.get_mouse_pos()
-        if imgui.is_item_active():
-            if self._held is None and imgui.is_item_activated() and mouse.x >= right - 12 * scale:
-                self._held = mouse.y - y if y <= mouse.y <= y + thumb else thumb / 2
-            if self._held is not None:
-                self.top = min(max((mouse.y - self._held - top) / max(height - thumb, 1) * most, 0.0), most)
-                touch.moved = True
-                y = top + (height - thumb) * self.top / most
-        else:
-            self._held = None
-        color = theme.u32(theme.DIM, 0.7 if self._held is not None else 0.45 if lit else 0.25)
-        imgui.get_window_draw_list().add_rect_filled(
-            ImVec2(right - width - 1 * scale, y), ImVec2(right - 1 * scale, y + thumb), color, width / 2)
 
     def _touch(self, touch: Touch, count: int, columns: Sequence[Column], edges: Sequence[tuple[float, float]],
                mouse: tuple[float, float], sizes: tuple[int, int]) -> None:

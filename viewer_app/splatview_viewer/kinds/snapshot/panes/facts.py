@@ -138,8 +138,6 @@ class DetailsPane(_pane.Pane):
         super().__init__()
         self.whole = False
         """Whether the frames that tell nothing are shown too."""
-        self._shown: Details | None = None
-        self._of: tuple[object, int] | None = None
 
     def fill(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
         if look.selected is None or look.selected >= len(content.trace(look).allocations):
@@ -153,17 +151,13 @@ class DetailsPane(_pane.Pane):
 
     def _draw(self, content: Content, look: Look, allocation: int, scale: float) -> bool:
         snapshot, trace, moment = content.snapshot, content.trace(look), look.moment
-        of = (trace, allocation)
         key = ("details", look.device, allocation, moment)
         found = content.ask(key, lambda: describe(snapshot, trace, allocation, moment), slot=("details", id(self)))
-        if found is not None:
-            if self._of != of:
-                imgui.set_scroll_y(0)
-            self._shown, self._of = found, of
-        if self._shown is None or self._of != of:
-            _pane.trouble(content, key, "")
+        if self._shown_of != (look.device, allocation):
+            imgui.set_scroll_y(0)
+        details = self.latest(content, look, key, found, allocation, "")
+        if details is None:
             return False
-        details = self._shown
         changed = self._head(content, look, details, scale)
         for what, value in details.rows:
             _field(what, value)

@@ -41,8 +41,6 @@ class ComparePane(_pane.Pane):
         """Which moment of the other one: peak, end."""
         self.shrunk_first = False
         self._grid = Grid()
-        self._shown: Comparison | None = None
-        self._shown_for: Hashable = None
 
     def fill(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
         before = self.by, self.other, self.when, look.moment_a, look.moment_b
@@ -65,13 +63,8 @@ class ComparePane(_pane.Pane):
         changed = before != (self.by, self.other, self.when, look.moment_a, look.moment_b)
         key = ("compare", *key, by)
         found = content.ask(key, lambda: compare(side_a, side_b, by), slot=("compare", id(self)))
-        if found is None and (self._shown is None or self._shown_for != (look.device, by) or content.fault(key)):
-            _pane.trouble(content, key, "Comparing\u2026")
-            return changed
-        if found is not None:
-            self._shown, self._shown_for = found, (look.device, by)
-        assert self._shown is not None
-        return self._list(look, self._shown, key, scale) or changed
+        found = self.latest(content, look, key, found, by, "Comparing\u2026")
+        return changed if found is None else self._list(look, found, key, scale) or changed
 
     # -- what is compared --------------------------------------------------------------------------------------------
 
@@ -201,7 +194,7 @@ class LeaksPane(_pane.Pane):
     def fill(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
         snapshot, trace, key = content.snapshot, content.trace(look), ("leaks", look.device)
         suspects = content.ask(key, lambda: leaks(snapshot, trace), words="Looking for leaks")
-        self.places.ready(content)
+        _pane.places(content)
         if suspects is None:
             _pane.trouble(content, key, "Looking for what is never given back\u2026")
             return False
@@ -313,7 +306,7 @@ class OomPane(_pane.Pane):
                 _pane.go(content, look, oom.moment)
                 changed = True
         _pane.wrapped(oom.verdict, theme.TEXT)
-        where = self.places.ready(content)(oom.stack)
+        where = _pane.places(content)(oom.stack)
         if where and oom.stack >= 0:
             _pane.wrapped(f"Asked by {where}")
         _pane.gap(2, scale)

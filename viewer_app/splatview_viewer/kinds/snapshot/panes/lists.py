@@ -73,9 +73,7 @@ class EventsPane(_pane.Pane):
                 _pane.trouble(content, key)
                 return changed
             which = found
-        _pane.on_the_right(imgui.calc_text_size(f"{len(which):,} events").x)
-        imgui.align_text_to_frame_padding()
-        _pane.colored(f"{len(which):,} events", theme.DIM)
+        _pane.right(f"{len(which):,} events")
         rows_of = None if isinstance(which, range) else which
         if self._moment != look.moment or self._rows_of is not rows_of:
             if look.moment is not None:
@@ -89,7 +87,7 @@ class EventsPane(_pane.Pane):
         trace, snapshot = content.trace(look), content.snapshot
         e, base = trace.events, _pane.first_time(trace.events)
         bands = content.bands(look.device)
-        where = self.places.ready(content)
+        where = _pane.places(content)
         at = None if look.moment is None else look.moment - 1
         streams, pools = len(snapshot.streams) > 1, len(snapshot.pools) > 1
         columns = (*_NUMBERS, *([_STREAM] if streams else []), *([_POOL] if pools else []), _WHERE)
@@ -186,8 +184,6 @@ class SegmentsPane(_pane.Pane):
         self.width = "scale"
         """scale: as long as they are large; full: each as wide as the pane, to look inside."""
         self._grid = Grid()
-        self._shown: SegmentsAt | None = None
-        self._device = 0
         self._sorted: tuple[object, str, np.ndarray, np.ndarray] | None = None
         self._parts_of: tuple[Hashable, ...] = ()
         self._parts: dict[int, list[_Part]] = {}
@@ -202,12 +198,9 @@ class SegmentsPane(_pane.Pane):
         changed = _pane.moment_line(content, look, moment)
         key = ("segments", look.device, moment)
         found = content.ask(key, lambda: segments_at(snapshot, trace, moment), slot=("segments", id(self)))
-        if found is None and (self._shown is None or self._device != look.device or content.fault(key)):
-            _pane.trouble(content, key)
+        at = self.latest(content, look, key, found)
+        if at is None:
             return changed
-        self._shown, self._device = found if found is not None else self._shown, look.device
-        at = self._shown
-        assert at is not None
         orders, widths = self.order, self.width
         wide = sum(_pane.button_width(t) + 2 for t in (*_ORDERS.values(), *_WIDTHS.values())) + 14 * scale
         _pane.on_the_right(wide)

@@ -122,7 +122,6 @@ class SqlPane(_pane.Pane):
         self._lit: Hashable = None
         self._order: np.ndarray | None = None
         self._sorted: tuple[int, bool] | None = None
-        self._shown: Result | None = None
         self._columns: Sequence[Column] = ()
 
     def fill(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:

@@ -13,6 +13,7 @@ from splatview_viewer.kinds.snapshot.analysis.flame import flame
 from splatview_viewer.kinds.snapshot.analysis.frames import user_frames
 from splatview_viewer.kinds.snapshot.analysis.search import frames_with
 from splatview_viewer.kinds.snapshot.analysis.tables import group
+from splatview_viewer.kinds.snapshot.model import live_ids
 from splatview_viewer.kinds.snapshot.panes import _pane
 from splatview_viewer.kinds.snapshot.panes._pane import Cell, Column, Grid, Rows, tooltip
 from splatview_viewer.ui import theme
@@ -53,9 +54,6 @@ class StacksPane(_pane.Pane):
         self._sorted = 1
         self._order: tuple[object, int, np.ndarray] | None = None
         self._graph: FlameGraph | None = None
-        self._table: Table | None = None
-        self._device = 0
-        self._look: tuple[tuple[object, ...], Style] | None = None
         self._hits: tuple[np.ndarray | None, int] = (None, 0)
 
     def fill(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
@@ -88,7 +86,7 @@ class StacksPane(_pane.Pane):
             if hits is not self._hits[0]:
                 self._hits = hits, self._hits[1] + 1
             return (look.device, "found", id(self), self._hits[1]), lambda: hits
-        return (look.device, "moment", moment), lambda: _pane.live_at(trace, moment)
+        return (look.device, "moment", moment), lambda: live_ids(trace, moment)
 
     # -- the flame graph ---------------------------------------------------------------------------------------------
 
@@ -112,22 +110,16 @@ class StacksPane(_pane.Pane):
                 _pane.colored("Counting\u2026", theme.DIM)
             imgui.set_cursor_pos_y(top + high)
             return False
-        clicked, moved = self._flame.draw(self._graph, self._style(self._graph, tones, hit), scale, high)
+        drawn = self._graph
+        style = Style(lambda node: _label(drawn, node), lambda node: _about(drawn, node), tones, hit)
+        clicked, moved = self._flame.draw(drawn, style, scale, high)
         if clicked is not None:
-            drawn = self._graph
             if clicked == 0:
                 self.lamp.out(look)
             else:
                 self.lamp.ask(("node", *which, clicked), lambda: drawn.allocations(clicked),
                                f"{drawn.text(clicked)}, {size_text(int(drawn.width[clicked]))}")
         return moved or clicked is not None
-
-    def _style(self, graph: FlameGraph, shades: np.ndarray, hit: np.ndarray | None) -> Style:
-        key = (graph, id(shades), id(hit))
-        if self._look is None or self._look[0] != key:
-            self._look = key, Style(lambda node: _label(graph, node), lambda node: _about(graph, node), shades,
-                                          hit)
-        return self._look[1]
 
     # -- the table ---------------------------------------------------------------------------------------------------
 
@@ -142,20 +134,14 @@ class StacksPane(_pane.Pane):
         by, trace = cast("By", self.by), content.trace(look)
         key = ("table", *which, by)
         table = content.ask(key, lambda: group(snapshot, trace, ids(), by), slot=("table", id(self)))
-        old = self._table is None or self._table.by != by or self._device != look.device
-        if table is None and (old or content.fault(key)):
-            _pane.trouble(content, key, "Counting\u2026")
+        table = self.latest(content, look, key, table, by, "Counting\u2026")
+        if table is None:
             return before != self.by
-        self._table, self._device = table if table is not None else self._table, look.device
-        table = self._table
-        assert table is not None
-        _pane.on_the_right(imgui.calc_text_size(f"{len(table):,} rows, {size_text(table.total)}").x)
-        imgui.align_text_to_frame_padding()
-        _pane.colored(f"{len(table):,} rows, {size_text(table.total)}", theme.DIM)
+        _pane.right(f"{len(table):,} rows, {size_text(table.total)}")
         return self._list(content, look, table, key, scale) or before != self.by
 
     def _list(self, content: Content, look: Look, table: Table, key: tuple[Hashable, ...], scale: float) -> bool:
-        self.places.ready(content)
+        _pane.places(content)
         order = self._ordered(table)
         total, most = max(table.total, 1), max(int(table.bytes.max(initial=1)), 1)
         columns = (Column(_BY[table.by], 0, sorts=False), Column("Bytes", 7.5, True),
