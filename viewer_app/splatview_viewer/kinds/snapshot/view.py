@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.view import Value, View
-    from splatview_viewer.kinds.snapshot.bar import Bar
 
 PAGE = (0.083, 0.088, 0.100)
 """Around the plot, RGB in [0, 1]."""
@@ -93,7 +92,6 @@ class SnapshotView(Steady, Simple):
         self._plot = Plot(ctx, self._work, self.shared.news.set)
         self._minimap = Minimap(ctx, self._work)
         self._hands = Hands(self._plot.moment_at)
-        self._bar: Bar | None = None
         self._panes: dict[str, Any] = {}
         self._scale: float | None = None
         """Pixels per point; None while no words are drawn."""
@@ -192,6 +190,7 @@ class SnapshotView(Steady, Simple):
 
     def over(self, rect: Rect, scale: float) -> bool:
         from splatview_viewer.kinds.snapshot.axes import draw_over
+        from splatview_viewer.kinds.snapshot.bar import draw_bar
 
         content = self._sync()
         if content is None:
@@ -202,11 +201,7 @@ class SnapshotView(Steady, Simple):
         before = _seen(look)
         if layout.plot is not None:
             draw_over(content, look, layout, self._hands.at, scale, self._said(content))
-        if self._bar is None:
-            from splatview_viewer.kinds.snapshot.bar import Bar
-
-            self._bar = Bar()
-        changed = layout.bar is not None and self._bar.draw(content, look, layout.bar, scale)
+        changed = layout.bar is not None and draw_bar(content, look, layout.bar, scale)
         if layout.pane is not None:
             tab = "about" if look.tab in PLOTS else look.tab  # the bar may have changed it just now
             changed |= self._pane(tab).draw(content, look, layout.pane, scale)

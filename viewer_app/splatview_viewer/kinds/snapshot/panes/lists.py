@@ -184,7 +184,6 @@ class SegmentsPane(_pane.Pane):
         self.width = "scale"
         """scale: as long as they are large; full: each as wide as the pane, to look inside."""
         self._grid = Grid()
-        self._sorted: tuple[object, str, np.ndarray, np.ndarray] | None = None
         self._parts_of: tuple[Hashable, ...] = ()
         self._parts: dict[int, list[_Part]] = {}
         self._over: int | None = None
@@ -211,7 +210,8 @@ class SegmentsPane(_pane.Pane):
         return self._list(content, look, at, rect, scale) or changed or (orders, widths) != (self.order, self.width)
 
     def _list(self, content: Content, look: Look, at: SegmentsAt, rect: Rect, scale: float) -> bool:
-        (order, free), snapshot = self._ordered(at), content.snapshot
+        snapshot, free = content.snapshot, at.free_of_segment()
+        order = np.argsort({"size": -at.size, "address": at.addr, "free": -free}[self.order], kind="stable")
         colors = content.colors(look.device, look.settings.color_by)
         largest = max(int(at.size.max(initial=1)), 1)
         self._over = None
@@ -275,14 +275,6 @@ class SegmentsPane(_pane.Pane):
                 draw.add_rect_filled(a, b, theme.u32(ImVec4(1, 1, 1, 0.18)))
             if part.block >= 0 and look.selected is not None and chosen == look.selected:
                 draw.add_rect(a, b, theme.u32(theme.TEXT), thickness=1.5 * scale)
-
-    def _ordered(self, at: SegmentsAt) -> tuple[np.ndarray, np.ndarray]:
-        """int64 (n,) twice: the segments in the order of the rows, and what is free in each."""
-        if self._sorted is None or self._sorted[0] is not at or self._sorted[1] != self.order:
-            free = at.free_of_segment()
-            by = {"size": -at.size, "address": at.addr, "free": -free}[self.order]
-            self._sorted = at, self.order, np.argsort(by, kind="stable"), free
-        return self._sorted[2:]
 
 
 def _block_at(at: SegmentsAt, segment: int, share: float) -> int:
