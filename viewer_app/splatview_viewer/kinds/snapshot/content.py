@@ -21,7 +21,7 @@ from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.jobs import Job, Jobs
 from splatview_viewer.kinds.snapshot.analysis.colors import colors
 from splatview_viewer.kinds.snapshot.query import Database
-from splatview_viewer.kinds.snapshot.timeline.bands import Addresses, Bands, lanes
+from splatview_viewer.kinds.snapshot.timeline.bands import Addresses, Bands
 from splatview_viewer.kinds.snapshot.timeline.compiled import warm_up
 from splatview_viewer.kinds.snapshot.timeline.index import Axis, Envelope, reserved
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from splatview_viewer.kinds.snapshot.analysis.colors import ColorBy, Colors
     from splatview_viewer.kinds.snapshot.model import Snapshot, Trace
     from splatview_viewer.kinds.snapshot.state import Look
-    from splatview_viewer.kinds.snapshot.timeline.bands import Lane
 
 T = TypeVar("T")
 log = logging.getLogger("splatview")
@@ -207,11 +206,6 @@ class Content:
         """The address space, laid out."""
         return self.ask(("addresses", device), lambda: Addresses(self.snapshot.traces[device]),
                         lane="layout", words="Laying out the addresses")
-
-    def lanes(self, device: int) -> list[Lane] | None:
-        """The timeline of each memory pool."""
-        return self.ask(("lanes", device), lambda: lanes(self.snapshot.traces[device], self.snapshot.pools),
-                        lane="layout", words="Laying out the memory pools")
 
     def axis(self, device: int, unit: Literal["events", "time"]) -> Axis | None:
         """The time axis."""

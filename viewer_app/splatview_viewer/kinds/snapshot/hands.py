@@ -184,22 +184,19 @@ class Hands:
         return self._show(content, look, (middle - half, middle + half), None)
 
     def _wheel(self, event: Wheel, layout: Layout, content: Content, look: Look) -> bool:
-        plot = layout.plot
+        plot, f = layout.plot, ZOOM_STEP ** max(min(event.dy, 8.0), -8.0)
         if layout.minimap is not None and layout.minimap.contains(event.x, event.y):
             axis = content.axis(look.device, look.settings.unit)
             if axis is None:
                 return False
-            low, high = axis.extent
+            (low, high), (x0, x1) = axis.extent, look.x or axis.extent
             at = low + (event.x - layout.minimap.x) / layout.minimap.width * (high - low)
-            x0, x1 = look.x or axis.extent
             at = min(max(at, x0), x1)
-            f = ZOOM_STEP ** max(min(event.dy, 8.0), -8.0)
             return self._show(content, look, (at - (at - x0) / f, at + (x1 - at) / f), None)
         window = window_of(content, look, plot) if plot is not None else None
         if window is None or plot is None:
             return False
         at = min(max(event.x, plot.x), plot.x + plot.width), min(max(event.y, plot.y), plot.y + plot.height)
-        f = ZOOM_STEP ** max(min(event.dy, 8.0), -8.0)
         beside = event.x < plot.x, event.y >= plot.y + plot.height
         fx = 1.0 if "ctrl" in event.mods or beside[0] else f
         fy = 1.0 if "shift" in event.mods or beside[1] else f

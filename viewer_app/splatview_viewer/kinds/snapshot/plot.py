@@ -262,7 +262,7 @@ class Minimap:
             return
         array = self._array = self._array or program(self._ctx, "strip")
         if self._texture is None or self._texture.size != (rect.width, 1):
-            self._release_texture()
+            self.drop()
             self._texture = self._ctx.texture((rect.width, 1), 2, dtype="f4")
             self._texture.filter = moderngl.NEAREST, moderngl.NEAREST
         self._texture.write(np.ascontiguousarray(curves))
@@ -301,20 +301,17 @@ class Minimap:
 
     def drop(self) -> None:
         """Give back what is made again when it is drawn. Idempotent."""
-        self._release_texture()
+        if self._texture is not None:
+            self._texture.release()
+            self._texture = None
 
     def close(self) -> None:
         """Give back everything. Idempotent."""
-        self._release_texture()
+        self.drop()
         if self._array is not None:
             self._array.program.release()
             self._array.release()
             self._array = None
-
-    def _release_texture(self) -> None:
-        if self._texture is not None:
-            self._texture.release()
-            self._texture = None
 
 
 def _strip_part(x: Range, extent: Range, width: int) -> Range:

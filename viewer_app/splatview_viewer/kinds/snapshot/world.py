@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from splatview_viewer.geometry.controls import Rect
+from splatview_viewer.kinds.snapshot.model import pool_text
 from splatview_viewer.kinds.snapshot.painting import Layer, Material, Sheet
 from splatview_viewer.kinds.snapshot.plot import EDGE, RESERVED
 from splatview_viewer.kinds.snapshot.state import PLOTS
-from splatview_viewer.kinds.snapshot.timeline.bands import Paint
+from splatview_viewer.kinds.snapshot.timeline.bands import Bands, Paint
+from splatview_viewer.kinds.snapshot.timeline.index import reserved
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -174,19 +178,21 @@ def kind_of(look: Look) -> str:
 
 def lanes_at(content: Content, device: int) -> list[LaneAt] | None:
     """The lanes of a device from the bottom up, the default pool lowest."""
-    lanes = content.lanes(device)
-    if lanes is None:
-        return None
+    trace, names = content.snapshot.traces[device], content.snapshot.pools
 
     def work() -> list[LaneAt]:
-        heights = [float(max(lane.height, 1)) for lane in lanes]
+        pools = {*np.unique(trace.allocations.pool).tolist(), *np.unique(trace.spans.pool).tolist()}
+        lanes = [(pool, Bands(trace, trace.allocations.pool == pool), reserved(trace, pool))
+                 for pool in sorted(pools, key=lambda p: (p < 0, p))]  # unknown ones last
+        heights = [float(max(bands.live.max(), curve.max(), 1)) for _, bands, curve in lanes]
         gap, base, out = sum(heights) * _GAP, 0.0, []
-        for lane, height in zip(lanes, heights, strict=True):
-            out.append(LaneAt(lane.name, base, height, Layer(lane.bands, base, height, lane.reserved)))
+        for (pool, bands, curve), height in zip(lanes, heights, strict=True):
+            name = pool_text(names[pool] if pool >= 0 else None)
+            out.append(LaneAt(name, base, height, Layer(bands, base, height, curve)))
             base += height + gap
         return out
 
-    return content.ask(("lanes at", device), work, lane="layout")
+    return content.ask(("lanes", device), work, lane="layout", words="Laying out the memory pools")
 
 
 def full_y(content: Content, look: Look) -> Range | None:
@@ -218,7 +224,7 @@ def needs(look: Look) -> list[Hashable]:
         keys.append(("top", device, look.settings.reserved))
     if kind == "addresses":
         keys.append(("addresses", device))
-    return [*keys, ("lanes", device), ("lanes at", device)] if kind == "lanes" else keys
+    return [*keys, ("lanes", device)] if kind == "lanes" else keys
 
 
 def window_of(content: Content, look: Look, rect: Rect) -> Window | None:

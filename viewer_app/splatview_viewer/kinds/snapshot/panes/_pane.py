@@ -145,13 +145,13 @@ class Lamp:
         self._key: Hashable = None
         self._ids: Callable[[], np.ndarray] | None = None
         self._words = ""
-        self._device: int | None = None
+        self._device = 0
         self.on: Hashable = None
         """What is lit."""
 
-    def ask(self, key: Hashable, ids: Callable[[], np.ndarray], words: str) -> None:
+    def ask(self, look: Look, key: Hashable, ids: Callable[[], np.ndarray], words: str) -> None:
         """Light what `ids()` gives: numbers of allocations of the device that is shown. Called in a thread."""
-        self._key, self._ids, self._words, self._device, self.on = key, ids, words, None, key
+        self._key, self._ids, self._words, self._device, self.on = key, ids, words, look.device, key
 
     def out(self, look: Look) -> None:
         """Light nothing any more."""
@@ -163,12 +163,10 @@ class Lamp:
         if self.on == key and look.lit is not None:
             self.out(look)
         else:
-            self.ask(key, ids, words)
+            self.ask(look, key, ids, words)
 
     def turn(self, content: Content, look: Look) -> bool:
         """Once in each drawing; True when something was lit."""
-        if self._device is None:
-            self._device = look.device
         if self._device != look.device:
             self._ids = None
         if self._ids is None:

@@ -250,7 +250,7 @@ class SqlPane(_pane.Pane):
         ids = result.allocations.get(content.trace(look).device)
         if ids is not None and self._lit != key:
             self._lit = key
-            self.lamp.ask(key, lambda: ids, f"SQL, {len(ids):,} allocations")
+            self.lamp.ask(look, key, lambda: ids, f"SQL, {len(ids):,} allocations")
         return self._table(content, look, result, rect, scale)
 
     def _table(self, content: Content, look: Look, result: Result, rect: Rect, scale: float) -> bool:

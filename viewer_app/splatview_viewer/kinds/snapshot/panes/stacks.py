@@ -117,7 +117,7 @@ class StacksPane(_pane.Pane):
             if clicked == 0:
                 self.lamp.out(look)
             else:
-                self.lamp.ask(("node", *which, clicked), lambda: drawn.allocations(clicked),
+                self.lamp.ask(look, ("node", *which, clicked), lambda: drawn.allocations(clicked),
                                f"{drawn.text(clicked)}, {size_text(int(drawn.width[clicked]))}")
         return moved or clicked is not None
 

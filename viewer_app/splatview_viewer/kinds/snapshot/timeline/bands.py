@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from splatview_viewer.kinds.snapshot.model import MIDDLE, held, pool_text, signed
+from splatview_viewer.kinds.snapshot.model import MIDDLE, held, signed
 from splatview_viewer.kinds.snapshot.timeline.compiled import kernels
-from splatview_viewer.kinds.snapshot.timeline.index import Envelope, LiveIndex, frozen, reserved
+from splatview_viewer.kinds.snapshot.timeline.index import Envelope, LiveIndex, frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from splatview_viewer.kinds.snapshot.model import Trace
 
 Color = tuple[int, int, int]
@@ -154,41 +152,6 @@ class Bands:
         kernels().paint_bands(self._index.kernel, self._size, self.numbers, paint.tables(self.count),
                               (frozen(moments, np.int32), float(low), float(per_pixel)),
                               columns.indices(canvas.width)[:2], (canvas.packed, canvas.ids), lists)
-
-
-class Lane:
-    """A pool of memory. Its arrays are worked out when they are first asked for: on a worker thread, please."""
-
-    def __init__(self, trace: Trace, pool: int, name: str) -> None:
-        self.pool = pool
-        """A place in `Snapshot.pools`, or UNKNOWN_POOL."""
-        self.name = name
-        """What people call it: "default pool", "private pool (0, 3)"."""
-        self._trace = trace
-
-    @cached_property
-    def bands(self) -> Bands:
-        """The allocations of this pool, stacked."""
-        return Bands(self._trace, self._trace.allocations.pool == self.pool)
-
-    @cached_property
-    def reserved(self) -> np.ndarray:
-        """int64 (M + 1,): bytes reserved for this pool at each moment."""
-        return reserved(self._trace, self.pool)
-
-    @cached_property
-    def height(self) -> int:
-        """Bytes that the lane needs: the most that was ever live or reserved."""
-        return int(max(self.reserved.max(), self.bands.live.max()))
-
-
-def lanes(trace: Trace, pools: Sequence[tuple[int, int]]) -> list[Lane]:
-    """A lane for each pool that has allocations or memory: the default one first, then by number, unknown ones last.
-
-    pools: `Snapshot.pools`."""
-    seen = set(np.unique(trace.allocations.pool).tolist()) | set(np.unique(trace.spans.pool).tolist())
-    return [Lane(trace, pool, pool_text(None if pool < 0 else pools[pool]))
-            for pool in sorted(seen, key=lambda p: (p < 0, p))]
 
 
 GAPS = 0.15
