@@ -1,22 +1,31 @@
-"""Answers about a snapshot: tables, flame graphs, search, leaks and comparisons, against counting by hand."""
+"""Answers about a snapshot: tables, flame graphs, search, leaks, kinds, colours, segments; against counting by hand."""
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from support.memory_data import MB, Recorder
+from support.memory_data import HIGH, MB, Recorder
 
-from splatview_viewer.kinds.snapshot.analysis.colors import COLOR_BYS, colors
-from splatview_viewer.kinds.snapshot.analysis.details import describe, segments_at
+from splatview_viewer.kinds.snapshot.analysis.colors import COLOR_BYS, ColorBy, colors
+from splatview_viewer.kinds.snapshot.analysis.details import ACTIVE, INACTIVE, PENDING, describe, segments_at, summary
 from splatview_viewer.kinds.snapshot.analysis.flame import flame
-from splatview_viewer.kinds.snapshot.analysis.frames import MACHINERY, TORCH, categories, frame_kinds
+from splatview_viewer.kinds.snapshot.analysis.frames import (
+    BACKWARD,
+    LIBRARY,
+    MACHINERY,
+    NATIVE,
+    TORCH,
+    USER,
+    categories,
+    frame_kinds,
+    kind_of,
+)
 from splatview_viewer.kinds.snapshot.analysis.search import search
 from splatview_viewer.kinds.snapshot.analysis.tables import BYS, By, compare, group, leaks, post_mortem
-from splatview_viewer.kinds.snapshot.loading import from_pickled
 from splatview_viewer.kinds.snapshot.model import live_bytes, live_ids, live_mask
 
 if TYPE_CHECKING:
@@ -24,7 +33,6 @@ if TYPE_CHECKING:
 
     from splatview_viewer.kinds.snapshot.analysis.flame import FlameGraph
     from splatview_viewer.kinds.snapshot.model import Snapshot
-
 
 @pytest.mark.parametrize("by", ["stack", "file", "category"])
 def test_a_table_holds_every_allocation_once(real: Snapshot, by: By) -> None:
@@ -43,35 +51,23 @@ def test_a_table_holds_every_allocation_once(real: Snapshot, by: By) -> None:
         assert [row.bytes for row in rows] == sorted((row.bytes for row in rows), reverse=True)
 
 
-def _empty() -> Snapshot:
-    return from_pickled({"segments": [], "device_traces": [[]]})
-
-
-def _only_segments() -> Snapshot:
-    """Nothing was recorded: blocks alone."""
+def _recorded(make: Callable[[Recorder], object]) -> Snapshot:
     r = Recorder()
-    r.segment(1 << 30, 20 << 20)
-    r.alloc(1 << 30, 4096, "a.py:1 f")
-    r.events.clear()
+    make(r)
     return r.snapshot()
 
 
-def _only_an_oom() -> Snapshot:
-    r = Recorder()
-    r.oom(1 << 30, 0)
-    return r.snapshot()
+NEXT_TO_NOTHING: dict[str, Callable[[Recorder], object]] = {
+    "nothing": lambda r: None,
+    "only segments": lambda r: (r.segment(1 << 30, 20 << 20), r.alloc(1 << 30, 4096, "a.py:1 f"), r.events.clear()),
+    "only an oom": lambda r: r.oom(1 << 30, 0),
+    "no sizes": lambda r: [r.alloc(4096 * (i + 1), 0) for i in range(100)],
+}
 
 
-def _no_sizes() -> Snapshot:
-    r = Recorder()
-    for i in range(100):
-        r.alloc(4096 * (i + 1), 0)
-    return r.snapshot()
-
-
-@pytest.mark.parametrize("make", [_empty, _only_segments, _only_an_oom, _no_sizes])
-def test_snapshots_with_next_to_nothing(make: Callable[[], Snapshot]) -> None:
-    snapshot = make()
+@pytest.mark.parametrize("name", NEXT_TO_NOTHING)
+def test_snapshots_with_next_to_nothing(name: str) -> None:
+    snapshot = _recorded(NEXT_TO_NOTHING[name])
     for trace in snapshot.traces:
         a, last = len(trace.allocations), trace.moments - 1
         assert len(live_bytes(trace)) == trace.moments
@@ -87,7 +83,7 @@ def test_snapshots_with_next_to_nothing(make: Callable[[], Snapshot]) -> None:
         for moment in (0, last):
             at = segments_at(snapshot, trace, moment)
             assert at.block_size.sum() == at.size.sum() == trace.segments.total.sum()
-        assert len(post_mortem(snapshot, trace)) == (make is _only_an_oom)
+        assert len(post_mortem(snapshot, trace)) == (name == "only an oom")
         assert not any(s.bytes for s in leaks(snapshot, trace))
         for i in range(a):
             assert describe(snapshot, trace, i, last).text()
@@ -136,35 +132,24 @@ def _check(snapshot: Snapshot, graph: FlameGraph, ids: np.ndarray) -> None:
             assert (np.diff(w)[brothers] <= 0).all()
 
 
-def test_every_node_holds_what_went_through_it(real: Snapshot) -> None:
-    trace = real.traces[0]
-    ids = live_ids(trace, 3486)
-    _check(real, flame(real, trace, ids), ids)
-
-
-def test_random_stacks() -> None:
+def test_every_node_of_a_flame_graph_holds_what_went_through_it(real: Snapshot) -> None:
+    ids = live_ids(real.traces[0], 3486)
+    _check(real, flame(real, real.traces[0], ids), ids)
     rng = np.random.default_rng(5)
-    r = Recorder()
-    for i in range(300):
-        depth = int(rng.integers(0, 6))
-        r.alloc(4096 * (i + 1), int(rng.integers(0, 3)) * 100, *(f"f.py:{k} g" for k in rng.integers(0, 3, depth)))
-    snapshot = r.snapshot()
-    trace = snapshot.traces[0]
-    for ids in (None, np.arange(0, 300, 7, dtype=np.int32), np.zeros(0, np.int32)):
-        _check(snapshot, flame(snapshot, trace, ids), np.arange(300) if ids is None else ids)
-    mask = np.arange(300) % 7 == 0
-    assert flame(snapshot, trace, mask).width[0] == trace.allocations.size[mask].sum()
+
+    def random_stacks(r: Recorder) -> None:
+        for i in range(300):
+            frames = [f"f.py:{k} g" for k in rng.integers(0, 3, rng.integers(0, 6))]
+            r.alloc(4096 * (i + 1), int(rng.integers(0, 3)) * 100, *frames)
+
+    snapshot = _recorded(random_stacks)
+    for chosen in (np.arange(300, dtype=np.int32), np.arange(0, 300, 7, dtype=np.int32), np.zeros(0, np.int32)):
+        mask = np.isin(np.arange(300), chosen)
+        for given in (chosen, mask, *([None] if mask.all() else [])):
+            _check(snapshot, flame(snapshot, snapshot.traces[0], given), chosen)
 
 
 # -- search
-
-
-def _stack_has(part: str) -> Callable[[Snapshot, int], bool]:
-    @functools.cache
-    def stack_has(snapshot: Snapshot, stack: int) -> bool:
-        return any(part in f.file.lower() or part in f.name.lower() for f in snapshot.stack(stack))
-
-    return lambda snapshot, i: stack_has(snapshot, int(snapshot.traces[0].allocations.stack[i]))
 
 
 def _size(test: Callable[[int], bool]) -> Callable[[Snapshot, int], bool]:
@@ -172,7 +157,6 @@ def _size(test: Callable[[int], bool]) -> Callable[[Snapshot, int], bool]:
 
 
 @pytest.mark.parametrize(("text", "wanted"), [
-    ("softmax", _stack_has("softmax")),
     (">1MiB", _size(lambda s: s > MB)),
     ("=4096", _size(lambda s: s == 4096)),
     ("8MB", _size(lambda s: 7.5 * MB <= s < 8.5 * MB)),
@@ -190,38 +174,36 @@ def test_search_finds_what_asking_each_finds(real: Snapshot, text: str,
     assert len(hits.words) == (1 if text else 0)
 
 
-def test_a_line_and_an_address(real: Snapshot) -> None:
-    a = real.traces[0].allocations
-    lines = search(real, real.traces[0], "model.py:39")
-    assert lines.count > 100
-    for stack in np.unique(a.stack[lines.ids]).tolist():
-        assert any(f.file.endswith("model.py") and f.line == 39 for f in real.stack(stack))
+def test_a_function_a_line_and_an_address(real: Snapshot) -> None:
+    trace = real.traces[0]
+    a = trace.allocations
+    for text, fits in (("softmax", lambda f: "softmax" in f.file or "softmax" in f.name.lower()),
+                       ("model.py:39", lambda f: f.file.endswith("model.py") and f.line == 39)):
+        found = search(real, trace, text)
+        telling = {stack for stack in np.unique(a.stack).tolist() if any(map(fits, real.stack(stack)))}
+        assert found.count > 20 and found.ids.tolist() == np.flatnonzero(np.isin(a.stack, list(telling))).tolist()
     addr, size = int(a.addr[1000]), int(a.size[1000])
-    inside = search(real, real.traces[0], f"0x{addr + size // 2:X}").ids
+    inside = search(real, trace, f"0x{addr + size // 2:X}").ids
     assert 1000 in inside
     assert all(a.addr[i] <= addr + size // 2 < a.addr[i] + max(a.size[i], a.rounded[i]) for i in inside)
-    assert search(real, real.traces[0], "0xffffffffffffffff").count == 0
+    assert search(real, trace, "0xffffffffffffffff").count == 0
 
 
 def test_all_words_are_needed_and_a_minus_leaves_out(real: Snapshot) -> None:
     trace = real.traces[0]
-    both = search(real, trace, "softmax >1MiB").mask
-    assert (both == search(real, trace, "softmax").mask & search(real, trace, ">1MiB").mask).all()
-    without = search(real, trace, "-softmax >1MiB").mask
-    assert (without == ~search(real, trace, "softmax").mask & search(real, trace, ">1MiB").mask).all()
-    live = search(real, trace, "live:3486")
-    assert live.ids.tolist() == live_ids(trace, 3486).tolist()
-    names = real.traces[0]
-    activations = search(real, trace, "category:activations").mask
-    of_allocation, found = categories(real, names)
-    assert (activations == (of_allocation == found.index("activations"))).all()
+    soft, large, both, without, live, activations = (search(real, trace, text).mask for text in (
+        "softmax", ">1MiB", "softmax >1MiB", "-softmax >1MiB", "live:3486", "category:activations"))
+    assert (both == soft & large).all() and (without == ~soft & large).all()
+    assert (live == live_mask(trace, 3486)).all()
+    of_allocation, names = categories(real, trace)
+    assert (activations == (of_allocation == names.index("activations"))).all()
 
 
 # -- leaks, comparisons
 
 
-BACKWARD = ("torch::autograd::generated::MulBackward0::apply(std::vector<at::Tensor>&&)",
-            "torch::autograd::Engine::evaluate_function(int)")
+BACKWARD_PASS = ("torch::autograd::generated::MulBackward0::apply(std::vector<at::Tensor>&&)",
+                 "torch::autograd::Engine::evaluate_function(int)")
 
 
 def _training(steps: int = 100, leak: int = 1000) -> Recorder:
@@ -236,9 +218,9 @@ def _training(steps: int = 100, leak: int = 1000) -> Recorder:
         if len(queue) > 5:
             r.free(queue.pop(0), "data.py:8 drop")
         r.alloc(activation, 8 * MB, "model.py:3 forward", "train.py:10 main")
-        r.alloc(scratch, 4 * MB, *BACKWARD)
-        r.free(scratch, *BACKWARD)
-        r.free(activation, *BACKWARD)
+        r.alloc(scratch, 4 * MB, *BACKWARD_PASS)
+        r.free(scratch, *BACKWARD_PASS)
+        r.free(activation, *BACKWARD_PASS)
         if leak:
             r.alloc(next(addr), leak, "train.py:12 remember", "train.py:11 main")
         if 30 <= step < 80:  # parameters that are first used late
@@ -281,3 +263,198 @@ def test_stacks_of_two_runs() -> None:
     assert found == [("f", 200, 500, 2, 5), ("main", 14, 35, 2, 5), ("only_here", 0, 5, 0, 1)]
     with pytest.raises(ValueError, match=r"moment 99 is not one of 0\.\.4"):
         compare((a, a.traces[0], 99), (b, b.traces[0], 11))
+
+
+ENGINE = "torch::autograd::Engine::thread_main(std::shared_ptr<torch::autograd::GraphTask> const&)"
+RELEASE = "torch::autograd::generated::MulBackward0::release_variables()"
+MUL = "torch::autograd::generated::MulBackward0::apply(std::vector<at::Tensor>&&)"
+OPTIM = "/x/site-packages/torch/optim/adam.py:5 "
+NN = "/x/site-packages/torch/nn/modules/module.py:5 "
+
+
+@pytest.mark.parametrize(("file", "name", "kind"), [
+    ("/home/me/model.py", "forward", USER),
+    ("<ipython-input-3-abc>", "<module>", USER),
+    ("/home/me/.venv/lib/python3.12/site-packages/torch/nn/modules/module.py", "_call_impl", TORCH),
+    ("/tmp/torchinductor_me/ab/cab.py", "call", TORCH),
+    ("<eval_with_key>.5", "forward", TORCH),
+    ("/x/site-packages/transformers/trainer.py", "train", LIBRARY),
+    ("C:\\env\\Lib\\site-packages\\gsplat\\rendering.py", "rasterization", LIBRARY),
+    ("??", MUL, BACKWARD),
+    ("", "at::_ops::mul_Tensor::call(at::Tensor const&, at::Tensor const&)", NATIVE),
+    ("??", "my_extension::rasterize(at::Tensor)", NATIVE),
+    ("??", "_PyEval_EvalFrameDefault", MACHINERY),
+    ("CUDACachingAllocator.cpp", "c10::cuda::CUDACachingAllocator::Native::malloc(void**)", MACHINERY),
+])
+def test_whose_frame(file: str, name: str, kind: int) -> None:
+    assert kind_of(file, name) == kind
+
+
+def _category(made: tuple[str, ...], freed: tuple[str, ...] | None) -> str:
+    r = Recorder()
+    r.alloc(4096, 100, *made)
+    r.alloc(5 << 20, 64, "x.py:1 filler", ENGINE)
+    if freed is not None:
+        r.free(4096, *freed)
+    for i in range(40):
+        r.alloc((i + 500) << 20, 64, "x.py:1 filler")
+    snapshot = r.snapshot()
+    of_allocation, names = categories(snapshot, snapshot.traces[0])
+    return names[of_allocation[np.flatnonzero(snapshot.traces[0].allocations.addr == 4096)[0]]]
+
+
+@pytest.mark.parametrize(("made", "freed", "category"), [
+    ((NN + "_apply", "train.py:1 main"), None, "parameters"),
+    ((OPTIM + "_init_group", "train.py:2 main"), None, "optimizer state"),
+    (("model.py:1 forward", NN + "_call_impl"), (RELEASE, ENGINE), "activations"),
+    (("model.py:1 forward", NN + "_call_impl"), ("model.py:2 forward",), "other temporaries"),
+    ((MUL, ENGINE), (MUL, ENGINE), "backward temporaries"),
+    ((MUL, ENGINE), (OPTIM + "zero_grad", "train.py:3 main"), "gradients"),
+    (("torch::autograd::AccumulateGrad::apply()", ENGINE), None, "gradients"),
+    (("model.py:1 forward", NN + "_call_impl", "ckpt.py:1 backward", ENGINE), (MUL, ENGINE), "activations"),
+    (("at::cuda::getCurrentCUDABlasHandle()", "model.py:1 forward"), None, "library workspaces"),
+    (("c10d::ProcessGroupNCCL::allreduce()", "train.py:1 main"), None, "communication"),
+    (("/x/site-packages/torch/utils/data/_utils/pin_memory.py:3 pin", "train.py:1 main"), None, "inputs"),
+    (("train.py:9 main",), None, "other"),
+])
+def test_categories(made: tuple[str, ...], freed: tuple[str, ...] | None, category: str) -> None:
+    assert _category(made, freed) == category
+
+
+@pytest.mark.parametrize("by", COLOR_BYS)
+def test_colours(real: Snapshot, by: ColorBy) -> None:
+    trace = real.traces[0]
+    found = colors(real, trace, by)
+    assert found.classes.dtype == np.uint16 and found.classes.shape == (len(trace.allocations),)
+    assert found.palette.dtype == np.uint8 and found.palette.shape[1] == 3
+    assert found.classes.max() < len(found.palette)
+    assert found.legend and len(found.legend) <= 16
+    assert all(name and 0 <= number < len(found.palette) for name, number in found.legend)
+    assert len({number for _, number in found.legend}) == len(found.legend)
+    luminance = found.palette @ np.array([0.2126, 0.7152, 0.0722])
+    assert luminance.min() > 50 and luminance.max() < 225  # to be seen on a dark ground, and not glaring
+
+
+def test_details_tell_everything() -> None:
+    r = Recorder()
+    r.segment(0x7F0000000000, 64 * MB)
+    r.alloc(0x7F0000000000, 3 * MB, "at::_ops::mul_Tensor::call()", "/me/model.py:3 forward", NN + "_call_impl",
+            "/me/train.py:7 main", compile_context="0/1", user_metadata="epoch 3", stream=9)
+    r.alloc(0x7F0001000000, 3 * MB, "/me/model.py:4 other")
+    r.free(0x7F0000000000, "/me/train.py:8 main")
+    snapshot = r.snapshot()
+    details = describe(snapshot, snapshot.traces[0], 0, 2)
+    rows = dict(details.rows)
+    assert details.title == "3.00 MiB  forward  model.py:3  aten::mul_Tensor"
+    assert rows["Size"] == "3.00 MiB (3,145,728 bytes)" and rows["Address"] == "0x7f0000000000"
+    assert rows["Stream"] == "stream 9" and rows["Pool"] == "default pool"
+    assert rows["Compiled"] == "0/1" and rows["Metadata"] == "epoch 3"
+    assert rows["Allocated"].startswith("event 1") and rows["Freed"] == "event 3, 3 ms after the trace began"
+    assert rows["Lived"] == "2 events, 2 ms" and rows["Share"] == "100.0% of the 3.00 MiB live at moment 2"
+    assert [line.text for line in details.user_frames] == ["/me/model.py:3  forward", "/me/train.py:7  main"]
+    assert [line.user for line in details.frames] == [False, True, False, True]
+    assert [line.line for line in details.freed_frames] == [8]
+    for part in (details.title, "/me/model.py:3  forward", "Compiled", "at::_ops::mul_Tensor::call()"):
+        assert part in details.text()
+    assert dict(describe(snapshot, snapshot.traces[0], 1).rows)["Freed"] == "not before the end of the trace"
+    with pytest.raises(IndexError, match=r"allocation 2 is not one of 0\.\.1"):
+        describe(snapshot, snapshot.traces[0], 2)
+
+
+def test_endless_names_are_no_burden() -> None:
+    """What is looked at of a name is bounded."""
+    for name in ("Backward<" * 100_000, "structured_" * 100_000, "(" * 1_000_000, "a::" * 400_000):
+        snapshot = _recorded(lambda r, name=name: r.alloc(4096, 100, name, f"/home/{name}.py:1 {name}"))
+        assert categories(snapshot, snapshot.traces[0])[0].shape == (1,)
+        assert 0 < len(summary(snapshot, snapshot.traces[0], 0)) < 5000
+
+
+# -- segments, and what an error leaves
+
+
+@pytest.mark.parametrize("rounded", [True, False], ids=["sizes known", "sizes inferred"])
+def test_at_the_end_the_blocks_are_those_of_the_snapshot(real: Snapshot, rounded: bool) -> None:
+    trace = real.traces[0]
+    if not rounded:
+        trace = replace(trace, allocations=replace(trace.allocations, rounded=0 * trace.allocations.rounded))
+    at = segments_at(real, trace, len(trace.events))
+    order = np.argsort(trace.segments.addr)
+    assert at.addr.tolist() == trace.segments.addr[order].tolist()
+    assert at.size.tolist() == trace.segments.total[order].tolist()
+    b, order = trace.blocks, np.argsort(trace.blocks.addr)
+    assert at.block_addr.tolist() == b.addr[order].tolist()
+    assert at.block_size.tolist() == b.size[order].tolist()
+    assert at.block_state.tolist() == b.state[order].tolist()
+    assert at.block_allocation.tolist() == b.allocation[order].tolist()
+
+
+def test_blocks_fill_the_segments_and_hold_what_is_live_at_every_moment(real: Snapshot) -> None:
+    trace = real.traces[0]
+    for moment in (0, 1, 500, 3486, 9999, 13134, 20000):
+        at = segments_at(real, trace, moment)
+        live = at.block_allocation[at.block_state == ACTIVE]
+        assert sorted(live.tolist()) == live_ids(trace, moment).tolist()
+        assert (at.block_addr[at.block_state == ACTIVE] == trace.allocations.addr[live]).all()
+        for i in range(len(at)):
+            mine = slice(int(at.block_start[i]), int(at.block_start[i + 1]))
+            ends = at.block_addr[mine] + at.block_size[mine]
+            assert at.block_addr[mine][0] == at.addr[i] and ends[-1] == at.addr[i] + at.size[i]
+            assert (at.block_addr[mine][1:] == ends[:-1]).all()
+        assert at.active + at.pending + at.free == at.reserved
+    with pytest.raises(ValueError, match="moment -1 is not one of"):
+        segments_at(real, trace, -1)
+
+
+def test_pending_blocks_and_figures() -> None:
+    r = Recorder()
+    r.segment(HIGH, 20 * MB)
+    r.alloc(HIGH, 4 * MB, "a.py:1 f")
+    r.alloc(HIGH + 8 * MB, 2 * MB, "a.py:2 f")
+    r.add("free_requested", HIGH, 4 * MB)
+    r.free(HIGH + 8 * MB)
+    r.add("free_completed", HIGH, 4 * MB)
+    r.live.clear()
+    snapshot = r.snapshot()
+    trace = snapshot.traces[0]
+    states = [segments_at(snapshot, trace, m).block_state.tolist() for m in range(len(trace.events) + 1)]
+    assert states == [[], [INACTIVE], [ACTIVE, INACTIVE], [ACTIVE, INACTIVE, ACTIVE, INACTIVE],
+                      [PENDING, INACTIVE, ACTIVE, INACTIVE], [PENDING, INACTIVE, PENDING, INACTIVE],
+                      [PENDING, INACTIVE], [INACTIVE]]
+    at = segments_at(snapshot, trace, 4)
+    assert (at.reserved, at.active, at.pending, at.free) == (20 * MB, 2 * MB, 4 * MB, 14 * MB)
+    assert at.block_addr.tolist() == [HIGH, HIGH + 4 * MB, HIGH + 8 * MB, HIGH + 10 * MB]
+    assert (at.largest_free, at.free_blocks, at.fragmentation) == (10 * MB, 2, 1 - 10 / 14)
+    empty = segments_at(snapshot, trace, 0)
+    assert (len(empty), empty.reserved, empty.largest_free, empty.fragmentation) == (0, 0, 0, 0.0)
+
+
+def _checkered(live: int, hole: int) -> Recorder:
+    """Sixteen segments of 20 MiB, live blocks with holes behind them."""
+    r = Recorder()
+    for i in range(16):
+        base = (1 << 30) + i * 32 * MB
+        r.segment(base, 20 * MB)
+        for k in range(20 * MB // (live + hole)):
+            r.alloc(base + k * (live + hole), live, "model.py:7 forward", "train.py:3 step")
+            if hole:
+                r.alloc(base + k * (live + hole) + live, hole, "tmp.py:1 scratch")
+    for addr in [a for a, v in r.live.items() if v[1][0].startswith("tmp")]:
+        r.free(addr)
+    return r
+
+
+def test_fragmentation_is_told_from_being_really_full() -> None:
+    r = _checkered(2 * MB, 3 * MB)
+    r.oom(100 * MB, 10 * MB)
+    snapshot = r.snapshot()
+    (oom,) = post_mortem(snapshot, snapshot.traces[0])
+    assert oom.kind == "fragmentation" and "192 MiB was free in 64 blocks, none larger than 3.00 MiB" in oom.verdict
+    assert (oom.asked, oom.device_free, oom.live) == (100 * MB, 10 * MB, 128 * MB)
+    assert (oom.cached, oom.largest_free, oom.free_blocks) == (192 * MB, 3 * MB, 64)
+    assert oom.holders[0].label == "forward  model.py:7  from step train.py:3" and oom.holders[0].count == 64
+
+    r = _checkered(20 * MB, 0)
+    r.oom(100 * MB, 10 * MB)
+    snapshot = r.snapshot()
+    (oom,) = post_mortem(snapshot, snapshot.traces[0])
+    assert oom.kind == "full" and oom.verdict.startswith("Really full: 320 MiB of 320 MiB reserved was in use")

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from support.snapshot_cases import any_paint, column_by_hand, live_by_hand, random_trace, trace_of
 
-from splatview_viewer.kinds.snapshot.model import BLOCK_STATES
-from splatview_viewer.kinds.snapshot.timeline.bands import Addresses, Bands, Canvas, Paint, assemble
+from splatview_viewer.kinds.snapshot.timeline.bands import Addresses, Bands, Canvas, Paint
 from splatview_viewer.kinds.snapshot.timeline.compiled import kernels
 from splatview_viewer.kinds.snapshot.timeline.index import Axis, reserved
-
-if TYPE_CHECKING:
-    from splatview_viewer.kinds.snapshot.model import Snapshot
 
 pytestmark = pytest.mark.usefixtures("timeline_kernels")
 
@@ -117,26 +111,6 @@ def test_times_of_moments() -> None:
     assert Axis(trace_of(3, [], [], []), "time").timed is False
 
 
-def test_a_real_snapshot_is_laid_out_as_a_replay_says(real: Snapshot) -> None:
-    trace = real.traces[0]
-    bands, rows, blocks = Bands(trace), trace.allocations, trace.blocks
-    space, change = Addresses(trace), np.zeros(trace.moments + 1, np.int64)
-    for i in range(len(rows)):
-        change[rows.start[i] + 1] += rows.size[i]
-        change[rows.end[i] + 1] -= rows.size[i]
-    assert (bands.live == np.cumsum(change)[:-1]).all()
-    active = blocks.state == BLOCK_STATES.index("active_allocated")
-    assert bands.live[-1] == blocks.requested[active].sum()
-    axis, canvas = Axis(trace, "events"), Canvas(60, 80)
-    moments = bands.peaks(axis.edges(*axis.extent, canvas.width))
-    paint, top = any_paint(trace), float(bands.live.max())
-    for view, height in ((bands, top), (space, float(space.height))):
-        view.paint(canvas, slice(None), moments, 0.0, height / canvas.height, paint)
-        for x, moment in enumerate(moments.tolist()):
-            for y in range(0, canvas.height, 7):
-                assert canvas.ids[x, y] == view.pick(moment, (canvas.height - y - 0.5) * height / canvas.height)
-
-
 # -- painting
 
 
@@ -193,20 +167,6 @@ def test_addresses_have_the_mean_colour_of_what_lies_in_a_pixel(trace) -> None:
             assert off(canvas, x, *column_by_hand(rects, paint, canvas.height, low, per, ground)) <= EXACT
 
 
-def test_threads_paint_what_one_paints() -> None:
-    trace = random_trace(1, 1500, 10, 300)
-    bands, space, paint = Bands(trace), Addresses(trace), any_paint(trace)
-    moments = bands.peaks(Axis(trace, "events").edges(0, 1501, 500))
-    for view, height in ((bands, bands.live.max()), (space, space.height)):
-        one, many = Canvas(500, 300), Canvas(500, 300)
-        for x in range(0, 500, 50):
-            view.paint(one, slice(x, x + 50), moments, 0.0, height / 300, paint)
-        with ThreadPoolExecutor(4) as pool:
-            list(pool.map(lambda x: view.paint(many, slice(x, x + 50), moments, 0.0, height / 300, paint),  # noqa: B023
-                          range(0, 500, 50)))
-        assert (one.rgba == many.rgba).all() and (one.ids == many.ids).all()
-
-
 def test_a_spike_of_one_event_is_seen_in_every_zoom() -> None:
     events = 200_000
     rng = np.random.default_rng(0)
@@ -232,31 +192,6 @@ def test_a_spike_of_one_event_is_seen_in_every_zoom() -> None:
         around = slice(max(column - 1, 0), column + 2)
         assert (canvas.ids[around, 20:80] == spike).all(1).any()
         assert (canvas.rgba[around, 20:80, :3] == (250, 40, 40)).all((1, 2)).any()
-
-
-# -- canvases
-
-
-def painted(rng: np.random.Generator, width: int, height: int) -> Canvas:
-    canvas = Canvas(width, height)
-    canvas.rgba[:] = rng.integers(0, 256, canvas.rgba.shape)
-    canvas.ids[:] = rng.integers(-1, 1000, canvas.ids.shape)
-    return canvas
-
-
-@pytest.mark.parametrize(("width", "height", "share"), [(1, 1, 1.0), (70, 45, 0.5), (131, 33, 0.0)])
-def test_columns_of_two_canvases_in_one(width: int, height: int, share: float) -> None:
-    rng = np.random.default_rng(width)
-    before, fresh = painted(rng, 50, height), painted(rng, 60, height)
-    origin = np.where(rng.random(width) < share, rng.integers(0, 50, width), -1), rng.integers(0, 60, width)
-    out, rows = Canvas(width, height, blank=False), np.empty((height, width), np.uint32)
-    for part in ((0, width // 3), (width // 3, width)):
-        assemble(before, fresh, origin, out, rows, part)
-    for x in range(width):
-        source, column = (before, origin[0][x]) if origin[0][x] >= 0 else (fresh, origin[1][x])
-        assert (out.ids[x] == source.ids[column]).all()
-        assert (out.rgba[x] == source.rgba[column]).all()
-    assert (rows == out.packed.T[::-1]).all()
 
 
 def test_kernels_are_stored_on_disk() -> None:
