@@ -102,29 +102,19 @@ def test_a_file_cut_anywhere_is_an_error(tmp_path: Path, here: list[Any]) -> Non
 
 
 BROKEN: list[tuple[Any, str]] = [
-    ({"segments": [4]}, r"segments\[0\] is 4, not a mapping"),
-    ({"device_traces": [5]}, r"device_traces\[0\] is 5, not a list"),
     ({"device_traces": [[], [6]]}, r"device_traces\[1\]\[0\] is 6, not a mapping"),
     ({"device_traces": [[]] * 2000}, "at most 1,024"),
     (snapshot([event("alloc", 512)] * 17 + [event("alloc", 512, "abc")]),  # type: ignore[arg-type]
      r"device_traces\[0\]\[17\]\['size'\] is 'abc', not a whole number"),
-    (snapshot([event("alloc", 512, 1.5)]), r"\['size'\] is 1.5, not a whole number"),  # type: ignore[arg-type]
     (snapshot([event("alloc", -512)]), r"\['addr'\] is -512; legal is 0 to"),
     (snapshot([event("alloc", 2**64 - 512)]), r"\['addr'\] is 184.*; legal is 0 to 18,446,744,073,709,551,103"),
-    (snapshot([event("alloc", 1 << 70)]), r"\['addr'\] is 0x4"),
     (snapshot([event(7, 512)]), r"\['action'\] is 7, not a text"),  # type: ignore[arg-type]
-    (snapshot([{"addr": 5}]), r"device_traces\[0\]\[0\] has no action"),
     (snapshot([event("alloc", 512, stream=[1])]), r"\['stream'\] is a list"),
-    (snapshot([event("alloc", 512, pool_id=3)]), r"\['pool_id'\] is 3, not a pair"),
     (snapshot([event("alloc", 512, compile_context=b"x")]), r"\['compile_context'\] is a bytes, not a text"),
-    (snapshot([event("alloc", 512, frames=[4])]), r"\['frames'\]\[0\] is 4, not a mapping"),
     (snapshot([event("alloc", 512, frames=[{"line": "x"}])]), r"\['frames'\]\[0\]\['line'\] is 'x'"),
-    (snapshot([event("alloc", 512, frames=[{"name": 3}])]), r"\['frames'\]\[0\]\['name'\] is 3"),
-    (snapshot([], [segment(512, [block(512, 512)], device="x")]), r"segments\[0\]\['device'\] is 'x'"),
     (snapshot([], [segment(512, [block(512, 512)], total_size=None)]), r"segments\[0\]\['total_size'\] is None"),
     (snapshot([], [{**segment(512, []), "blocks": [{"size": 5, "state": 3}]}]),
      r"segments\[0\]\['blocks'\]\[0\]\['state'\] is 3, not a text"),
-    (snapshot([], [], external_annotations=[{"name": 3}]), r"external_annotations\[0\]\['name'\] is 3"),
     (snapshot([], [], allocator_settings=[3]), "allocator_settings is a list"),
     ([1, 2], "no memory snapshot: it holds a list"), ({"a": 1}, "a mapping with 'a'"), ("x", "it holds 'x'"),
 ]

@@ -12,9 +12,8 @@ from support.memory_data import HIGH, event, frame, live_bytes, segment, snapsho
 from support.memory_data import block as a_block
 from support.wait import PATIENCE, turns
 
-from splatview_viewer.kinds.snapshot.loading import from_pickled, load_snapshot
+from splatview_viewer.kinds.snapshot.loading import from_pickled
 from splatview_viewer.kinds.snapshot.query import COLUMNS, EXAMPLES, TABLES, Database, QueryError
-from splatview_viewer.kinds.snapshot.timeline.bands import Bands
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,15 +78,6 @@ def test_allocations_of_several_devices(db: Database) -> None:
         (0, 0x2000, 500, 500, 512, 3, None, 20, None, None, 0, "private (0, 1)", None),
         (1, HIGH, 7, 7, 512, 0, None, None, None, None, 9, "default", None),
     ]
-
-
-def test_a_block_that_free_completed_alone_frees_was_live_before(data_dir: Path) -> None:
-    snap = load_snapshot(data_dir / "reports" / "skip_free_requested.pickle", cache=False)
-    with Database(snap) as db:
-        mb = [live >> 20 for live, in rows(db, "SELECT live FROM moments ORDER BY moment")]
-        assert mb == [rows(db, f"SELECT sum(size) >> 20 FROM live_at({k})")[0][0] for k in range(6)]
-        assert rows(db, "SELECT sum(size) >> 20 FROM at_peak()") == [(9,)]
-    assert mb == [4, 6, 9, 7, 3, 4] == [size >> 20 for size in Bands(snap.traces[0]).live.tolist()]
 
 
 def test_events_and_their_texts(db: Database) -> None:

@@ -238,8 +238,6 @@ def test_keys(view: SnapshotView) -> None:
     assert not view.handle(Key("e", pressed=False), RECT)
 
 
-
-
 # -- answers
 
 
