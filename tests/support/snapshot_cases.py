@@ -9,16 +9,20 @@ import numpy as np
 import pytest
 from imgui_bundle import ImVec2, imgui
 
+from splatview_viewer.core.settings import State
 from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.kinds.snapshot.content import Content
 from splatview_viewer.kinds.snapshot.model import Allocations, Blocks, Events, Segments, Spans, Trace
 from splatview_viewer.kinds.snapshot.state import Look
 from splatview_viewer.kinds.snapshot.timeline.bands import Paint
+from splatview_viewer.kinds.snapshot.view import SnapshotView
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.shell.panel import Panel
+from splatview_viewer.shell.shown import Shown
 from support.wait import PATIENCE, turns
 
 if TYPE_CHECKING:
+    from splatview_viewer.core.events import Event
     from splatview_viewer.kinds.snapshot.model import Snapshot
 
 GROUND = (10, 200, 30)
@@ -241,3 +245,45 @@ def column_by_hand(rects, paint: Paint, height: int, low: float, per: float, gro
     rgb = (sums + under[:, None] * free + np.clip(per - covered - under, 0, None)[:, None] * back) / per
     rgb[dark] *= 0.62
     return rgb[::-1], ids[::-1]
+
+
+class User:
+    """Looks at a snapshot on a screen of its own size, with a panel."""
+
+    def __init__(self, screen: OffscreenScreen, snapshot: Snapshot, size: tuple[int, int] = (1200, 760)) -> None:
+        screen.resize(*size, 1.0)
+        self.screen, self.view, self.panel = screen, SnapshotView(screen.ctx), Panel(1.0)
+        self.view.update(snapshot)
+        self.rect = Rect(0, 0, *size)
+        self.settle()
+
+    def draw(self) -> bool:
+        view = self.view
+        view.draw(self.screen.framebuffer, self.rect)
+        shown = Shown(view.panel, view.sections, view.keys, view.over, view.details, view.extras, view.readout,
+                      view.path, view.empty)
+        return self.panel.draw(self.screen.framebuffer, State(panel_open=False), shown, 1.0).changed
+
+    def settle(self) -> np.ndarray:
+        """(H, W, 3): the picture when nothing is missing in it any more."""
+        again = 3
+        for _ in turns("the view is complete", rest=False):
+            again = 3 if self.draw() else again - 1
+            if not self.view.complete:
+                self.view.wait(PATIENCE)
+                again = 3
+            if not again:
+                break
+        return self.screen.pixels()[..., :3].astype(int)
+
+    def do(self, *events: Event) -> None:
+        for event in events:
+            ours, _ = self.panel.handle(event, self.rect, str, self.view.boards(self.rect))
+            if not ours:
+                self.view.handle(event, self.rect)
+            self.draw()
+            self.draw()
+
+    def close(self) -> None:
+        self.panel.close()
+        self.view.close()

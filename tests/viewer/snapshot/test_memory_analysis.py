@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from support.memory_data import HIGH, MB, Recorder
+from support.memory_data import HIGH, MB, Recorder, training
 
 from splatview_viewer.kinds.snapshot.analysis.colors import COLOR_BYS, ColorBy, colors
 from splatview_viewer.kinds.snapshot.analysis.details import ACTIVE, INACTIVE, PENDING, describe, segments_at, summary
@@ -203,36 +203,8 @@ def test_all_words_are_needed_and_a_minus_leaves_out(real: Snapshot) -> None:
 # -- leaks, comparisons
 
 
-BACKWARD_PASS = ("torch::autograd::generated::MulBackward0::apply(std::vector<at::Tensor>&&)",
-                 "torch::autograd::Engine::evaluate_function(int)")
-
-
-def _training(steps: int = 100, leak: int = 1000) -> Recorder:
-    """A loop that keeps a list of losses (the leak), a queue of 5 batches, and an optimizer's state."""
-    r = Recorder()
-    addr = iter(range(1 << 30, 1 << 40, 16 * MB))
-    queue: list[int] = []
-    for step in range(steps):
-        batch, activation, scratch = next(addr), next(addr), next(addr)
-        r.alloc(batch, 2 * MB, "data.py:5 fetch", "train.py:9 main")
-        queue.append(batch)
-        if len(queue) > 5:
-            r.free(queue.pop(0), "data.py:8 drop")
-        r.alloc(activation, 8 * MB, "model.py:3 forward", "train.py:10 main")
-        r.alloc(scratch, 4 * MB, *BACKWARD_PASS)
-        r.free(scratch, *BACKWARD_PASS)
-        r.free(activation, *BACKWARD_PASS)
-        if leak:
-            r.alloc(next(addr), leak, "train.py:12 remember", "train.py:11 main")
-        if 30 <= step < 80:  # parameters that are first used late
-            r.alloc(next(addr), 10 * MB, "/x/site-packages/torch/optim/adam.py:178 _init_group", "train.py:14 main")
-        if step == 50:
-            r.alloc(next(addr), 64 * MB, "cache.py:1 warm", "train.py:15 main")
-    return r
-
-
 def test_a_planted_leak_is_the_first_suspect_however_small() -> None:
-    snapshot = _training().snapshot()
+    snapshot = training().snapshot()
     trace = snapshot.traces[0]
     suspects = leaks(snapshot, trace)
     first = suspects[0]

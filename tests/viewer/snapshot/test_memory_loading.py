@@ -7,17 +7,15 @@ import json
 import os
 import pickle
 import shlex
-import subprocess
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.memory_data import block, event, frame, listing, live_bytes, pickled, replay, segment, snapshot
+from support.memory_data import block, check_replay, event, frame, listing, live_bytes, pickled, segment, snapshot
 
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.formats.common import Start
@@ -124,27 +122,6 @@ def test_an_error_names_the_file_once(tmp_path: Path, here: list[Any]) -> None:
     assert "memory snapshot" not in str(e.value)
 
 
-class CancelledError(Exception):
-    pass
-
-
-def test_a_cancel_ends_the_program_and_leaves_nothing(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
-                                                      ) -> None:
-    path = tmp_path / "any.pickle"
-    path.write_bytes(pickle.dumps(small()))
-    started: list[Any] = []
-    begin = subprocess.Popen
-    monkeypatch.setattr(subprocess, "Popen", lambda *a, **k: started.append(begin(*a, **k)) or started[-1])
-
-    def progress(what: str, fraction: float) -> None:
-        raise CancelledError
-
-    with pytest.raises(CancelledError):
-        load_snapshot(path, progress)
-    assert [p.returncode is not None for p in started] == [True]
-    assert not [f for f in cache.rglob("*") if f.is_file()]
-
-
 # -- the cache
 
 
@@ -242,41 +219,9 @@ def test_advice_for_a_snapshot_that_something_else_saved(how: str, part: str, tm
     assert listing(load_snapshot(Path(f"{path}.pickle"))) == listing(from_pickled(value))
 
 
-def bands(trace: Trace) -> list[tuple[int, ...]]:
-    a = trace.allocations
-    return sorted(zip(a.addr.tolist(), a.size.tolist(), a.start.tolist(), a.end.tolist(), a.freed.tolist(),
-                      strict=True))
-
-
-def check(data: dict[str, Any], trace: Trace) -> None:
-    """Whether a trace is what a replay of its entries makes of them, and its numbers fit together."""
-    events, segments = data["device_traces"][trace.device], [s for s in data["segments"] if s["device"] == trace.device]
-    want = replay(events, segments)
-    assert bands(trace) == want.bands
-    assert live_bytes(trace) == want.live
-    a, e, m = trace.allocations, trace.events, len(events)
-    for i, of in enumerate(e.allocation.tolist()):
-        if of < 0:
-            continue
-        assert a.addr[of] == e.addr[i]
-        action = ACTIONS[e.action[i]]
-        assert (a.start[of] == i) == (action == "alloc")
-        assert i in (a.start[of], a.end[of], a.freed[of])
-    begun = np.flatnonzero(a.start >= 0)
-    assert (np.diff(a.start[begun]) > 0).all()
-    assert (begun == np.arange(len(a) - len(begun), len(a))).all(), "those from before the trace come first"
-    assert (np.diff(a.end[: len(a) - len(begun)]) <= 0).all(), "of them what stays longest lies lowest"
-    assert (e.allocation[a.start[begun]] == begun).all()
-    for i, of in enumerate(trace.blocks.allocation.tolist()):
-        if of >= 0:
-            assert a.addr[of] == trace.blocks.addr[i]
-            assert a.freed[of] == m
-            assert a.rounded[of] == trace.blocks.size[i]
-
-
 def test_every_event_of_a_real_snapshot(real: Snapshot, pickled: dict[str, Any]) -> None:
     (trace,) = real.traces
-    check(pickled, trace)
+    check_replay(pickled, trace)
     assert live_bytes(trace)[-1] == int(trace.segments.requested.sum())
     stacks = [*([(f.file, f.line, f.name) for f in real.stack(i)] for i in range(len(real.stacks))), []]
     assert len(set(map(tuple, stacks))) == len(stacks)
@@ -304,22 +249,12 @@ def test_any_order_of_entries(events: list[dict[str, Any]], states: list[str], w
     segments = [segment(start, [block(start + i * 512, 512, s, 100 + i) for i, s in enumerate(states)])]
     data = snapshot(events, segments if with_blocks else [])
     for trace in from_pickled(data).traces:
-        check(data, trace)
+        check_replay(data, trace)
 
 
 def one(events: list[dict[str, Any]], *segments: dict[str, Any]) -> Trace:
     (trace,) = from_pickled(snapshot(events, list(segments))).traces
     return trace
-
-
-def test_what_was_there_before_and_stays_lies_lowest() -> None:
-    trace = one([event("free_requested", 1024, 30), event("alloc", 4096, 5), event("free_requested", 2048, 40)],
-                segment(8192, [block(8192, 512, requested=7), block(8704, 512, "inactive")]))
-    assert trace.allocations.addr.tolist() == [8192, 2048, 1024, 4096]
-    assert trace.allocations.stack[0] == trace.blocks.stack[0]
-    assert trace.allocations.stack[1] == NO_STACK, "the stack of a free is not the one of the alloc"
-    assert trace.allocations.rounded.tolist() == [512, 0, 0, 0]
-    assert live_bytes(trace) == [77, 47, 52, 12]
 
 
 def test_oddities_are_noted() -> None:

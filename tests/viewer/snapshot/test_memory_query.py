@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from support.memory_data import HIGH, event, frame, live_bytes, segment, snapshot
-from support.memory_data import block as a_block
+from support.memory_data import HIGH, TORCH, live_bytes, several
 from support.wait import PATIENCE, turns
 
-from splatview_viewer.kinds.snapshot.loading import from_pickled
 from splatview_viewer.kinds.snapshot.query import COLUMNS, EXAMPLES, TABLES, Database, QueryError
 
 if TYPE_CHECKING:
@@ -20,28 +18,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from splatview_viewer.kinds.snapshot.model import Snapshot
-
-TORCH = "/usr/lib/python3/site-packages/torch/x.py"
-MINE = frame("attention", 42, "/home/me/train.py")
-
-
-def several() -> Snapshot:
-    """Two devices, a private pool, an OOM, texts, and memory from before the trace."""
-    first = [event("free_requested", 0x900, 64, time_us=1), event("free_completed", 0x900, 64, time_us=2),
-             event("alloc", 0x1000, 1000, time_us=10, frames=[frame("mul", 3, TORCH), MINE],
-                   compile_context="(0/0)", user_metadata="it's \u00e9"),
-             event("alloc", 0x2000, 500, time_us=20, segment_pool_id=(0, 1), pool_id=(0, 1)),
-             {**event("oom", 0, 2**64 - 512, time_us=30), "device_free": 12345},
-             event("free_requested", 0x1000, 1000, time_us=40), event("free_completed", 0x1000, 1000, time_us=45)]
-    del first[4]["addr"]
-    second = [event("alloc", HIGH, 7, stream=9, time_us=0, frames=[])]
-    blocks = [a_block(0x2000, 512, requested=500), a_block(0x2200, 1536, "inactive", 0)]
-    return from_pickled({
-        **snapshot(first, [segment(0x2000, blocks, segment_pool_id=(0, 1)),
-                           segment(HIGH, [a_block(HIGH, 512, requested=7)], device=1, stream=9)]),
-        "device_traces": [first, second],
-        "external_annotations": [{"stage": "START", "name": "step", "device": 0, "time_us": 5}]}, "several")
-
 
 @pytest.fixture(scope="module")
 def db() -> Iterator[Database]:

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from support.memory_data import small_snapshot
+from support.snapshot_cases import User
 from support.view_cases import shown
-from support.wait import PATIENCE, clock, turns, wait_until
+from support.wait import PATIENCE, clock, wait_until
 
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import Key, Mods, PointerLeave, PointerMove, PointerPress, PointerRelease, Text, Wheel
-from splatview_viewer.core.settings import SnapshotSettings, State
+from splatview_viewer.core.settings import SnapshotSettings
 from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.kinds.snapshot import world
 from splatview_viewer.kinds.snapshot.analysis.search import search
@@ -28,14 +29,10 @@ from splatview_viewer.kinds.snapshot.state import TABS
 from splatview_viewer.kinds.snapshot.timeline.bands import Addresses, Bands
 from splatview_viewer.kinds.snapshot.view import SnapshotView
 from splatview_viewer.kinds.snapshot.world import lay_out
-from splatview_viewer.shell.panel import Panel
-from splatview_viewer.shell.shown import Shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from splatview_viewer.core.events import Event
-    from splatview_viewer.kinds.snapshot.model import Snapshot
     from splatview_viewer.kinds.snapshot.world import Window
     from splatview_viewer.screens.offscreen import OffscreenScreen
 
@@ -333,48 +330,6 @@ def test_nothing_overlaps() -> None:
 
 
 # -- the whole
-
-
-class User:
-    """Looks at a snapshot on a screen of its own size, with a panel."""
-
-    def __init__(self, screen: OffscreenScreen, snapshot: Snapshot, size: tuple[int, int] = (1200, 760)) -> None:
-        screen.resize(*size, 1.0)
-        self.screen, self.view, self.panel = screen, SnapshotView(screen.ctx), Panel(1.0)
-        self.view.update(snapshot)
-        self.rect = Rect(0, 0, *size)
-        self.settle()
-
-    def draw(self) -> bool:
-        view = self.view
-        view.draw(self.screen.framebuffer, self.rect)
-        shown = Shown(view.panel, view.sections, view.keys, view.over, view.details, view.extras, view.readout,
-                      view.path, view.empty)
-        return self.panel.draw(self.screen.framebuffer, State(panel_open=False), shown, 1.0).changed
-
-    def settle(self) -> np.ndarray:
-        """(H, W, 3): the picture when nothing is missing in it any more."""
-        again = 3
-        for _ in turns("the view is complete", rest=False):
-            again = 3 if self.draw() else again - 1
-            if not self.view.complete:
-                self.view.wait(PATIENCE)
-                again = 3
-            if not again:
-                break
-        return self.screen.pixels()[..., :3].astype(int)
-
-    def do(self, *events: Event) -> None:
-        for event in events:
-            ours, _ = self.panel.handle(event, self.rect, str, self.view.boards(self.rect))
-            if not ours:
-                self.view.handle(event, self.rect)
-            self.draw()
-            self.draw()
-
-    def close(self) -> None:
-        self.panel.close()
-        self.view.close()
 
 
 @pytest.fixture
