@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import os
 import pickle
 import struct
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,6 @@ from support.scene_files import little_memory
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.formats import sandbox
 from splatview_viewer.formats.sandbox import File
-from splatview_viewer.kinds.files import open_file
 from splatview_viewer.kinds.snapshot.loading import from_pickled, load_snapshot, read_pickle
 
 if TYPE_CHECKING:
@@ -124,14 +122,6 @@ def test_wrong_types_are_refused_by_name() -> None:
     for data, words in BROKEN:
         with pytest.raises(FileError, match=words):
             from_pickled(data)
-
-
-def test_what_is_no_regular_file_is_refused(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "x.pickle")
-    with pytest.raises(FileError, match="pipe"):
-        open_file(tmp_path / "x.pickle")
-    with pytest.raises(OSError, match="pipe"):
-        load_snapshot(tmp_path / "x.pickle")
 
 
 @pytest.mark.programs

@@ -122,9 +122,6 @@ def test_an_error_names_the_file_once(tmp_path: Path, here: list[Any]) -> None:
     assert "memory snapshot" not in str(e.value)
 
 
-# -- the cache
-
-
 def make(path: Path, size: int = 100) -> Path:
     path.write_bytes(pickle.dumps(snapshot([event("alloc", 512, size), event("alloc", 1024, 7)],
                                            [segment(512, [block(512, 512, requested=size)])])))

@@ -35,9 +35,6 @@ def rows(db: Database, sql: str) -> list[tuple[Any, ...]]:
     return db.run(sql).rows
 
 
-# -- what the tables hold ------------------------------------------------------------------------------------
-
-
 def test_the_tables_are_as_they_are_described(db: Database) -> None:
     assert [r[0] for r in rows(db, "show tables;")][:len(TABLES)] == list(TABLES)
     assert list(TABLES) == list(COLUMNS)
@@ -84,16 +81,12 @@ def test_every_moment_of_a_real_snapshot(real: Snapshot, real_db: Database) -> N
     assert rows(real_db, "SELECT sum(size) FROM at_peak()") == [(live.max(),)]
     for moment in (0, 1, 777, 9999, len(trace.events)):
         assert rows(real_db, f"SELECT sum(size) FROM live_at({moment})") == [(live[moment],)]
-    total = sum(s.sum() for s in (trace.segments.total,))
-    assert rows(real_db, "SELECT arg_max(reserved, moment) FROM moments") == [(total,)]
+    assert rows(real_db, "SELECT arg_max(reserved, moment) FROM moments") == [(trace.segments.total.sum(),)]
 
 
 def test_the_examples_find_something(real_db: Database) -> None:
     for title, sql in EXAMPLES:
         assert real_db.run(sql).rows, title
-
-
-# -- what is told of an answer -------------------------------------------------------------------------------
 
 
 def test_the_allocations_of_an_answer_can_be_lit(db: Database) -> None:
@@ -106,8 +99,6 @@ def test_the_allocations_of_an_answer_can_be_lit(db: Database) -> None:
     other = db.run("SELECT 1 AS id, 5 AS device UNION ALL SELECT 99, 0 UNION ALL SELECT NULL, 1")
     assert not other.allocations and not other.note
 
-
-# -- what is refused -----------------------------------------------------------------------------------------
 
 HOSTILE = [
     "FROM read_text('/etc/passwd')", "FROM 'x.csv'", "FROM glob('/etc/*')", "FROM read_parquet('x.parquet')",
@@ -142,8 +133,6 @@ def test_whatever_reads_is_let_in(db: Database) -> None:
         assert db.run(sql).rows, sql
 
 
-# -- how a query ends ----------------------------------------------------------------------------------------
-
 ENDLESS = "SELECT sum(a.size * 1.5 * b.size) FROM events a, events b, events c"
 
 
@@ -176,7 +165,6 @@ def test_a_query_can_be_cancelled_and_interrupted(real_db: Database) -> None:
 
 def test_after_closing_nothing_is_answered() -> None:
     db = Database(several())
-    db.close()
     db.close()
     with pytest.raises(QueryError, match="closed"):
         db.run("SELECT 1")

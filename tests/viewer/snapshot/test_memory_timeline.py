@@ -10,7 +10,7 @@ from support.snapshot_cases import any_paint, column_by_hand, live_by_hand, rand
 
 from splatview_viewer.kinds.snapshot.timeline.bands import Addresses, Bands, Canvas, Paint
 from splatview_viewer.kinds.snapshot.timeline.compiled import kernels
-from splatview_viewer.kinds.snapshot.timeline.index import Axis, reserved
+from splatview_viewer.kinds.snapshot.timeline.index import Axis
 
 pytestmark = pytest.mark.usefixtures("timeline_kernels")
 
@@ -72,14 +72,6 @@ def test_peaks_are_the_greatest_of_each_column_and_the_first_of_equals(trace) ->
                 assert low[x] == high[x] == live[min(max(edges[x] - 1, 0), len(live) - 1)]
 
 
-def test_reserved_bytes(trace) -> None:
-    spans = trace.spans
-    for moment in moments_of(trace, 20):
-        there = (spans.start < moment) & (moment <= spans.end)
-        assert reserved(trace)[moment] == spans.size[there].sum()
-    assert reserved(trace, 5).max() == 0
-
-
 @pytest.mark.parametrize("unit", ["events", "time"])
 @pytest.mark.parametrize("trace", ["usual", "no event", "one event"], indirect=True)
 def test_columns_of_the_axis_begin_where_moments_do(trace, unit) -> None:
@@ -109,9 +101,6 @@ def test_times_of_moments() -> None:
     assert axis.extent == (-20.0, 2020.0)
     assert [axis.moment(x) for x in (-99, -1, 0, 1999.5, 2000, 1e9)] == [0, 0, 2, 2, 4, 4]
     assert Axis(trace_of(3, [], [], []), "time").timed is False
-
-
-# -- painting
 
 
 def views(trace, bands: Bands, height: float, count: int = 6):

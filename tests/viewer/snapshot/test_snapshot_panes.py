@@ -55,9 +55,6 @@ def test_a_pane_draws_its_rectangle_alone_and_takes_clicks_anywhere(rig: Rig, fu
     assert rig.look.hovered is None or 0 <= rig.look.hovered < len(rig.content.trace(rig.look).allocations)
 
 
-# -- tables, events, segments ------------------------------------------------------------------------------------------
-
-
 def test_a_click_on_an_event_goes_there_and_a_double_click_looks_closer(rig: Rig, real: Snapshot) -> None:
     rig.show(PANES["events"](), real)
     rig.look.x = (0.0, 1000.0)
@@ -87,9 +84,6 @@ def test_a_click_on_a_block_selects_what_it_holds(rig: Rig, full: Snapshot) -> N
     assert order == sorted(order)
 
 
-# -- details, about ----------------------------------------------------------------------------------------------------
-
-
 def test_details_can_be_copied_and_shown(rig: Rig, real: Snapshot) -> None:
     trace = real.traces[0]
     rig.show(PANES["details"](), real, Rect(900, 20, 340, 660))
@@ -106,9 +100,6 @@ def test_details_can_be_copied_and_shown(rig: Rig, real: Snapshot) -> None:
     assert lit(rig) == np.flatnonzero(trace.allocations.stack == trace.allocations.stack[chosen]).tolist()
     rig.click((900 + 340 - 10 - 8, 20 + 9 + 12))
     assert rig.look.selected is None
-
-
-# -- stacks, compare, leaks, post-mortem -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("by", ["stack", "category"])
@@ -170,9 +161,6 @@ def test_the_post_mortem_lights_holders_and_goes_there(rig: Rig, full: Snapshot)
     assert lit(rig) == oom.allocations(full.traces[0], oom.holders[0]).tolist()
     press(rig, "Go there")
     assert rig.look.moment == oom.moment
-
-
-# -- SQL ---------------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -235,9 +235,6 @@ def test_keys(view: SnapshotView) -> None:
     assert not view.handle(Key("e", pressed=False), RECT)
 
 
-# -- answers
-
-
 @pytest.fixture
 def content() -> Iterator[Content]:
     made = Content(small_snapshot(0))
@@ -317,8 +314,7 @@ def test_nothing_overlaps() -> None:
             parts = [r for r in (found.plot, found.bar, found.minimap, found.pane, found.details) if r is not None]
             cover = np.zeros((rect.height + 20, rect.width + 20), np.int8)
             for r in parts:
-                assert r.width > 0
-                assert r.height > 0
+                assert r.width > 0 and r.height > 0
                 cover[r.y: r.y + r.height, r.x: r.x + r.width] += 1
             assert cover.max() == 1, (tab, details, width, height)
             cover[rect.y: rect.y + rect.height, rect.x: rect.x + rect.width] = 0
@@ -327,9 +323,6 @@ def test_nothing_overlaps() -> None:
                 assert found.details is not None or not details
                 assert (found.pane is not None) == (tab not in ("timeline", "addresses"))
                 assert found.plot is not None or tab == "about" or details
-
-
-# -- the whole
 
 
 @pytest.fixture
