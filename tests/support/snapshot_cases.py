@@ -169,7 +169,7 @@ def trace_of(events: int, start, end, size, *, addr=None, pool=None, time_us=Non
                               np.full(n, -1, np.int32))
     wide, narrow, short = np.zeros(events, np.int64), np.full(events, -1, np.int32), np.zeros(events, np.int16)
     times = wide if time_us is None else np.asarray(time_us, np.int64)
-    rows = Events(np.zeros(events, np.uint8), wide, wide, times, short, short, narrow, narrow, narrow, narrow)
+    rows = Events(wide, np.zeros(events, np.uint8), wide, times, short, short, narrow, narrow, narrow, narrow)
     sa, ss, s0, s1 = ([], [], [], []) if spans is None else spans
     kept = Spans(np.asarray(sa, np.uint64), np.asarray(ss, np.int64), np.asarray(s0, np.int32),
                  np.asarray(s1, np.int32), np.zeros(len(sa), np.int16), np.zeros(len(sa), np.int16))

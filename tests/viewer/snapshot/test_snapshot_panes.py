@@ -160,7 +160,7 @@ def test_the_post_mortem_lights_holders_and_goes_there(rig: Rig, full: Snapshot)
     rig.click(rig.row(0))
     assert lit(rig) == oom.allocations(full.traces[0], oom.holders[0]).tolist()
     press(rig, "Go there")
-    assert rig.look.moment == oom.moment
+    assert rig.look.moment == oom.event
 
 
 @pytest.fixture

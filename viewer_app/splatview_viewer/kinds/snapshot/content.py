@@ -23,7 +23,7 @@ from splatview_viewer.kinds.snapshot.analysis.colors import colors
 from splatview_viewer.kinds.snapshot.query import Database
 from splatview_viewer.kinds.snapshot.timeline.bands import Addresses, Bands
 from splatview_viewer.kinds.snapshot.timeline.compiled import warm_up
-from splatview_viewer.kinds.snapshot.timeline.index import Axis, Envelope, reserved
+from splatview_viewer.kinds.snapshot.timeline.index import Axis, reserved
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -215,14 +215,6 @@ class Content:
     def reserved(self, device: int) -> np.ndarray | None:
         """int64 (M + 1,): bytes reserved at each moment."""
         return self.ask(("reserved", device), lambda: reserved(self.snapshot.traces[device]),
-                        lane="layout", words="Adding up what is reserved")
-
-    def reserved_envelope(self, device: int) -> Envelope | None:
-        """The least and the most of it in any part of the time."""
-        values = self.reserved(device)
-        if values is None:
-            return None
-        return self.ask(("reserved envelope", device), lambda: Envelope(values),
                         lane="layout", words="Adding up what is reserved")
 
     def peak(self, device: int) -> int | None:

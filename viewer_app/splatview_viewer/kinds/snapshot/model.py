@@ -108,13 +108,22 @@ class Stacks:
 
 
 @dataclass(frozen=True)
-class Events:
-    """The trace of one device; M rows."""
+class Columns:
+    """Rows, in columns of one length."""
+
+    addr: np.ndarray
+    """uint64"""
+
+    def __len__(self) -> int:
+        return len(self.addr)
+
+
+@dataclass(frozen=True)
+class Events(Columns):
+    """The trace of one device; M rows. `addr` of an oom: what the driver still had (`device_free`)."""
 
     action: np.ndarray
     """uint8: a place in ACTIONS."""
-    addr: np.ndarray
-    """Of an oom, what the driver still had (`device_free`)."""
     size: np.ndarray
     """uint64, bytes requested; only of an oom 2^62 or more."""
     time_us: np.ndarray
@@ -132,15 +141,11 @@ class Events:
     allocation: np.ndarray
     """int32: the allocation that it begins, or asks to end, or ends; -1: none."""
 
-    def __len__(self) -> int:
-        return len(self.action)
-
 
 @dataclass(frozen=True)
-class Allocations:
+class Allocations(Columns):
     """What was allocated on one device; A rows, in the order of their ids."""
 
-    addr: np.ndarray
     size: np.ndarray
     """int64, bytes requested: the height of its band."""
     rounded: np.ndarray
@@ -158,15 +163,11 @@ class Allocations:
     stack: np.ndarray
     """int32: where it was allocated; NO_STACK where that is not known."""
 
-    def __len__(self) -> int:
-        return len(self.addr)
-
 
 @dataclass(frozen=True)
-class Spans:
+class Spans(Columns):
     """Memory that was reserved, and when: one row for every range that was got from the driver at once."""
 
-    addr: np.ndarray
     size: np.ndarray
     """int64"""
     start: np.ndarray
@@ -176,15 +177,11 @@ class Spans:
     stream: np.ndarray
     pool: np.ndarray
 
-    def __len__(self) -> int:
-        return len(self.addr)
-
 
 @dataclass(frozen=True)
-class Segments:
+class Segments(Columns):
     """The segments of one device as they were when the snapshot was taken."""
 
-    addr: np.ndarray
     total: np.ndarray
     """int64, bytes"""
     allocated: np.ndarray
@@ -200,15 +197,11 @@ class Segments:
     block_start: np.ndarray
     """int32 (n + 1,): which of the blocks are a segment's."""
 
-    def __len__(self) -> int:
-        return len(self.addr)
-
 
 @dataclass(frozen=True)
-class Blocks:
+class Blocks(Columns):
     """The blocks of these segments, one behind the other."""
 
-    addr: np.ndarray
     size: np.ndarray
     """int64, rounded bytes"""
     requested: np.ndarray
@@ -217,9 +210,6 @@ class Blocks:
     stack: np.ndarray
     allocation: np.ndarray
     """int32: the allocation that it holds; -1: none."""
-
-    def __len__(self) -> int:
-        return len(self.addr)
 
 
 @dataclass(frozen=True)

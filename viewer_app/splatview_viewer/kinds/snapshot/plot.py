@@ -16,6 +16,7 @@ from splatview_viewer.core.jobs import Job, Jobs
 from splatview_viewer.core.view import VERTEX
 from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.kinds.snapshot.painting import Painting, paint
+from splatview_viewer.kinds.snapshot.timeline.index import Envelope
 from splatview_viewer.ui import theme
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.kinds.snapshot.content import Content
     from splatview_viewer.kinds.snapshot.painting import Material, Sheet
-    from splatview_viewer.kinds.snapshot.state import Look, Range
+    from splatview_viewer.kinds.snapshot.state import Look
     from splatview_viewer.kinds.snapshot.world import Window
 
 _COLOR_BUFFER_BIT, _NEAREST = 0x4000, 0x2600
@@ -266,10 +267,11 @@ class Minimap:
             self._texture = self._ctx.texture((rect.width, 1), 2, dtype="f4")
             self._texture.filter = moderngl.NEAREST, moderngl.NEAREST
         self._texture.write(np.ascontiguousarray(curves))
-        window = (0.0, 0.0) if look.x is None else _strip_part(look.x, axis.extent, rect.width)
+        pixels = np.subtract(look.x or axis.extent, axis.extent[0]) * rect.width / (axis.extent[1] - axis.extent[0])
+        spare = max(2.0 - (pixels[1] - pixels[0]), 0.0) / 2  # at least two pixels wide
         uniforms: dict[str, Any] = {
             "u_curves": 0, "u_corner": (float(rect.x), float(framebuffer.height - rect.y)),
-            "u_size": (float(rect.width), float(rect.height)), "u_window": window,
+            "u_size": (float(rect.width), float(rect.height)), "u_window": (pixels[0] - spare, pixels[1] + spare),
             "u_windowed": int(look.x is not None), "u_line": max(round(rect.height / 44), 1),
             "u_ground": GROUND, "u_reserved": RESERVED, "u_live": _LIVE,
             "u_accent": (theme.ACCENT.x, theme.ACCENT.y, theme.ACCENT.z),
@@ -285,14 +287,14 @@ class Minimap:
         """float32 (W, 2): live and reserved bytes at most in each column, in rows from the bottom."""
         device, unit, reserved = look.device, look.settings.unit, look.settings.reserved
         axis, bands = content.axis(device, unit), content.bands(device)
-        curve = content.reserved_envelope(device) if reserved else None
+        curve = content.reserved(device) if reserved else None
         if axis is None or bands is None:
             return None
 
         def work() -> np.ndarray:
             edges = axis.edges(*axis.extent, rect.width)
             live = bands.envelope(edges)[1].astype(np.float64)
-            held = curve(edges)[1].astype(np.float64) if curve is not None else np.zeros(len(live))
+            held = Envelope(curve)(edges)[1].astype(np.float64) if curve is not None else np.zeros(len(live))
             top = max(float(live.max(initial=0)), float(held.max(initial=0)), 1.0) * 1.06
             return (np.stack([live, held], axis=1) * (rect.height / top)).astype(np.float32)
 
@@ -312,11 +314,3 @@ class Minimap:
             self._array.program.release()
             self._array.release()
             self._array = None
-
-
-def _strip_part(x: Range, extent: Range, width: int) -> Range:
-    """Where a range of the axis lies in a strip of `width` pixels that shows `extent`: at least two pixels wide."""
-    scale = width / (extent[1] - extent[0])
-    begin, end = (x[0] - extent[0]) * scale, (x[1] - extent[0]) * scale
-    spare = max(2.0 - (end - begin), 0.0) / 2
-    return begin - spare, end + spare

@@ -22,7 +22,7 @@ import numpy as np
 from splatview_ipc.system.optional_packages import needed
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.kinds.snapshot import SQL
-from splatview_viewer.kinds.snapshot.analysis.frames import categories, user_frames
+from splatview_viewer.kinds.snapshot.analysis.frames import USER, categories, frame_kinds
 from splatview_viewer.kinds.snapshot.model import (
     ACTIONS,
     BLOCK_STATES,
@@ -163,7 +163,7 @@ class Tables:
         def words(numbers: np.ndarray) -> list[str]:
             return [known[n] if n in known else known.setdefault(n, texts[n]) for n in numbers.tolist()]
 
-        user = np.asarray(user_frames(self._snapshot), bool)
+        user = frame_kinds(self._snapshot) == USER
         self._table("frame_texts", {"frame": "INTEGER", "function": "VARCHAR", "file": "VARCHAR", "line": "INTEGER"},
                     [list(range(len(stacks.file))), words(stacks.name), words(stacks.file), stacks.line.tolist()])
         lengths = np.diff(stacks.start)

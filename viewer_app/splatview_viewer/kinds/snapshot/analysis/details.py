@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 class FrameLine:
     """One line of a stack as it is shown."""
 
-    number: int
     file: str
     line: int
     name: str
@@ -59,12 +58,15 @@ class Details:
     title: str
     rows: list[tuple[str, str]]
     """What, and its value."""
-    user_frames: list[FrameLine]
-    """The user's own code, innermost first."""
     frames: list[FrameLine]
     """The whole stack, innermost first."""
     freed_frames: list[FrameLine]
     """The stack of the free; none where it is not known."""
+
+    @property
+    def user_frames(self) -> list[FrameLine]:
+        """The user's own code, innermost first."""
+        return [line for line in self.frames if line.user]
 
     def text(self) -> str:
         """All of it, for copying."""
@@ -82,7 +84,7 @@ def stack_lines(snapshot: Snapshot, stack: int) -> list[FrameLine]:
     out = []
     for number in snapshot.stacks.of(stack).tolist():
         frame = snapshot.frame(number)
-        out.append(FrameLine(number, frame.file, frame.line, frame.name, int(kinds[number])))
+        out.append(FrameLine(frame.file, frame.line, frame.name, int(kinds[number])))
     return out
 
 
@@ -129,7 +131,7 @@ def describe(snapshot: Snapshot, trace: Trace, allocation: int, moment: int | No
     frames = stack_lines(snapshot, stack)
     freed = stack_lines(snapshot, int(trace.events.stack[end])) if end < m else []
     return Details(allocation, f"{size_text(size)}  {_frames.stack_text(snapshot, stack, caller=False)}", rows,
-                   [line for line in frames if line.user], frames, freed)
+                   frames, freed)
 
 
 def _life(trace: Trace, allocation: int) -> list[tuple[str, str]]:

@@ -71,12 +71,6 @@ def of_frames(snapshot: Snapshot, tell: Callable[[str, str], int]) -> np.ndarray
 
 
 @kept
-def user_frames(snapshot: Snapshot) -> np.ndarray:
-    """bool (F,): frames of the user's own code: Python that is not PyTorch's, nor of installed packages."""
-    return frame_kinds(snapshot) == USER
-
-
-@kept
 def sites(snapshot: Snapshot) -> np.ndarray:
     """int32 (S,): the frame that tells most about a stack: the innermost one of the user's code; where there is none,
     of other Python code, then of C++. -1 for a stack without frames."""

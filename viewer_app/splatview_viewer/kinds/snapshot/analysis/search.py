@@ -37,11 +37,6 @@ class Hits:
     bytes: int
     """The sum of the sizes of all hits, live at one time or not."""
 
-    @property
-    def ids(self) -> np.ndarray:
-        """int32: the ids of the hits."""
-        return np.flatnonzero(self.mask).astype(np.int32)
-
 
 def search(snapshot: Snapshot, trace: Trace, text: str) -> Hits:
     """Find allocations. Several words are all needed; quotes hold words together; HELP says what a word can be.

@@ -359,8 +359,7 @@ class Oom:
     """One time that an allocation failed."""
 
     event: int
-    moment: int
-    """The moment before the event."""
+    """Also the moment before it."""
     asked: int
     """Bytes"""
     device_free: int
@@ -388,7 +387,7 @@ class Oom:
 
     def allocations(self, trace: Trace, holder: Row) -> np.ndarray:
         """int32: the ids of what a holder held."""
-        ids = live_ids(trace, self.moment)
+        ids = live_ids(trace, self.event)
         return ids[trace.allocations.stack[ids] == holder.key]
 
 
@@ -413,7 +412,7 @@ def _one(snapshot: Snapshot, trace: Trace, event: int) -> Oom:
     if pool > 0 or snapshot.streams[stream] != 0:
         where = f" It was asked for in the {pool_text(snapshot.pools[max(pool, 0)])} on the " \
                 f"{stream_text(snapshot.streams[stream])}."
-    return Oom(event, event, asked, device_free, int(trace.allocations.size[ids].sum()), at.active, at.pending, at.free,
+    return Oom(event, asked, device_free, int(trace.allocations.size[ids].sum()), at.active, at.pending, at.free,
                largest, len(usable), holders, kind, verdict + where, int(e.stack[event]))
 
 

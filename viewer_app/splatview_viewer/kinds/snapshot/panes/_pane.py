@@ -47,10 +47,6 @@ def centered(text: str, color: ImVec4 = theme.DIM) -> None:
         y += height
 
 
-def gap(points: float, scale: float) -> None:
-    imgui.dummy(ImVec2(0, points * scale))
-
-
 def chips(label: str, value: T, options: Mapping[T, str], tips: Mapping[T, str] | None = None) -> T:
     """A line of words of which one is chosen; the value after this turn. What does not fit goes to the next line."""
     for i, (key, text) in enumerate(options.items()):

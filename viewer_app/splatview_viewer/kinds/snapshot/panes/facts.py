@@ -15,6 +15,7 @@ from splatview_viewer.kinds.snapshot.panes import _pane
 from splatview_viewer.kinds.snapshot.panes._pane import tooltip
 from splatview_viewer.ui import theme
 from splatview_viewer.ui.format import age_text, count_text, exact_size_text, size_text
+from splatview_viewer.ui.widgets import gap
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -47,7 +48,7 @@ class AboutPane(_pane.Pane):
         for note in snapshot.notes:
             _pane.wrapped(note[:1].upper() + note[1:], _pane.HIT)
         if snapshot.notes:
-            _pane.gap(4, scale)
+            gap(4 * scale)
         _section("Snapshot", snapshot_facts(snapshot), scale)
         for trace in snapshot.traces:
             _section(f"Device {trace.device}", trace_facts(snapshot, trace), scale)
@@ -120,7 +121,7 @@ def _section(title: str, facts: Iterable[tuple[str, str]], scale: float) -> None
             imgui.set_tooltip(what)
         imgui.same_line(label + imgui.get_style().window_padding.x)
         _pane.wrapped(value, theme.TEXT)
-    _pane.gap(6, scale)
+    gap(6 * scale)
 
 
 _LABEL = 5.4
@@ -172,7 +173,7 @@ class DetailsPane(_pane.Pane):
                 _brief(line, scale)
             changed |= self._more(len(details.frames) - len(told))
         elif not details.user_frames:
-            _pane.gap(4, scale)
+            gap(4 * scale)
             _pane.wrapped("The snapshot does not say where it was allocated: it was made before recording began, or "
                           "without stacks.")
         if details.freed_frames:
@@ -220,7 +221,7 @@ class DetailsPane(_pane.Pane):
                                   f"all of {place or 'this stack'}")
                 changed = True
             imgui.set_item_tooltip("Light all allocations of this stack in the timeline")
-        _pane.gap(2, scale)
+        gap(2 * scale)
         return changed
 
     def _more(self, hidden: int) -> bool:
@@ -240,7 +241,7 @@ def _field(what: str, value: str) -> None:
 
 
 def _heading(text: str, scale: float) -> None:
-    _pane.gap(5, scale)
+    gap(5 * scale)
     _pane.colored(text, theme.ACCENT)
 
 

@@ -12,6 +12,7 @@ from splatview_viewer.kinds.snapshot.panes import _pane
 from splatview_viewer.kinds.snapshot.panes._pane import Cell, Column, Grid, Rows
 from splatview_viewer.ui import theme
 from splatview_viewer.ui.format import age_text, change_text, count_text, size_text
+from splatview_viewer.ui.widgets import gap
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -300,16 +301,16 @@ class OomPane(_pane.Pane):
         _pane.colored(words, theme.TEXT)
         imgui.same_line(0, 10 * scale)
         _pane.colored(_WORDS.get(oom.kind, oom.kind), theme.FAULT)
-        if look.moment != oom.moment:
+        if look.moment != oom.event:
             imgui.same_line(0, 10 * scale)
             if imgui.small_button("Go there"):
-                _pane.go(content, look, oom.moment)
+                _pane.go(content, look, oom.event)
                 changed = True
         _pane.wrapped(oom.verdict, theme.TEXT)
         where = _pane.places(content)(oom.stack)
         if where and oom.stack >= 0:
             _pane.wrapped(f"Asked by {where}")
-        _pane.gap(2, scale)
+        gap(2 * scale)
         _capacity(oom, scale)
         return self._holders(content, look, oom, scale) or changed
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from splatview_viewer.kinds.snapshot.panes._pane import Cell, Column, Grid, Rows
 from splatview_viewer.kinds.snapshot.query import EXAMPLES as _SHORT
 from splatview_viewer.kinds.snapshot.query import TABLES
 from splatview_viewer.ui import theme
+from splatview_viewer.ui.widgets import gap
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
@@ -96,10 +96,6 @@ _NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "
 """How the names of DuckDB's types of numbers begin."""
 
 
-_numbers = count(1)
-"""Of questions, in all panes: who cancels one means no other of the same text."""
-
-
 class SqlPane(_pane.Pane):
     """What was asked, and the answer."""
 
@@ -113,13 +109,12 @@ class SqlPane(_pane.Pane):
         """What was done with the answer: saved, copied."""
         self.folder: Path | None = None
         """Where CSV files are written; None: where the viewer was started."""
-        self._asked: tuple[str, int] | None = None
-        """The question that runs or was answered, and its number."""
+        self._asked: tuple[str, object] | None = None
+        """The question that runs or was answered, unlike all others of the same text."""
         self._since = 0.0
         self._recent: list[str] = []
         self._saving: Hashable = None
         self._grid = Grid()
-        self._lit: Hashable = None
         self._order: np.ndarray | None = None
         self._sorted: tuple[int, bool] | None = None
         self._columns: Sequence[Column] = ()
@@ -136,7 +131,7 @@ class SqlPane(_pane.Pane):
             return
         if self.lamp.on is not None:
             self.lamp.out(look)
-        self._asked = self.text, next(_numbers)
+        self._asked = self.text, object()
         self._since = imgui.get_time()
         self.said = ""
         self._recent = [self.text, *(t for t in self._recent if t != self.text)][:_RECENT]
@@ -240,17 +235,15 @@ class SqlPane(_pane.Pane):
                              slot=("sql", id(self)), lane="query", words="Asking the database")
         if result is None:
             if fault := content.fault(key):
-                _pane.gap(4, scale)
+                gap(4 * scale)
                 _say(fault)
             return False
         if result is not self._shown:
             self._shown, self._order, self._sorted = result, None, None
             self._columns = _widths(result)
             self._grid = Grid()
-        ids = result.allocations.get(content.trace(look).device)
-        if ids is not None and self._lit != key:
-            self._lit = key
-            self.lamp.ask(look, key, lambda: ids, f"SQL, {len(ids):,} allocations")
+            if (ids := result.allocations.get(content.trace(look).device)) is not None:
+                self.lamp.ask(look, key, lambda: ids, f"SQL, {len(ids):,} allocations")
         return self._table(content, look, result, rect, scale)
 
     def _table(self, content: Content, look: Look, result: Result, rect: Rect, scale: float) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui
 
 from splatview_viewer.kinds.snapshot.analysis.flame import flame
-from splatview_viewer.kinds.snapshot.analysis.frames import user_frames
+from splatview_viewer.kinds.snapshot.analysis.frames import USER, frame_kinds
 from splatview_viewer.kinds.snapshot.analysis.search import frames_with
 from splatview_viewer.kinds.snapshot.analysis.tables import group
 from splatview_viewer.kinds.snapshot.model import live_ids
@@ -18,6 +18,7 @@ from splatview_viewer.kinds.snapshot.panes import _pane
 from splatview_viewer.kinds.snapshot.panes._pane import Cell, Column, Grid, Rows, tooltip
 from splatview_viewer.ui import theme
 from splatview_viewer.ui.format import count_text, exact_size_text, size_text
+from splatview_viewer.ui.widgets import gap
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -96,7 +97,7 @@ class StacksPane(_pane.Pane):
         snapshot, trace, key = content.snapshot, content.trace(look), ("flame", *which)
         graph = content.ask(key, lambda: flame(snapshot, trace, ids()), slot=("flame", id(self)))
         self._graph = graph if graph is not None else self._graph
-        tones = content.ask(("shades",), lambda: shades(snapshot.stacks.file, user_frames(snapshot)))
+        tones = content.ask(("shades",), lambda: shades(snapshot.stacks.file, frame_kinds(snapshot) == USER))
         hit = None
         if look.search:
             search, frames = look.search, ("frames found", look.search)
@@ -125,7 +126,7 @@ class StacksPane(_pane.Pane):
 
     def _draw_table(self, content: Content, look: Look, which: tuple[Hashable, ...],
                     ids: Callable[[], np.ndarray | None], scale: float) -> bool:
-        _pane.gap(2, scale)
+        gap(2 * scale)
         _pane.label("By")
         before = self.by
         snapshot = content.snapshot
@@ -303,11 +304,6 @@ class Flame:
                 if box.node == node:
                     return x + (box.x0 + box.x1) / 2, y + (row - self.top + 0.5) * step
         return None
-
-    @property
-    def drawn(self) -> list[list[tuple[int, float]]]:
-        """What is drawn in each row: nodes and their widths in pixels."""
-        return [[(box.node, box.x1 - box.x0) for box in boxes] for boxes in self._rows]
 
     def _at(self, x: float, row: int) -> _Box | None:
         if not 0 <= row < len(self._rows):
