@@ -123,7 +123,9 @@ class Hands:
         if self._strip:
             self._grab, self._pressed = (event.x, event.y), None
             return self._to_strip(event.x, layout, content, look)
-        if layout.plot is not None and _near(layout.plot, event.x, event.y, 70 * self.scale):
+        plot, margin = layout.plot, 70 * self.scale  # its axes lie beside it
+        if plot is not None and Rect(plot.x - margin, plot.y, plot.width + margin, plot.height + margin).contains(
+                event.x, event.y):
             self._grab = event.x, event.y
             self._pressed = self._grab if event.button == "left" else None
         return False
@@ -246,8 +248,3 @@ class Hands:
             case _:
                 return False
         return True
-
-
-def _near(rect: Rect, x: float, y: float, margin: float) -> bool:
-    """Whether a point lies in a plot or beside it, where its axes are."""
-    return rect.x - margin <= x < rect.x + rect.width and rect.y <= y < rect.y + rect.height + margin

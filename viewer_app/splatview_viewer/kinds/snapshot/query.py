@@ -370,7 +370,7 @@ class Database:
         """Why the query that runs now is to end."""
         self._con = _connect()
         # DuckDB complains on stderr about connections that are open when the program ends.
-        self._close = weakref.finalize(self, _close, self._con)
+        self._close = weakref.finalize(self, self._con.close)
         self._tables = Tables(snapshot, self._con)
 
     def __enter__(self) -> Database:
@@ -578,7 +578,3 @@ def _connect() -> duckdb.DuckDBPyConnection:
     })
     con.execute("SET lock_configuration = true")
     return con
-
-
-def _close(con: duckdb.DuckDBPyConnection) -> None:
-    con.close()

@@ -296,13 +296,6 @@ def _table() -> np.ndarray:
     return table.reshape(-1)
 
 
-def _only_python(snapshot: Snapshot, trace: Trace) -> bool:
-    """Whether stacks were recorded, but without C++."""
-    kinds = frame_kinds(snapshot)
-    most = 4 * int(np.count_nonzero(trace.events.stack >= 0)) > len(trace.events)
-    return most and bool((kinds <= TORCH).all())
-
-
 @kept
 def categories(snapshot: Snapshot, trace: Trace) -> tuple[np.ndarray, tuple[str, ...]]:
     """(uint8 (A,), names): what each allocation is for; the numbers are places in the names (CATEGORIES).
@@ -313,7 +306,8 @@ def categories(snapshot: Snapshot, trace: Trace) -> tuple[np.ndarray, tuple[str,
     a, events = trace.allocations, trace.events
     m = len(events)
     says = _stack_says(snapshot)
-    if _only_python(snapshot, trace):
+    recorded = 4 * int(np.count_nonzero(events.stack >= 0)) > m
+    if recorded and bool((frame_kinds(snapshot) <= TORCH).all()):  # stacks without C++
         says = says.copy()
         says[-1] = _SAYS_BACK  # the threads of a backward pass have no Python
     freeing = np.full(13, _FREED_SOMEWHERE, np.uint8)

@@ -153,19 +153,12 @@ def _text(snapshot: Snapshot, trace: Trace, word: str) -> tuple[np.ndarray, str]
     a = trace.allocations
     stacks = np.append(_frames.stacks_with(snapshot, frames_with(snapshot, word)), False)  # NO_STACK takes the last
     mask = stacks[a.stack]
-    if _tagged(snapshot, trace):
+    events = trace.events
+    if (events.context >= 0).any() or (events.metadata >= 0).any():
         has = np.zeros(len(snapshot.texts) + 1, bool)
         has[texts_with(snapshot, word)] = True
-        events = trace.events
-        if len(events):
-            mask |= (has[events.context] | has[events.metadata])[np.maximum(a.start, 0)] & (a.start >= 0)
+        mask |= (has[events.context] | has[events.metadata])[np.maximum(a.start, 0)] & (a.start >= 0)
     return mask, f'function or file has "{word}"'
-
-
-@kept
-def _tagged(snapshot: Snapshot, trace: Trace) -> bool:
-    """Whether any event has a compile context or metadata."""
-    return bool((trace.events.context >= 0).any() or (trace.events.metadata >= 0).any())
 
 
 def _pool(snapshot: Snapshot, trace: Trace, value: str) -> tuple[np.ndarray, str]:
