@@ -123,7 +123,7 @@ class Hands:
         if self._strip:
             self._grab, self._pressed = (event.x, event.y), None
             return self._to_strip(event.x, layout, content, look)
-        plot, margin = layout.plot, 70 * self.scale  # its axes lie beside it
+        plot, margin = layout.plot, round(70 * self.scale)  # its axes lie beside it
         if plot is not None and Rect(plot.x - margin, plot.y, plot.width + margin, plot.height + margin).contains(
                 event.x, event.y):
             self._grab = event.x, event.y

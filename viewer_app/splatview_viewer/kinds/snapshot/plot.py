@@ -152,8 +152,8 @@ class Plot:
         with self._work("timeline", rect.width, rect.height, exact):
             if exact and framebuffer.samples == 0:
                 self._copy(framebuffer, rect)
-                for allocation in {look.hovered, look.selected} - {None}:
-                    if (part := self._part(allocation, rect)) is not None:
+                for allocation in {look.hovered, look.selected}:
+                    if allocation is not None and (part := self._part(allocation, rect)) is not None:
                         self._shade(framebuffer, window, look, line, (1.0, 0.0, 1.0, 0.0), part)
             else:
                 self._shade(framebuffer, window, look, line, (1.0, 0.0, 1.0, 0.0) if exact else place, rect)
