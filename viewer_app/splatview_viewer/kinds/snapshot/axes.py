@@ -207,7 +207,7 @@ def _place_text(content: Content, look: Look, y: float) -> str:
 
 
 def about(content: Content, look: Look, allocation: int) -> list[str]:
-    """What is said of an allocation beside its size: the user's frame, and its lifetime."""
+    """Describe an allocation beside its size: the user's frame, and its lifetime."""
     snapshot, trace = content.snapshot, content.trace(look)
     site = content.ask(("sites",), lambda: sites(snapshot))
     a, stack = trace.allocations, int(trace.allocations.stack[allocation])
@@ -225,7 +225,7 @@ def about(content: Content, look: Look, allocation: int) -> list[str]:
 
 
 def draw_legend(content: Content, look: Look, plot: Rect, scale: float, above: float = 0.0) -> None:
-    """What the colours mean, in the corner of the plot, below what is `above` pixels high there."""
+    """Draw the meaning of the colours in the corner of the plot, below what is `above` pixels high there."""
     found = content.colors(look.device, look.settings.color_by)
     if found is None or not found.legend or plot.width < 420 * scale or plot.height < 130 * scale:
         return

@@ -102,7 +102,7 @@ def _search(content: Content, look: Look, width: float, scale: float) -> bool:
 
 
 def _say(found: Hits, text: str, corner: ImVec2, width: float, scale: float) -> None:
-    """How much was found, at the field's end."""
+    """Write the number of hits at the field's end."""
     words = f"{found.count:,}  {size_text(found.bytes)}" if found.count else "nothing"
     if imgui.calc_text_size(text).x + imgui.calc_text_size(words).x + 30 * scale > width:
         words = f"{found.count:,}"

@@ -1,4 +1,4 @@
-"""What is known of one snapshot, whoever looks at it: laid out and worked out by jobs, kept, never waited for.
+"""One snapshot and everything worked out of it for all views: by jobs, kept, never waited for.
 
     rows = content.ask(("stacks", look.device, moment), lambda: Tables(...).group(...), slot="stacks")
     if rows is None:
@@ -89,7 +89,7 @@ class Content:
 
     def ask(self, key: Hashable, function: Callable[..., T], *, slot: Hashable = None,
             lane: Literal["kernels", "layout", "analysis", "query"] = "analysis", words: str = "") -> T | None:
-        """What `function()` returns, once a thread has called it; None until then, and if it failed (see `fault`).
+        """Return the result of `function()` once a thread has called it; None until then, or if it failed (`fault`).
 
         The answer is kept for as long as the snapshot is shown. With a `slot` only the newest question of that slot is
         worked on and a few answers are kept: for what depends on where the user is. `words`: what is being done, for
@@ -149,7 +149,7 @@ class Content:
 
     @property
     def working(self) -> str:
-        """What is being worked on, in words."""
+        """The job in progress, in words; "" without one."""
         return next((q.words for q in self._questions.values()
                      if q.words and q.job in self._begun and not q.job.done), "")
 
@@ -183,7 +183,7 @@ class Content:
 
     @cached_property
     def phrases(self) -> list[str]:
-        """What it holds, in short."""
+        """Counts of its content, in short phrases."""
         traces = self.snapshot.traces
         events, allocations = sum(len(t.events) for t in traces), sum(len(t.allocations) for t in traces)
         devices = [f"{len(traces)} devices"] if len(traces) > 1 else []
@@ -194,7 +194,7 @@ class Content:
     # -- what everybody asks; `device` is a place in `Snapshot.traces` ----------------------------------------------
 
     def trace(self, look: Look) -> Trace:
-        """What the user looks at."""
+        """Return the trace of the device that is shown."""
         return self.snapshot.traces[look.device]
 
     def bands(self, device: int) -> Bands | None:
@@ -248,7 +248,7 @@ class Content:
             look.x = begin, begin + (x1 - x0)
 
     def others(self) -> list[Content]:
-        """What else is open, to compare it with this one, by name."""
+        """Return the other open snapshots, to compare it with this one, by name."""
         return sorted((c for c in Content._all if c is not self and not c._closed), key=lambda c: c.snapshot.name)
 
     def close(self) -> None:

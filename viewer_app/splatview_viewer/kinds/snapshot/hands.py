@@ -30,7 +30,7 @@ _ZOOMS = {"equal": 1, "e": 1, "minus": -1, "q": -1}
 
 
 class Hands:
-    """What one user's hand is doing."""
+    """State of one user's pointer."""
 
     def __init__(self, moment_at: Callable[[Window, float], int | None]) -> None:
         """`moment_at(window, px)`: the moment that the plot's column there shows, if it is painted."""
@@ -48,7 +48,7 @@ class Hands:
 
     @property
     def dragging(self) -> bool:
-        """Whether the picture is being moved."""
+        """True while the picture is being moved."""
         return self._grab is not None and self._pressed is None
 
     def handle(self, event: Event, layout: Layout, content: Content, look: Look) -> bool:
@@ -73,7 +73,7 @@ class Hands:
         return False
 
     def look_again(self, layout: Layout, content: Content, look: Look) -> None:
-        """What lies under the pointer though it rests: something else, when the picture is another one."""
+        """Find the allocation under a resting pointer again after the picture has changed."""
         if self.at is not None and self._grab is None and layout.plot is not None and layout.plot.contains(*self.at):
             self._point(self.at, content, look, layout.plot)
 

@@ -1,4 +1,4 @@
-"""What a memory snapshot is, as columns of numbers. Read from files of PyTorch's by `loading`.
+"""A memory snapshot as columns of numbers. Read from files of PyTorch's by `loading`.
 
 Words, used everywhere below:
 
@@ -144,7 +144,7 @@ class Events(Columns):
 
 @dataclass(frozen=True)
 class Allocations(Columns):
-    """What was allocated on one device; A rows, in the order of their ids."""
+    """Allocations of one device; A rows, in the order of their ids."""
 
     size: np.ndarray
     """int64, bytes requested: the height of its band."""
@@ -231,7 +231,7 @@ class Trace:
 
 @dataclass(frozen=True)
 class Annotation:
-    """What the program said about itself (`external_annotations`): a profiler's record, an optimizer's step."""
+    """A remark of the program about itself (`external_annotations`): a profiler's record, an optimizer's step."""
 
     name: str
     stage: str
@@ -241,7 +241,7 @@ class Annotation:
 
 
 class _Answer:
-    """What a function answered, made by the first of the threads that ask."""
+    """Result of a function, made by the first of the threads that ask."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -327,7 +327,7 @@ def peak_moment(trace: Trace) -> int:
 
 
 def ids_of(trace: Trace, ids: np.ndarray | None) -> np.ndarray | slice:
-    """What to index the arrays of allocations with: ids, a mask bool (A,), or all of them for None."""
+    """Return an index for the arrays of allocations: ids, a mask bool (A,), or all of them for None."""
     if ids is None:
         return slice(None)
     ids = np.asarray(ids)

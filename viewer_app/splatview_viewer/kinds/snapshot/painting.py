@@ -68,7 +68,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Material:
-    """What a world is painted from."""
+    """Data that a world is painted from."""
 
     axis: Axis
     bands: Bands

@@ -39,7 +39,7 @@ EDGE: Color = (0.30, 0.335, 0.40)
 
 
 def program(ctx: moderngl.Context, name: str) -> moderngl.VertexArray:
-    """What draws with a shader of this folder over a viewport."""
+    """Return a vertex array that draws with a shader of this folder over a viewport."""
     source = files("splatview_viewer.kinds.snapshot").joinpath(f"{name}.glsl").read_text()
     made = ctx.program(vertex_shader=VERTEX, fragment_shader="#version 330\n" + source)
     return ctx.vertex_array(made, [])
@@ -127,12 +127,12 @@ class Plot:
 
     @property
     def complete(self) -> bool:
-        """Whether what is wanted is shown as it should be, or cannot be."""
+        """True if the wanted picture is shown, or cannot be."""
         return self._wanted is None or bool(self.error) or (
             self.shown is not None and self.shown.sheet == self._wanted)
 
     def tick(self) -> bool:
-        """Whether drawing again would show more."""
+        """Return True if drawing again would show more."""
         return self._job.done if self._job is not None else not self.complete
 
     # -- drawing -------------------------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ class Plot:
         framebuffer.use()  # tells moderngl what is bound
 
     def _part(self, allocation: int, rect: Rect) -> Rect | None:
-        """Where an allocation is seen in `rect`; None: nowhere."""
+        """Return the part of an allocation in `rect`; None: nowhere."""
         assert self.shown is not None
         canvas = self.shown.canvas
         if allocation not in self._boxes:

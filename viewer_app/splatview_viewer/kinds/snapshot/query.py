@@ -274,7 +274,7 @@ class Tables:
 
 
 def pool_name(pool: tuple[int, int]) -> str:
-    """What queries call a pool."""
+    """Return the name of a pool in queries."""
     return "default" if pool == (0, 0) else f"private ({pool[0]}, {pool[1]})"
 
 
@@ -482,7 +482,7 @@ class Database:
 
     def _named(self, sql: str, columns: tuple[str, ...], rows: list[tuple[Any, ...]],
                truncated: bool) -> tuple[int | None, dict[int, np.ndarray], str]:
-        """How many rows there are, the allocations that they name, and a note, as in Result."""
+        """Return the number of rows, the allocations that they name, and a note, as in Result."""
         import duckdb
 
         lower = [c.casefold() for c in columns]

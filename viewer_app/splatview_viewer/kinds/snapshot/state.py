@@ -1,4 +1,4 @@
-"""What one user looks at in a memory snapshot: plain data, which hands, panes and the controls in the panel change."""
+"""State of one user's view of a memory snapshot: plain data that hands, panes and the panel's controls change."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Look:
 
     @property
     def chosen_y(self) -> Range | None:
-        """What the user chose to see of the plot's bytes axis."""
+        """The range that the user chose of the plot's bytes axis."""
         return self.places if self.tab == "addresses" else self.y
 
     @property
@@ -85,7 +85,7 @@ class Look:
         self.lit_number = next(_numbers)
 
     def find(self, mask: np.ndarray | None) -> None:
-        """What the search found, bool (A,)."""
+        """Show the hits of a search, bool (A,)."""
         self.hits = mask
         self.lit_number = next(_numbers)
 

@@ -34,7 +34,7 @@ PAGE = (0.083, 0.088, 0.100)
 
 
 class Shared:
-    """What the views of one snapshot have in common."""
+    """State shared by the views of one snapshot."""
 
     def __init__(self) -> None:
         self.views: list[SnapshotView] = []
@@ -133,7 +133,7 @@ class SnapshotView(Steady, Simple):
         return True
 
     def _sync(self) -> Content | None:
-        """What there is to show; a look at something that is gone is forgotten."""
+        """Return the content to show; a look at something that is gone is forgotten."""
         content = self.shared.content
         if content is not self._of:
             self._leave_panes()
@@ -218,7 +218,7 @@ class SnapshotView(Steady, Simple):
         return self._panes[tab]
 
     def _said(self, content: Content) -> tuple[str, float]:
-        """What is said instead of a picture, and how much of the work for it is done."""
+        """Return the words instead of a picture, and the part of the work for it that is done."""
         if fault := self.fault:
             return fault, 0.0
         needs = world.needs(self.look)
@@ -262,7 +262,7 @@ class SnapshotView(Steady, Simple):
 
     @property
     def complete(self) -> bool:
-        """Whether the last picture showed everything as it should be: nothing is being worked on for it."""
+        """True if the last picture showed everything as it should be: nothing is being worked on for it."""
         content = self.shared.content
         return content is None or (not self._missing and self._plot.complete)
 
@@ -338,6 +338,6 @@ class SnapshotView(Steady, Simple):
 
 
 def _seen(look: Look) -> tuple[object, ...]:
-    """What a picture depends on."""
+    """Return everything that a picture depends on."""
     return (look.device, look.tab, look.x, look.y, look.places, look.moment, look.moment_a, look.moment_b,
             look.selected, look.hovered, look.lit_number, look.search)

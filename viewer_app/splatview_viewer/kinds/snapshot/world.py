@@ -99,7 +99,7 @@ def lay_out(rect: Rect, scale: float | None, tab: str, *, details: bool) -> Layo
 
 @dataclass(frozen=True)
 class Window:
-    """What a plot in `rect` shows of the world: x in units of the time axis, y in bytes from the bottom up."""
+    """Part of the world that a plot in `rect` shows: x in units of the time axis, y in bytes from the bottom up."""
 
     rect: Rect
     x0: float
@@ -170,7 +170,7 @@ class LaneAt:
 
 
 def kind_of(look: Look) -> str:
-    """What the plot shows: "bands", "lanes" or "addresses"."""
+    """Return the kind of plot: "bands", "lanes" or "addresses"."""
     if look.tab == "addresses":
         return "addresses"
     return "lanes" if look.settings.lanes else "bands"
@@ -228,7 +228,7 @@ def needs(look: Look) -> list[Hashable]:
 
 
 def window_of(content: Content, look: Look, rect: Rect) -> Window | None:
-    """What the plot in `rect` shows; None until it is known."""
+    """Return the part that the plot in `rect` shows; None until it is known."""
     axis = content.axis(look.device, look.settings.unit)
     full = full_y(content, look)
     if axis is None or full is None:
@@ -238,7 +238,7 @@ def window_of(content: Content, look: Look, rect: Rect) -> Window | None:
 
 
 def paint_of(content: Content, look: Look) -> tuple[Hashable, Paint] | None:
-    """How it is coloured, and a key that tells it from others."""
+    """Return the paint, and a key that tells it from others."""
     device, settings = look.device, look.settings
     colors = content.colors(device, settings.color_by)
     if colors is None:

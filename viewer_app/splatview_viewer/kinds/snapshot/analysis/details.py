@@ -38,7 +38,7 @@ class FrameLine:
 
     @property
     def user(self) -> bool:
-        """Whether it is the user's own code."""
+        """True for the user's own code."""
         return self.kind == _frames.USER
 
     @property
@@ -52,7 +52,7 @@ class FrameLine:
 
 @dataclass(frozen=True)
 class Details:
-    """What is told of an allocation."""
+    """Everything about one allocation, in words."""
 
     allocation: int
     title: str
@@ -173,7 +173,7 @@ SMALL = 1 << 20
 
 @dataclass(frozen=True, eq=False)
 class SegmentsAt:
-    """What was reserved at a moment, in the order of the addresses; n segments, and their blocks, which fill them."""
+    """Reserved memory at one moment, in the order of the addresses; n segments, and their blocks, which fill them."""
 
     moment: int
     addr: np.ndarray
@@ -231,7 +231,7 @@ class SegmentsAt:
 
     @property
     def free_blocks(self) -> int:
-        """How many free blocks there are."""
+        """Number of free blocks."""
         return int(np.count_nonzero(self.block_state == INACTIVE))
 
     @property

@@ -109,11 +109,11 @@ class FlameGraph:
 
     @property
     def depths(self) -> int:
-        """How many rows the graph has, that of node 0 included."""
+        """Number of rows of the graph, that of node 0 included."""
         return len(self.level) - 1
 
     def text(self, node: int) -> str:
-        """What a node is called."""
+        """Return the name of a node."""
         frame = int(self.frame[node])
         return "all" if frame == -1 else _frames.frame_text(self.snapshot, frame)
 

@@ -1,4 +1,4 @@
-"""Whose code a frame is, which frame of a stack a person wants to read, and what an allocation is for."""
+"""Kinds of frames, the frame of a stack that a person wants to read, and the purpose of an allocation."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def stack_keys(snapshot: Snapshot) -> np.ndarray:
 
 
 def short_file(file: str) -> str:
-    """What people call a file: its last part, and the folder's name where that alone says little."""
+    """Return the short name of a file: its last part, and the folder's name where that alone says little."""
     parts = file[-LONGEST:].replace("\\", "/").rstrip("/").split("/")
     return "/".join(parts[-2:]) if parts[-1] in ("__init__.py", "__main__.py") else parts[-1]
 
@@ -229,7 +229,7 @@ _LOADING = re.compile(r"^(_apply|load_state_dict|_load_from_state_dict|reset_par
 
 
 def _says(file: str, name: str) -> int:
-    """What a frame says about the stacks that it is in."""
+    """Return the hint of a frame about the stacks that it is in."""
     file, name = file[-LONGEST:], name[:LONGEST]
     for says, pattern in _BY_NAME:
         if pattern.search(name):
@@ -268,7 +268,7 @@ def _stack_says(snapshot: Snapshot) -> np.ndarray:
 
 
 def _category(says: int, freed: int, long: bool, before: bool) -> int:
-    """What an allocation is, by where it was made, where it was given back, and whether it stayed long."""
+    """Return the category of an allocation: by where it was made and given back, and whether it stayed long."""
     fixed = {_SAYS_COMM: _COMMUNICATION, _SAYS_WORKSPACE: _WORKSPACES, _SAYS_DATA: _INPUTS, _SAYS_ACC: _GRADIENTS,
              _SAYS_RECOMPUTE: _ACTIVATIONS}
     if says in fixed:

@@ -27,7 +27,7 @@ _AGE_US = {"us": 1.0, "ms": 1e3, "s": 1e6, "min": 60e6, "h": 3600e6}
 
 @dataclass(frozen=True)
 class Hits:
-    """What was found."""
+    """Allocations that a search found."""
 
     mask: np.ndarray
     """bool (A,)"""

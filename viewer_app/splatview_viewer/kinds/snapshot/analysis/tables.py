@@ -204,7 +204,7 @@ def compare(a: Side, b: Side, by: By = "stack") -> Comparison:
 
 
 def _names(snapshot: Snapshot, table: Table, *, same: bool) -> list[Hashable]:
-    """What the rows of a table are known by at the other side."""
+    """Return the keys by which the rows of a table are found at the other side."""
     keys, texts, stacks = table.key.tolist(), snapshot.texts, snapshot.stacks
     if same:
         return keys
@@ -226,7 +226,7 @@ _RECENT = 2
 
 @dataclass(frozen=True, eq=False)
 class Suspect:
-    """What one stack allocated in the trace and was not freed by its end."""
+    """Memory that one stack allocated in the trace and was not freed by its end."""
 
     stack: int
     label: str
@@ -393,7 +393,7 @@ class Oom:
 
 @kept
 def post_mortem(snapshot: Snapshot, trace: Trace) -> list[Oom]:
-    """What is known of each `oom` of the trace, in their order; at most the last 32."""
+    """Explain each `oom` of the trace, in their order; at most the last 32."""
     events = np.flatnonzero(trace.events.action == _OOM)[-32:]
     return [_one(snapshot, trace, int(event)) for event in events]
 

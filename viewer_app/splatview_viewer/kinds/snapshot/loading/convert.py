@@ -187,7 +187,7 @@ def _starts(lengths: list[int]) -> np.ndarray:
 
 @dataclass
 class Tables:
-    """What all devices share."""
+    """Tables of numbers that all devices share."""
 
     interner: Interner = field(default_factory=Interner)
     streams: dict[int, int] = field(default_factory=dict)

@@ -161,7 +161,7 @@ def _order(rows: dict[str, np.ndarray]) -> np.ndarray:
 
 
 def _take_from_blocks(a: Allocations, blocks: Blocks, of_blocks: np.ndarray, pool: np.ndarray) -> None:
-    """What only the blocks at the end know: the rounded size, and what the events did not say."""
+    """Take over from the blocks at the end: the rounded size, and what the events did not say."""
     known = np.flatnonzero(of_blocks >= 0)
     of = of_blocks[known]
     a.rounded[of] = blocks.size[known]
@@ -170,7 +170,7 @@ def _take_from_blocks(a: Allocations, blocks: Blocks, of_blocks: np.ndarray, poo
 
 
 class _Reserved:
-    """What is reserved as the trace goes by: ranges that do not overlap, in the order of their addresses."""
+    """Reserved memory along the trace: ranges that do not overlap, in the order of their addresses."""
 
     def __init__(self) -> None:
         self.first: list[int] = []

@@ -1,4 +1,4 @@
-"""What the panes are made of: a window that fills a rectangle, chips to choose from, answers of jobs, a table."""
+"""Parts of the panes: a window that fills a rectangle, chips to choose from, answers of jobs, a table."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def parts_bar(parts: Iterable[tuple[int, ImVec4]], whole: int, height: float, sc
 
 
 def places(content: Content) -> Callable[[int], str]:
-    """What says where a stack is, in a line. Says nothing until the stacks were looked through."""
+    """Return a function that names the place of a stack in a line; "" until the stacks were looked through."""
     snapshot = content.snapshot
     if content.ask(("sites",), lambda: sites(snapshot)) is None:
         return lambda _: ""
@@ -343,7 +343,7 @@ class Cell(NamedTuple):
 
 @dataclass
 class Touch:
-    """What the user did with a table in this turn."""
+    """Input of the user to a table in this turn."""
 
     row: int | None = None
     """Clicked."""
@@ -364,7 +364,7 @@ class Touch:
 
 @dataclass
 class Rows:
-    """What a table shows."""
+    """Content of a table."""
 
     count: int
     cells: Callable[[int], Sequence[Cell | str]]
@@ -532,7 +532,7 @@ class Grid:
 
     def _touch(self, touch: Touch, count: int, columns: Sequence[Column], edges: Sequence[tuple[float, float]],
                mouse: tuple[float, float], sizes: tuple[int, int]) -> None:
-        """What lies under the pointer, and what was clicked."""
+        """Find the row under the pointer, and clicks."""
         x, y = mouse
         head, step = sizes
         if y < head:
@@ -591,7 +591,7 @@ def fitting(columns: Sequence[Column], width: float) -> list[Column]:
 
 
 def _edges(columns: Sequence[Column], left: float, width: float, *, give: bool) -> list[tuple[float, float]]:
-    """Where the columns lie: those without a width share what the others leave, but get something in any case.
+    """Return the edges of the columns: those without a width share what the others leave, but get some in any case.
     `give`: they all get narrower where there is not room for them."""
     em = imgui.get_font_size()
     fixed = sum(c.width * em for c in columns)

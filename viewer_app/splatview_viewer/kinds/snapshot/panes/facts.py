@@ -1,4 +1,4 @@
-"""What the snapshot is, and everything about the allocation that was clicked."""
+"""Facts about the snapshot, and everything about the allocation that was clicked."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class AboutPane(_pane.Pane):
 
 
 def snapshot_facts(snapshot: Snapshot) -> list[tuple[str, str]]:
-    """What is said of the file."""
+    """Facts about the file."""
     s = snapshot.stacks
     out = [("File", snapshot.name)]
     if snapshot.file_bytes:
@@ -74,7 +74,7 @@ def snapshot_facts(snapshot: Snapshot) -> list[tuple[str, str]]:
 
 
 def trace_facts(snapshot: Snapshot, trace: Trace) -> list[tuple[str, str]]:
-    """What is said of one device."""
+    """Facts about one device."""
     a, s = trace.allocations, trace.segments
     before, after = int((a.start < 0).sum()), int((a.end >= len(trace.events)).sum())
     out = [("Events", f"{len(trace.events):,}"),

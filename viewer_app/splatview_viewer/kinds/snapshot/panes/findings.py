@@ -1,4 +1,4 @@
-"""What grew from one moment to another, what leaks, and why an allocation failed."""
+"""Panes of findings: growth between two moments, leaks, failed allocations."""
 
 from __future__ import annotations
 

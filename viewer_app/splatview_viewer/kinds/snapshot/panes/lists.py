@@ -285,8 +285,8 @@ def _block_at(at: SegmentsAt, segment: int, share: float) -> int:
 
 
 def _parts(at: SegmentsAt, segment: int, width: float, colors: object, mask: np.ndarray | None) -> list[_Part]:
-    """What is drawn of a segment that is so many pixels wide: each block of a pixel or more, and for the smaller ones
-    the mean of what lies in a pixel."""
+    """Return the drawn parts of a segment that is so many pixels wide: each block of a pixel or more, and for the
+    smaller ones the mean of what lies in a pixel."""
     first, last = int(at.block_start[segment]), int(at.block_start[segment + 1])
     factor = width / max(int(at.size[segment]), 1)
     x0 = (at.block_addr[first:last] - at.addr[segment]) * factor

@@ -97,7 +97,7 @@ _NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "
 
 
 class SqlPane(_pane.Pane):
-    """What was asked, and the answer."""
+    """The editor of a query, and its answer."""
 
     name = "sql"
 
@@ -182,7 +182,7 @@ class SqlPane(_pane.Pane):
         self._asked, self.said = None, "Cancelled"
 
     def _status(self, content: Content, scale: float) -> None:
-        """What is to be said of the answer, and what can be done with it, on the right of the buttons."""
+        """Write the state of the answer, and buttons for it, on the right of the buttons."""
         result: Result | None = content.peek(self._key()) if self._asked is not None else None
         words = self.said
         saved = content.peek(self._saving) if self._saving is not None else None
@@ -316,7 +316,7 @@ class SqlPane(_pane.Pane):
 
 
 def count_words(result: Result) -> str:
-    """How many rows there are, how long that took, what is lit."""
+    """Describe an answer: its rows, its duration, what is lit."""
     shown = f"{len(result.rows):,}"
     if result.truncated:
         rows = f"the first {shown} of {result.total:,} rows" if result.total else f"the first {shown} rows"
@@ -330,7 +330,7 @@ def count_words(result: Result) -> str:
 
 
 def _say(fault: str) -> None:
-    """What is wrong with a query: where the database marks a place with a line of ^ below it, that place is lit, since
+    """Write the error of a query: where the database marks a place with a line of ^ below it, that place is lit, since
     a mark would not lie under it in letters of different widths."""
     lines = fault.split("\n")
     i = 0
@@ -405,7 +405,7 @@ def _shown(value: Any) -> str:
 
 
 def _order_of(value: Any) -> tuple[int, Any]:
-    """What to sort by: nothing first, then numbers, then texts."""
+    """Return the key to sort by: nothing first, then numbers, then texts."""
     if value is None:
         return 0, 0
     if isinstance(value, (int, float)):

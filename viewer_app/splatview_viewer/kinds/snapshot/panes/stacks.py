@@ -1,4 +1,4 @@
-"""Who holds the memory: a flame graph of calls, and a table by stack, file, line, function, size or category."""
+"""Holders of the memory: a flame graph of calls, and a table by stack, file, line, function, size or category."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class StacksPane(_pane.Pane):
 
     def _which(self, content: Content, look: Look,
                moment: int) -> tuple[tuple[Hashable, ...], Callable[[], np.ndarray | None]]:
-        """What the pane is of: a key, and how to get the allocations."""
+        """Return the subject of the pane: a key, and how to get the allocations."""
         trace = content.trace(look)
         if self.of == "all":
             return (look.device, "all"), lambda: None
@@ -214,7 +214,7 @@ _CRUMBS = 3
 
 @dataclass(frozen=True)
 class Style:
-    """How nodes look and what is said of them."""
+    """Colours and words of nodes."""
 
     label: Callable[[int], str]
     """What a node is called, in a word or two."""
@@ -314,7 +314,7 @@ class Flame:
 
 
 def _rows(graph: FlameGraph, look: Style, zoom: int, width: float, scale: float) -> list[list[_Box]]:
-    """What is drawn, by depth; of the callers of the node that is zoomed into, the nearest."""
+    """Return the drawn boxes by depth; of the callers of the node that is zoomed into, the nearest."""
     low, whole = int(graph.x[zoom]), max(int(graph.width[zoom]), 1)
     factor = width / whole
     depth = int(graph.depth[zoom])

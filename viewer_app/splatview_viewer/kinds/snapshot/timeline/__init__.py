@@ -1,4 +1,4 @@
-"""Where everything lies in the pictures of a trace, and the painting of their columns of pixels.
+"""Layout of the pictures of a trace, and the painting of their columns of pixels.
 
     bands = Bands(trace)                                   # slow for long traces: on a worker thread
     axis = Axis(trace, "events")

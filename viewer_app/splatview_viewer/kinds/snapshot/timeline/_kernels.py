@@ -102,7 +102,7 @@ def checkpoints(start, end, moment, first, begin, listed):
 
 @inline
 def before(values, limit):
-    """How many of the sorted values are less than the limit."""
+    """Number of the sorted values that are less than the limit."""
     low, high = np.int64(0), np.int64(len(values))
     while low < high:
         middle = (low + high) >> 1
@@ -255,7 +255,7 @@ def reach(sizes, few, many, count, byte):
 
 @inline
 def bottom_of(sizes, few, many, entry):
-    """Where an entry begins."""
+    """The byte at which an entry begins."""
     base = 0.0
     for b in range(entry >> MANY):
         base += many[b, 0]
@@ -440,8 +440,8 @@ LAYER = types.Tuple((INDEX, R64, R64))
 
 @kernel(i64(R64, R64, R64, R64, R64, write(i64)))
 def place(addr, size, first, last, shift, out):
-    """Where each allocation lies in ranges first <= address < last that are moved by `shift`; -1: in none. Returns how
-    many lie in none."""
+    """Writes the place of each allocation in ranges first <= address < last that are moved by `shift`; -1: in none.
+    Returns how many lie in none."""
     lost = 0
     r = 0
     for i in range(len(addr)):

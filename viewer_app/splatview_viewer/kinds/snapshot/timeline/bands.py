@@ -1,4 +1,4 @@
-"""What lies where in a picture of a trace: stacked bands, the address space; the canvas for them."""
+"""Layout of a picture of a trace: stacked bands, the address space; the canvas for them."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ class Addresses:
         return MIDDLE + int(self._first[r]) - int(self._bottom[r])
 
     def y(self, allocation: int) -> int:
-        """Where the rectangle of an allocation begins."""
+        """Return the lower edge of the rectangle of an allocation."""
         return int(self._places[allocation])
 
     def pick(self, moment: int, y: float) -> int:

@@ -99,13 +99,13 @@ class Axis:
         return edges.astype(np.int64)
 
     def moment(self, x: float) -> int:
-        """What holds there; the first or the last moment outside of the axis."""
+        """Return the moment at x; the first or the last moment outside of the axis."""
         if self.unit == "events":
             return int(min(max(np.floor(x), 0), self.last))
         return int(min(max(np.searchsorted(self._begins, x, "right") - 1, 0), self.last))
 
     def x_of(self, moment: int) -> float:
-        """Where a moment begins; M + 1 and more: the end of the axis."""
+        """Return the x at which a moment begins; M + 1 and more: the end of the axis."""
         if moment > self.last:
             return float(self.extent[1])
         return float(moment) if self.unit == "events" else float(self._begins[max(moment, 0)])
