@@ -9,9 +9,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from splatview_viewer.kinds.snapshot import analysis, timeline
+from splatview_viewer.kinds.snapshot.analysis.flame import flame
+from splatview_viewer.kinds.snapshot.analysis.search import search
+from splatview_viewer.kinds.snapshot.analysis.tables import group, leaks
 from splatview_viewer.kinds.snapshot.loading import load_snapshot
+from splatview_viewer.kinds.snapshot.model import live_ids
 from splatview_viewer.kinds.snapshot.query import Database
+from splatview_viewer.kinds.snapshot.timeline.bands import Addresses, Bands
+from splatview_viewer.kinds.snapshot.timeline.compiled import warm_up
+from splatview_viewer.kinds.snapshot.timeline.index import reserved as reserved_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,13 +51,13 @@ def main() -> None:
     out: dict[str, Any] = {}
     snapshot = load_snapshot(sys.argv[1])
     trace = max(snapshot.traces, key=lambda t: len(t.events))
-    out["warm"], _ = timed(timeline.warm_up)
-    out["bands"], bands = timed(lambda: timeline.Bands(trace))
-    out["addresses"], _ = timed(lambda: timeline.Addresses(trace))
-    out["reserved"], reserved = timed(lambda: timeline.reserved(trace))
+    out["warm"], _ = timed(warm_up)
+    out["bands"], bands = timed(lambda: Bands(trace))
+    out["addresses"], _ = timed(lambda: Addresses(trace))
+    out["reserved"], reserved = timed(lambda: reserved_bytes(trace))
     with np.load(sys.argv[2]) as truth:
         for one in snapshot.traces:
-            live = bands.live if one is trace else timeline.Bands(one).live
+            live = bands.live if one is trace else Bands(one).live
             if not np.array_equal(live, truth[f"device{one.device}"]):
                 raise RuntimeError(f"device {one.device}: the live bytes are not those of a replay")
     if (bands.live > reserved).any():
@@ -64,14 +70,14 @@ def main() -> None:
         if picks[i][1] != lies(trace, int(moments[i]), int(places[i])):
             raise RuntimeError(f"at byte {places[i]} of moment {moments[i]} lies something else than {picks[i][1]}")
     out["pick"] = [float(np.percentile([seconds for seconds, _ in picks], p)) for p in (50, 100)]
-    found = {text: timed(lambda text=text: analysis.search(snapshot, trace, text)) for text in SEARCHES}
+    found = {text: timed(lambda text=text: search(snapshot, trace, text)) for text in SEARCHES}
     out["search"] = {text: (seconds, int(hits.count)) for text, (seconds, hits) in found.items()}
-    out["search again"] = max(timed(lambda text=text: analysis.search(snapshot, trace, text))[0] for text in SEARCHES)
+    out["search again"] = max(timed(lambda text=text: search(snapshot, trace, text))[0] for text in SEARCHES)
     peak = int(np.argmax(bands.live))
-    ids = analysis.live_ids(trace, peak)
-    out["flame"], _ = timed(lambda: analysis.flame(snapshot, trace, ids))
-    out["stacks"], _ = timed(lambda: analysis.Tables(snapshot).group(trace, None, "stack"))
-    out["leaks"], _ = timed(lambda: analysis.leaks(snapshot, trace))
+    ids = live_ids(trace, peak)
+    out["flame"], _ = timed(lambda: flame(snapshot, trace, ids))
+    out["stacks"], _ = timed(lambda: group(snapshot, trace, None, "stack"))
+    out["leaks"], _ = timed(lambda: leaks(snapshot, trace))
     out["open database"], database = timed(lambda: Database(snapshot))
     out["sql"], rows = timed(lambda: database.run(SQL))
     out["sql rows"] = len(rows.rows)

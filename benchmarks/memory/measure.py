@@ -180,8 +180,7 @@ def _rate(got: dict[str, Any], cpu: float, rest: float) -> dict[str, str]:
     timings = ", ".join(f"{name} {ms:.1f}" for name, ms in got["timings"].items())
     return {"new pictures/s": f"{got['painted'] / got['seconds']:.1f}",
             "CPU": f"{cpu / max(got['painted'], 1) * 1e3:.1f} ms a picture", "target": "30 pictures/s, 60 on a GPU",
-            "of which": f"coarse {got['coarse'] / max(got['painted'], 1):.0%}; frames "
-                        f"{got['presented'] / got['seconds']:.1f}/s; whole {rest:.2f} s after the hand rests; "
+            "of which": f"frames {got['presented'] / got['seconds']:.1f}/s; whole {rest:.2f} s after the hand rests; "
                         f"ms at the end: {timings}"}
 
 

@@ -7,7 +7,7 @@ As `benchmarks.gpu.driver`, with these commands besides:
 | first | monotonic seconds of the first picture of all, with the snapshot, with its plot, with the whole plot |
 | look, part= | see this part of the time, in its middle |
 | hand, how=rest, pan or zoom | drag to and fro; turn the wheel in and out |
-| painted | what `begin` counts from: new pictures of the plot, of which coarse; is it complete now |
+| painted | what `begin` counts from: new pictures of the plot; is it complete now |
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class MemoryScreen(CountingScreen):
         self._hand_does = "rest"
         self._when: dict[str, float] = {}
         self._sheet: object = None
-        self._painted = self._coarse = 0
+        self._painted = 0
         super().__init__(screen)
         threading.Thread(target=self._do_things, name="hand", daemon=True).start()
 
@@ -64,8 +64,6 @@ class MemoryScreen(CountingScreen):
         if shown.sheet is not self._sheet:
             self._sheet = shown.sheet
             self._painted += 1
-            wanted = view._plot._wanted
-            self._coarse += wanted is not None and shown.sheet.width < wanted.width
 
     def _note(self, what: str, so: bool) -> None:
         """When it was so for the first time, drawn to its end."""
@@ -78,11 +76,11 @@ class MemoryScreen(CountingScreen):
 
     def _do_begin(self) -> None:
         super()._do_begin()
-        self._painted = self._coarse = 0
+        self._painted = 0
 
     def _do_painted(self) -> dict[str, Any]:
         view = self._snapshot()
-        return {"seconds": time.monotonic() - self._begin, "painted": self._painted, "coarse": self._coarse,
+        return {"seconds": time.monotonic() - self._begin, "painted": self._painted,
                 "presented": len(self._shown), "complete": view is not None and view.complete,
                 "timings": view.timings if view is not None else {}}
 

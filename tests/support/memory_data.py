@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from splatview_viewer.kinds.snapshot.loading import from_pickled
+from splatview_viewer.kinds.snapshot.model import ACTIONS
 
 if TYPE_CHECKING:
     from splatview_viewer.kinds.snapshot.model import Snapshot
@@ -114,6 +115,33 @@ class Recorder:
                              "external_annotations": self.annotations}, "by hand")
 
 
+BACKWARD_PASS = ("torch::autograd::generated::MulBackward0::apply(std::vector<at::Tensor>&&)",
+                 "torch::autograd::Engine::evaluate_function(int)")
+
+
+def training() -> Recorder:
+    """A loop that keeps a list of losses (the leak), a queue of 5 batches, and an optimizer's state."""
+    r = Recorder()
+    addr = iter(range(1 << 30, 1 << 40, 16 * MB))
+    queue: list[int] = []
+    for step in range(100):
+        batch, activation, scratch = next(addr), next(addr), next(addr)
+        r.alloc(batch, 2 * MB, "data.py:5 fetch", "train.py:9 main")
+        queue.append(batch)
+        if len(queue) > 5:
+            r.free(queue.pop(0), "data.py:8 drop")
+        r.alloc(activation, 8 * MB, "model.py:3 forward", "train.py:10 main")
+        r.alloc(scratch, 4 * MB, *BACKWARD_PASS)
+        r.free(scratch, *BACKWARD_PASS)
+        r.free(activation, *BACKWARD_PASS)
+        r.alloc(next(addr), 1000, "train.py:12 remember", "train.py:11 main")
+        if 30 <= step < 80:  # parameters that are first used late
+            r.alloc(next(addr), 10 * MB, "/x/site-packages/torch/optim/adam.py:178 _init_group", "train.py:14 main")
+        if step == 50:
+            r.alloc(next(addr), 64 * MB, "cache.py:1 warm", "train.py:15 main")
+    return r
+
+
 def _frame(text: str) -> dict[str, Any]:
     place, _, name = text.partition(" ")
     file, colon, line = place.rpartition(":")
@@ -178,6 +206,38 @@ def live_bytes(trace: Any) -> list[int]:
     np.add.at(change, a.start + 1, a.size)
     np.add.at(change, a.end + 1, -a.size)
     return np.cumsum(change)[:-1].tolist()
+
+
+def bands_of(trace: Any) -> list[tuple[int, ...]]:
+    a = trace.allocations
+    return sorted(zip(a.addr.tolist(), a.size.tolist(), a.start.tolist(), a.end.tolist(), a.freed.tolist(),
+                      strict=True))
+
+
+def check_replay(data: dict[str, Any], trace: Any) -> None:
+    """Whether a trace is what a replay of its entries makes of them, and its numbers fit together."""
+    events, segments = data["device_traces"][trace.device], [s for s in data["segments"] if s["device"] == trace.device]
+    want = replay(events, segments)
+    assert bands_of(trace) == want.bands
+    assert live_bytes(trace) == want.live
+    a, e, m = trace.allocations, trace.events, len(events)
+    for i, of in enumerate(e.allocation.tolist()):
+        if of < 0:
+            continue
+        assert a.addr[of] == e.addr[i]
+        action = ACTIONS[e.action[i]]
+        assert (a.start[of] == i) == (action == "alloc")
+        assert i in (a.start[of], a.end[of], a.freed[of])
+    begun = np.flatnonzero(a.start >= 0)
+    assert (np.diff(a.start[begun]) > 0).all()
+    assert (begun == np.arange(len(a) - len(begun), len(a))).all(), "those from before the trace come first"
+    assert (np.diff(a.end[: len(a) - len(begun)]) <= 0).all(), "of them what stays longest lies lowest"
+    assert (e.allocation[a.start[begun]] == begun).all()
+    for i, of in enumerate(trace.blocks.allocation.tolist()):
+        if of >= 0:
+            assert a.addr[of] == trace.blocks.addr[i]
+            assert a.freed[of] == m
+            assert a.rounded[of] == trace.blocks.size[i]
 
 
 def listing(snap: Snapshot) -> list[Any]:
@@ -267,3 +327,25 @@ def two_devices() -> Snapshot:
     return from_pickled({"segments": [filled(64 * MB, 20 * MB, [(70 * MB, 8 * MB, [])])],
                          "device_traces": [[*trace, oom], other], "allocator_settings": settings,
                          "external_annotations": []}, "full.pickle")
+
+
+TORCH = "/usr/lib/python3/site-packages/torch/x.py"
+MINE = frame("attention", 42, "/home/me/train.py")
+
+
+def several() -> Snapshot:
+    """Two devices, a private pool, an OOM, texts, and memory from before the trace."""
+    first = [event("free_requested", 0x900, 64, time_us=1), event("free_completed", 0x900, 64, time_us=2),
+             event("alloc", 0x1000, 1000, time_us=10, frames=[frame("mul", 3, TORCH), MINE],
+                   compile_context="(0/0)", user_metadata="it's \u00e9"),
+             event("alloc", 0x2000, 500, time_us=20, segment_pool_id=(0, 1), pool_id=(0, 1)),
+             {**event("oom", 0, 2**64 - 512, time_us=30), "device_free": 12345},
+             event("free_requested", 0x1000, 1000, time_us=40), event("free_completed", 0x1000, 1000, time_us=45)]
+    del first[4]["addr"]
+    second = [event("alloc", HIGH, 7, stream=9, time_us=0, frames=[])]
+    blocks = [block(0x2000, 512, requested=500), block(0x2200, 1536, "inactive", 0)]
+    return from_pickled({
+        **snapshot(first, [segment(0x2000, blocks, segment_pool_id=(0, 1)),
+                           segment(HIGH, [block(HIGH, 512, requested=7)], device=1, stream=9)]),
+        "device_traces": [first, second],
+        "external_annotations": [{"stage": "START", "name": "step", "device": 0, "time_us": 5}]}, "several")

@@ -8,17 +8,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from imgui_bundle import ImVec2, imgui
 
+from splatview_viewer.core.settings import State
 from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.kinds.snapshot.content import Content
 from splatview_viewer.kinds.snapshot.model import Allocations, Blocks, Events, Segments, Spans, Trace
 from splatview_viewer.kinds.snapshot.state import Look
-from splatview_viewer.kinds.snapshot.timeline import Paint
+from splatview_viewer.kinds.snapshot.timeline.bands import Paint
+from splatview_viewer.kinds.snapshot.view import SnapshotView
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.shell.panel import Panel
+from splatview_viewer.shell.shown import Shown
 from support import widgets
 from support.wait import PATIENCE, turns
 
 if TYPE_CHECKING:
+    from splatview_viewer.core.events import Event
     from splatview_viewer.kinds.snapshot.model import Snapshot
 
 GROUND = (10, 200, 30)
@@ -152,7 +156,7 @@ def trace_of(events: int, start, end, size, *, addr=None, pool=None, time_us=Non
                               np.full(n, -1, np.int32))
     wide, narrow, short = np.zeros(events, np.int64), np.full(events, -1, np.int32), np.zeros(events, np.int16)
     times = wide if time_us is None else np.asarray(time_us, np.int64)
-    rows = Events(np.zeros(events, np.uint8), wide, wide, times, short, short, narrow, narrow, narrow, narrow)
+    rows = Events(wide, np.zeros(events, np.uint8), wide, times, short, short, narrow, narrow, narrow, narrow)
     sa, ss, s0, s1 = ([], [], [], []) if spans is None else spans
     kept = Spans(np.asarray(sa, np.uint64), np.asarray(ss, np.int64), np.asarray(s0, np.int32),
                  np.asarray(s1, np.int32), np.zeros(len(sa), np.int16), np.zeros(len(sa), np.int16))
@@ -209,8 +213,7 @@ def any_paint(trace: Trace, seed: int = 0, lit: bool = False) -> Paint:
 def column_by_hand(rects, paint: Paint, height: int, low: float, per: float, ground=()):
     """(H, 3) float and (H,) ids of one column: the mean of the colours in each pixel, darker lines left to
     `dark_by_hand`. rects: (allocation, bottom, size). ground: (bottom, size) of what is reserved."""
-    classes, lit, shades = paint.tables(len(paint.classes))
-    back, free = paint.grounds()
+    classes, lit, shades, (back, free) = paint.tables(len(paint.classes))
     ids = np.full(height, -1)
     sums, covered = np.zeros((height, 3)), np.zeros(height)
     dark = np.zeros(height, bool)
@@ -229,3 +232,45 @@ def column_by_hand(rects, paint: Paint, height: int, low: float, per: float, gro
     rgb = (sums + under[:, None] * free + np.clip(per - covered - under, 0, None)[:, None] * back) / per
     rgb[dark] *= 0.62
     return rgb[::-1], ids[::-1]
+
+
+class User:
+    """Looks at a snapshot on a screen of its own size, with a panel."""
+
+    def __init__(self, screen: OffscreenScreen, snapshot: Snapshot, size: tuple[int, int] = (1200, 760)) -> None:
+        screen.resize(*size, 1.0)
+        self.screen, self.view, self.panel = screen, SnapshotView(screen.ctx), Panel(1.0)
+        self.view.update(snapshot)
+        self.rect = Rect(0, 0, *size)
+        self.settle()
+
+    def draw(self) -> bool:
+        view = self.view
+        view.draw(self.screen.framebuffer, self.rect)
+        shown = Shown(view.panel, view.sections, view.keys, view.over, view.details, view.extras, view.readout,
+                      view.path, view.empty)
+        return self.panel.draw(self.screen.framebuffer, State(panel_open=False), shown, 1.0)
+
+    def settle(self) -> np.ndarray:
+        """(H, W, 3): the picture when nothing is missing in it any more."""
+        again = 3
+        for _ in turns("the view is complete", rest=False):
+            again = 3 if self.draw() else again - 1
+            if not self.view.complete:
+                self.view.wait(PATIENCE)
+                again = 3
+            if not again:
+                break
+        return self.screen.pixels()[..., :3].astype(int)
+
+    def do(self, *events: Event) -> None:
+        for event in events:
+            ours, _ = self.panel.handle(event, self.rect, str, self.view.boards(self.rect))
+            if not ours:
+                self.view.handle(event, self.rect)
+            self.draw()
+            self.draw()
+
+    def close(self) -> None:
+        self.panel.close()
+        self.view.close()

@@ -54,7 +54,7 @@ def _program() -> int:
     try:
         return main(sys.argv[1:])
     finally:
-        if (timeline := "splatview_viewer.kinds.snapshot.timeline") in sys.modules:
+        if (timeline := "splatview_viewer.kinds.snapshot.timeline.compiled") in sys.modules:
             import_module(timeline).end_loading()  # which waits where a thread is about to import it
 
 

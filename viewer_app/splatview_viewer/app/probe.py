@@ -238,7 +238,7 @@ def probe_memory() -> dict[str, object]:
     from splatview_viewer.kinds.snapshot.loading import load_snapshot
     from splatview_viewer.kinds.snapshot.loading.store import folder
     from splatview_viewer.kinds.snapshot.query import Database
-    from splatview_viewer.kinds.snapshot.timeline import Bands
+    from splatview_viewer.kinds.snapshot.timeline.bands import Bands
 
     found = None  # without DuckDB
     with tempfile.TemporaryDirectory() as there:

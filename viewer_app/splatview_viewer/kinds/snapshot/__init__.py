@@ -60,6 +60,6 @@ def expect(path: Path) -> None:
         find_format(path, formats=(FORMAT,))
     except (FileError, OSError):  # the reader reports it
         return
-    from splatview_viewer.kinds.snapshot.timeline import warm_up
+    from splatview_viewer.kinds.snapshot.timeline.compiled import warm_up
 
     Thread(target=warm_up, name="kernels", daemon=True).start()

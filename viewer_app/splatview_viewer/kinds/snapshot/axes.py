@@ -9,15 +9,16 @@ import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui
 
 from splatview_viewer.geometry.controls import Rect
-from splatview_viewer.kinds.snapshot.analysis import age_text, frame_text, marks, sites, size_text
+from splatview_viewer.kinds.snapshot.analysis.details import marks
+from splatview_viewer.kinds.snapshot.analysis.frames import frame_text, sites
 from splatview_viewer.kinds.snapshot.model import ACTIONS
 from splatview_viewer.kinds.snapshot.world import GUTTER, kind_of, lanes_at, window_of
 from splatview_viewer.ui import format, theme
 from splatview_viewer.ui.card import card, faint, hover_card
+from splatview_viewer.ui.format import age_text, size_text
 from splatview_viewer.ui.widgets import fitted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
 
     from splatview_viewer.kinds.snapshot.content import Content
     from splatview_viewer.kinds.snapshot.state import Look
@@ -80,9 +81,11 @@ def draw_axes(content: Content, look: Look, window: Window, scale: float) -> Non
         y = window.py(at)
         pen.line(r.x, y, r.x + r.width, y, _GRID)
         pen.write(r.x - 8 * scale, y - pen.size / 2 - scale, text, align=1.0)
-    below = r.y + r.height + 6 * scale
-    end = 0.0
-    for at, text in _x_ticks(content, look, window, max(int(r.width / (85 * scale)), 2)):
+    below, end, count = r.y + r.height + 6 * scale, 0.0, max(int(r.width / (85 * scale)), 2)
+    axis = content.axis(look.device, look.settings.unit)
+    ticks = (() if axis is None else format.count_ticks(window.x0, window.x1, count) if axis.unit == "events" else
+             format.time_ticks(window.x0, window.x1, axis.origin_us, count))
+    for at, text in ticks:
         x = window.px(at)
         pen.line(x, r.y, x, r.y + r.height, _GRID)
         w = pen.width(text)
@@ -93,15 +96,6 @@ def draw_axes(content: Content, look: Look, window: Window, scale: float) -> Non
     pen.line(r.x, r.y, r.x, r.y + r.height, _FRAME)
     if kind_of(look) == "lanes":
         _draw_lanes(pen, content, look, window)
-
-
-def _x_ticks(content: Content, look: Look, window: Window, count: int) -> Sequence[format.Tick]:
-    axis = content.axis(look.device, look.settings.unit)
-    if axis is None:
-        return ()
-    if look.settings.unit == "events":
-        return format.count_ticks(window.x0, window.x1, count)
-    return format.time_ticks(window.x0, window.x1, axis.origin_us, count)
 
 
 def _draw_lanes(pen: Pen, content: Content, look: Look, window: Window) -> None:
@@ -162,8 +156,6 @@ def draw_marks(content: Content, look: Look, window: Window, scale: float) -> No
 def ooms(content: Content, device: int) -> list[int]:
     """The moments at which an allocation failed."""
     def work() -> list[int]:
-        import numpy as np
-
         return np.flatnonzero(content.snapshot.traces[device].events.action == ACTIONS.index("oom")).tolist()[:50]
 
     return content.ask(("ooms", device), work, lane="layout") or []
@@ -196,7 +188,10 @@ def draw_pointer(content: Content, look: Look, window: Window, at: tuple[float, 
         curve = content.reserved(look.device) if look.settings.reserved else None
         more = f" of {size_text(int(curve[moment]))} reserved" if curve is not None else ""
         lines.append((f"{size_text(int(bands.live[moment]))} live{more}", theme.DIM if lines else theme.TEXT))
-    _card(pen, lines, at, r)
+    if lines:
+        with theme.font_size(SMALL):
+            shown = [(fitted(text, _WIDEST * scale), color) for text, color in lines]
+            hover_card(pen.draw, ImVec2(*at), shown, r)
 
 
 def _place_text(content: Content, look: Look, y: float) -> str:
@@ -212,7 +207,7 @@ def _place_text(content: Content, look: Look, y: float) -> str:
 
 
 def about(content: Content, look: Look, allocation: int) -> list[str]:
-    """What is said of an allocation beside its size: the user's frame, and its lifetime."""
+    """Describe an allocation beside its size: the user's frame, and its lifetime."""
     snapshot, trace = content.snapshot, content.trace(look)
     site = content.ask(("sites",), lambda: sites(snapshot))
     a, stack = trace.allocations, int(trace.allocations.stack[allocation])
@@ -229,17 +224,8 @@ def about(content: Content, look: Look, allocation: int) -> list[str]:
     return [*out, f"lived {lived}" if end < last else f"{lived} old when the trace ended"]
 
 
-def _card(pen: Pen, lines: list[tuple[str, ImVec4]], at: tuple[float, float], within: Rect) -> None:
-    """A card with lines beside the pointer, within a rectangle."""
-    if not lines:
-        return
-    with theme.font_size(SMALL):
-        shown = [(fitted(text, _WIDEST * pen.scale), color) for text, color in lines]
-        hover_card(pen.draw, ImVec2(*at), shown, within)
-
-
 def draw_legend(content: Content, look: Look, plot: Rect, scale: float, above: float = 0.0) -> None:
-    """What the colours mean, in the corner of the plot, below what is `above` pixels high there."""
+    """Draw the meaning of the colours in the corner of the plot, below what is `above` pixels high there."""
     found = content.colors(look.device, look.settings.color_by)
     if found is None or not found.legend or plot.width < 420 * scale or plot.height < 130 * scale:
         return
@@ -278,7 +264,7 @@ def ranges_of(content: Content, look: Look) -> Ranges | None:
         return None
 
     def work() -> Ranges:
-        found = [m for m in marks(snapshot, snapshot.traces[device]) if m.is_range and m.depth < _ROWS]
+        found = [m for m in marks(snapshot, snapshot.traces[device]) if m.depth < _ROWS]
         places = [(float(m.first), float(m.last)) if unit == "events" else
                   (float(m.first_us - axis.origin_us), float(m.last_us - axis.origin_us)) for m in found]
         both = np.array(places, np.float64).reshape(-1, 2)
@@ -324,18 +310,13 @@ def draw_over(content: Content, look: Look, layout: Layout, at: tuple[float, flo
         draw_marks(content, look, window, scale)
         if layout.pane is None and look.settings.legend:
             draw_legend(content, look, plot, scale, above)
-        _draw_lit(look, plot, scale, above)
+        if look.lit is not None and look.lit_by:
+            pen, text = Pen(scale), f"Lit: {look.lit_by}   (Esc: everything again)"
+            pen.tag(plot.x + 10 * scale + pen.width(text) / 2, plot.y + above + 8 * scale, text,
+                    (plot.x, plot.x + plot.width))
         draw_pointer(content, look, window, at, scale)
     if said[0]:
         _say(*said, plot, scale, small=window is not None and content.peek(("bands", look.device)) is not None)
-
-
-def _draw_lit(look: Look, plot: Rect, scale: float, above: float) -> None:
-    if look.lit is not None and look.lit_by:
-        pen = Pen(scale)
-        text = f"Lit: {look.lit_by}   (Esc: everything again)"
-        pen.tag(plot.x + 10 * scale + pen.width(text) / 2, plot.y + above + 8 * scale, text,
-                (plot.x, plot.x + plot.width))
 
 
 def _say(text: str, done: float, plot: Rect, scale: float, *, small: bool) -> None:

@@ -1,4 +1,4 @@
-"""What is known of one snapshot, whoever looks at it: laid out and worked out by jobs, kept, never waited for.
+"""One snapshot and everything worked out of it for all views: by jobs, kept, never waited for.
 
     rows = content.ask(("stacks", look.device, moment), lambda: Tables(...).group(...), slot="stacks")
     if rows is None:
@@ -8,9 +8,9 @@
 from __future__ import annotations
 
 import atexit
+import itertools
 import logging
-import time
-from collections import OrderedDict
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 from weakref import WeakSet
@@ -19,17 +19,18 @@ import numpy as np
 
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.jobs import Job, Jobs
-from splatview_viewer.kinds.snapshot.analysis import colors, size_text
+from splatview_viewer.kinds.snapshot.analysis.colors import colors
 from splatview_viewer.kinds.snapshot.query import Database
-from splatview_viewer.kinds.snapshot.timeline import Addresses, Axis, Bands, Envelope, lanes, reserved, warm_up
+from splatview_viewer.kinds.snapshot.timeline.bands import Addresses, Bands
+from splatview_viewer.kinds.snapshot.timeline.compiled import warm_up
+from splatview_viewer.kinds.snapshot.timeline.index import Axis, reserved
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from splatview_viewer.kinds.snapshot.analysis import ColorBy, Colors
+    from splatview_viewer.kinds.snapshot.analysis.colors import ColorBy, Colors
     from splatview_viewer.kinds.snapshot.model import Snapshot, Trace
     from splatview_viewer.kinds.snapshot.state import Look
-    from splatview_viewer.kinds.snapshot.timeline import Lane
 
 T = TypeVar("T")
 log = logging.getLogger("splatview")
@@ -52,142 +53,120 @@ def _end() -> None:
 atexit.register(_end)
 
 
+@dataclass(eq=False)
+class _Question:
+    job: Job[Any]
+    slot: Hashable
+    words: str
+
+
 class Content:
     """A snapshot, and what is worked out of it. Lives until the last view of it is closed.
 
-    Called by the thread of the viewer's loop alone, but for `cancelled`.
+    Called by the thread of the viewer's loop alone.
     """
 
     _all: ClassVar[WeakSet[Content]] = WeakSet()
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, wake: Callable[[], None] = lambda: None) -> None:
+        """`wake`: called from a thread when an answer is there."""
         self.snapshot = snapshot
         Content._all.add(self)
         self.misses = 0
         """Counts questions that had no answer yet: who asked has to be drawn again when `changes` does."""
-        self._answers: dict[Hashable, Any] = {}
-        self._faults: dict[Hashable, str] = {}
-        self._slots: dict[Hashable, OrderedDict[Hashable, None]] = {}
-        self._lanes = {lane: Jobs(f"snapshot {lane}") for lane in LANES}
-        self._asked: dict[Hashable, tuple[Job[Any], Hashable, str]] = {}
-        """What is being worked on or waits for that, by key: the job, the slot, what is being done in words."""
-        self._begun: dict[Job[Any], float] = {}
-        """When the jobs began that are not taken in yet."""
-        self._ended = 0
-        """Jobs that were taken in."""
+        self.changes = 0
+        """Another number after each job that began or ended: what is drawn while something is worked on is old then."""
+        self._numbers = itertools.count(1)
+        self._wake = wake
+        self._lanes = {lane: Jobs(f"snapshot {lane}", self._ended) for lane in LANES}
+        self._questions: dict[Hashable, _Question] = {}
+        """All that were asked and are not dropped, by key; of each slot, the one that was used last is the last."""
+        self._begun: set[Job[Any]] = set()
+        """Jobs that run or have run."""
         self._closed = False
 
     # -- questions -----------------------------------------------------------------------------------------------
 
-    def ask(self, key: Hashable, function: Callable[[], T], *, slot: Hashable = None,
+    def ask(self, key: Hashable, function: Callable[..., T], *, slot: Hashable = None,
             lane: Literal["kernels", "layout", "analysis", "query"] = "analysis", words: str = "") -> T | None:
-        """What `function()` returns, once a thread has called it; None until then, and if it failed (see `fault`).
+        """Return the result of `function()` once a thread has called it; None until then, or if it failed (`fault`).
 
         The answer is kept for as long as the snapshot is shown. With a `slot` only the newest question of that slot is
         worked on and a few answers are kept: for what depends on where the user is. `words`: what is being done, for
         the user. `function` may take long, holds no lock, and reads nothing that the loop changes: bind what it needs
-        of `Look` beforehand. An answer of None is no answer.
+        of `Look` beforehand. In the lane "query" it is called with its job, and ends once that is cancelled.
         """
-        self._take_in()
-        if key in self._answers:
-            if slot is not None and key in self._slots.get(slot, ()):
-                self._slots[slot].move_to_end(key)
-            return self._answers[key]
-        self.misses += key not in self._faults
-        if key in self._faults or self._closed or key in self._asked:
+        question = self._questions.get(key)
+        if question is None:
+            self.misses += 1
+            if not self._closed:
+                self._submit(key, function, slot, lane, words)
             return None
         if slot is not None:
-            self._drop_jobs(lambda job, other: other == slot and job not in self._begun)
-
-        def work(job: Job[T]) -> T:
-            self._begun[job] = time.perf_counter()
-            return function()
-
-        self._asked[key] = self._lanes[lane].submit(work), slot, words
+            self._questions[key] = self._questions.pop(key)
+        if question.job.done and not question.job.fault:
+            return question.job.result()
+        self.misses += not question.job.done
         return None
 
-    @property
-    def changes(self) -> int:
-        """Counts answers, and jobs that began: what is drawn while something is worked on is old when it changes."""
-        self._take_in()
-        return 2 * self._ended + len(self._begun)
+    def _submit(self, key: Hashable, function: Callable[..., T], slot: Hashable, lane: str, words: str) -> None:
+        def work(job: Job[T]) -> T:
+            self._begun.add(job)
+            self.changes = next(self._numbers)
+            try:
+                return function(job) if lane == "query" else function()
+            except Exception as e:
+                if not isinstance(e, ViewerError):  # it is said in its pane, and the others go on
+                    log.error("%s", words or key, exc_info=e)
+                raise
+
+        if slot is not None:
+            self._drop(lambda q: q.slot == slot and not q.job.done and (lane == "query" or q.job not in self._begun))
+            mine = [k for k, q in self._questions.items() if q.slot == slot]
+            for old in mine[:max(len(mine) - _KEPT + 1, 0)]:
+                self.forget(old)
+        self._questions[key] = _Question(self._lanes[lane].submit(work), slot, words)
+
+    def _ended(self) -> None:
+        self.changes = next(self._numbers)
+        self._wake()
 
     def peek(self, key: Hashable) -> Any:
         """The answer, if it is there; asks nothing."""
-        self._take_in()
-        return self._answers.get(key)
+        question = self._questions.get(key)
+        return None if question is None or not question.job.done or question.job.fault else question.job.result()
 
     def fault(self, key: Hashable) -> str:
         """Why there is no answer and will be none; "" while there may be one."""
-        self._take_in()
-        return self._faults.get(key, "")
+        question = self._questions.get(key)
+        return question.job.fault if question is not None else ""
 
     def forget(self, key: Hashable) -> None:
-        """Drop an answer or a fault, so that asking works on it anew."""
-        self._answers.pop(key, None)
-        self._faults.pop(key, None)
-
-    def cancelled(self) -> bool:
-        """For long jobs, in any thread: whether nobody looks at the snapshot any more; they may raise anything then."""
-        return self._closed
+        """Drop a question, its answer or fault, so that asking works on it anew. A query that runs is interrupted."""
+        if (question := self._questions.pop(key, None)) is not None:
+            question.job.cancel()
+            self._begun.discard(question.job)
 
     @property
-    def working(self) -> list[tuple[str, float]]:
-        """What is being worked on, in words, and for how many seconds by now."""
-        self._take_in()
-        now = time.perf_counter()
-        return [(words, now - self._begun[job]) for job, _, words in self._asked.values()
-                if words and job in self._begun]
+    def working(self) -> str:
+        """The job in progress, in words; "" without one."""
+        return next((q.words for q in self._questions.values()
+                     if q.words and q.job in self._begun and not q.job.done), "")
 
     def wait(self, timeout: float) -> bool:
         """Wait until nothing is worked on any more, at most so many seconds: for tests, and when the program ends.
         Returns whether that is so."""
         return all([lane.wait(timeout) for lane in self._lanes.values()])
 
-    def _take_in(self) -> None:
-        """Keep what the jobs have brought."""
-        for job in [job for job in list(self._begun) if job.done]:
-            del self._begun[job]
-            self._ended += 1
-        for key, (job, slot, words) in [found for found in self._asked.items() if found[1][0].done]:
-            del self._asked[key]
-            if job.error is not None and not isinstance(job.error, ViewerError):
-                log.error("%s", words or key, exc_info=job.error)  # it is said in its pane, and the others go on
-            if job.fault or job.result() is not None:
-                self._keep(key, slot, job)
-
-    def _keep(self, key: Hashable, slot: Hashable, job: Job[Any]) -> None:
-        if job.fault:
-            self._faults[key] = job.fault
-        else:
-            self._answers[key] = job.result()
-        if slot is None:
-            return
-        kept = self._slots.setdefault(slot, OrderedDict())
-        kept[key] = None
-        kept.move_to_end(key)
-        while len(kept) > _KEPT:
-            self.forget(kept.popitem(last=False)[0])
-
-    def _drop_jobs(self, which: Callable[[Job[Any], Hashable], bool]) -> None:
-        """Cancel the jobs of these slots."""
-        for key, (job, slot, _) in list(self._asked.items()):
-            if which(job, slot):
-                job.cancel()
-                del self._asked[key]
+    def _drop(self, which: Callable[[_Question], bool]) -> None:
+        for key in [key for key, question in self._questions.items() if which(question)]:
+            self.forget(key)
 
     def leave(self, *owners: object) -> None:
         """These panes and lamps ask no more: what waits for them and was answered to them is dropped. Theirs are the
         slots whose last word is their `id`."""
         ids = set(map(id, owners))
-
-        def theirs(slot: Hashable) -> bool:
-            return isinstance(slot, tuple) and slot[-1] in ids
-
-        self._drop_jobs(lambda _, slot: theirs(slot))
-        for slot in [slot for slot in self._slots if theirs(slot)]:
-            for key in self._slots.pop(slot):
-                self.forget(key)
+        self._drop(lambda q: isinstance(q.slot, tuple) and q.slot[-1] in ids)
 
     def prepare(self) -> None:
         """Begin with what every view needs. Called once, before anybody asks."""
@@ -204,7 +183,7 @@ class Content:
 
     @cached_property
     def phrases(self) -> list[str]:
-        """What it holds, in short."""
+        """Counts of its content, in short phrases."""
         traces = self.snapshot.traces
         events, allocations = sum(len(t.events) for t in traces), sum(len(t.allocations) for t in traces)
         devices = [f"{len(traces)} devices"] if len(traces) > 1 else []
@@ -212,34 +191,21 @@ class Content:
         return [*devices, f"{events:,} events", f"{allocations:,} allocations",
                 *([f"{notes} {'note' if notes == 1 else 'notes'}"] if notes else [])]
 
-    def said_of(self, look: Look) -> str:
-        """What lies under the pointer, for the status line."""
-        bands = self.peek(("bands", look.device))
-        if look.pointed is None or bands is None:
-            return ""
-        return f"{look.pointed:,}   {size_text(int(bands.live[look.pointed]))} live"
-
     # -- what everybody asks; `device` is a place in `Snapshot.traces` ----------------------------------------------
 
     def trace(self, look: Look) -> Trace:
-        """What the user looks at."""
+        """Return the trace of the device that is shown."""
         return self.snapshot.traces[look.device]
 
     def bands(self, device: int) -> Bands | None:
         """The timeline, laid out."""
-        return self.ask(("bands", device), lambda: Bands(self.snapshot.traces[device], cancelled=self.cancelled),
+        return self.ask(("bands", device), lambda: Bands(self.snapshot.traces[device]),
                         lane="layout", words="Laying out the timeline")
 
     def addresses(self, device: int) -> Addresses | None:
         """The address space, laid out."""
         return self.ask(("addresses", device), lambda: Addresses(self.snapshot.traces[device]),
                         lane="layout", words="Laying out the addresses")
-
-    def lanes(self, device: int) -> list[Lane] | None:
-        """The timeline of each memory pool."""
-        return self.ask(("lanes", device),
-                        lambda: lanes(self.snapshot.traces[device], self.snapshot.pools, cancelled=self.cancelled),
-                        lane="layout", words="Laying out the memory pools")
 
     def axis(self, device: int, unit: Literal["events", "time"]) -> Axis | None:
         """The time axis."""
@@ -249,14 +215,6 @@ class Content:
     def reserved(self, device: int) -> np.ndarray | None:
         """int64 (M + 1,): bytes reserved at each moment."""
         return self.ask(("reserved", device), lambda: reserved(self.snapshot.traces[device]),
-                        lane="layout", words="Adding up what is reserved")
-
-    def reserved_envelope(self, device: int) -> Envelope | None:
-        """The least and the most of it in any part of the time."""
-        values = self.reserved(device)
-        if values is None:
-            return None
-        return self.ask(("reserved envelope", device), lambda: Envelope(values),
                         lane="layout", words="Adding up what is reserved")
 
     def peak(self, device: int) -> int | None:
@@ -275,8 +233,8 @@ class Content:
         return look.moment if look.moment is not None else self.peak(look.device)
 
     def database(self) -> Database | None:
-        """Answers SQL. To be used in the lane "query" alone, but for `interrupt()`."""
-        return self.ask(("database",), lambda: Database(self.snapshot), lane="query", words="Opening the database")
+        """Answers SQL. To be used in the lane "query" alone."""
+        return self.ask(("database",), lambda _: Database(self.snapshot), lane="query", words="Opening the database")
 
     def reveal(self, look: Look, moment: int) -> None:
         """Bring a moment into sight: the window of the plot moves there if it is outside, as wide as it was."""
@@ -290,15 +248,13 @@ class Content:
             look.x = begin, begin + (x1 - x0)
 
     def others(self) -> list[Content]:
-        """What else is open, to compare it with this one, by name."""
+        """Return the other open snapshots, to compare it with this one, by name."""
         return sorted((c for c in Content._all if c is not self and not c._closed), key=lambda c: c.snapshot.name)
 
     def close(self) -> None:
         """Nobody looks any more: what waits is dropped, what runs is told. Idempotent."""
         self._closed = True
-        if (database := self._answers.get(("database",))) is not None:
-            database.interrupt()  # it gives its memory back once nothing runs in it
         for lane in self._lanes.values():
             lane.close()
-        for held in (self._asked, self._answers, self._faults, self._slots):
-            held.clear()
+        self._questions.clear()
+        self._begun.clear()

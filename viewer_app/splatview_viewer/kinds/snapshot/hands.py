@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from splatview_viewer.core.events import Key, Pinch, PointerLeave, PointerMove, PointerPress, PointerRelease, Wheel
 from splatview_viewer.geometry.controls import ZOOM_STEP, Rect
 from splatview_viewer.kinds.snapshot.state import TABS
-from splatview_viewer.kinds.snapshot.world import LEAST, LEAST_BYTES, full_y, held, pick, window_of, y_of
+from splatview_viewer.kinds.snapshot.world import LEAST, LEAST_BYTES, full_y, held, pick, window_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +30,7 @@ _ZOOMS = {"equal": 1, "e": 1, "minus": -1, "q": -1}
 
 
 class Hands:
-    """What one user's hand is doing."""
+    """State of one user's pointer."""
 
     def __init__(self, moment_at: Callable[[Window, float], int | None]) -> None:
         """`moment_at(window, px)`: the moment that the plot's column there shows, if it is painted."""
@@ -48,7 +48,7 @@ class Hands:
 
     @property
     def dragging(self) -> bool:
-        """Whether the picture is being moved."""
+        """True while the picture is being moved."""
         return self._grab is not None and self._pressed is None
 
     def handle(self, event: Event, layout: Layout, content: Content, look: Look) -> bool:
@@ -73,7 +73,7 @@ class Hands:
         return False
 
     def look_again(self, layout: Layout, content: Content, look: Look) -> None:
-        """What lies under the pointer though it rests: something else, when the picture is another one."""
+        """Find the allocation under a resting pointer again after the picture has changed."""
         if self.at is not None and self._grab is None and layout.plot is not None and layout.plot.contains(*self.at):
             self._point(self.at, content, look, layout.plot)
 
@@ -109,7 +109,7 @@ class Hands:
         w = window
         x, y = dx * w.step, dy * w.per_pixel
         return self._show(content, look, (w.x0 - x, w.x1 - x) if dx and look.x is not None else None,
-                          (w.y0 + y, w.y1 + y) if dy and y_of(look) is not None else None)
+                          (w.y0 + y, w.y1 + y) if dy and look.chosen_y is not None else None)
 
     # -- events --------------------------------------------------------------------------------------------------
 
@@ -123,7 +123,9 @@ class Hands:
         if self._strip:
             self._grab, self._pressed = (event.x, event.y), None
             return self._to_strip(event.x, layout, content, look)
-        if layout.plot is not None and _near(layout.plot, event.x, event.y, 70 * self.scale):
+        plot, margin = layout.plot, round(70 * self.scale)  # its axes lie beside it
+        if plot is not None and Rect(plot.x - margin, plot.y, plot.width + margin, plot.height + margin).contains(
+                event.x, event.y):
             self._grab = event.x, event.y
             self._pressed = self._grab if event.button == "left" else None
         return False
@@ -184,22 +186,19 @@ class Hands:
         return self._show(content, look, (middle - half, middle + half), None)
 
     def _wheel(self, event: Wheel, layout: Layout, content: Content, look: Look) -> bool:
-        plot = layout.plot
+        plot, f = layout.plot, ZOOM_STEP ** max(min(event.dy, 8.0), -8.0)
         if layout.minimap is not None and layout.minimap.contains(event.x, event.y):
             axis = content.axis(look.device, look.settings.unit)
             if axis is None:
                 return False
-            low, high = axis.extent
+            (low, high), (x0, x1) = axis.extent, look.x or axis.extent
             at = low + (event.x - layout.minimap.x) / layout.minimap.width * (high - low)
-            x0, x1 = look.x or axis.extent
             at = min(max(at, x0), x1)
-            f = ZOOM_STEP ** max(min(event.dy, 8.0), -8.0)
             return self._show(content, look, (at - (at - x0) / f, at + (x1 - at) / f), None)
         window = window_of(content, look, plot) if plot is not None else None
         if window is None or plot is None:
             return False
         at = min(max(event.x, plot.x), plot.x + plot.width), min(max(event.y, plot.y), plot.y + plot.height)
-        f = ZOOM_STEP ** max(min(event.dy, 8.0), -8.0)
         beside = event.x < plot.x, event.y >= plot.y + plot.height
         fx = 1.0 if "ctrl" in event.mods or beside[0] else f
         fy = 1.0 if "shift" in event.mods or beside[1] else f
@@ -240,19 +239,12 @@ class Hands:
             case "m" if (look.pointed if look.pointed is not None else look.moment) is not None:
                 look.mark(look.pointed if look.pointed is not None else look.moment)  # type: ignore[arg-type]
             case "home" | "end" if look.x is not None and window is not None:
-                span = window.x1 - window.x0
-                far = -math.inf if name == "home" else math.inf
+                far = window.x1 - window.x0 if name == "home" else window.x0 - window.x1
                 axis = content.axis(look.device, look.settings.unit)
-                low, high = axis.extent if axis is not None else (0.0, span)
-                begin = low if far < 0 else high - span
-                return self._show(content, look, (begin, begin + span), None)
+                low, high = axis.extent if axis is not None else (0.0, 0.0)
+                return self._show(content, look, (low, low + far) if far > 0 else (high + far, high), None)
             case _ if name.isdigit() and len(name) == 1 and 1 <= int(name) <= len(TABS):
                 look.tab = list(TABS)[int(name) - 1]
             case _:
                 return False
         return True
-
-
-def _near(rect: Rect, x: float, y: float, margin: float) -> bool:
-    """Whether a point lies in a plot or beside it, where its axes are."""
-    return rect.x - margin <= x < rect.x + rect.width and rect.y <= y < rect.y + rect.height + margin

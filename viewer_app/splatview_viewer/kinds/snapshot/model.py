@@ -1,4 +1,4 @@
-"""What a memory snapshot is, as columns of numbers. Read from files of PyTorch's by `loading`.
+"""A memory snapshot as columns of numbers. Read from files of PyTorch's by `loading`.
 
 Words, used everywhere below:
 
@@ -108,13 +108,22 @@ class Stacks:
 
 
 @dataclass(frozen=True)
-class Events:
-    """The trace of one device; M rows."""
+class Columns:
+    """Rows, in columns of one length."""
+
+    addr: np.ndarray
+    """uint64"""
+
+    def __len__(self) -> int:
+        return len(self.addr)
+
+
+@dataclass(frozen=True)
+class Events(Columns):
+    """The trace of one device; M rows. `addr` of an oom: what the driver still had (`device_free`)."""
 
     action: np.ndarray
     """uint8: a place in ACTIONS."""
-    addr: np.ndarray
-    """Of an oom, what the driver still had (`device_free`)."""
     size: np.ndarray
     """uint64, bytes requested; only of an oom 2^62 or more."""
     time_us: np.ndarray
@@ -132,15 +141,11 @@ class Events:
     allocation: np.ndarray
     """int32: the allocation that it begins, or asks to end, or ends; -1: none."""
 
-    def __len__(self) -> int:
-        return len(self.action)
-
 
 @dataclass(frozen=True)
-class Allocations:
-    """What was allocated on one device; A rows, in the order of their ids."""
+class Allocations(Columns):
+    """Allocations of one device; A rows, in the order of their ids."""
 
-    addr: np.ndarray
     size: np.ndarray
     """int64, bytes requested: the height of its band."""
     rounded: np.ndarray
@@ -158,15 +163,11 @@ class Allocations:
     stack: np.ndarray
     """int32: where it was allocated; NO_STACK where that is not known."""
 
-    def __len__(self) -> int:
-        return len(self.addr)
-
 
 @dataclass(frozen=True)
-class Spans:
+class Spans(Columns):
     """Memory that was reserved, and when: one row for every range that was got from the driver at once."""
 
-    addr: np.ndarray
     size: np.ndarray
     """int64"""
     start: np.ndarray
@@ -176,15 +177,11 @@ class Spans:
     stream: np.ndarray
     pool: np.ndarray
 
-    def __len__(self) -> int:
-        return len(self.addr)
-
 
 @dataclass(frozen=True)
-class Segments:
+class Segments(Columns):
     """The segments of one device as they were when the snapshot was taken."""
 
-    addr: np.ndarray
     total: np.ndarray
     """int64, bytes"""
     allocated: np.ndarray
@@ -200,15 +197,11 @@ class Segments:
     block_start: np.ndarray
     """int32 (n + 1,): which of the blocks are a segment's."""
 
-    def __len__(self) -> int:
-        return len(self.addr)
-
 
 @dataclass(frozen=True)
-class Blocks:
+class Blocks(Columns):
     """The blocks of these segments, one behind the other."""
 
-    addr: np.ndarray
     size: np.ndarray
     """int64, rounded bytes"""
     requested: np.ndarray
@@ -217,9 +210,6 @@ class Blocks:
     stack: np.ndarray
     allocation: np.ndarray
     """int32: the allocation that it holds; -1: none."""
-
-    def __len__(self) -> int:
-        return len(self.addr)
 
 
 @dataclass(frozen=True)
@@ -241,7 +231,7 @@ class Trace:
 
 @dataclass(frozen=True)
 class Annotation:
-    """What the program said about itself (`external_annotations`): a profiler's record, an optimizer's step."""
+    """A remark of the program about itself (`external_annotations`): a profiler's record, an optimizer's step."""
 
     name: str
     stage: str
@@ -251,7 +241,7 @@ class Annotation:
 
 
 class _Answer:
-    """What a function answered, made by the first of the threads that ask."""
+    """Result of a function, made by the first of the threads that ask."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -317,13 +307,18 @@ def live_ids(trace: Trace, moment: int) -> np.ndarray:
     return np.flatnonzero(live_mask(trace, moment)).astype(np.int32)
 
 
+def held(moments: int, start: np.ndarray, end: np.ndarray, size: np.ndarray) -> np.ndarray:
+    """int64 (M + 1,): the bytes at each moment of what is there at the moments start < k <= end."""
+    change = np.zeros(moments + 1, np.int64)
+    np.add.at(change, start.astype(np.intp) + 1, size)  # indices of any other type take twice as long
+    np.subtract.at(change, end.astype(np.intp) + 1, size)
+    return np.cumsum(change[:-1])
+
+
 def live_bytes(trace: Trace) -> np.ndarray:
     """int64 (M + 1,): the bytes live at each moment."""
     a = trace.allocations
-    change = np.zeros(trace.moments + 1, np.int64)
-    np.add.at(change, a.start.astype(np.intp) + 1, a.size)  # indices of any other type take twice as long
-    np.subtract.at(change, a.end.astype(np.intp) + 1, a.size)
-    return np.cumsum(change[:-1])
+    return held(trace.moments, a.start, a.end, a.size)
 
 
 def peak_moment(trace: Trace) -> int:
@@ -332,7 +327,7 @@ def peak_moment(trace: Trace) -> int:
 
 
 def ids_of(trace: Trace, ids: np.ndarray | None) -> np.ndarray | slice:
-    """What to index the arrays of allocations with: ids, a mask bool (A,), or all of them for None."""
+    """Return an index for the arrays of allocations: ids, a mask bool (A,), or all of them for None."""
     if ids is None:
         return slice(None)
     ids = np.asarray(ids)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, replace
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -13,52 +12,34 @@ import numpy as np
 
 from splatview_ipc.gl.glapi import DRAW_FRAMEBUFFER, GL, READ_FRAMEBUFFER
 from splatview_ipc.gl.sources import set_uniform
+from splatview_viewer.core.jobs import Job, Jobs
 from splatview_viewer.core.view import VERTEX
 from splatview_viewer.geometry.controls import Rect
-from splatview_viewer.kinds.snapshot.painting import Painting
-
-if TYPE_CHECKING:
-    from splatview_viewer.core.settings import Color
-    from splatview_viewer.gpu.work import GpuWork
-    from splatview_viewer.kinds.snapshot.painting import Buffers, Material, Sheet
-    from splatview_viewer.kinds.snapshot.world import Window
-from typing import TYPE_CHECKING
-
+from splatview_viewer.kinds.snapshot.painting import Painting, paint
+from splatview_viewer.kinds.snapshot.timeline.index import Envelope
 from splatview_viewer.ui import theme
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from splatview_viewer.core.settings import Color
     from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.kinds.snapshot.content import Content
-    from splatview_viewer.kinds.snapshot.state import Look, Range
+    from splatview_viewer.kinds.snapshot.painting import Material, Sheet
+    from splatview_viewer.kinds.snapshot.state import Look
     from splatview_viewer.kinds.snapshot.world import Window
 
 _COLOR_BUFFER_BIT, _NEAREST = 0x4000, 0x2600
 _AT_ONCE, _AT_ONCE_SOFTWARE = 0.02, 0.07
 """Seconds for which a drawing waits for the picture that it shows: most are there by then. The second where stretching
 an older one is the processor's work, and takes as long."""
-_SLOW = 0.045
-"""Seconds of painting from which pictures are coarse while something moves."""
-_REST = 0.16
-"""Seconds without a move after which a coarse picture is painted anew."""
 RESERVED: Color = (0.098, 0.108, 0.127)
 EDGE: Color = (0.30, 0.335, 0.40)
 """Bytes that are reserved and not live, and the line where they end."""
 
 
-@dataclass(frozen=True)
-class Marks:
-    """What is lifted out of a picture."""
-
-    ground: Color
-    hovered: int = -1
-    selected: int = -1
-    line: int = 1
-    """Pixels."""
-
-
 def program(ctx: moderngl.Context, name: str) -> moderngl.VertexArray:
-    """What draws with a shader of this folder over a viewport."""
+    """Return a vertex array that draws with a shader of this folder over a viewport."""
     source = files("splatview_viewer.kinds.snapshot").joinpath(f"{name}.glsl").read_text()
     made = ctx.program(vertex_shader=VERTEX, fragment_shader="#version 330\n" + source)
     return ctx.vertex_array(made, [])
@@ -67,7 +48,8 @@ def program(ctx: moderngl.Context, name: str) -> moderngl.VertexArray:
 class Plot:
     """One user's picture. Every call comes from the thread that holds the context; `draw` waits a moment at most."""
 
-    def __init__(self, ctx: moderngl.Context, work: GpuWork) -> None:
+    def __init__(self, ctx: moderngl.Context, work: GpuWork, wake: Callable[[], None] = lambda: None) -> None:
+        """`wake`: called from a thread when a picture is painted."""
         self.error = ""
         """Why the picture cannot be painted."""
         self.shown: Painting | None = None
@@ -75,12 +57,10 @@ class Plot:
         self.ms: dict[str, float] = {}
         self._ctx = ctx
         self._work = work
-        self._job: Painting | None = None
-        self._spare: Buffers | None = None
-        """Of a picture that was shown before."""
+        self._jobs = Jobs("picture", wake)
+        self._job: Job[Painting] | None = None
+        self._job_of: Sheet | None = None
         self._wanted: Sheet | None = None
-        self._moved_at = -math.inf
-        self._slow = False
         self._array: moderngl.VertexArray | None = None
         self._textures: dict[str, moderngl.Texture] = {}
         self._framebuffer: moderngl.Framebuffer | None = None
@@ -94,56 +74,43 @@ class Plot:
 
     def want(self, sheet: Sheet, material: Material) -> None:
         """Have this painted, and take over what is done. Waits for it a moment."""
-        now = time.monotonic()
-        before = self._wanted
-        if sheet != before:
-            self._moved_at = now if before is not None and before.world == sheet.world else -math.inf
-            self._wanted = sheet
+        self._wanted = sheet
         self._take()
-        job = self._job
-        if job is not None and (job.sheet.world, job.sheet.colors) != (sheet.world, sheet.colors):
-            job.cancel()
-            self._job = None
-        end = time.monotonic() + (_AT_ONCE_SOFTWARE if self._work.software else _AT_ONCE)
-        while self.shown is None or self.shown.sheet != self._goal(now):  # first an older one may have to be done
+        if self._job_of is not None and (self._job_of.world, self._job_of.colors) != (sheet.world, sheet.colors):
+            self._cancel()
+        for _ in range(2):  # first an older one may have to be done
+            if self.shown is not None and self.shown.sheet == sheet:
+                return
             if self._job is None:
-                self._job = Painting(self._goal(now), material, self.shown, self._spare)
-                self._spare = None
-            if not self._job.done.wait(max(end - time.monotonic(), 0.0)):
+                self._job_of = sheet
+                self._job = self._jobs.submit(lambda job, before=self.shown: paint(sheet, material, before,
+                                                                                   lambda: job.cancelled))
+            if not self._job.wait(_AT_ONCE_SOFTWARE if self._work.software else _AT_ONCE):
                 return
             self._take()
             if self.error:
                 return
 
-    def _goal(self, now: float) -> Sheet:
-        """What to paint next for what is wanted: coarse while it is moved, if painting takes long."""
-        assert self._wanted is not None
-        if self._slow and now - self._moved_at < _REST:
-            return replace(self._wanted, grain=2)
-        return self._wanted
+    def _cancel(self) -> None:
+        if self._job is not None:
+            self._job.cancel()
+        self._job = self._job_of = None
 
     def _take(self) -> None:
         """Upload what is done."""
         job = self._job
-        if job is None or not job.done.is_set():
+        if job is None or not job.done:
             return
-        self._job = None
-        if job.error is not None:
-            self.error = f"{type(job.error).__name__}: {job.error}"
+        self._job = self._job_of = None
+        self.error = job.fault
+        if self.error:
             return
-        if job.canvas is None:
-            return
-        self.error = ""
         since = time.perf_counter()
-        self._upload("u_rows", job.rows, "f1", 4)
+        self.shown = job.result()
+        self._upload("u_rows", self.shown.rows, "f1", 4)
         self._boxes.clear()
         self.ms["upload"] = (time.perf_counter() - since) * 1e3
-        self.ms["paint"] = job.seconds * 1e3
-        if job.painted * 4 > len(job.moments):  # otherwise most was there: that says nothing
-            self._slow = job.seconds * (1 if job.sheet.grain == 1 else 3) > _SLOW
-        if self.shown is not None:
-            self._spare = self.shown.buffers
-        self.shown = job
+        self.ms["paint"] = self.shown.seconds * 1e3
 
     def _upload(self, name: str, array: np.ndarray, dtype: str, components: int) -> None:
         size = array.shape[1], array.shape[0]
@@ -160,24 +127,22 @@ class Plot:
 
     @property
     def complete(self) -> bool:
-        """Whether what is wanted is shown as it should be, or cannot be."""
+        """True if the wanted picture is shown, or cannot be."""
         return self._wanted is None or bool(self.error) or (
             self.shown is not None and self.shown.sheet == self._wanted)
 
-    def tick(self, now: float) -> bool:
-        """Whether drawing again would show more."""
-        job = self._job
-        if job is not None:
-            return job.done.is_set()
-        return not self.complete and now - self._moved_at >= _REST
+    def tick(self) -> bool:
+        """Return True if drawing again would show more."""
+        return self._job.done if self._job is not None else not self.complete
 
     # -- drawing -------------------------------------------------------------------------------------------------
 
-    def draw(self, framebuffer: moderngl.Framebuffer, window: Window, marks: Marks) -> None:
-        """Draw what there is of the world in `window`: as it should be, or what was painted before, stretched."""
+    def draw(self, framebuffer: moderngl.Framebuffer, window: Window, look: Look, line: int) -> None:
+        """Draw what there is of the world in `window`: as it should be, or what was painted before, stretched. What is
+        under the pointer or selected is lifted out, by outlines of `line` pixels."""
         painted, rect = self.shown, window.rect
         if painted is None or self._wanted is None or painted.sheet.world != self._wanted.world:
-            framebuffer.clear(*marks.ground, 1.0, viewport=rect.viewport(framebuffer.height))
+            framebuffer.clear(*look.settings.background, 1.0, viewport=rect.viewport(framebuffer.height))
             return
         s = painted.sheet
         place = (window.step / s.step, (window.x0 - s.x0) / s.step,
@@ -187,11 +152,11 @@ class Plot:
         with self._work("timeline", rect.width, rect.height, exact):
             if exact and framebuffer.samples == 0:
                 self._copy(framebuffer, rect)
-                for allocation in {marks.hovered, marks.selected} - {-1}:
-                    if (part := self._part(allocation, rect)) is not None:
-                        self._shade(framebuffer, window, marks, (1.0, 0.0, 1.0, 0.0), part)
+                for allocation in {look.hovered, look.selected}:
+                    if allocation is not None and (part := self._part(allocation, rect)) is not None:
+                        self._shade(framebuffer, window, look, line, (1.0, 0.0, 1.0, 0.0), part)
             else:
-                self._shade(framebuffer, window, marks, (1.0, 0.0, 1.0, 0.0) if exact else place, rect)
+                self._shade(framebuffer, window, look, line, (1.0, 0.0, 1.0, 0.0) if exact else place, rect)
 
     def _copy(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
         """The picture as it is: much quicker than any shader where the processor draws."""
@@ -205,10 +170,9 @@ class Plot:
         framebuffer.use()  # tells moderngl what is bound
 
     def _part(self, allocation: int, rect: Rect) -> Rect | None:
-        """Where an allocation is seen in `rect`; None: nowhere."""
+        """Return the part of an allocation in `rect`; None: nowhere."""
         assert self.shown is not None
-        canvas, g = self.shown.canvas, self.shown.sheet.grain
-        assert canvas is not None
+        canvas = self.shown.canvas
         if allocation not in self._boxes:
             found = canvas.ids == allocation
             columns, rows = np.flatnonzero(found.any(axis=1)), np.flatnonzero(found.any(axis=0))
@@ -218,20 +182,19 @@ class Plot:
         if box is None:
             return None
         # The canvas' lowest row lies on the rectangle's, its highest one may be cut.
-        spare = canvas.height * g - rect.height
-        left, right = box[0] * g, min(box[1] * g, rect.width)
-        top, bottom = max(box[2] * g - spare, 0), box[3] * g - spare
+        spare = canvas.height - rect.height
+        left, right = box[0], min(box[1], rect.width)
+        top, bottom = max(box[2] - spare, 0), box[3] - spare
         return Rect(rect.x + left, rect.y + top, right - left, bottom - top) if bottom > top else None
 
-    def _shade(self, framebuffer: moderngl.Framebuffer, window: Window, marks: Marks,
+    def _shade(self, framebuffer: moderngl.Framebuffer, window: Window, look: Look, line: int,
                place: tuple[float, float, float, float], part: Rect) -> None:
         """Draw `part` of the window's rectangle."""
         rect, painted = window.rect, self.shown
         assert painted is not None
-        assert painted.canvas is not None
         array = self._array = self._array or program(self._ctx, "timeline")
-        lifted = marks.hovered >= 0 or marks.selected >= 0
-        if lifted and self._ids_of is not painted:
+        hovered, selected = (-1 if number is None else number for number in (look.hovered, look.selected))
+        if max(hovered, selected) >= 0 and self._ids_of is not painted:
             self._upload("u_ids", painted.canvas.ids, "i4", 1)
             self._ids_of = painted
         elif "u_ids" not in self._textures:
@@ -239,8 +202,8 @@ class Plot:
         s = painted.sheet
         uniforms: dict[str, Any] = {
             "u_corner": (float(rect.x), float(framebuffer.height - rect.y - rect.height)), "u_place": place,
-            "u_sheet": (s.width, s.height), "u_grain": s.grain, "u_ground": marks.ground,
-            "u_hovered": marks.hovered, "u_selected": marks.selected, "u_line": marks.line,
+            "u_sheet": (s.width, s.height), "u_ground": look.settings.background,
+            "u_hovered": hovered, "u_selected": selected, "u_line": line,
         }
         for name, value in uniforms.items():
             set_uniform(array.program, name, value)
@@ -259,10 +222,8 @@ class Plot:
 
     def drop(self) -> None:
         """Give back the picture and its textures. Idempotent."""
-        if self._job is not None:
-            self._job.cancel()
-        self._job = self.shown = self._wanted = self._ids_of = self._spare = None
-        self._slow = False
+        self._cancel()
+        self.shown = self._wanted = self._ids_of = None
         self._boxes.clear()
         if self._framebuffer is not None:
             self._framebuffer.release()
@@ -292,7 +253,6 @@ class Minimap:
         self._work = work
         self._array: moderngl.VertexArray | None = None
         self._texture: moderngl.Texture | None = None
-        self._holds: tuple[object, ...] = ()
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect, content: Content, look: Look) -> None:
         """Draw into `rect`: the ground alone while nothing is laid out."""
@@ -303,14 +263,15 @@ class Minimap:
             return
         array = self._array = self._array or program(self._ctx, "strip")
         if self._texture is None or self._texture.size != (rect.width, 1):
-            self._release_texture()
+            self.drop()
             self._texture = self._ctx.texture((rect.width, 1), 2, dtype="f4")
             self._texture.filter = moderngl.NEAREST, moderngl.NEAREST
         self._texture.write(np.ascontiguousarray(curves))
-        window = (0.0, 0.0) if look.x is None else _strip_part(look.x, axis.extent, rect.width)
+        pixels = np.subtract(look.x or axis.extent, axis.extent[0]) * rect.width / (axis.extent[1] - axis.extent[0])
+        spare = max(2.0 - (pixels[1] - pixels[0]), 0.0) / 2  # at least two pixels wide
         uniforms: dict[str, Any] = {
             "u_curves": 0, "u_corner": (float(rect.x), float(framebuffer.height - rect.y)),
-            "u_size": (float(rect.width), float(rect.height)), "u_window": window,
+            "u_size": (float(rect.width), float(rect.height)), "u_window": (pixels[0] - spare, pixels[1] + spare),
             "u_windowed": int(look.x is not None), "u_line": max(round(rect.height / 44), 1),
             "u_ground": GROUND, "u_reserved": RESERVED, "u_live": _LIVE,
             "u_accent": (theme.ACCENT.x, theme.ACCENT.y, theme.ACCENT.z),
@@ -326,14 +287,14 @@ class Minimap:
         """float32 (W, 2): live and reserved bytes at most in each column, in rows from the bottom."""
         device, unit, reserved = look.device, look.settings.unit, look.settings.reserved
         axis, bands = content.axis(device, unit), content.bands(device)
-        curve = content.reserved_envelope(device) if reserved else None
+        curve = content.reserved(device) if reserved else None
         if axis is None or bands is None:
             return None
 
         def work() -> np.ndarray:
             edges = axis.edges(*axis.extent, rect.width)
             live = bands.envelope(edges)[1].astype(np.float64)
-            held = curve(edges)[1].astype(np.float64) if curve is not None else np.zeros(len(live))
+            held = Envelope(curve)(edges)[1].astype(np.float64) if curve is not None else np.zeros(len(live))
             top = max(float(live.max(initial=0)), float(held.max(initial=0)), 1.0) * 1.06
             return (np.stack([live, held], axis=1) * (rect.height / top)).astype(np.float32)
 
@@ -342,25 +303,14 @@ class Minimap:
 
     def drop(self) -> None:
         """Give back what is made again when it is drawn. Idempotent."""
-        self._release_texture()
-
-    def close(self) -> None:
-        """Give back everything. Idempotent."""
-        self._release_texture()
-        if self._array is not None:
-            self._array.program.release()
-            self._array.release()
-            self._array = None
-
-    def _release_texture(self) -> None:
         if self._texture is not None:
             self._texture.release()
             self._texture = None
 
-
-def _strip_part(x: Range, extent: Range, width: int) -> Range:
-    """Where a range of the axis lies in a strip of `width` pixels that shows `extent`: at least two pixels wide."""
-    scale = width / (extent[1] - extent[0])
-    begin, end = (x[0] - extent[0]) * scale, (x[1] - extent[0]) * scale
-    spare = max(2.0 - (end - begin), 0.0) / 2
-    return begin - spare, end + spare
+    def close(self) -> None:
+        """Give back everything. Idempotent."""
+        self.drop()
+        if self._array is not None:
+            self._array.program.release()
+            self._array.release()
+            self._array = None

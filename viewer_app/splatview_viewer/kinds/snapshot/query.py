@@ -22,7 +22,7 @@ import numpy as np
 from splatview_ipc.system.optional_packages import needed
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.kinds.snapshot import SQL
-from splatview_viewer.kinds.snapshot.analysis import categories, user_frames
+from splatview_viewer.kinds.snapshot.analysis.frames import USER, categories, frame_kinds
 from splatview_viewer.kinds.snapshot.model import (
     ACTIONS,
     BLOCK_STATES,
@@ -33,6 +33,8 @@ from splatview_viewer.kinds.snapshot.model import (
     Segments,
     Spans,
     Trace,
+    held,
+    live_bytes,
 )
 
 if TYPE_CHECKING:
@@ -161,7 +163,7 @@ class Tables:
         def words(numbers: np.ndarray) -> list[str]:
             return [known[n] if n in known else known.setdefault(n, texts[n]) for n in numbers.tolist()]
 
-        user = np.asarray(user_frames(self._snapshot), bool)
+        user = frame_kinds(self._snapshot) == USER
         self._table("frame_texts", {"frame": "INTEGER", "function": "VARCHAR", "file": "VARCHAR", "line": "INTEGER"},
                     [list(range(len(stacks.file))), words(stacks.name), words(stacks.file), stacks.line.tolist()])
         lengths = np.diff(stacks.start)
@@ -255,13 +257,13 @@ class Tables:
             {_known('allocation_')} AS allocation FROM {raw}"""
 
     def _moments(self, trace: Trace) -> str:
-        a, s = trace.allocations, trace.spans
-        time = np.zeros(trace.moments, np.int64)
+        s, time = trace.spans, np.zeros(trace.moments, np.int64)
         time[1:] = trace.events.time_us
-        live = held(trace, a.start, a.end, a.size)
+        live = live_bytes(trace)
         self._peaks.append((trace.device, int(live.argmax()), int(live.max())))
         raw = self._raw(f"moments_{trace.device}_", moment=np.arange(trace.moments, dtype=np.int32), time_=time,
-                        live=live, reserved=held(trace, s.start, s.end, s.size))
+                        live=live,
+                        reserved=held(trace.moments, s.start, s.end, s.size))
         return f"SELECT {trace.device} AS device, moment, nullif(time_, 0) AS time_us, live, reserved FROM {raw}"
 
     def _make_annotations(self) -> None:
@@ -271,16 +273,8 @@ class Tables:
                      [r.stage for r in rows]])
 
 
-def held(trace: Trace, start: np.ndarray, end: np.ndarray, size: np.ndarray) -> np.ndarray:
-    """int64 (M + 1,): the bytes held at each moment by what is there at the moments start < k <= end."""
-    change = np.zeros(trace.moments + 1, np.int64)
-    np.add.at(change, start.astype(np.int64) + 1, size)
-    np.subtract.at(change, end.astype(np.int64) + 1, size)
-    return np.cumsum(change[:-1])
-
-
 def pool_name(pool: tuple[int, int]) -> str:
-    """What queries call a pool."""
+    """Return the name of a pool in queries."""
     return "default" if pool == (0, 0) else f"private ({pool[0]}, {pool[1]})"
 
 
@@ -316,8 +310,6 @@ def _nothing() -> Trace:
     return Trace(0, *empty)  # type: ignore[arg-type]
 
 
-__all__ = ["COLUMNS", "EXAMPLES", "LEGAL", "TABLES", "Database", "QueryError", "Result"]
-
 EXAMPLES = (
     ("Who holds the memory when most is live",
      "SELECT coalesce(own_function, category) AS who, own_line AS line, count(*) AS n,\n"
@@ -333,14 +325,8 @@ EXAMPLES = (
 )
 """Queries that show what can be asked: what each tells, and its text."""
 
-_BATCH = 64
-"""Rows that are fetched at once: so many become Python's objects between two looks at the time and their size."""
-MAX_ANSWER = 64 << 20
-"""Bytes that the rows of an answer may take, about: DuckDB's own limit does not count what was fetched."""
-_HEAVY = 1 << 16
-"""Bytes of a row, on average, beyond which rows are fetched one at a time."""
-MAX_CSV = 4 << 30
-"""Characters of a CSV."""
+_BATCH = 1024
+"""Rows of a CSV that are fetched at once."""
 LEGAL = "SELECT, WITH, FROM, VALUES, EXPLAIN, DESCRIBE, SHOW and SUMMARIZE"
 """First words of legal queries."""
 
@@ -380,11 +366,11 @@ class Database:
         """Takes milliseconds; the larger tables are made when a query names them."""
         self._devices = {t.device: len(t.allocations) for t in snapshot.traces}
         self._lock = threading.Lock()
-        self._stop: threading.Event | None = None
-        """Ends the query that runs now."""
+        self._why = ""
+        """Why the query that runs now is to end."""
         self._con = _connect()
         # DuckDB complains on stderr about connections that are open when the program ends.
-        self._close = weakref.finalize(self, _close, self._con)
+        self._close = weakref.finalize(self, self._con.close)
         self._tables = Tables(snapshot, self._con)
 
     def __enter__(self) -> Database:
@@ -401,121 +387,102 @@ class Database:
 
     def interrupt(self) -> None:
         """End the query that runs now, if any, from any thread: its caller gets a QueryError."""
-        if (stop := self._stop) is not None:
-            stop.set()
+        self._why = "interrupted"
 
     def run(self, sql: str, limit: int = 10_000, timeout: float = 30.0,
-            stop: threading.Event | None = None) -> Result:
-        """The answer to one query, of which at most `limit` rows are fetched, and fewer if they are very large.
+            cancelled: Callable[[], bool] = lambda: False) -> Result:
+        """The answer to one query, of which at most `limit` rows are fetched.
 
         Args:
-            stop: ends this query alone once it is set, also one that still waits for another.
+            cancelled: asked again and again; True interrupts the query.
 
         Raises:
             QueryError: it is not a query that reads, or it is wrong (the message shows where), or it was interrupted,
                 or it took longer than `timeout` seconds.
         """
-        began = time.monotonic()
-        with self._query(sql, timeout, stop) as (con, proceed):
+        began = time.perf_counter()
+        with self._query(sql, timeout, cancelled) as con:
             if (listing := _listing(sql)) is not None:
                 return listing
             columns, types = _columns(con)
-            rows, weight = [], 0
-            while len(rows) <= limit and weight <= MAX_ANSWER and (
-                    some := con.fetchmany(1 if weight >= _HEAVY * len(rows) else min(_BATCH, limit + 1 - len(rows)))):
-                proceed()
-                rows += some
-                weight += sum(map(_weight, some))
-            truncated = len(rows) > limit or weight > MAX_ANSWER
+            rows = con.fetchmany(limit + 1)
+            truncated = len(rows) > limit
             del rows[limit:]
             total, named, note = self._named(sql, columns, rows, truncated)
-            if weight > MAX_ANSWER:
-                note = f"the rows are too large for more than {len(rows):,} of them{'; ' if note else ''}{note}"
-        return Result(columns, types, rows, truncated, total, named, note, time.monotonic() - began)
+        return Result(columns, types, rows, truncated, total, named, note, time.perf_counter() - began)
 
-    def csv(self, sql: str, out: TextIO, timeout: float = float("inf"), stop: threading.Event | None = None) -> int:
+    def csv(self, sql: str, out: TextIO, timeout: float = float("inf"),
+            cancelled: Callable[[], bool] = lambda: False) -> int:
         """Write all rows of the answer as CSV with a line of names: NULL is empty. Returns how many rows.
 
-        Raises QueryError as `run` does and when there is more than MAX_CSV, and what writing raises.
+        Raises QueryError as `run` does, and what writing raises.
         """
-        with self._query(sql, timeout, stop) as (con, proceed):
+        with self._query(sql, timeout, cancelled) as con:
             writer = csv.writer(out, lineterminator="\n")
             if (listing := _listing(sql)) is not None:
                 writer.writerows([listing.columns, *listing.rows])
                 return len(listing.rows)
             writer.writerow(_columns(con)[0])
-            count = weight = 0
-            while rows := con.fetchmany(1 if weight >= _HEAVY * count else _BATCH):
-                proceed()
+            count = 0
+            while not self._why and (rows := con.fetchmany(_BATCH)):
                 writer.writerows(rows)
                 count += len(rows)
-                weight += sum(map(_weight, rows))
-                if weight > MAX_CSV:
-                    raise QueryError(f"the answer is larger than {MAX_CSV:,} bytes after {count:,} rows; ask for less")
+            self._proceed()
             return count
 
+    def _proceed(self) -> None:
+        if self._why:
+            raise QueryError(self._why)
+
     @contextmanager
-    def _query(self, sql: str, timeout: float, stop: threading.Event | None
-               ) -> Iterator[tuple[duckdb.DuckDBPyConnection, Callable[[], None]]]:
-        """The connection with the answer to a query, and what raises once the query is to end; what goes wrong
-        meanwhile becomes a QueryError."""
+    def _query(self, sql: str, timeout: float, cancelled: Callable[[], bool]) -> Iterator[duckdb.DuckDBPyConnection]:
+        """The connection with the answer to a query; what goes wrong meanwhile becomes a QueryError."""
         import duckdb
 
         with self._lock:
             if not self._close.alive:
                 raise QueryError("the snapshot was closed")
-            stop = self._stop = stop or threading.Event()
+            self._why = ""
             over = threading.Event()
-            why: list[str] = []
-            watch = threading.Thread(target=self._watch, args=(over, why, timeout, stop), name="splatview-query",
+            watch = threading.Thread(target=self._watch, args=(over, timeout, cancelled), name="splatview-query",
                                      daemon=True)
             watch.start()
-
-            def proceed() -> None:
-                if why:
-                    raise QueryError(why[0])
-
             try:
-                if stop.is_set():
-                    raise QueryError("interrupted")
                 _check(self._con, sql)
                 self._tables.need(sql)
                 self._con.execute("BEGIN TRANSACTION READ ONLY")
+                self._proceed()
                 if _listing(sql) is None:
                     self._con.execute(sql)
-                yield self._con, proceed
+                yield self._con
             except RuntimeError as e:
                 if str(e) == "Query interrupted":  # DuckDB's words for Ctrl-C
                     raise KeyboardInterrupt from None
                 raise QueryError(str(e)) from None
             # Values that Python cannot hold come as its own errors: dates far away, a string of gigabytes.
             except (duckdb.Error, ImportError, MemoryError, OverflowError, ValueError) as e:
-                raise QueryError(why[0] if why else str(e).strip() or type(e).__name__) from None
+                raise QueryError(self._why or str(e).strip() or type(e).__name__) from None
             finally:
-                self._stop = None
                 over.set()
                 watch.join()
                 with suppress(duckdb.Error):  # none was begun
                     self._con.execute("ROLLBACK")
                 self._con.execute("SELECT 0").fetchall()  # an answer that is not fetched whole is in the next one's way
 
-    def _watch(self, over: threading.Event, why: list[str], timeout: float, stop: threading.Event) -> None:
-        """Interrupt the connection when that is asked for, the time is up, or the program grows by more than DuckDB may
-        take: texts and lists under way are not counted by it. Again, should it not have begun yet."""
-        end, most = time.monotonic() + timeout, _resident() + memory_limit()
+    def _watch(self, over: threading.Event, timeout: float, cancelled: Callable[[], bool]) -> None:
+        """Interrupt the connection when that is asked for or the time is up; again, should it not have begun yet."""
+        end = time.perf_counter() + timeout
         while not over.wait(0.02):
-            if not why and stop.is_set():
-                why.append("interrupted")
-            elif not why and time.monotonic() > end:
-                why.append(f"not done within {timeout:g} s; ask for less, or for longer")
-            elif not why and _resident() > most:
-                why.append(f"it takes more than {memory_limit() >> 20:,} MiB; ask for less")
-            if why:
+            if not self._why and cancelled():
+                self._why = "interrupted"
+            elif not self._why and time.perf_counter() > end:
+                self._why = f"not done within {timeout:g} s; ask for less, or for longer"
+            if self._why:
                 self._con.interrupt()
 
     def _named(self, sql: str, columns: tuple[str, ...], rows: list[tuple[Any, ...]],
                truncated: bool) -> tuple[int | None, dict[int, np.ndarray], str]:
-        """How many rows there are, the allocations that they name, and a note, as in Result."""
+        """Return the number of rows, the allocations that they name, and a note, as in Result."""
         import duckdb
 
         lower = [c.casefold() for c in columns]
@@ -562,30 +529,6 @@ class Database:
         return out
 
 
-def _weight(value: Any) -> int:
-    """About how many bytes a value takes. Of a long list some are looked at: it is to be cheap."""
-    if isinstance(value, (str, bytes)):
-        return 50 + len(value)
-    if isinstance(value, dict):
-        return 200 + _weight(list(value.items()))
-    if isinstance(value, (list, tuple)):
-        some = value[:: max(1, len(value) // 16)]
-        return 60 + (sum(map(_weight, some)) * len(value) // len(some) if some else 0)
-    return 40
-
-
-def memory_limit() -> int:
-    """Bytes that a query may take: a quarter of the machine's."""
-    return max(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4, 256 << 20)
-
-
-def _resident() -> int:
-    """Bytes of this program that lie in memory and are no file's."""
-    with open("/proc/self/statm", "rb") as f:
-        words = f.read().split()
-    return (int(words[1]) - int(words[2])) * os.sysconf("SC_PAGE_SIZE")
-
-
 def _whole(value: Any) -> int:
     """A whole number that could be an id; -1 for everything else."""
     return value if type(value) is int and 0 <= value < 1 << 31 else -1
@@ -624,17 +567,14 @@ def _kinds(con: duckdb.DuckDBPyConnection, sql: str) -> list[str]:
 def _connect() -> duckdb.DuckDBPyConnection:
     with needed(SQL, "duckdb", error=ViewerError):
         import duckdb
+    bytes_of_machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     con = duckdb.connect(":memory:", config={
         "enable_external_access": "false",  # files, ATTACH, COPY, extensions
         "python_enable_replacements": "false",  # variables of this program
         "autoinstall_known_extensions": "false", "autoload_known_extensions": "false",
         "allow_community_extensions": "false", "temp_directory": "",
-        "memory_limit": f"{memory_limit() >> 20}MiB",
+        "memory_limit": f"{max(bytes_of_machine >> 22, 256)}MiB",  # a quarter of it
         "threads": str(max(1, min(4, (os.cpu_count() or 1) // 2))),  # the training beside it needs the others
     })
     con.execute("SET lock_configuration = true")
     return con
-
-
-def _close(con: duckdb.DuckDBPyConnection) -> None:
-    con.close()

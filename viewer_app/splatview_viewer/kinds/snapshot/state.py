@@ -1,4 +1,4 @@
-"""What one user looks at in a memory snapshot: plain data, which hands, panes and the controls in the panel change."""
+"""State of one user's view of a memory snapshot: plain data that hands, panes and the panel's controls change."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from splatview_viewer.ui import widgets as ui
 if TYPE_CHECKING:
     import numpy as np
 
-    from splatview_viewer.kinds.snapshot.analysis import ColorBy
+    from splatview_viewer.kinds.snapshot.analysis.colors import ColorBy
     from splatview_viewer.kinds.snapshot.content import Content
 
 Range = tuple[float, float]
@@ -68,6 +68,11 @@ class Look:
     """"search": the keyboard goes to that field with the next picture."""
 
     @property
+    def chosen_y(self) -> Range | None:
+        """The range that the user chose of the plot's bytes axis."""
+        return self.places if self.tab == "addresses" else self.y
+
+    @property
     def mask(self) -> np.ndarray | None:
         """bool (A,): what is lit, by search and pane together; None: everything."""
         if self.hits is None or self.lit is None:
@@ -80,7 +85,7 @@ class Look:
         self.lit_number = next(_numbers)
 
     def find(self, mask: np.ndarray | None) -> None:
-        """What the search found, bool (A,)."""
+        """Show the hits of a search, bool (A,)."""
         self.hits = mask
         self.lit_number = next(_numbers)
 
@@ -140,9 +145,7 @@ class Look:
 
     def look_like(self, other: Look) -> None:
         """Be what another one is, for somebody who follows."""
-        for name in ("device", "tab", "x", "y", "places", "moment", "moment_a", "moment_b", "selected", "hovered",
-                     "pointed", "search", "hits", "lit", "lit_by", "lit_number"):
-            setattr(self, name, getattr(other, name))
+        vars(self).update({**vars(other), "settings": self.settings, "wants_focus": self.wants_focus})
         self.settings.take(other.settings)
 
 

@@ -5,7 +5,6 @@ uniform isampler2D u_ids;       // the allocation at each pixel; a column of the
 uniform vec2 u_corner;          // the plot's lower left corner in the framebuffer
 uniform vec4 u_place;           // column = x * u_place.x + u_place.y, row = y * u_place.z + u_place.w
 uniform ivec2 u_sheet;          // columns and rows of the picture
-uniform int u_grain;            // pixels of the picture to one of the ids, along each axis
 uniform vec3 u_ground;
 uniform int u_hovered;
 uniform int u_selected;
@@ -14,10 +13,9 @@ uniform int u_line;             // width of outlines
 out vec4 f_color;
 
 int id_at(ivec2 p) {
-    ivec2 at = p / u_grain;
     int rows = textureSize(u_ids, 0).x;
     return any(lessThan(p, ivec2(0))) || any(greaterThanEqual(p, u_sheet)) ? -1
-        : texelFetch(u_ids, ivec2(rows - 1 - at.y, at.x), 0).r;
+        : texelFetch(u_ids, ivec2(rows - 1 - p.y, p.x), 0).r;
 }
 
 void main() {

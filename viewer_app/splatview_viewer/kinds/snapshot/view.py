@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
+import threading
 from dataclasses import replace
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import moderngl
@@ -22,32 +21,34 @@ from splatview_viewer.kinds.snapshot.painting import pool
 from splatview_viewer.kinds.snapshot.plot import Minimap, Plot
 from splatview_viewer.kinds.snapshot.state import PLOTS, Look
 from splatview_viewer.kinds.snapshot.world import Layout, lay_out
+from splatview_viewer.ui.format import size_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.view import Value, View
-    from splatview_viewer.kinds.snapshot.bar import Bar
 
 PAGE = (0.083, 0.088, 0.100)
 """Around the plot, RGB in [0, 1]."""
 
 
 class Shared:
-    """What the views of one snapshot have in common."""
+    """State shared by the views of one snapshot."""
 
     def __init__(self) -> None:
         self.views: list[SnapshotView] = []
         self.content: Content | None = None
         self.changes = 0
         """Counts snapshots that came."""
+        self.news = threading.Event()
+        """Set when something was worked out or painted."""
 
     def take(self, snapshot: Snapshot) -> None:
         """Show this one from now on."""
         if self.content is not None:
             self.content.close()
-        self.content = Content(snapshot)
+        self.content = Content(snapshot, self.news.set)
         self.content.prepare()
         self.changes += 1
 
@@ -88,10 +89,9 @@ class SnapshotView(Steady, Simple):
         self._told = self.shared.changes
         self._of: Content | None = None
         """What the look is of."""
-        self._plot = Plot(ctx, self._work)
+        self._plot = Plot(ctx, self._work, self.shared.news.set)
         self._minimap = Minimap(ctx, self._work)
         self._hands = Hands(self._plot.moment_at)
-        self._bar: Bar | None = None
         self._panes: dict[str, Any] = {}
         self._scale: float | None = None
         """Pixels per point; None while no words are drawn."""
@@ -133,7 +133,7 @@ class SnapshotView(Steady, Simple):
         return True
 
     def _sync(self) -> Content | None:
-        """What there is to show; a look at something that is gone is forgotten."""
+        """Return the content to show; a look at something that is gone is forgotten."""
         content = self.shared.content
         if content is not self._of:
             self._leave_panes()
@@ -186,10 +186,11 @@ class SnapshotView(Steady, Simple):
         if self._pointed_in != (plot, self._plot.shown):
             self._pointed_in = plot, self._plot.shown
             self._hands.look_again(layout, content, look)
-        self._plot.draw(framebuffer, window, world.marks_of(look, line))
+        self._plot.draw(framebuffer, window, look, line)
 
     def over(self, rect: Rect, scale: float) -> bool:
         from splatview_viewer.kinds.snapshot.axes import draw_over
+        from splatview_viewer.kinds.snapshot.bar import draw_bar
 
         content = self._sync()
         if content is None:
@@ -200,11 +201,7 @@ class SnapshotView(Steady, Simple):
         before = _seen(look)
         if layout.plot is not None:
             draw_over(content, look, layout, self._hands.at, scale, self._said(content))
-        if self._bar is None:
-            from splatview_viewer.kinds.snapshot.bar import Bar
-
-            self._bar = Bar()
-        changed = layout.bar is not None and self._bar.draw(content, look, layout.bar, scale)
+        changed = layout.bar is not None and draw_bar(content, look, layout.bar, scale)
         if layout.pane is not None:
             tab = "about" if look.tab in PLOTS else look.tab  # the bar may have changed it just now
             changed |= self._pane(tab).draw(content, look, layout.pane, scale)
@@ -215,21 +212,21 @@ class SnapshotView(Steady, Simple):
 
     def _pane(self, tab: str) -> Any:
         if tab not in self._panes:
-            module = import_module(f"splatview_viewer.kinds.snapshot.panes.{tab}")
-            self._panes[tab] = getattr(module, f"{tab.capitalize()}Pane")()
+            from splatview_viewer.kinds.snapshot.panes import PANES
+
+            self._panes[tab] = PANES[tab]()
         return self._panes[tab]
 
     def _said(self, content: Content) -> tuple[str, float]:
-        """What is said instead of a picture, and how much of the work for it is done."""
+        """Return the words instead of a picture, and the part of the work for it that is done."""
         if fault := self.fault:
             return fault, 0.0
         needs = world.needs(self.look)
         if self._plot.shown is not None and not self._missing:
             return "", 1.0
         done = sum(content.peek(key) is not None for key in needs) / (len(needs) + 1)
-        working = content.working
-        if working:
-            return f"{working[0][0]} \u2026", done
+        if content.working:
+            return f"{content.working} \u2026", done
         return ("", 1.0) if self._plot.shown is not None else ("Painting \u2026", done)
 
     def boards(self, rect: Rect) -> Sequence[Rect]:
@@ -251,7 +248,7 @@ class SnapshotView(Steady, Simple):
         if self._missing and content.changes != self._answers:
             self._answers = content.changes
             return True
-        return self._plot.tick(now)
+        return self._plot.tick()
 
     @property
     def fault(self) -> str:
@@ -265,18 +262,16 @@ class SnapshotView(Steady, Simple):
 
     @property
     def complete(self) -> bool:
-        """Whether the last picture showed everything as it should be: nothing is being worked on for it."""
+        """True if the last picture showed everything as it should be: nothing is being worked on for it."""
         content = self.shared.content
         return content is None or (not self._missing and self._plot.complete)
 
     def wait(self, timeout: float) -> None:
         """Wait until another picture would show more than the last one, at most so many seconds. For what needs a
         complete picture and does nothing else meanwhile: a file that is written, a test."""
-        content, end = self.shared.content, time.monotonic() + timeout
-        while content is not None and not self.complete and time.monotonic() < end:
-            if self._plot.tick(time.monotonic()) or (self._missing and content.changes != self._answers):
-                return
-            time.sleep(0.002)
+        if not self.complete:
+            self.shared.news.wait(timeout)
+            self.shared.news.clear()
 
     def panel(self) -> bool:
         from splatview_viewer.kinds.snapshot.state import draw_controls
@@ -317,7 +312,8 @@ class SnapshotView(Steady, Simple):
         content, look = self.shared.content, self.look
         if content is None or self._of is not content or look.pointed is None:
             return ""
-        return content.said_of(look)
+        bands = content.peek(("bands", look.device))
+        return "" if bands is None else f"{look.pointed:,}   {size_text(int(bands.live[look.pointed]))} live"
 
     @property
     def path(self) -> list[str]:
@@ -337,13 +333,11 @@ class SnapshotView(Steady, Simple):
         """Let go of the panes, and of what was worked out for them alone."""
         panes = list(self._panes.values())
         self._panes.clear()
-        for pane in panes:
-            pane.close()
         if self._of is not None:
             self._of.leave(*panes, *(pane.lamp for pane in panes))
 
 
 def _seen(look: Look) -> tuple[object, ...]:
-    """What a picture depends on."""
+    """Return everything that a picture depends on."""
     return (look.device, look.tab, look.x, look.y, look.places, look.moment, look.moment_a, look.moment_b,
             look.selected, look.hovered, look.lit_number, look.search)

@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from splatview_viewer.geometry.controls import Rect
+from splatview_viewer.kinds.snapshot.model import pool_text
 from splatview_viewer.kinds.snapshot.painting import Layer, Material, Sheet
-from splatview_viewer.kinds.snapshot.plot import EDGE, RESERVED, Marks
+from splatview_viewer.kinds.snapshot.plot import EDGE, RESERVED
 from splatview_viewer.kinds.snapshot.state import PLOTS
-from splatview_viewer.kinds.snapshot.timeline import Paint
+from splatview_viewer.kinds.snapshot.timeline.bands import Bands, Paint
+from splatview_viewer.kinds.snapshot.timeline.index import reserved
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -95,7 +99,7 @@ def lay_out(rect: Rect, scale: float | None, tab: str, *, details: bool) -> Layo
 
 @dataclass(frozen=True)
 class Window:
-    """What a plot in `rect` shows of the world: x in units of the time axis, y in bytes from the bottom up."""
+    """Part of the world that a plot in `rect` shows: x in units of the time axis, y in bytes from the bottom up."""
 
     rect: Rect
     x0: float
@@ -166,7 +170,7 @@ class LaneAt:
 
 
 def kind_of(look: Look) -> str:
-    """What the plot shows: "bands", "lanes" or "addresses"."""
+    """Return the kind of plot: "bands", "lanes" or "addresses"."""
     if look.tab == "addresses":
         return "addresses"
     return "lanes" if look.settings.lanes else "bands"
@@ -174,19 +178,21 @@ def kind_of(look: Look) -> str:
 
 def lanes_at(content: Content, device: int) -> list[LaneAt] | None:
     """The lanes of a device from the bottom up, the default pool lowest."""
-    lanes = content.lanes(device)
-    if lanes is None:
-        return None
+    trace, names = content.snapshot.traces[device], content.snapshot.pools
 
     def work() -> list[LaneAt]:
-        heights = [float(max(lane.height, 1)) for lane in lanes]
+        pools = {*np.unique(trace.allocations.pool).tolist(), *np.unique(trace.spans.pool).tolist()}
+        lanes = [(pool, Bands(trace, trace.allocations.pool == pool), reserved(trace, pool))
+                 for pool in sorted(pools, key=lambda p: (p < 0, p))]  # unknown ones last
+        heights = [float(max(bands.live.max(), curve.max(), 1)) for _, bands, curve in lanes]
         gap, base, out = sum(heights) * _GAP, 0.0, []
-        for lane, height in zip(lanes, heights, strict=True):
-            out.append(LaneAt(lane.name, base, height, Layer(lane.bands, base, height, lane.reserved)))
+        for (pool, bands, curve), height in zip(lanes, heights, strict=True):
+            name = pool_text(names[pool] if pool >= 0 else None)
+            out.append(LaneAt(name, base, height, Layer(bands, base, height, curve)))
             base += height + gap
         return out
 
-    return content.ask(("lanes at", device), work, lane="layout")
+    return content.ask(("lanes", device), work, lane="layout", words="Laying out the memory pools")
 
 
 def full_y(content: Content, look: Look) -> Range | None:
@@ -218,26 +224,21 @@ def needs(look: Look) -> list[Hashable]:
         keys.append(("top", device, look.settings.reserved))
     if kind == "addresses":
         keys.append(("addresses", device))
-    return [*keys, ("lanes", device), ("lanes at", device)] if kind == "lanes" else keys
-
-
-def y_of(look: Look) -> Range | None:
-    """What the user chose to see of the bytes axis."""
-    return look.places if look.tab == "addresses" else look.y
+    return [*keys, ("lanes", device)] if kind == "lanes" else keys
 
 
 def window_of(content: Content, look: Look, rect: Rect) -> Window | None:
-    """What the plot in `rect` shows; None until it is known."""
+    """Return the part that the plot in `rect` shows; None until it is known."""
     axis = content.axis(look.device, look.settings.unit)
     full = full_y(content, look)
     if axis is None or full is None:
         return None
-    x, y = look.x or axis.extent, y_of(look) or full
+    x, y = look.x or axis.extent, look.chosen_y or full
     return Window(rect, x[0], max(x[1], x[0] + 1e-9), y[0], max(y[1], y[0] + 1e-9))
 
 
 def paint_of(content: Content, look: Look) -> tuple[Hashable, Paint] | None:
-    """How it is coloured, and a key that tells it from others."""
+    """Return the paint, and a key that tells it from others."""
     device, settings = look.device, look.settings
     colors = content.colors(device, settings.color_by)
     if colors is None:
@@ -281,14 +282,6 @@ def sheet_of(world: Hashable, colors: Hashable, window: Window) -> Sheet:
     """The picture that fits a window pixel by pixel."""
     r = window.rect
     return Sheet(world, colors, window.x0, window.step, r.width, window.y0, window.per_pixel, r.height)
-
-
-def marks_of(look: Look, line: int) -> Marks:
-    """What is lifted out of the picture."""
-    def number(allocation: int | None) -> int:
-        return -1 if allocation is None else allocation
-
-    return Marks(look.settings.background, number(look.hovered), number(look.selected), line)
 
 
 def pick(content: Content, look: Look, moment: int, y: float) -> int:

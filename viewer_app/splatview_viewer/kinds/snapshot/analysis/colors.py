@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 import numpy as np
 
 from splatview_viewer.kinds.snapshot.analysis import frames as _frames
-from splatview_viewer.kinds.snapshot.analysis.categories import CATEGORIES, categories
-from splatview_viewer.kinds.snapshot.analysis.tables import Tables, size_class, size_class_text
+from splatview_viewer.kinds.snapshot.analysis.frames import CATEGORIES, categories
+from splatview_viewer.kinds.snapshot.analysis.tables import group, size_class, size_class_text
 from splatview_viewer.kinds.snapshot.model import kept, live_ids, peak_moment, pool_text, stream_text
 from splatview_viewer.ui.format import age_text, count_text, size_text
 
@@ -34,13 +34,14 @@ class Colors(NamedTuple):
 def colors(snapshot: Snapshot, trace: Trace, by: ColorBy) -> Colors:
     """Colour the allocations of a device by their stack, size, category, age (how long they lived), stream or pool.
 
-    The same stack has the same colour at every time, and nearly always in every snapshot. Raises: ValueError.
+    The same stack has the same colour at every time, and nearly always in every snapshot.
     """
-    makers = {"stack": _by_stack, "size": _by_size, "category": _by_category, "age": _by_age, "stream": _by_stream,
-              "pool": _by_pool}
-    if by not in makers:
-        raise ValueError(f"{by!r} is not {', '.join(COLOR_BYS[:-1])} or {COLOR_BYS[-1]}")
-    return makers[by](snapshot, trace)
+    match by:
+        case "stream":
+            return _by_number(trace.allocations.stream, trace, [stream_text(s) for s in snapshot.streams])
+        case "pool":
+            return _by_number(trace.allocations.pool, trace, [pool_text(p) for p in snapshot.pools])
+    return {"stack": _by_stack, "size": _by_size, "category": _by_category, "age": _by_age}[by](snapshot, trace)
 
 
 def _srgb(lightness: np.ndarray, chroma: np.ndarray, hue: np.ndarray) -> np.ndarray:
@@ -90,7 +91,7 @@ def _by_stack(snapshot: Snapshot, trace: Trace) -> Colors:
     palette = np.concatenate([_distinct(_STACK_COLORS), np.array([_GREY], np.uint8)])
     classes = np.append(color, _STACK_COLORS).astype(np.uint16)[a.stack]
     legend, named = [], set()
-    for row in Tables(snapshot).group(trace, _live_at_peak(snapshot, trace), "stack")[:12]:
+    for row in group(snapshot, trace, _live_at_peak(snapshot, trace), "stack").first(12):
         number = int(color[row.key]) if row.key >= 0 else _STACK_COLORS
         if number not in named:
             named.add(number)
@@ -159,14 +160,6 @@ def _by_age(snapshot: Snapshot, trace: Trace) -> Colors:
             low = 10 ** power
             legend.append((f"from {age_text(low)}" if timed else f"from {count_text(low, 'event')}", power * 4 + 2))
     return Colors(classes, palette, legend)
-
-
-def _by_stream(snapshot: Snapshot, trace: Trace) -> Colors:
-    return _by_number(trace.allocations.stream, trace, [stream_text(s) for s in snapshot.streams])
-
-
-def _by_pool(snapshot: Snapshot, trace: Trace) -> Colors:
-    return _by_number(trace.allocations.pool, trace, [pool_text(p) for p in snapshot.pools])
 
 
 def _by_number(number: np.ndarray, trace: Trace, names: list[str]) -> Colors:

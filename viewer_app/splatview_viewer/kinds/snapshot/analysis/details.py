@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from splatview_viewer.kinds.snapshot.analysis import frames as _frames
-from splatview_viewer.kinds.snapshot.analysis.categories import categories
+from splatview_viewer.kinds.snapshot.analysis.frames import categories
 from splatview_viewer.kinds.snapshot.model import (
     ACTIONS,
     address_text,
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 class FrameLine:
     """One line of a stack as it is shown."""
 
-    number: int
     file: str
     line: int
     name: str
@@ -39,7 +38,7 @@ class FrameLine:
 
     @property
     def user(self) -> bool:
-        """Whether it is the user's own code."""
+        """True for the user's own code."""
         return self.kind == _frames.USER
 
     @property
@@ -53,18 +52,21 @@ class FrameLine:
 
 @dataclass(frozen=True)
 class Details:
-    """What is told of an allocation."""
+    """Everything about one allocation, in words."""
 
     allocation: int
     title: str
     rows: list[tuple[str, str]]
     """What, and its value."""
-    user_frames: list[FrameLine]
-    """The user's own code, innermost first."""
     frames: list[FrameLine]
     """The whole stack, innermost first."""
     freed_frames: list[FrameLine]
     """The stack of the free; none where it is not known."""
+
+    @property
+    def user_frames(self) -> list[FrameLine]:
+        """The user's own code, innermost first."""
+        return [line for line in self.frames if line.user]
 
     def text(self) -> str:
         """All of it, for copying."""
@@ -82,14 +84,8 @@ def stack_lines(snapshot: Snapshot, stack: int) -> list[FrameLine]:
     out = []
     for number in snapshot.stacks.of(stack).tolist():
         frame = snapshot.frame(number)
-        out.append(FrameLine(number, frame.file, frame.line, frame.name, int(kinds[number])))
+        out.append(FrameLine(frame.file, frame.line, frame.name, int(kinds[number])))
     return out
-
-
-def moment_text(trace: Trace, moment: int) -> str:
-    """"moment 1,234 of 22,332, 12.3 ms after the trace began"."""
-    text = f"moment {moment:,} of {len(trace.events):,}"
-    return text + _since(trace, max(moment - 1, 0))
 
 
 def _since(trace: Trace, event: int) -> str:
@@ -135,7 +131,7 @@ def describe(snapshot: Snapshot, trace: Trace, allocation: int, moment: int | No
     frames = stack_lines(snapshot, stack)
     freed = stack_lines(snapshot, int(trace.events.stack[end])) if end < m else []
     return Details(allocation, f"{size_text(size)}  {_frames.stack_text(snapshot, stack, caller=False)}", rows,
-                   [line for line in frames if line.user], frames, freed)
+                   frames, freed)
 
 
 def _life(trace: Trace, allocation: int) -> list[tuple[str, str]]:
@@ -177,7 +173,7 @@ SMALL = 1 << 20
 
 @dataclass(frozen=True, eq=False)
 class SegmentsAt:
-    """What was reserved at a moment, in the order of the addresses; n segments, and their blocks, which fill them."""
+    """Reserved memory at one moment, in the order of the addresses; n segments, and their blocks, which fill them."""
 
     moment: int
     addr: np.ndarray
@@ -235,7 +231,7 @@ class SegmentsAt:
 
     @property
     def free_blocks(self) -> int:
-        """How many free blocks there are."""
+        """Number of free blocks."""
         return int(np.count_nonzero(self.block_state == INACTIVE))
 
     @property
@@ -252,11 +248,6 @@ class SegmentsAt:
     def segment_of_block(self) -> np.ndarray:
         """int64 (b,): the segment that each block lies in."""
         return np.repeat(np.arange(len(self)), np.diff(self.block_start))
-
-    def at(self, addr: int) -> int:
-        """The segment that has an address; -1: none."""
-        i = int(np.searchsorted(self.addr, addr, "right")) - 1
-        return i if i >= 0 and addr < int(self.addr[i]) + int(self.size[i]) else -1
 
 
 def segments_at(snapshot: Snapshot, trace: Trace, moment: int) -> SegmentsAt:
@@ -347,44 +338,32 @@ def _occupied(trace: Trace, moment: int) -> tuple[np.ndarray, ...]:
     return signed(a.addr[ids]), size, state, ids.astype(np.int32), rounded > 0
 
 
-_POINTS = {ACTIONS.index(name): name for name in ("oom", "snapshot", "annotate", "user_defined")}
-
-
 @dataclass(frozen=True)
 class Mark:
-    """A range of moments, or a point where first == last."""
+    """A range that the program annotated."""
 
     name: str
-    kind: str
-    """"annotation", or the action of an event: "oom", "snapshot", "annotate", "user_defined"."""
     first: int
     """The moment it begins at."""
     last: int
     """The moment it ends at."""
     first_us: int
-    """Microseconds since the epoch; 0 where there are no times."""
+    """Microseconds since the epoch."""
     last_us: int
     depth: int
     """How many ranges it lies in."""
 
-    @property
-    def is_range(self) -> bool:
-        """Whether it has a beginning and an end of its own."""
-        return self.last_us > self.first_us or self.last > self.first
-
 
 @kept
 def marks(snapshot: Snapshot, trace: Trace) -> list[Mark]:
-    """Annotations, START and END paired, and single events, in the order of their beginning.
+    """Annotated ranges, START and END paired, in the order of their beginning.
 
     A START without an END lasts to the end of the trace, an END without a START from its beginning. Annotations of
     other devices, and those outside of the trace's time, are left out.
     """
-    telling = np.isin(np.arange(256), list(_POINTS))
-    out = [_point(snapshot, trace, int(e)) for e in np.flatnonzero(telling[trace.events.action])]
     times = trace.events.time_us
     if not snapshot.annotations or not len(times) or times[-1] <= 0:
-        return out
+        return []
     times = np.maximum.accumulate(times)
     begin, end = int(times[np.searchsorted(times, 0, "right")]), int(times[-1])
     open_: dict[str, list[int]] = {}
@@ -396,26 +375,15 @@ def marks(snapshot: Snapshot, trace: Trace) -> list[Mark]:
         elif a.stage == "END":
             started = open_.get(a.name)
             ranges.append((started.pop() if started else begin, a.time_us, a.name))
-        else:
-            ranges.append((a.time_us, a.time_us, f"{a.name} {a.stage}".strip()))
     ranges += [(start, end, name) for name, starts in open_.items() for start in starts]
+    out: list[Mark] = []
     enclosing: list[int] = []
     for first, last, name in sorted(ranges, key=lambda r: (r[0], -r[1])):
-        if last < begin or first > end:
+        if last < begin or first > end or last <= first:
             continue
-        while enclosing and enclosing[-1] <= first and last > enclosing[-1]:
+        while enclosing and enclosing[-1] <= first:
             enclosing.pop()
         moments = np.searchsorted(times, [first, last], "right").tolist()
-        out.append(Mark(name, "annotation", moments[0], moments[1], first, last, len(enclosing)))
-        if last > first:
-            enclosing.append(last)
+        out.append(Mark(name, moments[0], moments[1], first, last, len(enclosing)))
+        enclosing.append(last)
     return sorted(out, key=lambda mark: (mark.first, -mark.last, mark.depth))
-
-
-def _point(snapshot: Snapshot, trace: Trace, event: int) -> Mark:
-    kind = _POINTS[int(trace.events.action[event])]
-    name = snapshot.texts[int(trace.events.metadata[event])] or kind
-    if kind == "oom":
-        name = f"out of memory: {size_text(int(trace.events.size[event]))} asked"
-    time = int(trace.events.time_us[event])
-    return Mark(name, kind, event, event, time, time, 0)

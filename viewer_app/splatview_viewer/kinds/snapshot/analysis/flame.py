@@ -28,32 +28,29 @@ class _Tree:
     """int32 (S + 1,): the node where each stack ends; the last is for NO_STACK."""
 
 
-def _paths(snapshot: Snapshot, user_first: bool) -> tuple[np.ndarray, np.ndarray]:
+def _paths(snapshot: Snapshot) -> tuple[np.ndarray, np.ndarray]:
     """The frames of all stacks, outermost first: (frames int32, start int64 (S + 1,)).
 
-    user_first: Python's frames before those of C++, which PyTorch mixes up, and without the frames that stand in every
-    stack and tell nothing; where nothing else is left they stay.
+    Python's frames come before those of C++, which PyTorch mixes up; the frames that stand in every stack and tell
+    nothing are left out, but where nothing else is there they stay.
     """
     s = snapshot.stacks
-    counts = np.diff(s.start)
-    stack = np.repeat(np.arange(len(s), dtype=np.int32), counts)[::-1]
+    stack = np.repeat(np.arange(len(s), dtype=np.int32), np.diff(s.start))[::-1]
     frames = s.frames[::-1]  # stacks backwards, each of them outermost first
-    if user_first:
-        kind = _frames.frame_kinds(snapshot)[frames]
-        told = np.zeros(len(s), bool)
-        told[stack[kind != _frames.MACHINERY]] = True
-        keep = (kind != _frames.MACHINERY) | ~told[stack]
-        frames, stack, kind = frames[keep], stack[keep], kind[keep]
-        order = np.argsort(stack.astype(np.int64) * 2 + (kind > _frames.TORCH), kind="stable")
-    else:
-        order = np.argsort(stack, kind="stable")
+    kind = _frames.frame_kinds(snapshot)[frames]
+    told = np.zeros(len(s), bool)
+    told[stack[kind != _frames.MACHINERY]] = True
+    keep = (kind != _frames.MACHINERY) | ~told[stack]
+    frames, stack, kind = frames[keep], stack[keep], kind[keep]
+    order = np.argsort(stack.astype(np.int64) * 2 + (kind > _frames.TORCH), kind="stable")
     start = np.zeros(len(s) + 1, np.int64)
     np.cumsum(np.bincount(stack, minlength=len(s)), out=start[1:])
     return frames[order], start
 
 
-def _tree(snapshot: Snapshot, user_first: bool) -> _Tree:
-    frames, start = _paths(snapshot, user_first)
+@kept
+def _tree(snapshot: Snapshot) -> _Tree:
+    frames, start = _paths(snapshot)
     count = len(start) - 1
     depth = np.diff(start)
     leaf = np.zeros(count + 1, np.int32)
@@ -80,16 +77,6 @@ def _tree(snapshot: Snapshot, user_first: bool) -> _Tree:
         parents[3:] = [p + (p >= at) for p in parents[3:]]
         level = [0, 1, *(end + 1 for end in (level[2:] or [1]))]
     return _Tree(np.concatenate(parents), np.concatenate(named), np.array(level, np.int64), leaf)
-
-
-@kept
-def _tree_user_first(snapshot: Snapshot) -> _Tree:
-    return _tree(snapshot, True)
-
-
-@kept
-def _tree_plain(snapshot: Snapshot) -> _Tree:
-    return _tree(snapshot, False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,21 +109,13 @@ class FlameGraph:
 
     @property
     def depths(self) -> int:
-        """How many rows the graph has, that of node 0 included."""
+        """Number of rows of the graph, that of node 0 included."""
         return len(self.level) - 1
 
     def text(self, node: int) -> str:
-        """What a node is called."""
+        """Return the name of a node."""
         frame = int(self.frame[node])
         return "all" if frame == -1 else _frames.frame_text(self.snapshot, frame)
-
-    def at(self, depth: int, byte: float) -> int:
-        """The node at a depth that has this byte; -1: none."""
-        if not 0 <= depth < self.depths:
-            return -1
-        first, last = int(self.level[depth]), int(self.level[depth + 1])
-        node = first + int(np.searchsorted(self.x[first:last], byte, "right")) - 1
-        return node if node >= first and byte < self.x[node] + self.width[node] else -1
 
     def visible(self, depth: int, low: float, high: float, least: float) -> np.ndarray:
         """int64: the nodes at a depth that reach into low..high and are at least `least` bytes wide."""
@@ -165,12 +144,10 @@ class FlameGraph:
         return (ids if isinstance(self.ids, slice) else self.ids[ids]).astype(np.int32)
 
 
-def flame(snapshot: Snapshot, trace: Trace, ids: np.ndarray | None = None, *, user_first: bool = True) -> FlameGraph:
-    """The flame graph of some allocations: ids, a mask bool (A,), or None for all.
-
-    user_first: Python's frames, then those of C++ that tell something; else every frame as PyTorch lists them.
-    """
-    tree = _tree_user_first(snapshot) if user_first else _tree_plain(snapshot)
+def flame(snapshot: Snapshot, trace: Trace, ids: np.ndarray | None = None) -> FlameGraph:
+    """The flame graph of some allocations: ids, a mask bool (A,), or None for all. Python's frames come first, then
+    those of C++ that tell something."""
+    tree = _tree(snapshot)
     which = ids_of(trace, ids)
     stack, size = trace.allocations.stack[which], trace.allocations.size[which]
     stacks = len(tree.leaf)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from splatview_viewer.kinds.snapshot.analysis import frames as _frames
-from splatview_viewer.kinds.snapshot.analysis.categories import categories
+from splatview_viewer.kinds.snapshot.analysis.frames import categories
 from splatview_viewer.kinds.snapshot.model import address_text, kept, parse_size, pool_text, stream_text
 from splatview_viewer.ui.format import age_text, exact_size_text, size_text
 
@@ -27,7 +27,7 @@ _AGE_US = {"us": 1.0, "ms": 1e3, "s": 1e6, "min": 60e6, "h": 3600e6}
 
 @dataclass(frozen=True)
 class Hits:
-    """What was found."""
+    """Allocations that a search found."""
 
     mask: np.ndarray
     """bool (A,)"""
@@ -36,11 +36,6 @@ class Hits:
     count: int
     bytes: int
     """The sum of the sizes of all hits, live at one time or not."""
-
-    @property
-    def ids(self) -> np.ndarray:
-        """int32: the ids of the hits."""
-        return np.flatnonzero(self.mask).astype(np.int32)
 
 
 def search(snapshot: Snapshot, trace: Trace, text: str) -> Hits:
@@ -158,19 +153,12 @@ def _text(snapshot: Snapshot, trace: Trace, word: str) -> tuple[np.ndarray, str]
     a = trace.allocations
     stacks = np.append(_frames.stacks_with(snapshot, frames_with(snapshot, word)), False)  # NO_STACK takes the last
     mask = stacks[a.stack]
-    if _tagged(snapshot, trace):
+    events = trace.events
+    if (events.context >= 0).any() or (events.metadata >= 0).any():
         has = np.zeros(len(snapshot.texts) + 1, bool)
         has[texts_with(snapshot, word)] = True
-        events = trace.events
-        if len(events):
-            mask |= (has[events.context] | has[events.metadata])[np.maximum(a.start, 0)] & (a.start >= 0)
+        mask |= (has[events.context] | has[events.metadata])[np.maximum(a.start, 0)] & (a.start >= 0)
     return mask, f'function or file has "{word}"'
-
-
-@kept
-def _tagged(snapshot: Snapshot, trace: Trace) -> bool:
-    """Whether any event has a compile context or metadata."""
-    return bool((trace.events.context >= 0).any() or (trace.events.metadata >= 0).any())
 
 
 def _pool(snapshot: Snapshot, trace: Trace, value: str) -> tuple[np.ndarray, str]:

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args, overload
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
 from splatview_viewer.kinds.snapshot.analysis import frames as _frames
-from splatview_viewer.kinds.snapshot.analysis.categories import CATEGORIES, categories
 from splatview_viewer.kinds.snapshot.analysis.details import INACTIVE, SMALL, SMALL_SEGMENT, SegmentsAt, segments_at
-from splatview_viewer.kinds.snapshot.model import ACTIONS, kept, pool_text, stream_text
+from splatview_viewer.kinds.snapshot.analysis.frames import CATEGORIES, categories
+from splatview_viewer.kinds.snapshot.model import ACTIONS, ids_of, kept, live_ids, pool_text, stream_text
 from splatview_viewer.ui.format import age_text, count_text, size_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
     from splatview_viewer.kinds.snapshot.model import Snapshot, Trace
-from splatview_viewer.kinds.snapshot.model import ids_of, live_ids
+
+    Side = tuple[Snapshot, Trace, int]
+    """A moment of a device's trace."""
 
 By = Literal["stack", "file", "line", "function", "size", "category", "pool", "stream"]
 BYS: tuple[By, ...] = get_args(By)
@@ -35,15 +36,9 @@ class Row:
     bytes: int
     count: int
     largest: int
-    table: Table
-
-    @property
-    def allocations(self) -> np.ndarray:
-        """int32: the ids of the group."""
-        return self.table.allocations(self.key)
 
 
-class Table(Sequence[Row]):
+class Table:
     """Groups, those with most bytes first. Rows are made when they are asked for."""
 
     def __init__(self, by: By, ids: np.ndarray | None, group: np.ndarray, size: np.ndarray,
@@ -66,16 +61,13 @@ class Table(Sequence[Row]):
     def __len__(self) -> int:
         return len(self.key)
 
-    @overload
-    def __getitem__(self, index: int) -> Row: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Row]: ...
-    def __getitem__(self, index: int | slice) -> Row | list[Row]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
+    def __getitem__(self, index: int) -> Row:
         key = int(self.key[index])
-        return Row(key, self._label(key), int(self.bytes[index]), int(self.count_of[index]), int(self.largest[index]),
-                   self)
+        return Row(key, self._label(key), int(self.bytes[index]), int(self.count_of[index]), int(self.largest[index]))
+
+    def first(self, count: int) -> list[Row]:
+        """Return the rows that hold most."""
+        return [self[i] for i in range(min(count, len(self)))]
 
     @property
     def total(self) -> int:
@@ -88,57 +80,42 @@ class Table(Sequence[Row]):
         return (place if self._ids is None else self._ids[place]).astype(np.int32)
 
 
-class Tables:
-    """Makes tables of a snapshot's allocations."""
+def group(snapshot: Snapshot, trace: Trace, ids: np.ndarray | None, by: By) -> Table:
+    """Group allocations: those of `ids` (ids or a mask), or all. Raises ValueError for an unknown `by`."""
+    a, which = trace.allocations, ids_of(trace, ids)
+    label: Callable[[int], str]
+    if by == "size":
+        groups, label = size_class(a.size[which]), size_class_text
+    elif by == "category":
+        of_allocation, names = categories(snapshot, trace)
+        groups, label = of_allocation[which], lambda key: names[key]
+    elif by == "pool":
+        groups, label = a.pool[which], lambda key: pool_text(snapshot.pools[key] if key >= 0 else None)
+    elif by == "stream":
+        groups, label = a.stream[which], lambda key: stream_text(snapshot.streams[key])
+    elif by in BYS:
+        of_stack, label = _by_stack(snapshot, by)
+        groups = np.append(of_stack, -1)[a.stack[which]]  # NO_STACK takes the last
+    else:
+        raise ValueError(f"{by!r} is not {', '.join(BYS[:-1])} or {BYS[-1]}")
+    return Table(by, None if isinstance(which, slice) else which, groups, a.size[which], label)
 
-    def __init__(self, snapshot: Snapshot) -> None:
-        self.snapshot = snapshot
 
-    def group(self, trace: Trace, ids: np.ndarray | None, by: By) -> Table:
-        """Group allocations: those of `ids` (ids or a mask), or all. Raises ValueError for an unknown `by`."""
-        which = ids_of(trace, ids)
-        groups, label = self._groups(trace, by)
-        return Table(by, None if isinstance(which, slice) else which, groups(which), trace.allocations.size[which],
-                     label)
-
-    def label(self, trace: Trace, by: By, key: int) -> str:
-        """What a group is called."""
-        return self._groups(trace, by)[1](key)
-
-    def _groups(self, trace: Trace, by: By) -> tuple[Callable[[np.ndarray | slice], np.ndarray], Callable[[int], str]]:
-        """How to tell the groups of some allocations, and what a group is called."""
-        snapshot, a = self.snapshot, trace.allocations
-        if by == "size":
-            return lambda which: size_class(a.size[which]), size_class_text
-        if by == "category":
-            of_allocation, names = categories(snapshot, trace)
-            return lambda which: of_allocation[which], lambda key: names[key]
-        if by == "pool":
-            return lambda which: a.pool[which], lambda key: pool_text(snapshot.pools[key] if key >= 0 else None)
-        if by == "stream":
-            return lambda which: a.stream[which], lambda key: stream_text(snapshot.streams[key])
-        if by not in BYS:
-            raise ValueError(f"{by!r} is not {', '.join(BYS[:-1])} or {BYS[-1]}")
-        of_stack, label = self._by_stack(by)
-        padded = np.append(of_stack, -1)  # NO_STACK takes the last
-        return lambda which: padded[a.stack[which]], label
-
-    def _by_stack(self, by: str) -> tuple[np.ndarray, Callable[[int], str]]:
-        snapshot = self.snapshot
-        stacks, site = snapshot.stacks, _frames.sites(snapshot)
-        if by == "stack":
-            return np.arange(len(site), dtype=np.int32), lambda key: _frames.stack_text(snapshot, key)
-        if by == "line":  # frames that differ only in the function's name are one line
-            order = np.lexsort((stacks.line, stacks.file))
-            new = np.ones(len(order), bool)
-            new[1:] = (np.diff(stacks.file[order]) != 0) | (np.diff(stacks.line[order]) != 0)
-            first = np.empty(len(order), np.int32)
-            first[order] = order[new][np.cumsum(new) - 1]
-            return _of_site(first, site), lambda key: _frames.frame_text(snapshot, key)
-        if by == "file":
-            return _of_site(stacks.file, site), lambda key: _file_text(snapshot.texts[key]) if key >= 0 else "no stack"
-        return (_of_site(stacks.name, site),
-                lambda key: _frames.short_name(snapshot.texts[key]) if key >= 0 else "no stack")
+def _by_stack(snapshot: Snapshot, by: str) -> tuple[np.ndarray, Callable[[int], str]]:
+    stacks, site = snapshot.stacks, _frames.sites(snapshot)
+    if by == "stack":
+        return np.arange(len(site), dtype=np.int32), lambda key: _frames.stack_text(snapshot, key)
+    if by == "line":  # frames that differ only in the function's name are one line
+        order = np.lexsort((stacks.line, stacks.file))
+        new = np.ones(len(order), bool)
+        new[1:] = (np.diff(stacks.file[order]) != 0) | (np.diff(stacks.line[order]) != 0)
+        first = np.empty(len(order), np.int32)
+        first[order] = order[new][np.cumsum(new) - 1]
+        return _of_site(first, site), lambda key: _frames.frame_text(snapshot, key)
+    if by == "file":
+        return _of_site(stacks.file, site), lambda key: _file_text(snapshot.texts[key]) if key >= 0 else "no stack"
+    return (_of_site(stacks.name, site),
+            lambda key: _frames.short_name(snapshot.texts[key]) if key >= 0 else "no stack")
 
 
 def _of_site(of_frame: np.ndarray, site: np.ndarray) -> np.ndarray:
@@ -161,14 +138,6 @@ def size_class_text(key: int) -> str:
     return "0 B" if key < 0 else f"{size_text(1 << key)} to {size_text(2 << key)}"
 
 
-class Side(NamedTuple):
-    """A moment of a device's trace."""
-
-    snapshot: Snapshot
-    trace: Trace
-    moment: int
-
-
 @dataclass(frozen=True)
 class Change:
     """A group of allocations, before and after."""
@@ -181,24 +150,14 @@ class Change:
     count_after: int
     rows: tuple[int, int]
     """The group's number at each side (`Row.key`); -2: it is not there."""
-    comparison: Comparison
 
     @property
     def change(self) -> int:
         """Bytes, after less before."""
         return self.after - self.before
 
-    @property
-    def allocations(self) -> tuple[np.ndarray, np.ndarray]:
-        """int32 ids, before and after."""
-        tables = self.comparison.tables
-        none = np.zeros(0, np.int32)
-        before, after = (table.allocations(key) if key > -2 else none
-                         for table, key in zip(tables, self.rows, strict=True))
-        return before, after
 
-
-class Comparison(Sequence[Change]):
+class Comparison:
     """Groups, what grew most first, what shrank most last. Rows are made when they are asked for."""
 
     def __init__(self, tables: tuple[Table, Table], rows: np.ndarray) -> None:
@@ -216,51 +175,47 @@ class Comparison(Sequence[Change]):
     def __len__(self) -> int:
         return len(self._rows)
 
-    @overload
-    def __getitem__(self, index: int) -> Change: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Change]: ...
-    def __getitem__(self, index: int | slice) -> Change | list[Change]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
+    def __getitem__(self, index: int) -> Change:
         a, b = (table[int(row)] if row >= 0 else None
                 for table, row in zip(self.tables, self._rows[index], strict=True))
         named = b or a
         assert named is not None  # a row is there at one side at least
         return Change(named.label, a.bytes if a else 0, b.bytes if b else 0, a.count if a else 0, b.count if b else 0,
-                      (a.key if a else -2, b.key if b else -2), self)
+                      (a.key if a else -2, b.key if b else -2))
+
+    def allocations(self, change: Change) -> tuple[np.ndarray, np.ndarray]:
+        """int32: the ids of a group, before and after."""
+        before, after = (table.allocations(key) if key > -2 else np.zeros(0, np.int32)
+                         for table, key in zip(self.tables, change.rows, strict=True))
+        return before, after
 
 
-def compare(a: Side | tuple[Snapshot, Trace, int], b: Side | tuple[Snapshot, Trace, int],
-            by: By = "stack") -> Comparison:
+def compare(a: Side, b: Side, by: By = "stack") -> Comparison:
     """Compare what is live at two moments. Stacks of two snapshots are the same when they say the same.
 
     Raises: ValueError for a moment that a trace does not have, or an unknown `by`.
     """
-    sides = Side(*a), Side(*b)
-    tables = tuple(Tables(s.snapshot).group(s.trace, live_ids(s.trace, s.moment), by) for s in sides)
-    names = [_names(side, table, by, sides[0].snapshot is sides[1].snapshot)
-             for side, table in zip(sides, tables, strict=True)]
+    first, second = (group(snapshot, trace, live_ids(trace, moment), by) for snapshot, trace, moment in (a, b))
+    names = [_names(snapshot, table, same=a[0] is b[0]) for snapshot, table in ((a[0], first), (b[0], second))]
     places = [{name: i for i, name in reversed(list(enumerate(of)))} for of in names]
     everything = dict.fromkeys([*names[1], *names[0]])
     rows = np.array([(places[0].get(name, -1), places[1].get(name, -1)) for name in everything], np.int64)
-    return Comparison((tables[0], tables[1]), rows.reshape(-1, 2))
+    return Comparison((first, second), rows.reshape(-1, 2))
 
 
-def _names(side: Side, table: Table, by: By, same: bool) -> list[Hashable]:
-    """What the rows of a table are known by at the other side."""
-    keys = table.key.tolist()
+def _names(snapshot: Snapshot, table: Table, *, same: bool) -> list[Hashable]:
+    """Return the keys by which the rows of a table are found at the other side."""
+    keys, texts, stacks = table.key.tolist(), snapshot.texts, snapshot.stacks
     if same:
         return keys
-    if by == "stack":
-        of_stack = _frames.stack_keys(side.snapshot)
+    if table.by == "stack":
+        of_stack = _frames.stack_keys(snapshot)
         return [int(of_stack[key]) if key >= 0 else None for key in keys]
-    texts, stacks = side.snapshot.texts, side.snapshot.stacks
-    if by in ("file", "function"):
+    if table.by in ("file", "function"):
         return [texts[key] if key >= 0 else None for key in keys]
-    if by == "line":
+    if table.by == "line":
         return [(texts[int(stacks.file[key])], int(stacks.line[key])) if key >= 0 else None for key in keys]
-    return [row.label for row in table]
+    return [table[i].label for i in range(len(table))]
 
 
 PERIODS = 32
@@ -271,7 +226,7 @@ _RECENT = 2
 
 @dataclass(frozen=True, eq=False)
 class Suspect:
-    """What one stack allocated in the trace and was not freed by its end."""
+    """Memory that one stack allocated in the trace and was not freed by its end."""
 
     stack: int
     label: str
@@ -288,8 +243,6 @@ class Suspect:
     """int64 (PERIODS,): how many of those made in each period are still there."""
     growth: float
     """0..1: of the periods in which the stack allocated, the share that left something behind. 1: all of them."""
-    score: float
-    """Suspects are listed by this: bytes, weighed by growth."""
     growing: bool
     """Whether it looks like a leak, and not like something that was made once and is kept."""
     verdict: str
@@ -336,7 +289,7 @@ def leaks(snapshot: Snapshot, trace: Trace) -> list[Suspect]:
     kind = categories(snapshot, trace)[0][first_id]
     state = np.isin(kind, [CATEGORIES.index(name) for name in _STATE])
     growing = (growth >= _GROWING) & (filled >= _FEW) & (last - first >= PERIODS // 4) & ~state
-    score = total * np.where(growing, spread, 0.02 * spread)
+    score = total * np.where(growing, spread, 0.02 * spread)  # bytes, weighed by growth
     late = first >= PERIODS // 10  # what is made at the beginning and once is the model
     listed = np.flatnonzero(growing | late)
     listed = listed[np.lexsort((-total[listed], -score[listed], ~growing[listed]))][:200]
@@ -350,8 +303,8 @@ def leaks(snapshot: Snapshot, trace: Trace) -> list[Suspect]:
         times = trace.events.time_us
         age = int(times[-1] - times[oldest]) if times[oldest] > 0 else 0
         out.append(Suspect(int(groups[g]), _frames.stack_text(snapshot, int(groups[g])), int(total[g]), int(count[g]),
-                           oldest, age, live[row], kept[g], float(growth[g]), float(score[g]),
-                           bool(growing[g]), "", ids))
+                           oldest, age, live[row], kept[g], float(growth[g]), bool(growing[g]),
+                           "", ids))
         made = CATEGORIES[kind[g]] if state[g] else ""
         out[-1] = replace(out[-1], verdict=_leak_verdict(out[-1], made))
     return out
@@ -402,27 +355,11 @@ _OOM = ACTIONS.index("oom")
 
 
 @dataclass(frozen=True, eq=False)
-class Holder:
-    """What one stack held; as a Row of a table, but without its snapshot, with which it is kept."""
-
-    key: int
-    """The stack."""
-    label: str
-    bytes: int
-    count: int
-    largest: int
-    allocations: np.ndarray
-    """int32: the ids."""
-
-
-@dataclass(frozen=True, eq=False)
 class Oom:
     """One time that an allocation failed."""
 
     event: int
-    moment: int
-    """The moment before the event."""
-    time_us: int
+    """Also the moment before it."""
     asked: int
     """Bytes"""
     device_free: int
@@ -433,16 +370,13 @@ class Oom:
     """The same as the allocator rounds them."""
     pending: int
     """Bytes freed that wait for another stream."""
-    reserved: int
     cached: int
     """Bytes that the allocator had and that were free."""
-    usable: int
-    """Of these, what the request's own pool and stream could use."""
     largest_free: int
     """The largest free block that it could use."""
     free_blocks: int
     """How many free blocks it could use."""
-    holders: list[Holder]
+    holders: list[Row]
     """Who held most, by stack; at most 20."""
     kind: str
     """"fragmentation", "elsewhere", "pending", "limit" or "full"."""
@@ -451,10 +385,15 @@ class Oom:
     stack: int
     """Where it was asked for."""
 
+    def allocations(self, trace: Trace, holder: Row) -> np.ndarray:
+        """int32: the ids of what a holder held."""
+        ids = live_ids(trace, self.event)
+        return ids[trace.allocations.stack[ids] == holder.key]
+
 
 @kept
 def post_mortem(snapshot: Snapshot, trace: Trace) -> list[Oom]:
-    """What is known of each `oom` of the trace, in their order; at most the last 32."""
+    """Explain each `oom` of the trace, in their order; at most the last 32."""
     events = np.flatnonzero(trace.events.action == _OOM)[-32:]
     return [_one(snapshot, trace, int(event)) for event in events]
 
@@ -465,8 +404,7 @@ def _one(snapshot: Snapshot, trace: Trace, event: int) -> Oom:
     at = segments_at(snapshot, trace, event)
     asked, device_free = int(e.size[event]), max(int(e.addr[event]), 0)
     pool, stream = int(e.pool[event]), int(e.stream[event])
-    holders = [Holder(row.key, row.label, row.bytes, row.count, row.largest, row.allocations)
-               for row in Tables(snapshot).group(trace, ids, "stack")[:20]]
+    holders = group(snapshot, trace, ids, "stack").first(20)
     usable = _usable(at, max(pool, 0), stream, asked)
     free, largest = int(usable.sum()), int(usable.max(initial=0))
     kind, verdict = _oom_verdict(at, (asked, device_free, free, largest), len(usable))
@@ -474,9 +412,8 @@ def _one(snapshot: Snapshot, trace: Trace, event: int) -> Oom:
     if pool > 0 or snapshot.streams[stream] != 0:
         where = f" It was asked for in the {pool_text(snapshot.pools[max(pool, 0)])} on the " \
                 f"{stream_text(snapshot.streams[stream])}."
-    return Oom(event, event, int(e.time_us[event]), asked, device_free, int(trace.allocations.size[ids].sum()),
-               at.active, at.pending, at.reserved, at.free, free, largest, len(usable),
-               holders, kind, verdict + where, int(e.stack[event]))
+    return Oom(event, asked, device_free, int(trace.allocations.size[ids].sum()), at.active, at.pending, at.free,
+               largest, len(usable), holders, kind, verdict + where, int(e.stack[event]))
 
 
 def _usable(at: SegmentsAt, pool: int, stream: int, asked: int) -> np.ndarray:

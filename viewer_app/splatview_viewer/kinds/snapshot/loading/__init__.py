@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from splatview_viewer.kinds.snapshot.loading.store import SnapshotAnswer
     from splatview_viewer.kinds.snapshot.model import Snapshot
 
-__all__ = ["FORMAT", "from_pickled", "is_snapshot", "load_snapshot"]
-
 FREE_SHARE, PER_BYTE = 0.8, 12
 """The part of the free memory that reading may take, and bytes of memory for each byte of the pickle."""
 LEGACY_MAGIC = (0x1950A86A20F9469CFC6C).to_bytes(10, "little")

@@ -47,7 +47,7 @@ ACTION = {name: i for i, name in enumerate(ACTIONS)}
 STATE = {name: i for i, name in enumerate(BLOCK_STATES)} | {"active_awaiting_free": 2}
 TYPE = {name: i for i, name in enumerate(SEGMENT_TYPES)}
 OTHER, OOM = ACTION["other"], ACTION["oom"]
-NO_CONTEXT = ("", "N/A")
+NO_CONTEXT = (None, "", "N/A")
 MAX_TABLE = 2**15 - 1
 MAX_DEVICES = 1024
 """Traces of one file, at most."""
@@ -187,7 +187,7 @@ def _starts(lengths: list[int]) -> np.ndarray:
 
 @dataclass
 class Tables:
-    """What all devices share."""
+    """Tables of numbers that all devices share."""
 
     interner: Interner = field(default_factory=Interner)
     streams: dict[int, int] = field(default_factory=dict)
@@ -214,14 +214,11 @@ class Tables:
         return number
 
     def context(self, value: Any, where: str) -> int:
-        if value is None or value in NO_CONTEXT:
+        return -1 if value in NO_CONTEXT else self.text(value, where)
+
+    def text(self, value: Any, where: str) -> int:
+        if value is None or value == "":
             return -1
-        return self._text(value, where)
-
-    def metadata(self, value: Any, where: str) -> int:
-        return -1 if value is None or value == "" else self._text(value, where)
-
-    def _text(self, value: Any, where: str) -> int:
         if type(value) is not str:
             raise FileError(f"{where} is {shown(value)}, not a text")
         return self.interner.text(value)
@@ -245,42 +242,23 @@ def listed(value: Any, where: str) -> list[Any]:
     return value
 
 
-class TraceReader:
-    """Reads the entries of one device's trace."""
+def read_events(trace: list[Any], device: int, tables: Tables, told: Callable[[int], None], *,
+                consume: bool) -> Events:
+    """The columns of all entries of one device's trace.
 
-    def __init__(self, trace: list[Any], device: int, tables: Tables) -> None:
-        self.trace, self.device, self.tables = trace, device, tables
-        self.done = 0
-        self._parts: list[dict[str, Any]] = []
-
-    def step(self) -> None:
-        """Read the next entries."""
-        rows = self.trace[self.done: self.done + CHUNK]
-        part = _Chunk(rows, self.done, self.device, self.tables).read()
-        self._parts.append({"rows": len(rows), **part})
-        self.done += len(rows)
-
-    def finish(self, told: Callable[[int], None], *, consume: bool) -> Events:
-        """The columns of all entries.
-
-        Args:
-            told: called with how many are read.
-            consume: let go of the entries meanwhile: the list holds None where they were.
-        """
-        while self.done < len(self.trace):
-            first = self.done
-            self.step()
-            if consume:
-                self.trace[first: self.done] = repeat(None, self.done - first)
-            told(self.done)
-        columns: dict[str, np.ndarray] = {}
-        for name, dtype in COLUMNS.items():
-            columns[name] = out = np.empty(self.done, dtype)
-            at = 0
-            for part in self._parts:
-                out[at: at + part["rows"]] = part.pop(name)
-                at += part["rows"]
-        return Events(**columns, allocation=np.full(self.done, -1, np.int32))
+    Args:
+        told: called with how many are read.
+        consume: let go of the entries meanwhile.
+    """
+    columns = {name: np.empty(len(trace), dtype) for name, dtype in COLUMNS.items()}
+    for first in range(0, len(trace), CHUNK):
+        rows = trace[first: first + CHUNK]
+        for name, values in _Chunk(rows, first, device, tables).read().items():
+            columns[name][first: first + len(rows)] = values
+        if consume:
+            trace[first: first + len(rows)] = repeat(None, len(rows))
+        told(first + len(rows))
+    return Events(**columns, allocation=np.full(len(trace), -1, np.int32))
 
 
 class _Chunk:
@@ -312,7 +290,7 @@ class _Chunk:
         return {"action": action, "addr": addr, "size": size, "time_us": self._numbers("time_us"),
                 "stream": self._table("stream", 0, t.stream), "pool": self._table("pool_id", None, t.pool),
                 "context": self._table("compile_context", None, t.context),
-                "metadata": self._table("user_metadata", None, t.metadata),
+                "metadata": self._table("user_metadata", None, t.text),
                 "stack": t.interner.stacks(self._values("frames", None), lambda i: self.where(i, "frames"))}
 
     def _values(self, key: str, missing: Any) -> list[Any]:
@@ -458,7 +436,7 @@ def convert(data: Any, name: str, progress: Progress = silent, *, consume: bool 
     events: dict[int, Events] = {}
     for device, (trace, count) in enumerate(zip(traces, counts, strict=True)):
         if count:
-            events[device] = TraceReader(trace, device, tables).finish(told, consume=consume)
+            events[device] = read_events(trace, device, tables, told, consume=consume)
             if consume:
                 trace.clear()
         done[0] += count
@@ -467,9 +445,7 @@ def convert(data: Any, name: str, progress: Progress = silent, *, consume: bool 
     made: list[Trace] = []
     for device in segments:
         progress("pairing", _READING + (1 - _READING) * len(made) / len(segments))
-        e = events.get(device)
-        if e is None:
-            e = TraceReader([], device, tables).finish(lambda count: None, consume=False)
+        e = events[device] if device in events else read_events([], device, tables, told, consume=False)
         made.append(_trace(device, e, *segments[device], notes))
     notes += _more_notes(data, made)
     texts, stacks = tables.interner.finish()

@@ -90,7 +90,7 @@ def pair(events: Events, blocks: Blocks, block_stream: np.ndarray, block_pool: n
         late += int((addr[place] == blocks.addr[new]).sum())
     held[new] = len(first) + np.arange(len(new))
 
-    every = _Rows(
+    every = dict(
         addr=np.concatenate([addr[first], blocks.addr[new]]),
         size=np.concatenate([events.size[which[first]].view(np.int64), blocks.requested[new]]),
         start=np.concatenate([start, np.full(len(new), -1)]),
@@ -99,14 +99,17 @@ def pair(events: Events, blocks: Blocks, block_stream: np.ndarray, block_pool: n
         stream=np.concatenate([events.stream[which[first]], block_stream[new]]),
         pool=np.concatenate([events.pool[which[first]], block_pool[new]]),
         stack=np.concatenate([np.where(alloc, events.stack[which[first]], NO_STACK), blocks.stack[new]]))
-    order = every.order()
+    order = _order(every)
     ids = np.empty(len(order), np.int32)
     ids[order] = np.arange(len(order), dtype=np.int32)
 
     of_events = np.full(m, -1, np.int32)
     of_events[which] = ids[number]
     of_blocks = np.where(held >= 0, ids[held], -1).astype(np.int32) if len(ids) else held.astype(np.int32)
-    allocations = every.allocations(order)
+    dtypes = {"start": np.int32, "end": np.int32, "freed": np.int32, "stack": np.int32, "stream": np.int16,
+              "pool": np.int16}
+    allocations = Allocations(**{name: column[order].astype(dtypes.get(name, column.dtype))
+                                 for name, column in every.items()}, rounded=np.zeros(len(order), np.int64))
     _take_from_blocks(allocations, blocks, of_blocks, block_pool)
     unheld = 0
     if len(blocks):
@@ -149,34 +152,16 @@ def _match(blocks: Blocks, addr: np.ndarray, end: np.ndarray, freed: np.ndarray,
     return np.where(live | pending, at, -1)
 
 
-@dataclass
-class _Rows:
-    """Allocations in any order."""
-
-    addr: np.ndarray
-    size: np.ndarray
-    start: np.ndarray
-    end: np.ndarray
-    freed: np.ndarray
-    stream: np.ndarray
-    pool: np.ndarray
-    stack: np.ndarray
-
-    def order(self) -> np.ndarray:
-        """Which comes at each id."""
-        old = np.flatnonzero(self.start < 0)
-        old = old[np.lexsort((self.addr[old], -self.end[old]))]
-        new = np.flatnonzero(self.start >= 0)
-        return np.concatenate([old, new[np.argsort(self.start[new])]])
-
-    def allocations(self, order: np.ndarray) -> Allocations:
-        start, end, freed, stack = (a[order].astype(np.int32) for a in (self.start, self.end, self.freed, self.stack))
-        return Allocations(self.addr[order], self.size[order], np.zeros(len(order), np.int64), start, end, freed,
-                           self.stream[order].astype(np.int16), self.pool[order].astype(np.int16), stack)
+def _order(rows: dict[str, np.ndarray]) -> np.ndarray:
+    """Which of these allocations comes at each id."""
+    old = np.flatnonzero(rows["start"] < 0)
+    old = old[np.lexsort((rows["addr"][old], -rows["end"][old]))]
+    new = np.flatnonzero(rows["start"] >= 0)
+    return np.concatenate([old, new[np.argsort(rows["start"][new])]])
 
 
 def _take_from_blocks(a: Allocations, blocks: Blocks, of_blocks: np.ndarray, pool: np.ndarray) -> None:
-    """What only the blocks at the end know: the rounded size, and what the events did not say."""
+    """Take over from the blocks at the end: the rounded size, and what the events did not say."""
     known = np.flatnonzero(of_blocks >= 0)
     of = of_blocks[known]
     a.rounded[of] = blocks.size[known]
@@ -185,7 +170,7 @@ def _take_from_blocks(a: Allocations, blocks: Blocks, of_blocks: np.ndarray, poo
 
 
 class _Reserved:
-    """What is reserved as the trace goes by: ranges that do not overlap, in the order of their addresses."""
+    """Reserved memory along the trace: ranges that do not overlap, in the order of their addresses."""
 
     def __init__(self) -> None:
         self.first: list[int] = []

@@ -62,7 +62,7 @@ class Counted(io.RawIOBase):
 
 
 def is_pickle(head: bytes) -> bool:
-    """Whether a file that begins so is a pickle of protocol 2 to 5."""
+    """True if a file that begins so is a pickle of protocol 2 to 5."""
     return len(head) >= 2 and head[0] == 0x80 and 2 <= head[1] <= 5
 
 
@@ -72,7 +72,7 @@ def is_packed(head: bytes) -> bool:
 
 
 def begins_as_pickle(path: Path) -> bool:
-    """Whether what a packed file holds begins as a pickle; only its beginning is unpacked."""
+    """True if the content of a packed file begins as a pickle; only its beginning is unpacked."""
     with open(path, "rb") as f:
         head = f.read(PEEK)
     if head[:2] == GZIP:

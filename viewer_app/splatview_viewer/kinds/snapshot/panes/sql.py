@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import io
-import threading
-import time
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +12,14 @@ from imgui_bundle import ImVec2, imgui
 from splatview_viewer.formats.pictures import output_path
 from splatview_viewer.kinds.snapshot.model import address_text
 from splatview_viewer.kinds.snapshot.panes import _pane
-from splatview_viewer.kinds.snapshot.panes._grid import Cell, Column, Grid, Rows
+from splatview_viewer.kinds.snapshot.panes._pane import Cell, Column, Grid, Rows
 from splatview_viewer.kinds.snapshot.query import EXAMPLES as _SHORT
 from splatview_viewer.kinds.snapshot.query import TABLES
 from splatview_viewer.ui import theme
+from splatview_viewer.ui.widgets import gap
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Callable, Hashable, Sequence
 
     from splatview_viewer.geometry.controls import Rect
     from splatview_viewer.kinds.snapshot.content import Content
@@ -98,12 +96,8 @@ _NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "
 """How the names of DuckDB's types of numbers begin."""
 
 
-_numbers = count(1)
-"""Of questions, in all panes: who cancels one means no other of the same text."""
-
-
 class SqlPane(_pane.Pane):
-    """What was asked, and the answer."""
+    """The editor of a query, and its answer."""
 
     name = "sql"
 
@@ -115,22 +109,14 @@ class SqlPane(_pane.Pane):
         """What was done with the answer: saved, copied."""
         self.folder: Path | None = None
         """Where CSV files are written; None: where the viewer was started."""
-        self._asked: tuple[str, int] | None = None
-        """The question that runs or was answered, and its number."""
-        self._told: Hashable = None
-        """The question whose answer is kept."""
-        self._stop = threading.Event()
-        """Ends the question that runs: this pane's, not another user's of the same snapshot."""
+        self._asked: tuple[str, object] | None = None
+        """The question that runs or was answered, unlike all others of the same text."""
         self._since = 0.0
         self._recent: list[str] = []
         self._saving: Hashable = None
-        self._left = threading.Event()
-        """Set when the pane is closed."""
         self._grid = Grid()
-        self._lit: Hashable = None
         self._order: np.ndarray | None = None
         self._sorted: tuple[int, bool] | None = None
-        self._shown: Result | None = None
         self._columns: Sequence[Column] = ()
 
     def fill(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
@@ -145,10 +131,8 @@ class SqlPane(_pane.Pane):
             return
         if self.lamp.on is not None:
             self.lamp.out(look)
-        self._stop.set()  # nobody sees the answer of the one before any more
-        self._stop = threading.Event()
-        self._asked = self.text, next(_numbers)
-        self._since = time.monotonic()
+        self._asked = self.text, object()
+        self._since = imgui.get_time()
         self.said = ""
         self._recent = [self.text, *(t for t in self._recent if t != self.text)][:_RECENT]
 
@@ -164,7 +148,7 @@ class SqlPane(_pane.Pane):
         running = self._asked is not None and (content.peek(self._key()) is None and not content.fault(self._key()))
         if running:
             if imgui.button("Cancel"):
-                self.cancel()
+                self.cancel(content)
         elif imgui.button("Run"):
             self.run(look)
         if not running:
@@ -192,18 +176,13 @@ class SqlPane(_pane.Pane):
     def _key(self) -> Hashable:
         return ("sql", self._asked)
 
-    def cancel(self) -> None:
+    def cancel(self, content: Content) -> None:
         """Ask no longer."""
-        self._stop.set()
+        content.forget(self._key())
         self._asked, self.said = None, "Cancelled"
 
-    def close(self) -> None:
-        """Nobody sees the pane any more: nothing goes on for it."""
-        self._stop.set()
-        self._left.set()
-
     def _status(self, content: Content, scale: float) -> None:
-        """What is to be said of the answer, and what can be done with it, on the right of the buttons."""
+        """Write the state of the answer, and buttons for it, on the right of the buttons."""
         result: Result | None = content.peek(self._key()) if self._asked is not None else None
         words = self.said
         saved = content.peek(self._saving) if self._saving is not None else None
@@ -212,8 +191,8 @@ class SqlPane(_pane.Pane):
         if result is not None:
             words = words or count_words(result)
         elif self._asked is not None and not content.fault(self._key()):
-            words = f"Running for {time.monotonic() - self._since:.0f} s" if time.monotonic() - self._since > 1 else (
-                "Running\u2026")
+            took = imgui.get_time() - self._since
+            words = f"Running for {took:.0f} s" if took > 1 else "Running\u2026"
         if result is not None and result.rows:
             _pane.beside(_pane.button_width("Save CSVCopy"), 16 * scale)
             if imgui.button("Save CSV"):
@@ -237,9 +216,8 @@ class SqlPane(_pane.Pane):
             return
         self._saving, self.said = ("csv", object()), ""
         name, folder = f"{Path(content.snapshot.name).stem or 'snapshot'} query", self.folder
-        left = self._left
-        content.ask(self._saving, lambda: save_csv(database, text, name, folder, left), slot=("csv", id(self)),
-                    lane="query")
+        content.ask(self._saving, lambda job: save_csv(database, text, name, folder, lambda: job.cancelled),
+                    slot=("csv", id(self)), lane="query")
 
     # -- the answer --------------------------------------------------------------------------------------------------
 
@@ -252,25 +230,20 @@ class SqlPane(_pane.Pane):
             _pane.trouble(content, ("database",), "Opening the database\u2026")
             return False
         assert self._asked is not None
-        key, text, stop = self._key(), self._asked[0], self._stop
-        if self._told != key:
-            content.forget(self._told)
-            self._told = key
-        result = content.ask(key, lambda: database.run(text, stop=stop), slot=("sql", id(self)), lane="query",
-                             words="Asking the database")
+        key, text = self._key(), self._asked[0]
+        result = content.ask(key, lambda job: database.run(text, cancelled=lambda: job.cancelled),
+                             slot=("sql", id(self)), lane="query", words="Asking the database")
         if result is None:
             if fault := content.fault(key):
-                _pane.gap(4, scale)
+                gap(4 * scale)
                 _say(fault)
             return False
         if result is not self._shown:
             self._shown, self._order, self._sorted = result, None, None
             self._columns = _widths(result)
             self._grid = Grid()
-        ids = result.allocations.get(content.trace(look).device)
-        if ids is not None and self._lit != key:
-            self._lit = key
-            self.lamp.ask(key, lambda: ids, f"SQL, {len(ids):,} allocations")
+            if (ids := result.allocations.get(content.trace(look).device)) is not None:
+                self.lamp.ask(look, key, lambda: ids, f"SQL, {len(ids):,} allocations")
         return self._table(content, look, result, rect, scale)
 
     def _table(self, content: Content, look: Look, result: Result, rect: Rect, scale: float) -> bool:
@@ -343,7 +316,7 @@ class SqlPane(_pane.Pane):
 
 
 def count_words(result: Result) -> str:
-    """How many rows there are, how long that took, what is lit."""
+    """Describe an answer: its rows, its duration, what is lit."""
     shown = f"{len(result.rows):,}"
     if result.truncated:
         rows = f"the first {shown} of {result.total:,} rows" if result.total else f"the first {shown} rows"
@@ -357,7 +330,7 @@ def count_words(result: Result) -> str:
 
 
 def _say(fault: str) -> None:
-    """What is wrong with a query: where the database marks a place with a line of ^ below it, that place is lit, since
+    """Write the error of a query: where the database marks a place with a line of ^ below it, that place is lit, since
     a mark would not lie under it in letters of different widths."""
     lines = fault.split("\n")
     i = 0
@@ -378,8 +351,8 @@ def _say(fault: str) -> None:
 
 
 def save_csv(database: Database, text: str, name: str, folder: Path | None,
-             stop: threading.Event | None = None) -> str:
-    """Write all rows as CSV into a file of its own, and say which; `stop` ends it. Raises FileError, QueryError."""
+             cancelled: Callable[[], bool] = lambda: False) -> str:
+    """Write all rows as CSV into a file of its own, and say which. Raises FileError, QueryError."""
     from splatview_ipc.system.files import output_file
     from splatview_viewer.core.errors import FileError
 
@@ -387,7 +360,7 @@ def save_csv(database: Database, text: str, name: str, folder: Path | None,
     try:
         with output_file(path, numbered=True) as out:
             rows = io.TextIOWrapper(out.file, encoding="utf-8", newline="")
-            database.csv(text, rows, timeout=_CSV_S, stop=stop)
+            database.csv(text, rows, timeout=_CSV_S, cancelled=cancelled)
             rows.detach()
     except OSError as e:
         raise FileError(str(e)) from e
@@ -432,7 +405,7 @@ def _shown(value: Any) -> str:
 
 
 def _order_of(value: Any) -> tuple[int, Any]:
-    """What to sort by: nothing first, then numbers, then texts."""
+    """Return the key to sort by: nothing first, then numbers, then texts."""
     if value is None:
         return 0, 0
     if isinstance(value, (int, float)):

@@ -1,4 +1,4 @@
-"""Where everything lies in the pictures of a trace, and the painting of their columns of pixels.
+"""Layout of the pictures of a trace, and the painting of their columns of pixels.
 
     bands = Bands(trace)                                   # slow for long traces: on a worker thread
     axis = Axis(trace, "events")
@@ -6,31 +6,5 @@
     moments = bands.peaks(axis.edges(0, axis.extent[1], canvas.width))
     bands.paint(canvas, slice(0, 960), moments, 0.0, bands.live.max() / canvas.height, paint)
 
-Importing this does not import numba; `warm_up` does, and loads the kernels or has them compiled.
+Only `compiled.warm_up` imports numba, and loads the kernels or has them compiled.
 """
-
-from __future__ import annotations
-
-from splatview_viewer.kinds.snapshot.timeline.addresses import Addresses
-from splatview_viewer.kinds.snapshot.timeline.bands import Bands, Canvas, Lane, Paint, assemble, lanes, paint_ground
-from splatview_viewer.kinds.snapshot.timeline.compiled import end_loading, warm_up
-from splatview_viewer.kinds.snapshot.timeline.index import Axis, CancelledError, Envelope, active, allocated, reserved
-
-__all__ = [
-           "Addresses",
-           "Axis",
-           "Bands",
-           "CancelledError",
-           "Canvas",
-           "Envelope",
-           "Lane",
-           "Paint",
-           "active",
-           "allocated",
-           "assemble",
-           "end_loading",
-           "lanes",
-           "paint_ground",
-           "reserved",
-           "warm_up",
-]

@@ -3,27 +3,10 @@
 
 from __future__ import annotations
 
-from splatview_viewer.kinds.snapshot._numba import R32, R64, i32, i64, inline, kernel, types, void, write
+from splatview_viewer.kinds.snapshot._numba import R64, i32, i64, inline, kernel, types, void, write
 
 PYRAMID = 64
 """Moments in a block of the pyramid."""
-
-
-@kernel(void(R32, R32, R64, write(i64)))
-def accumulate(start, end, size, out):
-    """Adds to out (M + 1,), which is zeros, what is live at each moment."""
-    last = len(out) - 1
-    for i in range(len(start)):
-        a = max(start[i], -1)
-        b = end[i]
-        if a < b and a < last:
-            out[a + 1] += size[i]
-            if b < last:
-                out[b + 1] -= size[i]
-    total = 0
-    for k in range(len(out)):
-        total += out[k]
-        out[k] = total
 
 
 @kernel(void(R64, write(i64), write(i64)))
@@ -120,15 +103,14 @@ TILE = 32
 
 
 @kernel(void(CANVAS, CANVAS, types.UniTuple(write(i64), 2),
-             CANVAS, write(types.uint32, 2), types.UniTuple(i64, 2), i64))
-def assemble(before, fresh, origin, canvas, rows, part, grain):
+             CANVAS, write(types.uint32, 2), types.UniTuple(i64, 2)))
+def assemble(before, fresh, origin, canvas, rows, part):
     """Columns part[0] to part[1] of a picture.
 
     origin: for each column, which one of `before` it is, or -1; and otherwise which one of `fresh`. They are put into
-    `canvas`, and as pixels into rows (H, W), the lowest one first, each `grain` times along both axes."""
+    `canvas`, and as pixels into rows (H, W), the lowest one first."""
     pixels, ids = canvas
     height = pixels.shape[1]
-    high, wide = rows.shape
     for left in range(part[0], part[1], TILE):
         right = min(left + TILE, part[1])
         for x in range(left, right):
@@ -140,15 +122,8 @@ def assemble(before, fresh, origin, canvas, rows, part, grain):
                 ids[x] = fresh[1][origin[1][x]]
         for top in range(0, height, TILE):
             for y in range(top, min(top + TILE, height)):
-                row = (height - 1 - y) * grain
-                if grain == 1:
-                    for x in range(left, right):
-                        rows[row, x] = pixels[x, y]
-                else:
-                    for a in range(row, min(row + grain, high)):
-                        for x in range(left, right):
-                            for b in range(x * grain, min((x + 1) * grain, wide)):
-                                rows[a, b] = pixels[x, y]
+                for x in range(left, right):
+                    rows[height - 1 - y, x] = pixels[x, y]
 
 
 @kernel(void(write(types.uint32, 2), write(i64), write(i64), types.UniTuple(types.uint32, 2), i64))

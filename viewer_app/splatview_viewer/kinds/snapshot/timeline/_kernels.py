@@ -12,7 +12,6 @@ import numpy as np
 from splatview_viewer.kinds.snapshot._numba import R32, R64, f64, i32, i64, inline, kernel, read, types, void, write
 from splatview_viewer.kinds.snapshot.timeline._column_kernels import (
     PYRAMID,
-    accumulate,
     assemble,
     envelope,
     paint_ground,
@@ -20,7 +19,7 @@ from splatview_viewer.kinds.snapshot.timeline._column_kernels import (
     pyramid,
 )
 
-__all__ = ["APART", "PYRAMID", "SUMS", "accumulate", "assemble", "checkpoints", "envelope", "live_at", "order_by_end",
+__all__ = ["APART", "PYRAMID", "SUMS", "assemble", "checkpoints", "envelope", "live_at", "order_by_end",
            "paint_addresses", "paint_bands", "paint_ground", "peaks", "place", "pyramid"]
 
 APART = 2048
@@ -103,7 +102,7 @@ def checkpoints(start, end, moment, first, begin, listed):
 
 @inline
 def before(values, limit):
-    """How many of the sorted values are less than the limit."""
+    """Number of the sorted values that are less than the limit."""
     low, high = np.int64(0), np.int64(len(values))
     while low < high:
         middle = (low + high) >> 1
@@ -157,12 +156,12 @@ F2 = write(f64, 2)
 INKS = types.Tuple((read(types.uint16), read(types.uint8), types.Array(f64, 2, "C", readonly=True),
                     types.Array(f64, 2, "C", readonly=True)))
 """classes, lit (or none), shades (2 K, 3), grounds (2, 3)"""
-COLUMNS = types.Tuple((R32, R64, f64, f64))
-"""moments, offset (or none), low, bytes per pixel"""
+COLUMNS = types.Tuple((R32, f64, f64))
+"""moments, low, bytes per pixel"""
 CANVAS = types.Tuple((write(types.uint32, 2), write(i32, 2)))
 LIST = types.Tuple((write(i32), write(i32), write(f64), F2, F2, write(i32)))
 """Entries: their allocations, shades, sizes (zeros); sums of bytes, red, green and blue over small and large blocks
-(zeros), where each number of the index is. All are left as they are found."""
+(zeros), where each number of the index is."""
 
 
 @inline
@@ -256,7 +255,7 @@ def reach(sizes, few, many, count, byte):
 
 @inline
 def bottom_of(sizes, few, many, entry):
-    """Where an entry begins."""
+    """The byte at which an entry begins."""
     base = 0.0
     for b in range(entry >> MANY):
         base += many[b, 0]
@@ -366,13 +365,13 @@ def paint_bands(index, size, name, inks, columns, part, canvas, entries):
     anew."""
     start, end, moment, first, begin, listed, ends, order = index
     classes, lit, shades, ground = inks
-    moments, offset, low, per = columns
+    moments, low, per = columns
     pixels, ids = canvas
     numbers, shown, sizes, few, many, where = entries
     height = pixels.shape[1]
     empty = packed(ground[0, 0], ground[0, 1], ground[0, 2])
-    count = limit = built = started = gone = under = np.int64(0)
-    known = drawn = np.int64(-1)  # the moment of the list; of the column before, which has `under` below its stack
+    count = limit = built = started = gone = np.int64(0)
+    known = drawn = np.int64(-1)  # the moment of the list; of the column before
     for x in range(part[0], part[1]):
         k = np.int64(moments[x])
         if k < 0:
@@ -413,18 +412,16 @@ def paint_bands(index, size, name, inks, columns, part, canvas, entries):
                 where[i] = count
                 change(few, many, count, np.float64(size[i]), shades, shade)
                 count += 1
-        base = offset[x] if len(offset) else np.int64(0)
         row = np.int64(0)
-        if drawn >= 0 and drawn <= k and under == base:
+        if drawn >= 0 and drawn <= k:
             if lowest == fresh and fresh == count:
                 row = height
             elif lowest > 0:
-                row = min(max(np.int64((bottom_of(sizes, few, many, lowest) + base - low) / per), 0), height)
+                row = min(max(np.int64((bottom_of(sizes, few, many, lowest) - low) / per), 0), height)
         again(pixels, ids, x, row)
         if row < height:
-            stack(pixels[x], ids[x], row, low - base, per, entries, count, (shades, ground))
-        known, started, gone, drawn, under = k, upto, ended, k, base
-    clear(sizes, few, many, count)
+            stack(pixels[x], ids[x], row, low, per, entries, count, (shades, ground))
+        known, started, gone, drawn = k, upto, ended, k
     return built
 
 
@@ -443,8 +440,8 @@ LAYER = types.Tuple((INDEX, R64, R64))
 
 @kernel(i64(R64, R64, R64, R64, R64, write(i64)))
 def place(addr, size, first, last, shift, out):
-    """Where each allocation lies in ranges first <= address < last that are moved by `shift`; -1: in none. Returns how
-    many lie in none."""
+    """Writes the place of each allocation in ranges first <= address < last that are moved by `shift`; -1: in none.
+    Returns how many lie in none."""
     lost = 0
     r = 0
     for i in range(len(addr)):
@@ -592,7 +589,7 @@ def move(layer, plain, inks, view, sums, state, k):
 def paint_addresses(blocks, spans, inks, columns, part, canvas, sums):
     """Paints the columns part[0] <= x < part[1]. sums: room (2, H + 2, SUMS)."""
     ground = inks[3]
-    moments, _, low, per = columns
+    moments, low, per = columns
     pixels, ids = canvas
     height = pixels.shape[1]
     over, under = sums[0], sums[1]

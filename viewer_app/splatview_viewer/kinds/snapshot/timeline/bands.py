@@ -1,4 +1,4 @@
-"""Stacked bands: each allocation is on those before it and sinks when one of these is freed; the canvas for them."""
+"""Layout of a picture of a trace: stacked bands, the address space; the canvas for them."""
 
 from __future__ import annotations
 
@@ -8,26 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from splatview_viewer.kinds.snapshot.model import UNKNOWN_POOL
+from splatview_viewer.kinds.snapshot.model import MIDDLE, held, signed
 from splatview_viewer.kinds.snapshot.timeline.compiled import kernels
-from splatview_viewer.kinds.snapshot.timeline.index import (
-    Envelope,
-    Lists,
-    LiveIndex,
-    accumulated,
-    frozen,
-    never,
-    reserved,
-    stop,
-)
+from splatview_viewer.kinds.snapshot.timeline.index import Envelope, LiveIndex, frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from splatview_viewer.kinds.snapshot.model import Trace
 
 Color = tuple[int, int, int]
-MAX_PIXELS = 1 << 27
 
 
 class Canvas:
@@ -35,8 +23,6 @@ class Canvas:
 
     def __init__(self, width: int, height: int, *, blank: bool = True) -> None:
         """`blank`: False where every pixel is written before it is read."""
-        if width < 1 or height < 1 or width * height > MAX_PIXELS:
-            raise ValueError(f"a canvas cannot have {width} x {height} pixels: 1 x 1 up to {MAX_PIXELS} in all")
         self.rgba = np.zeros((width, height, 4), np.uint8) if blank else np.empty((width, height, 4), np.uint8)
         """uint8 (W, H, 4): rgba[x, y], y from the top."""
         self.ids = np.full((width, height), -1, np.int32) if blank else np.empty((width, height), np.int32)
@@ -50,12 +36,6 @@ class Canvas:
     def height(self) -> int:
         return self.ids.shape[1]
 
-    def first(self, columns: int) -> Canvas:
-        """The first columns of it, in the same memory."""
-        part = Canvas.__new__(Canvas)
-        part.rgba, part.ids = self.rgba[:columns], self.ids[:columns]
-        return part
-
     @property
     def packed(self) -> np.ndarray:
         """uint32 (W, H): the same memory as `rgba`, a pixel in one number."""
@@ -63,14 +43,14 @@ class Canvas:
 
 
 def assemble(before: Canvas | None, fresh: Canvas, origin: tuple[np.ndarray, np.ndarray], canvas: Canvas,
-             rows: np.ndarray, part: tuple[int, int], grain: int = 1) -> None:
+             rows: np.ndarray, part: tuple[int, int]) -> None:
     """Puts columns of two canvases into one, and as rows into a picture; without the GIL.
 
     origin: int64 (W,) twice: which column of `before` each is, or -1; which one of `fresh` otherwise. rows: uint32
-    (H * grain, W * grain) or cut there, the lowest row first. part: first and last column (exclusive)."""
+    (H, W), the lowest row first. part: first and last column (exclusive)."""
     work = kernels().assemble
     old = fresh if before is None else before
-    work((old.packed, old.ids), (fresh.packed, fresh.ids), origin, (canvas.packed, canvas.ids), rows, part, grain)
+    work((old.packed, old.ids), (fresh.packed, fresh.ids), origin, (canvas.packed, canvas.ids), rows, part)
 
 
 def paint_ground(rgba: np.ndarray, top: np.ndarray, bottom: np.ndarray, shades: tuple[Color, Color], line: int
@@ -102,74 +82,40 @@ class Paint:
     dimming: float = 0.8
     """How far: 0 not at all, 1 wholly."""
 
-    def __post_init__(self) -> None:
-        k = len(self.palette)
-        if self.palette.ndim != 2 or self.palette.shape[1] != 3 or not 1 <= k <= 1 << 15:
-            raise ValueError(f"a palette of shape {self.palette.shape}: it must have 1 to 32768 rows of three")
-        if len(self.classes) and int(self.classes.max()) >= k:
-            raise ValueError(f"class {int(self.classes.max())} has no colour: the palette ends at {k - 1}")
-        if self.lit is not None and len(self.lit) != len(self.classes):
-            raise ValueError(f"{len(self.lit)} allocations are lit or not, and {len(self.classes)} have a class")
-        object.__setattr__(self, "shades", self._shades())
-
-    def _shades(self) -> np.ndarray:
+    @cached_property
+    def shades(self) -> np.ndarray:
         palette = self.palette.astype(np.float64)
         dimmed = palette + (np.array(self.dim) - palette) * self.dimming
-        return np.ascontiguousarray(np.concatenate([palette, dimmed]).round().clip(0, 255))
+        return frozen(np.concatenate([palette, dimmed]).round().clip(0, 255), np.float64)
 
-    def tables(self, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """For the kernels: classes uint16 (A,), lit uint8 (A,) or (0,), and float64 (2 K, 3) colours, dimmed ones last.
+    def tables(self, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """For the kernels: classes uint16 (A,), lit uint8 (A,) or (0,), float64 (2 K, 3) colours, dimmed ones last, and
+        float64 (2, 3): background, reserved.
 
         ValueError unless there is a class for each of `count` allocations."""
         if len(self.classes) != count:
             raise ValueError(f"{len(self.classes)} classes for {count} allocations: there must be one for each")
         lit = np.empty(0, np.uint8) if self.lit is None else np.ascontiguousarray(self.lit).view(np.uint8)
-        return np.ascontiguousarray(self.classes, np.uint16), lit, self.shades  # type: ignore[attr-defined]
-
-    def grounds(self) -> np.ndarray:
-        """float64 (2, 3): background, reserved."""
-        return np.array([self.background, self.reserved], np.float64)
+        return (frozen(self.classes, np.uint16), frozen(lit, np.uint8), self.shades,
+                frozen((self.background, self.reserved), np.float64))
 
 
 class Bands:
     """The bands of a trace, or of some of its allocations. Several threads may ask and paint at once."""
 
-    def __init__(self, trace: Trace, members: np.ndarray | None = None, *,
-                 cancelled: Callable[[], bool] = never) -> None:
-        """members: bool (A,), those that are stacked; None: all.
-
-        Raises CancelledError when `cancelled` says so, ValueError for members of another length and for allocations
-        that are not in order.
-        """
+    def __init__(self, trace: Trace, members: np.ndarray | None = None) -> None:
+        """members: bool (A,), those that are stacked; None: all."""
         a = trace.allocations
         self.count = len(a)
         """A: of all allocations of the trace."""
-        if members is not None and len(members) != len(a):
-            raise ValueError(f"{len(members)} are members or not, and there are {len(a)} allocations")
         self.numbers = frozen(np.flatnonzero(members) if members is not None else (), np.int32)
         self._some = members is not None
         start, end, size = (column[self.numbers] if self._some else column for column in (a.start, a.end, a.size))
         self._size = frozen(size, np.int64)
-        self.live = accumulated(start, end, self._size, len(trace.events))
+        self.live = frozen(held(trace.moments, start, end, size), np.int64)
         """int64 (M + 1,): bytes at each moment."""
-        stop(cancelled)
         self._envelope = Envelope(self.live)
-        stop(cancelled)
-        self._index = LiveIndex(start, end, len(trace.events), cancelled)
-        self._lists = Lists(self._index)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of memory that it takes beside the trace's own arrays."""
-        return self.live.nbytes + self._index.nbytes + (self._size.nbytes + self.numbers.nbytes if self._some else 0)
-
-    def peak(self, first: int, last: int) -> int:
-        """The moment in first..last, inclusive, with most live bytes; the first of equals.
-
-        IndexError when none of them is a moment of the trace."""
-        if max(first, 0) > min(last, len(self.live) - 1):
-            raise IndexError(f"no moment from {first} to {last}: they are 0 to {len(self.live) - 1}")
-        return int(self.peaks(np.array([max(first, 0), last + 1], np.int64))[0])
+        self._index = LiveIndex(start, end, len(trace.events))
 
     def peaks(self, edges: np.ndarray) -> np.ndarray:
         """int32 (W,): for column x the moment with most live bytes of edges[x] <= k < edges[x + 1].
@@ -181,115 +127,119 @@ class Bands:
         """int64 (W,) twice: the least and the most live bytes in each column."""
         return self._envelope(edges)
 
-    def at(self, moment: int) -> tuple[np.ndarray, np.ndarray]:
-        """What is live: allocations int32, in stacking order, and the byte at which each begins, int64.
-
-        IndexError for a moment outside of the trace."""
-        live = self._index.live(moment)
-        sizes = self._size[live]
-        base = np.cumsum(sizes)
-        base -= sizes
-        return (self.numbers[live] if self._some else live), base
-
     def pick(self, moment: int, byte: float) -> int:
-        """The allocation that this byte of the stack belongs to; -1: none. IndexError as `at`."""
+        """The allocation that has this byte of the stack; -1: none. IndexError for a moment outside of the trace."""
         live = self._index.live(moment)
         found = int(np.searchsorted(np.cumsum(self._size[live]), byte, "right")) if byte >= 0 else len(live)
         if found >= len(live):
             return -1
         return int(self.numbers[live[found]] if self._some else live[found])
 
-    def base(self, allocation: int, moment: int) -> int | None:
-        """The byte at which an allocation begins; None if it is not live, or no member. IndexError as `at`."""
-        ids, base = self.at(moment)
-        place = int(np.searchsorted(ids, allocation))
-        return int(base[place]) if place < len(ids) and ids[place] == allocation else None
-
-    def paint(self, canvas: Canvas, columns: slice, moments: np.ndarray, low: float, per_pixel: float, paint: Paint,
-              offset: np.ndarray | None = None) -> None:
+    def paint(self, canvas: Canvas, columns: slice, moments: np.ndarray, low: float, per_pixel: float,
+              paint: Paint) -> None:
         """Paints columns of a canvas; without the GIL, so that threads can paint different columns at once.
 
         columns: which of them; slices of 200 and more columns are worth it, since each begins with all that is live.
         moments: int32 (W,), the moment of each column; -1: nothing but the background. low, per_pixel: bytes; row y
-        shows the bytes from low + (H - 1 - y) * per_pixel on. offset: int64 (W,), bytes under the stack.
+        shows the bytes from low + (H - 1 - y) * per_pixel on.
 
         A pixel shows the mean of the colours of all bands in it, by their bytes. Bands of 3 pixels and more have a
         darker line at their lower edge.
         """
-        first, last, inks, where = prepared(canvas, columns, moments, low, per_pixel, paint,
-                                            (self.count, self._index.events))
-        under = frozen(() if offset is None else offset, np.int64)
-        if offset is not None and len(under) != canvas.width:
-            raise ValueError(f"{len(under)} offsets for {canvas.width} columns")
-        paint_bands = kernels().paint_bands
-        lists = self._lists.take()
-        try:
-            paint_bands(self._index.kernel, self._size, self.numbers, inks,
-                        (where, under, float(low), float(per_pixel)), (first, last), (canvas.packed, canvas.ids), lists)
-        finally:
-            self._lists.give(lists)
+        n = (2 * self._index.longest + 4096 + 255) // 256 * 256
+        lists = (np.empty(n, np.int32), np.empty(n, np.int32), np.zeros(n), np.zeros((n // 16, 4)),
+                 np.zeros((n // 256, 4)), np.empty(len(self._size), np.int32))
+        kernels().paint_bands(self._index.kernel, self._size, self.numbers, paint.tables(self.count),
+                              (frozen(moments, np.int32), float(low), float(per_pixel)),
+                              columns.indices(canvas.width)[:2], (canvas.packed, canvas.ids), lists)
 
 
-def prepared(canvas: Canvas, columns: slice, moments: np.ndarray, low: float, per_pixel: float, paint: Paint,
-             shape: tuple[int, int]) -> tuple[int, int, tuple[np.ndarray, ...], np.ndarray]:
-    """Checked for the kernels: first and last column, inks, moments. ValueError says what does not fit.
-
-    shape: how many allocations the trace has, and its last moment."""
-    if not np.isfinite(low):
-        raise ValueError(f"low is {low}: it must be a number of bytes")
-    if not per_pixel > 0 or not np.isfinite(per_pixel):
-        raise ValueError(f"{per_pixel} bytes per pixel: it must be more than 0")
-    if len(moments) != canvas.width:
-        raise ValueError(f"{len(moments)} moments for {canvas.width} columns")
-    first, last, step = columns.indices(canvas.width)
-    if step != 1:
-        raise ValueError(f"columns are painted one after the other, not in steps of {step}")
-    wrong = np.flatnonzero((np.asarray(moments) < -1) | (np.asarray(moments) > shape[1]))
-    if len(wrong):
-        raise ValueError(f"moment {moments[wrong[0]]} of column {wrong[0]}: they are 0 to {shape[1]}, or -1 for none")
-    classes, lit, shades = paint.tables(shape[0])
-    inks = tuple(frozen(a, a.dtype) for a in (classes, lit, shades, paint.grounds()))
-    return first, max(first, last), inks, frozen(moments, np.int32)
+GAPS = 0.15
+"""How much of the height gaps may take in all, beside what they part."""
+GAP = 1 / 250
+"""The height of one gap, as a part of what they part, where there are few."""
 
 
-class Lane:
-    """A pool of memory. Its arrays are worked out when they are first asked for: on a worker thread, please."""
+class Addresses:
+    """The addresses that were reserved at any time, one range above the other, with a small gap where there is one.
 
-    def __init__(self, trace: Trace, pool: int, name: str, cancelled: Callable[[], bool] = never) -> None:
-        self.pool = pool
-        """A place in `Snapshot.pools`, or UNKNOWN_POOL."""
-        self.name = name
-        """What people call it: "default pool", "private pool (0, 3)"."""
-        self._trace = trace
-        self._cancelled = cancelled
+    y is a place in them: bytes from the lowest address, without what lies in the gaps. Several threads may ask and
+    paint at once."""
 
-    @cached_property
-    def bands(self) -> Bands:
-        """The allocations of this pool, stacked. Raises CancelledError."""
-        return Bands(self._trace, self._trace.allocations.pool == self.pool, cancelled=self._cancelled)
+    def __init__(self, trace: Trace) -> None:
+        a, s = trace.allocations, trace.spans
+        events = len(trace.events)
+        place = kernels().place
+        addr, size = frozen(signed(a.addr), np.int64), frozen(a.size, np.int64)
+        self._ranges(*_union(signed(s.addr), signed(s.addr) + s.size))
+        places = np.empty(len(a), np.int64)
+        if place(addr, size, self._first, self._last, self._shift, places):
+            lost = places < 0  # in no range that was reserved: the trace does not say all
+            first = np.concatenate([self._first, addr[lost]])
+            last = np.concatenate([self._last, addr[lost] + np.maximum(size[lost], 1)])
+            self._ranges(*_union(first, last))
+            place(addr, size, self._first, self._last, self._shift, places)
+        self._index = LiveIndex(a.start, a.end, events)
+        self._size = size
+        self._places = frozen(places, np.int64)
+        order = np.argsort(s.start, kind="stable")
+        starts, ends, bottoms, sizes = (np.asarray(c)[order] for c in (s.start, s.end, signed(s.addr), s.size))
+        lies = np.empty(len(s), np.int64)
+        place(frozen(bottoms, np.int64), frozen(sizes, np.int64), self._first, self._last, self._shift, lies)
+        self._spans = LiveIndex(starts, ends, events).kernel, frozen(lies, np.int64), frozen(sizes, np.int64)
 
-    @cached_property
-    def reserved(self) -> np.ndarray:
-        """int64 (M + 1,): bytes reserved for this pool at each moment."""
-        return reserved(self._trace, self.pool)
+    def _ranges(self, first: np.ndarray, last: np.ndarray) -> None:
+        total = int((last - first).sum())
+        gap = int(total * min(GAP, GAPS / max(len(first) - 1, 1)))
+        bottom = np.concatenate([[0], np.cumsum(last - first + gap)[:-1]]) if len(first) else first
+        self._first, self._last = frozen(first, np.int64), frozen(last, np.int64)
+        self._bottom = frozen(bottom, np.int64)
+        self._shift = frozen(bottom - first, np.int64)
+        self.height = int(bottom[-1] + last[-1] - first[-1]) if len(first) else 0
+        """Bytes from the bottom to the top."""
 
-    @cached_property
-    def height(self) -> int:
-        """Bytes that the lane needs: the most that was ever live or reserved."""
-        return int(max(self.reserved.max(), self.bands.live.max()))
+    def place(self, addr: int) -> int | None:
+        """y of an address; None where nobody ever had memory."""
+        r = int(np.searchsorted(self._first, addr - MIDDLE, "right")) - 1
+        return addr - self._base(r) if r >= 0 and addr - MIDDLE < self._last[r] else None
+
+    def address(self, y: float) -> int | None:
+        """The address at y; None in a gap, below and above."""
+        y = int(np.floor(y))
+        r = int(np.searchsorted(self._bottom, y, "right")) - 1
+        return y + self._base(r) if r >= 0 and y + self._base(r) - MIDDLE < self._last[r] else None
+
+    def _base(self, r: int) -> int:
+        """The address that a range would have at y = 0."""
+        return MIDDLE + int(self._first[r]) - int(self._bottom[r])
+
+    def y(self, allocation: int) -> int:
+        """Return the lower edge of the rectangle of an allocation."""
+        return int(self._places[allocation])
+
+    def pick(self, moment: int, y: float) -> int:
+        """The allocation that lies there then; -1: none. IndexError for a moment outside of the trace."""
+        live = self._index.live(moment)
+        at = y - self._places[live]
+        hit = np.flatnonzero((at >= 0) & (at < self._size[live]))
+        return int(live[hit[-1]]) if len(hit) else -1
+
+    def paint(self, canvas: Canvas, columns: slice, moments: np.ndarray, low: float, per_pixel: float,
+              paint: Paint) -> None:
+        """Paints columns of a canvas, as `Bands.paint` does; what is reserved then is painted as `paint.reserved`."""
+        kernels().paint_addresses((self._index.kernel, self._places, self._size), self._spans,
+                                  paint.tables(len(self._size)),
+                                  (frozen(moments, np.int32), float(low), float(per_pixel)),
+                                  columns.indices(canvas.width)[:2], (canvas.packed, canvas.ids),
+                                  np.empty((2, canvas.height + 2, kernels().SUMS)))
 
 
-def lanes(trace: Trace, pools: Sequence[tuple[int, int]] = (), *, cancelled: Callable[[], bool] = never) -> list[Lane]:
-    """A lane for each pool that has allocations or memory: the default one first, then by number, unknown ones last.
-
-    pools: `Snapshot.pools`, for the names; without them the private ones are named by their numbers in it."""
-    seen = set(np.unique(trace.allocations.pool).tolist()) | set(np.unique(trace.spans.pool).tolist())
-    return [Lane(trace, pool, _name(pool, pools), cancelled) for pool in sorted(seen, key=lambda p: (p < 0, p))]
-
-
-def _name(pool: int, pools: Sequence[tuple[int, int]]) -> str:
-    if pool == UNKNOWN_POOL:
-        return "pool not known"
-    if pool == 0:
-        return "default pool"
-    return f"private pool {tuple(pools[pool])}" if pool < len(pools) else f"private pool {pool}"
+def _union(first: np.ndarray, last: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Ranges that neither overlap nor touch, ascending, of ranges that may."""
+    if not len(first):
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    order = np.argsort(first, kind="stable")
+    first, last = first[order], np.maximum.accumulate(last[order])
+    opens = np.concatenate([[True], first[1:] > last[:-1]])
+    closes = np.concatenate([opens[1:], [True]])
+    return first[opens], last[closes]

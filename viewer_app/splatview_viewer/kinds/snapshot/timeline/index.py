@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from splatview_viewer.kinds.snapshot.model import held
 from splatview_viewer.kinds.snapshot.timeline.compiled import kernels
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from splatview_viewer.kinds.snapshot.model import Trace
-
-
-class CancelledError(Exception):
-    """The layout was not wanted any more."""
-
-
-def never() -> bool:
-    return False
 
 
 def frozen(values: Any, dtype: Any) -> np.ndarray:
@@ -33,10 +23,10 @@ def frozen(values: Any, dtype: Any) -> np.ndarray:
 class LiveIndex:
     """Intervals of moments: number i is live at start[i] < k <= end[i]."""
 
-    def __init__(self, start: np.ndarray, end: np.ndarray, events: int, cancelled: Callable[[], bool] = never) -> None:
+    def __init__(self, start: np.ndarray, end: np.ndarray, events: int) -> None:
         """start, end: events, int32 (A,), start ascending, in -1 <= start and end <= M. events: M.
 
-        ValueError when start does not ascend. Raises CancelledError.
+        ValueError when start does not ascend.
         """
         self.start = frozen(start, np.int32)
         self.end = frozen(end, np.int32)
@@ -46,12 +36,10 @@ class LiveIndex:
             raise ValueError("the allocations of a trace must be in the order in which they began")
         order, ends = np.empty(n, np.int32), np.empty(n, np.int32)
         count = kernels().order_by_end(self.end, events, order, ends)
-        stop(cancelled)
         room = n // kernels().APART + 3
         moment, first, begin = np.empty(room, np.int32), np.empty(room, np.int32), np.zeros(room, np.int64)
         listed = np.empty(3 * n, np.int32)
-        made, used = kernels().checkpoints(self.start, self.end, moment, first, begin,
-                                                                           listed)
+        made, used = kernels().checkpoints(self.start, self.end, moment, first, begin, listed)
         self.kernel = (self.start, self.end, frozen(moment[:made], np.int32), frozen(first[:made], np.int32),
                        frozen(begin[:made + 1], np.int64), frozen(listed[:used].copy(), np.int32),
                        frozen(ends[:count], np.int32), frozen(order[:count], np.int32))
@@ -59,11 +47,6 @@ class LiveIndex:
         self.longest = int((np.diff(self.kernel[4]) + follows - self.kernel[3]).max())
         """At most so many have to be looked at for one moment."""
         self._room = 1024
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes that it takes beside the trace's own arrays."""
-        return sum(a.nbytes for a in self.kernel[2:])
 
     def live(self, moment: int) -> np.ndarray:
         """int32: the numbers of what is live, ascending. IndexError for a moment outside of the trace."""
@@ -79,41 +62,11 @@ class LiveIndex:
         return out[:count]
 
 
-class Lists:
-    """Lists of entries that painting threads borrow, one for each that paints at once."""
-
-    def __init__(self, index: LiveIndex) -> None:
-        self._length = len(index.start)
-        self._room = (2 * index.longest + 4096 + 255) // 256 * 256
-        self._free: list[tuple[np.ndarray, ...]] = []
-        self._lock = threading.Lock()
-
-    def take(self) -> tuple[np.ndarray, ...]:
-        """numbers, shades, sizes, sums of small and of large blocks, places: see `_kernels.LIST`."""
-        with self._lock:
-            if self._free:
-                return self._free.pop()
-        n = self._room
-        return (np.empty(n, np.int32), np.empty(n, np.int32), np.zeros(n), np.zeros((n // 16, 4)),
-                np.zeros((n // 256, 4)), np.empty(self._length, np.int32))
-
-    def give(self, lists: tuple[np.ndarray, ...]) -> None:
-        with self._lock:
-            self._free.append(lists)
-
-
-def stop(cancelled: Callable[[], bool]) -> None:
-    if cancelled():
-        raise CancelledError
-
-
 class Axis:
     """x in moments ("events": moment k is at k <= x < k + 1) or in microseconds since the first event ("time")."""
 
     def __init__(self, trace: Trace, unit: Literal["events", "time"]) -> None:
-        """ValueError for another unit. A trace without times is at 0 from the first to the last event."""
-        if unit not in ("events", "time"):
-            raise ValueError(f"unit: '{unit}' is not 'events' or 'time'")
+        """A trace without times is at 0 from the first to the last event."""
         self.unit = unit
         self.last = len(trace.events)
         """M, the last moment."""
@@ -138,8 +91,6 @@ class Axis:
         """int64 (width + 1,): column i has the moments edges[i] <= k < edges[i + 1], those that begin in it.
 
         From before the axis they are 0, from after it M + 2, so that `Bands.peaks` knows what lies outside."""
-        if not x1 > x0 or width < 1:
-            raise ValueError(f"no columns: from {x0} to {x1} in {width}")
         x = np.ceil(np.linspace(x0, x1, width + 1).clip(-2.0**62, 2.0**62))
         if self.unit == "events":
             return x.clip(0, self.last + 2).astype(np.int64)
@@ -148,13 +99,13 @@ class Axis:
         return edges.astype(np.int64)
 
     def moment(self, x: float) -> int:
-        """What holds there; the first or the last moment outside of the axis."""
+        """Return the moment at x; the first or the last moment outside of the axis."""
         if self.unit == "events":
             return int(min(max(np.floor(x), 0), self.last))
         return int(min(max(np.searchsorted(self._begins, x, "right") - 1, 0), self.last))
 
     def x_of(self, moment: int) -> float:
-        """Where a moment begins; M + 1 and more: the end of the axis."""
+        """Return the x at which a moment begins; M + 1 and more: the end of the axis."""
         if moment > self.last:
             return float(self.extent[1])
         return float(moment) if self.unit == "events" else float(self._begins[max(moment, 0)])
@@ -166,43 +117,11 @@ class Axis:
         return self.origin_us + max(int(self._begins[min(max(moment, 0), self.last)]), 0)
 
 
-BLOCK = 512  # the least piece of memory that PyTorch hands out
-
-
-def accumulated(start: np.ndarray, end: np.ndarray, size: np.ndarray, events: int) -> np.ndarray:
-    """int64 (M + 1,): the sum of the sizes of what is live at each moment."""
-    out = np.zeros(events + 1, np.int64)
-    accumulate = kernels().accumulate
-    accumulate(frozen(start, np.int32), frozen(end, np.int32), frozen(size, np.int64), out)
-    return frozen(out, np.int64)
-
-
 def reserved(trace: Trace, pool: int | None = None) -> np.ndarray:
     """int64 (M + 1,): bytes that the allocator had from the driver at each moment. pool: those of one pool."""
     s = trace.spans
     chosen = slice(None) if pool is None else s.pool == pool
-    return accumulated(s.start[chosen], s.end[chosen], s.size[chosen], len(trace.events))
-
-
-def allocated(trace: Trace, pool: int | None = None) -> np.ndarray:
-    """int64 (M + 1,): bytes of the blocks that were handed out at each moment, up to the request to free them.
-
-    Where the size of a block is not known, what was requested is rounded up to 512 bytes: PyTorch's least unit."""
-    a = trace.allocations
-    chosen = slice(None) if pool is None else a.pool == pool
-    return accumulated(a.start[chosen], a.end[chosen], _rounded(a.size[chosen], a.rounded[chosen]), len(trace.events))
-
-
-def active(trace: Trace, pool: int | None = None) -> np.ndarray:
-    """int64 (M + 1,): like `allocated`, but up to when the free was completed: with what other streams still use."""
-    a = trace.allocations
-    chosen = slice(None) if pool is None else a.pool == pool
-    until = np.maximum(a.freed[chosen], a.end[chosen])
-    return accumulated(a.start[chosen], until, _rounded(a.size[chosen], a.rounded[chosen]), len(trace.events))
-
-
-def _rounded(size: np.ndarray, rounded: np.ndarray) -> np.ndarray:
-    return np.where(rounded > 0, rounded, (size + BLOCK - 1) // BLOCK * BLOCK)
+    return held(trace.moments, s.start[chosen], s.end[chosen], s.size[chosen])
 
 
 class Envelope:
@@ -210,8 +129,6 @@ class Envelope:
 
     def __init__(self, values: np.ndarray) -> None:
         """values: int64 (n,), n >= 1."""
-        if not len(values):
-            raise ValueError("no values: there is at least one moment")
         self._values = frozen(values, np.int64)
         block = kernels().PYRAMID
         blocks = (len(values) + block - 1) // block

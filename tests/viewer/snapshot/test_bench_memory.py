@@ -14,7 +14,7 @@ from benchmarks.memory import answers
 from benchmarks.memory.reference import live_bytes
 from benchmarks.memory.traces import write_trace
 from splatview_viewer.kinds.snapshot.loading import from_pickled
-from splatview_viewer.kinds.snapshot.timeline import Bands
+from splatview_viewer.kinds.snapshot.timeline.bands import Bands
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,23 +1,128 @@
-"""Everything about the allocation that was clicked, beside the picture."""
+"""Facts about the snapshot, and everything about the allocation that was clicked."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from imgui_bundle import ImVec2, imgui
 
-from splatview_viewer.kinds.snapshot.analysis import describe
 from splatview_viewer.kinds.snapshot.analysis import frames as kinds
+from splatview_viewer.kinds.snapshot.analysis.details import describe
+from splatview_viewer.kinds.snapshot.model import pool_text, stream_text
 from splatview_viewer.kinds.snapshot.panes import _pane
-from splatview_viewer.kinds.snapshot.panes._grid import tooltip
+from splatview_viewer.kinds.snapshot.panes._pane import tooltip
 from splatview_viewer.ui import theme
+from splatview_viewer.ui.format import age_text, count_text, exact_size_text, size_text
+from splatview_viewer.ui.widgets import gap
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from splatview_viewer.geometry.controls import Rect
-    from splatview_viewer.kinds.snapshot.analysis import Details, FrameLine
+    from splatview_viewer.kinds.snapshot.analysis.details import Details, FrameLine
     from splatview_viewer.kinds.snapshot.content import Content
+    from splatview_viewer.kinds.snapshot.model import Snapshot, Trace
     from splatview_viewer.kinds.snapshot.state import Look
+
+_WIDE_LABEL = 13.0
+_HANDS = (
+    ("Wheel", "zooms both axes at the pointer; with Shift time alone, with Ctrl bytes alone"),
+    ("Drag, WASD, arrows", "move the window; so does the small map below"),
+    ("Q, E, + and -", "zoom; F or a double click fits"),
+    ("Click", "selects an allocation and a moment; Escape clears"),
+    ("/", "searches: functions, files, addresses, sizes"),
+    ("M", "marks two moments, for Compare"),
+)
+
+
+class AboutPane(_pane.Pane):
+    """Words and numbers; nothing to be done."""
+
+    name = "about"
+    scroll = True
+
+    def fill(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
+        snapshot = content.snapshot
+        for note in snapshot.notes:
+            _pane.wrapped(note[:1].upper() + note[1:], _pane.HIT)
+        if snapshot.notes:
+            gap(4 * scale)
+        _section("Snapshot", snapshot_facts(snapshot), scale)
+        for trace in snapshot.traces:
+            _section(f"Device {trace.device}", trace_facts(snapshot, trace), scale)
+        if snapshot.settings:
+            _section("Settings of the allocator", settings_facts(snapshot.settings), scale)
+        _section("Hands", _HANDS, scale)
+        return False
+
+
+def snapshot_facts(snapshot: Snapshot) -> list[tuple[str, str]]:
+    """Facts about the file."""
+    s = snapshot.stacks
+    out = [("File", snapshot.name)]
+    if snapshot.file_bytes:
+        out.append(("Size", exact_size_text(snapshot.file_bytes)))
+    out.append(("Stacks", f"{count_text(len(s), 'stack')} of {count_text(len(s.file), 'frame')}"))
+    out.append(("Streams", ", ".join(map(stream_text, snapshot.streams[:12])) or "none"))
+    out.append(("Pools", ", ".join(map(pool_text, snapshot.pools[:12])) or "none"))
+    if snapshot.annotations:
+        names = {a.name: None for a in snapshot.annotations}
+        out.append(("Annotations", f"{len(snapshot.annotations):,}: {', '.join(list(names)[:6])}"))
+    return out
+
+
+def trace_facts(snapshot: Snapshot, trace: Trace) -> list[tuple[str, str]]:
+    """Facts about one device."""
+    a, s = trace.allocations, trace.segments
+    before, after = int((a.start < 0).sum()), int((a.end >= len(trace.events)).sum())
+    out = [("Events", f"{len(trace.events):,}"),
+           ("Allocations", f"{len(a):,}; {before:,} live before the trace, {after:,} live at its end")]
+    first = _pane.first_time(trace.events)
+    if first:
+        last = int(trace.events.time_us[-1])
+        began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(first / 1e6))
+        out.append(("Recorded", f"from {began} for {age_text(max(last - first, 0))}"))
+    if len(s):
+        out.append(("At the end", f"{size_text(int(s.total.sum()))} reserved in {count_text(len(s), 'segment')}, "
+                                  f"{size_text(int(s.allocated.sum()))} allocated, "
+                                  f"{size_text(int(s.requested.sum()))} of it requested, "
+                                  f"{size_text(int(s.active.sum()))} active"))
+        if s.expandable.any():
+            out.append(("Expandable", f"{int(s.expandable.sum()):,} of the segments"))
+    return out
+
+
+def settings_facts(settings: dict[str, Any], before: str = "") -> list[tuple[str, str]]:
+    """The settings, one in a row; what is nested has dots in its name, and what is nothing is left out."""
+    out: list[tuple[str, str]] = []
+    for name, value in settings.items():
+        if isinstance(value, dict):
+            inner = {k: v for k, v in value.items() if v not in (0, "", None)}
+            out += settings_facts(inner, f"{before}{name}.") if inner else [(before + name, "none")]
+        elif isinstance(value, bool):
+            out.append((before + name, "yes" if value else "no"))
+        elif value in ("", None):
+            out.append((before + name, "not set"))
+        elif value == -1:
+            out.append((before + name, "no limit"))
+        else:
+            out.append((before + name, str(value)))
+    return out
+
+
+def _section(title: str, facts: Iterable[tuple[str, str]], scale: float) -> None:
+    _pane.colored(title, theme.ACCENT)
+    for what, value in facts:
+        label = _WIDE_LABEL * imgui.get_font_size()
+        _pane.colored(_pane.fitted(what, label - 8 * scale), theme.DIM)
+        if imgui.is_item_hovered() and imgui.calc_text_size(what).x > label - 8 * scale:
+            imgui.set_tooltip(what)
+        imgui.same_line(label + imgui.get_style().window_padding.x)
+        _pane.wrapped(value, theme.TEXT)
+    gap(6 * scale)
+
 
 _LABEL = 5.4
 """Width of what is said before a value, in units of the font's height."""
@@ -34,8 +139,6 @@ class DetailsPane(_pane.Pane):
         super().__init__()
         self.whole = False
         """Whether the frames that tell nothing are shown too."""
-        self._shown: Details | None = None
-        self._of: tuple[object, int] | None = None
 
     def fill(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
         if look.selected is None or look.selected >= len(content.trace(look).allocations):
@@ -49,17 +152,13 @@ class DetailsPane(_pane.Pane):
 
     def _draw(self, content: Content, look: Look, allocation: int, scale: float) -> bool:
         snapshot, trace, moment = content.snapshot, content.trace(look), look.moment
-        of = (trace, allocation)
         key = ("details", look.device, allocation, moment)
         found = content.ask(key, lambda: describe(snapshot, trace, allocation, moment), slot=("details", id(self)))
-        if found is not None:
-            if self._of != of:
-                imgui.set_scroll_y(0)
-            self._shown, self._of = found, of
-        if self._shown is None or self._of != of:
-            _pane.trouble(content, key, "")
+        if self._shown_of != (look.device, allocation):
+            imgui.set_scroll_y(0)
+        details = self.latest(content, look, key, found, allocation, "")
+        if details is None:
             return False
-        details = self._shown
         changed = self._head(content, look, details, scale)
         for what, value in details.rows:
             _field(what, value)
@@ -74,7 +173,7 @@ class DetailsPane(_pane.Pane):
                 _brief(line, scale)
             changed |= self._more(len(details.frames) - len(told))
         elif not details.user_frames:
-            _pane.gap(4, scale)
+            gap(4 * scale)
             _pane.wrapped("The snapshot does not say where it was allocated: it was made before recording began, or "
                           "without stacks.")
         if details.freed_frames:
@@ -122,7 +221,7 @@ class DetailsPane(_pane.Pane):
                                   f"all of {place or 'this stack'}")
                 changed = True
             imgui.set_item_tooltip("Light all allocations of this stack in the timeline")
-        _pane.gap(2, scale)
+        gap(2 * scale)
         return changed
 
     def _more(self, hidden: int) -> bool:
@@ -142,7 +241,7 @@ def _field(what: str, value: str) -> None:
 
 
 def _heading(text: str, scale: float) -> None:
-    _pane.gap(5, scale)
+    gap(5 * scale)
     _pane.colored(text, theme.ACCENT)
 
 

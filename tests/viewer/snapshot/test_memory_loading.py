@@ -1,4 +1,4 @@
-"""Snapshots from files: every schema, protocol and packing; what is recognised; progress and cancel; the cache."""
+"""Snapshots from files: every schema, protocol and packing; which events make one allocation; the cache."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ import json
 import os
 import pickle
 import shlex
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import zstandard
-from support.memory_data import block, event, frame, listing, pickled, segment, snapshot
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.memory_data import block, check_replay, event, frame, listing, live_bytes, pickled, segment, snapshot
 
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.formats.common import Start
 from splatview_viewer.kinds.files import open_file
 from splatview_viewer.kinds.snapshot.loading import from_pickled, is_snapshot, load_snapshot, store
-from splatview_viewer.kinds.snapshot.model import ACTIONS, NO_STACK, UNKNOWN_POOL, Snapshot
+from splatview_viewer.kinds.snapshot.model import ACTIONS, NO_STACK, UNKNOWN_POOL, Snapshot, Trace
 
 
 def small() -> dict[str, Any]:
@@ -53,24 +54,6 @@ def test_a_real_snapshot_by_the_program_is_what_it_is_here(data_dir: Path, real:
     assert told == sorted(told) and len(set(told)) > 1
     assert [a.stage for a in snap.annotations] == ["START", "END"]
     assert not any(a.flags.writeable for a in vars(snap.traces[0].events).values())
-
-
-def test_what_is_in_it() -> None:
-    snap = from_pickled(small(), "small")
-    (trace,) = snap.traces
-    e, a = trace.events, trace.allocations
-    assert [ACTIONS[i] for i in e.action] == ["alloc", "alloc", "free_requested", "free_completed"]
-    assert e.time_us.tolist() == [5, 6, 7, 9]
-    assert a.size.tolist() == [1000, 300]
-    assert a.rounded.tolist() == [0, 512]
-    assert [(f.file, f.line, f.name) for f in snap.stack(int(a.stack[0]))] == [
-        ("ops.py", 7, "mul"), ("model.py", 20, "forward")]
-    assert a.stack[0] == a.stack[1]
-    assert trace.segments.total.tolist() == [4608]
-    assert trace.blocks.allocation.tolist() == [-1, 1]
-    assert snap.pools == ((0, 0),)
-    assert snap.annotations[0].name == "step"
-    assert e.context.tolist() == [-1] * 4
 
 
 def test_old_files_lack_much() -> None:
@@ -139,30 +122,6 @@ def test_an_error_names_the_file_once(tmp_path: Path, here: list[Any]) -> None:
     assert "memory snapshot" not in str(e.value)
 
 
-class CancelledError(Exception):
-    pass
-
-
-def test_a_cancel_ends_the_program_and_leaves_nothing(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
-                                                      ) -> None:
-    path = tmp_path / "any.pickle"
-    path.write_bytes(pickle.dumps(small()))
-    started: list[Any] = []
-    begin = subprocess.Popen
-    monkeypatch.setattr(subprocess, "Popen", lambda *a, **k: started.append(begin(*a, **k)) or started[-1])
-
-    def progress(what: str, fraction: float) -> None:
-        raise CancelledError
-
-    with pytest.raises(CancelledError):
-        load_snapshot(path, progress)
-    assert [p.returncode is not None for p in started] == [True]
-    assert not [f for f in cache.rglob("*") if f.is_file()]
-
-
-# -- the cache
-
-
 def make(path: Path, size: int = 100) -> Path:
     path.write_bytes(pickle.dumps(snapshot([event("alloc", 512, size), event("alloc", 1024, 7)],
                                            [segment(512, [block(512, 512, requested=size)])])))
@@ -190,24 +149,19 @@ def test_the_second_opening_reads_no_pickle(tmp_path: Path, cache: Path, here: l
     assert first.traces[0].allocations.size.tolist() == again.traces[0].allocations.size.tolist() == [100, 7]
 
 
-def unusable(cache: Path, how: str) -> None:
-    if how == "a file in the way":
-        cache.write_text("")
-    elif how == "others may write":
-        folder = cache / "splatview" / "snapshots" / "columns-v1"
-        folder.mkdir(parents=True)
-        folder.chmod(0o777)
-    elif how == "a link":
-        (cache / "splatview" / "snapshots").mkdir(parents=True)
-        (cache / "else").mkdir()
-        (cache / "splatview" / "snapshots" / "columns-v1").symlink_to(cache / "else")
-
-
-@pytest.mark.parametrize("how", ["a file in the way", "others may write", "a link"])
-def test_a_folder_that_cannot_be_used_is_not_used(how: str, tmp_path: Path, cache: Path, here: list[Any]) -> None:
-    unusable(cache, how)
-    assert load_snapshot(make(tmp_path / "a.pickle")).traces[0].allocations.size[0] == 100
-    assert [p for p in kept(cache) if p.suffix] == []
+def test_a_folder_that_cannot_be_used_is_not_used(tmp_path: Path, cache: Path, here: list[Any],
+                                                   monkeypatch: pytest.MonkeyPatch) -> None:
+    folders = [tmp_path / name / "splatview" / "snapshots" / "columns-v1" for name in ("file", "open", "link")]
+    folders[0].parents[2].write_text("in the way")
+    folders[1].mkdir(parents=True)
+    folders[1].chmod(0o777)  # others may write
+    folders[2].parent.mkdir(parents=True)
+    folders[2].symlink_to(tmp_path)
+    path = make(tmp_path / "a.pickle")
+    for folder in folders:
+        monkeypatch.setenv("XDG_CACHE_HOME", str(folder.parents[2]))
+        assert load_snapshot(path).traces[0].allocations.size[0] == 100
+        assert not list(tmp_path.rglob("*.columns"))
 
 
 def test_damaged_columns_are_made_again(tmp_path: Path, cache: Path, here: list[Any]) -> None:
@@ -260,3 +214,73 @@ def test_advice_for_a_snapshot_that_something_else_saved(how: str, part: str, tm
         open_file(path)
     exec(shlex.split(str(caught.value).partition(" python -c ")[2])[0], {})
     assert listing(load_snapshot(Path(f"{path}.pickle"))) == listing(from_pickled(value))
+
+
+def test_every_event_of_a_real_snapshot(real: Snapshot, pickled: dict[str, Any]) -> None:
+    (trace,) = real.traces
+    check_replay(pickled, trace)
+    assert live_bytes(trace)[-1] == int(trace.segments.requested.sum())
+    stacks = [*([(f.file, f.line, f.name) for f in real.stack(i)] for i in range(len(real.stacks))), []]
+    assert len(set(map(tuple, stacks))) == len(stacks)
+    blocks = [b for s in sorted(pickled["segments"], key=lambda s: s["address"]) for b in s["blocks"]]
+    for numbers, entries in ((trace.events.stack, pickled["device_traces"][0]), (trace.blocks.stack, blocks)):
+        for number, entry in zip(numbers.tolist(), entries, strict=True):
+            assert stacks[number] == [(f["filename"], f["line"], f["name"]) for f in entry["frames"]]
+    assert (trace.blocks.allocation >= 0).tolist() == [b["state"] == "active_allocated" for b in blocks]
+
+
+ADDRESS = st.integers(0, 4).map(lambda i: 0x7F0000000000 + i * 512)
+ENTRY = st.builds(event, st.sampled_from(["alloc", "alloc", "free_requested", "free_completed", "free", "snapshot"]),
+                  ADDRESS, st.integers(0, 2000))
+STATE = st.sampled_from(["active_allocated", "active_pending_free", "inactive"])
+ODD = st.sampled_from([0, 1, 2**63 - 0x7F0000000400, 9 << 60])
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(ENTRY, max_size=40), st.lists(STATE, min_size=5, max_size=5), st.booleans(), ODD)
+def test_any_order_of_entries(events: list[dict[str, Any]], states: list[str], with_blocks: bool, odd: int) -> None:
+    """Also orders that no allocator makes; addresses near and far, which are sorted in different ways."""
+    for e in events:
+        e["addr"] += odd
+    start = 0x7F0000000000 + odd
+    segments = [segment(start, [block(start + i * 512, 512, s, 100 + i) for i, s in enumerate(states)])]
+    data = snapshot(events, segments if with_blocks else [])
+    for trace in from_pickled(data).traces:
+        check_replay(data, trace)
+
+
+def one(events: list[dict[str, Any]], *segments: dict[str, Any]) -> Trace:
+    (trace,) = from_pickled(snapshot(events, list(segments))).traces
+    return trace
+
+
+def test_oddities_are_noted() -> None:
+    twice, freed = [event("alloc", 512), event("alloc", 512)], [event("alloc", 512), event("free", 512)]
+    assert any("handed out again" in note for note in from_pickled(snapshot(twice)).notes)
+    assert any("recording paused" in note for note in from_pickled(snapshot([*freed, freed[1]])).notes)
+
+
+def test_pools_come_from_the_segment_where_the_events_do_not_tell() -> None:
+    private = segment(1 << 20, [block(1 << 20, 512), block((1 << 20) + 512, 512, "inactive")], segment_pool_id=(0, 3))
+    snap = from_pickled(snapshot([event("alloc", (1 << 20) + 512), event("free", (1 << 20) + 512),
+                                  event("alloc", 64, pool_id=(7, 0)), event("alloc", 128)], [private]))
+    (trace,) = snap.traces
+    named = {int(a): snap.pools[p] if p >= 0 else None
+             for a, p in zip(trace.allocations.addr, trace.allocations.pool, strict=True)}
+    assert named == {1 << 20: (0, 3), (1 << 20) + 512: (0, 3), 64: (7, 0), 128: None}
+    assert [snap.pools[p] if p >= 0 else None for p in trace.events.pool] == [(0, 3), (0, 3), (7, 0), None]
+
+
+def spans(trace: Trace) -> list[tuple[int, ...]]:
+    s = trace.spans
+    return sorted(zip(s.addr.tolist(), s.size.tolist(), s.start.tolist(), s.end.tolist(), strict=True))
+
+
+def test_what_is_reserved_when() -> None:
+    trace = one([event("segment_alloc", 0x1000, 0x1000), event("segment_free", 0x5000, 0x1000),
+                 event("segment_map", 0x8000, 0x3000), event("segment_unmap", 0x9000, 0x1000),
+                 event("segment_free", 0x1000, 0x1000)],
+                segment(0x8000, [block(0x8000, 0x1000)]), segment(0xA000, [block(0xA000, 0x1000)]),
+                segment(0xF000, [block(0xF000, 0x1000)]))
+    assert spans(trace) == [(0x1000, 0x1000, 0, 4), (0x5000, 0x1000, -1, 1), (0x8000, 0x1000, 2, 5),
+                            (0x9000, 0x1000, 2, 3), (0xA000, 0x1000, 2, 5), (0xF000, 0x1000, -1, 5)]

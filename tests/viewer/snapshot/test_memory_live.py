@@ -87,9 +87,6 @@ def test_frames_that_are_none_are_refused_by_name() -> None:
             read_frame(frame.tensors, frame.meta)
 
 
-# -- the plot ---------------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture(name="view")
 def view_fixture(screen: OffscreenScreen) -> Iterator[MemoryView]:
     screen.resize(RECT.width, RECT.height, 1.0)
@@ -137,9 +134,6 @@ def test_the_wheel_zooms_and_a_drag_moves(viewer: Viewer, train: Callable[[], No
     viewer.do(PointerMove(x + 60, y))
     viewer.do(PointerRelease(x + 60, y))
     assert view.state.right is not None and view.state.right < before[1]
-
-
-# -- the viewer beside a run -------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import os
 import pickle
 import struct
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,6 @@ from support.scene_files import little_memory
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.formats import sandbox
 from splatview_viewer.formats.sandbox import File
-from splatview_viewer.kinds.files import open_file
 from splatview_viewer.kinds.snapshot.loading import from_pickled, load_snapshot, read_pickle
 
 if TYPE_CHECKING:
@@ -66,24 +64,6 @@ def test_nothing_is_called(name: str, tmp_path: Path) -> None:
         assert "system" in str(e.value) or "Popen" in str(e.value) or "object" in str(e.value)
 
 
-class Evil:
-    def __init__(self, canary: Path) -> None:
-        self.canary = canary
-
-    def __reduce__(self) -> Any:
-        return os.system, (f"touch {self.canary}",)
-
-
-@pytest.mark.programs
-def test_a_snapshot_with_one_object_too_many_is_refused_by_its_name(tmp_path: Path) -> None:
-    """By the real program."""
-    path = tmp_path / "x.pickle"
-    path.write_bytes(pickle.dumps(snapshot([event("alloc", 512)], extra=Evil(tmp_path / "canary")), 4))
-    with pytest.raises(FileError, match=r"asks for posix\.system"):
-        load_snapshot(path)
-    assert not (tmp_path / "canary").exists()
-
-
 BOMBS = {
     "memo": b"\x80\x04Nr" + struct.pack("<I", 0x7FFFFFFF) + b".",
     "long text": b"\x80\x04\x8d" + struct.pack("<Q", 1 << 40) + b"x.",
@@ -120,29 +100,19 @@ def test_a_file_cut_anywhere_is_an_error(tmp_path: Path, here: list[Any]) -> Non
 
 
 BROKEN: list[tuple[Any, str]] = [
-    ({"segments": [4]}, r"segments\[0\] is 4, not a mapping"),
-    ({"device_traces": [5]}, r"device_traces\[0\] is 5, not a list"),
     ({"device_traces": [[], [6]]}, r"device_traces\[1\]\[0\] is 6, not a mapping"),
     ({"device_traces": [[]] * 2000}, "at most 1,024"),
     (snapshot([event("alloc", 512)] * 17 + [event("alloc", 512, "abc")]),  # type: ignore[arg-type]
      r"device_traces\[0\]\[17\]\['size'\] is 'abc', not a whole number"),
-    (snapshot([event("alloc", 512, 1.5)]), r"\['size'\] is 1.5, not a whole number"),  # type: ignore[arg-type]
     (snapshot([event("alloc", -512)]), r"\['addr'\] is -512; legal is 0 to"),
     (snapshot([event("alloc", 2**64 - 512)]), r"\['addr'\] is 184.*; legal is 0 to 18,446,744,073,709,551,103"),
-    (snapshot([event("alloc", 1 << 70)]), r"\['addr'\] is 0x4"),
     (snapshot([event(7, 512)]), r"\['action'\] is 7, not a text"),  # type: ignore[arg-type]
-    (snapshot([{"addr": 5}]), r"device_traces\[0\]\[0\] has no action"),
     (snapshot([event("alloc", 512, stream=[1])]), r"\['stream'\] is a list"),
-    (snapshot([event("alloc", 512, pool_id=3)]), r"\['pool_id'\] is 3, not a pair"),
     (snapshot([event("alloc", 512, compile_context=b"x")]), r"\['compile_context'\] is a bytes, not a text"),
-    (snapshot([event("alloc", 512, frames=[4])]), r"\['frames'\]\[0\] is 4, not a mapping"),
     (snapshot([event("alloc", 512, frames=[{"line": "x"}])]), r"\['frames'\]\[0\]\['line'\] is 'x'"),
-    (snapshot([event("alloc", 512, frames=[{"name": 3}])]), r"\['frames'\]\[0\]\['name'\] is 3"),
-    (snapshot([], [segment(512, [block(512, 512)], device="x")]), r"segments\[0\]\['device'\] is 'x'"),
     (snapshot([], [segment(512, [block(512, 512)], total_size=None)]), r"segments\[0\]\['total_size'\] is None"),
     (snapshot([], [{**segment(512, []), "blocks": [{"size": 5, "state": 3}]}]),
      r"segments\[0\]\['blocks'\]\[0\]\['state'\] is 3, not a text"),
-    (snapshot([], [], external_annotations=[{"name": 3}]), r"external_annotations\[0\]\['name'\] is 3"),
     (snapshot([], [], allocator_settings=[3]), "allocator_settings is a list"),
     ([1, 2], "no memory snapshot: it holds a list"), ({"a": 1}, "a mapping with 'a'"), ("x", "it holds 'x'"),
 ]
@@ -152,14 +122,6 @@ def test_wrong_types_are_refused_by_name() -> None:
     for data, words in BROKEN:
         with pytest.raises(FileError, match=words):
             from_pickled(data)
-
-
-def test_what_is_no_regular_file_is_refused(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "x.pickle")
-    with pytest.raises(FileError, match="pipe"):
-        open_file(tmp_path / "x.pickle")
-    with pytest.raises(OSError, match="pipe"):
-        load_snapshot(tmp_path / "x.pickle")
 
 
 @pytest.mark.programs

@@ -2,30 +2,15 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from support.snapshot_cases import any_paint, column_by_hand, live_by_hand, random_trace, trace_of
 
-from splatview_viewer.kinds.snapshot.model import BLOCK_STATES
-from splatview_viewer.kinds.snapshot.timeline import (
-    Addresses,
-    Axis,
-    Bands,
-    Canvas,
-    Paint,
-    active,
-    allocated,
-    assemble,
-    reserved,
-)
+from splatview_viewer.kinds.snapshot.timeline.bands import Addresses, Bands, Canvas, Paint
 from splatview_viewer.kinds.snapshot.timeline.compiled import kernels
-
-if TYPE_CHECKING:
-    from splatview_viewer.kinds.snapshot.model import Snapshot
+from splatview_viewer.kinds.snapshot.timeline.index import Axis
 
 pytestmark = pytest.mark.usefixtures("timeline_kernels")
 
@@ -41,39 +26,32 @@ def trace(request: pytest.FixtureRequest):
     return random_trace(*TRACES[request.param])
 
 
+def stacked(trace, moment: int, members=None) -> tuple[np.ndarray, np.ndarray]:
+    """What is live, and the byte at which each begins."""
+    ids = np.array(live_by_hand(trace, moment, members), np.int64)
+    sizes = trace.allocations.size[ids]
+    return ids, np.cumsum(sizes) - sizes
+
+
 def moments_of(trace, count: int = 60) -> list[int]:
     rng = np.random.default_rng(0)
     last = len(trace.events)
     return sorted({0, last, *rng.integers(0, last + 1, count).tolist()})
 
 
-def test_what_is_live_is_what_a_replay_says(trace) -> None:
-    size = trace.allocations.size
+def test_every_byte_is_picked_from_the_band_that_it_lies_in(trace) -> None:
+    rng, size = np.random.default_rng(1), trace.allocations.size
     for members in (None, np.arange(len(trace.allocations)) % 3 == 0):
         bands = Bands(trace, members)
         assert bands.live.shape == (trace.moments,)
-        for moment in moments_of(trace):
-            live = live_by_hand(trace, moment, members)
-            ids, base = bands.at(moment)
-            assert ids.tolist() == live
-            assert base.tolist() == np.concatenate([[0], np.cumsum(size[live])])[:-1].tolist()
-            assert bands.live[moment] == size[live].sum()
-
-
-def test_every_byte_is_picked_from_the_band_that_it_lies_in(trace) -> None:
-    bands = Bands(trace)
-    rng = np.random.default_rng(1)
-    for moment in moments_of(trace, 20):
-        ids, base = bands.at(moment)
-        top = int(bands.live[moment])
-        assert bands.pick(moment, -1) == bands.pick(moment, top) == bands.pick(moment, -0.5) == -1
-        for byte in rng.uniform(0, top, 20) if top else ():
-            over = np.flatnonzero((base <= byte) & (byte < base + trace.allocations.size[ids]))
-            assert bands.pick(moment, byte) == ids[over[0]]
-        for i, bottom in zip(ids.tolist(), base.tolist(), strict=True):
-            assert bands.base(i, moment) == bottom
-        absent = sorted(set(range(len(trace.allocations))) - set(ids.tolist()))
-        assert not absent or bands.base(absent[0], moment) is None
+        for moment in moments_of(trace, 20):
+            ids, base = stacked(trace, moment, members)
+            top = int(bands.live[moment])
+            assert top == size[ids].sum()
+            assert bands.pick(moment, -1) == bands.pick(moment, top) == bands.pick(moment, -0.5) == -1
+            for byte in rng.uniform(0, top, 20) if top else ():
+                over = np.flatnonzero((base <= byte) & (byte < base + size[ids]))
+                assert bands.pick(moment, byte) == ids[over[0]]
 
 
 def test_peaks_are_the_greatest_of_each_column_and_the_first_of_equals(trace) -> None:
@@ -92,18 +70,6 @@ def test_peaks_are_the_greatest_of_each_column_and_the_first_of_equals(trace) ->
             else:
                 assert moment == (edges[x] - 1 if 0 < edges[x] <= trace.moments else -1)
                 assert low[x] == high[x] == live[min(max(edges[x] - 1, 0), len(live) - 1)]
-    assert bands.peak(0, len(trace.events)) == int(np.argmax(live))
-
-
-def test_reserved_and_allocated_bytes(trace) -> None:
-    spans, rows = trace.spans, trace.allocations
-    for moment in moments_of(trace, 20):
-        there = (spans.start < moment) & (moment <= spans.end)
-        assert reserved(trace)[moment] == spans.size[there].sum()
-        live = live_by_hand(trace, moment)
-        assert allocated(trace)[moment] == sum(-(-int(s) // 512) * 512 for s in rows.size[live])
-        assert active(trace)[moment] >= allocated(trace)[moment]
-    assert reserved(trace, 5).max() == 0
 
 
 @pytest.mark.parametrize("unit", ["events", "time"])
@@ -135,32 +101,6 @@ def test_times_of_moments() -> None:
     assert axis.extent == (-20.0, 2020.0)
     assert [axis.moment(x) for x in (-99, -1, 0, 1999.5, 2000, 1e9)] == [0, 0, 2, 2, 4, 4]
     assert Axis(trace_of(3, [], [], []), "time").timed is False
-    with pytest.raises(ValueError, match="'hours' is not 'events' or 'time'"):
-        Axis(trace, "hours")  # type: ignore[arg-type]
-
-
-def test_a_real_snapshot_is_laid_out_as_a_replay_says(real: Snapshot) -> None:
-    trace = real.traces[0]
-    bands, rows, blocks = Bands(trace), trace.allocations, trace.blocks
-    space, change = Addresses(trace), np.zeros(trace.moments + 1, np.int64)
-    for i in range(len(rows)):
-        change[rows.start[i] + 1] += rows.size[i]
-        change[rows.end[i] + 1] -= rows.size[i]
-    assert (bands.live == np.cumsum(change)[:-1]).all()
-    active = blocks.state == BLOCK_STATES.index("active_allocated")
-    assert bands.live[-1] == blocks.requested[active].sum()
-    assert set(bands.at(len(trace.events))[0].tolist()) == set(blocks.allocation[active].tolist())
-    axis, canvas = Axis(trace, "events"), Canvas(60, 80)
-    moments = bands.peaks(axis.edges(*axis.extent, canvas.width))
-    paint, top = any_paint(trace), float(bands.live.max())
-    for view, height in ((bands, top), (space, float(space.height))):
-        view.paint(canvas, slice(None), moments, 0.0, height / canvas.height, paint)
-        for x, moment in enumerate(moments.tolist()):
-            for y in range(0, canvas.height, 7):
-                assert canvas.ids[x, y] == view.pick(moment, (canvas.height - y - 0.5) * height / canvas.height)
-
-
-# -- painting
 
 
 def views(trace, bands: Bands, height: float, count: int = 6):
@@ -192,14 +132,12 @@ def test_bands_have_the_mean_colour_of_what_lies_in_a_pixel(trace, third: bool, 
     bands = Bands(trace, members)
     paint = any_paint(trace, 7, lit)
     errors = []
-    for n, (canvas, moments, low, per, cut) in enumerate(views(trace, bands, float(bands.live.max()))):
-        offset = np.random.default_rng(n).integers(0, 3, canvas.width) * 1000 if n % 4 == 3 else None
+    for canvas, moments, low, per, cut in views(trace, bands, float(bands.live.max())):
         for part in (slice(cut, None), slice(0, cut)):
-            bands.paint(canvas, part, moments, low, per, paint, offset)
+            bands.paint(canvas, part, moments, low, per, paint)
         for x, moment in enumerate(moments.tolist()):
-            ids, base = bands.at(moment) if moment >= 0 else (np.empty(0, int), np.empty(0, int))
-            under = 0 if offset is None else int(offset[x])
-            rects = zip(ids.tolist(), (base + under).tolist(), trace.allocations.size[ids].tolist(), strict=True)
+            ids, base = stacked(trace, moment, members) if moment >= 0 else (np.empty(0, int), np.empty(0, int))
+            rects = zip(ids.tolist(), base.tolist(), trace.allocations.size[ids].tolist(), strict=True)
             errors.append(off(canvas, x, *column_by_hand(rects, paint, canvas.height, low, per)))
     assert max(errors) <= SUMMARY
     assert np.mean(np.array(errors) <= EXACT) > 0.9
@@ -218,32 +156,6 @@ def test_addresses_have_the_mean_colour_of_what_lies_in_a_pixel(trace) -> None:
             assert off(canvas, x, *column_by_hand(rects, paint, canvas.height, low, per, ground)) <= EXACT
 
 
-def test_threads_paint_what_one_paints() -> None:
-    trace = random_trace(1, 1500, 10, 300)
-    bands, space, paint = Bands(trace), Addresses(trace), any_paint(trace)
-    moments = bands.peaks(Axis(trace, "events").edges(0, 1501, 500))
-    for view, height in ((bands, bands.live.max()), (space, space.height)):
-        one, many = Canvas(500, 300), Canvas(500, 300)
-        for x in range(0, 500, 50):
-            view.paint(one, slice(x, x + 50), moments, 0.0, height / 300, paint)
-        with ThreadPoolExecutor(4) as pool:
-            list(pool.map(lambda x: view.paint(many, slice(x, x + 50), moments, 0.0, height / 300, paint),  # noqa: B023
-                          range(0, 500, 50)))
-        assert (one.rgba == many.rgba).all() and (one.ids == many.ids).all()
-
-
-def test_views_that_make_no_sense_are_refused() -> None:
-    bands, canvas, moments = Bands(random_trace(0)), Canvas(10, 10), np.zeros(10, np.int32)
-    paint = any_paint(random_trace(0))
-    for wrong, low, per, words in ((moments, 0.0, 0.0, "more than 0"), (moments, 0.0, float("nan"), "more than 0"),
-                                   (moments + 401, 0.0, 1.0, "moment 401"), (moments[:9], 0.0, 1.0, "9 moments"),
-                                   (moments, float("nan"), 1.0, "low is nan")):
-        with pytest.raises(ValueError, match=words):
-            bands.paint(canvas, slice(None), wrong, low, per, paint)
-    with pytest.raises(IndexError, match="no moment 401"):
-        bands.at(401)
-
-
 def test_a_spike_of_one_event_is_seen_in_every_zoom() -> None:
     events = 200_000
     rng = np.random.default_rng(0)
@@ -257,7 +169,7 @@ def test_a_spike_of_one_event_is_seen_in_every_zoom() -> None:
     classes = np.zeros(len(start), np.uint16)
     classes[spike] = 1
     paint = Paint(classes, np.array([[90, 90, 90], [250, 40, 40]], np.uint8))
-    assert bands.peak(0, events) == moment and bands.pick(moment, 5e8) == spike
+    assert bands.live.argmax() == moment and bands.pick(moment, 5e8) == spike
     canvas = Canvas(1000, 100)
     for zoom in range(0, int(np.log2(events)), 2):
         length = (events + 1) / 2**zoom
@@ -269,36 +181,6 @@ def test_a_spike_of_one_event_is_seen_in_every_zoom() -> None:
         around = slice(max(column - 1, 0), column + 2)
         assert (canvas.ids[around, 20:80] == spike).all(1).any()
         assert (canvas.rgba[around, 20:80, :3] == (250, 40, 40)).all((1, 2)).any()
-
-
-# -- canvases
-
-
-def painted(rng: np.random.Generator, width: int, height: int) -> Canvas:
-    canvas = Canvas(width, height)
-    canvas.rgba[:] = rng.integers(0, 256, canvas.rgba.shape)
-    canvas.ids[:] = rng.integers(-1, 1000, canvas.ids.shape)
-    return canvas
-
-
-@pytest.mark.parametrize(("width", "height", "grain", "share"), [(1, 1, 1, 1.0), (70, 45, 2, 0.5), (131, 33, 4, 0.0),
-                                                                (131, 33, 1, 0.5)])
-def test_columns_of_two_canvases_in_one(width: int, height: int, grain: int, share: float) -> None:
-    rng = np.random.default_rng(width + 10 * grain)
-    before, fresh = painted(rng, 50, height), painted(rng, 60, height)
-    origin = np.where(rng.random(width) < share, rng.integers(0, 50, width), -1), rng.integers(0, 60, width)
-    out = Canvas(width, height, blank=False)
-    high, wide = height * grain - grain // 2, width * grain - grain // 2  # the last ones may be cut
-    rows = np.empty((high, wide), np.uint32)
-    for part in ((0, width // 3), (width // 3, width)):
-        assemble(before, fresh, origin, out, rows, part, grain)
-    for x in range(width):
-        source, column = (before, origin[0][x]) if origin[0][x] >= 0 else (fresh, origin[1][x])
-        assert (out.ids[x] == source.ids[column]).all()
-        assert (out.rgba[x] == source.rgba[column]).all()
-    for row in (0, high // 2, high - 1):
-        for x in (0, wide // 2, wide - 1):
-            assert rows[row, x] == out.packed[x // grain, height - 1 - row // grain]
 
 
 def test_kernels_are_stored_on_disk() -> None:

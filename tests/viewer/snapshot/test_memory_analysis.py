@@ -1,0 +1,395 @@
+"""Answers about a snapshot: tables, flame graphs, search, leaks, kinds, colours, segments; against counting by hand."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from support.memory_data import HIGH, MB, Recorder, training
+
+from splatview_viewer.kinds.snapshot.analysis.colors import COLOR_BYS, ColorBy, colors
+from splatview_viewer.kinds.snapshot.analysis.details import ACTIVE, INACTIVE, PENDING, describe, segments_at, summary
+from splatview_viewer.kinds.snapshot.analysis.flame import flame
+from splatview_viewer.kinds.snapshot.analysis.frames import (
+    BACKWARD,
+    LIBRARY,
+    MACHINERY,
+    NATIVE,
+    TORCH,
+    USER,
+    categories,
+    frame_kinds,
+    kind_of,
+)
+from splatview_viewer.kinds.snapshot.analysis.search import search
+from splatview_viewer.kinds.snapshot.analysis.tables import BYS, By, compare, group, leaks, post_mortem
+from splatview_viewer.kinds.snapshot.model import live_bytes, live_ids, live_mask
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from splatview_viewer.kinds.snapshot.analysis.flame import FlameGraph
+    from splatview_viewer.kinds.snapshot.model import Snapshot
+
+
+@pytest.mark.parametrize("by", ["stack", "file", "category"])
+def test_a_table_holds_every_allocation_once(real: Snapshot, by: By) -> None:
+    trace = real.traces[0]
+    size = trace.allocations.size
+    for ids in (None, live_mask(trace, 3486)):
+        table = group(real, trace, ids, by)
+        rows = table.first(len(table))
+        seen = np.concatenate([table.allocations(row.key) for row in rows])
+        everything = np.arange(len(size)) if ids is None else live_ids(trace, 3486)
+        assert sorted(seen.tolist()) == everything.tolist()
+        for row in rows:
+            mine = size[table.allocations(row.key)]
+            assert (row.bytes, row.count, row.largest) == (mine.sum(), len(mine), mine.max())
+            assert row.label
+        assert [row.bytes for row in rows] == sorted((row.bytes for row in rows), reverse=True)
+
+
+def _recorded(make: Callable[[Recorder], object]) -> Snapshot:
+    r = Recorder()
+    make(r)
+    return r.snapshot()
+
+
+NEXT_TO_NOTHING: dict[str, Callable[[Recorder], object]] = {
+    "nothing": lambda r: None,
+    "only segments": lambda r: (r.segment(1 << 30, 20 << 20), r.alloc(1 << 30, 4096, "a.py:1 f"), r.events.clear()),
+    "only an oom": lambda r: r.oom(1 << 30, 0),
+    "no sizes": lambda r: [r.alloc(4096 * (i + 1), 0) for i in range(100)],
+}
+
+
+@pytest.mark.parametrize("name", NEXT_TO_NOTHING)
+def test_snapshots_with_next_to_nothing(name: str) -> None:
+    snapshot = _recorded(NEXT_TO_NOTHING[name])
+    for trace in snapshot.traces:
+        a, last = len(trace.allocations), trace.moments - 1
+        assert len(live_bytes(trace)) == trace.moments
+        for by in BYS:
+            assert group(snapshot, trace, None, by).count_of.sum() == a
+            assert len(compare((snapshot, trace, 0), (snapshot, trace, last), by)) <= a
+        for by in COLOR_BYS:
+            assert colors(snapshot, trace, by).classes.shape == (a,)
+        for text in ("", "f", "a.py:1", "0x40000000", ">1KB", "live:0", "age:>1s", "category:other", "stream:0"):
+            assert search(snapshot, trace, text).mask.shape == (a,)
+        graph = flame(snapshot, trace, None)
+        assert graph.count[0] == a and graph.allocations(0).tolist() == list(range(a))
+        for moment in (0, last):
+            at = segments_at(snapshot, trace, moment)
+            assert at.block_size.sum() == at.size.sum() == trace.segments.total.sum()
+        assert len(post_mortem(snapshot, trace)) == (name == "only an oom")
+        assert not any(s.bytes for s in leaks(snapshot, trace))
+        for i in range(a):
+            assert describe(snapshot, trace, i, last).text()
+
+
+def _path(snapshot: Snapshot, stack: int) -> tuple[int, ...]:
+    frames = snapshot.stacks.of(stack).tolist()[::-1]
+    if not frames:
+        return (-2,)
+    kinds = frame_kinds(snapshot)
+    telling = [f for f in frames if kinds[f] != MACHINERY] or frames
+    return (*(f for f in telling if kinds[f] <= TORCH), *(f for f in telling if kinds[f] > TORCH))
+
+
+def _check(snapshot: Snapshot, graph: FlameGraph, ids: np.ndarray) -> None:
+    a = snapshot.traces[0].allocations
+    width: Counter[tuple[int, ...]] = Counter()
+    count: Counter[tuple[int, ...]] = Counter()
+    members: dict[tuple[int, ...], list[int]] = {}
+    for i in ids.tolist():
+        path = _path(snapshot, int(a.stack[i]))
+        for depth in range(len(path) + 1):
+            width[path[:depth]] += int(a.size[i])
+            count[path[:depth]] += 1
+            members.setdefault(path[:depth], []).append(i)
+    seen = {}
+    for node in range(len(graph)):
+        path = tuple(int(graph.frame[n]) for n in graph.path(node)[1:])
+        assert path not in seen
+        seen[path] = node
+        assert (graph.width[node], graph.count[node]) == (width[path], count[path])
+        assert graph.depth[node] == len(path)
+    assert set(seen) == set(count) | {()}
+    for path in list(seen)[:: max(1, len(seen) // 40)]:
+        assert graph.allocations(seen[path]).tolist() == members.get(path, [])
+    for depth in range(graph.depths):
+        first, last = graph.level[depth: depth + 2]
+        x, w, parent = graph.x[first:last], graph.width[first:last], graph.parent[first:last]
+        assert (x[1:] >= (x + w)[:-1]).all()  # side by side, from left to right
+        if depth:
+            assert (x >= graph.x[parent]).all() and (x + w <= graph.x[parent] + graph.width[parent]).all()
+            brothers = parent[1:] == parent[:-1]
+            assert (np.diff(w)[brothers] <= 0).all()
+
+
+def test_every_node_of_a_flame_graph_holds_what_went_through_it(real: Snapshot) -> None:
+    ids = live_ids(real.traces[0], 3486)
+    _check(real, flame(real, real.traces[0], ids), ids)
+    rng = np.random.default_rng(5)
+
+    def random_stacks(r: Recorder) -> None:
+        for i in range(300):
+            frames = [f"f.py:{k} g" for k in rng.integers(0, 3, rng.integers(0, 6))]
+            r.alloc(4096 * (i + 1), int(rng.integers(0, 3)) * 100, *frames)
+
+    snapshot = _recorded(random_stacks)
+    for chosen in (np.arange(300, dtype=np.int32), np.arange(0, 300, 7, dtype=np.int32), np.zeros(0, np.int32)):
+        mask = np.isin(np.arange(300), chosen)
+        for given in (chosen, mask, *([None] if mask.all() else [])):
+            _check(snapshot, flame(snapshot, snapshot.traces[0], given), chosen)
+
+
+def _size(test: Callable[[int], bool]) -> Callable[[Snapshot, int], bool]:
+    return lambda snapshot, i: test(int(snapshot.traces[0].allocations.size[i]))
+
+
+@pytest.mark.parametrize(("text", "wanted"), [
+    (">1MiB", _size(lambda s: s > MB)),
+    ("=4096", _size(lambda s: s == 4096)),
+    ("8MB", _size(lambda s: 7.5 * MB <= s < 8.5 * MB)),
+    ("10MB-20MB", _size(lambda s: 10 * MB <= s <= 20 * MB)),
+    ("10mib..0.5GiB", _size(lambda s: 10 * MB <= s <= 512 * MB)),
+    ("#77", lambda _, i: i == 77),
+    ("", lambda *_: True),
+])
+def test_search_finds_what_asking_each_finds(real: Snapshot, text: str,
+                                             wanted: Callable[[Snapshot, int], bool]) -> None:
+    trace = real.traces[0]
+    hits = search(real, trace, text)
+    assert np.flatnonzero(hits.mask).tolist() == [i for i in range(len(trace.allocations)) if wanted(real, i)]
+    assert hits.count == hits.mask.sum() and hits.bytes == trace.allocations.size[hits.mask].sum()
+    assert len(hits.words) == (1 if text else 0)
+
+
+def test_a_function_a_line_and_an_address(real: Snapshot) -> None:
+    trace = real.traces[0]
+    a = trace.allocations
+    for text, fits in (("softmax", lambda f: "softmax" in f.file or "softmax" in f.name.lower()),
+                       ("model.py:39", lambda f: f.file.endswith("model.py") and f.line == 39)):
+        found = search(real, trace, text)
+        telling = {stack for stack in np.unique(a.stack).tolist() if any(map(fits, real.stack(stack)))}
+        assert found.count > 20 and (found.mask == np.isin(a.stack, list(telling))).all()
+    addr, size = int(a.addr[1000]), int(a.size[1000])
+    inside = np.flatnonzero(search(real, trace, f"0x{addr + size // 2:X}").mask)
+    assert 1000 in inside
+    assert all(a.addr[i] <= addr + size // 2 < a.addr[i] + max(a.size[i], a.rounded[i]) for i in inside)
+
+
+def test_all_words_are_needed_and_a_minus_leaves_out(real: Snapshot) -> None:
+    trace = real.traces[0]
+    soft, large, both, without, live, activations = (search(real, trace, text).mask for text in (
+        "softmax", ">1MiB", "softmax >1MiB", "-softmax >1MiB", "live:3486", "category:activations"))
+    assert (both == soft & large).all() and (without == ~soft & large).all()
+    assert (live == live_mask(trace, 3486)).all()
+    of_allocation, names = categories(real, trace)
+    assert (activations == (of_allocation == names.index("activations"))).all()
+
+
+def test_a_planted_leak_is_the_first_suspect_however_small() -> None:
+    snapshot = training().snapshot()
+    trace = snapshot.traces[0]
+    suspects = leaks(snapshot, trace)
+    first = suspects[0]
+    assert first.label == "remember  train.py:12  from main train.py:11"
+    assert first.growing and first.growth == 1.0
+    assert first.kept.sum() == first.count == len(first.ids) and (first.kept[:-2] >= 1).all()
+    assert (trace.allocations.size[first.ids] == 1000).all() and first.bytes == 1000 * first.count
+    assert (np.diff(first.live) > 0).all() and first.live[-1] == 100 * 1000
+    assert first.age_us == trace.events.time_us[-1] - trace.events.time_us[first.oldest]
+    assert first.verdict.startswith(f"Grows: {first.count} allocations left behind in 30 of 32 parts")
+    others = {s.label.partition("  ")[0]: s for s in suspects[1:]}
+    assert set(others) == {"warm", "main"}  # the optimizer's state is called by who steps it
+    assert not any(s.growing for s in others.values())
+    assert "made once and held" in others["warm"].verdict
+    assert "Probably optimizer state" in others["main"].verdict
+
+
+def test_stacks_of_two_runs() -> None:
+    before, after = Recorder(), Recorder()
+    after.alloc(1 << 20, 5, "z.py:1 only_here")  # so that the numbers of stacks and frames differ
+    for r, count in ((before, 2), (after, 5)):
+        for i in range(count):
+            r.alloc((i + 2) << 20, 100, "a.py:1 f", "a.py:9 main")
+            r.alloc((i + 50) << 20, 7, "a.py:9 main", "a.py:1 f")  # the other way round: another stack
+    a, b = before.snapshot(), after.snapshot()
+    compared = compare((a, a.traces[0], 4), (b, b.traces[0], 11))
+    found = [(c.label.split()[0], c.before, c.after, c.count_before, c.count_after)
+             for c in map(compared.__getitem__, range(len(compared)))]
+    assert found == [("f", 200, 500, 2, 5), ("main", 14, 35, 2, 5), ("only_here", 0, 5, 0, 1)]
+
+
+ENGINE = "torch::autograd::Engine::thread_main(std::shared_ptr<torch::autograd::GraphTask> const&)"
+RELEASE = "torch::autograd::generated::MulBackward0::release_variables()"
+MUL = "torch::autograd::generated::MulBackward0::apply(std::vector<at::Tensor>&&)"
+OPTIM = "/x/site-packages/torch/optim/adam.py:5 "
+NN = "/x/site-packages/torch/nn/modules/module.py:5 "
+
+
+@pytest.mark.parametrize(("file", "name", "kind"), [
+    ("/home/me/model.py", "forward", USER),
+    ("<ipython-input-3-abc>", "<module>", USER),
+    ("/home/me/.venv/lib/python3.12/site-packages/torch/nn/modules/module.py", "_call_impl", TORCH),
+    ("/tmp/torchinductor_me/ab/cab.py", "call", TORCH),
+    ("<eval_with_key>.5", "forward", TORCH),
+    ("/x/site-packages/transformers/trainer.py", "train", LIBRARY),
+    ("C:\\env\\Lib\\site-packages\\gsplat\\rendering.py", "rasterization", LIBRARY),
+    ("??", MUL, BACKWARD),
+    ("", "at::_ops::mul_Tensor::call(at::Tensor const&, at::Tensor const&)", NATIVE),
+    ("??", "my_extension::rasterize(at::Tensor)", NATIVE),
+    ("??", "_PyEval_EvalFrameDefault", MACHINERY),
+    ("CUDACachingAllocator.cpp", "c10::cuda::CUDACachingAllocator::Native::malloc(void**)", MACHINERY),
+])
+def test_whose_frame(file: str, name: str, kind: int) -> None:
+    assert kind_of(file, name) == kind
+
+
+@pytest.mark.parametrize(("made", "freed", "category"), [
+    ((NN + "_apply", "train.py:1 main"), None, "parameters"),
+    ((OPTIM + "_init_group", "train.py:2 main"), None, "optimizer state"),
+    (("model.py:1 forward", NN + "_call_impl"), (RELEASE, ENGINE), "activations"),
+    (("model.py:1 forward", NN + "_call_impl"), ("model.py:2 forward",), "other temporaries"),
+    ((MUL, ENGINE), (MUL, ENGINE), "backward temporaries"),
+    ((MUL, ENGINE), (OPTIM + "zero_grad", "train.py:3 main"), "gradients"),
+    (("torch::autograd::AccumulateGrad::apply()", ENGINE), None, "gradients"),
+    (("model.py:1 forward", NN + "_call_impl", "ckpt.py:1 backward", ENGINE), (MUL, ENGINE), "activations"),
+    (("at::cuda::getCurrentCUDABlasHandle()", "model.py:1 forward"), None, "library workspaces"),
+    (("c10d::ProcessGroupNCCL::allreduce()", "train.py:1 main"), None, "communication"),
+    (("/x/site-packages/torch/utils/data/_utils/pin_memory.py:3 pin", "train.py:1 main"), None, "inputs"),
+    (("train.py:9 main",), None, "other"),
+])
+def test_categories(made: tuple[str, ...], freed: tuple[str, ...] | None, category: str) -> None:
+    r = Recorder()
+    r.alloc(4096, 100, *made)
+    r.alloc(5 << 20, 64, "x.py:1 filler", ENGINE)
+    if freed is not None:
+        r.free(4096, *freed)
+    for i in range(40):
+        r.alloc((i + 500) << 20, 64, "x.py:1 filler")
+    snapshot = r.snapshot()
+    of_allocation, names = categories(snapshot, snapshot.traces[0])
+    assert names[of_allocation[snapshot.traces[0].allocations.addr == 4096][0]] == category
+
+
+@pytest.mark.parametrize("by", COLOR_BYS)
+def test_colours(real: Snapshot, by: ColorBy) -> None:
+    trace = real.traces[0]
+    found = colors(real, trace, by)
+    assert found.classes.dtype == np.uint16 and found.classes.shape == (len(trace.allocations),)
+    assert found.palette.dtype == np.uint8 and found.palette.shape[1] == 3
+    assert found.classes.max() < len(found.palette)
+    assert found.legend and len(found.legend) <= 16
+    assert all(name and 0 <= number < len(found.palette) for name, number in found.legend)
+    assert len({number for _, number in found.legend}) == len(found.legend)
+    luminance = found.palette @ np.array([0.2126, 0.7152, 0.0722])
+    assert luminance.min() > 50 and luminance.max() < 225  # to be seen on a dark ground, and not glaring
+
+
+def test_details_tell_everything() -> None:
+    r = Recorder()
+    r.segment(0x7F0000000000, 64 * MB)
+    r.alloc(0x7F0000000000, 3 * MB, "at::_ops::mul_Tensor::call()", "/me/model.py:3 forward", NN + "_call_impl",
+            "/me/train.py:7 main", compile_context="0/1", user_metadata="epoch 3", stream=9)
+    r.alloc(0x7F0001000000, 3 * MB, "/me/model.py:4 other")
+    r.free(0x7F0000000000, "/me/train.py:8 main")
+    snapshot = r.snapshot()
+    details = describe(snapshot, snapshot.traces[0], 0, 2)
+    rows = dict(details.rows)
+    assert details.title == "3.00 MiB  forward  model.py:3  aten::mul_Tensor"
+    assert rows["Size"] == "3.00 MiB (3,145,728 bytes)" and rows["Address"] == "0x7f0000000000"
+    assert rows["Stream"] == "stream 9" and rows["Pool"] == "default pool"
+    assert rows["Compiled"] == "0/1" and rows["Metadata"] == "epoch 3"
+    assert rows["Allocated"].startswith("event 1") and rows["Freed"] == "event 3, 3 ms after the trace began"
+    assert rows["Lived"] == "2 events, 2 ms" and rows["Share"] == "100.0% of the 3.00 MiB live at moment 2"
+    assert [line.text for line in details.user_frames] == ["/me/model.py:3  forward", "/me/train.py:7  main"]
+    assert [line.user for line in details.frames] == [False, True, False, True]
+    assert [line.line for line in details.freed_frames] == [8]
+    assert all(part in details.text() for part in (details.title, "/me/model.py:3  forward", "Compiled"))
+    assert dict(describe(snapshot, snapshot.traces[0], 1).rows)["Freed"] == "not before the end of the trace"
+
+
+def test_endless_names_are_no_burden() -> None:
+    """What is looked at of a name is bounded."""
+    for name in ("Backward<" * 100_000, "structured_" * 100_000, "(" * 1_000_000, "a::" * 400_000):
+        snapshot = _recorded(lambda r, name=name: r.alloc(4096, 100, name, f"/home/{name}.py:1 {name}"))
+        assert categories(snapshot, snapshot.traces[0])[0].shape == (1,)
+        assert 0 < len(summary(snapshot, snapshot.traces[0], 0)) < 5000
+
+
+@pytest.mark.parametrize("rounded", [True, False], ids=["sizes known", "sizes inferred"])
+def test_at_the_end_the_blocks_are_those_of_the_snapshot(real: Snapshot, rounded: bool) -> None:
+    trace = real.traces[0]
+    if not rounded:
+        trace = replace(trace, allocations=replace(trace.allocations, rounded=0 * trace.allocations.rounded))
+    at = segments_at(real, trace, len(trace.events))
+    order = np.argsort(trace.segments.addr)
+    b, by_addr = trace.blocks, np.argsort(trace.blocks.addr)
+    for found, want in ((at.addr, trace.segments.addr[order]), (at.size, trace.segments.total[order]),
+                        (at.block_addr, b.addr[by_addr]), (at.block_size, b.size[by_addr]),
+                        (at.block_state, b.state[by_addr]), (at.block_allocation, b.allocation[by_addr])):
+        np.testing.assert_array_equal(found, want)
+
+
+def test_blocks_fill_the_segments_and_hold_what_is_live_at_every_moment(real: Snapshot) -> None:
+    trace = real.traces[0]
+    for moment in (0, 1, 500, 3486, 9999, 13134, 20000):
+        at = segments_at(real, trace, moment)
+        live = at.block_allocation[at.block_state == ACTIVE]
+        assert sorted(live.tolist()) == live_ids(trace, moment).tolist()
+        assert (at.block_addr[at.block_state == ACTIVE] == trace.allocations.addr[live]).all()
+        for i in range(len(at)):
+            mine = slice(int(at.block_start[i]), int(at.block_start[i + 1]))
+            ends = at.block_addr[mine] + at.block_size[mine]
+            assert at.block_addr[mine][0] == at.addr[i] and ends[-1] == at.addr[i] + at.size[i]
+            assert (at.block_addr[mine][1:] == ends[:-1]).all()
+        assert at.active + at.pending + at.free == at.reserved
+    with pytest.raises(ValueError, match="moment -1 is not one of"):
+        segments_at(real, trace, -1)
+
+
+def test_pending_blocks_and_figures() -> None:
+    r = Recorder()
+    r.segment(HIGH, 20 * MB)
+    r.alloc(HIGH, 4 * MB, "a.py:1 f")
+    r.alloc(HIGH + 8 * MB, 2 * MB, "a.py:2 f")
+    r.add("free_requested", HIGH, 4 * MB)
+    r.free(HIGH + 8 * MB)
+    r.add("free_completed", HIGH, 4 * MB)
+    r.live.clear()
+    snapshot = r.snapshot()
+    trace = snapshot.traces[0]
+    states = [segments_at(snapshot, trace, m).block_state.tolist() for m in range(len(trace.events) + 1)]
+    assert states == [[], [INACTIVE], [ACTIVE, INACTIVE], [ACTIVE, INACTIVE, ACTIVE, INACTIVE],
+                      [PENDING, INACTIVE, ACTIVE, INACTIVE], [PENDING, INACTIVE, PENDING, INACTIVE],
+                      [PENDING, INACTIVE], [INACTIVE]]
+    at = segments_at(snapshot, trace, 4)
+    assert (at.reserved, at.active, at.pending, at.free) == (20 * MB, 2 * MB, 4 * MB, 14 * MB)
+    assert at.block_addr.tolist() == [HIGH, HIGH + 4 * MB, HIGH + 8 * MB, HIGH + 10 * MB]
+    assert (at.largest_free, at.free_blocks, at.fragmentation) == (10 * MB, 2, 1 - 10 / 14)
+
+
+@pytest.mark.parametrize(("live", "hole", "kind", "words"), [
+    (2 * MB, 3 * MB, "fragmentation", "192 MiB was free in 64 blocks, none larger than 3.00 MiB"),
+    (20 * MB, 0, "full", "Really full: 320 MiB of 320 MiB reserved was in use")])
+def test_fragmentation_is_told_from_being_really_full(live: int, hole: int, kind: str, words: str) -> None:
+    """Sixteen segments of 20 MiB, live blocks with holes behind them."""
+    r = Recorder()
+    for base in range(1 << 30, (1 << 30) + 16 * 32 * MB, 32 * MB):
+        r.segment(base, 20 * MB)
+        for at in range(base, base + 20 * MB, live + hole):
+            r.alloc(at, live, "model.py:7 forward", "train.py:3 step")
+    r.oom(100 * MB, 10 * MB)
+    snapshot = r.snapshot()
+    (oom,) = post_mortem(snapshot, snapshot.traces[0])
+    count = 16 * 20 * MB // (live + hole)
+    assert oom.kind == kind and words in oom.verdict
+    assert (oom.asked, oom.device_free, oom.live) == (100 * MB, 10 * MB, count * live)
+    assert (oom.cached, oom.largest_free, oom.free_blocks) == (count * hole, hole, count * bool(hole))
+    assert oom.holders[0].label == "forward  model.py:7  from step train.py:3" and oom.holders[0].count == count
