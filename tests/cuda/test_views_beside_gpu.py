@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 import torch
-from support.beside_cases import LOOKS, Look, opened, part
 from support.device_frames import Shared
 from support.frames import cloud
+from support.view_cases import LOOKS, Look, opened, part
 from support.viewer_cases import H, Trainer, W, expected_image
 from support.wait import PATIENCE, clock, turns
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from splatview_ipc.subscriber.subscriber import Subscriber
-    from splatview_viewer.core.view import View
+    from splatview_viewer.core.old_view import View
 
 pytestmark = pytest.mark.cuda
 SIZE = 320, 240

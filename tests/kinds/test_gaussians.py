@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 import torch
 from imgui_bundle import imgui
-from support.beside_cases import counted, opened, value
 from support.frames import cloud, frame_of, gaussian_frame
-from support.view_cases import RECT, H, W, shown
+from support.view_cases import RECT, H, W, counted, opened, shown, value
 
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import Key, PointerMove, PointerPress, PointerRelease, Wheel

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from support.beside_cases import LOOKS
 from support.device_frames import Memory, Reader, Shared
 from support.frames import cloud
-from support.view_cases import RECT, H, W, shown
+from support.view_cases import LOOKS, RECT, H, W, shown
 from support.wait import clock, wait_until
 
 from splatview_ipc.control.errors import SharingError

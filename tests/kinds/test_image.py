@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from support.beside_cases import opened
 from support.frames import image_frame
-from support.view_cases import RECT, H, W, shown
+from support.view_cases import RECT, H, W, opened, shown
 from support.wait import PATIENCE, clock, wait_until
 
 from splatview_viewer.core.events import PointerLeave, PointerMove

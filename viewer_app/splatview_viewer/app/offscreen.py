@@ -45,8 +45,9 @@ if TYPE_CHECKING:
     from splatview_ipc.control.frame import Frame
     from splatview_ipc.subscriber.remote_stream import RemoteStream
     from splatview_viewer.app.commands import Shot, Video
+    from splatview_viewer.core.old_view import View
     from splatview_viewer.core.settings import Color
-    from splatview_viewer.core.view import Value, View
+    from splatview_viewer.core.view import Value
     from splatview_viewer.shell.panel import Panel
 
 T = TypeVar("T")

@@ -11,7 +11,7 @@ from splatview_viewer.kinds import COMPARED
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from splatview_viewer.core.view import View
+    from splatview_viewer.core.old_view import View
 
 
 def follow(view: View, leader: View, *, settings: bool) -> None:

@@ -107,18 +107,6 @@ class SnapshotSettings(_Settings):
 
 
 @dataclass
-class MemorySettings(_Settings):
-    """How the memory of a running trainer is shown."""
-
-    clock: Literal["ago", "clock"] = "ago"
-    """What the time axis says: how long ago it was, or the time of day."""
-    host: bool = False
-    """Whether the host's memory is seen beside the GPU's."""
-    background: Color = (0.062, 0.067, 0.078)
-    """Of the plot, RGB in [0, 1]."""
-
-
-@dataclass
 class PairSettings(_Settings):
     """How two things are seen in one picture."""
 
@@ -130,26 +118,6 @@ class PairSettings(_Settings):
     """Multiplies differences."""
     alike: bool = True
     """Whether both are shown in the same way, and not only from the same place."""
-
-
-@dataclass
-class ScalarsSettings(_Settings):
-    """How numbers over the course of a training are shown."""
-
-    across: Literal["step", "time", "clock"] = "step"
-    """What the horizontal axis counts: steps, time since the beginning, or the time of day."""
-    smoothing: float = 0.6
-    """How much of a smoothed value comes from those before it, 0 to less than 1."""
-    log_across: bool = False
-    """Whether the horizontal axis is logarithmic."""
-    log_up: bool = False
-    """Whether the vertical axes are."""
-    outliers: bool = False
-    """Whether the vertical axes go as far as the farthest values."""
-    columns: int = 0
-    """Plots side by side; 0: as many as there is room for."""
-    background: Color = (0.062, 0.067, 0.078)
-    """Before anything is plotted, RGB in [0, 1]."""
 
 
 @dataclass
@@ -169,8 +137,6 @@ class ViewSettings:
     image: ImageSettings = field(default_factory=ImageSettings)
     gaussians: GaussianSettings = field(default_factory=GaussianSettings)
     snapshot: SnapshotSettings = field(default_factory=SnapshotSettings)
-    memory: MemorySettings = field(default_factory=MemorySettings)
-    scalars: ScalarsSettings = field(default_factory=ScalarsSettings)
     cameras: CamerasSettings = field(default_factory=CamerasSettings)
     pair: PairSettings = field(default_factory=PairSettings)
 

@@ -5,29 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from splatview_viewer.core.events import Event, Key, Pinch, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview_viewer.core.screen import Rect
 from splatview_viewer.geometry.orbit import Orbit, limited
 
 __all__ = ["ZOOM_STEP", "Orbit", "PanZoom", "Rect"]
 
 ZOOM_STEP = 1.2
 """Factor of one notch of the wheel."""
-
-
-@dataclass(frozen=True)
-class Rect:
-    """A part of the framebuffer in pixels, from the top left corner."""
-
-    x: int
-    y: int
-    width: int
-    height: int
-
-    def contains(self, x: float, y: float) -> bool:
-        return self.x <= x < self.x + self.width and self.y <= y < self.y + self.height
-
-    def viewport(self, framebuffer_height: int) -> tuple[int, int, int, int]:
-        """The same part for OpenGL, which counts rows from the bottom."""
-        return self.x, framebuffer_height - self.y - self.height, self.width, self.height
 
 
 @dataclass

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     import moderngl
     import numpy as np
 
+    from splatview_viewer.core.old_view import View
     from splatview_viewer.core.screen import Screen
     from splatview_viewer.core.settings import Color
-    from splatview_viewer.core.view import View
     from splatview_viewer.shell.seat import Seat
 
 
@@ -30,7 +30,7 @@ def keep_picture(seat: Seat, *, transparent: bool = False) -> None:
     with seat.catalogue.guard(slot):
         view.desk.exact = "scene" if transparent else "picture"
         try:
-            pixels = _see_through(view, screen) if transparent else _as_shown(seat, view, screen)
+            pixels = _see_through(seat, view, screen) if transparent else _as_shown(seat, view, screen)
         finally:
             view.desk.exact = ""
         entry = slot.entry
@@ -49,14 +49,13 @@ def _as_shown(seat: Seat, view: View, screen: Screen) -> np.ndarray:
     return read_pixels(screen.framebuffer)[..., :3]
 
 
-def _see_through(view: View, screen: Screen) -> np.ndarray:
+def _see_through(seat: Seat, view: View, screen: Screen) -> np.ndarray:
     """(H, W, 4); of what covers all of its background, that."""
     from splatview_viewer.kinds.gaussians.film import see_through
 
     settings = getattr(view, "settings", None)
     if not hasattr(settings, "background"):
-        view.draw(screen.framebuffer, Rect(0, 0, *screen.state.size))
-        return read_pixels(screen.framebuffer)
+        return _as_shown(seat, view, screen)
     before, alpha = settings.background, getattr(settings, "alpha", None)  # type: ignore[union-attr]
 
     def draw(framebuffer: moderngl.Framebuffer, background: Color) -> None:

@@ -29,8 +29,8 @@ from splatview_viewer.workspace.sources import FileSource, StreamSource
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from splatview_viewer.core.old_view import View
     from splatview_viewer.core.screen import Screen
-    from splatview_viewer.core.view import View
     from splatview_viewer.formats.nerfstudio import Film
     from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.shell.panel import Asked, Panel
@@ -80,7 +80,7 @@ class Seat(Following):
         """Pictures drawn so far."""
         self.dirty = SETTLE
         """Pictures that have to be drawn."""
-        self.desk = Desk(self.say, lambda path: self.drop([str(path)]), lambda: self.screen.user.pasted(), screen.wake,
+        self.desk = Desk(self.say, self.open, lambda: self.screen.user.pasted(), screen.wake,
                          catalogue.memo, screen.state.scale, hand_over=lambda path: self.screen.user.hand_over(path))
         self.state.light = self.desk.memo.get("light") is True
         self._work = work
@@ -278,6 +278,11 @@ class Seat(Following):
             self.state.help = shown
             self.mark(SETTLE)
         return shown or gone
+
+    def open(self, path: Path) -> None:
+        """Show a file that a view has found, before the next picture."""
+        known = str(path) in self.catalogue.slots
+        self.catalogue.soon(lambda: self.select(str(path)) if known else self.drop([str(path)]))
 
     def drop(self, paths: Iterable[str], done: Callable[[Path], None] | None = None) -> None:
         """Open files, and show the last of them; some are for what is shown. `done`: the files come from a page;

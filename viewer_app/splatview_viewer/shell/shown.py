@@ -11,8 +11,9 @@ from splatview_viewer.shell.strips import Strips, strips_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from splatview_viewer.core.old_view import View
     from splatview_viewer.core.settings import Entry
-    from splatview_viewer.core.view import KeyHelp, Section, View
+    from splatview_viewer.core.view import KeyHelp, Section
     from splatview_viewer.geometry.controls import Rect
     from splatview_viewer.workspace.catalogue import Catalogue, Slot
 
@@ -63,10 +64,10 @@ def describe(catalogue: Catalogue, slot: Slot | None, view: View | None, panel_o
     if not panel_open:
         return Shown(keys=view.keys, over=over, empty=view.empty, troubles=troubles)
 
-    def guarded(draw: Callable[[], bool]) -> Callable[[], bool]:
+    def guarded(draw: Callable[[], bool | None]) -> Callable[[], bool]:
         def drawn() -> bool:
             with catalogue.guard(slot):
-                return draw()
+                return bool(draw())
             return False
 
         return drawn

@@ -54,11 +54,11 @@ def strips_of(catalogue: Catalogue, slot: Slot) -> Strips:
     changes; memory."""
     companions = catalogue.companions
     found = {s.entry.kind: s for s in companions.of(slot) if not s.entry.fault}
-    scalars, memory = (getattr(found[kind].view, "content", None) if kind in found else None
-                       for kind in ("scalars", "memory"))
-    history = memory.history if memory is not None and memory.changes else None
+    shown = {kind: s.view for kind, s in found.items() if s.view is not None and not s.view.empty}
+    scalars, memory = (getattr(shown.get(kind), "content", None) for kind in ("scalars", "memory"))
+    history = None if memory is None else memory.history
     head, curves = "", list[tuple[str, "Curve"]]()
-    if scalars is not None and scalars.curves.all:
+    if scalars is not None:
         logged = scalars.curves
         losses = [c for c in logged.all if "loss" in c.name.lower()]
         curves = [(c.name, c) for c in (losses[:1] or [c for c in logged.all if len(c) > 1][:_MOST])]

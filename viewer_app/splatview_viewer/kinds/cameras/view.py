@@ -9,8 +9,9 @@ import numpy as np
 
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import Key, Pinch, PointerLeave, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview_viewer.core.old_view import Simple, Steady
 from splatview_viewer.core.settings import CamerasSettings
-from splatview_viewer.core.view import KeyHelp, Simple, Steady, meta_phrases
+from splatview_viewer.core.view import KeyHelp, meta_phrases
 from splatview_viewer.geometry.cameras import frame_points
 from splatview_viewer.geometry.controls import PanZoom, Rect
 from splatview_viewer.geometry.orbit import Orbit
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.host import Desk
-    from splatview_viewer.core.view import Value, View
+    from splatview_viewer.core.old_view import View
+    from splatview_viewer.core.view import Value
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.geometry.training_cameras import CameraSet
 

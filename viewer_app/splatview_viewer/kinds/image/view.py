@@ -12,8 +12,9 @@ import moderngl
 from splatview_ipc.gl.sources import read_source, set_uniform
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import PointerLeave, PointerMove
+from splatview_viewer.core.old_view import Simple, Steady
 from splatview_viewer.core.settings import UNIT, ImageSettings
-from splatview_viewer.core.view import BRIDGE_WORDS, PICTURE_KEYS, Simple, Steady, bridge_phrases
+from splatview_viewer.core.view import BRIDGE_WORDS, PICTURE_KEYS, bridge_phrases
 from splatview_viewer.geometry.controls import PanZoom, Rect
 from splatview_viewer.gpu.work import GpuWork
 from splatview_viewer.kinds.image.content import ImageContent
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from splatview_viewer.core.events import Event
-    from splatview_viewer.core.view import KeyHelp, Value, View
+    from splatview_viewer.core.old_view import View
+    from splatview_viewer.core.view import KeyHelp, Value
     from splatview_viewer.kinds.image.overlay.words import Words
 
 _READOUT_PERIOD = 0.05

@@ -15,7 +15,7 @@ from splatview_viewer.workspace.shards.stream import Alone, ShardedStream
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from splatview_viewer.core.view import View
+    from splatview_viewer.core.old_view import View
     from splatview_viewer.workspace.catalogue import Catalogue, Slot
     from splatview_viewer.workspace.shards.stream import Part
     from splatview_viewer.workspace.viewport import Viewport
