@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from support.frames import gaussian_frame, image_frame
-from support.view_cases import RECT, shown
+from support.view_cases import RECT, image_view, see, shown
 
 from splatview_viewer.compare.tie import Tie
 from splatview_viewer.core.events import PointerMove, PointerPress, PointerRelease, Wheel
 from splatview_viewer.core.settings import GaussianSettings
 from splatview_viewer.kinds.gaussians.view import GaussianView
-from splatview_viewer.kinds.image.view import ImageView
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +32,7 @@ def pair(request: pytest.FixtureRequest, screen: OffscreenScreen) -> Iterator[li
             view: Any = GaussianView(screen.ctx, GaussianSettings(coarse_ms=math.inf, reproject=False))
             assert view.update(gaussian_frame())
         else:
-            view = ImageView(screen.ctx)
+            view = image_view(screen)
             assert view.update(image_frame(np.random.default_rng(0).integers(0, 256, (30, 40, 3), np.uint8)))
         shown(view, screen)
         views.append(view)
@@ -74,18 +73,29 @@ def test_new_ones_are_where_the_others_are(pair: list[Any], screen: OffscreenScr
     np.testing.assert_array_equal(shown(pair[0], screen), moved)
 
 
+def paint(view: Any, color: tuple[float, float, float]) -> None:
+    if view.kind == "image":
+        see(view, background=color)
+    else:
+        view.settings.background = color
+
+
+def background(view: Any) -> Any:
+    return view.view.state.background if view.kind == "image" else view.settings.background
+
+
 def test_settings_only_if_they_are_tied(pair: list[Any]) -> None:
     tie = Tie()
     tie.pull(pair)
-    pair[1].settings.background = 0.2, 0.3, 0.4
-    before = pair[0].settings.background
+    paint(pair[1], (0.2, 0.3, 0.4))
+    before = background(pair[0])
     use(pair[1], Wheel(40, 30, 1.0))
     tie.pull(pair)
-    assert pair[0].settings.background == before
+    assert background(pair[0]) == before
     tie = Tie(settings=True)
     tie.pull(pair[1:])
     tie.pull(pair)
-    assert pair[0].settings.background == (0.2, 0.3, 0.4)
-    pair[0].settings.background = 0.5, 0.5, 0.5
+    assert background(pair[0]) == (0.2, 0.3, 0.4)
+    paint(pair[0], (0.5, 0.5, 0.5))
     tie.pull(pair)
-    assert pair[1].settings.background == (0.5, 0.5, 0.5)
+    assert background(pair[1]) == (0.5, 0.5, 0.5)

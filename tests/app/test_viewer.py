@@ -21,7 +21,7 @@ from splatview_viewer.core.events import (
     Resize,
     Wheel,
 )
-from splatview_viewer.geometry.controls import Rect
+from splatview_viewer.geometry.controls import FITTED, Rect
 from splatview_viewer.kinds.image.view import ImageView
 from splatview_viewer.screens.offscreen import OffscreenScreen
 
@@ -80,19 +80,19 @@ def test_events_go_to_the_picture_or_to_the_panel(viewer: Viewer, picture_file: 
     viewer.catalogue.open_file(picture_file)
     viewer.until(viewer.loaded)
     viewer.do(Wheel(100, 300, 2))  # over the panel
-    assert viewer.image.pan_zoom.fitted
+    assert viewer.image.state.place == FITTED
     viewer.do(Wheel(500, 300, 2))
     zoom = viewer.image.zoom
     assert zoom == pytest.approx(1.2**2)
     viewer.do(PointerMove(500, 300), PointerPress(500, 300))
     viewer.do(PointerMove(300, 300), PointerMove(100, 300))  # the drag goes on over the panel
-    center = viewer.image.pan_zoom.center
+    center = viewer.image.state.place.center
     viewer.do(PointerRelease(100, 300))
     viewer.do(PointerMove(400, 300))
-    assert viewer.image.pan_zoom.center == center
+    assert viewer.image.state.place.center == center
     viewer.do(PointerMove(100, 300), PointerPress(100, 400))
     viewer.do(PointerMove(500, 300), PointerRelease(500, 300))  # a drag that began in the panel is the panel's
-    assert viewer.image.pan_zoom.center == center
+    assert viewer.image.state.place.center == center
 
 
 def test_a_damaged_file_is_told_and_nothing_else_suffers(viewer: Viewer, picture_file: Path, tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_without_a_panel_the_picture_is_all(viewer: Viewer, picture_file: Path) 
     np.testing.assert_array_equal(viewer.pixels(), np.asarray(Image.open(picture_file)))
 
 
-@pytest.mark.parametrize("where", ["draw", "update"])
+@pytest.mark.parametrize("where", ["draw", "take"])
 def test_a_fault_in_a_view_is_shown_and_logged_once(viewer: Viewer, picture_file: Path, where: str,
                                                     monkeypatch: pytest.MonkeyPatch,
                                                     caplog: pytest.LogCaptureFixture) -> None:

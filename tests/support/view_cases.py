@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections import Counter
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -94,6 +95,9 @@ class Look:
 
     def take(self, view: View, screen: OffscreenScreen) -> None:
         """Make a view that has data look like this."""
+        if isinstance(view, Adapted):
+            names = {field.name for field in fields(view.view.state)}
+            see(view, **{name: value for name, value in self.settings.items() if name in names})
         for name, value in self.settings.items():
             if hasattr(getattr(view, "settings", None), name):
                 setattr(view.settings, name, value)  # type: ignore[attr-defined]
@@ -135,6 +139,25 @@ def alone(kind: str, screen: OffscreenScreen, look: Look, *later: Any) -> np.nda
         for other in later:
             view.update(other)
         return part(view, screen, look)
+
+
+def image_view(screen: OffscreenScreen, **changes: Any) -> Any:
+    """A view of an image, in a state with these fields changed."""
+    view = make_view("image", screen.ctx, ViewSettings())
+    see(view, **changes)
+    return view
+
+
+def see(view: Any, **changes: Any) -> None:
+    """Change fields of a view's state."""
+    view.view.state = replace(view.view.state, **changes)
+
+
+def zoom(view: Any, factor: float, rect: Rect = RECT, at: tuple[float, float] | None = None) -> None:
+    """Zoom into an image, as `PanZoom.set_zoom` does."""
+    hand = view.view.pan_zoom
+    hand.set_zoom(factor, rect, at)
+    see(view, place=hand.place)
 
 
 def part(view: View, screen: OffscreenScreen, look: Look) -> np.ndarray:

@@ -57,9 +57,8 @@ class Viewer(App):
     @property
     def image(self) -> ImageView:
         slot = self.seat.shown
-        assert slot is not None
-        assert isinstance(slot.view, ImageView)
-        return slot.view
+        assert slot is not None and isinstance(slot.view, Adapted) and isinstance(slot.view.view, ImageView)
+        return slot.view.view
 
     def shows(self, kind: type[V]) -> V | None:
         """Return the view of the active pane, if it is of this class and has something to show."""

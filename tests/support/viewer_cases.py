@@ -14,9 +14,11 @@ from splatview_viewer.formats.pictures import save_picture
 from splatview_viewer.geometry.cameras import Camera, intrinsics, look_at
 from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.kinds.gaussians.view import GaussianView
+from splatview_viewer.kinds.image.view import ImageView
 from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from support.programs import Programs
+from support.view_cases import see
 from support.viewer_programs import PATTERN, TRAINER
 from support.wait import PATIENCE
 
@@ -79,8 +81,10 @@ def select(viewer: Viewer, trainer: Trainer, name: str) -> None:
         trainer.alive()
         assert time.monotonic() < end, f"no stream {name!r} within 30 s; there are {viewer.state.entries}"
     slot = next(s for s in viewer.catalogue.slots.values() if s.entry.name == name)
-    slot.entry.settings.image.alpha = "ignore"
     viewer.seat.select(slot.entry.key)
+    if slot.entry.kind == "image":
+        viewer.until(lambda: viewer.shows(ImageView))
+        see(viewer.seat.view, alpha="ignore")
 
 
 def expected_image(k: int, dtype: str, sort: str) -> np.ndarray:

@@ -162,7 +162,8 @@ def test_a_picture_depends_on_its_state_alone(kind: str, screen: OffscreenScreen
             assert kept == state
             view.view.state = kept
             np.testing.assert_array_equal(shown(view, screen), pixels)
-            other = view.beside(None)
+            other: Any = view.beside(None)
+            other.view.state = kept
             np.testing.assert_array_equal(shown(other, screen), pixels)
             other.close()
         with pytest.raises(FrozenInstanceError):

@@ -5,14 +5,14 @@ Both end with the last kind that implements this protocol by itself.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.host import Desk
 from splatview_viewer.core.settings import BACKDROP
-from splatview_viewer.core.view import Info, Stopwatch
+from splatview_viewer.core.view import Info
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -218,7 +218,6 @@ class _Shared:
 
     views: int = 0
     taken: bool = False
-    stopwatch: Stopwatch = field(default_factory=Stopwatch)
 
 
 class Adapted:
@@ -233,6 +232,8 @@ class Adapted:
         self.kind, self.keys, self.content = view.kind, view.keys, view.data
         self._shared = shared or _Shared()
         self._shared.views += 1
+        self.rect: Rect | None = None
+        """The rectangle that it was used in last."""
         self._closed = False
 
     @property
@@ -264,20 +265,26 @@ class Adapted:
         return not self._shared.taken
 
     def beside(self, settings: Any) -> Adapted:
-        return Adapted(type(self.view)(self.view.data, self.view.state), self._shared)
+        state = self.view.state
+        if hasattr(state, "place"):  # all of the picture is seen at first
+            state = replace(state, place=type(state.place)())
+        return Adapted(type(self.view)(self.view.data, state), self._shared)
 
     def like(self, other: Any) -> None:
         if self.kind != other.kind:
             raise ViewerError(f"{self.kind}: a view of {other.kind} cannot be followed")
-        self.view.state = other.view.state
+        state = other.view.state
+        if other.rect is not None and hasattr(state, "place"):
+            state = replace(state, place=state.place.seen_from(other.rect))
+        self.view.state = state
 
     def update(self, value: Value) -> bool:
-        with self._shared.stopwatch("take"):
-            taken = self.view.take("", value)
+        taken = self.view.take("", value)
         self._shared.taken |= taken
         return taken
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
+        self.rect = rect
         if self._shared.taken:
             self.view.draw(framebuffer, rect)
             return
@@ -285,13 +292,13 @@ class Adapted:
         framebuffer.clear(*BACKDROP, 1.0, viewport=rect.viewport(framebuffer.height))
 
     def over(self, rect: Rect, scale: float) -> bool:
-        with self._shared.stopwatch("ui"):
-            return self._draws_again(partial(self.view.ui, rect, scale))
+        return self._draws_again(partial(self.view.ui, rect, scale))
 
     def boards(self, rect: Rect) -> Sequence[Rect]:
         return () if self.empty else self.view.wants.boards
 
     def handle(self, event: Event, rect: Rect) -> bool:
+        self.rect = rect
         return self._draws_again(partial(self.view.handle, event, rect))
 
     def dropped(self, file: Path, film: Any = None) -> bool:
@@ -338,7 +345,7 @@ class Adapted:
 
     @property
     def timings(self) -> dict[str, float]:
-        return {**self._shared.stopwatch.ms, **self.info.timings}
+        return {**self.info.timings}
 
     def leave(self) -> None:
         self.view.release("idle")

@@ -111,6 +111,7 @@ class View(Generic[Data, State]):
         view.release(how)                  # at any time; "last" and "closed" end it
 
     A picture depends on the data and `state` alone, so following, bookmarks, undo and memory are copies of `state`.
+    A state with a field `place` (`geometry.controls.Place`) is seen whole by followers with other rectangles.
     The caller draws again after each call that changed `state`; the results of `tick`, `handle`, `ui` and of a
     section's `draw` are True for any other reason to draw again.
     """

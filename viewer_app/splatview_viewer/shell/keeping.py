@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from splatview_viewer.core.errors import ViewerError
+from splatview_viewer.core.old_view import Adapted
 from splatview_viewer.core.screen import read_pixels
 from splatview_viewer.geometry.controls import Rect
 
@@ -53,20 +55,22 @@ def _see_through(seat: Seat, view: View, screen: Screen) -> np.ndarray:
     """(H, W, 4); of what covers all of its background, that."""
     from splatview_viewer.kinds.gaussians.film import see_through
 
-    settings = getattr(view, "settings", None)
-    if not hasattr(settings, "background"):
+    kept: Any = view.view.state if isinstance(view, Adapted) else getattr(view, "settings", None)
+    if not hasattr(kept, "background"):
         return _as_shown(seat, view, screen)
-    before, alpha = settings.background, getattr(settings, "alpha", None)  # type: ignore[union-attr]
+    before = kept.background
 
     def draw(framebuffer: moderngl.Framebuffer, background: Color) -> None:
-        settings.background = background  # type: ignore[union-attr]
+        if isinstance(view, Adapted):  # an image
+            view.view.state = replace(kept, background=background, alpha="background")
+        else:
+            kept.background = background
         view.draw(framebuffer, Rect(0, 0, *screen.state.size))
 
     try:
-        if alpha is not None:
-            settings.alpha = "background"  # type: ignore[union-attr]
         return see_through(screen.ctx, screen.state.size, draw)
     finally:
-        settings.background = before  # type: ignore[union-attr]
-        if alpha is not None:
-            settings.alpha = alpha  # type: ignore[union-attr]
+        if isinstance(view, Adapted):
+            view.view.state = kept
+        else:
+            kept.background = before

@@ -5,6 +5,7 @@ A panel owns one context of ImPlot's beside its context of imgui's (`shell/panel
 
 from __future__ import annotations
 
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
@@ -19,7 +20,7 @@ from splatview_viewer.ui.card import card, faint, hover_card
 from splatview_viewer.ui.widgets import board
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import moderngl
 
@@ -304,6 +305,8 @@ class PlotView(View[Data, State]):
 
     pointer: float | None = None
     """The place of the pointer on the horizontal axis."""
+    timings: Mapping[str, float] = {}
+    """Of the last picture, as in `Info`."""
     _rect = Rect(0, 0, 0, 0)
 
     def plot(self, scale: float) -> None:
@@ -315,10 +318,11 @@ class PlotView(View[Data, State]):
         framebuffer.clear(theme.PANEL.x, theme.PANEL.y, theme.PANEL.z, 1.0, viewport=rect.viewport(framebuffer.height))
 
     def ui(self, rect: Rect, scale: float) -> bool:
-        before, self._rect = self.pointer, rect
+        before, begin, self._rect = self.pointer, time.perf_counter(), rect
         pad = min(14 * scale, rect.width // 20), min(12 * scale, rect.height // 20)
         with board(f"plots {id(self)}", rect, pad, scroll=True):
             self.plot(scale)
+        self.timings = {"plot": (time.perf_counter() - begin) * 1e3}
         return before != self.pointer
 
     @property

@@ -10,10 +10,9 @@ For a single picture (`splatview shot`, `splatview.grab`):
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from splatview_viewer.core.errors import ViewerError
-from splatview_viewer.kinds.image.view import ImageView
 from splatview_viewer.workspace.sources import StreamSource
 
 if TYPE_CHECKING:
@@ -104,6 +103,10 @@ class _Open:
         """Why its newest frame cannot be drawn."""
 
 
+def _shows_image(view: Any) -> TypeGuard[Any]:
+    return view is not None and view.kind == "image"
+
+
 class Overlays:
     """Reads the overlays of images that are shown, not more often than pictures are drawn; opens no others."""
 
@@ -123,7 +126,7 @@ class Overlays:
         for slot in catalogue.watched() if any(s.kind == "overlay" for s in streams) or self._open else ():
             if isinstance(slot.source, StreamSource) and slot.entry.kind == "image":
                 under[slot.entry.key] = slot.source.stream
-                if self._under.get(slot.entry.key) is not slot.source.stream and isinstance(slot.view, ImageView):
+                if self._under.get(slot.entry.key) is not slot.source.stream and _shows_image(slot.view):
                     slot.view.content.layers.anew()
                 found = overlays_of(slot.source.stream, streams)
                 live = {s.name for s in found if s.run.alive}  # of a program that was started again, the new one
@@ -132,7 +135,7 @@ class Overlays:
             if key not in wanted or wanted[key][0] is not slot:
                 del self._open[key]
                 opened.stream.release()
-                if slot in catalogue.slots.values() and isinstance(slot.view, ImageView):
+                if slot in catalogue.slots.values() and _shows_image(slot.view):
                     slot.view.content.layers.drop(key)
         for key, (slot, stream) in wanted.items():
             if key not in self._open:
@@ -145,7 +148,7 @@ class Overlays:
         news = False
         for slot, opened in list(self._open.values()):
             _open(opened.stream)
-            layer = slot.view.content.layers.get(id(opened.stream)) if isinstance(slot.view, ImageView) else None
+            layer = slot.view.content.layers.get(id(opened.stream)) if _shows_image(slot.view) else None
             if layer is not None:
                 layer.ended = not opened.stream.run.alive
                 layer.rate_hz = opened.stream.rate_hz or layer.rate_hz
@@ -163,7 +166,7 @@ class Overlays:
         if opened.stream.version <= opened.seen or now < opened.next:
             return False
         view = slot.view
-        return isinstance(view, ImageView) and not view.empty and any(
+        return _shows_image(view) and not view.empty and any(
             pane.screen.state.visible and pane.takes(now) and now >= pane.may_draw(now)
             for pane in self._catalogue.panes if pane.key == slot.entry.key)
 
@@ -178,9 +181,9 @@ class Overlays:
         begin = time.perf_counter()
         with frame, self._catalogue.guard(slot):
             version = frame.version
-            assert isinstance(view, ImageView)
+            content: Any = getattr(view, "content", None)
             try:
-                taken = view.content.layers.take(id(stream), frame)
+                taken = content.layers.take(id(stream), frame)
             except ViewerError as e:
                 opened.seen, opened.fault = version, str(e)
                 return True
@@ -194,7 +197,7 @@ class Overlays:
     def troubles(self, slot: Slot) -> list[str]:
         """What is wrong with the stream that an entry shows, or with what lies over it, in its publishers' words."""
         out = [slot.source.trouble] if isinstance(slot.source, StreamSource) and slot.entry.kind != "memory" else []
-        if isinstance(slot.view, ImageView):
+        if _shows_image(slot.view):
             out += slot.view.content.layers.troubles
         for _, opened in [o for o in self._open.values() if o[0] is slot]:
             out.append(opened.fault or opened.stream.fault or "")

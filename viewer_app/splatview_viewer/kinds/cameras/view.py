@@ -98,7 +98,7 @@ class CamerasView(Steady, Simple):
         self.hovered = other.hovered  # it stands out in the picture
         stand, _ = other._parts(other._rect)
         self._seen_in = other._seen_in or (stand.width, stand.height)
-        self._pan_zoom.look_like(other._pan_zoom, other._rect)
+        self._pan_zoom.place = other._pan_zoom.place.seen_from(other._rect)
         self.settings.take(other.settings)
 
     def update(self, value: Value) -> bool:
@@ -291,7 +291,7 @@ class CamerasView(Steady, Simple):
         if photo is None:
             return
         self._photo.take(photo)
-        self._pan_zoom.resize_picture(photo.shape[1], photo.shape[0])
+        self._pan_zoom.size = photo.shape[1], photo.shape[0]
         self._photo.draw(framebuffer, self._placed(rect), clip=rect)
 
     def _placed(self, rect: Rect) -> Rect:

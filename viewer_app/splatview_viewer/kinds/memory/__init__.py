@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from splatview_viewer.kinds.memory.view import MemoryView
 
 
-def _view(*_: Any) -> MemoryView:
+def _view(ctx: Any, work: Any) -> MemoryView:
     from splatview_viewer.kinds.memory.view import MemoryData, MemoryState, MemoryView
 
     return MemoryView(MemoryData(), MemoryState())

@@ -197,7 +197,8 @@ class MemoryView(PlotView[MemoryData, MemoryState]):
         if about.trouble:
             out.append(about.trouble)
         path = "statistics of PyTorch's allocator" if history.on_gpu else "the host's statistics"
-        return Info([*out, *meta_phrases(about.others, ())], [f"device {about.device}"], self._readout(), [path])
+        return Info([*out, *meta_phrases(about.others, ())], [f"device {about.device}"], self._readout(), [path],
+                    self.timings)
 
     def _readout(self) -> str:
         history = self.data.history

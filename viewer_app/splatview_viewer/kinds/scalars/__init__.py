@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from splatview_viewer.kinds.scalars.view import ScalarsView
 
 
-def _view(*_: Any) -> ScalarsView:
+def _view(ctx: Any, work: Any) -> ScalarsView:
     from splatview_viewer.kinds.scalars.view import ScalarsData, ScalarsState, ScalarsView
 
     return ScalarsView(ScalarsData(), ScalarsState())

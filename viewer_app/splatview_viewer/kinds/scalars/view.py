@@ -173,7 +173,7 @@ class ScalarsView(PlotView[ScalarsData, ScalarsState]):
         if curves.trouble:
             out.append(curves.trouble)
         kept = sum(len(curve) for curve in curves.all)
-        return Info([*out, *meta_phrases(curves.others, ())], readout=self._readout(), path=[f"{kept:,} points"])
+        return Info([*out, *meta_phrases(curves.others, ())], (), self._readout(), [f"{kept:,} points"], self.timings)
 
     def _readout(self) -> str:
         if self.pointer is None:
