@@ -82,9 +82,6 @@ def select(viewer: Viewer, trainer: Trainer, name: str) -> None:
         assert time.monotonic() < end, f"no stream {name!r} within 30 s; there are {viewer.state.entries}"
     slot = next(s for s in viewer.catalogue.slots.values() if s.entry.name == name)
     viewer.seat.select(slot.entry.key)
-    if slot.entry.kind == "image":
-        viewer.until(lambda: viewer.shows(ImageView))
-        see(viewer.seat.view, alpha="ignore")
 
 
 def expected_image(k: int, dtype: str, sort: str) -> np.ndarray:
@@ -100,6 +97,9 @@ def wait_for(viewer: Viewer, trainer: Trainer, want: np.ndarray, rect: Rect | No
     end, worst = time.monotonic() + PATIENCE, -1
     while time.monotonic() < end:
         step(viewer)
+        if (image := viewer.shows(ImageView)) is not None and image.state.alpha != "ignore":
+            see(viewer.seat.view, alpha="ignore")
+            viewer.seat.mark()
         pixels = viewer.pixels()
         if rect is not None:
             pixels = pixels[rect.y:rect.y + rect.height, rect.x:rect.x + rect.width]

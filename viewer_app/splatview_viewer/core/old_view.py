@@ -166,16 +166,6 @@ class View(Protocol):
         ...
 
 
-class Plain:
-    """For views that draw all of their picture by themselves."""
-
-    def over(self, rect: Rect, scale: float) -> bool:
-        return False
-
-    def boards(self, rect: Rect) -> Sequence[Rect]:
-        return ()
-
-
 class Simple:
     """For views with one part in the panel, that ask nobody for anything."""
 

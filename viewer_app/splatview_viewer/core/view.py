@@ -123,7 +123,7 @@ class View(Generic[Data, State]):
 
     def __init__(self, data: Data, state: State) -> None:
         """data: shared by all views of a stream or file. state: a frozen dataclass of plain values, in the picture's
-        units, never in those of the screen."""
+        units: only a `place` may be for one rectangle, which it names."""
         self.data, self.state = data, state
         self.host = Desk()
 
