@@ -282,14 +282,14 @@ class Adapted:
         framebuffer.clear(*BACKDROP, 1.0, viewport=rect.viewport(framebuffer.height))
 
     def over(self, rect: Rect, scale: float) -> bool:
-        return self._draws_again(partial(self.view.ui, rect, scale))
+        return not self.empty and self._draws_again(partial(self.view.ui, rect, scale))
 
     def boards(self, rect: Rect) -> Sequence[Rect]:
         return () if self.empty else self.view.wants.boards
 
     def handle(self, event: Event, rect: Rect) -> bool:
         self.rect = rect
-        return self._draws_again(partial(self.view.handle, event, rect))
+        return not self.empty and self._draws_again(partial(self.view.handle, event, rect))
 
     def dropped(self, file: Path, film: Any = None) -> bool:
         return False
@@ -298,9 +298,9 @@ class Adapted:
         return self._draws_again(partial(self.view.tick, now))
 
     def _draws_again(self, call: Callable[[], bool | None]) -> bool:
-        """Call a method that may change the state, once there is something to show."""
+        """Call a method that may change the state."""
         before = self.view.state
-        return self._shared.taken and (bool(call()) or self.view.state != before)
+        return bool(call()) or self.view.state != before
 
     def panel(self) -> bool:
         return any([section.draw() for section in self._sections if not section.title])

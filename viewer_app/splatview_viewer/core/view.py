@@ -102,13 +102,13 @@ class View(Generic[Data, State]):
 
         view = kind.view(ctx, work)        # over new data, in the state that a user sees first
         other = type(view)(view.data, view.state)      # another user's view of the same data
-        view.take("", value)               # once it returned True for one of them, these follow:
         view.tick(now)                     # in each turn of the loop
+        view.take("", value)               # once it returned True for one of them, these follow:
         view.handle(event, rect)           # any number of times
         view.draw(framebuffer, rect)
         view.ui(rect, scale)               # after `draw`, inside an imgui frame
         view.panel(), view.info()          # for the panel and the status line
-        view.release(how)                  # at any time; "last" and "closed" end it
+        view.release(how)                  # at any time; "closed" and "last" end it
 
     A picture depends on the data and `state` alone, so following, bookmarks, undo and memory are copies of `state`.
     A state with a field `place` (`geometry.controls.Place`) is seen whole by followers with other rectangles.

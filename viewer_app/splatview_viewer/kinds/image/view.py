@@ -65,7 +65,7 @@ class ImageView(View[ImageContent, ImageState]):
     def __init__(self, data: ImageContent, state: ImageState) -> None:
         super().__init__(data, state)
         self._hand = PanZoom()
-        self._drawn = (-1, -1)
+        self._drawn = self._version
         """The version of the data that was drawn last, or for which drawing was asked."""
         self._words: Words | None = None
         """What writes over it, once there is something to write."""
