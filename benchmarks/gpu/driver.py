@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
     from splatview_viewer.app.loop import App
     from splatview_viewer.core.events import Event
+    from splatview_viewer.core.old_view import View
     from splatview_viewer.core.screen import Screen, ScreenState
-    from splatview_viewer.core.view import View
 
 _MOUSE_HZ = 125.0
 """Moves a second of a common mouse."""

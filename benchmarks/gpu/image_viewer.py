@@ -16,14 +16,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarks.gpu.clocks import GlClock, until
+from splatview_viewer.core.settings import ViewSettings
 from splatview_viewer.geometry.controls import Rect
-from splatview_viewer.kinds.image.view import ImageView
+from splatview_viewer.kinds import make_view
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.workspace.sources import StreamSource, make_subscriber
 
 if TYPE_CHECKING:
     from splatview_ipc.subscriber.remote_stream import RemoteStream
     from splatview_ipc.subscriber.subscriber import Subscriber
+    from splatview_viewer.core.old_view import View
 
 SIZE = (1920, 1080)
 _RUN_UP = 4
@@ -51,7 +53,7 @@ def main(frames: int) -> None:
     source = StreamSource(found[0])
     source.open()
     clock, rect = GlClock(), Rect(0, 0, *SIZE)
-    streamed, plain = ImageView(screen.ctx), ImageView(screen.ctx)
+    streamed, plain = (make_view("image", screen.ctx, ViewSettings()) for _ in range(2))
     expected = pattern()
     plain.update(expected)
     times: dict[str, list[int]] = {"ours": [], "ours_again": [], "plain": [], "again": []}
@@ -103,7 +105,7 @@ def main(frames: int) -> None:
     subscriber.close()
 
 
-def _next_frame(subscriber: Subscriber, source: StreamSource, view: ImageView) -> None:
+def _next_frame(subscriber: Subscriber, source: StreamSource, view: View) -> None:
     end = time.monotonic() + 10
     while True:
         subscriber.poll()

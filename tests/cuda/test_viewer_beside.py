@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
+from support.view_cases import zoom
 from support.viewer_cases import H, Trainer, W, about, expected_image, keep, select, wait_for
 
 from splatview_viewer.core.view import BRIDGE_WORDS
@@ -38,14 +39,13 @@ def test_a_window_shows_images_and_scenes(trainers: dict[str, Trainer], open_vie
     viewer = open_viewer(trainer, window, panel=True)
     select(viewer, trainer, "ring uint8 RGBA")
     viewer.until(lambda: viewer.seat.shown.view is not None and not viewer.seat.shown.view.empty)
-    viewer.image.pan_zoom.set_zoom(4.0, viewer.seat.layout())
-    viewer.image.pan_zoom.center = (W / 2, H / 2)
+    zoom(viewer.seat.view, 4.0, viewer.seat.layout())
     viewer.seat.mark()
     left, top, _ = viewer.image.pan_zoom.placed(viewer.seat.layout())
     want = np.kron(expected_image(trainer.k, "uint8", "RGBA"), np.ones((4, 4, 1), int))
     wait_for(viewer, trainer, want, Rect(round(left), round(top), 4 * W, 4 * H))
     keep(viewer, "window-image")
-    bridges = viewer.image.path
+    bridges = viewer.image.info().path
     assert bridges == [BRIDGE_WORDS["direct" if "NVIDIA" in name else "host"]], about(viewer)
     select(viewer, trainer, "splats")
     viewer.until(lambda: viewer.seat.shown.view is not None and not viewer.seat.shown.view.empty)

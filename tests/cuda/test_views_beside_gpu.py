@@ -9,18 +9,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 import torch
-from support.beside_cases import LOOKS, Look, opened, part
 from support.device_frames import Shared
 from support.frames import cloud
+from support.view_cases import LOOKS, Look, image_view, opened, part
 from support.viewer_cases import H, Trainer, W, expected_image
 from support.wait import PATIENCE, clock, turns
 
 from splatview_viewer.app.offscreen import find
 from splatview_viewer.core.events import Wheel
-from splatview_viewer.core.settings import ImageSettings
 from splatview_viewer.core.view import BRIDGE_WORDS
 from splatview_viewer.geometry.controls import Rect
-from splatview_viewer.kinds.image.view import ImageView
 from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.workspace.names import Finder
@@ -30,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from splatview_ipc.subscriber.subscriber import Subscriber
-    from splatview_viewer.core.view import View
+    from splatview_viewer.core.old_view import View
 
 pytestmark = pytest.mark.cuda
 SIZE = 320, 240
@@ -92,8 +90,8 @@ def test_an_image_in_place_is_right_for_all(screen: OffscreenScreen, trainers: d
                                             monkeypatch: pytest.MonkeyPatch) -> None:
     trainer = trainers["expandable"]
     monkeypatch.setenv("SPLATVIEW_RUNTIME_DIR", str(trainer.runtime))
-    first = ImageView(screen.ctx, ImageSettings(alpha="ignore"))
-    views = [first, first.beside(ImageSettings(alpha="ignore")), first.beside(ImageSettings(alpha="ignore"))]
+    first = image_view(screen, alpha="ignore")
+    views = [first, first.beside(None), first.beside(None)]
     looks = [Look(Rect(5, 7, W, H)), Look(Rect(100, 20, 2 * W, 2 * H)), Look(Rect(20, 100, 4 * W, 2 * H))]
     followed = Followed(screen, trainer, f"{way} uint8 HWC", first)
     try:

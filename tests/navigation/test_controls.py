@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from splatview_viewer.core.events import Key, Mods, Pinch, PointerMove, PointerPress, PointerRelease, Wheel
-from splatview_viewer.geometry.controls import PanZoom, Rect
+from splatview_viewer.geometry.controls import FITTED, PanZoom, Rect
 from splatview_viewer.geometry.flying import FAST, SLOW, Flying
 
 RECT = Rect(100, 20, 400, 300)
@@ -37,7 +37,7 @@ def test_wheel_zooms_at_the_pointer() -> None:
         assert p.handle(Wheel(*at, dy), RECT)
         assert p.to_picture(*at, RECT) == pytest.approx(before)
     assert p.placed(RECT)[2] == pytest.approx(zoom * 1.2**3)
-    assert not p.fitted
+    assert p.place != FITTED
 
 
 def test_drag_moves_the_picture_with_the_pointer() -> None:

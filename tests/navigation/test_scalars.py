@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -141,19 +142,9 @@ def viewer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Viewer]:
     assert error == "GL_NO_ERROR"
 
 
-def view_of(viewer: Viewer) -> ScalarsView:
-    view = viewer.seat.view
-    assert isinstance(view, ScalarsView)
-    return view
-
-
 def beside(viewer: Viewer) -> Strips:
     slot = viewer.seat.shown
     return strips_of(viewer.catalogue, slot) if slot is not None else Strips()
-
-
-def select(viewer: Viewer, name: str) -> None:
-    viewer.seat.select(next(e.key for e in viewer.state.entries if e.name == name))
 
 
 @pytest.fixture
@@ -162,10 +153,11 @@ def plotted(viewer: Viewer) -> tuple[Viewer, ScalarsView]:
     for step in range(1000):
         splatview.log(step, loss=math.exp(-step / 200) + 0.01, **{"parts/a": step, "parts/b": 2.0 * step})
     splatview.log(1000, loss=0.01, rare=math.nan)
-    viewer.until(lambda: isinstance(viewer.seat.view, ScalarsView) and not view_of(viewer).empty
-                 and view_of(viewer).content.curves.step == 1000)
+    viewer.until(lambda: (view := viewer.shows(ScalarsView)) is not None and view.data.curves.step == 1000)
     viewer.do()
-    return viewer, view_of(viewer)
+    view = viewer.shows(ScalarsView)
+    assert view is not None
+    return viewer, view
 
 
 def colored(viewer: Viewer, number: int = 0) -> np.ndarray:
@@ -176,16 +168,10 @@ def colored(viewer: Viewer, number: int = 0) -> np.ndarray:
     return np.all(abs(viewer.pixels() - 255 * np.array([color.x, color.y, color.z])) < 12, axis=-1)
 
 
-def inside(viewer: Viewer) -> tuple[float, float]:
-    """A place in the first plot."""
-    rect = viewer.seat.layout()
-    return rect.x + rect.width / 4, rect.y + 120
-
-
 def test_the_curves_are_seen(plotted: tuple[Viewer, ScalarsView]) -> None:
     viewer, view = plotted
-    assert list(view.content.plots)[:3] == ["loss", "parts", "rare"]
-    assert {"step 1,000", "4 scalars", "3,002 values"} <= set(view.details)
+    assert list(view.data.plots)[:3] == ["loss", "parts", "rare"]
+    assert {"step 1,000", "4 scalars", "3,002 values"} <= set(view.info().details)
     blue, orange = colored(viewer), colored(viewer, 1)
     left = viewer.seat.layout()
     assert blue[:, left.x:].sum() > 300
@@ -196,37 +182,29 @@ def test_the_curves_are_seen(plotted: tuple[Viewer, ScalarsView]) -> None:
 
 def test_the_wheel_zooms_all_plots_along_the_axis(plotted: tuple[Viewer, ScalarsView]) -> None:
     viewer, view = plotted
-    before = view.window()
-    x, y = inside(viewer)
+    before, rect = view.window(), viewer.seat.layout()
+    x, y = rect.x + rect.width / 4, rect.y + 120
     viewer.do(PointerMove(x, y))
     viewer.do(Wheel(x, y, 3.0))
     after = view.window()
     assert after[1] - after[0] < 0.8 * (before[1] - before[0])
-    assert view.state.up == {}  # heights go on following what is seen
+    assert view.state.heights == {}  # heights go on following what is seen
     splatview.log(2000, loss=0.02)
-    viewer.until(lambda: view.content.curves.step == 2000)
+    viewer.until(lambda: view.data.curves.step == 2000)
     assert view.window() == after  # it stays where it was zoomed
     viewer.do(Key("f"))
-    assert view.state.across is None
+    assert view.state.window is None
     assert view.window()[1] >= 2000
 
 
-def test_axes_may_be_logarithmic(plotted: tuple[Viewer, ScalarsView]) -> None:
+def test_axes_may_be_logarithmic_and_of_time(plotted: tuple[Viewer, ScalarsView]) -> None:
     viewer, view = plotted
-    linear = viewer.picture()
-    viewer.do(Key("l"), Key("l", pressed=False))
-    assert view.settings.log_up
-    assert (viewer.picture() != linear).any()
-    view.settings.log_across = True
-    assert view.window()[0] > 0
-    viewer.seat.mark(3)
-    viewer.do()
-    assert colored(viewer).sum() > 200
-    view.settings.across = "time"
-    view.fit()
-    viewer.seat.mark(3)
-    viewer.do()
-    assert colored(viewer).sum() > 200
+    for change in ({"log_up": True}, {"log_across": True}, {"across": "time"}):
+        view.state = replace(view.state.fitted(), **change)
+        assert view.window()[0] > 0 or not view.state.log_across
+        viewer.seat.mark(3)
+        viewer.do()
+        assert colored(viewer).sum() > 200
 
 
 def test_a_run_that_logs_is_seen_beside_its_scene(viewer: Viewer) -> None:
@@ -251,9 +229,10 @@ def test_a_run_that_logs_is_seen_beside_its_scene(viewer: Viewer) -> None:
     viewer.until(lambda: not viewer.catalogue.links.slots)
     viewer.do(Key("h"), Key("h", pressed=False))
     viewer.until(lambda: scalars in viewer.catalogue.links.slots)
-    select(viewer, "scalars")
-    viewer.until(lambda: isinstance(viewer.seat.view, ScalarsView))
-    viewer.until(lambda: "Gaussians" in view_of(viewer).content.plots)
-    (count,) = view_of(viewer).content.plots["Gaussians"]
+    viewer.seat.select(scalars.entry.key)
+    viewer.until(lambda: (view := viewer.shows(ScalarsView)) is not None and "Gaussians" in view.data.plots)
+    view = viewer.shows(ScalarsView)
+    assert view is not None
+    (count,) = view.data.plots["Gaussians"]
     assert 0 <= count["step"][0] <= count["step"][-1] <= step  # the script's steps, not the stream's versions
     assert not beside(viewer).curves

@@ -1,23 +1,74 @@
-"""What the tests of views share: a rectangle, and what a view draws in it."""
+"""What the tests of views share: values, rectangles, users of several views of the same data, and pictures."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import contextlib
+import math
+from collections import Counter
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any
 
+import torch
+
+from splatview_ipc.gl.host import HostBridge
+from splatview_viewer.core.events import Pinch, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview_viewer.core.old_view import Adapted
+from splatview_viewer.core.settings import GaussianSettings, ViewSettings
 from splatview_viewer.geometry.controls import Rect
+from splatview_viewer.kinds import make_view
+from splatview_viewer.kinds.snapshot.view import Shared
+from splatview_viewer.render.cameras import content as cameras
+from splatview_viewer.render.gl.renderer import GlRenderer
 from splatview_viewer.shell.panel import Panel
+from support import stub_kind
+from support.frames import (
+    cloud,
+    frame_of,
+    gaussian_frame,
+    image_frame,
+    memory_frame,
+    memory_samples,
+    scalar_rows,
+    scalars_frame,
+)
+from support.memory_data import small_snapshot
+from support.training_camera_cases import cameras_frame
 from support.wait import PATIENCE, turns
 
 if TYPE_CHECKING:
-    import numpy as np
+    from collections.abc import Iterator
 
-    from splatview_viewer.core.view import View
+    import numpy as np
+    import pytest
+
+    from splatview_viewer.core.old_view import View
     from splatview_viewer.screens.offscreen import OffscreenScreen
 
 W, H = 64, 48
 RECT = Rect(0, 0, W, H)
 WRITTEN = ("scalars", "memory")
 """The kinds whose picture is what is written over it."""
+SMALL, LOW = Rect(3, 5, 40, 30), Rect(0, 10, W, 20)
+
+
+def value(kind: str, k: int = 0, **more: Any) -> Any:
+    """The `k`th of three frames, or of what three files hold, that look different."""
+    match kind:
+        case "image":
+            return image_frame(torch.rand(20, 30, 3, generator=torch.Generator().manual_seed(k)), **more)
+        case "gaussians":
+            return gaussian_frame(cloud(300, seed=k), **more)
+        case "memory":
+            return memory_frame(memory_samples(100 + 50 * k), **more)
+        case "scalars":
+            return scalars_frame(scalar_rows(400 - 150 * k, k), **more)
+        case "cameras":
+            return cameras_frame(9 - 2 * k, distance=2.0 + k, **more)
+        case "snapshot":
+            return small_snapshot(k)
+        case "stub":
+            return frame_of("stub", {"levels": torch.tensor([0.2, 0.6, 0.4 - 0.1 * k])}, **more)
+    raise AssertionError(kind)
 
 
 def shown(view: View, screen: OffscreenScreen, rect: Rect | None = None) -> np.ndarray:
@@ -34,3 +85,105 @@ def shown(view: View, screen: OffscreenScreen, rect: Rect | None = None) -> np.n
             panel.draw_over(screen.framebuffer, lambda _, scale: view.over(rect, scale), 1.0)
         panel.close()
     return screen.pixels()[..., :3].astype(int)
+
+
+class Look:
+    """A user: a place on the screen, settings, and what the mouse did."""
+
+    def __init__(self, rect: Rect, events: tuple[Any, ...] = (), **settings: Any) -> None:
+        self.rect, self.events, self.settings = rect, events, settings
+
+    def take(self, view: View, screen: OffscreenScreen) -> None:
+        """Make a view that has data look like this."""
+        if isinstance(view, Adapted):
+            names = {field.name for field in fields(view.view.state)}
+            see(view, **{name: value for name, value in self.settings.items() if name in names})
+        for name, value in self.settings.items():
+            if hasattr(getattr(view, "settings", None), name):
+                setattr(view.settings, name, value)  # type: ignore[attr-defined]
+        shown(view, screen, self.rect)
+        for event in self.events:
+            view.handle(event, self.rect)
+
+
+LOOKS = [
+    Look(RECT, (Wheel(30, 20, 2),), exposure=1.0, show="color", background=(0.2, 0.3, 0.4)),
+    Look(SMALL, (PointerPress(20, 20), PointerMove(26, 18), PointerRelease(26, 18)), gamma=2.0, show="depth"),
+    Look(RECT, (Pinch(20, 10, 1.7, 4, -3),), exposure=-1.0, background=(0.9, 0.1, 0.1)),
+    Look(LOW, (Wheel(30, 20, -3),), show="alpha"),
+]
+
+
+def settings(kind: str) -> Any:
+    made = ViewSettings(gaussians=GaussianSettings(coarse_ms=math.inf, reproject=False))
+    return getattr(made, kind, None)
+
+
+@contextlib.contextmanager
+def opened(kind: str, screen: OffscreenScreen, count: int = 2) -> Iterator[list[View]]:
+    first: Any = Adapted(stub_kind.view(screen.ctx, None)) if kind == "stub" else make_view(
+        kind, screen.ctx, ViewSettings(gaussians=GaussianSettings(coarse_ms=math.inf, reproject=False)))
+    views = [first, *(first.beside(settings(kind)) for _ in range(count - 1))]
+    try:
+        yield views
+    finally:
+        for view in views:
+            view.close()
+
+
+def alone(kind: str, screen: OffscreenScreen, look: Look, *later: Any) -> np.ndarray:
+    """What a view without others draws in `look`, as far as that reaches; `later`: values after the first."""
+    with opened(kind, screen, 1) as (view,):
+        view.update(value(kind))
+        look.take(view, screen)
+        for other in later:
+            view.update(other)
+        return part(view, screen, look)
+
+
+def image_view(screen: OffscreenScreen, **changes: Any) -> Any:
+    """A view of an image, in a state with these fields changed."""
+    view = make_view("image", screen.ctx, ViewSettings())
+    see(view, **changes)
+    return view
+
+
+def see(view: Any, **changes: Any) -> None:
+    """Change fields of a view's state."""
+    view.view.state = replace(view.view.state, **changes)
+
+
+def zoom(view: Any, factor: float, rect: Rect = RECT, at: tuple[float, float] | None = None) -> None:
+    """Zoom into an image, as `PanZoom.set_zoom` does."""
+    hand = view.view.pan_zoom
+    hand.set_zoom(factor, rect, at)
+    see(view, place=hand.place)
+
+
+def part(view: View, screen: OffscreenScreen, look: Look) -> np.ndarray:
+    r = look.rect
+    return shown(view, screen, r)[r.y:r.y + r.height, r.x:r.x + r.width]
+
+
+def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Counts uploads of images, loads of scenes, snapshots that are laid out, cameras that
+    are read, renderers and what they draw."""
+    calls: Counter[str] = Counter()
+
+    def count(owner: Any, name: str, word: str) -> None:
+        real = getattr(owner, name)
+
+        def counting(*args: Any, **more: Any) -> Any:
+            calls[word] += 1
+            return real(*args, **more)
+
+        monkeypatch.setattr(owner, name, counting)
+
+    count(HostBridge, "put", "taken")
+    count(stub_kind.BarsView, "take", "taken")
+    count(GlRenderer, "load", "taken")
+    count(Shared, "take", "taken")
+    count(cameras, "cameras_of", "taken")
+    count(GlRenderer, "__init__", "renderers")
+    count(GlRenderer, "_project", "drawn")
+    return calls

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from splatview_viewer.app.loop import App
 from splatview_viewer.core.events import PointerLeave, PointerMove, PointerPress, PointerRelease
+from splatview_viewer.core.old_view import Adapted
 from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.kinds.image.view import ImageView
 from support import widgets
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from splatview_viewer.screens.offscreen import OffscreenScreen
 
+V = TypeVar("V")
 SIZE = 900, 520
 """Of the screen, in pixels."""
 PICTURE = Rect(280, 0, 620, 494)
@@ -84,9 +86,13 @@ class Viewer(App):
     @property
     def image(self) -> ImageView:
         slot = self.seat.shown
-        assert slot is not None
-        assert isinstance(slot.view, ImageView)
-        return slot.view
+        assert slot is not None and isinstance(slot.view, Adapted) and isinstance(slot.view.view, ImageView)
+        return slot.view.view
+
+    def shows(self, kind: type[V]) -> V | None:
+        """Return the view of the active pane, if it is of this class and has something to show."""
+        view = self.seat.view
+        return view.view if isinstance(view, Adapted) and not view.empty and isinstance(view.view, kind) else None
 
     def loaded(self) -> bool:
         """Return whether the chosen entry has something to show, or a fault."""

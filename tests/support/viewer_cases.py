@@ -18,6 +18,7 @@ from splatview_viewer.kinds.image.view import ImageView
 from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from support.programs import Programs
+from support.view_cases import see
 from support.wait import PATIENCE
 
 if TYPE_CHECKING:
@@ -127,10 +128,6 @@ def select(viewer: Viewer, trainer: Trainer, name: str) -> None:
         assert time.monotonic() < end, f"no stream {name!r} within 30 s; there are {viewer.state.entries}"
     slot = next(s for s in viewer.catalogue.slots.values() if s.entry.name == name)
     viewer.seat.select(slot.entry.key)
-    slot.entry.settings.image.alpha = "ignore"
-    for view in slot.views.values():
-        if isinstance(view, ImageView):
-            view.settings.alpha = "ignore"
 
 
 def expected_image(k: int, dtype: str, sort: str) -> np.ndarray:
@@ -146,6 +143,9 @@ def wait_for(viewer: Viewer, trainer: Trainer, want: np.ndarray, rect: Rect | No
     end, worst = time.monotonic() + PATIENCE, -1
     while time.monotonic() < end:
         step(viewer)
+        if (image := viewer.shows(ImageView)) is not None and image.state.alpha != "ignore":
+            see(viewer.seat.view, alpha="ignore")
+            viewer.seat.mark()
         pixels = viewer.pixels()
         if rect is not None:
             pixels = pixels[rect.y:rect.y + rect.height, rect.x:rect.x + rect.width]

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from support.beside_cases import value
 from support.other_runs import OtherRun
+from support.view_cases import value
 
 from splatview.adapters.series import SCALARS
 from splatview_ipc.control.render_requests import RenderRequest

@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from support.beside_cases import opened
 from support.frames import image_frame
-from support.view_cases import RECT, H, W, shown
+from support.view_cases import RECT, H, W, image_view, opened, see, shown
 
 from splatview_viewer.core.events import PointerLeave, PointerMove
-from splatview_viewer.core.settings import ImageSettings
-from splatview_viewer.kinds.image.view import ImageView
+from splatview_viewer.geometry.controls import Place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,9 +25,9 @@ FORMS = [(layout, c) for layout in ("HW", "HWC", "CHW", "BGR") for c in (1, 3, 4
 
 
 @pytest.fixture
-def image(screen: OffscreenScreen) -> Iterator[ImageView]:
-    v = ImageView(screen.ctx)
-    v.settings.background = (0.0, 0.0, 0.0)
+def image(screen: OffscreenScreen) -> Iterator[Any]:
+    v = image_view(screen)
+    see(v, background=(0.0, 0.0, 0.0))
     yield v
     v.close()
 
@@ -37,44 +35,44 @@ def image(screen: OffscreenScreen) -> Iterator[ImageView]:
 @pytest.mark.parametrize(("layout", "channels", "dtype"), [
     *((*form, dtype) for form, dtype in zip(FORMS, itertools.cycle(DTYPES))),
     *(("HWC", 3, dtype) for dtype in DTYPES)])
-def test_every_form_is_exact(image: ImageView, screen: OffscreenScreen, layout: str, channels: int,
+def test_every_form_is_exact(image: Any, screen: OffscreenScreen, layout: str, channels: int,
                              dtype: torch.dtype) -> None:
     values = torch.rand(H, W, channels, generator=torch.Generator().manual_seed(channels))
     values = (values * 255).round().to(dtype) if dtype == torch.uint8 else values.to(dtype)
     laid = {"HW": values[..., 0], "HWC": values, "CHW": values.permute(2, 0, 1),
             "BGR": values[..., [2, 1, 0, 3][:channels]] if channels > 2 else None}[layout]
     assert laid is not None
-    image.settings.alpha = "ignore"
+    see(image, alpha="ignore")
     assert image.update(image_frame(laid.contiguous(), layout))
     expected = values.float() if dtype != torch.uint8 else values.float() / 255
     expected = (expected * 255).round().int().numpy()
     expected = np.repeat(expected, 3, axis=2) if channels == 1 else expected[..., :3]
     np.testing.assert_allclose(shown(image, screen), expected, atol=1)
     x, y = 37, 11
-    assert image.value_at(x, y) == pytest.approx(values[y, x].tolist(), abs=0)
+    assert image.view.value_at(x, y) == pytest.approx(values[y, x].tolist(), abs=0)
 
 
-def test_pictures_from_files_are_exact(image: ImageView, screen: OffscreenScreen) -> None:
+def test_pictures_from_files_are_exact(image: Any, screen: OffscreenScreen) -> None:
     rng = np.random.default_rng(0)
     deep = rng.integers(0, 65536, (H, W, 3), dtype=np.uint16)
     image.update(deep)
     np.testing.assert_allclose(shown(image, screen), np.round(deep / 257), atol=1)
-    assert image.value_at(5, 9) == tuple(deep[9, 5])
+    assert image.view.value_at(5, 9) == tuple(deep[9, 5])
     grey_alpha = rng.integers(0, 256, (H, W, 2), dtype=np.uint8)
-    image.settings.alpha = "ignore"
+    see(image, alpha="ignore")
     image.update(grey_alpha)
     np.testing.assert_array_equal(shown(image, screen), np.repeat(grey_alpha[..., :1], 3, axis=2))
 
 
 @pytest.mark.parametrize(("height", "width"), [(96, 128), (200, 300), (61, 77)])
-def test_minified_pixels_are_averages(image: ImageView, screen: OffscreenScreen, height: int, width: int) -> None:
+def test_minified_pixels_are_averages(image: Any, screen: OffscreenScreen, height: int, width: int) -> None:
     picture = np.random.default_rng(0).random((height, width, 3)).astype(np.float32)
-    image.settings.background = (0.2, 0.4, 0.6)
+    see(image, background=(0.2, 0.4, 0.6))
     image.update(picture)
-    x, y, zoom = image.pan_zoom.placed(RECT)
+    x, y, zoom = image.view.pan_zoom.placed(RECT)
     rows, columns = coverage(H, height, y, zoom), coverage(W, width, x, zoom)
     expected = np.einsum("yr,xc,rcd->yxd", rows, columns, picture, optimize=True)
-    expected += (1 - rows.sum(1)[:, None, None] * columns.sum(1)[None, :, None]) * np.array(image.settings.background)
+    expected += (1 - rows.sum(1)[:, None, None] * columns.sum(1)[None, :, None]) * np.array((0.2, 0.4, 0.6))
     np.testing.assert_allclose(shown(image, screen), expected * 255, atol=1.01)
 
 
@@ -86,7 +84,7 @@ def coverage(screen: int, picture: int, origin: float, zoom: float) -> np.ndarra
     return np.clip(np.minimum(high, cells + 1) - np.maximum(low, cells), 0, None) / (high - low)
 
 
-def test_the_smallest_pictures(image: ImageView, screen: OffscreenScreen) -> None:
+def test_the_smallest_pictures(image: Any, screen: OffscreenScreen) -> None:
     for size in ((1, 1), (1, 40), (40, 1)):
         image.update(np.full((*size, 3), 255, np.uint8))
         assert (shown(image, screen) == 255).all(axis=-1).any()
@@ -96,14 +94,14 @@ def test_the_smallest_pictures(image: ImageView, screen: OffscreenScreen) -> Non
     (lambda v: v * 255, (0.0, 255.0)), (lambda v: (v * 255).half() * (v > 0.7), (0.0, 255.0)),
     (lambda v: v * 2 - 1, (-1.0, 1.0)), (lambda v: (v * 255).round()[..., 0], (0.0, 255.0)),
     (lambda v: v[..., 0] * 20 + 2, None), (lambda v: torch.where(v > 0.9, torch.inf, v)[..., 0], None)])
-def test_values_out_of_range_are_shown_as_they_look(image: ImageView, screen: OffscreenScreen, choice: Any,
+def test_values_out_of_range_are_shown_as_they_look(image: Any, screen: OffscreenScreen, choice: Any,
                                                     change: Callable[[torch.Tensor], torch.Tensor]) -> None:
     values = change(torch.rand(H, W, 3, generator=torch.Generator().manual_seed(0)))
     image.update(image_frame(values.contiguous()))
     hint = image.content.hints.hint
     assert hint is not None
     assert hint.choice == choice
-    image.settings.range = choice
+    see(image, range=choice)
     finite = values[values.isfinite()].float().numpy()
     low, high = choice or np.percentile(finite, (1, 99))
     expected = np.clip((values.float().numpy() - low) / (high - low), 0, 1) * 255  # what is infinite is farthest
@@ -111,10 +109,10 @@ def test_values_out_of_range_are_shown_as_they_look(image: ImageView, screen: Of
                                atol=1.01)
 
 
-def test_exposure_and_gamma(image: ImageView, screen: OffscreenScreen) -> None:
+def test_exposure_and_gamma(image: Any, screen: OffscreenScreen) -> None:
     values = torch.rand(H, W, 3, generator=torch.Generator().manual_seed(0)) * 3 - 0.2
     image.update(image_frame(values))
-    image.settings.exposure, image.settings.gamma = -1.5, 2.2
+    see(image, exposure=-1.5, gamma=2.2)
     expected = (values.clamp(min=0) * 2**-1.5) ** (1 / 2.2)
     np.testing.assert_allclose(shown(image, screen), expected.clamp(0, 1).numpy() * 255, atol=1)
     image.update(np.full((H, W, 3), 77, np.uint8))
@@ -122,7 +120,7 @@ def test_exposure_and_gamma(image: ImageView, screen: OffscreenScreen) -> None:
 
 
 @pytest.mark.parametrize(("dtype", "layout"), [(torch.float16, "HWC"), (torch.bfloat16, "CHW"), (torch.float32, "CHW")])
-def test_nan_and_inf_stand_out(image: ImageView, screen: OffscreenScreen, dtype: torch.dtype, layout: str) -> None:
+def test_nan_and_inf_stand_out(image: Any, screen: OffscreenScreen, dtype: torch.dtype, layout: str) -> None:
     values = torch.full((H, W, 3), 0.5)
     values[3, 5, 1], values[7, 9, 0], values[7, 10] = float("nan"), float("inf"), -float("inf")
     laid = values if layout == "HWC" else values.permute(2, 0, 1)
@@ -133,17 +131,17 @@ def test_nan_and_inf_stand_out(image: ImageView, screen: OffscreenScreen, dtype:
     assert "5 NaN or inf (magenta)" in image.details
 
 
-def test_alpha(image: ImageView, screen: OffscreenScreen) -> None:
+def test_alpha(image: Any, screen: OffscreenScreen) -> None:
     rng = np.random.default_rng(0)
     picture = rng.integers(0, 256, (H, W, 4), dtype=np.uint8)
     color, alpha = picture[..., :3].astype(float), picture[..., 3:] / 255
-    image.settings.background = (1.0, 0.5, 0.0)
+    see(image, background=(1.0, 0.5, 0.0))
     image.update(picture)
-    image.settings.alpha = "background"
+    see(image, alpha="background")
     np.testing.assert_allclose(shown(image, screen), color * alpha + (1 - alpha) * (255, 127.5, 0), atol=1)
-    image.settings.alpha = "ignore"
+    see(image, alpha="ignore")
     np.testing.assert_array_equal(shown(image, screen), picture[..., :3])
-    image.settings.alpha = "checkerboard"
+    see(image, alpha="checkerboard")
     picture[..., 3] = 0
     image.update(picture)
     squares = shown(image, screen)
@@ -153,10 +151,10 @@ def test_alpha(image: ImageView, screen: OffscreenScreen) -> None:
     assert (squares[8:16, 8:16] == squares[0, 0]).all()
 
 
-def test_the_readout_names_the_original_value(image: ImageView) -> None:
+def test_the_readout_names_the_original_value(image: Any) -> None:
     values = torch.arange(6 * 8 * 3, dtype=torch.float32).reshape(6, 8, 3) / 10
     image.update(image_frame(values))
-    image.settings.exposure = -4.0
+    see(image, exposure=-4.0)
     assert image.handle(PointerMove(3 * 8 + 4, 2 * 8 + 1), RECT)
     assert image.readout == "(3, 2)   5.7  5.8  5.9"
     assert not image.handle(PointerMove(3 * 8 + 5, 2 * 8 + 2), RECT)  # the same pixel
@@ -170,14 +168,12 @@ def test_the_readout_names_the_original_value(image: ImageView) -> None:
 
 
 def test_another_size_of_picture_keeps_what_each_looks_at(screen: OffscreenScreen) -> None:
+    b: Any
     with opened("image", screen) as (a, b):
-        assert isinstance(b, ImageView)
         a.update(np.zeros((60, 80, 3), np.uint8))
-        b.pan_zoom.set_zoom(4.0, RECT)
-        b.pan_zoom.center = 20.0, 30.0
+        see(b, place=Place(4.0 * 80, (20 / 80, 30 / 60)))
         a.update(np.zeros((120, 160, 3), np.uint8))
-        assert (b.pan_zoom.zoom, b.pan_zoom.center) == (2.0, (40.0, 60.0))
-        c = a.beside(ImageSettings())
-        assert isinstance(c, ImageView)
-        assert c.size == c.pan_zoom.size == (160, 120)
+        assert b.view.pan_zoom.placed(RECT) == (W / 2 - 2.0 * 40, H / 2 - 2.0 * 60, 2.0)
+        c: Any = a.beside(None)
+        assert c.view.size == (160, 120)
         c.close()

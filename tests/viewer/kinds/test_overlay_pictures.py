@@ -10,14 +10,15 @@ import torch
 from PIL import Image
 from support.frames import image_frame
 from support.overlay_cases import frame_with, overlay_frame, random_frame, seen
-from support.view_cases import shown
+from support.view_cases import image_view, see, shown, zoom
+from support.viewer import Viewer
 
 import splatview
 from splatview_viewer.app.offscreen import draw_overlay_frame
 from splatview_viewer.core.events import PointerMove
 from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.kinds.image.overlay.palette import PALETTE
-from splatview_viewer.kinds.image.view import ImageView
+from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.shell.panel import Panel
 
 if TYPE_CHECKING:
@@ -41,10 +42,10 @@ def grey(version: int = 1, time_ns: int = 10**18, size: tuple[int, int] = (W, H)
 
 
 @pytest.fixture
-def view(screen: OffscreenScreen) -> Iterator[ImageView]:
+def view(screen: OffscreenScreen) -> Iterator[Any]:
     screen.resize(W, H)
-    v = ImageView(screen.ctx)
-    v.settings.background = (0.0, 0.0, 0.0)
+    v = image_view(screen)
+    see(v, background=(0.0, 0.0, 0.0))
     v.update(grey())
     yield v
     v.close()
@@ -57,7 +58,7 @@ def panel(module_screen: OffscreenScreen) -> Iterator[Panel]:
     p.close()
 
 
-def put(view: ImageView, key: object = "a", **given: Any) -> None:
+def put(view: Any, key: object = "a", **given: Any) -> None:
     assert view.content.layers.take(key, overlay_frame(**{"time_ns": 10**18, **given}))
 
 
@@ -65,7 +66,7 @@ def of_color(pixels: np.ndarray, color: np.ndarray) -> np.ndarray:
     return np.all(np.abs(pixels - color.astype(int)) <= 2, axis=-1)
 
 
-def written(view: ImageView, screen: OffscreenScreen, panel: Panel, scale: float = 1.0) -> np.ndarray:
+def written(view: Any, screen: OffscreenScreen, panel: Panel, scale: float = 1.0) -> np.ndarray:
     """With words."""
     rect = Rect(0, 0, *screen.size)
     view.draw(screen.framebuffer, rect)
@@ -74,7 +75,7 @@ def written(view: ImageView, screen: OffscreenScreen, panel: Panel, scale: float
     return screen.pixels()[..., :3].astype(int)
 
 
-def test_a_box_lies_where_it_says(view: ImageView, screen: OffscreenScreen) -> None:
+def test_a_box_lies_where_it_says(view: Any, screen: OffscreenScreen) -> None:
     put(view, boxes=[[40, 20, 100, 80]], classes=[0])
     pixels = seen(view, screen)
     line = of_color(pixels, PALETTE[0])
@@ -90,7 +91,7 @@ def test_a_box_lies_where_it_says(view: ImageView, screen: OffscreenScreen) -> N
     assert pixels[18, 60].max() < GREY
 
 
-def test_masks_are_seen_through_and_have_an_edge(view: ImageView, screen: OffscreenScreen) -> None:
+def test_masks_are_seen_through_and_have_an_edge(view: Any, screen: OffscreenScreen) -> None:
     mask = torch.zeros(1, H, W, dtype=torch.uint8)
     mask[0, 30:70, 50:120] = 1
     mask[0, 45:55, 70:90] = 0
@@ -104,7 +105,7 @@ def test_masks_are_seen_through_and_have_an_edge(view: ImageView, screen: Offscr
     np.testing.assert_array_equal(pixels[100, 20], (GREY,) * 3)
 
 
-def test_points_bones_and_lines(view: ImageView, screen: OffscreenScreen) -> None:
+def test_points_bones_and_lines(view: Any, screen: OffscreenScreen) -> None:
     put(view, points=[[[30, 30, 1], [90, 30, 0.4], [60, 90, 0]]], skeleton=[[0, 1], [1, 2]], point_classes=[2],
         lines=[[[130, 20], [130, 100], [180, 100]]], line_classes=[3])
     pixels = seen(view, screen)
@@ -116,20 +117,20 @@ def test_points_bones_and_lines(view: ImageView, screen: OffscreenScreen) -> Non
     assert line[99:101, 135:175].any(0).all()
 
 
-def test_scores_under_the_threshold_are_not_drawn(view: ImageView, screen: OffscreenScreen) -> None:
+def test_scores_under_the_threshold_are_not_drawn(view: Any, screen: OffscreenScreen) -> None:
     boxes = [[10, 10, 40, 40], [60, 10, 90, 40], [110, 10, 140, 40]]
     put(view, boxes=boxes, scores=[0.2, 0.8, float("nan")], classes=[0, 1, 2], masks=torch.ones(3, H, W),
         points=[[[x, 70, 1]] for x in (25, 75, 125)])
-    view.settings.threshold = 0.5
+    see(view, threshold=0.5)
     pixels = seen(view, screen)
     assert not of_color(pixels, PALETTE[0]).any()
     assert of_color(pixels, PALETTE[1])[70, 75]
     assert of_color(pixels, PALETTE[2])[25, 110]
-    assert view.content.layers.at(25, 25, view.settings) == ""
-    assert view.content.layers.at(75, 25, view.settings) == "1 0.80"
+    assert view.content.layers.at(25, 25, view.view.state) == ""
+    assert view.content.layers.at(75, 25, view.view.state) == "1 0.80"
 
 
-def test_boxes_move_between_results(view: ImageView, screen: OffscreenScreen) -> None:
+def test_boxes_move_between_results(view: Any, screen: OffscreenScreen) -> None:
     mask = torch.zeros(1, H, W, dtype=torch.uint8)
 
     def at(x: int, y: int) -> dict[str, Any]:
@@ -152,7 +153,7 @@ def test_boxes_move_between_results(view: ImageView, screen: OffscreenScreen) ->
     np.testing.assert_array_equal(exact, seen(view, screen))
 
 
-def test_what_lies_under_the_pointer_is_named(view: ImageView, screen: OffscreenScreen) -> None:
+def test_what_lies_under_the_pointer_is_named(view: Any, screen: OffscreenScreen) -> None:
     seen(view, screen)
     view.handle(PointerMove(50, 50), Rect(0, 0, W, H))
     assert view.readout == "(50, 50)   90  90  90"
@@ -164,7 +165,7 @@ def test_what_lies_under_the_pointer_is_named(view: ImageView, screen: Offscreen
     assert view.readout == "(10, 10)   90  90  90"
 
 
-def test_a_single_picture_gets_its_overlay(view: ImageView, screen: OffscreenScreen, panel: Panel) -> None:
+def test_a_single_picture_gets_its_overlay(view: Any, screen: OffscreenScreen, panel: Panel) -> None:
     rect = Rect(0, 0, W, H)
     frame = overlay_frame(boxes=[[40, 40, 100, 80]], labels=["cat"], classes=[0])
     put(view, boxes=[[40, 40, 100, 80]], labels=["cat"], classes=[0])
@@ -172,19 +173,19 @@ def test_a_single_picture_gets_its_overlay(view: ImageView, screen: OffscreenScr
     view.content.layers.clear()
     for given in (panel, None):
         view.draw(screen.framebuffer, rect)
-        draw_overlay_frame(screen.framebuffer, view, rect, [frame, image_frame(torch.zeros(2, 2))], panel=given)
+        draw_overlay_frame(screen.framebuffer, view.view, rect, [frame, image_frame(torch.zeros(2, 2))], panel=given)
         np.testing.assert_array_equal(screen.pixels()[:90, :, :3], expected[:90])
         assert not view.content.layers
     assert (shown(view, screen) == GREY).all()
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_whatever_comes_can_be_drawn(seed: int, view: ImageView, screen: OffscreenScreen, panel: Panel) -> None:
+def test_whatever_comes_can_be_drawn(seed: int, view: Any, screen: OffscreenScreen, panel: Panel) -> None:
     for i in range(4):
         tensors, meta = random_frame(np.random.default_rng(1000 + 4 * seed + i))
         view.content.layers.take(i % 2, frame_with(tensors, **meta))
-        view.settings.motion = bool(i % 2)
-        view.pan_zoom.set_zoom(0.3 + i, Rect(0, 0, W, H))
+        see(view, motion=bool(i % 2))
+        zoom(view, 0.3 + i, Rect(0, 0, W, H))
         written(view, screen, panel)
     assert view.readout == ""
 
@@ -210,7 +211,7 @@ def layers(viewer: Viewer) -> list[Layer]:
     slot = viewer.seat.shown
     if slot is None or slot.view is None:
         return []
-    return viewer.image.content.layers.all
+    return viewer.image.data.layers.all
 
 
 def boxes(viewer: Viewer) -> list[list[float]]:
@@ -237,7 +238,7 @@ def test_results_are_drawn_over_their_stream(viewer: Viewer) -> None:
     viewer.until(lambda: boxes(viewer) == [box(30)] and colored(viewer, 0))
     detect(70, 1)  # no other picture comes
     viewer.until(lambda: boxes(viewer) == [box(70)] and colored(viewer, 1) and not colored(viewer, 0))
-    assert viewer.image.content.layers.version == 1
+    assert viewer.image.data.layers.version == 1
     assert [(e.name, e.kind) for e in viewer.state.entries] == [("camera", "image")]  # it is no entry of the list
     splatview.annotate("camera")
     viewer.until(lambda: boxes(viewer) == [] and not colored(viewer, 1))

@@ -1,43 +1,50 @@
-"""One conformance suite over all views, each alone and several of the same data beside each other; on a real OpenGL
-context."""
+"""One conformance suite over the views of all kinds and of the smallest one (`support.stub_kind`): each alone, and
+several of the same data beside each other; on a real OpenGL context."""
 
 from __future__ import annotations
 
 import ctypes
+import json
 import pkgutil
+from dataclasses import FrozenInstanceError, fields
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 import pytest
-from support.beside_cases import LOOKS, alone, counted, opened, part, settings, value
-from support.view_cases import RECT, WRITTEN, H, W, shown
+from support.view_cases import LOOKS, RECT, WRITTEN, H, W, alone, counted, opened, part, settings, shown, value
 from support.wait import clock
 
 import splatview_viewer.kinds
 from splatview_ipc.gl.glapi import GL
 from splatview_viewer.core.errors import ViewerError
-from splatview_viewer.core.events import PointerPress, PointerRelease, Wheel
+from splatview_viewer.core.events import Key, PointerPress, PointerRelease, Wheel
+from splatview_viewer.core.old_view import Adapted
 from splatview_viewer.geometry.controls import Rect
-from splatview_viewer.kinds import SHOWN
+from splatview_viewer.kinds import KINDS, SHOWN
 from splatview_viewer.kinds.gaussians.view import GaussianView
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from splatview_viewer.core.view import View
+    from splatview_viewer.core.old_view import View
     from splatview_viewer.screens.offscreen import OffscreenScreen
 
-STREAMS = [kind for kind in SHOWN if kind != "snapshot"]
+ALL = [*SHOWN, "stub"]
+STREAMS = [kind for kind in ALL if kind != "snapshot"]
 """The kinds of which trainers publish frames."""
+MOVED = [*(kind.name for kind in KINDS if kind.view is not None), "stub"]
+"""The kinds whose view is a `core.view.View`."""
+EVENTS = [Wheel(30, 20, 2), *(Key(name) for name in ("l", "e", "left"))]
 
 
-@pytest.fixture(params=SHOWN)
+@pytest.fixture(params=ALL)
 def view(request: pytest.FixtureRequest, screen: OffscreenScreen) -> Iterator[View]:
     with opened(request.param, screen, 1) as (made,):
         yield made
 
 
-@pytest.fixture(params=[kind for kind in SHOWN if kind not in WRITTEN])
+@pytest.fixture(params=[kind for kind in ALL if kind not in WRITTEN])
 def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Of views beside each other, Gaussians drawn by OpenGL: what gsplat does on a GPU is counted in its own tests."""
     monkeypatch.setenv("SPLATVIEW_RENDERER", "gl")
@@ -120,30 +127,47 @@ def test_it_refuses_what_it_cannot_show(view: View) -> None:
 
 
 @pytest.mark.parametrize("kind", STREAMS)
-def test_memory_may_change_after_an_update(kind: str, screen: OffscreenScreen) -> None:
-    with opened(kind, screen, 1) as (view,):
-        frame = value(kind)
-        view.update(frame)
-        before = shown(view, screen)
-        for tensor in frame.tensors.values():
-            tensor.array[...] = 0
-        if isinstance(view, GaussianView):
-            view.settings.sh_degree = 0  # so that it draws anew
-        np.testing.assert_array_equal(shown(view, screen), before)
-
-
-@pytest.mark.parametrize("kind", STREAMS)
-def test_a_torn_frame_changes_nothing_in_any_view(kind: str, screen: OffscreenScreen) -> None:
+def test_only_a_whole_frame_changes_pictures(kind: str, screen: OffscreenScreen) -> None:
     with opened(kind, screen) as views:
-        views[0].update(value(kind))
+        frame = value(kind)
+        views[0].update(frame)
         before, details = [shown(view, screen) for view in views], views[0].details
+        for tensor in frame.tensors.values():  # its memory may change after an update
+            tensor.array[...] = 0
         for view in views:
+            if isinstance(view, GaussianView):
+                view.settings.sh_degree = 0  # so that it draws anew
             assert not view.update(value(kind, 1, intact=False))
             assert view.details == details
             for v, pixels in zip(views, before, strict=True):
                 np.testing.assert_array_equal(shown(v, screen), pixels)
         assert views[1].update(value(kind, 1))
         assert (shown(views[0], screen) != before[0]).any()
+
+
+@pytest.mark.parametrize("kind", MOVED)
+def test_a_picture_depends_on_its_state_alone(kind: str, screen: OffscreenScreen) -> None:
+    with opened(kind, screen, 1) as (view,):
+        assert isinstance(view, Adapted)
+        view.update(value(kind))
+        first = view.view.state
+        seen = [(first, shown(view, screen))]
+        for event in EVENTS:
+            before = view.view.state
+            assert view.handle(event, RECT) == (view.view.state != before)
+            seen.append((view.view.state, shown(view, screen)))
+        assert seen[-1][0] != first and (seen[-1][1] != seen[0][1]).any()
+        for state, pixels in reversed(seen):
+            kept = msgspec.convert(json.loads(json.dumps(msgspec.to_builtins(state))), type(state))  # as settings are
+            assert kept == state
+            view.view.state = kept
+            np.testing.assert_array_equal(shown(view, screen), pixels)
+            other: Any = view.beside(None)
+            other.view.state = kept
+            np.testing.assert_array_equal(shown(other, screen), pixels)
+            other.close()
+        with pytest.raises(FrozenInstanceError):
+            setattr(first, fields(first)[0].name, None)
 
 
 # -- views beside each other ---------------------------------------------------------------------------------
@@ -212,7 +236,7 @@ def test_closing_all_gives_back_everything(kind: str, screen: OffscreenScreen) -
                     look.take(view, screen)
                     shown(view, screen, look.rect)
                     view.tick(clock())
-            assert objects() - before
+            assert objects() - before or kind == "stub"
 
     before: set[tuple[str, int]] = set()
     use()  # what is made once for the context
@@ -261,24 +285,23 @@ def test_following_in_the_same_place_shows_the_same(pair: list[View], kind: str,
 @pytest.mark.parametrize(("rect", "model"), [(Rect(0, 0, 20, 48), "pinhole"), (Rect(4, 6, 60, 10), "ortho"),
                                              (Rect(0, 0, 32, 24), "fisheye")])
 def test_all_of_a_scene_that_is_followed_is_seen(screen: OffscreenScreen, rect: Rect, model: Any) -> None:
+    a: Any
+    b: Any
     with opened("gaussians", screen) as (a, b):
-        assert isinstance(a, GaussianView)
-        assert isinstance(b, GaussianView)
         a.update(value("gaussians"))
         a.orbit.model = model
         LOOKS[0].take(a, screen)
         shown(a, screen)
         b.like(a)
         shown(b, screen, rect)
-        theirs, mine = a._current_camera(RECT), b._current_camera(rect)
+        theirs, mine = a.camera(RECT), b.camera(rect)
         np.testing.assert_array_equal(mine.viewmat, theirs.viewmat)
         assert (mine.width, mine.height) == (rect.width, rect.height)
         corners = [np.linalg.solve(theirs.K, [x, y, 1.0]) for x in (0, W) for y in (0, H)]
         seen = np.array([(mine.K @ corner)[:2] for corner in corners])
-        size = np.array([rect.width, rect.height])
-        np.testing.assert_allclose(seen[0], size - seen[3], atol=1e-6)
+        np.testing.assert_allclose(seen[0], np.array([rect.width, rect.height]) - seen[3], atol=1e-6)
         assert seen[0].min() == pytest.approx(0, abs=1e-6)
         b.handle(PointerPress(20, 20), rect)  # the hand takes over what is there
         b.handle(PointerRelease(20, 20), rect)
-        np.testing.assert_allclose(b._current_camera(rect).K, mine.K, rtol=1e-9)
-        np.testing.assert_allclose(b._current_camera(rect).viewmat, mine.viewmat, atol=1e-9)
+        np.testing.assert_allclose(b.camera(rect).K, mine.K, rtol=1e-9)
+        np.testing.assert_allclose(b.camera(rect).viewmat, mine.viewmat, atol=1e-9)

@@ -50,10 +50,10 @@ def test_each_page_has_its_own_size_and_zoom(house: House, picture: Path) -> Non
     assert before.shape == (700, 400, 3)
     np.testing.assert_array_equal(before[200:500], whole)  # a narrow page begins without the panel
     wide.send(ev.Wheel(x=590, y=250, dx=0, dy=4, at=1.0))
-    house.until(lambda: house.app.seats[0].view.zoom > 2)  # type: ignore[union-attr]
+    house.until(lambda: house.app.seats[0].view.view.zoom > 2)  # type: ignore[union-attr]
     zoomed = house.at_rest(wide)
     assert zoomed.shape == (520, 900, 3)
-    assert house.app.seats[1].view.zoom == 1  # type: ignore[union-attr]
+    assert house.app.seats[1].view.view.zoom == 1  # type: ignore[union-attr]
     tall.send(ev.Key(name="h", pressed=True, repeat=False, at=2.0))
     tall.send(ev.Key(name="h", pressed=True, repeat=False, at=2.0))
     np.testing.assert_array_equal(house.at_rest(tall), before)
@@ -84,14 +84,14 @@ def test_one_follows_another_until_it_moves_by_itself(house: House) -> None:
         follower.send(event)
     house.until(lambda: b.state.follows == "Browser 1")
     leader.send(ev.Wheel(x=590, y=250, dx=0, dy=4, at=1.0))
-    house.until(lambda: a.view.zoom > 2)  # type: ignore[union-attr]
+    house.until(lambda: a.view.view.zoom > 2)  # type: ignore[union-attr]
     # Both show the same, but for their panels' lists of others.
     np.testing.assert_array_equal(house.at_rest(follower)[:480, 280:], house.at_rest(leader)[:480, 280:])
     follower.send(ev.PointerPress(x=590, y=250, button="left", at=2.0))
     follower.send(ev.PointerMove(x=640, y=250, at=3.0))
     house.until(lambda: b.leader is None)
     assert b.state.follows is None
-    assert a.view.pan_zoom.center != b.view.pan_zoom.center  # type: ignore[union-attr]
+    assert a.view.view.state.place.center != b.view.view.state.place.center  # type: ignore[union-attr]
     b.follow(a)
     a.follow(b)  # no two follow each other
     assert (a.leader, b.leader) == (b, None)
@@ -104,7 +104,7 @@ def test_a_page_that_comes_back_sees_what_it_saw(house: House) -> None:
     page = house.page(id="mine")
     house.at_rest(page)
     page.send(ev.Wheel(x=590, y=250, dx=0, dy=4, at=1.0))
-    house.until(lambda: house.app.seats[0].view.zoom > 2)  # type: ignore[union-attr]
+    house.until(lambda: house.app.seats[0].view.view.zoom > 2)  # type: ignore[union-attr]
     before = house.at_rest(page)
     page.end()
     house.until(lambda: not house.app.seats)
@@ -112,8 +112,8 @@ def test_a_page_that_comes_back_sees_what_it_saw(house: House) -> None:
     back = house.page(id="mine")
     after = house.at_rest(back)
     np.testing.assert_array_equal(after[:480, 280:], before[:480, 280:])
-    assert house.app.seats[0].view.zoom == house.app.seats[0].view.pan_zoom.placed(  # type: ignore[union-attr]
-        house.app.seats[0].layout())[2] < house.app.seats[1].view.zoom  # type: ignore[union-attr]
+    assert house.app.seats[0].view.view.zoom == house.app.seats[0].view.view.pan_zoom.placed(  # type: ignore[union-attr]
+        house.app.seats[0].layout())[2] < house.app.seats[1].view.view.zoom  # type: ignore[union-attr]
 
 
 def test_a_picture_is_written_beside_browsers(picture: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import Key, Pinch, PointerMove, PointerPress, PointerRelease, Wheel
 from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.kinds.memory.live import History, read_frame
-from splatview_viewer.kinds.memory.view import MemoryView
+from splatview_viewer.kinds.memory.view import MemoryData, MemoryState, MemoryView
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.shell.shown import Strips, strips_of
 
@@ -88,24 +89,22 @@ def test_frames_that_are_none_are_refused_by_name() -> None:
 
 
 @pytest.fixture(name="view")
-def view_fixture(screen: OffscreenScreen) -> Iterator[MemoryView]:
-    screen.resize(RECT.width, RECT.height, 1.0)
-    v = MemoryView(screen.ctx)
-    v.update(memory_frame())
-    yield v
-    v.close()
+def view_fixture() -> MemoryView:
+    v = MemoryView(MemoryData(), MemoryState())
+    v.take("", memory_frame())
+    return v
 
 
 def test_the_newest_stays_in_sight_until_the_user_moves_away(view: MemoryView) -> None:
     begin, end = view.window()
     view.see(begin + 15, end)
     assert view.state.right is None  # zoomed, and still at the newest
-    view.update(memory_frame(memory_samples(300)))
+    view.take("", memory_frame(memory_samples(300)))
     assert view.window() == pytest.approx((end + 10 - (end - begin - 15), end + 10))
     begin, end = view.window()
     view.see(begin - 2, end - 2)
     held = view.window()
-    view.update(memory_frame(memory_samples(400)))
+    view.take("", memory_frame(memory_samples(400)))
     assert view.window() == held
     for key, at_newest in (("end", True), ("left", False), ("f", True)):
         view.handle(Key(key), RECT)
@@ -116,13 +115,13 @@ def test_the_newest_stays_in_sight_until_the_user_moves_away(view: MemoryView) -
 def test_the_wheel_zooms_and_a_drag_moves(viewer: Viewer, train: Callable[[], None]) -> None:
     until(viewer, train, lambda: slot(viewer, "memory"))
     select(viewer, "memory")
-    until(viewer, train, lambda: isinstance(viewer.seat.view, MemoryView) and not viewer.seat.view.empty)
-    view, rect = viewer.seat.view, viewer.seat.layout()
-    assert isinstance(view, MemoryView)
-    view.update(memory_frame())
+    until(viewer, train, lambda: viewer.shows(MemoryView))
+    view, rect = viewer.shows(MemoryView), viewer.seat.layout()
+    assert view is not None
+    view.take("", memory_frame())
     x, y = rect.x + rect.width / 2, rect.y + rect.height / 2
     viewer.do(PointerMove(x, y))
-    viewer.until(lambda: "step" in view.readout and "GiB" in view.readout)
+    viewer.until(lambda: re.search("step.*GiB", view.info().readout))
     before = view.window()
     viewer.do(Wheel(x, y, 3.0))
     viewer.until(lambda: view.state.span is not None)
@@ -198,13 +197,13 @@ def test_a_snapshot_that_was_asked_for_opens_by_itself(viewer: Viewer, train: Ca
                                                          here: list[Any]) -> None:
     until(viewer, train, lambda: slot(viewer, "memory"))
     select(viewer, "memory")
-    until(viewer, train, lambda: isinstance(viewer.seat.view, MemoryView) and viewer.seat.view.content.ask is not None)
-    view = viewer.seat.view
-    assert isinstance(view, MemoryView)
+    until(viewer, train, lambda: (view := viewer.shows(MemoryView)) is not None and view.data.ask is not None)
+    view = viewer.shows(MemoryView)
+    assert view is not None
     view.ask()
     until(viewer, train, lambda: viewer.seat.shown is not None and viewer.seat.shown.entry.is_file)
-    assert view.content.about.snapshots == 1
-    assert viewer.seat.state.selected == str(view.content.about.file)
+    assert view.data.about.snapshots == 1
+    assert viewer.seat.state.selected == str(view.data.about.file)
     viewer.until(viewer.loaded)
     assert viewer.seat.shown is not None
     assert (viewer.seat.shown.entry.kind, viewer.seat.shown.entry.fault) == ("snapshot", "")
@@ -217,8 +216,8 @@ def test_a_run_that_dies_of_it_leaves_a_snapshot_and_its_last_samples(viewer: Vi
     until(viewer, lambda: trainer.do(STEP + "answer = 0"), lambda: slot(viewer, "memory"))
     select(viewer, "memory")
     until(viewer, lambda: trainer.do(STEP + "answer = 0"),
-          lambda: isinstance(viewer.seat.view, MemoryView) and not viewer.seat.view.empty)
-    view: Any = viewer.seat.view
+          lambda: viewer.shows(MemoryView))
+    view: Any = viewer.shows(MemoryView)
     trainer.start("allocator.fail()\nsys.stdin.close()")
     trainer.process.wait(PATIENCE)  # the viewer finds the end and the last version at once
     viewer.until(lambda: viewer.seat.shown is not None and viewer.seat.shown.entry.is_file)
@@ -229,4 +228,4 @@ def test_a_run_that_dies_of_it_leaves_a_snapshot_and_its_last_samples(viewer: Vi
     viewer.catalogue.forget(str(memory_snapshots.find(name)))
     viewer.do()
     assert len(viewer.state.entries) == count - 1  # it is opened once only
-    viewer.until(lambda: view.content.history.now("ooms") == 1)
+    viewer.until(lambda: view.data.history.now("ooms") == 1)

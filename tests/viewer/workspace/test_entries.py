@@ -80,7 +80,7 @@ def test_a_stream_appears_by_itself_and_is_shown(viewer: Viewer) -> None:
     assert viewer.pixels()[round(top) + 3, round(left) + 3].tolist() == [255, 0, 0]  # the first pixel is on top left
     publish_grey(90, step=1)
     viewer.until(lambda: sees(viewer, 90))
-    assert "step 1" in view.details
+    assert "step 1" in view.info().details
     viewer.until(lambda: viewer.state.timings.latency_ms is not None)
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.system.files import check_picture
 from splatview_viewer.core.errors import CameraError, ViewerError
+from splatview_viewer.core.old_view import Adapted
 from splatview_viewer.core.screen import MAX_SIZE, MIN_SIZE, parse_size, settled_pixels
 from splatview_viewer.core.settings import ViewSettings
 from splatview_viewer.formats.nerfstudio import Film, read_path
@@ -45,8 +46,9 @@ if TYPE_CHECKING:
     from splatview_ipc.control.frame import Frame
     from splatview_ipc.subscriber.remote_stream import RemoteStream
     from splatview_viewer.app.commands import Shot, Video
+    from splatview_viewer.core.old_view import View
     from splatview_viewer.core.settings import Color
-    from splatview_viewer.core.view import Value, View
+    from splatview_viewer.core.view import Value
     from splatview_viewer.shell.panel import Panel
 
 T = TypeVar("T")
@@ -231,9 +233,10 @@ class Still:
         self._camera = camera
         self._settings = settings = ViewSettings()
         settings.gaussians.coarse_ms, settings.gaussians.reproject = math.inf, False
-        settings.image.alpha = "background"
         self.view: View | None = None
         """What draws it; None before `prepare`."""
+        self._image: ImageView | None = None
+        """The view, where it shows an image."""
 
     def prepare(self, value: Value | None, look: Look) -> tuple[int, int] | None:
         """Get ready to draw this value, or with None the last one again; the picture's width and height.
@@ -248,17 +251,20 @@ class Still:
         camera = None if look.camera is None else camera_from_json(look.camera, *size)
         settings = self._settings
         settings.gaussians.background = look.background
-        settings.image.background = look.background or (0.0, 0.0, 0.0)
         if value is not None and self._plot:
             self.close()
         if (view := self.view) is None:
             view = self.view = make_view(self.kind, self.screen.ctx, settings)
+            self._image = image_of(view)
+        if self._image is not None:
+            background = look.background or (0.0, 0.0, 0.0)
+            self._image.state = replace(self._image.state, alpha="background", background=background)
         if isinstance(view, GaussianView):
             view.look_with(camera)
         if value is not None and not _take(view, value):
             return None
-        if look.size is None and isinstance(view, ImageView):
-            size = min(view.size[0], MAX_SIZE), min(view.size[1], MAX_SIZE)
+        if look.size is None and self._image is not None:
+            size = min(self._image.size[0], MAX_SIZE), min(self._image.size[1], MAX_SIZE)
         return size
 
     def draw(self, size: tuple[int, int], overlays: Sequence[Frame] = (), panel: Panel | None = None) -> None:
@@ -275,8 +281,8 @@ class Still:
             _draw_plot(view, framebuffer, rect)
             return
         view.draw(framebuffer, rect)
-        if overlays and isinstance(view, ImageView):
-            draw_overlay_frame(framebuffer, view, rect, overlays, panel=panel)
+        if overlays and self._image is not None:
+            draw_overlay_frame(framebuffer, self._image, rect, overlays, panel=panel)
 
     @property
     def lacks(self) -> str:
@@ -303,12 +309,16 @@ class Still:
 
         Raises ViewerError for what covers all of its background.
         """
-        view = self.view
-        if not isinstance(view, (GaussianView, ImageView)):
+        view, image = self.view, self._image
+        if not isinstance(view, GaussianView) and image is None:
             raise ViewerError(f"{self._who}: a picture of kind {self.kind} cannot be transparent; leave that out")
 
         def draw(framebuffer: moderngl.Framebuffer, background: Color) -> None:
-            view.settings.background = background
+            if isinstance(view, GaussianView):
+                view.settings.background = background
+            elif image is not None:
+                image.state = replace(image.state, background=background)
+            assert view is not None
             view.draw(framebuffer, Rect(0, 0, *size))
 
         return see_through(self.screen.ctx, size, draw)
@@ -327,6 +337,11 @@ class Still:
             self.view = None
 
 
+def image_of(view: View | None) -> ImageView | None:
+    """Return the view of an image, None for other views."""
+    return view.view if isinstance(view, Adapted) and isinstance(view.view, ImageView) else None
+
+
 def _take(view: View, value: Value) -> bool:
     """Give a view the value, once its data has arrived; False when it was overwritten meanwhile."""
     def taken() -> bool | None:
@@ -335,7 +350,7 @@ def _take(view: View, value: Value) -> bool:
 
     if not until(taken, time.monotonic() + _ARRIVAL):
         return False
-    if isinstance(view, ImageView):
+    if image_of(view) is not None:
         until(lambda: getattr(value, "complete", True) or None, time.monotonic() + _LATER)
     return True
 
@@ -373,7 +388,7 @@ def draw_overlay_frame(framebuffer: moderngl.Framebuffer, view: ImageView, rect:
     picture, which takes a tenth of a second. Frames that cannot be read are left out; how old they are is not written.
     Not for views of the viewer.
     """
-    layers, source = view.content.layers, view.content.source
+    layers, source = view.data.layers, view.data.source
     if source is None:
         return
     for number, frame in enumerate(frames):

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     import moderngl
 
-    from splatview_viewer.core.view import Section, View
+    from splatview_viewer.core.old_view import View
+    from splatview_viewer.core.view import Section
     from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.shell.pane import Pane
     from splatview_viewer.shell.seat import Seat

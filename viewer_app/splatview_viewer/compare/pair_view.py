@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     import moderngl
 
     from splatview_viewer.core.events import Event
-    from splatview_viewer.core.view import Value, View
+    from splatview_viewer.core.old_view import View
+    from splatview_viewer.core.view import Value
     from splatview_viewer.formats.nerfstudio import Film
     from splatview_viewer.geometry.controls import Rect
     from splatview_viewer.gpu.work import GpuWork

@@ -6,19 +6,25 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+from splatview_viewer.core.old_view import Adapted
 from splatview_viewer.kinds import COMPARED
-from splatview_viewer.kinds.image.view import ImageView
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from splatview_viewer.core.view import View
+    from splatview_viewer.core.old_view import View
 
 
 def follow(view: View, leader: View, *, settings: bool) -> None:
     """Look from where `leader`, of the same kind, looks, all of whose picture is seen though sizes may differ.
     `settings`: also show what it shows, in the way in which it does."""
     mine: Any = view
+    if isinstance(view, Adapted):
+        kept = view.view.state
+        view.like(leader)
+        if not settings:
+            view.view.state = replace(kept, place=view.view.state.place)
+        return
     kept = None if settings else replace(mine.settings)
     view.like(leader)
     if kept is not None:
@@ -61,11 +67,11 @@ class Tie:
 
     def _place(self, view: Any) -> tuple[object, ...]:
         """Equal as long as nobody moves it."""
-        if isinstance(view, ImageView):
-            p = view.pan_zoom
-            place = (p.fitted, p.zoom, p.center) if not p.fitted else (True,)
-        else:
-            o = view.orbit
-            place = (view.framed, o.rotation.tobytes(), o.target.tobytes(), o.distance, o.up.tobytes(), o.fov, o.model,
-                     o.near)
+        if isinstance(view, Adapted):
+            state = view.view.state
+            place = replace(state.place, seen_in=None)
+            return (replace(state, place=place),) if self.settings else (place,)
+        o = view.orbit
+        place = (view.framed, o.rotation.tobytes(), o.target.tobytes(), o.distance, o.up.tobytes(), o.fov, o.model,
+                 o.near)
         return (*place, *(vars(view.settings).values() if self.settings else ()))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from splatview_viewer.core.view import View
+    from splatview_viewer.core.old_view import View
     from splatview_viewer.kinds.gaussians.view import GaussianView
     from splatview_viewer.scene.scene import GaussianScene
     from splatview_viewer.workspace.catalogue import Catalogue, Slot

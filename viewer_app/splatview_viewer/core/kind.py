@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import moderngl
+
     from splatview_ipc.control.frame import Frame
+    from splatview_viewer.core.view import View
 
 
 def _nothing(value: Any) -> bool:
@@ -57,8 +60,8 @@ class Kind:
 
     name: str
     """As publishers write it."""
-    view: Callable[[], Callable[..., Any]] | None = None
-    """Imports the class of its view. None: it is drawn over another stream, and is no entry of the list."""
+    old_view: Callable[[], Callable[..., Any]] | None = None
+    """Imports the class of a view that implements `core.old_view.View`."""
     rank: int = 1
     """Streams of a lower rank are shown first where the user chose none."""
     still: Literal["view", "plot"] = "view"
@@ -77,3 +80,10 @@ class Kind:
     """The streams that feed its views, beside the plots of their run."""
     holds: Callable[[Any], bool] = _nothing
     """Returns whether the content of a file is of this kind."""
+    view: Callable[[moderngl.Context, Any], View[Any, Any]] | None = None
+    """Makes a view over new data, given the OpenGL context and the `GpuWork` that times what it gives the GPU."""
+
+    @property
+    def shown(self) -> bool:
+        """True for an entry of the list, False for what is drawn over other streams."""
+        return (self.view or self.old_view) is not None

@@ -7,6 +7,7 @@ uses it, except for `wake`. A turn of the viewer is: `poll`, draw into `framebuf
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
@@ -25,6 +26,23 @@ MIN_SIZE = 16
 MAX_SIZE = 16384
 _MOST_DRAWN = 8
 """Drawings of a picture until another is the same."""
+
+
+@dataclass(frozen=True)
+class Rect:
+    """A part of the framebuffer in pixels, from the top left corner."""
+
+    x: int
+    y: int
+    width: int
+    height: int
+
+    def contains(self, x: float, y: float) -> bool:
+        return self.x <= x < self.x + self.width and self.y <= y < self.y + self.height
+
+    def viewport(self, framebuffer_height: int) -> tuple[int, int, int, int]:
+        """The same part for OpenGL, which counts rows from the bottom."""
+        return self.x, framebuffer_height - self.y - self.height, self.width, self.height
 
 
 class Caption(msgspec.Struct, frozen=True, tag_field="t", tag="caption"):

@@ -15,8 +15,6 @@ Show = Literal["color", "depth", "alpha", "normals", "ellipsoids", "rings", "poi
 
 BACKDROP: Color = (0.075, 0.08, 0.09)
 """What surrounds a picture in the viewer."""
-UNIT = 0.0, 1.0
-"""The range of floating point values that are colours as they are."""
 Wish = bool | Literal["step"]
 """A request to a run: True pauses it, False resumes it, "step" lets it do one step."""
 ENDED = "The run has ended: this is its last picture"
@@ -29,30 +27,6 @@ class _Settings:
         """Be what another one is."""
         for name, value in vars(other).items():
             setattr(self, name, value)
-
-
-@dataclass
-class ImageSettings(_Settings):
-    """How one image stream is shown."""
-
-    exposure: float = 0.0
-    """In stops: values are multiplied by 2 ** exposure. For floating point images."""
-    gamma: float = 1.0
-    """Values are raised to 1 / gamma. For floating point images."""
-    range: tuple[float, float] | None = UNIT
-    """What is shown as black and as white; None: the 1st and 99th percentile. For floating point images."""
-    alpha: Literal["checkerboard", "background", "ignore"] = "checkerboard"
-    """What is seen through a picture with an alpha channel."""
-    background: Color = BACKDROP
-    """Around the picture, RGB in [0, 1]."""
-    overlay: bool = True
-    """Whether what others say about the picture is drawn over it: boxes, points, masks."""
-    labels: bool = True
-    """Whether words stand at boxes."""
-    motion: bool | None = None
-    """Whether boxes are moved between two results; None: as who found them says."""
-    threshold: float = 0.0
-    """Boxes with a lower score are not drawn."""
 
 
 @dataclass
@@ -107,18 +81,6 @@ class SnapshotSettings(_Settings):
 
 
 @dataclass
-class MemorySettings(_Settings):
-    """How the memory of a running trainer is shown."""
-
-    clock: Literal["ago", "clock"] = "ago"
-    """What the time axis says: how long ago it was, or the time of day."""
-    host: bool = False
-    """Whether the host's memory is seen beside the GPU's."""
-    background: Color = (0.062, 0.067, 0.078)
-    """Of the plot, RGB in [0, 1]."""
-
-
-@dataclass
 class PairSettings(_Settings):
     """How two things are seen in one picture."""
 
@@ -130,26 +92,6 @@ class PairSettings(_Settings):
     """Multiplies differences."""
     alike: bool = True
     """Whether both are shown in the same way, and not only from the same place."""
-
-
-@dataclass
-class ScalarsSettings(_Settings):
-    """How numbers over the course of a training are shown."""
-
-    across: Literal["step", "time", "clock"] = "step"
-    """What the horizontal axis counts: steps, time since the beginning, or the time of day."""
-    smoothing: float = 0.6
-    """How much of a smoothed value comes from those before it, 0 to less than 1."""
-    log_across: bool = False
-    """Whether the horizontal axis is logarithmic."""
-    log_up: bool = False
-    """Whether the vertical axes are."""
-    outliers: bool = False
-    """Whether the vertical axes go as far as the farthest values."""
-    columns: int = 0
-    """Plots side by side; 0: as many as there is room for."""
-    background: Color = (0.062, 0.067, 0.078)
-    """Before anything is plotted, RGB in [0, 1]."""
 
 
 @dataclass
@@ -166,11 +108,8 @@ class CamerasSettings(_Settings):
 class ViewSettings:
     """The settings of one stream, whatever its kind."""
 
-    image: ImageSettings = field(default_factory=ImageSettings)
     gaussians: GaussianSettings = field(default_factory=GaussianSettings)
     snapshot: SnapshotSettings = field(default_factory=SnapshotSettings)
-    memory: MemorySettings = field(default_factory=MemorySettings)
-    scalars: ScalarsSettings = field(default_factory=ScalarsSettings)
     cameras: CamerasSettings = field(default_factory=CamerasSettings)
     pair: PairSettings = field(default_factory=PairSettings)
 

@@ -1,32 +1,30 @@
-"""The protocol of a view: what shows one kind of stream, whoever publishes it.
+"""The base of all views: one user's view of a stream or file of one kind.
 
-A view belongs to one stream (or file) of one kind and to one user. It keeps its camera, zoom and last whole picture
-across updates and across restarts of the trainer. What the stream holds on the GPU it shares with the views that were
-made beside it: one upload, one renderer, closed with the last of them. All calls come from the thread that owns the
-OpenGL context.
-`tests/viewer/kinds/test_views.py` runs one conformance suite over all implementations.
+`tests/viewer/kinds/test_views.py` runs one conformance suite over all kinds; `docs/kinds.md` explains the smallest one.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
+from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.host import Desk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
-    from pathlib import Path
 
     import moderngl
 
+    from splatview_ipc.control.frame import Frame
     from splatview_viewer.core.events import Event
-    from splatview_viewer.formats.nerfstudio import Film
-    from splatview_viewer.geometry.controls import Rect
+    from splatview_viewer.core.screen import Rect
 
-    Value = Any
-    """A Frame, or what a reader of files gives: a GaussianScene, a picture (H, W, C), a Snapshot."""
+Value = Any
+"""A frame of a stream, or the content of a file. Each kind checks it by its own rules."""
+Data = TypeVar("Data")
+State = TypeVar("State")
 
 VERTEX = """
 #version 330
@@ -35,9 +33,9 @@ void main() {  // one triangle over everything
 }
 """
 BRIDGE_WORDS = {"direct": "drawn in place", "import": "CUDA copy into memory of OpenGL's", "host": "texture upload"}
-"""How a stream's pixels come to OpenGL, by the name of the bridge (`splatview_ipc.gl`)."""
+"""Transfer of a stream's pixels to OpenGL, by the name of the bridge (`splatview_ipc.gl`)."""
 CANVAS_WORDS = {"import": "CUDA draws into memory of OpenGL's", "host": "pictures go through the host"}
-"""How a renderer's pixels come to OpenGL, likewise."""
+"""Transfer of a renderer's pixels to OpenGL, by the name of the canvas."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +43,13 @@ class Section:
     """A part of the panel that opens and closes."""
 
     title: str
-    draw: Callable[[], bool]
-    """Draws its controls with imgui; True when a setting changed."""
+    """"" for the view's own controls, which are always open."""
+    draw: Callable[[], bool | None]
+    """Draws its controls with imgui; True to draw the picture again."""
     opened: bool = False
-    """Whether it is open at first."""
+    """True to open it at first."""
     tip: str = ""
-    """What is behind it, in one sentence."""
+    """Its content in one sentence."""
 
 
 @dataclass(frozen=True)
@@ -58,174 +57,128 @@ class KeyHelp:
     """One line of the list of keys."""
 
     group: str
-    """What it belongs to: "Camera", "Picture"."""
+    """"Camera", "Picture"."""
     keys: str
-    """As one reads them: "W A S D", "Shift + drag"."""
+    """As a user reads them: "W A S D", "Shift + drag"."""
     does: str
 
 
-class View(Protocol):
+@dataclass(frozen=True)
+class Info:
+    """Texts about the shown value."""
+
+    details: Sequence[str] = ()
+    """Short phrases: size, type, counts, notes."""
+    extras: Sequence[str] = ()
+    """Rarely needed phrases."""
+    readout: str = ""
+    """The value under the pointer."""
+    path: Sequence[str] = ()
+    """Transfer of the data to the screen: upload, renderer."""
+    timings: Mapping[str, float] = field(default_factory=dict)
+    """Milliseconds by stage of the last picture, not nested."""
+
+
+@dataclass(frozen=True)
+class Wants:
+    """Needs of a view that its caller looks up in each turn. Cheap."""
+
+    stale: bool = False
+    """The writer overwrote the shown frame: hand out the newest one, even if it was taken before."""
+    busy: bool = False
+    """The last value is still being read: no other can be taken."""
+    cuda: bool = False
+    """It draws with CUDA, on the GPU that holds its data."""
+    moving: bool = False
+    """The user moves the camera just now."""
+    boards: Sequence[Rect] = ()
+    """Parts of the picture covered by imgui's windows, which receive the pointer there."""
+
+
+class View(Generic[Data, State]):
+    """One user's view. `take`, `draw`, `release` and a type of state are to be filled in; the rest has no effect.
+
+    All calls come from the thread that owns the OpenGL context, in this order:
+
+        view = kind.view(ctx, work)        # over new data, in the state that a user sees first
+        other = type(view)(view.data, view.state)      # another user's view of the same data
+        view.tick(now)                     # in each turn of the loop
+        view.take("", value)               # once it returned True for one of them, these follow:
+        view.handle(event, rect)           # any number of times
+        view.draw(framebuffer, rect)
+        view.ui(rect, scale)               # after `draw`, inside an imgui frame
+        view.panel(), view.info()          # for the panel and the status line
+        view.release(how)                  # at any time; "closed" and "last" end it
+
+    A picture depends on the data and `state` alone, so following, bookmarks, undo and memory are copies of `state`.
+    A state with a field `place` (`geometry.controls.Place`) is seen whole by followers with other rectangles.
+    The caller draws again after each call that changed `state`; the results of `tick`, `handle`, `ui` and of a
+    section's `draw` are True for any other reason to draw again.
+    """
+
     kind: ClassVar[str]
     """The kind of stream it shows."""
-    desk: Desk
-    """What it may ask of whoever shows it; nothing comes of that where nobody has set it."""
+    keys: Sequence[KeyHelp] = ()
+    """The keys and gestures over its picture."""
 
-    @property
-    def stale(self) -> bool:
-        """Whether the writer has overwritten what it shows: it wants the newest frame, even one that it had."""
-        ...
+    def __init__(self, data: Data, state: State) -> None:
+        """data: shared by all views of a stream or file. state: a frozen dataclass of plain values, in the picture's
+        units: only a `place` may be for one rectangle, which it names."""
+        self.data, self.state = data, state
+        self.host = Desk()
 
-    @property
-    def busy(self) -> bool:
-        """Whether it is still reading the last frame, so that it cannot take another."""
-        ...
+    def take(self, link: str, value: Value) -> bool:
+        """Put a value into `data`; its memory may change afterwards, unless the view holds the frame (`Frame.hold`).
 
-    @property
-    def cuda(self) -> bool:
-        """Whether it draws with CUDA, on the GPU where its data lies."""
-        ...
-
-    @property
-    def moving(self) -> bool:
-        """Whether its user moves the camera just now."""
-        ...
-
-    def beside(self, settings: Any) -> View:
-        """Another user's view of the same data, with a camera of its own and these settings (`ViewSettings`' part for
-        this kind). What is handed to one is seen in all; nothing is uploaded or loaded for it."""
-        ...
-
-    def like(self, other: View) -> None:
-        """Look as another view of this kind does: its camera or zoom, of which all is seen though the rectangles may
-        differ, and those of its settings that decide the picture. Cheap: called before each drawing to follow somebody,
-        until the user of this one moves it. Raises ViewerError for a view of another kind."""
-        ...
-
-    def update(self, value: Value) -> bool:
-        """Take over a frame of a stream or what a file holds; the memory may change after this returns, unless the
-        view holds the frame (`Frame.hold`).
-
-        Returns False when the writer overwrote the frame meanwhile; the view then shows what it showed before.
-        Raises ViewerError for a value that it cannot show, SharingError for a frame on a GPU that cannot be read here:
-        the same frame could be shown if it came through host memory.
+        link: "" for its own stream, otherwise the name of a linked one. Returns False when the writer overwrote the
+        frame meanwhile; nothing changes then. Raises ViewerError for a value that cannot be shown, SharingError for a
+        frame on a GPU that cannot be read here but could be through host memory.
         """
-        ...
+        raise NotImplementedError
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
-        """Draw into a part of a framebuffer, every pixel of it once. With nothing to show: the background."""
-        ...
+        """Draw into a part of a framebuffer, every pixel of it once."""
+        raise NotImplementedError
 
-    def over(self, rect: Rect, scale: float) -> bool:
-        """Draw with imgui what stands over its picture in `rect`: axes, words, windows. Called inside an imgui frame,
-        as a rule after `draw`; `scale`: pixels per point. True when the picture has to be drawn again."""
-        ...
+    def release(self, how: Literal["idle", "away", "closed", "last"]) -> None:
+        """Give back what is made again when it is drawn.
 
-    def boards(self, rect: Rect) -> Sequence[Rect]:
-        """The parts of its picture where imgui's windows lie, to which the pointer belongs there."""
-        ...
-
-    def handle(self, event: Event, rect: Rect) -> bool:
-        """Take a user's event over `rect`; True when the picture has to be drawn again."""
-        ...
-
-    @property
-    def takes_films(self) -> bool:
-        """Whether `dropped` takes camera paths."""
-        ...
-
-    def dropped(self, file: Path, film: Film | None = None) -> bool:
-        """A file was dropped over its picture. True: it is a part of what is shown, a camera path for instance, and is
-        not to be opened by itself. `film`: the camera path in it, where it has been read already."""
-        ...
+        how: "idle": no view of the data is shown; asked of one of them. "away": the user of this one is away: its own
+        pictures. "closed": this view ends. "last": it ends, and so does the data. The last two may be repeated.
+        """
+        raise NotImplementedError
 
     def tick(self, now: float) -> bool:
-        """Called at every turn of the loop with `time.monotonic()`; True when the picture has to be drawn again.
-
-        For work that can wait: a sharper picture when a drag rests, a count of NaNs. Must be quick when idle. Of views
-        of the same data each is told for itself, also of what another one was handed (`update`).
-        """
-        ...
-
-    def leave(self) -> None:
-        """Nobody shows its data for now, neither in this view nor in those beside it: give back what is held only to be
-        drawn next. Asked of any one of them; what they show stays."""
-        ...
-
-    def drop(self) -> None:
-        """Its user is away: give back what is its own and is made again when it is drawn. Camera and settings stay."""
-        ...
-
-    def panel(self) -> bool:
-        """Draw its controls with imgui, inside a window that is open; True when a setting changed."""
-        ...
-
-    @property
-    def sections(self) -> Sequence[Section]:
-        """More parts of the panel, below `panel`'s."""
-        ...
-
-    @property
-    def keys(self) -> Sequence[KeyHelp]:
-        """What the keys and the pointer do over its picture, for the list that `?` shows."""
-        ...
-
-    @property
-    def empty(self) -> bool:
-        """Whether there is nothing to show yet."""
-        ...
-
-    @property
-    def details(self) -> list[str]:
-        """What is shown, in short phrases: size, type, counts, notes."""
-        ...
-
-    @property
-    def extras(self) -> list[str]:
-        """What only those want to know who look for it."""
-        ...
-
-    @property
-    def readout(self) -> str:
-        """What lies under the pointer, or an empty text."""
-        ...
-
-    @property
-    def path(self) -> list[str]:
-        """How the data came to the screen: way of upload, renderer."""
-        ...
-
-    @property
-    def timings(self) -> dict[str, float]:
-        """Milliseconds by stage of the last update and drawing; for the status line, so few and not nested."""
-        ...
-
-    def close(self) -> None:
-        """Give back everything that no other view needs. Idempotent."""
-        ...
-
-
-class Plain:
-    """For views that draw all of their picture by themselves."""
-
-    def over(self, rect: Rect, scale: float) -> bool:
+        """Do what could wait: a sharper picture after a drag, a count of NaNs. Quick when idle."""
         return False
 
-    def boards(self, rect: Rect) -> Sequence[Rect]:
+    def handle(self, event: Event, rect: Rect) -> bool:
+        """Take a user's event over `rect`, where the picture was drawn."""
+        return False
+
+    def ui(self, rect: Rect, scale: float) -> bool:
+        """Draw axes, words and windows over the picture with imgui. scale: pixels per point."""
+        return False
+
+    def panel(self) -> Sequence[Section]:
+        """Return the view's parts of the panel."""
         return ()
 
-
-class Simple:
-    """For views with one part in the panel, that ask nobody for anything."""
-
-    desk = Desk()
-    takes_films = False
+    def info(self) -> Info:
+        """Return texts about the shown value."""
+        return Info()
 
     @property
-    def sections(self) -> Sequence[Section]:
-        return ()
+    def wants(self) -> Wants:
+        """What the view needs of its caller."""
+        return Wants()
 
-    def dropped(self, file: Path, film: Film | None = None) -> bool:
-        return False
+
+def frame_of(kind: str, value: Value) -> Frame:
+    """Return a value that must be a frame of a kind. Raises ViewerError."""
+    if getattr(value, "kind", "") != kind:
+        raise ViewerError(f"{kind}: a {type(value).__name__} cannot be shown; only streams of kind {kind} can")
+    return value
 
 
 PICTURE_KEYS = (
@@ -234,28 +187,6 @@ PICTURE_KEYS = (
     KeyHelp("Picture", "F, double click", "Fit into the window"),
     KeyHelp("Picture", "1", "One pixel for one pixel"),
 )
-
-
-class Steady:
-    """For views that draw without CUDA, at once, and from data that are theirs."""
-
-    @property
-    def stale(self) -> bool:
-        return False
-
-    @property
-    def busy(self) -> bool:
-        return False
-
-    @property
-    def cuda(self) -> bool:
-        return False
-
-    @property
-    def moving(self) -> bool:
-        return False
-
-    def leave(self) -> None: ...
 
 
 def meta_phrases(meta: Mapping[str, Any], known: Collection[str]) -> list[str]:

@@ -2,61 +2,56 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from splatview_viewer.core.events import Event, Key, Pinch, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview_viewer.core.screen import Rect
 from splatview_viewer.geometry.orbit import Orbit, limited
 
-__all__ = ["ZOOM_STEP", "Orbit", "PanZoom", "Rect"]
+__all__ = ["FITTED", "ZOOM_STEP", "Orbit", "PanZoom", "Place", "Rect"]
 
 ZOOM_STEP = 1.2
 """Factor of one notch of the wheel."""
 
 
 @dataclass(frozen=True)
-class Rect:
-    """A part of the framebuffer in pixels, from the top left corner."""
+class Place:
+    """How a picture lies in a rectangle, whatever its resolution: fitted, or zoomed and moved by hand."""
 
-    x: int
-    y: int
-    width: int
-    height: int
+    across: float | None = None
+    """Pixels of the screen that its longer side takes; None: it is fitted."""
+    center: tuple[float, float] = (0.5, 0.5)
+    """Its point in the middle of the rectangle, in shares of its width and height."""
+    seen_in: tuple[int, int] | None = None
+    """Size of the rectangle that `across` is for, of which any other one shows all; None: the one at hand."""
 
-    def contains(self, x: float, y: float) -> bool:
-        return self.x <= x < self.x + self.width and self.y <= y < self.y + self.height
+    def seen_from(self, rect: Rect) -> Place:
+        """Return the place of which other rectangles show all that is seen in `rect`."""
+        return replace(self, seen_in=self.seen_in or (rect.width, rect.height))
 
-    def viewport(self, framebuffer_height: int) -> tuple[int, int, int, int]:
-        """The same part for OpenGL, which counts rows from the bottom."""
-        return self.x, framebuffer_height - self.y - self.height, self.width, self.height
+
+FITTED = Place()
 
 
 @dataclass
 class PanZoom:
-    """How a picture of `size` pixels lies in a rectangle: fitted, or zoomed and moved by hand."""
+    """Places a picture of `size` pixels, as a hand moves it."""
 
     size: tuple[int, int] = (1, 1)
     """(width, height) of the picture."""
-    fitted: bool = True
-    zoom: float = 1.0
-    """Screen pixels per picture pixel when not fitted."""
-    center: tuple[float, float] = (0.5, 0.5)
-    """The picture's point in the middle of the rectangle when not fitted, in picture pixels."""
-    _seen_in: tuple[int, int] | None = field(default=None, repr=False)
-    """The size of the rectangle that `zoom` is for, of which every other one shows all: somebody else's; None: of the
-    rectangle at hand."""
+    place: Place = FITTED
     _grab: tuple[float, float] | None = field(default=None, repr=False)
 
     def placed(self, rect: Rect) -> tuple[float, float, float]:
         """(x, y, zoom): where the picture's top left corner lies on the screen, and its magnification."""
-        width, height = self.size
-        if self.fitted:
-            zoom = min(rect.width / width, rect.height / height)
-            center = width / 2, height / 2
+        (width, height), place = self.size, self.place
+        if place.across is None:
+            zoom, (cx, cy) = min(rect.width / width, rect.height / height), (0.5, 0.5)
         else:
-            zoom, center = self.zoom, self.center
-            if self._seen_in is not None:
-                zoom *= min(rect.width / self._seen_in[0], rect.height / self._seen_in[1])
-        return rect.x + rect.width / 2 - center[0] * zoom, rect.y + rect.height / 2 - center[1] * zoom, zoom
+            zoom, (cx, cy) = place.across / max(self.size), place.center
+            if place.seen_in is not None:
+                zoom *= min(rect.width / place.seen_in[0], rect.height / place.seen_in[1])
+        return rect.x + rect.width / 2 - cx * width * zoom, rect.y + rect.height / 2 - cy * height * zoom, zoom
 
     def to_picture(self, x: float, y: float, rect: Rect) -> tuple[float, float]:
         """The picture's point under a point of the screen, in picture pixels; may lie outside the picture."""
@@ -68,42 +63,26 @@ class PanZoom:
         middle = rect.x + rect.width / 2, rect.y + rect.height / 2
         x, y = at or middle
         px, py = self.to_picture(x, y, rect)
-        longest = max(self.size)
-        self.zoom = min(max(zoom, 8 / longest), 256.0)
-        self.fitted, self._seen_in = False, None
-        self.center = px - (x - middle[0]) / self.zoom, py - (y - middle[1]) / self.zoom
-        self._keep_near(rect)
+        zoom = min(max(zoom, 8 / max(self.size)), 256.0)
+        self._center(px - (x - middle[0]) / zoom, py - (y - middle[1]) / zoom, zoom, rect)
 
     def fit(self) -> None:
-        self.fitted = True
+        self.place = FITTED
 
     def move(self, dx: float, dy: float, rect: Rect) -> None:
         """The picture follows a drag of (dx, dy) pixels of the screen."""
-        _, _, zoom = self.placed(rect)
+        zoom = self.placed(rect)[2]
         cx, cy = self.to_picture(rect.x + rect.width / 2, rect.y + rect.height / 2, rect)
-        self.fitted, self._seen_in, self.zoom, self.center = False, None, zoom, (cx - dx / zoom, cy - dy / zoom)
-        self._keep_near(rect)
+        self._center(cx - dx / zoom, cy - dy / zoom, zoom, rect)
 
-    def look_like(self, other: PanZoom, rect: Rect) -> None:
-        """Show what another one shows in `rect`, all of it, in whatever rectangle, until somebody moves this one."""
-        self.fitted, self.zoom, self.center = other.fitted, other.zoom, other.center
-        self._seen_in = other._seen_in or (rect.width, rect.height)
-
-    def resize_picture(self, width: int, height: int) -> None:
-        """The picture has another size now; a fitted one stays fitted."""
-        if (width, height) != self.size and not self.fitted:
-            sx, sy = width / self.size[0], height / self.size[1]
-            self.center = self.center[0] * sx, self.center[1] * sy
-            self.zoom /= max(sx, sy)
-        self.size = width, height
-
-    def _keep_near(self, rect: Rect) -> None:
-        """The picture's middle third can leave the rectangle, the whole picture cannot."""
-        clamped = []
-        for c, extent, room in zip(self.center, self.size, (rect.width, rect.height), strict=True):
-            slack = max(room / 2 / self.zoom - 24 / self.zoom, 0)
-            clamped.append(min(max(c, -slack), extent + slack))
-        self.center = clamped[0], clamped[1]
+    def _center(self, x: float, y: float, zoom: float, rect: Rect) -> None:
+        """Bring a point of the picture to the middle. The picture's middle third can leave the rectangle, the whole
+        picture cannot."""
+        shares = []
+        for c, extent, room in zip((x, y), self.size, (rect.width, rect.height), strict=True):
+            slack = max(room / 2 / zoom - 24 / zoom, 0)
+            shares.append(min(max(c, -slack), extent + slack) / extent)
+        self.place = Place(zoom * max(self.size), (shares[0], shares[1]))
 
     def handle(self, event: Event, rect: Rect) -> bool:
         """Take a user's event; True when the picture lies elsewhere now.

@@ -6,19 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.kind import Kind, Link
+from splatview_viewer.core.old_view import Adapted
 from splatview_viewer.kinds import cameras, gaussians, image, memory, scalars, snapshot
 from splatview_viewer.kinds.image import overlay
 
 if TYPE_CHECKING:
     import moderngl
 
+    from splatview_viewer.core.old_view import View
     from splatview_viewer.core.settings import ViewSettings
-    from splatview_viewer.core.view import View
     from splatview_viewer.gpu.work import GpuWork
 
 KINDS = (gaussians.KIND, image.KIND, overlay.KIND, scalars.KIND, memory.KIND, cameras.KIND, snapshot.KIND)
 """All kinds. Strips in the panel are in this order."""
-SHOWN = tuple(kind.name for kind in KINDS if kind.view is not None)
+SHOWN = tuple(kind.name for kind in KINDS if kind.shown)
 """Names of the kinds that are entries of the list."""
 COMPARED = tuple(kind.name for kind in KINDS if kind.compared)
 """Names of the kinds whose views can be compared and tied."""
@@ -33,7 +34,7 @@ _PLOTS = tuple(Link(name, plotted=True) for name in STRIPS)
 def kind_named(name: str) -> Kind:
     """Return the kind of this name. Raises ViewerError for one that cannot be shown."""
     kind = _NAMED.get(name)
-    if kind is None or kind.view is None:
+    if kind is None or not kind.shown:
         raise ViewerError(f"a stream of kind {name!r} cannot be shown here; legal are {', '.join(SHOWN)}")
     return kind
 
@@ -51,11 +52,16 @@ def about(name: str) -> Kind:
 def links_of(name: str) -> tuple[Link, ...]:
     """Return the links that feed the views of a kind: its own, and the plots of its run."""
     kind = about(name)
-    return kind.links if kind.strip or kind.view is None else (*kind.links, *_PLOTS)
+    return kind.links if kind.strip or not kind.shown else (*kind.links, *_PLOTS)
 
 
 def make_view(name: str, ctx: moderngl.Context, settings: ViewSettings, work: GpuWork | None = None) -> View:
     """Make a view for a stream; `work` times what it gives the GPU. Raises ViewerError for a kind that has none."""
     kind = kind_named(name)
-    assert kind.view is not None
-    return kind.view()(ctx, getattr(settings, name), work=work)
+    if kind.view is not None:
+        from splatview_viewer.gpu.work import GpuWork
+
+        made: Any = Adapted(kind.view(ctx, work or GpuWork(ctx)))
+        return made
+    assert kind.old_view is not None
+    return kind.old_view()(ctx, getattr(settings, name), work=work)

@@ -12,7 +12,7 @@ from splatview_viewer.core.jobs import Job, Jobs
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from splatview_viewer.core.view import View
+    from splatview_viewer.core.old_view import View
     from splatview_viewer.recording.recording import Recording, Snapshot
     from splatview_viewer.scene.scene import GaussianScene
 

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from splatview_viewer.core.errors import ViewerError
-from splatview_viewer.core.screen import read_pixels, settled_pixels
+from splatview_viewer.core.old_view import Adapted
+from splatview_viewer.core.screen import settled_pixels
 from splatview_viewer.geometry.controls import Rect
 
 if TYPE_CHECKING:
     import moderngl
     import numpy as np
 
+    from splatview_viewer.core.old_view import View
     from splatview_viewer.core.screen import Screen
     from splatview_viewer.core.settings import Color
-    from splatview_viewer.core.view import View
     from splatview_viewer.shell.seat import Seat
 
 
@@ -30,7 +32,7 @@ def keep_picture(seat: Seat, transparent: bool = False) -> None:
     with seat.catalogue.guard(slot):
         view.desk.exact = "scene" if transparent else "picture"
         try:
-            pixels = _see_through(view, screen) if transparent else _as_shown(seat, view, screen)
+            pixels = _see_through(seat, view, screen) if transparent else _as_shown(seat, view, screen)
         finally:
             view.desk.exact = ""
         entry = slot.entry
@@ -51,25 +53,26 @@ def _as_shown(seat: Seat, view: View, screen: Screen) -> np.ndarray:
     return settled_pixels(screen.framebuffer, draw)[..., :3]
 
 
-def _see_through(view: View, screen: Screen) -> np.ndarray:
+def _see_through(seat: Seat, view: View, screen: Screen) -> np.ndarray:
     """(H, W, 4); of what covers all of its background, that."""
     from splatview_viewer.kinds.gaussians.film import see_through
 
-    settings = getattr(view, "settings", None)
-    if not hasattr(settings, "background"):
-        view.draw(screen.framebuffer, Rect(0, 0, *screen.state.size))
-        return read_pixels(screen.framebuffer)
-    before, alpha = settings.background, getattr(settings, "alpha", None)  # type: ignore[union-attr]
+    kept: Any = view.view.state if isinstance(view, Adapted) else getattr(view, "settings", None)
+    if not hasattr(kept, "background"):
+        return _as_shown(seat, view, screen)
+    before = kept.background
 
     def draw(framebuffer: moderngl.Framebuffer, background: Color) -> None:
-        settings.background = background  # type: ignore[union-attr]
+        if isinstance(view, Adapted):  # an image
+            view.view.state = replace(kept, background=background, alpha="background")
+        else:
+            kept.background = background
         view.draw(framebuffer, Rect(0, 0, *screen.state.size))
 
     try:
-        if alpha is not None:
-            settings.alpha = "background"  # type: ignore[union-attr]
         return see_through(screen.ctx, screen.state.size, draw)
     finally:
-        settings.background = before  # type: ignore[union-attr]
-        if alpha is not None:
-            settings.alpha = alpha  # type: ignore[union-attr]
+        if isinstance(view, Adapted):
+            view.view.state = kept
+        else:
+            kept.background = before

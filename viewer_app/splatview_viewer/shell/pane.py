@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.host import Desk
+    from splatview_viewer.core.old_view import View
     from splatview_viewer.core.settings import Entry
-    from splatview_viewer.core.view import View
     from splatview_viewer.shell.seat import Seat
     from splatview_viewer.workspace.catalogue import Slot
 

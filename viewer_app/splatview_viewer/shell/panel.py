@@ -287,7 +287,7 @@ class Panel:
                     changed |= shown.controls()
                 for section in shown.sections:
                     if self._fold(section.title, section.opened, section.tip):
-                        changed |= section.draw()
+                        changed |= bool(section.draw())
             if entry is not None and shown.details and self._fold("Details"):
                 for line in [*status_phrases(state, shown), *latency_phrases(state), *shown.extras]:
                     wrapped(line, theme.DIM)

@@ -27,9 +27,9 @@ from splatview_viewer.workspace.sources import FileSource
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from splatview_viewer.core.old_view import View
     from splatview_viewer.core.screen import Screen
     from splatview_viewer.core.settings import Wish
-    from splatview_viewer.core.view import View
     from splatview_viewer.formats.nerfstudio import Film
     from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.shell.panel import Panel
@@ -80,7 +80,7 @@ class Seat:
         """Pictures drawn so far."""
         self.dirty = SETTLE
         """Pictures that have to be drawn."""
-        self.desk = Desk(self.say, lambda path: self.do(self.drop, [str(path)]), lambda: self.screen.user.pasted(),
+        self.desk = Desk(self.say, lambda path: self.do(self.open, path), lambda: self.screen.user.pasted(),
                          screen.wake, catalogue.memo, screen.state.scale,
                          hand_over=lambda path: self.screen.user.hand_over(path))
         self.state.light = self.desk.memo.get("light") is True
@@ -264,6 +264,13 @@ class Seat:
             self.state.help = shown
             self.mark(SETTLE)
         return shown or gone
+
+    def open(self, path: Path) -> None:
+        """Show a file that a view has found."""
+        if str(path) in self.catalogue.slots:
+            self.select(str(path))
+        else:
+            self.drop([str(path)])
 
     def drop(self, paths: Iterable[str], done: Callable[[Path], None] | None = None) -> None:
         """Open files, and show the last of them; some are for what is shown. `done`: the files come from a page;

@@ -10,8 +10,9 @@ from splatview_viewer.kinds.gaussians.tool import in_order
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from splatview_viewer.core.old_view import View
     from splatview_viewer.core.settings import Entry
-    from splatview_viewer.core.view import KeyHelp, Section, View
+    from splatview_viewer.core.view import KeyHelp, Section
     from splatview_viewer.geometry.controls import Rect
     from splatview_viewer.kinds.memory.live import History
     from splatview_viewer.kinds.scalars.curves import Curve
@@ -99,10 +100,10 @@ def describe(catalogue: Catalogue, slot: Slot | None, view: View | None, panel_o
     if not panel_open:
         return Shown(keys=view.keys, over=over, empty=view.empty, troubles=troubles)
 
-    def guarded(draw: Callable[[], bool]) -> Callable[[], bool]:
+    def guarded(draw: Callable[[], bool | None]) -> Callable[[], bool]:
         def drawn() -> bool:
             with catalogue.guard(slot):
-                return draw()
+                return bool(draw())
             return False
 
         return drawn
@@ -120,16 +121,18 @@ def describe(catalogue: Catalogue, slot: Slot | None, view: View | None, panel_o
 def strips_of(catalogue: Catalogue, slot: Slot) -> Strips:
     """The strips beside an entry: its run's losses, otherwise what was logged first; the number of Gaussians where it
     changes; memory."""
-    from splatview_viewer.kinds.memory.view import MemoryContent
-    from splatview_viewer.kinds.scalars.view import ScalarsContent
+    from splatview_viewer.kinds.memory.view import MemoryData
+    from splatview_viewer.kinds.scalars.view import ScalarsData
 
     head, key, curves = "", "", list[tuple[str, "Curve"]]()
     history, memory_key = None, ""
     for beside in catalogue.links.plots(slot):
+        if beside.view is None or beside.view.empty or beside.entry.fault:
+            continue
         content = getattr(beside.view, "content", None)
-        if isinstance(content, MemoryContent) and content.changes and not beside.entry.fault:
+        if isinstance(content, MemoryData):
             history, memory_key = content.history, beside.entry.key
-        if isinstance(content, ScalarsContent) and not beside.entry.fault:
+        if isinstance(content, ScalarsData):
             key = beside.entry.key
             logged = content.curves
             if logged.all:

@@ -5,6 +5,7 @@ A panel owns one context of ImPlot's beside its context of imgui's (`shell/panel
 
 from __future__ import annotations
 
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
@@ -12,12 +13,16 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui, implot
 
+from splatview_viewer.core.view import Data, State, View, Wants
 from splatview_viewer.geometry.controls import ZOOM_STEP, Rect
 from splatview_viewer.ui import theme
 from splatview_viewer.ui.card import card, faint, hover_card
+from splatview_viewer.ui.widgets import board
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import moderngl
 
     from splatview_viewer.ui.card import Line
     from splatview_viewer.ui.format import Tick
@@ -293,3 +298,36 @@ def _setup(which: int, axis: Axis, flags: int = 0) -> None:
 def _differ(one: Range, other: Range) -> bool:
     near = 1e-9 * max(abs(other[1] - other[0]), 1e-300)
     return abs(one[0] - other[0]) > near or abs(one[1] - other[1]) > near
+
+
+class PlotView(View[Data, State]):
+    """A view whose whole picture is drawn with imgui. A subclass fills in `take` and `plot`."""
+
+    pointer: float | None = None
+    """The place of the pointer on the horizontal axis."""
+    timings: Mapping[str, float] = {}
+    """Of the last picture, as in `Info`."""
+    _rect = Rect(0, 0, 0, 0)
+
+    def plot(self, scale: float) -> None:
+        """Draw into imgui's window that is open; set `state` and `pointer` to what the user chose there."""
+        raise NotImplementedError
+
+    def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
+        framebuffer.use()
+        framebuffer.clear(theme.PANEL.x, theme.PANEL.y, theme.PANEL.z, 1.0, viewport=rect.viewport(framebuffer.height))
+
+    def ui(self, rect: Rect, scale: float) -> bool:
+        before, begin, self._rect = self.pointer, time.perf_counter(), rect
+        pad = min(14 * scale, rect.width // 20), min(12 * scale, rect.height // 20)
+        with board(f"plots {id(self)}", rect, pad, scroll=True):
+            self.plot(scale)
+        self.timings = {"plot": (time.perf_counter() - begin) * 1e3}
+        return before != self.pointer
+
+    @property
+    def wants(self) -> Wants:
+        return Wants(boards=(self._rect,))
+
+    def release(self, how: Literal["idle", "away", "closed", "last"]) -> None:
+        self.pointer = None

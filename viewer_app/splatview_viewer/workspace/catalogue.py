@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import moderngl
 
     from splatview_ipc.subscriber.subscriber import Subscriber
-    from splatview_viewer.core.view import View
+    from splatview_viewer.core.old_view import View
     from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.recording.recorder import Recorder
     from splatview_viewer.workspace.sources import Source
@@ -165,7 +165,7 @@ class Catalogue:
             if view is None:
                 other = slot.view
                 assert other is not None
-                view = other.beside(getattr(deepcopy(slot.entry.settings), other.kind))
+                view = other.beside(getattr(deepcopy(slot.entry.settings), other.kind, None))
             slot.views[pane] = view
             view.desk = replace(pane.desk, name=slot.entry.name, again=slot.source.again)
         return view

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
+    from splatview_viewer.core.old_view import View
     from splatview_viewer.core.settings import Entry
-    from splatview_viewer.core.view import View
 
 
 def entries_of(paths: Iterable[Path]) -> list[Path]:

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
     from splatview_ipc.subscriber.remote_stream import RemoteStream
     from splatview_ipc.subscriber.subscriber import Subscriber
+    from splatview_viewer.core.old_view import View
     from splatview_viewer.core.settings import Entry, Wish
-    from splatview_viewer.core.view import Value, View
+    from splatview_viewer.core.view import Value
     from splatview_viewer.recording.player import Player
     from splatview_viewer.recording.recorder import Recorder, Tape
     from splatview_viewer.workspace.shards.stream import Alone, ShardedStream

@@ -8,8 +8,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from splatview_viewer.core.host import Desk
+    from splatview_viewer.core.old_view import View
     from splatview_viewer.core.screen import Screen
-    from splatview_viewer.core.view import Section, View
+    from splatview_viewer.core.view import Section
     from splatview_viewer.workspace.catalogue import Slot
 
 

@@ -9,8 +9,9 @@ import numpy as np
 
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import Key, Pinch, PointerLeave, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview_viewer.core.old_view import Simple, Steady
 from splatview_viewer.core.settings import CamerasSettings
-from splatview_viewer.core.view import KeyHelp, Simple, Steady, meta_phrases
+from splatview_viewer.core.view import KeyHelp, meta_phrases
 from splatview_viewer.geometry.cameras import frame_points
 from splatview_viewer.geometry.controls import PanZoom, Rect
 from splatview_viewer.geometry.orbit import Orbit
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.host import Desk
-    from splatview_viewer.core.view import Value, View
+    from splatview_viewer.core.old_view import View
+    from splatview_viewer.core.view import Value
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.geometry.training_cameras import CameraSet
 
@@ -96,7 +98,7 @@ class CamerasView(Steady, Simple):
         self.hovered = other.hovered  # it stands out in the picture
         stand, _ = other._parts(other._rect)
         self._seen_in = other._seen_in or (stand.width, stand.height)
-        self._pan_zoom.look_like(other._pan_zoom, other._rect)
+        self._pan_zoom.place = other._pan_zoom.place.seen_from(other._rect)
         self.settings.take(other.settings)
 
     def update(self, value: Value) -> bool:
@@ -289,7 +291,7 @@ class CamerasView(Steady, Simple):
         if photo is None:
             return
         self._photo.take(photo)
-        self._pan_zoom.resize_picture(photo.shape[1], photo.shape[0])
+        self._pan_zoom.size = photo.shape[1], photo.shape[0]
         self._photo.draw(framebuffer, self._placed(rect), clip=rect)
 
     def _placed(self, rect: Rect) -> Rect:

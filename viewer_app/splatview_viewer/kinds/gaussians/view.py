@@ -31,8 +31,9 @@ if TYPE_CHECKING:
     import torch
 
     from splatview_viewer.core.events import Event
+    from splatview_viewer.core.old_view import View
     from splatview_viewer.core.settings import Color
-    from splatview_viewer.core.view import KeyHelp, Section, Value, View
+    from splatview_viewer.core.view import KeyHelp, Section, Value
     from splatview_viewer.formats.nerfstudio import Film
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.kinds.gaussians.look import Look

@@ -8,13 +8,15 @@ from splatview_viewer.core.kind import Kind
 from splatview_viewer.kinds.image.overlay import OVER
 
 if TYPE_CHECKING:
+    import moderngl
+
     from splatview_viewer.kinds.image.view import ImageView
 
 
-def _view() -> type[ImageView]:
-    from splatview_viewer.kinds.image.view import ImageView
+def _view(ctx: moderngl.Context, work: Any) -> ImageView:
+    from splatview_viewer.kinds.image.view import ImageContent, ImageState, ImageView
 
-    return ImageView
+    return ImageView(ImageContent(ctx, work), ImageState())
 
 
 def _holds(value: Any) -> bool:
@@ -23,4 +25,4 @@ def _holds(value: Any) -> bool:
     return isinstance(value, np.ndarray)
 
 
-KIND = Kind("image", _view, compared=True, holds=_holds, links=(OVER,))
+KIND = Kind("image", view=_view, compared=True, holds=_holds, links=(OVER,))

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from splatview_ipc.gl.base import Bridge, PixelSource
     from splatview_viewer.core.view import Value
     from splatview_viewer.gpu.work import GpuWork
-    from splatview_viewer.kinds.image.view import ImageView
 
 _COUNT_PERIOD = 0.5
 """Seconds between counts of NaNs: one costs about as much as an upload."""
@@ -38,12 +37,10 @@ class ImageContent:
     """Frames in host memory are uploaded; those on a GPU are read where they lie if OpenGL can (the bridge `direct`),
     at every drawing: such a frame is held until the next one has taken its place.
 
-    Lives until the last of its views is closed.
+    Shared by all views of the image.
     """
 
     def __init__(self, ctx: moderngl.Context, work: GpuWork) -> None:
-        self.views: list[ImageView] = []
-        """Everybody who looks at it."""
         self.now = 0.0
         """Time of the last `tick`."""
         self.source: PixelSource | None = None
@@ -67,8 +64,8 @@ class ImageContent:
         self.layers = Layers(ctx)
         """What lies over it."""
         self.stopwatch = Stopwatch()
-        self._ctx = ctx
-        self._work = work
+        self.ctx = ctx
+        self.work = work
         self._arrays: dict[tuple[str, ...], moderngl.VertexArray] = {}
         self._held: Frame | None = None
         self._checked = 0
@@ -91,7 +88,7 @@ class ImageContent:
         frame: Frame | None = None if isinstance(value, np.ndarray) else value  # type: ignore[assignment]
         on_gpu = frame is not None and frame.on_gpu
         if on_gpu and self.gpu is None:
-            self.gpu = AutoBridge(self._ctx)
+            self.gpu = AutoBridge(self.ctx)
         if on_gpu and not self._may_draw(frame, tensor):  # type: ignore[arg-type]
             return False
         bridge: Bridge = self.gpu if on_gpu else self.host  # type: ignore[assignment]
@@ -133,8 +130,6 @@ class ImageContent:
         elif counted is not None:
             (self.broken, self.hints.hint, self.range), self._counted_at = counted, now
         self.changes += 1
-        for view in self.views:
-            view.pan_zoom.resize_picture(*source.size)
         return True
 
     def _may_draw(self, frame: Frame, tensor: Any) -> bool:
@@ -160,21 +155,21 @@ class ImageContent:
         """The held frame is not drawn any more; drawings that were submitted may still read it."""
         held, self._held = self._held, None
         if held is not None:
-            self._retired.append((held, self._work.submitted))
+            self._retired.append((held, self.work.submitted))
 
     def vertex_array(self, defines: tuple[str, ...]) -> moderngl.VertexArray:
         """What draws a source with these defines."""
         if defines not in self._arrays:
             source = files("splatview_viewer.kinds.image").joinpath("image.glsl").read_text()
-            program = self._ctx.program(vertex_shader=VERTEX, fragment_shader=fragment_head(defines) + source)
-            self._arrays[defines] = self._ctx.vertex_array(program, [])
+            program = self.ctx.program(vertex_shader=VERTEX, fragment_shader=fragment_head(defines) + source)
+            self._arrays[defines] = self.ctx.vertex_array(program, [])
         return self._arrays[defines]
 
     def tick(self, now: float) -> None:
         """Do what could wait, once however many views ask for it; `changes` says whether anything is to be seen."""
         self.now = self.layers.now = now
-        self._work.collect()
-        finished = self._work.finished
+        self.work.collect()
+        finished = self.work.finished
         while self._retired and self._retired[0][1] <= finished:
             self._retired.pop(0)[0].close()
         if self._held is not None and self._checked < self.drawn <= finished:
@@ -190,7 +185,7 @@ class ImageContent:
         source = self.source
         if self._counting is not None and source is not None:
             framebuffer, number = self._counting
-            if self._work.finished < number:
+            if self.work.finished < number:
                 return
             self._counting = None
             read = np.frombuffer(framebuffer.read(components=4, dtype="f4"), np.float32).reshape(-1, 4)
@@ -205,27 +200,20 @@ class ImageContent:
             return
         self._count_due, self._counted_at = False, now
         size = -(-source.size[0] // _COUNT_BLOCK), -(-source.size[1] // _COUNT_BLOCK)
-        framebuffer = self._ctx.framebuffer([self._ctx.texture(size, 4, dtype="f4")])
+        framebuffer = self.ctx.framebuffer([self.ctx.texture(size, 4, dtype="f4")])
         array = self.vertex_array((*source.defines, f"COUNT {_COUNT_BLOCK}"))
         source.bind(array.program, 0)
-        with self._ctx.scope(framebuffer, moderngl.NOTHING), self._work("count", *source.size):
+        with self.ctx.scope(framebuffer, moderngl.NOTHING), self.work("count", *source.size):
             array.render(moderngl.TRIANGLES, vertices=3)
-        self._work.flush()
-        self._counting = framebuffer, self._work.submitted
+        self.work.flush()
+        self._counting = framebuffer, self.work.submitted
         self._count(now)
 
-    def release(self, view: ImageView) -> None:
-        """A view is closed; with the last one everything is given back. Idempotent."""
-        if view not in self.views:
-            return
-        self.views.remove(view)
-        if not self.views:
-            self._close()
-
-    def _close(self) -> None:
+    def close(self) -> None:
+        """Give back everything. Idempotent."""
         self._retire()
         if self._retired:
-            self._ctx.finish()  # nothing on the GPU reads them from here on
+            self.ctx.finish()  # nothing on the GPU reads them from here on
         for frame, _ in self._retired:
             frame.close()
         self._retired.clear()

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import moderngl
 
 from splatview_ipc.gl.sources import read_source, set_uniform
-from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import PointerLeave, PointerMove
-from splatview_viewer.core.settings import UNIT, ImageSettings
-from splatview_viewer.core.view import BRIDGE_WORDS, PICTURE_KEYS, Simple, Steady, bridge_phrases
-from splatview_viewer.geometry.controls import PanZoom, Rect
-from splatview_viewer.gpu.work import GpuWork
+from splatview_viewer.core.settings import BACKDROP
+from splatview_viewer.core.view import BRIDGE_WORDS, PICTURE_KEYS, Info, Section, View, Wants, bridge_phrases
+from splatview_viewer.geometry.controls import FITTED, PanZoom, Place, Rect
 from splatview_viewer.kinds.image.content import ImageContent
 from splatview_viewer.kinds.image.values import INTEGERS
 
@@ -22,33 +20,52 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from splatview_viewer.core.events import Event
-    from splatview_viewer.core.view import KeyHelp, Value, View
+    from splatview_viewer.core.view import Value
     from splatview_viewer.kinds.image.overlay.words import Words
 
+UNIT = 0.0, 1.0
+"""The range of floating point values that are colours as they are."""
 _READOUT_PERIOD = 0.05
 """Seconds between looks at a value on a GPU that changes, which wait for it."""
 _ALPHA = {"checkerboard": 0, "background": 1, "ignore": 2}
 
 
-class ImageView(Steady, Simple):
-    """One user's look at an image: how it lies in the rectangle, how it is toned, what lies under the pointer."""
+@dataclass(frozen=True)
+class ImageState:
+    """The part of an image that is seen, and how."""
+
+    place: Place = FITTED
+    exposure: float = 0.0
+    """In stops: values are multiplied by 2 ** exposure. For floating point images."""
+    gamma: float = 1.0
+    """Values are raised to 1 / gamma. For floating point images."""
+    range: tuple[float, float] | None = UNIT
+    """What is shown as black and as white; None: the 1st and 99th percentile. For floating point images."""
+    alpha: Literal["checkerboard", "background", "ignore"] = "checkerboard"
+    """What is seen through a picture with an alpha channel."""
+    background: tuple[float, float, float] = BACKDROP
+    """Around the picture, RGB in [0, 1]."""
+    overlay: bool = True
+    """Boxes, points and masks that others published about the picture are drawn over it."""
+    labels: bool = True
+    """Words stand at boxes."""
+    motion: bool | None = None
+    """Boxes are moved between two results; None: as their publisher says."""
+    threshold: float = 0.0
+    """Boxes with a lower score are not drawn."""
+
+
+class ImageView(View[ImageContent, ImageState]):
+    """One user's view of an image: how it lies in the rectangle, how it is toned, what lies under the pointer."""
 
     kind: ClassVar[str] = "image"
-    keys: Sequence[KeyHelp] = PICTURE_KEYS
+    keys = PICTURE_KEYS
 
-    def __init__(self, ctx: moderngl.Context, settings: ImageSettings | None = None, *, scale: float = 1.0,
-                 work: GpuWork | None = None, beside: ImageView | None = None) -> None:
-        """`beside`: a view of the same image, whose context and `work` this one takes."""
-        self.settings = settings or ImageSettings()
-        self.pan_zoom = PanZoom()
-        self.scale = scale
-        self._ctx = ctx
-        self._work = beside._work if beside is not None else work or GpuWork(ctx)
-        self._limit = int(ctx.info["GL_MAX_TEXTURE_SIZE"])
-        self.content = beside.content if beside is not None else ImageContent(ctx, self._work)
-        """What it may share with other views."""
-        self._told = self._state
-        """The state of it that was drawn last, or for which drawing was asked."""
+    def __init__(self, data: ImageContent, state: ImageState) -> None:
+        super().__init__(data, state)
+        self._hand = PanZoom()
+        self._drawn = self._version
+        """The version of the data that was drawn last, or for which drawing was asked."""
         self._words: Words | None = None
         """What writes over it, once there is something to write."""
         self._pointer: tuple[float, float] | None = None
@@ -56,94 +73,66 @@ class ImageView(Steady, Simple):
         self._look_at = math.inf
         """When the value under the pointer is due to be looked at again."""
         self._rect = Rect(0, 0, 1, 1)
-        self.content.views.append(self)
-        if self.content.source is not None:
-            self.pan_zoom.resize_picture(*self.content.source.size)
 
-    def beside(self, settings: ImageSettings) -> ImageView:
-        return ImageView(self._ctx, settings, scale=self.scale, beside=self)
-
-    def like(self, other: View) -> None:
-        if not isinstance(other, ImageView):
-            raise ViewerError(f"image: a view of {other.kind} cannot be followed")
-        self.pan_zoom.look_like(other.pan_zoom, other._rect)
-        self.settings.take(other.settings)
-
-    def update(self, value: Value) -> bool:
-        taken = self.content.update(value)
+    def take(self, link: str, value: Value) -> bool:
+        taken = self.data.update(value)
         if taken:
-            self._told = self._state  # whoever calls knows
+            self._drawn = self._version  # whoever calls draws it
         return taken
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
-        self._rect = rect
-        self._ctx.disable(moderngl.BLEND | moderngl.DEPTH_TEST | moderngl.CULL_FACE)
-        viewport = rect.viewport(framebuffer.height)
+        self._rect, data, s = rect, self.data, self.state
+        source = data.source
+        assert source is not None
+        data.ctx.disable(moderngl.BLEND | moderngl.DEPTH_TEST | moderngl.CULL_FACE)
         framebuffer.use()
-        content = self.content
-        source = content.source
-        if source is None:
-            framebuffer.clear(*self.settings.background, 1.0, viewport=viewport)
-            return
-        s = self.settings
         x, y, zoom = self.pan_zoom.placed(rect)
         near = zoom >= 1 and not self.is_float
-        words = (content.layout == "BGR", "BGR"), (near, "NEAR"), (self.is_float and s.range != UNIT, "RANGE")
-        array = content.vertex_array((*source.defines, *(word for holds, word in words if holds)))
+        words = (data.layout == "BGR", "BGR"), (near, "NEAR"), (self.is_float and s.range != UNIT, "RANGE")
+        array = data.vertex_array((*source.defines, *(word for holds, word in words if holds)))
         uniforms: dict[str, Any] = {
             "u_origin": (x, y), "u_zoom": zoom, "u_height": float(framebuffer.height),
             "u_background": s.background, "u_alpha": _ALPHA[s.alpha] if self.has_alpha else 2,
-            "u_checker": 8.0 * self.scale,
+            "u_checker": 8.0 * self.host.scale,
             "u_gain": 2.0**s.exposure if self.is_float else 1.0,
             "u_inv_gamma": 1.0 / s.gamma if self.is_float else 1.0,
-            "u_range": s.range or content.range,
+            "u_range": s.range or data.range,
         }
         for name, value in uniforms.items():
             set_uniform(array.program, name, value)
         source.bind(array.program, 0)
-        framebuffer.viewport = viewport
-        with self._work("image", rect.width, rect.height, *source.size, round(math.log2(zoom))):
+        framebuffer.viewport = rect.viewport(framebuffer.height)
+        with data.work("image", rect.width, rect.height, *source.size, round(math.log2(zoom))):
             array.render(moderngl.TRIANGLES, vertices=3)
-        content.drawn = self._work.submitted
-        if content.layers and s.overlay:
-            self.draw_layers(framebuffer, rect, self.scale)
-        self._told = self._state
+        data.drawn = data.work.submitted
+        if data.layers and s.overlay:
+            self.draw_layers(framebuffer, rect, self.host.scale)
+        self._drawn = self._version
 
     def draw_layers(self, framebuffer: moderngl.Framebuffer, rect: Rect, scale: float) -> None:
         """Draw what lies over the picture, without words. `scale`: pixels per point."""
-        source = self.content.source
-        if source is None:
-            return
         framebuffer.use()
         framebuffer.viewport = rect.viewport(framebuffer.height)
-        x, y, zoom = self.pan_zoom.placed(rect)
-        with self._work("overlay", rect.width, rect.height):
-            self.content.layers.draw(rect, (x, y, zoom / source.stride), self.settings, scale)
+        with self.data.work("overlay", rect.width, rect.height):
+            self.data.layers.draw(rect, self._placed(rect), self.state, scale)
 
-    def over(self, rect: Rect, scale: float) -> bool:
-        if scale != self.scale:
-            self.scale, self._look_at = scale, -math.inf  # what was drawn was for another one
+    def ui(self, rect: Rect, scale: float) -> bool:
         self.write_layers(rect, scale)
-        hints, s = self.content.hints, self.settings
-        if self.desk.exact or s.range != UNIT or not hints.draw(rect, scale, self.desk.name) or hints.hint is None:
-            return False
-        s.range = hints.hint.choice
-        return True
-
-    def boards(self, rect: Rect) -> Sequence[Rect]:
-        return self.content.hints.boards(rect) if self.settings.range == UNIT else ()
+        hints = self.data.hints
+        if not self.host.exact and self.state.range == UNIT and hints.draw(rect, scale, self.host.name) and hints.hint:
+            self.state = replace(self.state, range=hints.hint.choice)
+        return False
 
     def write_layers(self, rect: Rect, scale: float, *, corner: bool = True) -> None:
         """Write what is said about the picture over it, inside an imgui frame. `corner`: also how old that is."""
-        layers, source = self.content.layers, self.content.source
-        if source is None or not (layers or layers.camera):
+        layers = self.data.layers
+        if not (layers or layers.camera):
             return
         if self._words is None:
             from splatview_viewer.kinds.image.overlay.words import Words
 
             self._words = Words()
-        x, y, zoom = self.pan_zoom.placed(rect)
-        self._words.write(layers, self.settings, rect, (x, y, zoom / source.stride), scale, corner=corner)
+        self._words.write(layers, self.state, rect, self._placed(rect), scale, corner=corner)
 
     def handle(self, event: Event, rect: Rect) -> bool:
         self._rect = rect
@@ -152,159 +141,152 @@ class ImageView(Steady, Simple):
             self._pointer = event.x, event.y
         elif isinstance(event, PointerLeave):
             self._pointer = None
-        return self.pan_zoom.handle(event, rect) or self._pixel() != before
+        hand = self.pan_zoom
+        hand.handle(event, rect)
+        self.state = replace(self.state, place=hand.place)
+        return self._pixel() != before
 
     def tick(self, now: float) -> bool:
-        content = self.content
-        content.tick(now)
+        data = self.data
+        data.tick(now)
         again = now >= self._look_at
         if again:
             self._look_at = math.inf
         if self._words is not None and now >= self._words.due:
             self._words.due, again = math.inf, True
-        if self._told != self._state:
-            self._told, again = self._state, True
-        return again or (bool(content.layers) and content.layers.settling(self.settings))
+        if self._drawn != self._version:
+            self._drawn, again = self._version, True
+        return again or (bool(data.layers) and data.layers.settling(self.state))
+
+    def release(self, how: Literal["idle", "away", "closed", "last"]) -> None:
+        if how == "last":
+            self.data.close()
+
+    # -- what is seen --------------------------------------------------------------------------------------------
 
     @property
-    def _state(self) -> tuple[int, int]:
-        """Changes when what is seen does."""
-        return self.content.changes, self.content.layers.changes
+    def pan_zoom(self) -> PanZoom:
+        """Places the picture as the state has it."""
+        self._hand.size, self._hand.place = self.size, self.state.place
+        return self._hand
+
+    def _placed(self, rect: Rect) -> tuple[float, float, float]:
+        """x, y and magnification of the published picture, which may be larger than what is shown of it."""
+        x, y, zoom = self.pan_zoom.placed(rect)
+        return x, y, zoom / (self.data.source.stride if self.data.source is not None else 1)
+
+    @property
+    def _version(self) -> tuple[int, int]:
+        """Another one once something else is to be seen."""
+        return self.data.changes, self.data.layers.changes
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height of the picture shown."""
+        return self.data.source.size if self.data.source is not None else (1, 1)
+
+    @property
+    def zoom(self) -> float:
+        """Pixels of the screen that a pixel of the picture takes."""
+        return self.pan_zoom.placed(self._rect)[2]
+
+    @property
+    def is_float(self) -> bool:
+        source = self.data.source
+        return source is not None and source.dtype not in INTEGERS
+
+    @property
+    def has_alpha(self) -> bool:
+        source = self.data.source
+        return source is not None and source.channels in (2, 4)
 
     def _pixel(self) -> tuple[int, int] | None:
         """The picture's pixel (column, row) under the pointer."""
-        source = self.content.source
-        if self._pointer is None or source is None or not self._rect.contains(*self._pointer):
+        if self._pointer is None or not self._rect.contains(*self._pointer):
             return None
         x, y = self.pan_zoom.to_picture(*self._pointer, self._rect)
-        w, h = source.size
+        w, h = self.size
         return (math.floor(x), math.floor(y)) if 0 <= x < w and 0 <= y < h else None
 
     def value_at(self, x: int, y: int) -> tuple[float, ...]:
         """The stored values at a pixel: integers as such, floats before any tone mapping. Waits for the GPU."""
-        source = self.content.source
+        source = self.data.source
         assert source is not None
-        values = read_source(self._ctx, source, (x, y, 1, 1))[0, 0, : source.channels]
-        if self.content.layout == "BGR":
+        values = read_source(self.data.ctx, source, (x, y, 1, 1))[0, 0, : source.channels]
+        if self.data.layout == "BGR":
             values = values[[2, 1, 0, 3][: len(values)]]
         top = INTEGERS.get(source.dtype)
         return tuple(float(v) if top is None else round(float(v) * top) for v in values)
 
-    @property
-    def readout(self) -> str:
-        pixel, source = self._pixel(), self.content.source
+    # -- words ---------------------------------------------------------------------------------------------------
+
+    def _read(self) -> str:
+        """The value under the pointer, in words."""
+        pixel, source = self._pixel(), self.data.source
         if pixel is None or source is None:
             return ""
-        key, now = (pixel, self._state), self.content.now
+        key, now = (pixel, self._version, self.state), self.data.now
         before, text, at = self._readout
         if before == key:
             return text
-        if self.content.on_gpu and before and before[0] == pixel and now - at < _READOUT_PERIOD:
+        if self.data.on_gpu and before and before[0] == pixel and now - at < _READOUT_PERIOD:
             self._look_at = at + _READOUT_PERIOD  # the last one must not stay away
             return text
         values = "  ".join(f"{v}" if isinstance(v, int) else f"{v:.4g}" for v in self.value_at(*pixel))
         x, y = pixel[0] * source.stride, pixel[1] * source.stride
         text = f"({x}, {y})   {values}"
-        if said := self.content.layers.at(x + 0.5, y + 0.5, self.settings):
+        if said := self.data.layers.at(x + 0.5, y + 0.5, self.state):
             text += f"   {said}"
         self._readout = key, text, now
         return text
 
-    def drop(self) -> None: ...
+    def info(self) -> Info:
+        data, source, (w, h) = self.data, self.data.source, self.size
+        assert source is not None
+        out = [f"{w} x {h}", source.dtype, data.layout, f"{self.zoom:.0%}"]
+        if source.stride > 1:
+            limit = data.ctx.info["GL_MAX_TEXTURE_SIZE"]
+            out.append(f"1 pixel in {source.stride} per axis: larger than this GPU's {limit}")
+        if data.broken:
+            out.append(f"{data.broken:,} NaN or inf ({'NaN: ' * (self.state.range is None)}magenta)")
+        bridge, reasons = (data.gpu.name, data.gpu.reasons) if data.on_gpu and data.gpu is not None else ("host", {})
+        over = {"overlay": data.work.ms.get("overlay", 0.0)} if data.layers else {}
+        return Info([*out, *data.notes], bridge_phrases(reasons), self._read(), [BRIDGE_WORDS.get(bridge, bridge)],
+                    {**data.stopwatch.ms, "draw": data.work.ms.get("image", 0.0), **over})
 
-    def panel(self) -> bool:
+    @property
+    def wants(self) -> Wants:
+        boards = self.data.hints.boards(self._rect) if self.state.range == UNIT else ()
+        return Wants(stale=self.data.stale, boards=boards)
+
+    def panel(self) -> Sequence[Section]:
+        return (Section("", self._controls),)
+
+    def _controls(self) -> None:
         from splatview_viewer.ui import widgets as ui
 
-        s, before = self.settings, replace(self.settings)
-        moved = False
+        s, hand = self.state, self.pan_zoom
         zooms = [("Fit", 0.0), ("1:1", 1.0), ("2x", 2.0), ("4x", 4.0)]
         chosen = ui.buttons("Zoom", [label for label, _ in zooms])
         if chosen is not None:
-            moved = True
-            zoom = zooms[chosen][1]
-            self.pan_zoom.set_zoom(zoom, self._rect) if zoom else self.pan_zoom.fit()
+            hand.set_zoom(zooms[chosen][1], self._rect) if chosen else hand.fit()
+            s = replace(s, place=hand.place)
         if self.is_float:
-            s.range = ui.choice("Values", s.range, {UNIT: "0 to 1", (0.0, 255.0): "0 to 255", (-1.0, 1.0): "-1 to 1",
-                                                    None: "Automatic"})
-            s.exposure = ui.slider("Exposure", s.exposure, (-10.0, 10.0), "%+.1f EV", reset=0.0)
-            s.gamma = ui.slider("Gamma", s.gamma, (0.2, 4.0), "%.2f", reset=1.0)
+            span = ui.choice("Values", s.range, {UNIT: "0 to 1", (0.0, 255.0): "0 to 255", (-1.0, 1.0): "-1 to 1",
+                                                 None: "Automatic"})
+            s = replace(s, range=span,
+                        exposure=ui.slider("Exposure", s.exposure, (-10.0, 10.0), "%+.1f EV", reset=0.0),
+                        gamma=ui.slider("Gamma", s.gamma, (0.2, 4.0), "%.2f", reset=1.0))
         if self.has_alpha:
-            s.alpha = ui.choice("Alpha", s.alpha, {"checkerboard": "Checkerboard", "background": "Background",
-                                                   "ignore": "Ignored"})
-        s.background = ui.color("Backdrop", s.background)
-        if self.content.layers:
-            self._overlay_controls()
-        return moved or s != before
-
-    def _overlay_controls(self) -> None:
-        from splatview_viewer.ui import widgets as ui
-
-        s = self.settings
-        s.overlay = ui.check("Overlay", s.overlay)
-        if s.overlay:
-            s.labels = ui.check("Labels", s.labels)
-            as_told = any(layer.result is not None and layer.result.motion for layer in self.content.layers.all)
-            moves = ui.check("Motion", as_told if s.motion is None else s.motion)
-            if moves != (as_told if s.motion is None else s.motion):
-                s.motion = moves
-            s.threshold = ui.slider("Score from", s.threshold, (0.0, 1.0), "%.2f", reset=0.0)
-
-    @property
-    def stale(self) -> bool:
-        return self.content.stale
-
-    @property
-    def empty(self) -> bool:
-        return self.content.source is None
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """Width and height of the picture shown."""
-        source = self.content.source
-        return source.size if source is not None else (0, 0)
-
-    @property
-    def is_float(self) -> bool:
-        source = self.content.source
-        return source is not None and source.dtype not in INTEGERS
-
-    @property
-    def has_alpha(self) -> bool:
-        source = self.content.source
-        return source is not None and source.channels in (2, 4)
-
-    @property
-    def zoom(self) -> float:
-        return self.pan_zoom.placed(self._rect)[2]
-
-    @property
-    def details(self) -> list[str]:
-        source = self.content.source
-        if source is None:
-            return []
-        w, h = source.size
-        out = [f"{w} x {h}", source.dtype, self.content.layout, f"{self.zoom:.0%}"]
-        if source.stride > 1:
-            out.append(f"1 pixel in {source.stride} per axis: larger than this GPU's {self._limit}")
-        if self.content.broken:
-            out.append(f"{self.content.broken:,} NaN or inf ({'NaN: ' * (self.settings.range is None)}magenta)")
-        return [*out, *self.content.notes]
-
-    @property
-    def extras(self) -> list[str]:
-        gpu = self.content.gpu
-        return bridge_phrases(gpu.reasons) if self.content.on_gpu and gpu is not None else []
-
-    @property
-    def path(self) -> list[str]:
-        gpu = self.content.gpu
-        bridge = gpu.name if self.content.on_gpu and gpu is not None else "host"
-        return [BRIDGE_WORDS.get(bridge, bridge)]
-
-    @property
-    def timings(self) -> dict[str, float]:
-        over = {"overlay": self._work.ms.get("overlay", 0.0)} if self.content.layers else {}
-        return {**self.content.stopwatch.ms, "draw": self._work.ms.get("image", 0.0), **over}
-
-    def close(self) -> None:
-        self.content.release(self)
+            s = replace(s, alpha=ui.choice("Alpha", s.alpha, {"checkerboard": "Checkerboard",
+                                                              "background": "Background", "ignore": "Ignored"}))
+        s = replace(s, background=ui.color("Backdrop", s.background))
+        if self.data.layers:
+            s = replace(s, overlay=ui.check("Overlay", s.overlay))
+            if s.overlay:
+                as_told = any(layer.result is not None and layer.result.motion for layer in self.data.layers.all)
+                labels, before = ui.check("Labels", s.labels), as_told if s.motion is None else s.motion
+                moves = ui.check("Motion", before)
+                s = replace(s, labels=labels, motion=s.motion if moves == before else moves,
+                            threshold=ui.slider("Score from", s.threshold, (0.0, 1.0), "%.2f", reset=0.0))
+        self.state = s

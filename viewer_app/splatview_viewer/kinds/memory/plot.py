@@ -27,7 +27,7 @@ _MOST_MARKS = 50
 
 def draw_plot(view: MemoryView, size: tuple[float, float]) -> plots.Plot | None:
     """Draw at imgui's cursor, as large as `size` pixels; return what the user did there."""
-    history, (begin, end) = view.content.history, view.window()
+    history, (begin, end) = view.data.history, view.window()
     line = theme.FONT_SIZE * theme.scale()
     top, many = view.top(begin, end), max(int(size[0] / (7.5 * line)), 1)
     steps: list[Tick] = []
@@ -39,14 +39,14 @@ def draw_plot(view: MemoryView, size: tuple[float, float]) -> plots.Plot | None:
     with plots.plot("memory", size, across, up, above=steps, legend="row") as plot:
         if plot is None:
             return None
-        _areas(plot, history, history.columns(begin, end, max(plot.rect.width, 8)), view.settings.host)
+        _areas(plot, history, history.columns(begin, end, max(plot.rect.width, 8)), view.state.host)
         if history.on_gpu:
             words = f"fragmentation {history.fragmentation():.0%}, {history.split():.0%} between blocks"
             plot.say(f"{words}###fragmentation")
-        elif view.content.about.device == "cpu":
+        elif view.data.about.device == "cpu":
             plot.say("CUDA is not in use there")
         if not plot.small:
-            _limit(plot, view.content.about, top)
+            _limit(plot, view.data.about, top)
             _marks(plot, history)
         row = history.row_at(plot.pointer[0]) if plot.hovered else None
         if row is not None:
@@ -95,7 +95,7 @@ def _areas(plot: plots.Plot, history: History, columns: Columns, host: bool) -> 
 
 def _times(view: MemoryView, history: History, many: int) -> list[Tick]:
     begin, end = view.window()
-    if view.settings.clock == "ago":
+    if view.state.clock == "ago":
         return [(history.end + at, text) for at, text in ago_ticks(begin - history.end, end - history.end, many)]
     return [(begin + at / 1e6, text) for at, text in time_ticks(0.0, (end - begin) * 1e6, int(begin * 1e6), many)]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from splatview_viewer.core.kind import Kind
 
@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from splatview_viewer.kinds.scalars.view import ScalarsView
 
 
-def _view() -> type[ScalarsView]:
-    from splatview_viewer.kinds.scalars.view import ScalarsView
+def _view(ctx: Any, work: Any) -> ScalarsView:
+    from splatview_viewer.kinds.scalars.view import ScalarsData, ScalarsState, ScalarsView
 
-    return ScalarsView
+    return ScalarsView(ScalarsData(), ScalarsState())
 
 
-KIND = Kind("scalars", _view, rank=2, still="plot", strip=True, counts=True)
+KIND = Kind("scalars", view=_view, rank=2, still="plot", strip=True, counts=True)

@@ -13,7 +13,6 @@ from imgui_bundle import ImVec2, ImVec4, imgui
 
 from splatview_viewer.kinds.scalars.columns import Axis, Columns, columns, limits
 from splatview_viewer.kinds.scalars.smooth import smoothed
-from splatview_viewer.kinds.scalars.view import Seen
 from splatview_viewer.ui import plots, theme
 from splatview_viewer.ui.card import faint
 from splatview_viewer.ui.format import log_ticks, value_text
@@ -42,8 +41,8 @@ def color_of(number: int) -> ImVec4:
 
 def draw_plots(view: ScalarsView, scale: float) -> None:
     """Draw all plots into the window that is open, and move the view's axes as the user does."""
-    shown, room, gap = view.content.plots, imgui.get_content_region_avail(), ImVec2(18 * scale, 12 * scale)
-    across = view.settings.columns or max(1, min(round(room.x / (_WIDE * scale)), math.ceil(len(shown) ** 0.5)))
+    shown, room, gap = view.data.plots, imgui.get_content_region_avail(), ImVec2(18 * scale, 12 * scale)
+    across = view.state.columns or max(1, min(round(room.x / (_WIDE * scale)), math.ceil(len(shown) ** 0.5)))
     rows = -(-len(shown) // across)
     width = (room.x - gap.x * (across - 1)) / across
     title = imgui.get_text_line_height_with_spacing()
@@ -69,10 +68,10 @@ def draw_plots(view: ScalarsView, scale: float) -> None:
 def _plot(view: ScalarsView, name: str, curves: Sequence[Curve], size: tuple[float, float],
           window: tuple[float, float], pointer: float | None) -> None:
     """`pointer`: where it was on the horizontal axis in the last picture, whichever plot it was in."""
-    s = view.settings
+    s = view.state
     axis = Axis(*window, max(int(size[0]), 8), s.log_across and s.across != "clock")
     drawn = [(curve, _columns(curve, axis, view.weight(curve), view.origin)) for curve in curves]
-    span = view.state.up.get(name) or limits([c for _, cs in drawn for c in cs], axis, s.log_up, s.outliers)
+    span = s.heights.get(name) or limits([c for _, cs in drawn for c in cs], axis, s.log_up, s.outliers)
     unit, short = view.unit
     fmt = "" if s.across != "time" else f"%g {short[:3].rstrip('su')}" if unit > 1 else "%g s"
     x = plots.Axis(window, "time" if s.across == "clock" else "log" if axis.log else "linear", format=fmt)
@@ -93,12 +92,13 @@ def _plot(view: ScalarsView, name: str, curves: Sequence[Curve], size: tuple[flo
             if plot.hovered and lines:
                 plot.tell(lines)
     if plot.reset:
-        view.state = Seen(None, {title: span for title, span in view.state.up.items() if title != name})
+        heights = {title: span for title, span in view.state.heights.items() if title != name}
+        view.state = replace(view.state, window=None, heights=heights)
         return
     if plot.moved:
-        view.state = replace(view.state, across=plot.x)
+        view.state = replace(view.state, window=plot.x)
     if plot.raised:
-        view.state = replace(view.state, up={**view.state.up, name: plot.y})
+        view.state = replace(view.state, heights={**view.state.heights, name: plot.y})
 
 
 @lru_cache(80)  # a stream has at most 64 curves
@@ -141,7 +141,7 @@ def _mark(view: ScalarsView, plot: plots.Plot, curves: Sequence[Curve], at: floa
         text = f"{value_text(smooth)}   ({value_text(value)})" if weight > 0 else value_text(value)
         lines.append((text if len(curves) == 1 else f"{curve.short}  {text}", color_of(i)))
         shown = smooth if math.isfinite(smooth) else value
-        if math.isfinite(shown) and (shown > 0 or not view.settings.log_up):
+        if math.isfinite(shown) and (shown > 0 or not view.state.log_up):
             plot.dot(float(x[row]), shown, color_of(i))
     return lines
 

@@ -4,179 +4,167 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
+from imgui_bundle import imgui
 
 from splatview_viewer.core.events import Key
-from splatview_viewer.core.settings import ScalarsSettings
-from splatview_viewer.core.view import KeyHelp, meta_phrases
+from splatview_viewer.core.view import Info, KeyHelp, Section, frame_of, meta_phrases
 from splatview_viewer.kinds.scalars.curves import Curve, Curves, Origin, read_frame
-from splatview_viewer.ui.plot_view import PlotContent, PlotView
+from splatview_viewer.kinds.scalars.plots import draw_plots
+from splatview_viewer.ui import widgets as ui
+from splatview_viewer.ui.plots import PlotView
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import moderngl
-
     from splatview_viewer.core.events import Event
-    from splatview_viewer.geometry.controls import Rect
-    from splatview_viewer.gpu.work import GpuWork
+    from splatview_viewer.core.screen import Rect
+    from splatview_viewer.core.view import Value
 
 _MOST_SMOOTH = 0.999
 
-KEYS = (
-    KeyHelp("Plots", "Wheel, pinch", "Zoom along the axis"),
-    KeyHelp("Plots", "Drag", "Move along the axis"),
-    KeyHelp("Plots", "Right drag", "Zoom into a box"),
-    KeyHelp("Plots", "F, double click", "See all of it"),
-    KeyHelp("Plots", "L", "Logarithmic, or not"),
-    KeyHelp("Plots", "Click in a legend", "Show or hide a curve"),
-)
 
-
-class ScalarsContent(PlotContent):
+@dataclass
+class ScalarsData:
     """The newest curves of a stream."""
 
-    kind: ClassVar[str] = "scalars"
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.curves = Curves()
-        self.beside: Mapping[str, Sequence[Curve]] = {}
-        """Curves to plot that were not logged, by the plot's title."""
-
-    def read(self, tensors: Mapping[str, Any], meta: Mapping[str, Any]) -> Curves:
-        return read_frame(tensors, meta)
-
-    def take(self, value: Curves) -> None:
-        self.curves = value
+    curves: Curves = field(default_factory=Curves)
+    beside: Mapping[str, Sequence[Curve]] = field(default_factory=dict)
+    """Curves to plot that were not logged, by the plot's title."""
 
     def show_beside(self, curves: Mapping[str, Sequence[Curve]]) -> None:
         """Plot these as well."""
         self.beside = curves
-        self.changes += 1
 
     @property
     def plots(self) -> dict[str, Sequence[Curve]]:
         """The curves of each plot, by its title."""
-        if not self.curves.all:
-            return {}
-        out: dict[str, Sequence[Curve]] = dict(self.curves.groups)
-        for title, curves in self.beside.items():
-            if curves and title not in out:
-                out[title] = curves
-        if "steps/s" not in out and (rate := self.curves.rate) is not None:
-            out["steps/s"] = [rate]
-        return out
+        groups, rate = self.curves.groups, self.curves.rate
+        more = {**self.beside, **({} if rate is None else {"steps/s": [rate]})}
+        return {**groups, **{title: curves for title, curves in more.items() if title not in groups}}
 
 
 @dataclass(frozen=True)
-class Seen:
-    """The part of the plots that is seen."""
+class ScalarsState:
+    """The part of the plots that is seen, and how."""
 
-    across: tuple[float, float] | None = None
+    across: Literal["step", "time", "clock"] = "step"
+    """What the horizontal axis counts: steps, time since the beginning, or the time of day."""
+    smoothing: float = 0.6
+    """How much of a smoothed value comes from those before it, 0 to less than 1."""
+    log_across: bool = False
+    """The horizontal axis is logarithmic."""
+    log_up: bool = False
+    """The vertical axes are logarithmic."""
+    outliers: bool = False
+    """The vertical axes reach the farthest values."""
+    columns: int = 0
+    """Plots side by side; 0: as many as there is room for."""
+    window: tuple[float, float] | None = None
     """What the horizontal axis covers, in its own units; None: all."""
-    up: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    """The same of vertical axes that the user has chosen, by the plot's title."""
+    heights: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """What vertical axes cover that the user has moved, by the plot's title."""
+
+    def fitted(self) -> ScalarsState:
+        """Return the state that shows all there is, and what comes."""
+        return replace(self, window=None, heights={})
 
 
-class ScalarsView(PlotView[ScalarsContent, ScalarsSettings, Seen]):
+class ScalarsView(PlotView[ScalarsData, ScalarsState]):
     """A plot for each curve, with one horizontal axis for all."""
 
     kind: ClassVar[str] = "scalars"
-    keys: Sequence[KeyHelp] = KEYS
+    keys = (
+        KeyHelp("Plots", "Wheel, pinch", "Zoom along the axis"),
+        KeyHelp("Plots", "Drag", "Move along the axis"),
+        KeyHelp("Plots", "Right drag", "Zoom into a box"),
+        KeyHelp("Plots", "F, double click", "See all of it"),
+        KeyHelp("Plots", "L", "Logarithmic, or not"),
+        KeyHelp("Plots", "Click in a legend", "Show or hide a curve"),
+    )
 
-    def __init__(self, ctx: moderngl.Context | None, settings: ScalarsSettings | None = None, *,
-                 work: GpuWork | None = None, beside: ScalarsView | None = None) -> None:
-        super().__init__(beside.content if beside is not None else ScalarsContent(), settings or ScalarsSettings(),
-                         Seen())
+    def take(self, link: str, value: Value) -> bool:
+        frame = frame_of(self.kind, value)
+        found = read_frame(frame.tensors, frame.meta)
+        if frame.intact():
+            self.data.curves = found
+        return self.data.curves is found
 
     # -- what is seen -------------------------------------------------------------------------------------------
 
     @property
     def origin(self) -> Origin:
         """The horizontal axis, as for `Curve.across`."""
-        if self.settings.across == "step":
+        if self.state.across == "step":
             return "step"
-        return "time" if self.settings.across == "clock" else (self.content.curves.begin, self.unit[0])
+        return "time" if self.state.across == "clock" else (self.data.curves.begin, self.unit[0])
 
     def weight(self, curve: Curve) -> float:
         """How much a curve is smoothed: only what was logged is."""
-        return self.settings.smoothing if curve in self.content.curves.all else 0.0
+        return self.state.smoothing if curve in self.data.curves.all else 0.0
 
     @property
     def unit(self) -> tuple[float, str]:
         """Seconds of a unit of the time since the beginning, and its name."""
-        span = self.content.curves.end - self.content.curves.begin
+        span = self.data.curves.end - self.data.curves.begin
         return next(((s, name) for s, name in ((86400.0, "days"), (3600.0, "hours"), (60.0, "minutes"))
                      if span > 2 * s), (1.0, "seconds"))
 
     def window(self) -> tuple[float, float]:
         """What the horizontal axis covers."""
-        if self.state.across is not None:
-            return self.state.across
-        found = [(float(x.min()), float(x.max())) for curves in self.content.plots.values() for curve in curves
-                 if len(x := curve.across(self.origin))]
-        low, high = min(f[0] for f in found), max(f[1] for f in found)
-        if self.settings.log_across and self.settings.across != "clock":
-            positive = [float(x[x > 0].min()) for curves in self.content.plots.values() for curve in curves
-                        if (x := curve.across(self.origin)).max() > 0]
-            low = min(positive, default=0.1)
+        if self.state.window is not None:
+            return self.state.window
+        xs = [curve.across(self.origin) for curves in self.data.plots.values() for curve in curves]
+        low, high = min(float(x.min()) for x in xs), max(float(x.max()) for x in xs)
+        if self.state.log_across and self.state.across != "clock":
+            low = min((float(x[x > 0].min()) for x in xs if x.max() > 0), default=0.1)
             return low, max(high, low * 1.01)
         room = 0.01 * (high - low)
         return (low - room, high + room) if high > low else (low - 0.5, low + 0.5)
 
-    def fit(self, across: bool = True, up: bool = True) -> None:
-        """See all there is, and what comes."""
-        self.state = Seen(None if across else self.state.across, {} if up else self.state.up)
-
     def plot(self, scale: float) -> None:
-        from splatview_viewer.kinds.scalars.plots import draw_plots
-
         draw_plots(self, scale)
 
-    # -- hands ---------------------------------------------------------------------------------------------------
+    # -- controls ------------------------------------------------------------------------------------------------
 
     def handle(self, event: Event, rect: Rect) -> bool:
         if isinstance(event, Key) and event.pressed and not event.mods & {"ctrl", "alt", "super"}:
             if event.name in ("f", "home"):
-                self.fit()
-                return True
+                self.state = self.state.fitted()
             if event.name == "l" and not event.repeat:
-                self.settings.log_up = not self.settings.log_up
-                self.fit(across=False)
-                return True
+                self.state = replace(self.state, log_up=not self.state.log_up, heights={})
         return False
 
-    def panel(self) -> bool:
-        from imgui_bundle import imgui
+    def panel(self) -> Sequence[Section]:
+        return (Section("", self._controls),)
 
-        from splatview_viewer.ui import widgets as ui
-
-        s, before = self.settings, replace(self.settings)
-        s.across = ui.choice("Across", s.across, {"step": "Steps", "time": "Time since start", "clock": "By the clock"})
-        s.smoothing = ui.slider("Smoothing", s.smoothing, (0.0, _MOST_SMOOTH), "%.3g", reset=0.6)
-        s.log_up = ui.choice("Vertical", s.log_up, {False: "Linear", True: "Logarithmic"})
+    def _controls(self) -> None:
+        s = before = self.state
+        s = replace(
+            s, across=ui.choice("Across", s.across, {"step": "Steps", "time": "Time since start",
+                                                     "clock": "By the clock"}),
+            smoothing=ui.slider("Smoothing", s.smoothing, (0.0, _MOST_SMOOTH), "%.3g", reset=0.6),
+            log_up=ui.choice("Vertical", s.log_up, {False: "Linear", True: "Logarithmic"}))
         if s.across != "clock":
-            s.log_across = ui.choice("Horizontal", s.log_across, {False: "Linear", True: "Logarithmic"})
-        s.outliers = ui.check("Outliers", s.outliers)
+            across = ui.choice("Horizontal", s.log_across, {False: "Linear", True: "Logarithmic"})
+            s = replace(s, log_across=across)
+        s = replace(s, outliers=ui.check("Outliers", s.outliers))
         imgui.set_item_tooltip("Whether plots are as high as the values that stand out most")
-        s.columns = ui.choice("Columns", s.columns, {0: "Automatic", 1: "1", 2: "2", 3: "3", 4: "4"})
-        self.fit((s.across, s.log_across) != (before.across, before.log_across),
-                 (s.log_up, s.outliers) != (before.log_up, before.outliers))
-        if self.state != Seen() and ui.buttons("Zoom", ["See all"], ["Key F"]) is not None:
-            self.fit()
-            return True
-        return s != before
+        s = replace(s, columns=ui.choice("Columns", s.columns, {0: "Automatic", 1: "1", 2: "2", 3: "3", 4: "4"}))
+        if (s.across, s.log_across) != (before.across, before.log_across):
+            s = replace(s, window=None)
+        if (s.log_up, s.outliers) != (before.log_up, before.outliers):
+            s = replace(s, heights={})
+        if s != s.fitted() and ui.buttons("Zoom", ["See all"], ["Key F"]) is not None:
+            s = s.fitted()
+        self.state = s
 
     # -- words ---------------------------------------------------------------------------------------------------
 
-    @property
-    def details(self) -> list[str]:
-        curves = self.content.curves
-        if not curves.all:
-            return []
+    def info(self) -> Info:
+        curves = self.data.curves
         out = [f"step {curves.step:,.12g}"]
         if curves.rate is not None:
             out.append(f"{curves.rate.last:.3g} steps/s")
@@ -184,20 +172,13 @@ class ScalarsView(PlotView[ScalarsContent, ScalarsSettings, Seen]):
         out.append(f"{sum(curve.samples for curve in curves.all):,} values")
         if curves.trouble:
             out.append(curves.trouble)
-        return [*out, *meta_phrases(curves.others, ())]
+        kept = sum(len(curve) for curve in curves.all)
+        return Info([*out, *meta_phrases(curves.others, ())], (), self._readout(), [f"{kept:,} points"], self.timings)
 
-    @property
-    def readout(self) -> str:
-        x, curves = self.pointer, self.content.curves
-        if x is None or not curves.all:
+    def _readout(self) -> str:
+        if self.pointer is None:
             return ""
-        clock = curves.clock
-        at = clock.across(self.origin)
-        row = int(np.argmin(abs(at - x)))
+        clock = self.data.curves.clock
+        row = int(np.argmin(abs(clock.across(self.origin) - self.pointer)))
         stamp = time.strftime("%H:%M:%S", time.localtime(float(clock["time"][row])))
         return f"step {clock['step'][row]:,.12g}   {stamp}"
-
-    @property
-    def path(self) -> list[str]:
-        kept = sum(len(curve) for curve in self.content.curves.all)
-        return [f"{kept:,} points"] if kept else []

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import moderngl
 
 from splatview_viewer.core.errors import ViewerError
+from splatview_viewer.core.old_view import Simple, Steady
 from splatview_viewer.core.settings import SnapshotSettings
-from splatview_viewer.core.view import KeyHelp, Simple, Steady
+from splatview_viewer.core.view import KeyHelp
 from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.gpu.work import GpuWork
 from splatview_viewer.kinds.snapshot import check_timeline, world
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from splatview_viewer.core.events import Event
-    from splatview_viewer.core.view import Value, View
+    from splatview_viewer.core.old_view import View
+    from splatview_viewer.core.view import Value
 
 PAGE = (0.083, 0.088, 0.100)
 """Around the plot, RGB in [0, 1]."""

@@ -16,7 +16,7 @@ from splatview_viewer.workspace.shards.stream import Alone, ShardedStream
 from splatview_viewer.workspace.sources import StreamSource
 
 if TYPE_CHECKING:
-    from splatview_viewer.core.view import View
+    from splatview_viewer.core.old_view import View
     from splatview_viewer.workspace.catalogue import Catalogue
     from splatview_viewer.workspace.shards.stream import Part
     from splatview_viewer.workspace.viewport import Viewport

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     import numpy as np
 
     from splatview_ipc.control.frame import Frame
-    from splatview_viewer.core.settings import ImageSettings
     from splatview_viewer.geometry.controls import Rect
     from splatview_viewer.kinds.image.overlay.result import Result
+    from splatview_viewer.kinds.image.view import ImageState
 
 _REMEMBERED = 600
 """Frames of the image whose times are known."""
@@ -155,7 +155,7 @@ class Layers:
         fresh = max(_FRESH, 10 / rate) if rate > 0 else 10 * _FRESH
         return min(max(1 - (seconds - fresh) / (_FADE * fresh), 0.0), 1.0)
 
-    def shift(self, layer: Layer, settings: ImageSettings) -> np.ndarray | None:
+    def shift(self, layer: Layer, settings: ImageState) -> np.ndarray | None:
         """(N, 2) how far a layer's boxes have moved, in the result's pixels; None: they stay."""
         result = layer.result
         assert result is not None
@@ -163,12 +163,12 @@ class Layers:
             return None
         return layer.motion.shift(result, self.time_ns * 1e-9, self.now)
 
-    def settling(self, settings: ImageSettings) -> bool:
+    def settling(self, settings: ImageState) -> bool:
         """Whether something moves though neither the picture nor a result is new."""
         return settings.overlay and any(
             layer.motion.settling(self.now) and self.shift(layer, settings) is not None for layer in self.all)
 
-    def draw(self, rect: Rect, placed: tuple[float, float, float], settings: ImageSettings, scale: float) -> None:
+    def draw(self, rect: Rect, placed: tuple[float, float, float], settings: ImageState, scale: float) -> None:
         """Draw all shapes into the framebuffer in use, whose viewport is `rect`. `placed`: x, y of the image's upper
         left corner on the screen, and its magnification."""
         x, y, zoom = placed
@@ -182,7 +182,7 @@ class Layers:
             style = Style(scale, opacity=opacity, threshold=settings.threshold, shift=self.shift(layer, settings))
             layer.shapes.draw(rect, (x - rect.x, y - rect.y, per_x, per_y), style)
 
-    def at(self, x: float, y: float, settings: ImageSettings) -> str:
+    def at(self, x: float, y: float, settings: ImageState) -> str:
         """What is said of the smallest box around a point of the image, in its pixels."""
         found, smallest = "", float("inf")
         for layer in self.all if settings.overlay else ():

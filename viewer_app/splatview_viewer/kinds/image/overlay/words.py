@@ -14,10 +14,10 @@ from splatview_viewer.ui.card import card, faint
 if TYPE_CHECKING:
     import numpy as np
 
-    from splatview_viewer.core.settings import ImageSettings
     from splatview_viewer.geometry.controls import Rect
     from splatview_viewer.kinds.image.overlay.layers import Layer, Layers
     from splatview_viewer.kinds.image.overlay.result import Result
+    from splatview_viewer.kinds.image.view import ImageState
 
 _SIZE = 13.0
 """Of the letters, points."""
@@ -39,7 +39,7 @@ class Words:
         self._said_at = -math.inf
         self._key: object = None
 
-    def write(self, layers: Layers, settings: ImageSettings, rect: Rect, placed: tuple[float, float, float],
+    def write(self, layers: Layers, settings: ImageState, rect: Rect, placed: tuple[float, float, float],
               scale: float, *, corner: bool = True) -> None:
         """Write over the image in `rect`, inside an imgui frame. `placed`: as for `Layers.draw`. `corner`: also how
         fast things go and how old they are."""
@@ -57,7 +57,7 @@ class Words:
                 self._corner(layers, settings, rect, scale)
         draw.pop_clip_rect()
 
-    def _corner(self, layers: Layers, settings: ImageSettings, rect: Rect, scale: float) -> None:
+    def _corner(self, layers: Layers, settings: ImageState, rect: Rect, scale: float) -> None:
         """How fast things go and how old they are, in the lower left corner, calmly."""
         now, key = layers.now, (layers.version, layers.time_ns, layers.changes, settings.overlay)
         if key != self._key and now < self._said_at + _SAID_FOR:
@@ -73,7 +73,7 @@ class Words:
                      ground=faint(theme.BAR, 0.72), pad=0.35).y - 3 * scale
 
 
-def corner_lines(layers: Layers, settings: ImageSettings) -> list[str]:
+def corner_lines(layers: Layers, settings: ImageState) -> list[str]:
     """What is said about each layer, and before that about the camera, if the image comes from one."""
     out = [layers.camera] if layers.camera else []
     for layer in layers.all if settings.overlay else ():
