@@ -208,6 +208,14 @@ class Page:
         with Image.open(io.BytesIO(self._answer("GET", f"/download?key={message['key']}")[2])) as image:
             return np.asarray(image.convert("RGB"))
 
+    def loaded(self) -> None:
+        """Read until a lossless picture has red and green beside the panel: a file is shown, and no progress."""
+        def colourful(message: dict[str, Any]) -> bool:
+            red, green, _ = np.moveaxis(self.shown[:, self.shown.shape[1] // 2:].astype(int), 2, 0)
+            return bool(message.get("lossless")) and bool((red > green + 60).any() and (green > red + 60).any())
+
+        self.until(colourful)
+
     def check_kept(self, name: str, folder: Path) -> None:
         """Wait until a kept picture of a SMALL tab is as frozen."""
         before = self.size

@@ -31,7 +31,7 @@ PANES = "timeline", "addresses", "segments", "events", "stacks", "compare", "sql
 def page(served: tuple[int, str], request: pytest.FixtureRequest) -> Iterator[Page]:
     """A tab of its own for each test, which shows scene.ply."""
     with frozen.opened(served, WIDE, request.node.name) as page:
-        page.until(lambda m: m.get("lossless"))  # which frames the scene
+        page.loaded()  # which frames the scene
         page.resize(*TALL)
         yield page
 
@@ -87,12 +87,12 @@ def test_two_scenes(inputs: Path, tmp_path: Path, programs: Programs) -> None:
     where = frozen.serve(programs, inputs / "scene.ply", inputs / "other.ply", inputs / "picture.png",
                          XDG_STATE_HOME=str(tmp_path))
     with frozen.opened(where) as page:
-        page.until(lambda m: m.get("lossless"))
+        page.loaded()
         with_other(page, 1)
         page.resize(*WIDE)
         page.check_seen("panes", tmp_path, VIEW)
     with frozen.opened(where, id="other") as page:
-        page.until(lambda m: m.get("lossless"))
+        page.loaded()
         page.click(100, 46)
         with_other(page, 2)
         page.check_kept("pair-split", tmp_path)

@@ -42,7 +42,7 @@ def test_settings_are_written_as_frozen(inputs: Path, tmp_path: Path, programs: 
     """Two key frames of a path, a bookmark, light colours."""
     kept = tmp_path / "splatview" / "viewer.json"
     with frozen.opened(frozen.serve(programs, inputs / "scene.ply", XDG_STATE_HOME=str(tmp_path))) as page:
-        page.until(lambda m: m.get("lossless"))
+        page.loaded()
         for x in (-1.0, 1.5):
             page.send("text", text=look(x))
             page.settle()
@@ -63,7 +63,7 @@ def test_settings_of_today_are_read(inputs: Path, tmp_path: Path, programs: Prog
     assert code == 0, err
     frozen.check_picture("film-path", frozen.pixels_of(tmp_path / "film" / "000001.png"), tmp_path)
     with frozen.opened(frozen.serve(programs, inputs / "scene.ply", XDG_STATE_HOME=str(tmp_path))) as page:
-        page.until(lambda m: m.get("lossless"))
+        page.loaded()
         page.check_seen("panel-light", tmp_path, frozen.PANEL)
         page.key("3")
         page.check_kept("bookmark", tmp_path)
