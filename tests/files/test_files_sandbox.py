@@ -45,8 +45,9 @@ def when_started(monkeypatch: pytest.MonkeyPatch, act: Callable[[int], object]) 
     """Call `act` with the id of each program that is started."""
     class Started(ReadingProgram):
         def __init__(self, *args: Any, **options: Any) -> None:
+            before = children(os.getpid())
             super().__init__(*args, **options)
-            act(max(children(os.getpid())))
+            act(next(pid for pid in children(os.getpid()) if pid not in before))
 
     monkeypatch.setattr(sandbox, "ReadingProgram", Started)
 
