@@ -2,7 +2,7 @@
 
 A view asks its tools one after the other: whoever takes an event keeps it from the rest. What a tool changes of the
 picture stands in the view's settings or is drawn over it; the tools of two users know nothing of each other.
-`tests/navigation/test_inspect.py` runs one conformance suite over all of them.
+`tests/viewer/gaussians/test_inspect.py` runs one conformance suite over all of them.
 """
 
 from __future__ import annotations
