@@ -57,6 +57,7 @@ class Together:
         self._jobs = Jobs("merge scenes", wake)
         self._of: tuple[object, ...] | None = None
         """What was merged last: which parts, where, of which versions."""
+        self._now = 0.0
         self._ready: GaussianScene | None = None
         self._held: GaussianScene | None = None
         """What the view took last: on a GPU it may still be read."""
@@ -141,7 +142,7 @@ class Together:
             content = view.content
             if content.renderer.pending:
                 content.renderer.read()
-            content.tick()
+            content.tick(self._now)
             if content.busy or content.stale:  # a whole one is to come
                 return None
             if part.pivot is None and content.sight is not None:
@@ -182,6 +183,7 @@ class Together:
         return [f"of {len(self.parts)} scenes"]
 
     def refresh(self, entry: Entry, now: float) -> bool:
+        self._now = now
         return False
 
     def open(self) -> None:

@@ -81,7 +81,7 @@ class ScenePicture:
             content.has_looked()  # only begins to look, while CUDA draws
             counts = options.paint == "overdraw"
             mapped = options.depth or counts
-            source = self.depth.source(picture, wanted, counts=counts) if mapped else picture.source()
+            source = self.depth.source(picture, wanted, content.now, counts=counts) if mapped else picture.source()
             if not content.is_read():
                 if mapped:
                     self.depth.undo()

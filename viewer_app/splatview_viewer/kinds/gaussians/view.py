@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -72,7 +71,8 @@ class GaussianView:
         self._rect = Rect(0, 0, 1, 1)
         self._scale = 1.0
         self._coarse = 1.0
-        self._moved_at = -math.inf
+        self.moved_at: float | None = -math.inf
+        """Time of the turn in which the camera was last moved; None: since the last turn."""
         self.desk = Desk()
         """What it may ask of whoever shows it."""
         self.tools = make_tools(self)
@@ -88,7 +88,7 @@ class GaussianView:
         if not isinstance(other, GaussianView):
             raise ViewerError(f"gaussians: a view of {other.kind} cannot be followed")
         self.orbit.look_like(other.orbit)
-        self.framed, self._camera, self._moved_at = other.framed, other._camera, other._moved_at
+        self.framed, self._camera, self.moved_at = other.framed, other._camera, other.moved_at
         self._seen_in = other._seen_in or (other._rect.width, other._rect.height)
         self.settings.take(other.settings)
         for name, tool in self.tools.items():
@@ -103,7 +103,7 @@ class GaussianView:
     def begin(self) -> None:
         """There is a scene to be seen for the first time."""
         if self.settings.coarse_ms < math.inf and (scale := self.content.first_scale) < 1.0:
-            self._coarse, self._moved_at = scale, time.monotonic()
+            self._coarse, self.moved_at = scale, None
 
     def use_camera(self, camera: Camera, pivot: np.ndarray | None = None) -> None:
         """Draw with exactly this camera until the user moves it. `pivot`: (3,) what to orbit around then, as far as
@@ -152,7 +152,7 @@ class GaussianView:
     @property
     def moving(self) -> bool:
         """Whether somebody moved the camera just now."""
-        return time.monotonic() - self._moved_at < _REST
+        return self.moved_at is None or self.content.now - self.moved_at < _REST
 
     def camera(self, rect: Rect | None = None) -> Camera | None:
         """The camera with which it is drawn in a rectangle, the last one by default; None while there is no scene."""
@@ -175,13 +175,13 @@ class GaussianView:
 
     def in_motion(self) -> None:
         """The camera moves, though nobody's hand does: for now, smooth goes before sharp."""
-        self._moved_at = time.monotonic()
+        self.moved_at = None
 
     def moved(self) -> None:
         """The user has moved `orbit`: look from there."""
         self._camera = self._seen_in = None
         self.framed = self.content.facts is not None
-        self._moved_at = time.monotonic()
+        self.moved_at = None
 
     def _current_camera(self, rect: Rect) -> Camera:
         camera, sight = self._chosen_camera(rect), self.content.sight
@@ -338,11 +338,11 @@ class GaussianView:
     def tick(self, now: float) -> bool:
         """Draws in full what was drawn coarsely, once the user rests."""
         content = self.content
-        content.tick()
+        content.tick(now)
         again, self._told = self._told != content.loads, content.loads
         for tool in self.tools.values():
             again |= tool.tick(now)
-        return again or (self._scale < 1.0 and now - self._moved_at >= _REST)
+        return again or (self._scale < 1.0 and not self.moving)
 
     def leave(self) -> None:
         self.content.leave()
