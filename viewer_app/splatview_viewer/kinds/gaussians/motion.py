@@ -6,10 +6,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
+from imgui_bundle import imgui
 
 from splatview_viewer.core.view import Section
 from splatview_viewer.gpu.governor import scaled
 from splatview_viewer.kinds.gaussians.tool import Tool
+from splatview_viewer.ui import widgets as ui
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,7 +40,6 @@ class Motion(Tool):
         self.scale = 1.0
         """The resolution of the picture that is moved."""
         self._towards: Camera | None = None
-        self._wanted: tuple[object, ...] = ()
         self._used_at = -_KEPT
         self._used = False
 
@@ -49,18 +50,18 @@ class Motion(Tool):
         that may be. False: draw the scene, and show nothing else."""
         view = self.view
         content, picture = view.content, view.picture
-        self._towards, self._wanted = None, (camera.key, options, content.loads)
+        self._towards, wanted = None, (camera.key, options, content.loads)
         if not self._applies(camera, options):
-            if content.begun is not None and content.begun.of == self._wanted:
+            if content.begun is not None and content.begun.of == wanted:
                 content.land(wait=True)
             return False
         content.land()
         size = camera.width, camera.height
-        if picture.of != self._wanted and not content.awaited and (scale := self._next_scale(size)) is not None:
+        if picture.of != wanted and not content.awaited and (scale := self._next_scale(size)) is not None:
             self.scale = scale
             drawn = camera if self.scale == 1.0 else camera.resized(*scaled(size, self.scale))
             picture.render_later(drawn, options, (drawn.key, options, content.loads))
-        if picture.of != self._wanted:
+        if picture.of != wanted:
             self._towards = camera
         else:
             self.scale = 1.0
@@ -119,10 +120,6 @@ class Motion(Tool):
         return [Section("Motion", self._panel, tip="What is seen while the camera moves")]
 
     def _panel(self) -> bool:
-        from imgui_bundle import imgui
-
-        from splatview_viewer.ui import widgets as ui
-
         s, before = self.view.settings, self.view.settings.reproject
         s.reproject = ui.check("Smooth", before)
         imgui.set_item_tooltip("While the camera moves and the GPU has no time for a new picture, the last one is "

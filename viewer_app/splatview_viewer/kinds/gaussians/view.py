@@ -58,17 +58,18 @@ class GaussianView:
         """Whether it has its camera; it is chosen with the next picture otherwise."""
         self.in_use = False
         """Whether it was drawn since somebody shows its scene."""
-        self._ctx = ctx
-        self._work = beside._work if beside is not None else work or GpuWork(ctx)
-        self.content = beside.content if beside is not None else GaussianContent(ctx, self._work, renderer)
+        self.ctx = ctx
+        self.work = beside.work if beside is not None else work or GpuWork(ctx)
+        self.content = beside.content if beside is not None else GaussianContent(ctx, self.work, renderer)
         """What it may share with other views."""
-        self.picture = ScenePicture(ctx, self.content, self._work)
+        self.picture = ScenePicture(ctx, self.content, self.work)
         self._told = self.content.loads
         """The scene that was drawn last, or for which drawing was asked."""
         self._camera: Camera | None = None
         self._seen_in: tuple[int, int] | None = None
         """The size of somebody else's picture, all of which is to be seen."""
-        self._rect = Rect(0, 0, 1, 1)
+        self.rect = Rect(0, 0, 1, 1)
+        """Where it was drawn last."""
         self._scale = 1.0
         self._coarse = 1.0
         self.moved_at: float | None = -math.inf
@@ -82,14 +83,14 @@ class GaussianView:
             self.begin()
 
     def beside(self, settings: GaussianSettings) -> GaussianView:
-        return GaussianView(self._ctx, settings, beside=self)
+        return GaussianView(self.ctx, settings, beside=self)
 
     def like(self, other: View) -> None:
         if not isinstance(other, GaussianView):
             raise ViewerError(f"gaussians: a view of {other.kind} cannot be followed")
         self.orbit.look_like(other.orbit)
         self.framed, self._camera, self.moved_at = other.framed, other._camera, other.moved_at
-        self._seen_in = other._seen_in or (other._rect.width, other._rect.height)
+        self._seen_in = other._seen_in or (other.rect.width, other.rect.height)
         self.settings.take(other.settings)
         for name, tool in self.tools.items():
             tool.like(other.tools[name])
@@ -145,33 +146,18 @@ class GaussianView:
         return self.content.renderer.wants_gpu
 
     @property
-    def work(self) -> GpuWork:
-        """What it gives the GPU to do."""
-        return self._work
-
-    @property
     def moving(self) -> bool:
         """Whether somebody moved the camera just now."""
         return self.moved_at is None or self.content.now - self.moved_at < _REST
 
     def camera(self, rect: Rect | None = None) -> Camera | None:
         """The camera with which it is drawn in a rectangle, the last one by default; None while there is no scene."""
-        return None if self.content.facts is None else self._current_camera(rect or self._rect)
-
-    @property
-    def rect(self) -> Rect:
-        """Where it was drawn last."""
-        return self._rect
+        return None if self.content.facts is None else self._current_camera(rect or self.rect)
 
     @property
     def fixed(self) -> bool:
         """Whether it is seen with exactly a camera that was given, which nobody has moved yet."""
         return self._camera is not None
-
-    @property
-    def ctx(self) -> moderngl.Context:
-        """What it draws with."""
-        return self._ctx
 
     def in_motion(self) -> None:
         """The camera moves, though nobody's hand does: for now, smooth goes before sharp."""
@@ -219,7 +205,7 @@ class GaussianView:
         if content.awaited:
             return
         moving = self.moving and not self.desk.exact
-        scale = min(self._coarse, self._work.governor.scale("scene", size)) if moving else 1.0
+        scale = min(self._coarse, self.work.governor.scale("scene", size)) if moving else 1.0
         if scale < 1.0:
             camera = camera.resized(*scaled(size, scale))
         wanted = camera.key, options, content.loads
@@ -267,7 +253,7 @@ class GaussianView:
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
         content = self.content
-        self._rect, self.in_use = rect, True
+        self.rect, self.in_use = rect, True
         if content.facts is not None:
             self._render(rect)
         self._told = content.loads
@@ -316,7 +302,7 @@ class GaussianView:
                 self.content.hints.boards(self._above_bars(rect)))
 
     def handle(self, event: Event, rect: Rect) -> bool:
-        self._rect = rect
+        self.rect = rect
         for tool in self.tools.values():
             if (again := tool.handle(event, rect)) is not None:
                 return again
@@ -332,7 +318,7 @@ class GaussianView:
         if self._seen_in is None:
             return
         if self.content.facts is not None:
-            self.orbit.take(self._current_camera(self._rect), self.orbit.target)
+            self.orbit.take(self._current_camera(self.rect), self.orbit.target)
         self._camera = self._seen_in = None
 
     def tick(self, now: float) -> bool:
