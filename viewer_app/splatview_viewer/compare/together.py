@@ -78,17 +78,14 @@ class Together:
 
     def remove(self, part: Part) -> None:
         if part in self.parts:
-            self._let_go(part)
+            if (view := self._view(part)) is not None:
+                view.framed = False
+            self._catalogue.leave(part)  # type: ignore[arg-type]
             self.parts.remove(part)
-
-    def slots(self) -> list[Slot]:
-        """The entries of its parts, as far as there are any."""
-        slots = self._catalogue.slots
-        return [slots[part.key] for part in self.parts if part.key in slots]
 
     def reads(self, slot: Slot) -> bool:
         """Whether a job reads this entry's scene just now, so that it must not be replaced."""
-        return self.reading and slot in self.slots()
+        return self.reading and any(part.key == slot.entry.key for part in self.parts)
 
     @property
     def reading(self) -> bool:
@@ -101,11 +98,6 @@ class Together:
             return None
         view.framed = True  # nobody looks with it: where to look from is not to be found out for each version
         return view
-
-    def _let_go(self, part: Part) -> None:
-        if (view := self._view(part)) is not None:
-            view.framed = False
-        self._catalogue.leave(part)  # type: ignore[arg-type]
 
     # -- merging -------------------------------------------------------------------------------------------------
 
@@ -136,8 +128,10 @@ class Together:
             if not part.visible:
                 continue
             if (view := self._view(part)) is None or view.content.facts is None:
-                if self._of is None and self._is_to_come(part):
-                    return None
+                slot = self._catalogue.slots.get(part.key)
+                if self._of is None and slot is not None and slot.entry.alive and not (
+                        slot.entry.fault or slot.entry.fault_of_source):
+                    return None  # it is to come
                 continue
             content = view.content
             if content.renderer.pending:
@@ -150,10 +144,6 @@ class Together:
             of.append((part, part.placement, content, content.loads))
             views.append((view, part))
         return tuple(of), views
-
-    def _is_to_come(self, part: Part) -> bool:
-        slot = self._catalogue.slots.get(part.key)
-        return slot is not None and slot.entry.alive and not (slot.entry.fault or slot.entry.fault_of_source)
 
     def _merge(self, views: Sequence[tuple[GaussianView, Part]]) -> bool:
         scenes = [(view.content.renderer.scene(), part.placement, part.pivot) for view, part in views]
