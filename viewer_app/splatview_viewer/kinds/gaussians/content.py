@@ -321,9 +321,6 @@ class GaussianContent:
     def tick(self, now: float) -> None:
         """Do what could wait, once however many views ask for it; `loads` says whether anything is to be seen."""
         self.now = now
-        for view in self.views:
-            if view.moved_at is None:
-                view.moved_at = now
         self._work.collect()
         self.land()
         if (renderer := better(self.renderer, self._ctx)) is not None:

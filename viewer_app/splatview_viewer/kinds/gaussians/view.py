@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 _REST = 0.2
 """Seconds without input after which a coarse picture is drawn again in full."""
 
+
 class GaussianView:
     """One user's look at a scene: the camera, what is drawn of it, and the picture that came of it."""
 
@@ -259,7 +260,6 @@ class GaussianView:
         self._told = content.loads
         towards = self._motion.towards if content.facts is not None else None
         self.picture.draw(framebuffer, rect, self.background, self.settings, towards)
-
         for tool in self.tools.values():
             tool.draw(framebuffer, rect)
 
@@ -328,6 +328,9 @@ class GaussianView:
         again, self._told = self._told != content.loads, content.loads
         for tool in self.tools.values():
             again |= tool.tick(now)
+        for view in content.views:  # also of those that were hidden in this turn
+            if view.moved_at is None:
+                view.moved_at = now
         return again or (self._scale < 1.0 and not self.moving)
 
     def leave(self) -> None:
