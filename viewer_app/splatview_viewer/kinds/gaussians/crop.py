@@ -33,6 +33,13 @@ _NEAR = 9.0
 
 Handle = tuple[int, int] | str
 """A face of the box (`shapes.FACES`), "center", or "radius"."""
+_FAR = 1e5
+"""Pixels beyond which nothing is drawn."""
+_AXES = ImVec4(0.93, 0.42, 0.42, 1), ImVec4(0.50, 0.80, 0.42, 1), ImVec4(0.43, 0.62, 0.98, 1)
+"""Colours of the handles along x, y and z, over pictures, which are the same in light and dark."""
+_ROUNDED = 1e6
+"""Steps of dragging in a number from which on float32 has none so small."""
+_LINE, _SHADE = ImVec4(1, 1, 1, 1), ImVec4(0, 0, 0, 1)
 
 
 @dataclass(frozen=True)
@@ -176,15 +183,6 @@ class Crop(Tool):
 
     def details(self) -> Sequence[str]:
         return ["cropped"] if self.box is not None or self.sphere is not None else []
-
-
-_FAR = 1e5
-"""Pixels beyond which nothing is drawn."""
-_AXES = ImVec4(0.93, 0.42, 0.42, 1), ImVec4(0.50, 0.80, 0.42, 1), ImVec4(0.43, 0.62, 0.98, 1)
-"""Colours of the handles along x, y and z, over pictures, which are the same in light and dark."""
-_ROUNDED = 1e6
-"""Steps of dragging in a number from which on float32 has none so small."""
-_LINE, _SHADE = ImVec4(1, 1, 1, 1), ImVec4(0, 0, 0, 1)
 
 
 def draw_shape(tool: Crop, camera: Camera, rect: Rect, scale: float) -> None:

@@ -27,7 +27,17 @@ if TYPE_CHECKING:
 
     from splatview_viewer.geometry.controls import Rect
     from splatview_viewer.kinds.gaussians.view import GaussianView
-
+_HEIGHT = 44
+"""Of a histogram, points."""
+_BARS = 64
+_GRAB = 6
+"""Points from the end of a range within which a press moves that end."""
+_WORDS = {
+    "opacity": ("Opacity", "%.3f", "How opaque a Gaussian is at its middle"),
+    "scale": ("Size", "%.3g", "The largest of a Gaussian's three standard deviations, world units"),
+    "sh_energy": ("SH energy", "%.3g", "How much a Gaussian's colour depends on the view:\n"
+                                       "the sum of squares of its coefficients above degree 0"),
+}
 
 
 class Filter(Tool):
@@ -97,19 +107,6 @@ class Filter(Tool):
     def close(self) -> None:
         self._reader.forget()
         self.export.close()
-
-
-_HEIGHT = 44
-"""Of a histogram, points."""
-_BARS = 64
-_GRAB = 6
-"""Points from the end of a range within which a press moves that end."""
-_WORDS = {
-    "opacity": ("Opacity", "%.3f", "How opaque a Gaussian is at its middle"),
-    "scale": ("Size", "%.3g", "The largest of a Gaussian's three standard deviations, world units"),
-    "sh_energy": ("SH energy", "%.3g", "How much a Gaussian's colour depends on the view:\n"
-                                       "the sum of squares of its coefficients above degree 0"),
-}
 
 
 def panel(tool: Filter) -> bool:

@@ -43,6 +43,11 @@ _FOLLOW = 0.75
 """Seconds between two cameras of a training that is followed: it may go through a hundred in that time."""
 _LOOK = 0.1
 """Seconds within which it is seen which camera is trained with."""
+_TIPS = {"render": "Only what is rendered", "photo": "The photograph over it",
+         "wipe": "The photograph right of a line that you drag", "side": "Both, side by side",
+         "error": "How far they are apart: black is equal"}
+_WIDE, _MEDIUM = 760.0, 430.0
+"""Points of width from which all is in the bar, and from which all but words is."""
 
 
 class Frustums(Tool):
@@ -307,13 +312,6 @@ class Frustums(Tool):
     def close(self) -> None:
         self.use(None)
         self.through.close()
-
-
-_TIPS = {"render": "Only what is rendered", "photo": "The photograph over it",
-         "wipe": "The photograph right of a line that you drag", "side": "Both, side by side",
-         "error": "How far they are apart: black is equal"}
-_WIDE, _MEDIUM = 760.0, 430.0
-"""Points of width from which all is in the bar, and from which all but words is."""
 
 
 def name_camera(tool: Frustums, content: CamerasContent, number: int, rect: Rect, scale: float) -> None:

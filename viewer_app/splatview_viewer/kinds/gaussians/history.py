@@ -24,6 +24,14 @@ HEIGHT = 30.0
 """Points."""
 _SHOWN = "history"
 """What is remembered: whether the bar is shown."""
+_BUTTON, _WORDS = 46.0, 92.0
+"""Points: the width of a button, and of the words."""
+_NARROW = 260.0
+"""Points of width below which there is only the slider."""
+_TICK = 8.0
+"""Points between two ticks at least."""
+_GRAB_PADDING = 2.0
+"""Pixels around the grab of imgui's sliders."""
 
 
 class History(Tool):
@@ -92,56 +100,40 @@ class History(Tool):
         player = self.player
         if player is None or not self.shown:
             return False
-        changed, self.track = draw_bar(f"history {id(self)}", player, rect, scale)
+        before = player.position, player.playing
+        with ui.board(f"history {id(self)}", rect, (10 * scale, 0), theme.BAR) as opened:
+            if not opened:
+                return False
+            wide, gap = rect.width >= _NARROW * scale, imgui.get_style().item_spacing.x
+            imgui.set_cursor_pos_y((rect.height - imgui.get_frame_height()) / 2)
+            words = f"step {player.position.step:,}" if player.position else f"{len(player.recording):,} snapshots"
+            room = max(_WORDS * scale, imgui.calc_text_size(words).x)
+            if wide:
+                if imgui.button("Stop" if player.playing else "Play", ImVec2(_BUTTON * scale, 0)):
+                    player.play(not player.playing)
+                imgui.set_item_tooltip("Stop" if player.playing else "Play what was recorded")
+                imgui.same_line()
+            taken = room + gap + player.has_live * (_BUTTON * scale + gap) if wide else 0.0
+            self.track = _track(player, max(imgui.get_content_region_avail().x - taken, 1.0), scale)
+            if wide:
+                imgui.same_line()
+                imgui.align_text_to_frame_padding()
+                left = imgui.get_cursor_pos_x()
+                ui.colored(words, theme.DIM if player.at is None else theme.TEXT)
+                snapshots = player.recording.snapshots
+                where = "in memory" if snapshots[-1].file is None else "on disk"
+                imgui.set_item_tooltip(f"{len(snapshots):,} snapshots\n{player.recording.nbytes / 1e6:,.1f} MB {where}")
+                if player.has_live:
+                    imgui.same_line(left + room + gap)
+                    imgui.push_style_color(imgui.Col_.text, theme.ALIVE if player.at is None else theme.DIM)
+                    if imgui.button("Live", ImVec2(_BUTTON * scale, 0)):
+                        player.live()
+                    imgui.pop_style_color()
+                    imgui.set_item_tooltip("Shows what comes" if player.at is None else "Back to what comes")
+        changed = before != (player.position, player.playing)
         if changed and player.position is not None:
             self.view.in_motion()
         return changed
-
-
-_BUTTON, _WORDS = 46.0, 92.0
-"""Points: the width of a button, and of the words."""
-_NARROW = 260.0
-"""Points of width below which there is only the slider."""
-_TICK = 8.0
-"""Points between two ticks at least."""
-_GRAB_PADDING = 2.0
-"""Pixels around the grab of imgui's sliders."""
-
-
-def draw_bar(name: str, player: Player, rect: Rect, scale: float) -> tuple[bool, Rect]:
-    """Draw in an imgui frame. Return whether another snapshot was chosen, and where the slider goes from the first
-    snapshot to the last."""
-    before = player.position, player.playing
-    with ui.board(name, rect, (10 * scale, 0), theme.BAR) as opened:
-        if not opened:
-            return False, Rect(rect.x, rect.y, 0, 0)
-        wide, gap = rect.width >= _NARROW * scale, imgui.get_style().item_spacing.x
-        imgui.set_cursor_pos_y((rect.height - imgui.get_frame_height()) / 2)
-        words = f"step {player.position.step:,}" if player.position else f"{len(player.recording):,} snapshots"
-        room = max(_WORDS * scale, imgui.calc_text_size(words).x)
-        if wide:
-            if imgui.button("Stop" if player.playing else "Play", ImVec2(_BUTTON * scale, 0)):
-                player.play(not player.playing)
-            imgui.set_item_tooltip("Stop" if player.playing else "Play what was recorded")
-            imgui.same_line()
-        taken = room + gap + player.has_live * (_BUTTON * scale + gap) if wide else 0.0
-        track = _track(player, max(imgui.get_content_region_avail().x - taken, 1.0), scale)
-        if wide:
-            imgui.same_line()
-            imgui.align_text_to_frame_padding()
-            left = imgui.get_cursor_pos_x()
-            ui.colored(words, theme.DIM if player.at is None else theme.TEXT)
-            snapshots = player.recording.snapshots
-            where = "in memory" if snapshots[-1].file is None else "on disk"
-            imgui.set_item_tooltip(f"{len(snapshots):,} snapshots\n{player.recording.nbytes / 1e6:,.1f} MB {where}")
-            if player.has_live:
-                imgui.same_line(left + room + gap)
-                imgui.push_style_color(imgui.Col_.text, theme.ALIVE if player.at is None else theme.DIM)
-                if imgui.button("Live", ImVec2(_BUTTON * scale, 0)):
-                    player.live()
-                imgui.pop_style_color()
-                imgui.set_item_tooltip("Shows what comes" if player.at is None else "Back to what comes")
-    return before != (player.position, player.playing), track
 
 
 def _track(player: Player, width: float, scale: float) -> Rect:

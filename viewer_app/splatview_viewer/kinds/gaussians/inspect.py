@@ -33,6 +33,16 @@ _VERSIONS = 240
 """Of which the values are remembered."""
 _CARD_WIDTH, _CARD_LINES = 250, 6
 """Of what lies over the picture: points, and lines of text."""
+_SPARK = 22
+"""Points: how high a curve of past values is."""
+_CHANNELS = "R", "G", "B"
+_HISTORY: tuple[tuple[str, Callable[[Sequence[Values]], list[float]], str], ...] = (
+    ("Opacity", lambda seen: [v.opacity for v in seen], ""),
+    ("Size", lambda seen: [float(v.scale.max()) for v in seen], "Its largest standard deviation, world units"),
+    ("Moved", lambda seen: [float(np.linalg.norm(v.mean - seen[0].mean)) for v in seen],
+     "How far it is from where it was when you chose it, world units"),
+    ("SH energy", lambda seen: [sum(v.energies) for v in seen], ""),
+)
 
 
 class Inspect(Tool):
@@ -183,11 +193,6 @@ class Inspect(Tool):
         self._reader.forget()
 
 
-_SPARK = 22
-"""Points: how high a curve of past values is."""
-_CHANNELS = "R", "G", "B"
-
-
 def outline(corners: np.ndarray | None, rect: Rect, scale: float) -> None:
     """Draw the ellipse (M, 2), pixels from the picture's corner, over the picture."""
     if corners is None or np.abs(corners).max() > 1e5:
@@ -294,15 +299,6 @@ def _text(label: str, text: str, tip: str = "", width: float | None = None) -> N
     imgui.text_unformatted(text)
     if tip:
         imgui.set_item_tooltip(tip)
-
-
-_HISTORY: tuple[tuple[str, Callable[[Sequence[Values]], list[float]], str], ...] = (
-    ("Opacity", lambda seen: [v.opacity for v in seen], ""),
-    ("Size", lambda seen: [float(v.scale.max()) for v in seen], "Its largest standard deviation, world units"),
-    ("Moved", lambda seen: [float(np.linalg.norm(v.mean - seen[0].mean)) for v in seen],
-     "How far it is from where it was when you chose it, world units"),
-    ("SH energy", lambda seen: [sum(v.energies) for v in seen], ""),
-)
 
 
 def _curves(tool: Inspect) -> None:

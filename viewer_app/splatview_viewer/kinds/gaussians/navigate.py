@@ -38,6 +38,10 @@ _SETTLED = 0.15
 """Seconds after which a wheel rests."""
 _SAME = 0.9976
 """Cosine of an angle, 4 degrees, by which two directions upward may differ."""
+_MODELS: dict[CameraModel, str] = {"pinhole": "Perspective", "ortho": "Orthographic", "fisheye": "Fisheye"}
+_TIP = "Right click: back to the default. Ctrl + click: type a number."
+_LIMITS = 1e-3, 1e4
+"""Of near and far on their sliders, world units; less beside a small scene."""
 
 
 class Navigate(Tool):
@@ -389,12 +393,6 @@ class Navigate(Tool):
             self._moved = True
             view.moved()
         return True
-
-
-_MODELS: dict[CameraModel, str] = {"pinhole": "Perspective", "ortho": "Orthographic", "fisheye": "Fisheye"}
-_TIP = "Right click: back to the default. Ctrl + click: type a number."
-_LIMITS = 1e-3, 1e4
-"""Of near and far on their sliders, world units; less beside a small scene."""
 
 
 def panel(navigate: Navigate) -> bool:
