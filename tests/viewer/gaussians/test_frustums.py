@@ -85,10 +85,7 @@ def test_following_begins_when_the_scene_has_come(screen: OffscreenScreen, conte
 
 
 def eye(model: Any) -> Camera:
-    K = intrinsics(60, W, H, model)
-    if model == "ortho":
-        K[[0, 1], [0, 1]] /= 8
-    return Camera(look_at((0, -5, 8), (0, 0, 0)), K, W, H, model)
+    return Camera(look_at((0, -5, 8), (0, 0, 0)), intrinsics(60, W, H, model), W, H, model)
 
 
 @pytest.mark.parametrize("model", ["pinhole", "fisheye"])

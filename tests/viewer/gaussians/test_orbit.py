@@ -63,8 +63,7 @@ def test_orbiting_keeps_the_target_stops_at_the_poles_and_stays_upright() -> Non
     ("left", SHIFT, "pinhole"),
 ])
 def test_panning_moves_the_scene_with_the_pointer(button: str, mods: Mods, model: str) -> None:
-    o = made()
-    o.model = model  # type: ignore[assignment]
+    o = made(model=model)
     target, rotation = o.target.copy(), o.rotation.copy()
     before = project(o, target)
     drag(o, button, [(200, 100), (237, 81)], mods)
@@ -74,8 +73,7 @@ def test_panning_moves_the_scene_with_the_pointer(button: str, mods: Mods, model
 
 @pytest.mark.parametrize("model", ["pinhole", "ortho"])
 def test_wheel_moves_towards_the_point_under_the_pointer(model: str) -> None:
-    o = made()
-    o.model = model  # type: ignore[assignment]
+    o = made(model=model)
     x, y = 310.0, 60.0  # of the screen; the picture begins at (100, 20)
     unit = 2 * math.tan(math.radians(o.fov) / 2) * o.distance / RECT.height
     point = o.target + o.rotation.T @ np.array([(x - 100 - 200) * unit, (y - 20 - 150) * unit, 0])
@@ -88,8 +86,7 @@ def test_wheel_moves_towards_the_point_under_the_pointer(model: str) -> None:
 
 @pytest.mark.parametrize("model", ["pinhole", "ortho"])
 def test_two_fingers_pan_and_dolly(model: CameraModel) -> None:
-    o = made()
-    o.model = model
+    o = made(model=model)
     # A point at the target's depth, under the fingers' middle before they move.
     point = o.target + o.rotation.T @ np.array([0.4, -0.3, 0.0])
     before, distance = project(o, point), o.distance

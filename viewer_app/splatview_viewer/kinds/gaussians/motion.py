@@ -37,8 +37,6 @@ class Motion(Tool):
 
     def __init__(self, view: GaussianView) -> None:
         super().__init__(view)
-        self.scale = 1.0
-        """The resolution of the picture that is moved."""
         self._towards: Camera | None = None
         self._used_at = -_KEPT
         self._used = False
@@ -58,13 +56,13 @@ class Motion(Tool):
         content.land()
         size = camera.width, camera.height
         if picture.of != wanted and not content.awaited and (scale := self._next_scale(size)) is not None:
-            self.scale = scale
-            drawn = camera if self.scale == 1.0 else camera.resized(*scaled(size, self.scale))
+            view.scale = scale
+            drawn = camera if scale == 1.0 else camera.resized(*scaled(size, scale))
             picture.render_later(drawn, options, (drawn.key, options, content.loads))
         if picture.of != wanted:
             self._towards = camera
         else:
-            self.scale = 1.0
+            view.scale = 1.0
         return picture.source is not None
 
     def _next_scale(self, size: tuple[int, int]) -> float | None:

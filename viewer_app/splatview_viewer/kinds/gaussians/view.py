@@ -71,7 +71,8 @@ class GaussianView:
         """The size of somebody else's picture, all of which is to be seen."""
         self.rect = Rect(0, 0, 1, 1)
         """Where it was drawn last."""
-        self._scale = 1.0
+        self.scale = 1.0
+        """The resolution of its picture."""
         self._coarse = 1.0
         self.moved_at: float | None = -math.inf
         """Time of the turn in which the camera was last moved; None: since the last turn."""
@@ -200,10 +201,7 @@ class GaussianView:
         scene = content.facts
         assert scene is not None
         size, options, camera = (rect.width, rect.height), self.options, self._current_camera(rect)
-        if self._motion.render(camera, options):
-            self._scale = self._motion.scale
-            return
-        if content.awaited:
+        if self._motion.render(camera, options) or content.awaited:
             return
         moving = self.moving and not self.desk.exact
         scale = min(self._coarse, self.work.governor.scale("scene", size)) if moving else 1.0
@@ -211,7 +209,7 @@ class GaussianView:
             camera = camera.resized(*scaled(size, scale))
         wanted = camera.key, options, content.loads
         picture = self.picture
-        self._scale = scale
+        self.scale = scale
         if picture.source is not None and wanted == picture.of:
             return
         if (ms := picture.render(camera, options, wanted)) is not None:
@@ -246,10 +244,10 @@ class GaussianView:
         """Choose the resolution of pictures during a drag from what the last one took."""
         budget = self.settings.coarse_ms
         if ms > budget:
-            self._coarse = max(self._scale * max(math.sqrt(budget / ms), 0.5), 0.2)
-        elif self._scale < 1.0 and ms < budget / 2:
-            self._coarse = min(self._scale * 1.25, 1.0)
-        elif self._scale == 1.0:
+            self._coarse = max(self.scale * max(math.sqrt(budget / ms), 0.5), 0.2)
+        elif self.scale < 1.0 and ms < budget / 2:
+            self._coarse = min(self.scale * 1.25, 1.0)
+        elif self.scale == 1.0:
             self._coarse = 1.0
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
@@ -331,7 +329,7 @@ class GaussianView:
         for view in content.views:  # also of those that were hidden in this turn
             if view.moved_at is None:
                 view.moved_at = now
-        return again or (self._scale < 1.0 and not self.moving)
+        return again or (self.scale < 1.0 and not self.moving)
 
     def leave(self) -> None:
         self.content.leave()
@@ -370,7 +368,7 @@ class GaussianView:
         out += scene.phrases
         for tool in self.tools.values():
             out += tool.details()
-        coarse = [f"at {self._scale:.0%} for now"] if self._scale < 1.0 else []
+        coarse = [f"at {self.scale:.0%} for now"] if self.scale < 1.0 else []
         return [*out, *coarse, *scene.notes]
 
     @property
