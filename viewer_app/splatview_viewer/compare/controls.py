@@ -30,16 +30,16 @@ _FOLD = (imgui.TreeNodeFlags_.span_avail_width | imgui.TreeNodeFlags_.frame_padd
          | imgui.TreeNodeFlags_.no_tree_push_on_open)  # what is behind it has the whole width
 
 
-def section_of(comparisons: Comparisons, slot: Slot, pane: Pane) -> Section | None:
-    """The part "Compare" of what a pane shows; None where there is nothing to compare it with."""
+def sections_of(comparisons: Comparisons, slot: Slot, pane: Pane) -> list[Section]:
+    """The part "Compare" of what a pane shows; none where there is nothing to compare it with."""
     source = slot.source
     if isinstance(source, Together):
-        return Section("Scenes", lambda: _together(comparisons, slot, source, pane), True,
-                       "Which scenes are seen in this picture, and where")
+        return [Section("Scenes", lambda: _together(comparisons, slot, source, pane), True,
+                        "Which scenes are seen in this picture, and where")]
     if not comparisons.candidates(slot) and len(pane.seat.panes) < 2:
-        return None
-    return Section("Compare", lambda: _compare(comparisons, slot, pane), False,
-                   "Another stream or file in the same picture, or beside it")
+        return []
+    return [Section("Compare", lambda: _compare(comparisons, slot, pane), False,
+                    "Another stream or file in the same picture, or beside it")]
 
 
 def pair_controls(view: PairView) -> bool:
