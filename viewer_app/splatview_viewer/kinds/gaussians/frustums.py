@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from splatview_viewer.core.events import Event
     from splatview_viewer.geometry.controls import Rect
-    from splatview_viewer.kinds.gaussians.navigate import Navigate
     from splatview_viewer.kinds.gaussians.view import GaussianView
     from splatview_viewer.render.cameras.content import CamerasContent
 
@@ -214,9 +213,8 @@ class Frustums(Tool):
             return again
         if content.cameras is not self._told_cameras:
             self._told_cameras = content.cameras
-            navigate: Navigate = self.view.tools["navigate"]  # type: ignore[assignment]
             if content.cameras is not None and content.cameras.fine.any():
-                navigate.cameras(content.cameras.viewmats[content.cameras.fine])
+                self.view.navigate.cameras(content.cameras.viewmats[content.cameras.fine])
         content.small = self.shown and self.pictures
         content.tick(now)
         if content.changes != self._told and now - self._told_at >= _LOOK:

@@ -129,8 +129,7 @@ class Through:
             if self._arrived:
                 self._go(0.0)
             return True
-        navigate = view.tools["navigate"]
-        if navigate.under_way and not self._arrived:  # type: ignore[attr-defined]
+        if view.navigate.under_way and not self._arrived:
             return False
         if view.fixed and self._room(rect) != self._size:
             self._go(0.0)

@@ -104,17 +104,14 @@ class Inspect(Tool):
             case PointerRelease(button="left") if self._press is not None:
                 self._press = None
                 if rect.contains(event.x, event.y):
-                    self._ask(event.x, event.y, rect)
+                    try:
+                        self._picker.ask(event.x, event.y, rect)
+                    except RendererError as e:
+                        self.view.desk.say(str(e))
             case Key(name="escape", pressed=True) if self.index is not None and not event.mods:
                 self.choose(None)
                 return True
         return None  # the camera may move by it
-
-    def _ask(self, x: float, y: float, rect: Rect) -> None:
-        try:
-            self._picker.ask(x, y, rect)
-        except RendererError as e:
-            self.view.desk.say(str(e))
 
     # -- time --------------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from imgui_bundle import imgui
 from splatview_viewer.core.view import Section
 from splatview_viewer.gpu.governor import scaled
 from splatview_viewer.kinds.gaussians.tool import Tool
+from splatview_viewer.render.base import RenderOptions
 from splatview_viewer.ui import widgets as ui
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.kinds.gaussians.view import GaussianView
-    from splatview_viewer.render.base import RenderOptions
 
 _SHOWS = "color", "alpha", "normals", "ellipsoids", "rings", "points"
 """Pictures that can be moved: of things that are somewhere."""
@@ -80,8 +80,11 @@ class Motion(Tool):
         moves = view.moving or view.content.awaited  # what was moved stays there until a true picture can be had
         if not (s.reproject and moves and s.show in _SHOWS) or view.desk.exact:
             return False
-        if picture.kept is None or picture.seen is None or not _alike(picture.of[1], options):
+        if picture.kept is None or picture.seen is None:
             return False
+        before = picture.of[1]
+        if not isinstance(before, RenderOptions) or (before.paint, before.depth) != (options.paint, options.depth):
+            return False  # it shows another sort of thing
         seen = picture.seen
         turn = float(np.trace(seen.viewmat[:3, :3].T @ camera.viewmat[:3, :3]))
         if seen.model != camera.model or turn < 1 + 2 * _FAR:
@@ -123,9 +126,3 @@ class Motion(Tool):
         imgui.set_item_tooltip("While the camera moves and the GPU has no time for a new picture, the last one is "
                                "moved along. Once the camera rests, and in screenshots, the scene itself is drawn.")
         return s.reproject != before
-
-
-def _alike(before: object, options: RenderOptions) -> bool:
-    """Return whether a picture drawn with these options shows the same sort of thing."""
-    paint, depth = getattr(before, "paint", None), getattr(before, "depth", None)
-    return (paint, depth) == (options.paint, options.depth)

@@ -80,6 +80,7 @@ class GaussianView:
         """What it may ask of whoever shows it."""
         self.tools = make_tools(self)
         self._motion: Motion = self.tools["motion"]  # type: ignore[assignment]
+        self.navigate: Navigate = self.tools["navigate"]  # type: ignore[assignment]
         self.content.views.append(self)
         if self.content.facts is not None:
             self.begin()
@@ -122,8 +123,7 @@ class GaussianView:
     def fly_to(self, camera: Camera, seconds: float = SECONDS, pivot: np.ndarray | None = None) -> None:
         """Go to exactly this camera on a way that the eye can follow, as the loop goes on; the user may interrupt that.
         0 seconds: at once. `pivot`: as in `use_camera`, None: what is orbited around now."""
-        navigate: Navigate = self.tools["navigate"]  # type: ignore[assignment]
-        navigate.fly_to(camera, seconds, pivot)
+        self.navigate.fly_to(camera, seconds, pivot)
 
     def look_with(self, camera: Camera | None) -> None:
         """Draw with exactly this camera, which nobody moves; None: look at the whole scene, as at first sight of it."""
@@ -179,8 +179,7 @@ class GaussianView:
         content, size = self.content, (rect.width, rect.height)
         assert content.facts is not None
         if not self.framed and content.facts.count and content.sight is not None:
-            navigate: Navigate = self.tools["navigate"]  # type: ignore[assignment]
-            camera = content.sight.camera(*size, navigate.first_up())
+            camera = content.sight.camera(*size, self.navigate.first_up())
             model = self.orbit.model
             self.orbit.take(camera, content.sight.middle)
             self.orbit.model = model
