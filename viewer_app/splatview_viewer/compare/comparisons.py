@@ -6,6 +6,7 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+from splatview_viewer.compare.controls import sections_of
 from splatview_viewer.compare.pair_view import PairSource, PairView
 from splatview_viewer.compare.tie import Tie
 from splatview_viewer.compare.together import Together
@@ -169,10 +170,5 @@ class Comparisons:
 
     def sections(self, slot: Slot, view: View) -> list[Section]:
         """The part of the panel with which what a pane shows is compared."""
-        from splatview_viewer.compare.controls import section_of
-
         pane: Any = next((p for p, v in slot.views.items() if v is view and p in self._catalogue.panes), None)
-        if pane is None or slot.entry.kind not in COMPARED:
-            return []
-        section = section_of(self, slot, pane)
-        return [] if section is None else [section]
+        return [] if pane is None or slot.entry.kind not in COMPARED else sections_of(self, slot, pane)

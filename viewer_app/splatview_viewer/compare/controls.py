@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from splatview_viewer.compare.pair_view import PairView
     from splatview_viewer.compare.together import Part
     from splatview_viewer.core.settings import Entry
-    from splatview_viewer.scene.turning import Placement, Triple
+    from splatview_viewer.scene.turning import Triple
     from splatview_viewer.shell.pane import Pane
     from splatview_viewer.workspace.catalogue import Slot
 
@@ -31,16 +31,16 @@ _FOLD = (imgui.TreeNodeFlags_.span_avail_width | imgui.TreeNodeFlags_.frame_padd
          | imgui.TreeNodeFlags_.no_tree_push_on_open)  # what is behind it has the whole width
 
 
-def section_of(comparisons: Comparisons, slot: Slot, pane: Pane) -> Section | None:
-    """The part "Compare" of what a pane shows; None where there is nothing to compare it with."""
+def sections_of(comparisons: Comparisons, slot: Slot, pane: Pane) -> list[Section]:
+    """The part "Compare" of what a pane shows; none where there is nothing to compare it with."""
     source = slot.source
     if isinstance(source, Together):
-        return Section("Scenes", lambda: _together(comparisons, slot, source, pane), True,
-                       "Which scenes are seen in this picture, and where")
+        return [Section("Scenes", lambda: _together(comparisons, slot, source, pane), True,
+                        "Which scenes are seen in this picture, and where")]
     if not comparisons.candidates(slot) and len(pane.seat.panes) < 2:
-        return None
-    return Section("Compare", lambda: _compare(comparisons, slot, pane), False,
-                   "Another stream or file in the same picture, or beside it")
+        return []
+    return [Section("Compare", lambda: _compare(comparisons, slot, pane), False,
+                    "Another stream or file in the same picture, or beside it")]
 
 
 def pair_controls(view: PairView) -> bool:
@@ -60,8 +60,7 @@ def pair_controls(view: PairView) -> bool:
 def _compare(comparisons: Comparisons, slot: Slot, pane: Pane) -> bool:
     found = comparisons.candidates(slot)
     if found:
-        key = _choose("With", found, comparisons.chosen.get(pane, ""))
-        comparisons.chosen[pane] = key
+        key = _choose("With", found, comparisons, pane)
         pressed = ui.buttons("Show", ["Split", "Beside"], [
             "Both in one picture, with a line between them that can be dragged; or their difference",
             "In a pane beside this one; what is moved in one moves in both",
@@ -86,11 +85,12 @@ def _tie(comparisons: Comparisons, pane: Pane) -> bool:
     return wanted != tied
 
 
-def _choose(label: str, entries: Sequence[Entry], key: str) -> str:
-    """The key of one of `entries`, each told from the others."""
-    names = [e.name for e in entries]
+def _choose(label: str, entries: Sequence[Entry], comparisons: Comparisons, pane: Pane) -> str:
+    """The key of one of `entries`, each told from the others; kept for the pane."""
+    names, key = [e.name for e in entries], comparisons.chosen.get(pane, "")
     options = {e.key: f"{e.name} \u00b7 {e.group}" if names.count(e.name) > 1 else e.name for e in entries}
-    return ui.choice(label, key if key in options else entries[0].key, options)
+    comparisons.chosen[pane] = chosen = ui.choice(label, key if key in options else entries[0].key, options)
+    return chosen
 
 
 # -- several scenes in one picture -------------------------------------------------------------------------------------
@@ -106,8 +106,7 @@ def _together(comparisons: Comparisons, slot: Slot, source: Together, pane: Pane
         imgui.pop_id()
     left = [e for e in comparisons.candidates(slot) if all(part.key != e.key for part in source.parts)]
     if left:
-        key = _choose("Add", left, comparisons.chosen.get(pane, ""))
-        comparisons.chosen[pane] = key
+        key = _choose("Add", left, comparisons, pane)
         pressed = ui.buttons("", ["Add it"], ["Show this scene in the same picture as well"])
         if pressed is not None:
             pane.seat.catalogue.do(comparisons.together, pane, key)
@@ -130,7 +129,8 @@ def _part(part: Part, name: str, entry: Entry | None, remove: Callable[[], None]
         turn = _triple("Turn", p.turn, 0.5, "%.1f", "Degrees around x, then y, then z, about its own middle")
         ui.row("Scale")
         scale = imgui.slider_float("##Scale", p.scale, *_SCALES, "%.3g \u00d7", _LOGARITHMIC)[1]
-        part.placement = _checked(p, move, turn, scale)
+        if all(abs(v) < 1e9 for v in (*move, *turn)) and _SCALES[0] <= scale <= _SCALES[1]:  # numbers can be typed
+            part.placement = replace(p, move=move, turn=turn, scale=scale)
         pressed = ui.buttons("", ["Reset", "Remove"], ["Back to where it came from",
                                                        "Out of this picture; its entry stays in the list"])
         if pressed == 0:
@@ -150,9 +150,3 @@ def _triple(label: str, value: Triple, speed: float, fmt: str, tip: str) -> Trip
         return value
     x, y, z = (float(v) for v in list(new)[:3])
     return x, y, z
-
-
-def _checked(before: Placement, move: Triple, turn: Triple, scale: float) -> Placement:
-    """With what is finite: numbers can be typed."""
-    finite = all(abs(v) < 1e9 for v in (*move, *turn)) and _SCALES[0] <= scale <= _SCALES[1]
-    return replace(before, move=move, turn=turn, scale=scale) if finite else before

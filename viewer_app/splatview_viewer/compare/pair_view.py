@@ -6,6 +6,7 @@ import math
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, ClassVar
 
+from splatview_viewer.compare.controls import pair_controls
 from splatview_viewer.compare.tie import Tie
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import Key, PointerLeave, PointerMove, PointerPress, PointerRelease
@@ -262,8 +263,6 @@ class PairView:
 
     def panel(self) -> bool:
         """Its own controls, and those of what it shows."""
-        from splatview_viewer.compare.controls import pair_controls
-
         changed = pair_controls(self)
         view = self._leads
         return (view.panel() if view is not None else False) or changed

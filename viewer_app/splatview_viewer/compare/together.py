@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from splatview_viewer.core.old_view import View
+    from splatview_viewer.core.settings import Entry
     from splatview_viewer.kinds.gaussians.view import GaussianView
     from splatview_viewer.scene.scene import GaussianScene
     from splatview_viewer.workspace.catalogue import Catalogue, Slot
@@ -57,6 +58,7 @@ class Together(Source):
         self._jobs = Jobs("merge scenes", wake)
         self._of: tuple[object, ...] | None = None
         """What was merged last: which parts, where, of which versions."""
+        self._now = 0.0
         self._ready: GaussianScene | None = None
         self._held: GaussianScene | None = None
         """What the view took last: on a GPU it may still be read."""
@@ -77,17 +79,14 @@ class Together(Source):
 
     def remove(self, part: Part) -> None:
         if part in self.parts:
-            self._let_go(part)
+            if (view := self._view(part)) is not None:
+                view.framed = False
+            self._catalogue.leave(part)  # type: ignore[arg-type]
             self.parts.remove(part)
-
-    def slots(self) -> list[Slot]:
-        """The entries of its parts, as far as there are any."""
-        slots = self._catalogue.slots
-        return [slots[part.key] for part in self.parts if part.key in slots]
 
     def reads(self, slot: Slot) -> bool:
         """Whether a job reads this entry's scene just now, so that it must not be replaced."""
-        return self.reading and slot in self.slots()
+        return self.reading and any(part.key == slot.entry.key for part in self.parts)
 
     @property
     def uses(self) -> list[str]:  # type: ignore[override]
@@ -104,11 +103,6 @@ class Together(Source):
             return None
         view.framed = True  # nobody looks with it: where to look from is not to be found out for each version
         return view
-
-    def _let_go(self, part: Part) -> None:
-        if (view := self._view(part)) is not None:
-            view.framed = False
-        self._catalogue.leave(part)  # type: ignore[arg-type]
 
     # -- merging -------------------------------------------------------------------------------------------------
 
@@ -139,13 +133,15 @@ class Together(Source):
             if not part.visible:
                 continue
             if (view := self._view(part)) is None or view.content.facts is None:
-                if self._of is None and self._is_to_come(part):
-                    return None
+                slot = self._catalogue.slots.get(part.key)
+                if self._of is None and slot is not None and slot.entry.alive and not (
+                        slot.entry.fault or slot.entry.fault_of_source):
+                    return None  # it is to come
                 continue
             content = view.content
             if content.renderer.pending:
                 content.renderer.read()
-            content.tick()
+            content.tick(self._now)
             if content.busy or content.stale:  # a whole one is to come
                 return None
             if part.pivot is None and content.sight is not None:
@@ -153,10 +149,6 @@ class Together(Source):
             of.append((part, part.placement, content, content.loads))
             views.append((view, part))
         return tuple(of), views
-
-    def _is_to_come(self, part: Part) -> bool:
-        slot = self._catalogue.slots.get(part.key)
-        return slot is not None and slot.entry.alive and not (slot.entry.fault or slot.entry.fault_of_source)
 
     def _merge(self, views: Sequence[tuple[GaussianView, Part]]) -> bool:
         scenes = [(view.content.renderer.scene(), part.placement, part.pivot) for view, part in views]
@@ -184,6 +176,10 @@ class Together(Source):
     @property
     def notes(self) -> list[str]:  # type: ignore[override]
         return [f"of {len(self.parts)} scenes"]
+
+    def refresh(self, entry: Entry, now: float) -> bool:
+        self._now = now
+        return False
 
     def open(self) -> None:
         if self._failed:  # who looks again tries again

@@ -228,6 +228,9 @@ class Renderer:
     def read(self) -> None:
         """Begin to read what is pending, without a picture."""
 
+    def wait(self) -> None:
+        """Wait until no GPU reads the arrays of the last `load` any more."""
+
     def tick(self) -> bool:
         """Return whether the loaded scene should be drawn again though nothing else changed, as it can be drawn better
         by now. Cheap: for every pass of the event loop."""

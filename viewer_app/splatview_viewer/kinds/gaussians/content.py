@@ -4,7 +4,6 @@ it."""
 from __future__ import annotations
 
 import math
-import time
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.resources import files
@@ -16,15 +15,13 @@ from splatview_ipc.gl.base import fragment_head
 from splatview_viewer.core.errors import RendererError, ViewerError
 from splatview_viewer.core.view import VERTEX, Stopwatch
 from splatview_viewer.gpu.governor import BROUGHT
-from splatview_viewer.kinds.gaussians.frames import Facts, Sight, hint_of
+from splatview_viewer.kinds.gaussians.frames import Facts, Sight, SightLater, hint_of
 from splatview_viewer.render.choose import better, choose, instead
 from splatview_viewer.scene.frames import background_of, scene_of
 from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.ui.hints import Hints
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import moderngl
 
     from splatview_viewer.core.settings import Color
@@ -79,6 +76,8 @@ class GaussianContent:
         """Of the scene; None while there is none."""
         self.sight: Sight | None = None
         self.looked_at = -math.inf
+        self.now = 0.0
+        """Time of the last turn of the loop."""
         self.hints = Hints()
         self.choices: set[str] = set()
         """Of hints that were obeyed."""
@@ -101,7 +100,7 @@ class GaussianContent:
         """What the renderer reads when it draws next, or is reading."""
         self._expected: tuple[Frame, float] | None = None
         """The first frame that had not arrived when it came, and when that was."""
-        self._look: Callable[[], Sight | None] | None = None
+        self._look: SightLater | None = None
         self._torn = False
         """Whether the last scene that came turned out to be overwritten."""
         self._timed: tuple[object, ...] = ()
@@ -127,13 +126,12 @@ class GaussianContent:
                 background = self._background_of(value)
             if not value.intact():
                 return False
-        now = time.monotonic()
         sight = self.sight
         if sight is None or not scene.on_gpu or self._is_to_be_framed():
-            sight, self.looked_at = Sight.of(scene, ready), now
+            sight, self.looked_at = Sight.of(scene, ready), self.now
             self.hints.hint = None if frame is None else hint_of(scene, ready)
-        elif ready is not None and now - self.looked_at > _LOOK_PERIOD:
-            self._look, self.looked_at = Sight.later(scene, ready), now
+        elif ready is not None and self.now - self.looked_at > _LOOK_PERIOD:
+            self._look, self.looked_at = SightLater(scene, ready), self.now
         with self.stopwatch("load"):
             try:
                 self.renderer.load(scene, ready)
@@ -142,8 +140,7 @@ class GaussianContent:
                 self.renderer.load(scene, ready)
         before, self._loading = self._loading, None
         if before is not None:  # it was never drawn
-            while not self.has_looked():
-                time.sleep(0.0001)
+            self.has_looked(wait=True)
             before.close()
         if frame is not None and self.renderer.reading:
             frame.hold()
@@ -163,11 +160,10 @@ class GaussianContent:
         if not frame.on_gpu or frame.complete:
             self._expected = None
             return True
-        now = time.monotonic()
         if self._expected is None:
-            self._expected = frame, now
+            self._expected = frame, self.now
         first, since = self._expected
-        if not first.complete and now - since < _PATIENCE:
+        if not first.complete and self.now - since < _PATIENCE:
             return False
         self._expected = None
         return True
@@ -183,10 +179,9 @@ class GaussianContent:
         return not framed  # the first one there is
 
     def _background_of(self, frame: Frame) -> Color | None:
-        now = time.monotonic()
-        if frame.on_gpu and now - self._background_at < _BACKGROUND_PERIOD:
+        if frame.on_gpu and self.now - self._background_at < _BACKGROUND_PERIOD:
             return self.background
-        self._background_at = now
+        self._background_at = self.now
         return background_of(frame)
 
     @property
@@ -207,7 +202,7 @@ class GaussianContent:
     def awaited(self) -> bool:
         """Whether the scene was overwritten, and a whole one is to come, so that nothing is to be drawn now."""
         # After that what there is has to do: its trainer has died.
-        return self.stale and time.monotonic() - self._stale_at <= _REPLACED
+        return self.stale and self.now - self._stale_at <= _REPLACED
 
     def lent(self, wanted: tuple[object, ...]) -> ScenePicture | None:
         """Somebody's picture that lies where the renderer drew it last, if it is this one (`ScenePicture.of`)."""
@@ -299,17 +294,17 @@ class GaussianContent:
         frame = self._loading
         if frame is None:
             return True
-        while self.renderer.reading or not self.has_looked():
-            time.sleep(0.0001)
+        self.renderer.wait()
+        self.has_looked(wait=True)
         self._loading = None
-        self.stale, self._stale_at = not frame.intact(), time.monotonic()
+        self.stale, self._stale_at = not frame.intact(), self.now
         self._torn = self.stale
         frame.close()
         return not self.stale
 
-    def has_looked(self) -> bool:
-        """Whether nothing reads where the Gaussians are; goes on with it."""
-        if self._look is not None and (sight := self._look()) is not None:
+    def has_looked(self, *, wait: bool = False) -> bool:
+        """Go on with reading where the Gaussians are, to its end if `wait`. Return whether nothing is left to read."""
+        if self._look is not None and (sight := self._look.get(wait=wait)) is not None:
             self.sight, self._look = sight, None
         return self._look is None
 
@@ -323,8 +318,9 @@ class GaussianContent:
 
     # -- the loop ------------------------------------------------------------------------------------------
 
-    def tick(self) -> None:
+    def tick(self, now: float) -> None:
         """Do what could wait, once however many views ask for it; `loads` says whether anything is to be seen."""
+        self.now = now
         self._work.collect()
         self.land()
         if (renderer := better(self.renderer, self._ctx)) is not None:

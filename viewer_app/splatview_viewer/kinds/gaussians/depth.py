@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -51,7 +50,7 @@ class DepthPicture:
             return settings.depth_range
         return self.range
 
-    def source(self, picture: Picture, version: Any, *, counts: bool = False) -> PixelSource:
+    def source(self, picture: Picture, version: Any, now: float, *, counts: bool = False) -> PixelSource:
         """Four channels, float32: expected depth in world units or, if `counts`, the picture's first channel; 0, 0,
         alpha. Made once for each `version`."""
         if self._source is None or self._of != version:
@@ -63,7 +62,7 @@ class DepthPicture:
                 self._source = self._from_host(picture)
             else:
                 with on_gpu() as (rgba, depth):
-                    self._source = self._from_device(rgba, depth)
+                    self._source = self._from_device(rgba, depth, now)
             self._of = version
         return self._source
 
@@ -95,7 +94,7 @@ class DepthPicture:
     def _range_of(self, low: float, high: float) -> tuple[float, float]:
         return (0.0, max(math.ceil(high), 1.0)) if self._counts else (low, high)
 
-    def _from_device(self, rgba: torch.Tensor, depth: torch.Tensor | None) -> PixelSource:
+    def _from_device(self, rgba: torch.Tensor, depth: torch.Tensor | None, now: float) -> PixelSource:
         import torch
 
         from splatview_ipc.cuda.driver import gpu_uuid
@@ -109,7 +108,6 @@ class DepthPicture:
         else:
             assert depth is not None, "drawn without depth"
             shown = torch.where(alpha > 1e-6, depth / alpha.clamp(min=1e-6), 0.0)
-        now = time.monotonic()
         if now - self._ranged_at >= _RANGE_PERIOD:
             self._ranged_at = now
             step = max(alpha.numel() // _SAMPLE, 1)

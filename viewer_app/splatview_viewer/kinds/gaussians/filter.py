@@ -4,28 +4,40 @@ part "Filter"."""
 from __future__ import annotations
 
 import math
-import time
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from splatview_viewer.core.errors import RendererError
-from splatview_viewer.core.jobs import Jobs
+import numpy as np
+from imgui_bundle import ImVec2, imgui
+
+from splatview_viewer.core.errors import FileError, RendererError
+from splatview_viewer.core.jobs import Job, Jobs
 from splatview_viewer.core.view import Section
-from splatview_viewer.kinds.gaussians.export import Export
-from splatview_viewer.kinds.gaussians.tool import Tool
-from splatview_viewer.scene import EVERYTHING, Selection
-from splatview_viewer.scene.statistics import Quantity, Statistics, count_later
+from splatview_viewer.formats.pictures import output_path
+from splatview_viewer.kinds.gaussians.tool import SceneReader, Tool
+from splatview_viewer.scene import EVERYTHING, HIDDEN, Selection, flags
+from splatview_viewer.scene.statistics import QUANTITIES, Quantity, Statistics, count_later
+from splatview_viewer.ui import plots, theme
+from splatview_viewer.ui import widgets as ui
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from splatview_viewer.geometry.controls import Rect
     from splatview_viewer.kinds.gaussians.view import GaussianView
-
-_PERIOD = 0.5
-"""Seconds between two counts of a live scene."""
-_SHARE = 0.05
-"""Of the loop's time that may go into having the scene."""
+_HEIGHT = 44
+"""Of a histogram, points."""
+_BARS = 64
+_GRAB = 6
+"""Points from the end of a range within which a press moves that end."""
+_WORDS = {
+    "opacity": ("Opacity", "%.3f", "How opaque a Gaussian is at its middle"),
+    "scale": ("Size", "%.3g", "The largest of a Gaussian's three standard deviations, world units"),
+    "sh_energy": ("SH energy", "%.3g", "How much a Gaussian's colour depends on the view:\n"
+                                       "the sum of squares of its coefficients above degree 0"),
+}
 
 
 class Filter(Tool):
@@ -42,12 +54,9 @@ class Filter(Tool):
         self.export = Export(view)
         self.drag: tuple[str, float] | None = None
         """While a range is drawn: of which quantity, and the end that stays, counted in bins."""
-        self._jobs = Jobs("statistics", lambda: view.desk.wake())
-        self._counted: tuple[int, Selection] | None = None
-        """What was counted last, or is being counted: which scene (`GaussianContent.loads`), and by which selection."""
-        self._next = -math.inf
-        """When a new version is counted at the earliest."""
-        self._shown = False
+        self._reader = SceneReader(view, "statistics")
+        self.shown = False
+        """Whether the part of the panel is seen."""
 
     def limits(self, quantity: Quantity) -> tuple[float, float]:
         return getattr(self.view.settings.selection, quantity.name)
@@ -73,44 +82,19 @@ class Filter(Tool):
 
     def tick(self, now: float) -> bool:
         again = self.export.tick()
-        try:
-            come = self._jobs.take("statistics")
-        except MemoryError:
-            come = None  # there will be another one
-        if come is not None:
-            (self.chosen_by, self.statistics), again = come, again or self._shown
-        if self._shown:
-            self._count(now)
+        if (come := self._reader.take()) is not None:
+            (self.chosen_by, self.statistics), again = come, again or self.shown
+        if self.shown and self.view.content.facts is not None:
+            selection = replace(self.view.settings.selection, marked=())
+            self._reader.read(now, selection, lambda scene: count_later(scene, selection))
         return again
 
-    def _count(self, now: float) -> None:
-        """Have the scene counted if it, or what is chosen of it, is another one."""
-        content, selection = self.view.content, replace(self.view.settings.selection, marked=())
-        if content.facts is None or self._jobs.busy or (content.loads, selection) == self._counted:
-            return
-        chosen_anew = self._counted is not None and self._counted[1] != selection
-        if not chosen_anew and now < self._next:
-            return
-        self._counted, begin = (content.loads, selection), time.perf_counter()
-        try:
-            tell = count_later(content.renderer.scene(), selection)
-            self._jobs.submit(lambda _: (selection, tell()), "statistics")
-        except RendererError:
-            pass  # the picture says so
-        self._next = now + max(_PERIOD, (time.perf_counter() - begin) / _SHARE)
-
     def over(self, rect: Rect, scale: float) -> bool:
-        self._shown = False
+        self.shown = False
         return False
 
     def sections(self) -> Sequence[Section]:
-        return [Section("Filter", self._panel, tip="Draw only some of the Gaussians, and save them")]
-
-    def _panel(self) -> bool:
-        from splatview_viewer.kinds.gaussians import filter_panel
-
-        self._shown = True
-        return filter_panel.panel(self)
+        return [Section("Filter", lambda: panel(self), tip="Draw only some of the Gaussians, and save them")]
 
     def details(self) -> Sequence[str]:
         if not self.filters:
@@ -121,5 +105,207 @@ class Filter(Tool):
         return ["filtered"] if replace(selection, box=None, sphere=None) != EVERYTHING else []
 
     def close(self) -> None:
-        self._jobs.forget("statistics")
+        self._reader.forget()
         self.export.close()
+
+
+def panel(tool: Filter) -> bool:
+    """The panel's part. True when a picture has to follow."""
+    tool.shown = True
+    facts, statistics = tool.view.content.facts, tool.statistics
+    changed = False
+    for quantity in QUANTITIES:
+        if quantity.name == "sh_energy" and (facts is None or not min(facts.sh_degree, facts.stored_sh_degree)):
+            continue
+        changed |= _quantity(tool, quantity, statistics)
+    if statistics is not None:
+        ui.row("Shown")
+        imgui.text_unformatted(f"{statistics.chosen:,} of {statistics.total:,}")
+    if tool.filters and ui.buttons("", ["Show all"], [
+            "Nothing is hidden any more, be it by its numbers or by where it lies"]) == 0:
+        tool.reset()
+        changed = True
+    if tool.export.progress is not None:
+        ui.row("Saving")
+        imgui.progress_bar(tool.export.progress, ImVec2(-1, 0))
+        return changed
+    pressed = ui.buttons("Save as .ply", ["Shown", "All"], [
+        "Write the Gaussians that are shown to a file\nin the folder where the viewer runs",
+        "Write all Gaussians of this scene to a file\nin the folder where the viewer runs"])
+    if pressed is not None:
+        tool.export.begin(chosen=pressed == 0)
+    return changed
+
+
+def _quantity(tool: Filter, quantity: Quantity, statistics: Statistics | None) -> bool:
+    """One histogram with the numbers of its range. True when that changed."""
+    label, fmt, tip = _WORDS[quantity.name]
+    first, last = (0, quantity.bins) if statistics is None else statistics.used(quantity)
+    changed = _numbers(tool, quantity, (first, last), (label, fmt, tip))
+    scale = theme.scale()
+    corner, width, height = imgui.get_cursor_screen_pos(), imgui.get_content_region_avail().x, _HEIGHT * scale
+    if width < 8 * scale:
+        return changed
+    imgui.invisible_button(f"##histogram {quantity.name}", ImVec2(width, height))
+    changed |= _brush(tool, quantity, (corner.x, width, first, last), scale)
+    hovered = imgui.is_item_hovered(imgui.HoveredFlags_.for_tooltip.value) and not imgui.is_item_active()
+    end = imgui.get_cursor_screen_pos()
+    imgui.set_cursor_screen_pos(corner)
+    with plots.bare(f"histogram {quantity.name}", (width, height), (first, last), (0.0, 1.0)) as plot:
+        if plot is not None:
+            if statistics is not None:
+                _bars(plot, statistics.counts[quantity.name], (first, last))
+            low, high = (min(max(quantity.position(v), first), last) for v in tool.limits(quantity))
+            for at, edge in ((low, first), (high, last)):
+                if at != edge:
+                    plot.fade(at, edge)
+                    plot.upright(at, theme.TEXT, 1.5)
+    imgui.set_cursor_screen_pos(end)
+    if statistics is not None and hovered:
+        imgui.set_tooltip(_about(statistics, quantity, first + (imgui.get_mouse_pos().x - corner.x) / width
+                                 * (last - first), (last - first) / _BARS))
+    imgui.dummy(ImVec2(0, 2 * scale))
+    return changed
+
+
+def _numbers(tool: Filter, quantity: Quantity, used: tuple[int, int], words: tuple[str, str, str]) -> bool:
+    """The least and the most in two fields to drag or to type into."""
+    label, fmt, tip = words
+    before = tool.limits(quantity)
+    ends = (quantity.edge(used[0]), quantity.edge(used[1])) if quantity.log else (0.0, 1.0)
+    imgui.align_text_to_frame_padding()
+    ui.dim(label)
+    imgui.set_item_tooltip(tip)
+    imgui.same_line(ui.LABEL_WIDTH * imgui.get_font_size())
+    flags = imgui.SliderFlags_.always_clamp.value | (imgui.SliderFlags_.logarithmic.value if quantity.log else 0)
+    gap = imgui.get_style().item_inner_spacing.x
+    width = (imgui.get_content_region_avail().x - gap) / 2
+    shown = before[0], min(before[1], ends[1]) if quantity.log else before[1]
+    low, high = before
+    for i, which in enumerate(("least", "most")):
+        if i:
+            imgui.same_line(0, gap)
+        imgui.set_next_item_width(width)
+        edited, new = imgui.drag_float(f"##{which} {quantity.name}", shown[i], (ends[1] - ends[0]) / 300,
+                                       0.0 if i == 0 else ends[0], ends[1], fmt, flags)
+        imgui.set_item_tooltip(f"The {which} that is shown. Drag, or Ctrl + click to type")
+        if edited and i == 0:
+            low = 0.0 if new <= ends[0] else new
+        elif edited:
+            high = (math.inf if quantity.log else 1.0) if new >= ends[1] else new
+    if (low, high) == before:
+        return False
+    if low > high:  # the one that is moved pushes the other
+        low, high = (low, low) if high == before[1] else (high, high)
+    tool.limit(quantity, low, high)
+    return True
+
+
+def _brush(tool: Filter, quantity: Quantity, place: tuple[float, float, int, int], scale: float) -> bool:
+    """Take what the pointer does over the histogram that was made last: left edge, width, first and last bin."""
+    x, width, first, last = place
+    if imgui.is_item_clicked(imgui.MouseButton_.right):
+        tool.reset(quantity)
+        return True
+    pointer = min(max(imgui.get_mouse_pos().x - x, 0.0), width)
+    at = first + pointer / width * (last - first)
+    low, high = (quantity.position(v) for v in tool.limits(quantity))
+    if imgui.is_item_activated():
+        near = _GRAB * scale / width * (last - first)
+        tool.drag = quantity.name, high if abs(at - low) < near else low if abs(at - high) < near else at
+        return False
+    if tool.drag is None or tool.drag[0] != quantity.name:
+        return False
+    if not imgui.is_item_active():
+        tool.drag = None
+        return False
+    start = tool.drag[1]
+    if abs(at - start) * width / (last - first) < 3 * scale:  # so far it is a click
+        return False
+    least, most = min(at, start), max(at, start)
+    limits = (0.0 if least <= first else quantity.edge(least),
+              (math.inf if quantity.log else 1.0) if most >= last else quantity.edge(most))
+    if limits == tool.limits(quantity):
+        return False
+    tool.limit(quantity, *limits)
+    return True
+
+
+def _bars(plot: plots.Plot, counts: tuple[np.ndarray, np.ndarray], used: tuple[int, int]) -> None:
+    """All in grey, those that are chosen over them: square roots, so that few are seen beside many."""
+    edges = np.linspace(*used, min(_BARS, used[1] - used[0]) + 1).round().astype(int)
+    every, chosen = (np.sqrt(np.add.reduceat(part[:used[1]], edges[:-1])) for part in counts)
+    top = 1.08 * (float(every.max(initial=0.0)) or 1.0)
+    plot.bars("##all", edges, every / top, theme.GONE)
+    plot.bars("##chosen", edges, chosen / top, theme.ACCENT)
+
+
+def _about(statistics: Statistics, quantity: Quantity, at: float, width: float) -> str:
+    low, high = quantity.edge(at - width / 2), quantity.edge(at + width / 2)
+    bins = slice(max(int(at - width / 2), 0), max(int(at + width / 2), int(at - width / 2) + 1))
+    count = int(statistics.counts[quantity.name][0][bins].sum())
+    return (f"{count:,} from {low:.3g} to {high:.3g}\nDrag to choose a range. Right click: all\n"
+            "Heights are square roots")
+
+
+class Export:
+    """One file at a time."""
+
+    def __init__(self, view: GaussianView) -> None:
+        self._view = view
+        self._jobs = Jobs("export", lambda: view.desk.wake())
+        self._job: Job[tuple[Path, int]] | None = None
+
+    @property
+    def progress(self) -> float | None:
+        """0 to 1 while a file is written."""
+        return None if self._job is None else self._job.progress
+
+    def begin(self, chosen: bool) -> None:
+        """Save what the selection does not hide, or all that can be drawn, as a .ply in the folder where the viewer
+        runs. A scene on a GPU is copied to the host at once, which takes a tenth of a second per million."""
+        view, facts = self._view, self._view.content.facts
+        if facts is None or self._job is not None:
+            return
+        try:
+            scene, path = view.content.renderer.scene(), self._path()
+        except (RendererError, FileError) as e:
+            view.desk.say(str(e))
+            return
+        selection, antialiased = view.settings.selection, facts.antialiased
+        scene = scene.to_host()
+
+        def work(job: Job[tuple[Path, int]]) -> tuple[Path, int]:
+            from splatview_viewer.formats.ply import write_ply
+
+            keep = (flags(scene, selection) & HIDDEN) == 0 if chosen else None
+            return write_ply(scene, path, antialiased=antialiased, keep=keep, progress=job.report)
+
+        self._job = self._jobs.submit(work)
+
+    def tick(self) -> bool:
+        """True when a picture has to say how far it is."""
+        job, desk = self._job, self._view.desk
+        if job is None or not job.done:
+            return job is not None
+        self._job = None
+        try:
+            path, count = job.result()
+        except (FileError, MemoryError) as e:
+            desk.say(f"Not saved: {str(e) or 'not enough memory'}")
+            return True
+        desk.say(f"Saved {count:,} Gaussians to {path}")
+        desk.hand_over(path)
+        return True
+
+    def _path(self) -> Path:
+        """Of a file named after what is shown, and its step if that is published."""
+        facts = self._view.content.facts
+        name = re.sub(r"[^\w.-]+", "-", Path(self._view.desk.name).name.split(".")[0]).strip("-.") or "scene"
+        step = next((n[5:].replace(",", "") for n in (facts.notes if facts else ()) if re.fullmatch(r"step [\d,]+", n)),
+                    "")
+        return output_path(f"{name[:80]}{f'-step{step}' if step else ''}", ".ply")
+
+    def close(self) -> None:
+        """Drop the result; a file that is being written is finished."""
+        self._job = None

@@ -91,23 +91,6 @@ class Sight:
         scene.wait(ready)
         return cls(*map(np.copy, HostCopy(scene, lambda: scene.sample(_SAMPLE)).arrays()))
 
-    @classmethod
-    def later(cls, scene: GaussianScene, ready: Callable[[int], None]) -> Callable[[], Sight | None]:
-        """As `of` for a scene on a GPU, but waits for nothing: what is returned gives it, once it has come.
-
-        Reads the scene on torch's current stream, from the first time on that it is asked.
-        """
-        started: list[HostCopy] = []
-
-        def ask() -> Sight | None:
-            if not started:
-                scene.wait(ready)
-                started.append(HostCopy(scene, lambda: scene.sample(_SAMPLE_LATER)))
-                return None
-            return cls(*map(np.copy, started[0].arrays())) if started[0].done else None
-
-        return ask
-
     @property
     def weights(self) -> np.ndarray | None:
         """(M,) opacities, 0 for what can hardly be seen; None when nothing can."""
@@ -181,8 +164,27 @@ class Sight:
         return replace(camera, viewmat=viewmat)
 
 
+class SightLater:
+    """The sight of a scene on a GPU, read on torch's current stream from the first `get` on."""
+
+    def __init__(self, scene: GaussianScene, ready: Callable[[int], None]) -> None:
+        self._scene = scene
+        self._ready = ready
+        self._copy: HostCopy | None = None
+
+    def get(self, *, wait: bool = False) -> Sight | None:
+        """Return it if it has come; `wait`: once it has."""
+        copy = self._copy
+        if copy is None:
+            self._scene.wait(self._ready)
+            copy = self._copy = HostCopy(self._scene, lambda: self._scene.sample(_SAMPLE_LATER))
+            if not wait:
+                return None
+        return Sight(*map(np.copy, copy.arrays())) if wait or copy.done else None
+
+
 def _prepare_pinned(count: int) -> None:
-    """Have torch keep the pinned memory that `Sight.later` takes: to get it from the driver takes milliseconds."""
+    """Have torch keep the pinned memory that `SightLater` takes: to get it from the driver takes milliseconds."""
     import torch
 
     if torch.cuda.is_initialized():

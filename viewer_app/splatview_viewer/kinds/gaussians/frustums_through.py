@@ -52,9 +52,8 @@ class Through:
         self._arrived = False
         self._before: tuple[Camera, Orbit] | None = None
         """From where one looked before."""
-        self._pair: PairCompositor | None = None
-        self._meter: PairCompositor | None = None
-        self._photo: PhotoTexture | None = None
+        self._pair, self._meter = (PairCompositor(view.ctx, view.work) for _ in range(2))
+        self._photo = PhotoTexture(view.ctx)
         self._measured: tuple[object, ...] = ()
         self._pending: tuple[object, ...] = ()
         self._next = 0.0
@@ -101,9 +100,8 @@ class Through:
         self.index = self._camera = self.psnr = None
         self._arrived = False
         self._measured, self._pending = (), ()
-        for held in (self._pair, self._meter):
-            if held is not None:
-                held.drop()
+        self._pair.drop()
+        self._meter.drop()
         if back and before is not None:
             camera, orbit = before
             self.view.fly_to(camera, pivot=orbit.target)
@@ -131,8 +129,7 @@ class Through:
             if self._arrived:
                 self._go(0.0)
             return True
-        navigate = view.tools["navigate"]
-        if navigate.under_way and not self._arrived:  # type: ignore[attr-defined]
+        if view.navigate.under_way and not self._arrived:
             return False
         if view.fixed and self._room(rect) != self._size:
             self._go(0.0)
@@ -174,9 +171,6 @@ class Through:
         """Lay the photograph over what was rendered in `rect`."""
         if not self._arrived or self.how == "render" or (photo := self.photo(content)) is None:
             return
-        if self._pair is None:
-            self._pair, self._photo = PairCompositor(content.ctx, content.work), PhotoTexture(content.ctx)
-        assert self._photo is not None
         view, place = self.view, self.place(rect)
         self._photo.take(photo)
         rendered = self._pair.target(0, place.width, place.height, "f1")
@@ -203,7 +197,6 @@ class Through:
             return False
         wanted = self.index, id(photo), view.content.loads, view.background
         if self._pending:
-            assert self._meter is not None
             before, self.psnr = self.psnr, self._meter.psnr()
             self._measured, self._pending, self._next = self._pending, (), now + _PERIOD
             return before != self.psnr
@@ -215,10 +208,6 @@ class Through:
 
     def _render(self, content: CamerasContent, photo: np.ndarray) -> None:
         assert self._camera is not None
-        if self._meter is None:
-            self._meter = PairCompositor(content.ctx, content.work)
-        if self._photo is None:
-            self._photo = PhotoTexture(content.ctx)
         height, width = photo.shape[:2]
         rect = Rect(0, 0, width, height)
         bound = content.ctx.fbo  # ours must not stay so: it may be given back before anything else is drawn
@@ -236,6 +225,4 @@ class Through:
     def close(self) -> None:
         """Give back everything. Idempotent."""
         for held in (self._pair, self._meter, self._photo):
-            if held is not None:
-                held.close()
-        self._pair = self._meter = self._photo = None
+            held.close()

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import math
-import time
 from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
+from imgui_bundle import ImVec2, ImVec4, imgui
 
 from splatview_viewer.core.errors import RendererError
 from splatview_viewer.core.events import Key, Pinch, PointerMove, PointerPress, PointerRelease
-from splatview_viewer.core.jobs import Jobs
 from splatview_viewer.core.view import KeyHelp, Section
 from splatview_viewer.geometry.controls import Rect
-from splatview_viewer.kinds.gaussians.picking import Picker
-from splatview_viewer.kinds.gaussians.tool import Tool
+from splatview_viewer.kinds.gaussians.tool import Picker, SceneReader, Tool
 from splatview_viewer.render.picking import values_later
+from splatview_viewer.ui import plots, theme
+from splatview_viewer.ui import widgets as ui
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+    from imgui_bundle import ImVec2Like
 
     from splatview_viewer.core.events import Event
     from splatview_viewer.kinds.gaussians.view import GaussianView
@@ -28,14 +29,20 @@ if TYPE_CHECKING:
 
 _STILL = 4.0
 """Points that the pointer may move between press and release of a click."""
-_PERIOD = 0.5
-"""Seconds between looks at the values of a live scene."""
-_SHARE = 0.05
-"""Of the loop's time that may go into having the scene."""
 _VERSIONS = 240
 """Of which the values are remembered."""
 _CARD_WIDTH, _CARD_LINES = 250, 6
 """Of what lies over the picture: points, and lines of text."""
+_SPARK = 22
+"""Points: how high a curve of past values is."""
+_CHANNELS = "R", "G", "B"
+_HISTORY: tuple[tuple[str, Callable[[Sequence[Values]], list[float]], str], ...] = (
+    ("Opacity", lambda seen: [v.opacity for v in seen], ""),
+    ("Size", lambda seen: [float(v.scale.max()) for v in seen], "Its largest standard deviation, world units"),
+    ("Moved", lambda seen: [float(np.linalg.norm(v.mean - seen[0].mean)) for v in seen],
+     "How far it is from where it was when you chose it, world units"),
+    ("SH energy", lambda seen: [sum(v.energies) for v in seen], ""),
+)
 
 
 class Inspect(Tool):
@@ -58,11 +65,9 @@ class Inspect(Tool):
         self._count = 0
         """Of the scene's Gaussians when it was chosen."""
         self._picker = Picker(view)
-        self._jobs = Jobs("values", lambda: view.desk.wake())
-        self._read = (-1, -math.inf)
-        """The last scene (`GaussianContent.loads`) whose values were asked for, and when the next may be."""
+        self._reader = SceneReader(view, "values")
         self._press: tuple[float, float] | None = None
-        self._shown = self._card = False
+        self.shown = self._card = False
         """Whether the panel's part is seen; whether the card lies over the picture."""
 
     # -- choosing ----------------------------------------------------------------------------------------------
@@ -74,10 +79,9 @@ class Inspect(Tool):
             return
         if index != self.index:
             self.history.clear()
-            self._jobs.forget("values")
+            self._reader.forget()
         self.index, self.hit = index, hit
         self._count = 0 if facts is None else facts.count
-        self._read = (-1, -math.inf)
         settings = self.view.settings
         settings.selection = replace(settings.selection, marked=() if index is None else (index,))
 
@@ -88,7 +92,7 @@ class Inspect(Tool):
 
     def handle(self, event: Event, rect: Rect) -> bool | None:
         match event:
-            case PointerPress(button="left", clicks=1) if self._shown or "alt" in event.mods:
+            case PointerPress(button="left", clicks=1) if self.shown or "alt" in event.mods:
                 self._press = event.x, event.y
             case PointerPress() | Pinch():
                 self._press = None
@@ -100,17 +104,14 @@ class Inspect(Tool):
             case PointerRelease(button="left") if self._press is not None:
                 self._press = None
                 if rect.contains(event.x, event.y):
-                    self._ask(event.x, event.y, rect)
+                    try:
+                        self._picker.ask(event.x, event.y, rect)
+                    except RendererError as e:
+                        self.view.desk.say(str(e))
             case Key(name="escape", pressed=True) if self.index is not None and not event.mods:
                 self.choose(None)
                 return True
         return None  # the camera may move by it
-
-    def _ask(self, x: float, y: float, rect: Rect) -> None:
-        try:
-            self._picker.ask(x, y, rect)
-        except RendererError as e:
-            self.view.desk.say(str(e))
 
     # -- time --------------------------------------------------------------------------------------------------
 
@@ -122,7 +123,7 @@ class Inspect(Tool):
             self.view.desk.say("There is not enough memory to find what lies there")
             return True
         if picked is not None:
-            self.choose(None if picked.hit is None else picked.hit.index, picked.hit)
+            self.choose(picked[0].index if picked else None, picked[0] if picked else None)
             again = True
         if self.index is None:
             return again
@@ -131,39 +132,24 @@ class Inspect(Tool):
             self.view.desk.say("The scene has another number of Gaussians now: none is chosen")
             self.choose(None)
             return True
-        self._look(now)
-        if (come := self._jobs.take("values")) is not None and come[0] == self.index:
+        index, loads = self.index, content.loads
+        self._reader.read(now, index, lambda scene: (
+            values_later(scene, index, loads) if index < len(scene) else None))
+        if (come := self._reader.take()) is not None and come[0] == index:
             self.history.append(come[1])
             again = True
         return again
 
-    def _look(self, now: float) -> None:
-        """Ask for the values in a new scene, once in a while."""
-        loads = self.view.content.loads
-        if loads == self._read[0] or now < self._read[1] or self._jobs.busy or self.index is None:
-            return
-        begin, index = time.perf_counter(), self.index
-        try:
-            scene = self.view.content.renderer.scene()
-            if index < len(scene):
-                tell = values_later(scene, index, loads)
-                self._jobs.submit(lambda _: (index, tell()), "values")
-        except RendererError:
-            pass  # the picture says so
-        self._read = loads, now + max(_PERIOD, (time.perf_counter() - begin) / _SHARE)
-
     # -- what is seen ------------------------------------------------------------------------------------------
 
     def over(self, rect: Rect, scale: float) -> bool:
-        self._card, self._shown = not self._shown and self.index is not None, False
+        self._card, self.shown = not self.shown and self.index is not None, False
         if self.index is None:
             return False
-        from splatview_viewer.kinds.gaussians import inspect_card
-
         camera = self.view.camera(rect)
         if camera is not None and self.values is not None:
-            inspect_card.outline(self.values.outline(camera, self.view.settings.scale), rect, scale)
-        if self._card and (place := self._board(rect)) is not None and inspect_card.card(self, place, scale):
+            outline(self.values.outline(camera, self.view.settings.scale), rect, scale)
+        if self._card and (place := self._board(rect)) is not None and card(self, place, scale):
             self.choose(None)
             return True
         return False
@@ -181,13 +167,7 @@ class Inspect(Tool):
         return Rect(rect.x + pad, rect.y + pad, width, height)
 
     def sections(self) -> Sequence[Section]:
-        return [Section("Inspect", self._panel, tip="The numbers of one Gaussian. Click it while this is open")]
-
-    def _panel(self) -> bool:
-        from splatview_viewer.kinds.gaussians import inspect_card
-
-        self._shown = True
-        return inspect_card.panel(self)
+        return [Section("Inspect", lambda: panel(self), tip="The numbers of one Gaussian. Click it while this is open")]
 
     def look_at(self) -> None:
         """Go where the chosen one fills a good part of the picture."""
@@ -207,4 +187,149 @@ class Inspect(Tool):
 
     def close(self) -> None:
         self._picker.forget()
-        self._jobs.forget("values")
+        self._reader.forget()
+
+
+def outline(corners: np.ndarray | None, rect: Rect, scale: float) -> None:
+    """Draw the ellipse (M, 2), pixels from the picture's corner, over the picture."""
+    if corners is None or np.abs(corners).max() > 1e5:
+        return
+    draw = imgui.get_background_draw_list()
+    draw.push_clip_rect(ImVec2(rect.x, rect.y), ImVec2(rect.x + rect.width, rect.y + rect.height), True)
+    points: list[ImVec2Like] = [ImVec2(x + rect.x, y + rect.y) for x, y in corners.tolist()]
+    closed = imgui.ImDrawFlags_.closed.value
+    draw.add_polyline(points, theme.u32(ImVec4(0, 0, 0, 1), 0.55), 3.5 * scale, closed)
+    draw.add_polyline(points, theme.u32(ImVec4(1, 1, 1, 1), 0.95), 1.5 * scale, closed)
+    draw.pop_clip_rect()
+
+
+def card(tool: Inspect, place: Rect, scale: float) -> bool:
+    """The most important numbers over the picture. True when it was closed."""
+    imgui.push_style_var(imgui.StyleVar_.window_rounding.value, 6 * scale)
+    pad, closed = imgui.get_style().window_padding, False
+    with ui.board(f"inspected {id(tool)}", place, (pad.x, pad.y)):
+        ui.colored(f"Gaussian {tool.index:,}", theme.TEXT)
+        side = imgui.get_frame_height()
+        imgui.same_line(imgui.get_window_width() - side - imgui.get_style().window_padding.x / 2)
+        closed = imgui.button("\u00d7##close", ImVec2(side, side))
+        imgui.set_item_tooltip("Choose none (Escape)")
+        values = tool.values
+        if values is not None:
+            _rows(tool, values, 3.6)
+    imgui.pop_style_var()
+    return bool(closed)
+
+
+def panel(tool: Inspect) -> bool:
+    """The panel's part. True when a picture has to follow."""
+    tool.shown = True
+    ui.row("Index")
+    flags = imgui.InputTextFlags_.enter_returns_true | imgui.InputTextFlags_.chars_decimal
+    text = "" if tool.index is None else str(tool.index)
+    entered, typed = imgui.input_text_with_hint("##index", "None", text, flags)
+    imgui.set_item_tooltip("In the scene as it was published or saved. Type one and press Enter")
+    changed = False
+    if entered and typed != text:
+        changed = _typed(tool, typed.strip())
+    values = tool.values
+    if tool.index is None or values is None:
+        ui.wrapped("Click a Gaussian in the picture" if tool.index is None else "Reading", theme.DIM)
+        return changed
+    _rows(tool, values)
+    _text("Rotation", "  ".join(f"{v:.3f}" for v in values.quat), "Quaternion w, x, y, z")
+    if values.energies:
+        _text("SH energy", "  ".join(f"{v:.3g}" for v in values.energies),
+              "Sum of squares of the coefficients of each degree, from 1 on:\nhow much the colour depends on the view")
+    if len(tool.history) > 1:
+        _curves(tool)
+    if imgui.tree_node("Coefficients"):
+        _table(values)
+        imgui.tree_pop()
+    pressed = ui.buttons("", ["Look at it", "Clear"], ["Move the camera to it", "Choose none (Escape)"])
+    if pressed == 0:
+        tool.look_at()
+    elif pressed == 1:
+        tool.choose(None)
+    return changed or pressed is not None
+
+
+def _typed(tool: Inspect, text: str) -> bool:
+    """Choose the one whose index was typed; none by nothing. True when it is chosen."""
+    facts, index = tool.view.content.facts, int(text) if text.isdecimal() else -1
+    if text and facts is not None and not 0 <= index < facts.count:
+        tool.view.desk.say(f"{text[:20]} is no index: this scene's go from 0 to {facts.count - 1:,}")
+        return False
+    tool.choose(index if text else None)
+    return True
+
+
+def _rows(tool: Inspect, values: Values, label: float | None = None) -> None:
+    facts = tool.view.content.facts
+    if facts is not None and tool.index is not None and (shard := facts.shard_of(tool.index)) is not None:
+        _text("Rank", f"{shard[0]}, index {shard[1]:,}", "Which process trains it, and its index there", label)
+    _text("Position", "  ".join(f"{v:.4g}" if abs(v) < 1e4 else f"{v:.2f}" for v in values.mean), "World units", label)
+    _text("Size", "  ".join(f"{v:.3g}" for v in values.scale),
+          "Standard deviations along its three axes, world units", label)
+    _text("Opacity", f"{values.opacity:.3f}", "", label)
+    _row("Colour", label)
+    side = imgui.get_text_line_height()
+    at, color = imgui.get_cursor_screen_pos(), values.color
+    imgui.dummy(ImVec2(side, side))
+    draw, end = imgui.get_window_draw_list(), ImVec2(at.x + side, at.y + side)
+    draw.add_rect_filled(at, end, theme.u32(ImVec4(*color, 1.0)), 3 * side / 15)
+    draw.add_rect(at, end, theme.u32(theme.DIM, 0.6), 3 * side / 15)
+    imgui.same_line()
+    imgui.text_unformatted("  ".join(f"{v:.2f}" for v in color))
+    if tool.hit is not None and tool.hit.index == tool.index:
+        _text("Seen", f"{tool.hit.weight:.0%} of the pixel",
+              f"Where you clicked it makes up so much of what is seen.\nThe surface is {tool.hit.depth:.4g} away there",
+              label)
+
+
+def _row(label: str, width: float | None) -> None:
+    ui.dim(label)
+    imgui.same_line((ui.LABEL_WIDTH if width is None else width + 1.0) * imgui.get_font_size())
+
+
+def _text(label: str, text: str, tip: str = "", width: float | None = None) -> None:
+    _row(label, width)
+    imgui.text_unformatted(text)
+    if tip:
+        imgui.set_item_tooltip(tip)
+
+
+def _curves(tool: Inspect) -> None:
+    """How some of the numbers went since it was chosen."""
+    seen = list(tool.history)
+    ui.dim(f"In {len(seen)} versions")
+    for label, of, tip in _HISTORY:
+        if label == "SH energy" and not seen[-1].energies:
+            continue
+        values = np.nan_to_num(np.array(of(seen)))
+        low, high = float(values.min()), float(values.max())
+        _row(label, None)
+        room = 0.05 * (high - low) or 1.0
+        with plots.bare(label, (imgui.get_content_region_avail().x, _SPARK * theme.scale()), (0, len(values) - 1),
+                        (low - room, high + room)) as plot:
+            if plot is not None:
+                plot.line("##curve", np.arange(len(values), dtype=np.float64), values, theme.ACCENT, 1.4)
+        imgui.set_item_tooltip("\n".join(filter(None, (tip, f"{low:.4g} to {high:.4g}, now {values[-1]:.4g}",
+                                                       f"in {len(seen)} versions"))))
+
+
+def _table(values: Values) -> None:
+    """All coefficients of spherical harmonics, from degree 0 on."""
+    rows = np.concatenate([values.sh0[None], values.shN])
+    flags = imgui.TableFlags_.sizing_stretch_same.value | imgui.TableFlags_.row_bg.value
+    if imgui.begin_table("##coefficients", 4, flags):
+        for name in ("", *_CHANNELS):
+            imgui.table_next_column()
+            ui.dim(name)
+        for i, row in enumerate(rows.tolist()):
+            imgui.table_next_column()
+            ui.dim(f"{int(i ** 0.5)}, {i - int(i ** 0.5) * (int(i ** 0.5) + 1)}")
+            imgui.set_item_tooltip("Degree and order")
+            for value in row:
+                imgui.table_next_column()
+                imgui.text_unformatted(f"{value:.3f}")
+        imgui.end_table()

@@ -8,9 +8,12 @@ from functools import cache
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
+from imgui_bundle import ImVec2, ImVec4, imgui
 
 from splatview_viewer.kinds.gaussians.tool import Tool
 from splatview_viewer.scene import color_maps
+from splatview_viewer.ui import theme
+from splatview_viewer.ui import widgets as ui
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,10 +54,6 @@ class Look(Tool):
 
     def panel(self) -> bool:
         """The controls; True when a setting changed."""
-        from imgui_bundle import imgui
-
-        from splatview_viewer.ui import widgets as ui
-
         view = self.view
         s, before = view.settings, replace(view.settings)
         s.show = ui.choice("Show", s.show, SHOWS)
@@ -80,10 +79,6 @@ class Look(Tool):
         return before != s
 
     def _mapped(self, s: GaussianSettings) -> None:
-        from imgui_bundle import imgui
-
-        from splatview_viewer.ui import widgets as ui
-
         s.color_map = ui.choice("Colours", s.color_map, color_maps.NAMES)
         if s.show != "depth":
             return
@@ -105,8 +100,7 @@ class Look(Tool):
         if view.settings.show in _MAPPED and view.picture.source is not None and rect.width >= _LEAST * scale:
             low, high = view.picture.depth.shown_range(view.settings)
             if high > low:
-                bars = round(sum(tool.bar_height() for tool in view.tools.values()) * scale)
-                place = replace(rect, height=rect.height - bars)
+                place = replace(rect, height=rect.height - round(view.bars_height))
                 values = low, (low + high) / 2, high
                 title, words = ("Depth", _numbers(*values)) if view.settings.show == "depth" else (
                     "Gaussians per pixel", [f"{round(v):,}" if high - low >= 10 else f"{v:g}" for v in values])
@@ -124,10 +118,6 @@ class Look(Tool):
 def _legend(title: str, name: str, words: Sequence[str], rect: Rect, scale: float) -> None:
     """The colour map of this name in the lower right corner, with what its left, its middle and its right are. Over
     pictures, so the same in dark and light."""
-    from imgui_bundle import ImVec2, ImVec4, imgui
-
-    from splatview_viewer.ui import theme
-
     draw = imgui.get_background_draw_list()
     with theme.font_size(12.0):
         line, pad = imgui.get_text_line_height(), _PAD * scale
@@ -155,10 +145,6 @@ def _legend(title: str, name: str, words: Sequence[str], rect: Rect, scale: floa
 @cache
 def _knots(name: str) -> list[int]:
     """A colour map's colours as imgui takes them."""
-    from imgui_bundle import ImVec4
-
-    from splatview_viewer.ui import theme
-
     return [theme.u32(ImVec4(r, g, b, 1)) for r, g, b in color_maps.table(name).tolist()]
 
 

@@ -6,17 +6,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
+from imgui_bundle import imgui
 
 from splatview_viewer.core.view import Section
 from splatview_viewer.gpu.governor import scaled
 from splatview_viewer.kinds.gaussians.tool import Tool
+from splatview_viewer.render.base import RenderOptions
+from splatview_viewer.ui import widgets as ui
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.kinds.gaussians.view import GaussianView
-    from splatview_viewer.render.base import RenderOptions
 
 _SHOWS = "color", "alpha", "normals", "ellipsoids", "rings", "points"
 """Pictures that can be moved: of things that are somewhere."""
@@ -35,10 +37,7 @@ class Motion(Tool):
 
     def __init__(self, view: GaussianView) -> None:
         super().__init__(view)
-        self.scale = 1.0
-        """The resolution of the picture that is moved."""
         self._towards: Camera | None = None
-        self._wanted: tuple[object, ...] = ()
         self._used_at = -_KEPT
         self._used = False
 
@@ -49,21 +48,21 @@ class Motion(Tool):
         that may be. False: draw the scene, and show nothing else."""
         view = self.view
         content, picture = view.content, view.picture
-        self._towards, self._wanted = None, (camera.key, options, content.loads)
+        self._towards, wanted = None, (camera.key, options, content.loads)
         if not self._applies(camera, options):
-            if content.begun is not None and content.begun.of == self._wanted:
+            if content.begun is not None and content.begun.of == wanted:
                 content.land(wait=True)
             return False
         content.land()
         size = camera.width, camera.height
-        if picture.of != self._wanted and not content.awaited and (scale := self._next_scale(size)) is not None:
-            self.scale = scale
-            drawn = camera if self.scale == 1.0 else camera.resized(*scaled(size, self.scale))
+        if picture.of != wanted and not content.awaited and (scale := self._next_scale(size)) is not None:
+            view.scale = scale
+            drawn = camera if scale == 1.0 else camera.resized(*scaled(size, scale))
             picture.render_later(drawn, options, (drawn.key, options, content.loads))
-        if picture.of != self._wanted:
+        if picture.of != wanted:
             self._towards = camera
         else:
-            self.scale = 1.0
+            view.scale = 1.0
         return picture.source is not None
 
     def _next_scale(self, size: tuple[int, int]) -> float | None:
@@ -81,8 +80,11 @@ class Motion(Tool):
         moves = view.moving or view.content.awaited  # what was moved stays there until a true picture can be had
         if not (s.reproject and moves and s.show in _SHOWS) or view.desk.exact:
             return False
-        if picture.kept is None or picture.seen is None or not _alike(picture.of[1], options):
+        if picture.kept is None or picture.seen is None:
             return False
+        before = picture.of[1]
+        if not isinstance(before, RenderOptions) or (before.paint, before.depth) != (options.paint, options.depth):
+            return False  # it shows another sort of thing
         seen = picture.seen
         turn = float(np.trace(seen.viewmat[:3, :3].T @ camera.viewmat[:3, :3]))
         if seen.model != camera.model or turn < 1 + 2 * _FAR:
@@ -119,18 +121,8 @@ class Motion(Tool):
         return [Section("Motion", self._panel, tip="What is seen while the camera moves")]
 
     def _panel(self) -> bool:
-        from imgui_bundle import imgui
-
-        from splatview_viewer.ui import widgets as ui
-
         s, before = self.view.settings, self.view.settings.reproject
         s.reproject = ui.check("Smooth", before)
         imgui.set_item_tooltip("While the camera moves and the GPU has no time for a new picture, the last one is "
                                "moved along. Once the camera rests, and in screenshots, the scene itself is drawn.")
         return s.reproject != before
-
-
-def _alike(before: object, options: RenderOptions) -> bool:
-    """Return whether a picture drawn with these options shows the same sort of thing."""
-    paint, depth = getattr(before, "paint", None), getattr(before, "depth", None)
-    return (paint, depth) == (options.paint, options.depth)

@@ -6,8 +6,10 @@ import functools
 from typing import TYPE_CHECKING
 
 import numpy as np
+from imgui_bundle import ImVec2, ImVec4, imgui
 
 from splatview_viewer.core.events import PointerMove, PointerPress, PointerRelease
+from splatview_viewer.ui import theme
 
 if TYPE_CHECKING:
     from splatview_viewer.core.events import Event
@@ -30,7 +32,6 @@ _DARK = 0.05, 0.05, 0.06
 @functools.lru_cache(maxsize=512)
 def _color(rgb: tuple[float, float, float], percent: int) -> int:
     """A colour for imgui's draw lists, so opaque."""
-    from imgui_bundle import ImVec4, imgui
 
     return imgui.color_convert_float4_to_u32(ImVec4(*rgb, percent / 100))
 
@@ -103,10 +104,6 @@ class Gizmo:
         middle = self._middle(rect)
         if middle is None or self._navigate.view.desk.exact:  # pictures to keep are of the scene alone
             return False
-        from imgui_bundle import ImVec2, imgui
-
-        from splatview_viewer.ui import theme
-
         draw, dots = imgui.get_background_draw_list(), self._dots(middle).tolist()
         at, size = ImVec2(middle[0], middle[1]), _DOT * scale
         if self._over is not None:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from imgui_bundle import ImVec2, imgui
 
 from splatview_ipc.system.files import output_file
 from splatview_viewer.core.errors import CameraError, ViewerError
@@ -13,23 +17,37 @@ from splatview_viewer.core.events import Key as KeyEvent
 from splatview_viewer.core.view import KeyHelp, Section
 from splatview_viewer.formats.nerfstudio import Film, parse_path, read_path, write_path
 from splatview_viewer.formats.pictures import output_path
-from splatview_viewer.geometry.path import MOST_KEYS, CameraPath, Key, turntable
+from splatview_viewer.geometry import rotations
+from splatview_viewer.geometry.cameras import focal_length, project
+from splatview_viewer.geometry.path import MOST_KEYS, CameraPath, Key, positions, turntable
 from splatview_viewer.kinds.gaussians.tool import Tool
+from splatview_viewer.ui import theme
+from splatview_viewer.ui import widgets as ui
+from splatview_viewer.ui.format import round_seconds
+from splatview_viewer.ui.widgets import board
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from imgui_bundle import ImVec2Like
 
     from splatview_viewer.core.events import Event
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.geometry.controls import Rect
     from splatview_viewer.kinds.gaussians.film import Filming
-    from splatview_viewer.kinds.gaussians.path_bar import PathBar
     from splatview_viewer.kinds.gaussians.view import GaussianView
 
 HEIGHT = 46.0
 """Points that the timeline takes."""
 _FLIGHT = 0.35
 """Seconds on the way to a key frame that was chosen."""
+_STEPS = 24
+"""Points of the line between two keys."""
+_SIZE = 0.06
+"""Of the small cameras, against the way from one to the next."""
+SIZES = {(1280, 720): "1280 x 720", (1920, 1080): "1920 x 1080", (2560, 1440): "2560 x 1440",
+         (3840, 2160): "3840 x 2160", (1080, 1080): "1080 x 1080", (1080, 1920): "1080 x 1920"}
+RATES = {24.0: "24 a second", 25.0: "25 a second", 30.0: "30 a second", 50.0: "50 a second", 60.0: "60 a second"}
 
 
 class PathTool(Tool):
@@ -57,7 +75,8 @@ class PathTool(Tool):
         self.filming: Filming | None = None
         self.playing = False
         self._playing_since: float | None = None
-        self._bar: PathBar | None = None
+        self._dragged: int | None = None
+        """The key frame that the pointer moves on the timeline."""
         self._recalled = ""
 
     @property
@@ -259,8 +278,6 @@ class PathTool(Tool):
     def over(self, rect: Rect, scale: float) -> bool:
         camera = self.view.camera(rect)
         if self.shown and not self.playing and camera is not None and self.path.keys:
-            from splatview_viewer.kinds.gaussians.path_line import draw_path
-
             draw_path(self.path, camera, rect, scale, self.chosen, self.time)
         return False
 
@@ -268,19 +285,86 @@ class PathTool(Tool):
         return HEIGHT if self.shown and self.path.keys else 0.0
 
     def bar(self, rect: Rect, scale: float) -> bool:
-        from splatview_viewer.kinds.gaussians.path_bar import PathBar
+        again = False
+        with board(f"path {id(self)}", rect, (10 * scale, 8 * scale)) as opened:
+            if not opened:
+                return False
+            button = ImVec2(56 * scale, 0)
+            if imgui.button("Stop##path" if self.playing else "Play##path", button):
+                self.stop() if self.playing else self.play()
+                again = True
+            imgui.set_item_tooltip("P")
+            imgui.same_line()
+            if imgui.button("Key##path", button):
+                self.add()
+                again = True
+            imgui.set_item_tooltip("Set a key frame where the camera is (K)")
+            imgui.same_line()
+            again |= self._line(rect, scale)
+        return again
 
-        if self._bar is None:
-            self._bar = PathBar(self)
-        return self._bar.draw(rect, scale)
+    def _line(self, rect: Rect, scale: float) -> bool:
+        """The line with its keys."""
+        path = self.path
+        left = imgui.get_cursor_screen_pos()
+        width = rect.x + rect.width - left.x - 16 * scale
+        if width < 40 * scale:
+            return False
+        height = rect.height - 16 * scale
+        duration = max(path.duration, 1e-6)
+        imgui.invisible_button("line", ImVec2(width, max(height, 1)))
+        mouse, pressed, held = imgui.get_mouse_pos(), imgui.is_item_activated(), imgui.is_item_active()
+        pad = 8 * scale
+        begin, span = left.x + pad, max(width - 2 * pad, 1.0)
+
+        def at(seconds: float) -> float:
+            return begin + span * seconds / duration
+
+        times = path.times
+        again = False
+        if pressed:
+            near = min(range(len(times)), key=lambda i: abs(at(times[i]) - mouse.x), default=None)
+            self._dragged = near if near is not None and abs(at(times[near]) - mouse.x) < 7 * scale else None
+            if self._dragged is not None:
+                self.choose(self._dragged % len(path.keys))
+                again = True
+            self.stop()
+        elif held and self._dragged is not None and imgui.is_mouse_dragging(imgui.MouseButton_.left, 3 * scale):
+            self.move_key(self._dragged, (mouse.x - begin) / span * duration)
+            again = True
+        if imgui.is_item_deactivated() and self._dragged is not None:
+            self.keep()
+        if held and self._dragged is None:
+            self.seek((mouse.x - begin) / span * duration)
+            again = True
+        self._paint(left, (begin, span, duration), (width, height), scale)
+        return again
+
+    def _paint(self, left: ImVec2, line: tuple[float, float, float], size: tuple[float, float], scale: float) -> None:
+        begin, span, duration = line
+        draw, (width, height) = imgui.get_window_draw_list(), size
+        draw.add_rect_filled(left, ImVec2(left.x + width, left.y + height), theme.u32(theme.FIELD), 4 * scale)
+        step = round_seconds(max(60 * scale * duration / span, 0.1))
+        for i in range(min(int(duration / step + 1e-6) + 1, 100)):
+            x = begin + span * i * step / duration
+            draw.add_line(ImVec2(x, left.y + height * 0.7), ImVec2(x, left.y + height), theme.u32(theme.GONE), scale)
+            text = f"{i * step:g} s"
+            beside = x + 3 * scale
+            if beside + (room := imgui.calc_text_size(text).x) > left.x + width:
+                beside = x - 3 * scale - room
+            draw.add_text(ImVec2(round(beside), round(left.y + height - imgui.get_text_line_height())),
+                          theme.u32(theme.GONE), text)
+        middle, r = left.y + height * 0.36, 5 * scale
+        for i, seconds in enumerate(self.path.times):
+            x = begin + span * seconds / duration
+            chosen = self.chosen is not None and i % len(self.path.keys) == self.chosen
+            corners = ImVec2(x, middle - r), ImVec2(x + r, middle), ImVec2(x, middle + r), ImVec2(x - r, middle)
+            draw.add_quad_filled(*corners, theme.u32(theme.TEXT if chosen else theme.ACCENT))
+        x = begin + span * min(self.time / duration, 1.0)
+        draw.add_line(ImVec2(x, left.y), ImVec2(x, left.y + height), theme.u32(theme.TEXT), 1.5 * scale)
 
     def sections(self) -> Sequence[Section]:
-        from splatview_viewer.kinds.gaussians.path_panel import panel
-
         return [Section("Path", lambda: panel(self), tip="A way for the camera, to be played and filmed")]
-
-    def like(self, other: Tool) -> None:
-        """Paths are everybody's own; the camera that is moved along one is followed anyway."""
 
     def close(self) -> None:
         if self.filming is not None:
@@ -331,3 +415,129 @@ class PathTool(Tool):
 def _stem(name: str) -> str:
     return Path(name).stem or "scene"
 
+
+def draw_path(path: CameraPath, camera: Camera, rect: Rect, scale: float, chosen: int | None, time: float) -> None:
+    """Over the picture that `camera` shows in `rect`."""
+    draw = imgui.get_background_draw_list()
+    line = _line(tuple(path.keys), path.loop, path.smooth)
+    at = _on_screen(line, camera, rect)
+    seen = np.asarray(np.isfinite(at).all(axis=1))
+    for part in np.split(np.arange(len(at)), np.flatnonzero(np.diff(seen)) + 1):
+        if len(part) > 1 and seen[part[0]]:
+            points: list[ImVec2Like] = [ImVec2(*p) for p in at[part].tolist()]
+            draw.add_polyline(points, theme.u32(theme.SHADE, 0.5), 3.5 * scale, 0)
+            draw.add_polyline(points, theme.u32(theme.MARK, 0.9), 1.5 * scale, 0)
+    step = np.linalg.norm(np.diff(line, axis=0), axis=1).sum() / max(len(path.keys), 1) if len(line) > 1 else 1.0
+    for i, key in enumerate(path.keys):
+        _small_camera(key, camera, rect, scale, float(step) * _SIZE or 0.05, i == chosen)
+    if path.keys:
+        here = _on_screen(path.at(time, 16, 16).position[None], camera, rect)[0]
+        if np.isfinite(here).all():
+            draw.add_circle_filled(ImVec2(*here), 4.5 * scale, theme.u32(theme.INK), 20)
+            draw.add_circle(ImVec2(*here), 4.5 * scale, theme.u32(theme.SHADE), 20, 1.2 * scale)
+
+
+def _small_camera(key: Key, camera: Camera, rect: Rect, scale: float, size: float, chosen: bool) -> None:
+    half = 0.5 / focal_length(min(key.fov, 120.0), 1)
+    corners = np.array([[0, 0, 0], [-1.4 * half, -half, 1], [1.4 * half, -half, 1], [1.4 * half, half, 1],
+                        [-1.4 * half, half, 1]]) * size
+    at = _on_screen(corners @ rotations.matrix(key.rotation).T + key.position, camera, rect)
+    if not np.isfinite(at).all():
+        return
+    color = theme.u32(theme.INK if chosen else theme.MARK)
+    draw, width = imgui.get_background_draw_list(), (2.2 if chosen else 1.2) * scale
+    for i in range(4):
+        draw.add_line(ImVec2(*at[0]), ImVec2(*at[1 + i]), color, width)
+        draw.add_line(ImVec2(*at[1 + i]), ImVec2(*at[1 + (i + 1) % 4]), color, width)
+
+
+def _on_screen(points: np.ndarray, camera: Camera, rect: Rect) -> np.ndarray:
+    """(N, 2) pixels of the screen where points (N, 3) of the world are seen; NaN behind the camera."""
+    return project(camera, points) * [rect.width / camera.width, rect.height / camera.height] + [rect.x, rect.y]
+
+
+@lru_cache(maxsize=8)
+def _line(keys: tuple[Key, ...], loop: bool, smooth: bool) -> np.ndarray:
+    path = CameraPath(list(keys), loop, smooth)
+    return positions(path, min(_STEPS * max(len(keys) - 1 + loop, 1), 2000) + 1) if len(keys) > 1 else (
+        np.stack([key.position for key in keys]) if keys else np.zeros((0, 3)))
+
+
+def panel(tool: PathTool) -> bool:
+    """Draw it; True when a picture has to follow."""
+    path = tool.path
+    changed = _keys(tool)
+    if not path.keys:
+        ui.wrapped("K sets a key frame where the camera is. A path of nerfstudio's viewer can be dropped here.",
+                   theme.DIM)
+        return changed
+    loop = ui.check("Loop", path.loop)
+    smooth = ui.check("Smooth", path.smooth)
+    if (loop, smooth) != (path.loop, path.smooth):
+        path.loop, path.smooth = loop, smooth
+        tool.changed()
+        changed = True
+    if path.duration > 0:
+        seconds = ui.slider("Duration", path.duration, (0.5, 60.0), "%.1f s")
+        if seconds != path.duration:
+            path.stretch(seconds)
+            tool.changed()
+            changed = True
+    shown = ui.check("Timeline", tool.shown)
+    if shown != tool.shown:
+        tool.shown = shown
+        changed = True
+    if ui.buttons("File", ["Save"], ["Into the current folder, as nerfstudio's viewer writes paths"]) == 0:
+        tool.save()
+    return _film(tool) or changed
+
+
+def _keys(tool: PathTool) -> bool:
+    chosen, count = tool.chosen, len(tool.path.keys)
+    pressed = ui.buttons("Key frame", ["Add", "Around"], [
+        "Set one where the camera is (K)", "A path once around the scene, from here"])
+    if pressed == 0:
+        tool.add()
+    elif pressed == 1:
+        tool.around()
+    if chosen is None or not count or pressed is not None:
+        return pressed is not None
+    key = tool.path.keys[chosen]
+    edit = ui.buttons(f"{chosen + 1} of {count}", ["Set here", "Remove"], [
+        "Move it to where the camera is", "Take it out (Delete)"])
+    if edit == 0:
+        tool.replace()
+    elif edit == 1:
+        tool.remove()
+        return True
+    fov = ui.slider("Its view", key.fov, (5.0, 120.0), "%.0f deg")
+    if fov != key.fov:
+        tool.path.keys[chosen] = replace(tool.path.keys[chosen], fov=fov)
+        tool.changed()
+    return edit is not None or fov != key.fov
+
+
+def _film(tool: PathTool) -> bool:
+    filming = tool.filming
+    if filming is not None:
+        ui.row("Film")
+        imgui.progress_bar(filming.share, ImVec2(-1, 0), f"{filming.drawn} of {filming.total}")
+        if ui.buttons("", ["Give up"]) == 0:
+            tool.cancel()
+        return True
+    film = tool.film
+    size = film.width, film.height
+    sizes = SIZES if size in SIZES else {size: f"{size[0]} x {size[1]}", **SIZES}
+    width, height = ui.choice("Film size", size, sizes)
+    rates = RATES if film.fps in RATES else {film.fps: f"{film.fps:g} a second", **RATES}
+    fps = ui.choice("Pictures", film.fps, rates)
+    if (width, height, fps) != (film.width, film.height, film.fps):
+        tool.film = replace(film, width=width, height=height, fps=fps)
+        tool.changed()
+    tool.as_frames = ui.choice("As", tool.as_frames, {False: "mp4", True: "PNGs"})
+    if tool.as_frames:
+        tool.transparent = ui.check("Transparent", tool.transparent)
+    if ui.buttons("Film", ["Film it"], ["Into the current folder of the viewer; drawing goes on meanwhile"]) == 0:
+        tool.record()
+        return True
+    return False

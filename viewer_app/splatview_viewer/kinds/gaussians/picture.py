@@ -56,7 +56,7 @@ class ScenePicture:
         self._ctx = ctx
         self._content = content
         self._work = work
-        self._copy: PictureCopy | None = None
+        self._copy = PictureCopy(ctx)
 
     @property
     def known(self) -> bool:
@@ -81,20 +81,19 @@ class ScenePicture:
             content.has_looked()  # only begins to look, while CUDA draws
             counts = options.paint == "overdraw"
             mapped = options.depth or counts
-            source = self.depth.source(picture, wanted, counts=counts) if mapped else picture.source()
+            source = self.depth.source(picture, wanted, content.now, counts=counts) if mapped else picture.source()
             if not content.is_read():
                 if mapped:
                     self.depth.undo()
                 return None
         self.become(source, camera, wanted, lent=not mapped, kept=None if mapped else getattr(picture, "kept", None))
-        if not several and self._copy is not None:
+        if not several:
             self._copy.close()
-            self._copy = None
         return watch.ms["render"] + content.gpu_ms(camera)
 
-    def become(self, source: PixelSource, camera: Camera, of: tuple[object, ...], *, lent: bool,
-               kept: Kept | None = None) -> None:
-        """Be this picture from now on. `kept`: what moves it."""
+    def become(self, source: PixelSource | None = None, camera: Camera | None = None, of: tuple[object, ...] = (), *,
+               lent: bool = False, kept: Kept | None = None) -> None:
+        """Be this picture from now on, or none. `kept`: what moves it."""
         self.source, self.seen, self.of, self.lent, self.kept = source, camera, of, lent, kept
 
     def render_later(self, camera: Camera, options: RenderOptions, wanted: tuple[object, ...]) -> None:
@@ -111,7 +110,7 @@ class ScenePicture:
         """What `draw` lays over the background, of colours, as uint8 (H, W, 3) on the GPU; None where it was not CUDA
         that drew. Only this: what was shown is there no more, and nothing is yet."""
         content = self._content
-        self._be_none()
+        self.become()
         picture = content.render(self, camera, options)
         content.account()
         content.has_looked()  # only begins to look, while CUDA draws
@@ -123,8 +122,6 @@ class ScenePicture:
     def keep(self) -> None:
         """Be a copy from now on of what was lent."""
         assert self.source is not None
-        if self._copy is None:
-            self._copy = PictureCopy(self._ctx)
         array = self._content.vertex_array((*self.source.defines, "COPY"))
         with self._work("copy", *self.source.size):
             self.source = self._copy.take(self.source, array)
@@ -136,18 +133,13 @@ class ScenePicture:
         """What was lent is there no more."""
         self.kept = None
         if self.lent:
-            self._be_none()
-
-    def _be_none(self) -> None:
-        self.source, self.seen, self.of, self.lent, self.kept = None, None, (), False, None
+            self.become()
 
     def drop(self) -> None:
         """Be none, until it is rendered again."""
-        self._be_none()
-        if self._copy is not None:
-            self._copy.close()
-            self._copy = None
         self.forget_motion()
+        self.become()
+        self._copy.close()
 
     def forget_motion(self) -> None:
         """Give back what is needed to move it only. Idempotent."""

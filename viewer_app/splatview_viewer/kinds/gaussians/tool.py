@@ -2,16 +2,22 @@
 
 A view asks its tools one after the other: whoever takes an event keeps it from the rest. What a tool changes of the
 picture stands in the view's settings or is drawn over it; the tools of two users know nothing of each other.
-`tests/navigation/test_inspect.py` runs one conformance suite over all of them.
+`tests/viewer/gaussians/test_inspect.py` runs one conformance suite over all of them.
 """
 
 from __future__ import annotations
 
+import math
+import time
 from importlib import import_module
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from splatview_viewer.core.errors import RendererError
+from splatview_viewer.core.jobs import Jobs
+from splatview_viewer.render.picking import Hit, pick_later
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     import moderngl
@@ -21,6 +27,7 @@ if TYPE_CHECKING:
     from splatview_viewer.formats.nerfstudio import Film
     from splatview_viewer.geometry.controls import Rect
     from splatview_viewer.kinds.gaussians.view import GaussianView
+    from splatview_viewer.scene.scene import GaussianScene
 
 _TOOLS: dict[str, str] = {
     "look": "Look", "frustums": "Frustums", "crop": "Crop", "inspect": "Inspect", "filter": "Filter",
@@ -28,6 +35,10 @@ _TOOLS: dict[str, str] = {
 }
 """The module of each tool and its class, in the order in which events are offered to them."""
 
+_PERIOD = 0.5
+"""Seconds between two versions of a live scene that are read for a tool."""
+_SHARE = 0.05
+"""Of the loop's time that may go into having the scene."""
 _SECTIONS = "Scenes", "Shards", "Camera", "Filter", "Crop", "Inspect", "Training cameras", "Compare", "Path"
 """Titles of the parts of the panel, from above, whoever takes events first; others come last."""
 
@@ -107,3 +118,68 @@ def make_tools(view: GaussianView) -> dict[str, Tool]:
 def in_order(sections: Sequence[Section]) -> list[Section]:
     """As they lie in the panel."""
     return sorted(sections, key=lambda s: _SECTIONS.index(s.title) if s.title in _SECTIONS else len(_SECTIONS))
+
+
+class SceneReader:
+    """Computes something of a scene in jobs: once for each version, as long as that takes little of the loop's time."""
+
+    def __init__(self, view: GaussianView, name: str) -> None:
+        self._view = view
+        self._name = name
+        self._jobs = Jobs(name, lambda: view.desk.wake())
+        self._of: tuple[int, object] | None = None
+        """The scene (`GaussianContent.loads`) and the key of what was computed last, or is being computed."""
+        self._next = -math.inf
+        """Time from which another version is read."""
+
+    def read(self, now: float, key: object, ask: Callable[[GaussianScene], Callable[[], Any] | None]) -> None:
+        """Have what `ask` returns computed, unless the key and the scene are still the same, or another version of it
+        is too early. `ask` begins to read the scene, which may change afterwards."""
+        of = self._view.content.loads, key
+        if self._jobs.busy or of == self._of or (self._of is not None and key == self._of[1] and now < self._next):
+            return
+        self._of, begin = of, time.perf_counter()
+        try:
+            if (tell := ask(self._view.content.renderer.scene())) is not None:
+                self._jobs.submit(lambda _: (key, tell()), self._name)
+        except RendererError:
+            pass  # the picture says so
+        self._next = now + max(_PERIOD, (time.perf_counter() - begin) / _SHARE)
+
+    def take(self) -> tuple[Any, Any] | None:
+        """Return the key and the result of a job that has ended since."""
+        try:
+            return self._jobs.take(self._name)
+        except MemoryError:
+            return None  # there will be another one
+
+    def forget(self) -> None:
+        """Drop what is computed; the next `read` is due at once."""
+        self._jobs.forget(self._name)
+        self._of = None
+
+
+class Picker:
+    """One question at a time; a later one takes the place of one that is not answered."""
+
+    def __init__(self, view: GaussianView) -> None:
+        self._view = view
+        self._jobs = Jobs("pick", lambda: view.desk.wake())
+
+    def ask(self, x: float, y: float, rect: Rect) -> None:
+        """What is under this pixel of the framebuffer, where the picture fills `rect`? Of the scene as it is now."""
+        view = self._view
+        self.forget()
+        camera = view.camera(rect)
+        if camera is None:
+            return
+        tell = pick_later(view.content.renderer.scene(), camera, x - rect.x, y - rect.y, view.options)
+        self._jobs.submit(lambda _: [hit] if (hit := tell()) is not None else [], "pick")
+
+    def take(self) -> list[Hit] | None:
+        """The answer, once: what lies there, or nothing; None while there is none. To be asked in each turn."""
+        return self._jobs.take("pick")
+
+    def forget(self) -> None:
+        """Nobody wants the answer any more."""
+        self._jobs.forget("pick")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
 _REST = 0.2
 """Seconds without input after which a coarse picture is drawn again in full."""
 
+
 class GaussianView:
     """One user's look at a scene: the camera, what is drawn of it, and the picture that came of it."""
 
@@ -60,37 +60,41 @@ class GaussianView:
         """Whether it has its camera; it is chosen with the next picture otherwise."""
         self.in_use = False
         """Whether it was drawn since somebody shows its scene."""
-        self._ctx = ctx
-        self._work = beside._work if beside is not None else work or GpuWork(ctx)
-        self.content = beside.content if beside is not None else GaussianContent(ctx, self._work, renderer)
+        self.ctx = ctx
+        self.work = beside.work if beside is not None else work or GpuWork(ctx)
+        self.content = beside.content if beside is not None else GaussianContent(ctx, self.work, renderer)
         """What it may share with other views."""
-        self.picture = ScenePicture(ctx, self.content, self._work)
+        self.picture = ScenePicture(ctx, self.content, self.work)
         self._told = self.content.loads
         """The scene that was drawn last, or for which drawing was asked."""
         self._camera: Camera | None = None
         self._seen_in: tuple[int, int] | None = None
         """The size of somebody else's picture, all of which is to be seen."""
-        self._rect = Rect(0, 0, 1, 1)
-        self._scale = 1.0
+        self.rect = Rect(0, 0, 1, 1)
+        """Where it was drawn last."""
+        self.scale = 1.0
+        """The resolution of its picture."""
         self._coarse = 1.0
-        self._moved_at = -math.inf
+        self.moved_at: float | None = -math.inf
+        """Time of the turn in which the camera was last moved; None: since the last turn."""
         self.desk = Desk()
         """What it may ask of whoever shows it."""
         self.tools = make_tools(self)
         self._motion: Motion = self.tools["motion"]  # type: ignore[assignment]
+        self.navigate: Navigate = self.tools["navigate"]  # type: ignore[assignment]
         self.content.views.append(self)
         if self.content.facts is not None:
             self.begin()
 
     def beside(self, settings: GaussianSettings) -> GaussianView:
-        return GaussianView(self._ctx, settings, beside=self)
+        return GaussianView(self.ctx, settings, beside=self)
 
     def like(self, other: View) -> None:
         if not isinstance(other, GaussianView):
             raise ViewerError(f"gaussians: a view of {other.kind} cannot be followed")
         self.orbit.look_like(other.orbit)
-        self.framed, self._camera, self._moved_at = other.framed, other._camera, other._moved_at
-        self._seen_in = other._seen_in or (other._rect.width, other._rect.height)
+        self.framed, self._camera, self.moved_at = other.framed, other._camera, other.moved_at
+        self._seen_in = other._seen_in or (other.rect.width, other.rect.height)
         self.settings.take(other.settings)
         for name, tool in self.tools.items():
             tool.like(other.tools[name])
@@ -104,7 +108,7 @@ class GaussianView:
     def begin(self) -> None:
         """There is a scene to be seen for the first time."""
         if self.settings.coarse_ms < math.inf and (scale := self.content.first_scale) < 1.0:
-            self._coarse, self._moved_at = scale, time.monotonic()
+            self._coarse, self.moved_at = scale, None
 
     def use_camera(self, camera: Camera, pivot: np.ndarray | None = None) -> None:
         """Draw with exactly this camera until the user moves it. `pivot`: (3,) what to orbit around then, as far as
@@ -120,8 +124,7 @@ class GaussianView:
     def fly_to(self, camera: Camera, seconds: float = SECONDS, pivot: np.ndarray | None = None) -> None:
         """Go to exactly this camera on a way that the eye can follow, as the loop goes on; the user may interrupt that.
         0 seconds: at once. `pivot`: as in `use_camera`, None: what is orbited around now."""
-        navigate: Navigate = self.tools["navigate"]  # type: ignore[assignment]
-        navigate.fly_to(camera, seconds, pivot)
+        self.navigate.fly_to(camera, seconds, pivot)
 
     def look_with(self, camera: Camera | None) -> None:
         """Draw with exactly this camera, which nobody moves; None: look at the whole scene, as at first sight of it."""
@@ -146,43 +149,28 @@ class GaussianView:
         return self.content.renderer.wants_gpu
 
     @property
-    def work(self) -> GpuWork:
-        """What it gives the GPU to do."""
-        return self._work
-
-    @property
     def moving(self) -> bool:
         """Whether somebody moved the camera just now."""
-        return time.monotonic() - self._moved_at < _REST
+        return self.moved_at is None or self.content.now - self.moved_at < _REST
 
     def camera(self, rect: Rect | None = None) -> Camera | None:
         """The camera with which it is drawn in a rectangle, the last one by default; None while there is no scene."""
-        return None if self.content.facts is None else self._current_camera(rect or self._rect)
-
-    @property
-    def rect(self) -> Rect:
-        """Where it was drawn last."""
-        return self._rect
+        return None if self.content.facts is None else self._current_camera(rect or self.rect)
 
     @property
     def fixed(self) -> bool:
         """Whether it is seen with exactly a camera that was given, which nobody has moved yet."""
         return self._camera is not None
 
-    @property
-    def ctx(self) -> moderngl.Context:
-        """What it draws with."""
-        return self._ctx
-
     def in_motion(self) -> None:
         """The camera moves, though nobody's hand does: for now, smooth goes before sharp."""
-        self._moved_at = time.monotonic()
+        self.moved_at = None
 
     def moved(self) -> None:
         """The user has moved `orbit`: look from there."""
         self._camera = self._seen_in = None
         self.framed = self.content.facts is not None
-        self._moved_at = time.monotonic()
+        self.moved_at = None
 
     def _current_camera(self, rect: Rect) -> Camera:
         camera, sight = self._chosen_camera(rect), self.content.sight
@@ -192,8 +180,7 @@ class GaussianView:
         content, size = self.content, (rect.width, rect.height)
         assert content.facts is not None
         if not self.framed and content.facts.count and content.sight is not None:
-            navigate: Navigate = self.tools["navigate"]  # type: ignore[assignment]
-            camera = content.sight.camera(*size, navigate.first_up())
+            camera = content.sight.camera(*size, self.navigate.first_up())
             model = self.orbit.model
             self.orbit.take(camera, content.sight.middle)
             self.orbit.model = model
@@ -214,18 +201,15 @@ class GaussianView:
         scene = content.facts
         assert scene is not None
         size, options, camera = (rect.width, rect.height), self.options, self._current_camera(rect)
-        if self._motion.render(camera, options):
-            self._scale = self._motion.scale
-            return
-        if content.awaited:
+        if self._motion.render(camera, options) or content.awaited:
             return
         moving = self.moving and not self.desk.exact
-        scale = min(self._coarse, self._work.governor.scale("scene", size)) if moving else 1.0
+        scale = min(self._coarse, self.work.governor.scale("scene", size)) if moving else 1.0
         if scale < 1.0:
             camera = camera.resized(*scaled(size, scale))
         wanted = camera.key, options, content.loads
         picture = self.picture
-        self._scale = scale
+        self.scale = scale
         if picture.source is not None and wanted == picture.of:
             return
         if (ms := picture.render(camera, options, wanted)) is not None:
@@ -260,21 +244,20 @@ class GaussianView:
         """Choose the resolution of pictures during a drag from what the last one took."""
         budget = self.settings.coarse_ms
         if ms > budget:
-            self._coarse = max(self._scale * max(math.sqrt(budget / ms), 0.5), 0.2)
-        elif self._scale < 1.0 and ms < budget / 2:
-            self._coarse = min(self._scale * 1.25, 1.0)
-        elif self._scale == 1.0:
+            self._coarse = max(self.scale * max(math.sqrt(budget / ms), 0.5), 0.2)
+        elif self.scale < 1.0 and ms < budget / 2:
+            self._coarse = min(self.scale * 1.25, 1.0)
+        elif self.scale == 1.0:
             self._coarse = 1.0
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
         content = self.content
-        self._rect, self.in_use = rect, True
+        self.rect, self.in_use = rect, True
         if content.facts is not None:
             self._render(rect)
         self._told = content.loads
         towards = self._motion.towards if content.facts is not None else None
         self.picture.draw(framebuffer, rect, self.background, self.settings, towards)
-
         for tool in self.tools.values():
             tool.draw(framebuffer, rect)
 
@@ -317,7 +300,7 @@ class GaussianView:
                 self.content.hints.boards(self._above_bars(rect)))
 
     def handle(self, event: Event, rect: Rect) -> bool:
-        self._rect = rect
+        self.rect = rect
         for tool in self.tools.values():
             if (again := tool.handle(event, rect)) is not None:
                 return again
@@ -333,17 +316,20 @@ class GaussianView:
         if self._seen_in is None:
             return
         if self.content.facts is not None:
-            self.orbit.take(self._current_camera(self._rect), self.orbit.target)
+            self.orbit.take(self._current_camera(self.rect), self.orbit.target)
         self._camera = self._seen_in = None
 
     def tick(self, now: float) -> bool:
         """Draws in full what was drawn coarsely, once the user rests."""
         content = self.content
-        content.tick()
+        content.tick(now)
         again, self._told = self._told != content.loads, content.loads
         for tool in self.tools.values():
             again |= tool.tick(now)
-        return again or (self._scale < 1.0 and now - self._moved_at >= _REST)
+        for view in content.views:  # also of those that were hidden in this turn
+            if view.moved_at is None:
+                view.moved_at = now
+        return again or (self.scale < 1.0 and not self.moving)
 
     def leave(self) -> None:
         self.content.leave()
@@ -382,7 +368,7 @@ class GaussianView:
         out += scene.phrases
         for tool in self.tools.values():
             out += tool.details()
-        coarse = [f"at {self._scale:.0%} for now"] if self._scale < 1.0 else []
+        coarse = [f"at {self.scale:.0%} for now"] if self.scale < 1.0 else []
         return [*out, *coarse, *scene.notes]
 
     @property

@@ -150,6 +150,10 @@ class GsplatRenderer(Renderer):
             with self._working(), self._reading:
                 self._activate()
 
+    def wait(self) -> None:
+        if not self._closed:
+            self._reading.wait()
+
     def _activate(self, scene: GaussianScene | None = None) -> None:
         """Have the GPU read this scene, or the one that is pending, if any."""
         begin = time.perf_counter()

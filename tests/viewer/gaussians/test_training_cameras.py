@@ -19,7 +19,7 @@ from splatview_ipc.control.errors import SharingError
 from splatview_viewer.app.loop import AppOptions
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import Key, PointerMove, PointerPress, PointerRelease
-from splatview_viewer.geometry.cameras import Camera, project
+from splatview_viewer.geometry.cameras import project
 from splatview_viewer.geometry.training_cameras import CameraSet, cameras_of
 from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.render.cameras import photos as photos_module
@@ -53,14 +53,7 @@ def test_what_a_frame_says_is_read() -> None:
     assert found.camera(8) is None
     assert found.camera(-1) is None
     np.testing.assert_allclose(found.extents[0], [-0.6, -0.4, 0.6, 0.4])
-    corner = found.outline(0, 2.0)[1]
-    np.testing.assert_allclose(project(camera_of(found, 0), corner), [0, 0], atol=1e-9)
-
-
-def camera_of(found: CameraSet, number: int) -> Camera:
-    camera = found.camera(number)
-    assert camera is not None
-    return camera
+    np.testing.assert_allclose(project(camera, found.outline(2, 2.0)[1]), [0, 0], atol=1e-9)
 
 
 def test_what_is_no_camera_is_told_apart() -> None:

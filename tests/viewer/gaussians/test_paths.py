@@ -143,12 +143,12 @@ def test_files_that_cannot_be_read_are_told(tmp_path: Path) -> None:
 class Rig:
     """A view, and events for it."""
 
-    def __init__(self, screen: OffscreenScreen, memo: Memo | None = None) -> None:
+    def __init__(self, screen: OffscreenScreen) -> None:
         screen.resize(W, H)
         self.screen = screen
         self.said: list[str] = []
         self.view = GaussianView(screen.ctx)
-        self.view.desk = Desk(say=self.said.append, memo=memo or Memo(), name="scene.ply")
+        self.view.desk = Desk(say=self.said.append, memo=Memo(), name="scene.ply")
         tool = self.view.tools["path"]
         assert isinstance(tool, PathTool)
         self.tool = tool
@@ -156,7 +156,7 @@ class Rig:
         self.view.update(gaussian_frame(cloud(100, seed=5)))
         self.view.draw(screen.framebuffer, RECT)
 
-    def key(self, x: float, seconds: float = 2.0) -> None:
+    def key(self, x: float) -> None:
         self.view.use_camera(side(x))
         assert self.view.handle(KeyEvent("k"), RECT)
 

@@ -15,7 +15,6 @@ from support.wait import clock, wait_until
 from splatview_viewer.core.events import PointerMove, PointerPress, PointerRelease
 from splatview_viewer.geometry.cameras import Camera, intrinsics, look_at, project
 from splatview_viewer.geometry.controls import Rect
-from splatview_viewer.geometry.training_cameras import at_size
 from splatview_viewer.gpu.work import GpuWork
 from splatview_viewer.kinds.cameras.view import CamerasView
 from splatview_viewer.kinds.gaussians.view import GaussianView
@@ -86,10 +85,7 @@ def test_following_begins_when_the_scene_has_come(screen: OffscreenScreen, conte
 
 
 def eye(model: Any) -> Camera:
-    K = intrinsics(60, W, H, model)
-    if model == "ortho":
-        K[[0, 1], [0, 1]] /= 8
-    return Camera(look_at((0, -5, 8), (0, 0, 0)), K, W, H, model)
+    return Camera(look_at((0, -5, 8), (0, 0, 0)), intrinsics(60, W, H, model), W, H, model)
 
 
 @pytest.mark.parametrize("model", ["pinhole", "fisheye"])
@@ -135,34 +131,13 @@ def through(view: GaussianView, number: int, screen: OffscreenScreen, content: C
     assert frustums(view).through.there
 
 
-def test_it_sees_all_that_the_camera_saw(view: GaussianView, screen: OffscreenScreen, content: CamerasContent) -> None:
-    through(view, 3, screen, content)
-    tool = frustums(view).through
-    tool.how = "render"
-    place = tool.place(RECT)
-    assert place == Rect(14, 0, 36, 24)  # half of the height is the bar's here
-    whole = shown(view, screen)[place.y:place.y + place.height, place.x:place.x + place.width]
-    assert content.cameras is not None
-    camera = content.cameras.camera(3)
-    assert camera is not None
-    alone = view.beside(view.settings)
-    try:
-        alone.use_camera(at_size(camera, place.width, place.height))
-        rect = Rect(0, 0, place.width, place.height)
-        exact = shown(alone, screen, rect)[:place.height, :place.width]
-    finally:
-        alone.close()
-    # The same but for a part of a pixel.
-    assert np.abs(whole - exact).mean() < 12
-    assert np.corrcoef(whole.ravel(), exact.ravel())[0, 1] > 0.97
-
-
 def test_each_way_to_compare(view: GaussianView, screen: OffscreenScreen, content: CamerasContent) -> None:
     screen.resize(480, 400)
     rect = Rect(0, 0, 480, 400)
     view.draw(screen.framebuffer, rect)
     through(view, 1, screen, content, rect)
     tool = frustums(view).through
+    assert tool.place(RECT) == Rect(14, 0, 36, 24)  # half of the height is the bar's there
     place = tool.place(rect)
     assert (place.width, place.height) == (480, 320)
     pictures = {}
