@@ -178,7 +178,7 @@ def test_alt_and_a_click_choose_what_is_seen(view: GaussianView) -> None:
 
 def test_a_choice_survives_versions_until_their_number_changes(view: GaussianView) -> None:
     tool, said = tool_of(view, Inspect), []
-    view.desk = replace(view.desk, say=said.append)
+    view.host = replace(view.host, say=said.append)
     tool.choose(7)
     until(view, lambda: len(tool.history) == 1)
     more = cloud()
@@ -257,7 +257,7 @@ def test_handles_are_dragged_only_while_the_part_is_open(view: GaussianView, pan
 def test_it_is_saved_where_it_is_said(view: GaussianView, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     tool, said = tool_of(view, Filter), []
-    view.desk = replace(view.desk, say=said.append, name="../my run: splats.ply")
+    view.host = replace(view.host, say=said.append, name="../my run: splats.ply")
     assert view.update(gaussian_frame(step=1500, version=2))
     tool.limit(QUANTITIES[0], 0.8, 1.0)
     tool.export.begin(True)

@@ -16,7 +16,7 @@ from support.view_cases import shown
 from support.wait import wait_until
 
 from splatview_viewer.core.events import Key, Mods, PointerMove, PointerPress, PointerRelease, Text, Wheel
-from splatview_viewer.core.host import Desk
+from splatview_viewer.core.host import Host
 from splatview_viewer.geometry.cameras import Camera, intrinsics, look_at
 from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.kinds.gaussians.view import GaussianView
@@ -50,7 +50,7 @@ def view_fixture(screen: OffscreenScreen) -> Iterator[GaussianView]:
     screen.resize(440, 330, 1.0)
     made = GaussianView(screen.ctx)
     made.said = []  # type: ignore[attr-defined]
-    made.desk = Desk(made.said.append, name="scene")  # type: ignore[attr-defined]
+    made.host = Host(made.said.append, name="scene")  # type: ignore[attr-defined]
     made.update(gaussian_frame(balls(np.array(CENTERS)), color="rgb"))
     shown(made, screen, RECT)
     made.use_camera(FRONT)
@@ -212,7 +212,7 @@ def test_bookmarks_by_keys(view: GaussianView) -> None:
     assert view.handle(Key("3"), RECT)
     arrive(view)
     np.testing.assert_array_equal(viewmat(view), FRONT.viewmat)
-    assert view.desk.memo.get("bookmarks/scene")["3"]["camera"]["viewmat"] == FRONT.viewmat.tolist()
+    assert view.host.memo.get("bookmarks/scene")["3"]["camera"]["viewmat"] == FRONT.viewmat.tolist()
 
 
 def test_the_camera_goes_to_the_clipboard_and_back(view: GaussianView, screen: OffscreenScreen) -> None:
@@ -225,7 +225,7 @@ def test_the_camera_goes_to_the_clipboard_and_back(view: GaussianView, screen: O
     finally:
         panel.close()
     assert json.loads(text)["viewmat"] == FRONT.viewmat.tolist()
-    view.desk.pasted = lambda: text
+    view.host.pasted = lambda: text
     view.use_camera(SIDE)
     assert view.handle(Key("v", mods=CTRL), RECT)
     arrive(view)

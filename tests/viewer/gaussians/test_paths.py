@@ -13,7 +13,7 @@ from support.wait import clock, turns
 from splatview_viewer.core.errors import CameraError
 from splatview_viewer.core.events import Key as KeyEvent
 from splatview_viewer.core.events import PointerMove, PointerPress, PointerRelease
-from splatview_viewer.core.host import Desk
+from splatview_viewer.core.host import Host
 from splatview_viewer.core.memo import Memo
 from splatview_viewer.formats.nerfstudio import FILE_LIMIT, Film, parse_path, read_path, write_path
 from splatview_viewer.geometry.cameras import Camera, field_of_view, intrinsics, look_at
@@ -148,7 +148,7 @@ class Rig:
         self.screen = screen
         self.said: list[str] = []
         self.view = GaussianView(screen.ctx)
-        self.view.desk = Desk(say=self.said.append, memo=Memo(), name="scene.ply")
+        self.view.host = Host(say=self.said.append, memo=Memo(), name="scene.ply")
         tool = self.view.tools["path"]
         assert isinstance(tool, PathTool)
         self.tool = tool

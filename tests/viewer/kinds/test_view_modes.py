@@ -106,7 +106,7 @@ def test_size_and_selection_reach_the_picture(view: GaussianView, screen: Offscr
     s.show, s.scale, s.selection = "ellipsoids", 0.5, Selection(opacity=(0.4, 1.0), marked=(7,))
     p = reference(paint="ellipsoids", scale=0.5, selection=s.selection)
     alike(shown(view, screen), over_background(p.color, p.alpha))
-    s.show, s.point_px, view.desk.scale = "points", 4.0, 2.0  # in points of the screen
+    s.show, s.point_px, view.host.scale = "points", 4.0, 2.0  # in points of the screen
     p = reference(paint="points", point_px=8.0, selection=s.selection)
     alike(shown(view, screen), over_background(p.color, p.alpha))
 

@@ -81,7 +81,7 @@ class _Waiting:
 
     def __init__(self, seat: Seat) -> None:
         self.key: str | None = None
-        self.seat, self.desk = seat, seat.desk
+        self.seat, self.host = seat, seat.host
         self.brought = 0
         """Time of publication of what the entry had brought before."""
         self.due = 0.0

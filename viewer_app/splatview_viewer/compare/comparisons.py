@@ -97,7 +97,7 @@ class Comparisons:
         if shown is None or other is None or shown is other:
             return
         if shown.entry.kind not in SCENES or other.entry.kind not in SCENES:
-            pane.desk.say("Only scenes can be put together")
+            pane.host.say("Only scenes can be put together")
             return
         source = shown.source
         keys = [part.key for part in other.source.parts] if isinstance(other.source, Together) else [key]
@@ -108,7 +108,7 @@ class Comparisons:
             for each in keys:
                 source.add(each)
         except ViewerError as e:
-            pane.desk.say(str(e))
+            pane.host.say(str(e))
         pane.seat.mark()
 
     def pair(self, pane: Pane, key: str) -> None:
@@ -117,7 +117,7 @@ class Comparisons:
         if shown is None or other is None or shown is other:
             return
         if other.entry not in self.candidates(shown):
-            pane.desk.say(f"{shown.entry.name} and {other.entry.name} are not of one kind: nothing to compare")
+            pane.host.say(f"{shown.entry.name} and {other.entry.name} are not of one kind: nothing to compare")
             return
         keys = shown.entry.key, key
         for slot in self._catalogue.slots.values():

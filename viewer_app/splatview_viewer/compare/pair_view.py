@@ -10,7 +10,7 @@ from splatview_viewer.compare.controls import pair_controls
 from splatview_viewer.compare.tie import Tie
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import Key, PointerLeave, PointerMove, PointerPress, PointerRelease
-from splatview_viewer.core.host import Desk
+from splatview_viewer.core.host import Host
 from splatview_viewer.core.settings import BACKDROP, PairSettings
 from splatview_viewer.core.view import KeyHelp, Section
 from splatview_viewer.render.pair_compositor import PairCompositor
@@ -44,8 +44,8 @@ class Side:
         self._view = view
 
     @property
-    def desk(self) -> Desk:
-        return self._view.desk
+    def host(self) -> Host:
+        return self._view.host
 
     @property
     def slot(self) -> Slot | None:
@@ -78,7 +78,7 @@ class PairView:
         user's view of the same two."""
         self.settings = settings
         self.catalogue = catalogue
-        self.desk = Desk()
+        self.host = Host()
         self.sides = Side(self, keys[0]), Side(self, keys[1])
         self.divider = Divider(settings.at)
         self.psnr: float | None = None
@@ -136,7 +136,7 @@ class PairView:
         self.divider.at = min(max(s.at, KEPT), 1 - KEPT)
         here = [view for view in views if view is not None]
         for view in here:
-            view.desk.scale, view.desk.exact = self.desk.scale, self.desk.exact
+            view.host.scale, view.host.exact = self.host.scale, self.host.exact
         if self._used and len(here) == 2:  # who is used leads where both are new
             here.reverse()
         if None in views:
@@ -218,7 +218,7 @@ class PairView:
 
     def handle(self, event: Event, rect: Rect) -> bool:
         if self.settings.how == "split" and self._held is None:
-            again = self.divider.handle(event, rect, self.desk.scale)
+            again = self.divider.handle(event, rect, self.host.scale)
             if again is not None:
                 self.settings.at = self.divider.at
                 return again

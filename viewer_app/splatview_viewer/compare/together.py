@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from splatview_viewer.core.errors import ViewerError
-from splatview_viewer.core.host import Desk
+from splatview_viewer.core.host import Host
 from splatview_viewer.core.jobs import Job, Jobs
 from splatview_viewer.geometry.cameras import bounds
 from splatview_viewer.kinds import SCENES
@@ -42,7 +42,7 @@ class Part:
     """What it is turned and scaled around: the middle of the scene when it was first seen."""
     radius: float = 1.0
     """How large it was then, in world units."""
-    desk: Desk = field(default_factory=Desk)
+    host: Host = field(default_factory=Host)
 
 
 class Together(Source):

@@ -17,7 +17,7 @@ def _nothing(_: object) -> None:
 
 
 @dataclass
-class Desk:
+class Host:
     """The user and the loop around a view. Defaults are no-ops."""
 
     say: Callable[[str], None] = _nothing

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from splatview_viewer.core.errors import ViewerError
-from splatview_viewer.core.host import Desk
+from splatview_viewer.core.host import Host
 from splatview_viewer.core.settings import BACKDROP
 from splatview_viewer.core.view import Info
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class View(Protocol):
     kind: ClassVar[str]
     """The kind of stream it shows."""
-    desk: Desk
+    host: Host
     """What it may ask of whoever shows it; nothing comes of that where nobody has set it."""
 
     @property
@@ -169,7 +169,7 @@ class View(Protocol):
 class Simple:
     """For views with one part in the panel, that ask nobody for anything."""
 
-    desk = Desk()
+    host = Host()
     takes_films = False
 
     @property
@@ -227,12 +227,12 @@ class Adapted:
         self._closed = False
 
     @property
-    def desk(self) -> Desk:
+    def host(self) -> Host:
         return self.view.host
 
-    @desk.setter
-    def desk(self, desk: Desk) -> None:
-        self.view.host = desk
+    @host.setter
+    def host(self, host: Host) -> None:
+        self.view.host = host
 
     @property
     def stale(self) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 from splatview_viewer.core.errors import ViewerError
-from splatview_viewer.core.host import Desk
+from splatview_viewer.core.host import Host
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -125,7 +125,7 @@ class View(Generic[Data, State]):
         """data: shared by all views of a stream or file. state: a frozen dataclass of plain values, in the picture's
         units: only a `place` may be for one rectangle, which it names."""
         self.data, self.state = data, state
-        self.host = Desk()
+        self.host = Host()
 
     def take(self, link: str, value: Value) -> bool:
         """Put a value into `data`; its memory may change afterwards, unless the view holds the frame (`Frame.hold`).

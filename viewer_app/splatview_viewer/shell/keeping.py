@@ -30,11 +30,11 @@ def keep_picture(seat: Seat, transparent: bool = False) -> None:
         return
     slot, view = found
     with seat.catalogue.guard(slot):
-        view.desk.exact = "scene" if transparent else "picture"
+        view.host.exact = "scene" if transparent else "picture"
         try:
             pixels = _see_through(seat, view, screen) if transparent else _as_shown(seat, view, screen)
         finally:
-            view.desk.exact = ""
+            view.host.exact = ""
         entry = slot.entry
         name = Path(entry.name).stem if entry.is_file else f"{entry.name}-{entry.version}"
         try:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import moderngl
 
     from splatview_viewer.core.events import Event
-    from splatview_viewer.core.host import Desk
+    from splatview_viewer.core.host import Host
     from splatview_viewer.core.old_view import View
     from splatview_viewer.core.settings import Entry
     from splatview_viewer.shell.seat import Seat
@@ -74,8 +74,8 @@ class Pane:
         self.seat.catalogue.show(self, key)
 
     @property
-    def desk(self) -> Desk:
-        return self.seat.desk
+    def host(self) -> Host:
+        return self.seat.host
 
     @property
     def has_panel(self) -> bool:
@@ -127,7 +127,7 @@ class Pane:
         self.rect = rect
         if (found := self.working()) is not None:
             slot, view = found
-            view.desk.scale = self.seat.screen.state.scale  # which changes with the monitor, and with a page's zoom
+            view.host.scale = self.seat.screen.state.scale  # which changes with the monitor, and with a page's zoom
             with self.seat.catalogue.guard(slot):
                 view.draw(framebuffer, rect)
                 return

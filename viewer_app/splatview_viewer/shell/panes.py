@@ -207,7 +207,7 @@ class Panes:
         names = [pane.entry.name if pane.entry is not None else "" for pane in self.all]
         if not all(names):
             return
-        memo = self._seat.desk.memo
+        memo = self._seat.host.memo
         kept = [a for a in _arrangements(memo.get("panes")) if sorted(a["names"]) != sorted(names)]
         memo.put("panes", [*kept, {"names": names, "mode": self.mode, "active": self._active}][-_MOST_KEPT:])
 
@@ -218,7 +218,7 @@ class Panes:
         if there == self._tried or len(self.all) > 1 or not self.active.by_itself or not self._there:
             return False
         self._tried = there
-        fits = [a for a in _arrangements(self._seat.desk.memo.get("panes"))
+        fits = [a for a in _arrangements(self._seat.host.memo.get("panes"))
                 if there.issuperset(a["names"])]
         if not fits or len((wanted := fits[-1])["names"]) < 2:
             return False

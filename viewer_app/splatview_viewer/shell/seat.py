@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from splatview_viewer.core.events import Close, Event, Expose, FileDrop, Key, PointerPress, Resize, Screenshot, Text
-from splatview_viewer.core.host import Desk
+from splatview_viewer.core.host import Host
 from splatview_viewer.core.jobs import Job, Jobs
 from splatview_viewer.core.settings import BACKDROP, State
 from splatview_viewer.geometry.controls import Rect
@@ -80,10 +80,10 @@ class Seat:
         """Pictures drawn so far."""
         self.dirty = SETTLE
         """Pictures that have to be drawn."""
-        self.desk = Desk(self.say, lambda path: self.do(self.open, path), lambda: self.screen.user.pasted(),
+        self.host = Host(self.say, lambda path: self.do(self.open, path), lambda: self.screen.user.pasted(),
                          screen.wake, catalogue.memo, screen.state.scale,
                          hand_over=lambda path: self.screen.user.hand_over(path))
-        self.state.light = self.desk.memo.get("light") is True
+        self.state.light = self.host.memo.get("light") is True
         self._work = work
         self._period = 1 / max_fps
         self._far = far
@@ -379,7 +379,7 @@ class Seat:
     def set_light(self, light: bool) -> None:
         """Draw the panel light or dark, now and in later sessions."""
         self.state.light = light
-        self.desk.memo.put("light", light)
+        self.host.memo.put("light", light)
         self.mark(SETTLE)
 
     def toggle_panel(self) -> None:

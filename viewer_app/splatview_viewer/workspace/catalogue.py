@@ -167,7 +167,7 @@ class Catalogue:
                 assert other is not None
                 view = other.beside(getattr(deepcopy(slot.entry.settings), other.kind, None))
             slot.views[pane] = view
-            view.desk = replace(pane.desk, name=slot.entry.name, again=slot.source.again)
+            view.host = replace(pane.host, name=slot.entry.name, again=slot.source.again)
         return view
 
     def show(self, pane: Viewport, key: str | None) -> None:

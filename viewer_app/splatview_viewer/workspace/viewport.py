@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from splatview_viewer.core.host import Desk
+    from splatview_viewer.core.host import Host
     from splatview_viewer.core.old_view import View
     from splatview_viewer.core.screen import Screen
     from splatview_viewer.core.view import Section
@@ -46,7 +46,7 @@ class Viewport(Protocol):
     def seat(self) -> User: ...
 
     @property
-    def desk(self) -> Desk: ...
+    def host(self) -> Host: ...
 
     @property
     def has_panel(self) -> bool:

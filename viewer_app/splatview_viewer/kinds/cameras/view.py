@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import moderngl
 
     from splatview_viewer.core.events import Event
-    from splatview_viewer.core.host import Desk
+    from splatview_viewer.core.host import Host
     from splatview_viewer.core.old_view import View
     from splatview_viewer.core.view import Value
     from splatview_viewer.geometry.cameras import Camera
@@ -62,7 +62,7 @@ class CamerasView(Steady, Simple):
                  beside: CamerasView | None = None) -> None:
         """`beside`: a view of the same cameras, whose context and `work` this one takes."""
         self.settings = settings or CamerasSettings()
-        self.desk: Desk = Simple.desk
+        self.host: Host = Simple.host
         self.content = beside.content if beside is not None else CamerasContent(ctx, work or GpuWork(ctx))
         """What it may share with others."""
         self.content.join(self)
@@ -85,7 +85,7 @@ class CamerasView(Steady, Simple):
 
     def wake(self) -> None:
         """Something came, in another thread."""
-        self.desk.wake()
+        self.host.wake()
 
     def beside(self, settings: CamerasSettings) -> CamerasView:
         return CamerasView(self.content.ctx, settings, beside=self)
@@ -116,13 +116,13 @@ class CamerasView(Steady, Simple):
     def _parts(self, rect: Rect) -> tuple[Rect, Rect | None]:
         """Where cameras are seen, and where their photographs are."""
         cameras = self._cameras
-        if cameras is None or not (cameras.photos or any(cameras.paths)) or rect.width < _WIDE * self.desk.scale:
+        if cameras is None or not (cameras.photos or any(cameras.paths)) or rect.width < _WIDE * self.host.scale:
             return rect, None
         left = rect.width // 2
         return Rect(rect.x, rect.y, left, rect.height), Rect(rect.x + left, rect.y, rect.width - left, rect.height)
 
     def _grid(self, rows: Rect) -> Grid:
-        cameras, scale = self._cameras, self.desk.scale
+        cameras, scale = self._cameras, self.host.scale
         gap = _GAP * scale
         columns = max(round((rows.width - gap) / ((_PHOTO + _GAP) * scale)), 1)
         width = (rows.width - gap) / columns
@@ -192,7 +192,7 @@ class CamerasView(Steady, Simple):
         stand, rows = self._parts(rect)
         match event:
             case PointerMove():
-                if self._press is not None and math.dist(self._press, (event.x, event.y)) > _STILL * self.desk.scale:
+                if self._press is not None and math.dist(self._press, (event.x, event.y)) > _STILL * self.host.scale:
                     self._press = None
                 if self._turning:
                     return self._turn(event, stand)
@@ -213,7 +213,7 @@ class CamerasView(Steady, Simple):
                     self.open(self.hovered)
                 return True
             case Wheel() if rows is not None and rows.contains(event.x, event.y):
-                self._scroll -= event.dy * _NOTCH * self.desk.scale
+                self._scroll -= event.dy * _NOTCH * self.host.scale
                 self._hover(event.x, event.y, rect)
                 return True
             case Pinch() if rows is not None and rows.contains(event.x, event.y):
@@ -252,7 +252,7 @@ class CamerasView(Steady, Simple):
                 self.hovered = self._grid(rows).at(x - rows.x, y - rows.y, len(cameras))
             else:
                 self.hovered = self._outlines.at(cameras, self._camera(stand), self._depth, x - stand.x, y - stand.y,
-                                                 8 * self.desk.scale)
+                                                 8 * self.host.scale)
         return before != self.hovered
 
     def tick(self, now: float) -> bool:
@@ -280,7 +280,7 @@ class CamerasView(Steady, Simple):
         accent, alive = theme.MARK, theme.NOW
         current = self.content.current
         look = Look(_LINES, (accent.x, accent.y, accent.z, 1.0), (alive.x, alive.y, alive.z, 1.0), self._depth,
-                    1.5 * self.desk.scale, -1 if self.hovered is None else self.hovered,
+                    1.5 * self.host.scale, -1 if self.hovered is None else self.hovered,
                     -1 if current is None else current, opacity=1.0)
         self.content.drawing.draw(framebuffer, stand, self._camera(stand), look)
         if rows is not None:

@@ -113,7 +113,7 @@ class Crop(Tool):
             return None
         far = {handle: np.hypot(px + rect.x - x, py + rect.y - y) for handle, (px, py) in self.handles(camera)}
         nearest = min(far, key=lambda handle: far[handle], default=None)
-        return nearest if nearest is not None and far[nearest] <= _NEAR * self.view.desk.scale else None
+        return nearest if nearest is not None and far[nearest] <= _NEAR * self.view.host.scale else None
 
     def handle(self, event: Event, rect: Rect) -> bool | None:
         if not self.shown or (self.box is None and self.sphere is None):

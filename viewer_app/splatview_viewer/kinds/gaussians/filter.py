@@ -253,7 +253,7 @@ class Export:
 
     def __init__(self, view: GaussianView) -> None:
         self._view = view
-        self._jobs = Jobs("export", lambda: view.desk.wake())
+        self._jobs = Jobs("export", lambda: view.host.wake())
         self._job: Job[tuple[Path, int]] | None = None
 
     @property
@@ -270,7 +270,7 @@ class Export:
         try:
             scene, path = view.content.renderer.scene(), self._path()
         except (RendererError, FileError) as e:
-            view.desk.say(str(e))
+            view.host.say(str(e))
             return
         selection, antialiased = view.settings.selection, facts.antialiased
         scene = scene.to_host()
@@ -285,23 +285,23 @@ class Export:
 
     def tick(self) -> bool:
         """True when a picture has to say how far it is."""
-        job, desk = self._job, self._view.desk
+        job, host = self._job, self._view.host
         if job is None or not job.done:
             return job is not None
         self._job = None
         try:
             path, count = job.result()
         except (FileError, MemoryError) as e:
-            desk.say(f"Not saved: {str(e) or 'not enough memory'}")
+            host.say(f"Not saved: {str(e) or 'not enough memory'}")
             return True
-        desk.say(f"Saved {count:,} Gaussians to {path}")
-        desk.hand_over(path)
+        host.say(f"Saved {count:,} Gaussians to {path}")
+        host.hand_over(path)
         return True
 
     def _path(self) -> Path:
         """Of a file named after what is shown, and its step if that is published."""
         facts = self._view.content.facts
-        name = re.sub(r"[^\w.-]+", "-", Path(self._view.desk.name).name.split(".")[0]).strip("-.") or "scene"
+        name = re.sub(r"[^\w.-]+", "-", Path(self._view.host.name).name.split(".")[0]).strip("-.") or "scene"
         step = next((n[5:].replace(",", "") for n in (facts.notes if facts else ()) if re.fullmatch(r"step [\d,]+", n)),
                     "")
         return output_path(f"{name[:80]}{f'-step{step}' if step else ''}", ".ply")

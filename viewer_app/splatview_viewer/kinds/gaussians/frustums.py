@@ -94,7 +94,7 @@ class Frustums(Tool):
 
     def wake(self) -> None:
         """Something came, in another thread."""
-        self.view.desk.wake()
+        self.view.host.wake()
 
     def use(self, content: CamerasContent | None) -> None:
         """These are the scene's cameras from now on."""
@@ -121,7 +121,7 @@ class Frustums(Tool):
         if content is not None and self.through.enter(content, index, seconds):
             self.last = index
         elif content is not None and self.view.content.facts is not None:
-            self.view.desk.say(f"Camera {index} is no camera: its matrix is no pose")
+            self.view.host.say(f"Camera {index} is no camera: its matrix is no pose")
         self.hovered, self._dirty = None, True
 
     def step(self, by: int) -> None:
@@ -153,13 +153,13 @@ class Frustums(Tool):
         if isinstance(event, Key):
             return self._key(event, inside)
         if inside and self.through.there and self.through.how == "wipe":
-            taken = self.through.divider.handle(event, self.through.place(rect), self.view.desk.scale)
+            taken = self.through.divider.handle(event, self.through.place(rect), self.view.host.scale)
             if taken is not None:
                 return taken
         match event:
             case PointerMove():
                 if self._press is not None and max(abs(event.x - self._press[0]), abs(event.y - self._press[1])) > (
-                        _STILL * self.view.desk.scale):
+                        _STILL * self.view.host.scale):
                     self._press = None
                 if not self._pressed:
                     self._hover(event.x, event.y, rect)
@@ -202,7 +202,7 @@ class Frustums(Tool):
         if content is not None and content.cameras is not None and camera is not None and (
                 self.shown and self.through.index is None and rect.contains(x, y)):
             found = self._outlines.at(content.cameras, camera, self.depth, x - rect.x, y - rect.y,
-                                      _REACH * self.view.desk.scale)
+                                      _REACH * self.view.host.scale)
         if found != self.hovered:
             self.hovered, self._dirty = found, True
 
@@ -238,7 +238,7 @@ class Frustums(Tool):
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
         content, camera = self.content, self.view.camera(rect)
-        if content is None or camera is None or self.view.desk.exact == "scene":
+        if content is None or camera is None or self.view.host.exact == "scene":
             return
         if self.through.index is not None:
             if self.through.there:
@@ -254,7 +254,7 @@ class Frustums(Tool):
             return of.x, of.y, of.z, 1.0  # type: ignore[attr-defined]
 
         marked = self.hovered if self.hovered is not None else self.through.index
-        return Look(LINES, color(theme.MARK), color(theme.NOW), self.depth, 1.5 * self.view.desk.scale,
+        return Look(LINES, color(theme.MARK), color(theme.NOW), self.depth, 1.5 * self.view.host.scale,
                     -1 if marked is None else marked, -1 if content.current is None else content.current,
                     self.pictures)
 
@@ -438,7 +438,7 @@ def panel(tool: Frustums, content: CamerasContent) -> bool:
         tool.following = False
         tool.enter(value)
         changed = True
-    if through.index is None or tool.view.rect.width >= _MEDIUM * tool.view.desk.scale:
+    if through.index is None or tool.view.rect.width >= _MEDIUM * tool.view.host.scale:
         return changed
     how = through.how  # for which the bar has no room
     through.how = ui.choice("Compare", through.how, HOWS)

@@ -66,7 +66,7 @@ class History(Tool):
         player = self.player
         if player is None:
             return False
-        return self.view.desk.memo.get(_SHOWN) is not False or (player.position is not None and player.has_live)
+        return self.view.host.memo.get(_SHOWN) is not False or (player.position is not None and player.has_live)
 
     def handle(self, event: Event, rect: Rect) -> bool | None:
         player = self.player
@@ -80,7 +80,7 @@ class History(Tool):
             case "end":
                 player.live()
             case "t" if not event.repeat:
-                self.view.desk.memo.put(_SHOWN, None if self.view.desk.memo.get(_SHOWN) is False else False)
+                self.view.host.memo.put(_SHOWN, None if self.view.host.memo.get(_SHOWN) is False else False)
             case _:
                 return None
         return True

@@ -99,7 +99,7 @@ class Inspect(Tool):
                 self._picker.forget()  # of a double click, which means something else
             case PointerMove() if self._press is not None:
                 far = max(abs(event.x - self._press[0]), abs(event.y - self._press[1]))
-                if far > _STILL * self.view.desk.scale:
+                if far > _STILL * self.view.host.scale:
                     self._press = None
             case PointerRelease(button="left") if self._press is not None:
                 self._press = None
@@ -107,7 +107,7 @@ class Inspect(Tool):
                     try:
                         self._picker.ask(event.x, event.y, rect)
                     except RendererError as e:
-                        self.view.desk.say(str(e))
+                        self.view.host.say(str(e))
             case Key(name="escape", pressed=True) if self.index is not None and not event.mods:
                 self.choose(None)
                 return True
@@ -120,7 +120,7 @@ class Inspect(Tool):
         try:
             picked = self._picker.take()
         except MemoryError:
-            self.view.desk.say("There is not enough memory to find what lies there")
+            self.view.host.say("There is not enough memory to find what lies there")
             return True
         if picked is not None:
             self.choose(picked[0].index if picked else None, picked[0] if picked else None)
@@ -129,7 +129,7 @@ class Inspect(Tool):
             return again
         content = self.view.content
         if content.facts is None or content.facts.count != self._count:
-            self.view.desk.say("The scene has another number of Gaussians now: none is chosen")
+            self.view.host.say("The scene has another number of Gaussians now: none is chosen")
             self.choose(None)
             return True
         index, loads = self.index, content.loads
@@ -160,7 +160,7 @@ class Inspect(Tool):
 
     def _board(self, rect: Rect) -> Rect | None:
         """Where the card lies: in the upper left corner, if there is room."""
-        scale = self.view.desk.scale
+        scale = self.view.host.scale
         width, height, pad = round(_CARD_WIDTH * scale), round((22 * _CARD_LINES + 20) * scale), round(12 * scale)
         if rect.width < width + 2 * pad or rect.height < height + 2 * pad:
             return None
@@ -257,7 +257,7 @@ def _typed(tool: Inspect, text: str) -> bool:
     """Choose the one whose index was typed; none by nothing. True when it is chosen."""
     facts, index = tool.view.content.facts, int(text) if text.isdecimal() else -1
     if text and facts is not None and not 0 <= index < facts.count:
-        tool.view.desk.say(f"{text[:20]} is no index: this scene's go from 0 to {facts.count - 1:,}")
+        tool.view.host.say(f"{text[:20]} is no index: this scene's go from 0 to {facts.count - 1:,}")
         return False
     tool.choose(index if text else None)
     return True

@@ -78,7 +78,7 @@ class Motion(Tool):
         view = self.view
         picture, s = view.picture, view.settings
         moves = view.moving or view.content.awaited  # what was moved stays there until a true picture can be had
-        if not (s.reproject and moves and s.show in _SHOWS) or view.desk.exact:
+        if not (s.reproject and moves and s.show in _SHOWS) or view.host.exact:
             return False
         if picture.kept is None or picture.seen is None:
             return False

@@ -166,7 +166,7 @@ class Navigate(Tool):
 
     @property
     def bookmarks(self) -> Bookmarks:
-        return Bookmarks(self.view.desk.memo, self.view.desk.name)
+        return Bookmarks(self.view.host.memo, self.view.host.name)
 
     # -- what buttons and keys do --------------------------------------------------------------------------------
 
@@ -207,7 +207,7 @@ class Navigate(Tool):
         """Put the camera on the clipboard. Inside an imgui frame."""
         if (camera := self.view.camera()) is not None:
             imgui.set_clipboard_text(camera.to_json())
-            self.view.desk.say("Camera copied")
+            self.view.host.say("Camera copied")
 
     def paste(self, text: str) -> None:
         """Go to the camera that a text describes, or say why it does not."""
@@ -215,7 +215,7 @@ class Navigate(Tool):
         try:
             camera = camera_from_text(text, rect.width, rect.height)
         except CameraError as e:
-            self.view.desk.say(str(e)[:160])
+            self.view.host.say(str(e)[:160])
             return
         self.fly_to(camera)
 
@@ -224,7 +224,7 @@ class Navigate(Tool):
         camera = self.view.camera()
         if camera is not None:
             kept = self.bookmarks.put(camera, self.view.orbit.target, number)
-            self.view.desk.say(f"Kept as bookmark {kept}" if kept else "There are too many bookmarks: delete one first")
+            self.view.host.say(f"Kept as bookmark {kept}" if kept else "There are too many bookmarks: delete one first")
 
     def visit(self, number: int) -> bool:
         """Go to a bookmark; False if there is none."""
@@ -286,7 +286,7 @@ class Navigate(Tool):
             if event.name == "c":
                 self._copying = True
             else:
-                self.paste(view.desk.pasted())
+                self.paste(view.host.pasted())
             return True
         if event.name.isdigit() and event.name != "0":
             if event.mods in ({"shift"}, {"ctrl"}):
@@ -301,7 +301,7 @@ class Navigate(Tool):
             self.reset()
         elif event.name == "o":
             self.looks = not self.looks
-            view.desk.say("Fly: drag looks around" if self.looks else "Orbit: drag turns the scene")
+            view.host.say("Fly: drag looks around" if self.looks else "Orbit: drag turns the scene")
         else:
             return None
         return True
@@ -313,17 +313,17 @@ class Navigate(Tool):
                 end.center(picked[0].point)
                 self.go(end)
             else:
-                self.view.desk.say("There is nothing to orbit around")
+                self.view.host.say("There is nothing to orbit around")
         if self._told_speed is None:
             self._told_speed = now + _SETTLED
         if now >= self._told_speed:
             self._told_speed = math.inf
-            self.view.desk.say(f"Speed {self.flying.speed:.2g}x")
+            self.view.host.say(f"Speed {self.flying.speed:.2g}x")
         return self._fly(now) | self._move(now)
 
     def draw(self, framebuffer: object, rect: Rect) -> None:
         if self.under_way:
-            self.view.desk.wake()  # the next turn comes when the next picture is due
+            self.view.host.wake()  # the next turn comes when the next picture is due
 
     def over(self, rect: Rect, scale: float) -> bool:
         if self.flying.moving and imgui.get_io().want_text_input:
@@ -441,10 +441,10 @@ def _buttons(navigate: Navigate) -> bool:
     elif pressed == 1:
         navigate.copy()
     elif pressed == 2:
-        if text := navigate.view.desk.pasted():
+        if text := navigate.view.host.pasted():
             navigate.paste(text)
         else:
-            navigate.view.desk.say("Press Ctrl + V over the picture to paste a camera")
+            navigate.view.host.say("Press Ctrl + V over the picture to paste a camera")
     return pressed is not None
 
 
@@ -471,7 +471,7 @@ def _up(navigate: Navigate) -> bool:
         return False
     found = navigate.detected_up() if chosen == "detect" else np.array(UPS[chosen], np.float64)
     if found is None:
-        navigate.view.desk.say("Neither cameras nor a ground say what is up")
+        navigate.view.host.say("Neither cameras nor a ground say what is up")
         return False
     navigate.set_up(found)
     return True

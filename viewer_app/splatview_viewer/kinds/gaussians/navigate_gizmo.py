@@ -50,15 +50,15 @@ class Gizmo:
     @property
     def shown(self) -> bool:
         """Whether the user wants it; remembered for the next time."""
-        return self._navigate.view.desk.memo.get("axes") is not False
+        return self._navigate.view.host.memo.get("axes") is not False
 
     @shown.setter
     def shown(self, shown: bool) -> None:
-        self._navigate.view.desk.memo.put("axes", None if shown else False)
+        self._navigate.view.host.memo.put("axes", None if shown else False)
 
     def _middle(self, rect: Rect) -> tuple[float, float, float] | None:
         """(x, y, pixels per point); None where there is no room, or nothing to be seen."""
-        scale = self._navigate.view.desk.scale
+        scale = self._navigate.view.host.scale
         small = min(rect.width, rect.height) < _LEAST * scale
         frustums: Frustums = self._navigate.view.tools["frustums"]  # type: ignore[assignment]
         if frustums.through.index is not None:  # a photograph lies there, and it is known from where one looks
@@ -102,7 +102,7 @@ class Gizmo:
     def draw(self, rect: Rect, scale: float) -> bool:
         """Draw it with imgui."""
         middle = self._middle(rect)
-        if middle is None or self._navigate.view.desk.exact:  # pictures to keep are of the scene alone
+        if middle is None or self._navigate.view.host.exact:  # pictures to keep are of the scene alone
             return False
         draw, dots = imgui.get_background_draw_list(), self._dots(middle).tolist()
         at, size = ImVec2(middle[0], middle[1]), _DOT * scale

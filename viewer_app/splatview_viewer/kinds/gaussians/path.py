@@ -92,7 +92,7 @@ class PathTool(Tool):
             return
         keys = self.path.keys
         if len(keys) >= MOST_KEYS:
-            self.view.desk.say(f"{MOST_KEYS} key frames are the most")
+            self.view.host.say(f"{MOST_KEYS} key frames are the most")
             return
         at = len(keys) if self.chosen is None else self.chosen + 1
         keys.insert(at, Key.of(camera, self.view.orbit.distance))
@@ -158,7 +158,7 @@ class PathTool(Tool):
     def play(self) -> None:
         """From where the playhead stands; from the beginning at the end."""
         if len(self.path.keys) < 2:
-            self.view.desk.say("A path needs two key frames: press K at two places")
+            self.view.host.say("A path needs two key frames: press K at two places")
             return
         if self.time >= self.path.duration - 1e-6:
             self.time = 0.0
@@ -170,22 +170,22 @@ class PathTool(Tool):
 
     def save(self) -> None:
         """Into the current folder, as nerfstudio's viewer writes paths."""
-        path = output_path(f"{_stem(self.view.desk.name)}-path", ".json")
+        path = output_path(f"{_stem(self.view.host.name)}-path", ".json")
         try:
             with output_file(path, numbered=True) as out:
                 out.file.write(write_path(self.film).encode())
         except OSError as e:
-            self.view.desk.say(f"The path is not saved: {e}")
+            self.view.host.say(f"The path is not saved: {e}")
             return
-        self.view.desk.say(f"Saved {out.path}")
-        self.view.desk.hand_over(out.path)
+        self.view.host.say(f"Saved {out.path}")
+        self.view.host.hand_over(out.path)
 
     def load(self, file: Path) -> bool:
         """Take a path from a file. False when it holds none, which is told."""
         try:
             film = read_path(file)
         except CameraError as e:
-            self.view.desk.say(str(e))
+            self.view.host.say(str(e))
             return False
         self._use(film, file)
         return True
@@ -194,7 +194,7 @@ class PathTool(Tool):
         self.film = film
         self._edited(None)
         self.time, self.shown = 0.0, True
-        self.view.desk.say(f"{len(self.path.keys)} key frames from {file.name}")
+        self.view.host.say(f"{len(self.path.keys)} key frames from {file.name}")
 
     def record(self) -> None:
         """Begin to film it."""
@@ -205,27 +205,27 @@ class PathTool(Tool):
             return
         self.stop()
         film = replace(self.film, path=replace(self.path, keys=list(self.path.keys)))
-        out = output_path(_stem(self.view.desk.name), "" if self.as_frames else ".mp4")
+        out = output_path(_stem(self.view.host.name), "" if self.as_frames else ".mp4")
         transparent = self.transparent and self.as_frames
         try:
             camerawork = Camerawork(self.view.ctx, self.view, film.width, film.height)
         except ViewerError as e:
-            self.view.desk.say(str(e))
+            self.view.host.say(str(e))
             return
         try:
             writer = make_writer(out, film.width, film.height, film.fps, transparent, numbered=True)
         except ViewerError as e:
             camerawork.close()
-            self.view.desk.say(str(e))
+            self.view.host.say(str(e))
             return
-        self.filming = Filming(camerawork, film, writer, transparent=transparent, wake=self.view.desk.wake)
+        self.filming = Filming(camerawork, film, writer, transparent=transparent, wake=self.view.host.wake)
 
     def cancel(self) -> None:
         """Give up the film."""
         filming, self.filming = self.filming, None
         if filming is not None:
             filming.close()
-            self.view.desk.say("The film was given up")
+            self.view.host.say("The film was given up")
 
     # -- the protocol ----------------------------------------------------------------------------------------
 
@@ -270,9 +270,9 @@ class PathTool(Tool):
             if self.filming.ended:
                 filming, self.filming = self.filming, None
                 filming.close()
-                self.view.desk.say(filming.fault or f"Saved {filming.out}, {filming.drawn} pictures")
+                self.view.host.say(filming.fault or f"Saved {filming.out}, {filming.drawn} pictures")
                 if not filming.fault:
-                    self.view.desk.hand_over(filming.out)
+                    self.view.host.hand_over(filming.out)
         return again
 
     def over(self, rect: Rect, scale: float) -> bool:
@@ -393,18 +393,18 @@ class PathTool(Tool):
 
     def keep(self) -> None:
         """Remember the path for the next time."""
-        if self.view.desk.name:
+        if self.view.host.name:
             short = replace(self.film, fps=0.01)  # without its frames
             kept = json.loads(write_path(short)) | {"fps": self.film.fps, "camera_path": []} if self.path.keys else None
-            self.view.desk.memo.put(f"path/{self.view.desk.name}", kept)
+            self.view.host.memo.put(f"path/{self.view.host.name}", kept)
 
     def _recall(self) -> None:
         """What was there the last time, as soon as it is known what is shown."""
-        name = self.view.desk.name
+        name = self.view.host.name
         if not name or name == self._recalled:
             return
         self._recalled = name
-        kept = self.view.desk.memo.get(f"path/{name}")
+        kept = self.view.host.memo.get(f"path/{name}")
         if kept is not None and not self.path.keys:
             try:
                 self.film = parse_path(json.dumps(kept))

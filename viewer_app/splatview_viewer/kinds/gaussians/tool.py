@@ -126,7 +126,7 @@ class SceneReader:
     def __init__(self, view: GaussianView, name: str) -> None:
         self._view = view
         self._name = name
-        self._jobs = Jobs(name, lambda: view.desk.wake())
+        self._jobs = Jobs(name, lambda: view.host.wake())
         self._of: tuple[int, object] | None = None
         """The scene (`GaussianContent.loads`) and the key of what was computed last, or is being computed."""
         self._next = -math.inf
@@ -164,7 +164,7 @@ class Picker:
 
     def __init__(self, view: GaussianView) -> None:
         self._view = view
-        self._jobs = Jobs("pick", lambda: view.desk.wake())
+        self._jobs = Jobs("pick", lambda: view.host.wake())
 
     def ask(self, x: float, y: float, rect: Rect) -> None:
         """What is under this pixel of the framebuffer, where the picture fills `rect`? Of the scene as it is now."""

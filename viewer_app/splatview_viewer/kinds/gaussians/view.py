@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from splatview_viewer.core.errors import ViewerError
-from splatview_viewer.core.host import Desk
+from splatview_viewer.core.host import Host
 from splatview_viewer.core.settings import GaussianSettings
 from splatview_viewer.core.view import CANVAS_WORDS
 from splatview_viewer.geometry.controls import Orbit, Rect
@@ -77,7 +77,7 @@ class GaussianView:
         self._coarse = 1.0
         self.moved_at: float | None = -math.inf
         """Time of the turn in which the camera was last moved; None: since the last turn."""
-        self.desk = Desk()
+        self.host = Host()
         """What it may ask of whoever shows it."""
         self.tools = make_tools(self)
         self._motion: Motion = self.tools["motion"]  # type: ignore[assignment]
@@ -203,7 +203,7 @@ class GaussianView:
         size, options, camera = (rect.width, rect.height), self.options, self._current_camera(rect)
         if self._motion.render(camera, options) or content.awaited:
             return
-        moving = self.moving and not self.desk.exact
+        moving = self.moving and not self.host.exact
         scale = min(self._coarse, self.work.governor.scale("scene", size)) if moving else 1.0
         if scale < 1.0:
             camera = camera.resized(*scaled(size, scale))
@@ -222,8 +222,8 @@ class GaussianView:
         trained = "antialiased" if facts is not None and facts.antialiased else "classic"
         mode = trained if s.mode == "scene" else s.mode
         paint = "color" if s.show in ("color", "depth", "alpha") else s.show
-        selection = replace(s.selection, marked=()) if self.desk.exact else s.selection
-        return RenderOptions(mode, s.sh_degree, s.show == "depth", paint, s.scale, s.point_px * self.desk.scale,
+        selection = replace(s.selection, marked=()) if self.host.exact else s.selection
+        return RenderOptions(mode, s.sh_degree, s.show == "depth", paint, s.scale, s.point_px * self.host.scale,
                              selection)
 
     def tensor(self, width: int, height: int) -> torch.Tensor | None:
@@ -262,7 +262,7 @@ class GaussianView:
             tool.draw(framebuffer, rect)
 
     def over(self, rect: Rect, scale: float) -> bool:
-        if self.desk.exact:  # a picture to keep has nothing on it that only helps to look
+        if self.host.exact:  # a picture to keep has nothing on it that only helps to look
             return False
         again = False
         for tool, place in self._bars(rect, scale):
@@ -270,10 +270,10 @@ class GaussianView:
         for tool in self.tools.values():
             again |= tool.over(rect, scale)
         hints = self.content.hints
-        if hints.draw(self._above_bars(rect), scale, self.desk.name) and hints.hint is not None:
+        if hints.draw(self._above_bars(rect), scale, self.host.name) and hints.hint is not None:
             self.content.choices.add(hints.hint.choice)
             hints.hint = self.content.sight = None  # both are of the scene as it was
-            self.desk.again()
+            self.host.again()
         return again
 
     def _above_bars(self, rect: Rect) -> Rect:
@@ -292,10 +292,10 @@ class GaussianView:
     @property
     def bars_height(self) -> float:
         """Pixels that the strips at the lower edge take."""
-        return sum(tool.bar_height() for tool in self.tools.values()) * self.desk.scale
+        return sum(tool.bar_height() for tool in self.tools.values()) * self.host.scale
 
     def boards(self, rect: Rect) -> Sequence[Rect]:
-        return [place for _, place in self._bars(rect, self.desk.scale)] + [
+        return [place for _, place in self._bars(rect, self.host.scale)] + [
             board for tool in self.tools.values() for board in tool.boards(rect)] + (
                 self.content.hints.boards(self._above_bars(rect)))
 
