@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from support import scene_files as w
 from support.memory_data import block, event, segment, snapshot
 
@@ -92,8 +93,8 @@ def _scene(name: str, kind: str, *writers: Callable[[Path], Path], read: Callabl
             if isinstance(value, GaussianScene):
                 n = len(value)
                 assert value.means.shape == (n, 3) and value.quats.shape == (n, 4) and value.shN.shape[0] == n
-                assert value.opacities.shape == (n,) and value.shN.dtype == np.float32
-                assert value.means.dtype in (np.float32, np.float64)
+                assert value.opacities.shape == (n,) and value.shN.dtype == torch.float32
+                assert value.means.dtype in (torch.float32, torch.float64)
             elif isinstance(value, np.ndarray):
                 assert value.ndim == 3 and 1 <= value.shape[2] <= 4
 

@@ -155,10 +155,7 @@ def _key(d: Any, whole: dict[str, Any], between: float, name: str = "matrix") ->
     if columns:
         matrix = matrix.T
     rotation = matrix[:3, :3]
-    with np.errstate(over="ignore", invalid="ignore"):
-        rigid = (np.abs(matrix) < _FAR).all() and np.allclose(rotation @ rotation.T, np.eye(3), atol=1e-3) and (
-            np.linalg.det(rotation) > 0)
-    if not rigid:
+    if not ((np.abs(matrix) < _FAR).all() and rotations.is_rotation(rotation)):
         raise CameraError(f'path: "{name}" holds no rotation: {rotation.tolist()!s:.100}')
     seconds = between
     if d.get("override_transition_enabled") is True:

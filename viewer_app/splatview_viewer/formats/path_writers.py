@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from splatview_ipc.system.files import Output, OutputError, output_error, output_file
+from splatview_ipc.system.files import Output, output_error, output_file
 from splatview_ipc.system.optional_packages import needed, require
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.formats.pictures import check_writable, make_new_folder, make_output_folder, save_picture
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 NEEDED = "an mp4, unlike a folder of PNGs, needs"
@@ -81,8 +81,6 @@ class PngFolder:
             else:
                 self._made = make_output_folder(out)
             taken = next(self.out.glob("[0-9]*.png"), None)
-            if not os.access(self.out, os.W_OK | os.X_OK):
-                raise OutputError(self.out, "permission denied; choose a folder that you can write")
         except OSError as e:
             raise FileError(str(output_error(self.out, e))) from e
         if taken is not None:
@@ -115,8 +113,9 @@ class Mp4:
         if min(self._size) < 2:
             raise FileError(f"{out}: a film of {width}x{height} pixels is too small; 2x2 is the least")
         self._output: Output | None = None
+        self._file: Any = None
         self._opened = contextlib.ExitStack()
-        try:
+        with self._whole():
             self._output = self._opened.enter_context(output_file(out, numbered=numbered))
             self._file = av.open(self._output.file, "w", format="mp4")
             rate = Fraction(fps).limit_denominator(1001)
@@ -126,11 +125,6 @@ class Mp4:
             self._stream.width, self._stream.height = self._size
             self._stream.pix_fmt = "yuv420p"
             self._stream.codec_context.color_range = 1
-        except BaseException as e:
-            self._discard()
-            if isinstance(e, OSError):  # PyAV's own are of this kind
-                raise FileError(str(output_error(out, e))) from e
-            raise
 
     def add(self, picture: np.ndarray) -> None:
         width, height = self._size
@@ -141,28 +135,30 @@ class Mp4:
             raise FileError(str(output_error(self.out, e))) from e
 
     def close(self) -> None:
-        try:
+        with self._whole():
             self._file.mux(self._stream.encode(None))
             self._file.close()
             self._opened.close()
             self.out = self.out if self._output is None else self._output.path
-        except BaseException as e:
-            self.abort()
-            if isinstance(e, OSError):
-                raise FileError(str(output_error(self.out, e))) from e
-            raise
 
     def abort(self) -> None:
-        try:
-            self._file.close()
-        except OSError:
-            pass
-        self._discard()
-
-    def _discard(self) -> None:
+        if self._file is not None:
+            with contextlib.suppress(OSError):
+                self._file.close()
         if self._output is not None:
             self._output.keep = False
         self._opened.close()
+
+    @contextlib.contextmanager
+    def _whole(self) -> Iterator[None]:
+        """Remove the film if the block raises."""
+        try:
+            yield
+        except BaseException as e:
+            self.abort()
+            if isinstance(e, OSError):  # PyAV's own are of this kind
+                raise FileError(str(output_error(self.out, e))) from e
+            raise
 
 
 def _codec(av: Any) -> tuple[str, dict[str, str]]:

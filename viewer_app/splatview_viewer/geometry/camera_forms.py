@@ -17,6 +17,7 @@ from splatview_viewer.geometry.cameras import (
     field_of_view,
     intrinsics,
 )
+from splatview_viewer.geometry.rotations import is_rotation
 
 _FLIP = np.diag([1.0, -1.0, -1.0, 1.0])
 """From OpenGL's camera axes, which nerfstudio uses (y up, z backward), to OpenCV's."""
@@ -67,8 +68,7 @@ def _pose(value: Any, key: str, fov: float, width: int, height: int) -> Camera:
     if not ((lengths > 1e-6) & (lengths < 1e6)).all():
         raise CameraError(f"camera: the upper left 3x3 of {key} is not a rotation")
     pose[:3, :3] /= lengths  # scenes are scaled to fit, and their poses with them
-    rotation = pose[:3, :3]
-    if not np.allclose(rotation @ rotation.T, np.eye(3), atol=1e-3) or np.linalg.det(rotation) < 0:
+    if not is_rotation(pose[:3, :3]):
         raise CameraError(f"camera: the upper left 3x3 of {key} is not a rotation")
     return Camera(np.linalg.inv(pose @ _FLIP), intrinsics(fov, width, height), width, height)
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from splatview_viewer.core.errors import CameraError
 from splatview_viewer.core.regular import open_regular
+from splatview_viewer.geometry.rotations import is_rotation
 
 CameraModel = Literal["pinhole", "ortho", "fisheye"]
 MODELS: tuple[CameraModel, ...] = get_args(CameraModel)
@@ -208,10 +209,7 @@ def camera_from_json(source: str, width: int, height: int) -> Camera:
             raise CameraError(f'camera: "{min(mixed)}" does not go with "viewmat" and "K"; give one form or the other')
         viewmat = _matrix(d, "viewmat", 4)
         K = _matrix(d, "K", 3)
-        rotation = viewmat[:3, :3]
-        with np.errstate(over="ignore", invalid="ignore"):
-            rigid = np.allclose(rotation @ rotation.T, np.eye(3), atol=1e-3) and np.linalg.det(rotation) > 0
-        if not rigid:
+        if not is_rotation(viewmat[:3, :3]):
             raise CameraError("camera: the upper left 3x3 of viewmat is not a rotation")
         if not np.array_equal(viewmat[3], [0, 0, 0, 1]):
             raise CameraError(f"camera: the last row of viewmat is {viewmat[3].tolist()}, not [0, 0, 0, 1]")

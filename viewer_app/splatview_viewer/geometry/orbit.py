@@ -10,6 +10,7 @@ import numpy as np
 
 from splatview_viewer.core.events import Event, Pinch, PointerMove, PointerPress, PointerRelease, Wheel
 from splatview_viewer.geometry.cameras import DEFAULT_FOV, FAR, Camera, CameraModel, field_of_view, focal_length
+from splatview_viewer.geometry.rotations import exp, matrix
 
 if TYPE_CHECKING:
     from splatview_viewer.geometry.controls import Rect
@@ -120,7 +121,7 @@ class Orbit:
 
     def roll(self, angle: float) -> None:
         """Turn around the line of sight by so many radians, clockwise as the user sees the camera."""
-        self.rotation = _orthonormal(turned(np.array([0.0, 0.0, 1.0]), -angle) @ self.rotation)
+        self.rotation = _orthonormal(_turned(np.array([0.0, 0.0, 1.0]), -angle) @ self.rotation)
 
     def level(self) -> None:
         """Take the roll out."""
@@ -135,11 +136,11 @@ class Orbit:
         """
         axis = self.up / np.linalg.norm(self.up)
         tilt, z = self.tilt, np.array([0.0, 0.0, 1.0])
-        rotation = self.rotation @ turned(axis, -yaw).T
+        rotation = self.rotation @ _turned(axis, -yaw).T
         elevation = math.asin(float(np.clip(-rotation[2] @ axis, -1, 1)))  # of the camera above the target
         pitch = min(max(elevation + pitch, min(-_POLE, elevation)), max(_POLE, elevation)) - elevation
-        rotation = turned(np.array([1.0, 0.0, 0.0]), pitch) @ turned(z, tilt) @ rotation
-        self.rotation = _orthonormal(turned(z, -tilt) @ rotation)
+        rotation = _turned(np.array([1.0, 0.0, 0.0]), pitch) @ _turned(z, tilt) @ rotation
+        self.rotation = _orthonormal(_turned(z, -tilt) @ rotation)
 
     def look(self, yaw: float, pitch: float) -> None:
         """Turn where the camera stands, in radians: to the right by `yaw`, up by `pitch`. The target comes along."""
@@ -293,8 +294,6 @@ def _orthonormal(rotation: np.ndarray) -> np.ndarray:
     return u @ vt
 
 
-def turned(axis: np.ndarray, angle: float) -> np.ndarray:
-    """(3, 3) right-handed rotation around a unit axis (Rodrigues' formula)."""
-    x, y, z = axis
-    k = np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]])
-    return np.eye(3) + math.sin(angle) * k + (1 - math.cos(angle)) * (k @ k)
+def _turned(axis: np.ndarray, angle: float) -> np.ndarray:
+    """(3, 3) right-handed rotation around a unit axis."""
+    return matrix(exp(axis * angle))

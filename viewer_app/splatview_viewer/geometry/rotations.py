@@ -7,6 +7,12 @@ import math
 import numpy as np
 
 
+def is_rotation(m: np.ndarray) -> bool:
+    """True for a matrix (3, 3) that only turns, up to 1e-3."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.allclose(m @ m.T, np.eye(3), atol=1e-3) and np.linalg.det(m) > 0)
+
+
 def quaternion(m: np.ndarray) -> np.ndarray:
     """(4,) of a rotation matrix (3, 3), by its largest component (Shepperd 1978)."""
     t = np.trace(m)

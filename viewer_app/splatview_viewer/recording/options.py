@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from splatview_ipc.system.files import OutputError
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.formats.pictures import make_output_folder
 
@@ -42,8 +40,6 @@ class RecordOptions:
         if self.folder is not None:
             try:
                 make_output_folder(self.folder)
-                if not os.access(self.folder, os.W_OK | os.X_OK):
-                    raise OutputError(self.folder, "permission denied; choose a folder that you can write")
             except OSError as e:
                 raise ViewerError(f"{command}: --record: {e}") from e
 

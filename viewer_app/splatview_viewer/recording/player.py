@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.jobs import Job, Jobs
+from splatview_viewer.formats import scene_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,8 +23,6 @@ CACHE_BYTES = 256 << 20
 """Of scenes that are ready to be shown."""
 AHEAD = 4
 """Snapshots that are made ready before they are asked for, on the way that one goes."""
-_FLOATS = 14
-"""Numbers of a Gaussian without higher spherical harmonics."""
 PLAY_PERIOD = 0.1
 """Seconds between two snapshots while it plays."""
 
@@ -93,7 +92,7 @@ class Decoder:
 
 
 def _size(made: GaussianScene | str) -> int:
-    return 0 if isinstance(made, str) else 4 * len(made) * (_FLOATS + 3 * made.shN.shape[1])
+    return 0 if isinstance(made, str) else scene_bytes(len(made), made.shN.shape[1])
 
 
 class Player:
