@@ -20,9 +20,8 @@ from splatview_viewer.recording.files import (
     streams_in,
     write_packed,
 )
-from splatview_viewer.recording.options import RecordOptions
 from splatview_viewer.recording.packed import layout, pack
-from splatview_viewer.recording.recording import Recording, Snapshot
+from splatview_viewer.recording.recording import Recording, RecordOptions, Snapshot
 from splatview_viewer.workspace.recorded import RecordedSource, check_files, entries_of, file_source
 from splatview_viewer.workspace.sources import FileSource
 

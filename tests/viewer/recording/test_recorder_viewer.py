@@ -12,7 +12,7 @@ import splatview
 from splatview_viewer.core.events import Key, PointerMove, PointerPress, PointerRelease
 from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.recording.files import read_index, streams_in
-from splatview_viewer.recording.options import RecordOptions
+from splatview_viewer.recording.recording import RecordOptions
 from splatview_viewer.workspace.recorded import entries_of, file_source
 from splatview_viewer.workspace.sources import StreamSource
 

@@ -16,7 +16,7 @@ from splatview_ipc.system import entry
 if TYPE_CHECKING:
     from splatview_viewer.app.restart import Restart
     from splatview_viewer.core.screen import Screen
-    from splatview_viewer.recording.options import RecordOptions
+    from splatview_viewer.recording.recording import RecordOptions
     from splatview_viewer.web.guests import Browsers
 
 
@@ -183,7 +183,7 @@ class Serve(_Viewer):
     """The same for what --record keeps in its folder."""
 
     def execute(self) -> None:
-        from splatview_viewer.recording.options import RecordOptions
+        from splatview_viewer.recording.recording import RecordOptions
 
         record = RecordOptions(self.record, self.record_every, self.record_memory, self.record_disk)
         record.check("serve")

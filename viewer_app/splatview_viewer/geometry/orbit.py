@@ -1,4 +1,4 @@
-"""The camera of a scene as a hand moves it: around a point, along, nearer, or looking around. Plain maths."""
+"""The camera of a scene: moved by hand around a point, along or nearer, and flown to another place. Plain maths."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from splatview_viewer.core.events import Event, Pinch, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview_viewer.geometry import rotations
 from splatview_viewer.geometry.cameras import DEFAULT_FOV, FAR, Camera, CameraModel, field_of_view, focal_length
 
 if TYPE_CHECKING:
@@ -298,3 +299,35 @@ def turned(axis: np.ndarray, angle: float) -> np.ndarray:
     x, y, z = axis
     k = np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]])
     return np.eye(3) + math.sin(angle) * k + (1 - math.cos(angle)) * (k @ k)
+
+
+SECONDS = 0.4
+"""How long a flight takes if nobody says otherwise."""
+
+
+@dataclass
+class Flight:
+    """The way from `begin` to `end`."""
+
+    begin: Orbit
+    end: Orbit
+    seconds: float
+    _start: float | None = None
+
+    def at(self, now: float) -> Orbit | None:
+        """Where the camera is at `now` (seconds; the first call begins the flight); None once it has arrived."""
+        if self._start is None:
+            self._start = now
+        share = (now - self._start) / self.seconds if self.seconds > 0 else 1.0
+        return None if share >= 1 else self.between(max(share, 0.0))
+
+    def between(self, share: float) -> Orbit:
+        """The camera after this share of the time, 0 to 1: slow at both ends."""
+        t = share * share * (3 - 2 * share)
+        a, b = self.begin, self.end
+        between = rotations.slerp(rotations.quaternion(a.rotation), rotations.quaternion(b.rotation), t)
+        return replace(
+            b, rotation=rotations.matrix(between),
+            target=a.target + (b.target - a.target) * t,
+            distance=math.exp(math.log(a.distance) * (1 - t) + math.log(b.distance) * t),
+            fov=a.fov + (b.fov - a.fov) * t, near=min(a.near, b.near), far=max(a.far, b.far), looks=a.looks)

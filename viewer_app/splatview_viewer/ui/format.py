@@ -74,11 +74,6 @@ def clock_text(time_us: int) -> str:
     return _clock(time_us, 1.0) if time_us > 0 else ""
 
 
-def date_text(time_us: int) -> str:
-    """"2026-11-21"; "" for 0."""
-    return datetime.fromtimestamp(time_us // 1_000_000).strftime("%Y-%m-%d") if time_us > 0 else ""
-
-
 # -- axes -------------------------------------------------------------------------------------------------------
 
 

@@ -12,7 +12,7 @@ from splatview_viewer.geometry.cameras import project
 from splatview_viewer.kinds.gaussians.frustums_through import HOWS
 from splatview_viewer.ui import theme
 from splatview_viewer.ui import widgets as ui
-from splatview_viewer.ui.card import tag
+from splatview_viewer.ui.widgets import tag
 
 if TYPE_CHECKING:
     from splatview_viewer.geometry.controls import Rect

@@ -9,7 +9,7 @@ from imgui_bundle import ImVec2, imgui
 
 from splatview_viewer.geometry.cameras import project
 from splatview_viewer.ui import theme
-from splatview_viewer.ui.card import tag
+from splatview_viewer.ui.widgets import tag
 
 if TYPE_CHECKING:
     from splatview_viewer.geometry.cameras import Camera
