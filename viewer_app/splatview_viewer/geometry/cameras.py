@@ -208,11 +208,7 @@ def camera_from_json(source: str, width: int, height: int) -> Camera:
             raise CameraError(f'camera: "{min(mixed)}" does not go with "viewmat" and "K"; give one form or the other')
         viewmat = _matrix(d, "viewmat", 4)
         K = _matrix(d, "K", 3)
-        rotation = viewmat[:3, :3]
-        with np.errstate(over="ignore", invalid="ignore"):
-            rigid = np.allclose(rotation @ rotation.T, np.eye(3), atol=1e-3) and np.linalg.det(rotation) > 0
-        if not rigid:
-            raise CameraError("camera: the upper left 3x3 of viewmat is not a rotation")
+        _check_rotation(viewmat, "viewmat")
         if not np.array_equal(viewmat[3], [0, 0, 0, 1]):
             raise CameraError(f"camera: the last row of viewmat is {viewmat[3].tolist()}, not [0, 0, 0, 1]")
         if not np.array_equal(K[[0, 1, 2, 2, 2], [1, 0, 0, 1, 2]], [0, 0, 0, 0, 1]):
@@ -300,6 +296,14 @@ def _parse(source: str) -> dict[str, Any]:
     if not isinstance(d, dict):
         raise CameraError(f"camera: a JSON object is needed, not a {type(d).__name__}")
     return d
+
+
+def _check_rotation(m: np.ndarray, key: str) -> None:
+    rotation = m[:3, :3]
+    with np.errstate(over="ignore", invalid="ignore"):
+        rigid = np.allclose(rotation @ rotation.T, np.eye(3), atol=1e-3) and np.linalg.det(rotation) > 0
+    if not rigid:
+        raise CameraError(f"camera: the upper left 3x3 of {key} is not a rotation")
 
 
 def _unit(up: np.ndarray) -> np.ndarray:
@@ -396,12 +400,9 @@ def _pose(value: Any, key: str, fov: float, width: int, height: int) -> Camera:
     pose = np.eye(4)
     pose[:3] = m[:3]
     lengths = np.linalg.norm(pose[:3, :3], axis=0)
-    if not ((lengths > 1e-6) & (lengths < 1e6)).all():
-        raise CameraError(f"camera: the upper left 3x3 of {key} is not a rotation")
-    pose[:3, :3] /= lengths  # scenes are scaled to fit, and their poses with them
-    rotation = pose[:3, :3]
-    if not np.allclose(rotation @ rotation.T, np.eye(3), atol=1e-3) or np.linalg.det(rotation) < 0:
-        raise CameraError(f"camera: the upper left 3x3 of {key} is not a rotation")
+    if ((lengths > 1e-6) & (lengths < 1e6)).all():
+        pose[:3, :3] /= lengths  # scenes are scaled to fit, and their poses with them
+    _check_rotation(pose, key)
     return Camera(np.linalg.inv(pose @ _FLIP), intrinsics(fov, width, height), width, height)
 
 

@@ -105,8 +105,7 @@ class Orbit:
             forward = forward + 0.5 * np.eye(3)[int(np.argmin(np.abs(self.up)))]
             forward /= np.linalg.norm(forward)
             right = _cross(forward, self.up)
-        right /= np.linalg.norm(right)
-        self.rotation = np.stack([right, _cross(forward, right), forward])
+        self.rotation = _upright(forward, right)
 
     @property
     def tilt(self) -> float:
@@ -179,9 +178,7 @@ class Orbit:
             seen = float(self.rotation[2] @ up)
             ahead = self.rotation[2] - seen * up if abs(seen) < 0.999 else self.rotation[1] * np.sign(seen)
             up = -np.sign(forward @ up) * ahead
-        right = _cross(forward, up)
-        right /= np.linalg.norm(right)
-        self.rotation = np.stack([right, _cross(forward, right), forward])
+        self.rotation = _upright(forward, _cross(forward, up))
 
     def center(self, point: np.ndarray) -> None:
         """Orbit around this point (3,) from now on: it comes to the middle of the picture, as large as it was."""
@@ -286,6 +283,12 @@ def _cross(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     ax, ay, az = a.tolist()
     bx, by, bz = b.tolist()
     return np.array([ay * bz - az * by, az * bx - ax * bz, ax * by - ay * bx])
+
+
+def _upright(forward: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """The rotation of a camera that looks `forward`, from a `right` of any length square to it."""
+    right = right / np.linalg.norm(right)
+    return np.stack([right, _cross(forward, right), forward])
 
 
 def _orthonormal(rotation: np.ndarray) -> np.ndarray:
