@@ -108,27 +108,21 @@ def test_a_folder_is_gone_on_with(tmp_path: Path) -> None:
     assert [s.version for s in Recording.opened(folder).snapshots] == [1, 2, 3, 4, 5]
 
 
-def test_streams_whose_names_look_alike_do_not_mix(tmp_path: Path) -> None:
+def test_folders_are_of_one_stream_and_one_writer(tmp_path: Path) -> None:
     one, other = record(tmp_path, run="a run"), record(tmp_path, run="a/run")
     assert one != other
     assert record(tmp_path, run="a/run") == other
     assert read_index(one).run == "a run"
     assert record(tmp_path, run="../../..").parent == tmp_path
     assert streams_in(tmp_path) == sorted(tmp_path.iterdir())
-
-
-def test_two_never_write_into_one_folder(tmp_path: Path) -> None:
-    one = StreamFolder(tmp_path, "run", "splats")
-    other = StreamFolder(tmp_path, "run", "splats")
+    writer = StreamFolder(tmp_path, "a run", "splats")
     try:
-        assert one.path != other.path
+        assert writer.path == one
+        assert record(tmp_path) not in (one, other)
     finally:
-        one.close()
-        other.close()
-        other.close()
-    again = StreamFolder(tmp_path, "run", "splats")
-    assert again.path == one.path
-    again.close()
+        writer.close()
+        writer.close()
+    assert record(tmp_path) == one
 
 
 @pytest.mark.parametrize(("change", "words"), [
