@@ -22,8 +22,7 @@ from splatview_viewer.recording.files import (
 )
 from splatview_viewer.recording.packed import layout, pack
 from splatview_viewer.recording.recording import Recording, RecordOptions, Snapshot
-from splatview_viewer.workspace.recorded import RecordedSource, check_files, entries_of, file_source
-from splatview_viewer.workspace.sources import FileSource
+from splatview_viewer.workspace.sources import FileSource, RecordedSource, check_files, entries_of, file_source
 
 if TYPE_CHECKING:
     from collections.abc import Callable

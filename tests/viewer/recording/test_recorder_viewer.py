@@ -13,8 +13,7 @@ from splatview_viewer.core.events import Key, PointerMove, PointerPress, Pointer
 from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.recording.files import read_index, streams_in
 from splatview_viewer.recording.recording import RecordOptions
-from splatview_viewer.workspace.recorded import entries_of, file_source
-from splatview_viewer.workspace.sources import StreamSource
+from splatview_viewer.workspace.sources import StreamSource, entries_of, file_source
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -58,7 +58,7 @@ class _Viewer:
         from splatview_viewer.app.restart import Restart, Resumed
         from splatview_viewer.core.memo import Memo, memo_file
         from splatview_viewer.core.screen import parse_size
-        from splatview_viewer.workspace.recorded import check_files, entries_of, file_source
+        from splatview_viewer.workspace.sources import check_files, entries_of, file_source
 
         size, restart = parse_size(self.size), Restart(Resumed.take())
         check_files(entries := entries_of(files))

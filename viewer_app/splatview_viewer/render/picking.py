@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from splatview_ipc.kinds.gaussians import SH_REST
+from splatview_viewer.geometry import rotations
 from splatview_viewer.geometry.cameras import point_at
 from splatview_viewer.render.base import ALPHA_MAX, ALPHA_MIN, COVARIANCE_MAX, EPS_2D, TRANSMITTANCE_MIN
-from splatview_viewer.render.reference import places, rotations
+from splatview_viewer.render.reference import places
 from splatview_viewer.scene import EVERYTHING, HIDDEN, flags
 from splatview_viewer.scene.scene import FIELDS, SH_C0, GaussianScene, HostCopy, as_floats
 
@@ -116,7 +117,7 @@ def _project(scene: GaussianScene, camera: Camera, scale: float = 1.0) -> tuple[
     p = scene.means.double().numpy() @ world_to_camera.T + camera.viewmat[:3, 3]
     scales = scene.scales.double().numpy() * scale
     with np.errstate(all="ignore"):
-        m = world_to_camera @ (rotations(scene.quats.numpy()) * scales[:, None, :])
+        m = world_to_camera @ (rotations.matrix(scene.quats.numpy()) * scales[:, None, :])
         centers, jacobian = places(p, camera)
         return p, centers, jacobian @ m
 

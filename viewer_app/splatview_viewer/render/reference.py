@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from splatview_viewer.core.errors import RendererError
+from splatview_viewer.geometry import rotations
 from splatview_viewer.render.activation import Activated, activate, selected
 from splatview_viewer.render.base import (
     ALPHA_MAX,
@@ -199,7 +200,7 @@ def project(a: Activated, camera: Camera, options: RenderOptions, marked: np.nda
     index = np.flatnonzero((p[:, 2] >= camera.near) & (p[:, 2] <= camera.far))
     p = p[index]
     # m m^T is the covariance in camera space (quat_scale_to_covar_preci, covarW2C in include/Utils.cuh).
-    axes = world_to_camera @ rotations(a.quats[index])
+    axes = world_to_camera @ rotations.matrix(a.quats[index])  # quat_to_rotmat
     m = axes * (a.scales[index].astype(np.float64) * options.scale)[:, None, :]
 
     size = np.array([camera.width, camera.height], np.float64)
@@ -275,15 +276,6 @@ def fisheye(p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     jacobian = np.stack([xx * along + yy * across, xy * (along - across), -x * inverse,
                          xy * (along - across), yy * along + xx * across, -y * inverse], axis=1)
     return centers, jacobian.reshape(-1, 2, 3)
-
-
-def rotations(quats: np.ndarray) -> np.ndarray:
-    """(M, 3, 3) rotation matrices of quaternions (M, 4) w, x, y, z (quat_to_rotmat)."""
-    quats = quats.astype(np.float64)
-    w, x, y, z = (quats / np.linalg.norm(quats, axis=1, keepdims=True)).T
-    return np.stack([1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y),
-                     2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x),
-                     2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)], axis=1).reshape(-1, 3, 3)
 
 
 def colors(sh0: np.ndarray, shN: np.ndarray, directions: np.ndarray, degree: int) -> np.ndarray:

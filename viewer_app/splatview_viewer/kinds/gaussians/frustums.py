@@ -10,8 +10,7 @@ from splatview_viewer.core.events import Key, Pinch, PointerLeave, PointerMove, 
 from splatview_viewer.core.view import KeyHelp, Section
 from splatview_viewer.kinds.gaussians.frustums_through import Through
 from splatview_viewer.kinds.gaussians.tool import Tool
-from splatview_viewer.render.cameras.drawing import Look
-from splatview_viewer.render.cameras.picking import Outlines
+from splatview_viewer.render.cameras.drawing import Look, Outlines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
