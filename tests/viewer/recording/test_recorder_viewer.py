@@ -54,10 +54,8 @@ def tape(viewer: Viewer) -> Tape:
 
 def steps(viewer: Viewer) -> list[int]:
     """The steps recorded so far."""
-    for slot in viewer.catalogue.slots.values():
-        if isinstance(slot.source, StreamSource) and slot.source.tape is not None:
-            return [snapshot.step for snapshot in slot.source.tape.recording.snapshots]
-    return []
+    tapes = [getattr(slot.source, "tape", None) for slot in viewer.catalogue.slots.values()]
+    return [snapshot.step for one in tapes if one is not None for snapshot in one.recording.snapshots]
 
 
 def record(viewer: Viewer, *numbers: int) -> None:

@@ -115,10 +115,6 @@ class CameraSet:
         name = PurePath(self.path(number)).name
         return f"{number}  {name}" if name else f"Camera {number}"
 
-    def has_photo(self, number: int) -> bool:
-        """Whether there may be a photograph."""
-        return bool(self.photos or self.path(number))
-
 
 def cameras_of(frame: Frame) -> CameraSet:
     """What a frame of kind cameras says, copied out of it. Raises ViewerError for one that holds no cameras,

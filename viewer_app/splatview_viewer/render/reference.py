@@ -205,13 +205,7 @@ def project(a: Activated, camera: Camera, options: RenderOptions, marked: np.nda
 
     size = np.array([camera.width, camera.height], np.float64)
     centers, jacobian = places(p, camera)
-    # The square root of the projected covariance; |row x row|^2 is its determinant (Cauchy-Binet) without the
-    # cancellation of xx yy - xy^2.
-    root = jacobian @ m
-    cov = root @ root.transpose(0, 2, 1)
-    det_sharp = (np.cross(root[:, 0], root[:, 1]) ** 2).sum(axis=1)
-    det = det_sharp + EPS_2D * (cov[:, 0, 0] + cov[:, 1, 1]) + EPS_2D ** 2  # add_blur
-    xx, xy, yy = cov[:, 0, 0] + EPS_2D, cov[:, 0, 1], cov[:, 1, 1] + EPS_2D
+    (xx, xy, yy), det, det_sharp = blurred(jacobian @ m)
 
     opacities = a.opacities[index].astype(np.float64)
     by_opacity = options.paint in BY_DENSITY
@@ -260,6 +254,16 @@ def places(p: np.ndarray, camera: Camera) -> tuple[np.ndarray, np.ndarray]:
             jacobian /= p[:, 2, None, None]
             jacobian[:, :, 2] = -clamped / p[:, 2:]
     return centers * focal + center, jacobian * focal[:, None]
+
+
+def blurred(root: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of square roots (M, 2, 3) of projected covariances: xx, xy, yy with the blur (3, M), the determinants (M,) with
+    it, and without (add_blur)."""
+    cov = root @ root.transpose(0, 2, 1)
+    # |row x row|^2 is the determinant (Cauchy-Binet) without the cancellation of xx yy - xy^2.
+    det_sharp = (np.cross(root[:, 0], root[:, 1]) ** 2).sum(axis=1)
+    det = det_sharp + EPS_2D * (cov[:, 0, 0] + cov[:, 1, 1]) + EPS_2D ** 2
+    return np.stack([cov[:, 0, 0] + EPS_2D, cov[:, 0, 1], cov[:, 1, 1] + EPS_2D]), det, det_sharp
 
 
 def fisheye(p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

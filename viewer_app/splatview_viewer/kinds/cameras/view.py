@@ -17,8 +17,8 @@ from splatview_viewer.geometry.controls import PanZoom, Rect
 from splatview_viewer.geometry.orbit import Orbit
 from splatview_viewer.geometry.training_cameras import snapped, up_of_cameras
 from splatview_viewer.gpu.work import GpuWork
-from splatview_viewer.render.cameras.content import CamerasContent
 from splatview_viewer.render.cameras import drawing
+from splatview_viewer.render.cameras.content import CamerasContent
 from splatview_viewer.render.cameras.drawing import Grid, Look, Outlines
 from splatview_viewer.render.cameras.photos import PhotoTexture
 

@@ -75,7 +75,7 @@ class History(Tool):
 
     def tick(self, now: float) -> bool:
         player = self.view.content.player
-        seen = player, player.changes if player is not None else 0
+        seen = player and (player, player.position, player.playing, player.recording.changes)
         changed, self._seen = seen != self._seen, seen
         if changed and player is not None and player.playing:
             self.view.in_motion()

@@ -81,7 +81,7 @@ class PhotoStore:
         cameras = self._cameras
         if cameras is None or number in self._troubles:
             return None
-        if not cameras.has_photo(number):
+        if not (cameras.photos or cameras.path(number)):
             self._troubles[number] = "This camera was published without a photograph"
         elif cameras.path(number):
             self._read(number, 0)
