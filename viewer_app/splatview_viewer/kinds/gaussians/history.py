@@ -34,7 +34,7 @@ class History(Tool):
 
     def __init__(self, view: GaussianView) -> None:
         super().__init__(view)
-        self._seen: tuple[object, int] = None, 0
+        self._seen: tuple[object, ...] | None = None
         self.track: Rect | None = None
         """Where the slider was drawn, from the first snapshot to the last."""
 
