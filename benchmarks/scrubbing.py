@@ -26,7 +26,7 @@ from splatview_viewer.recording.player import Player
 from splatview_viewer.recording.recording import Recording, Snapshot
 from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.screens.offscreen import OffscreenScreen
-from splatview_viewer.workspace.recorded import RecordedSource
+from splatview_viewer.workspace.sources import RecordedSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -30,8 +30,7 @@ from splatview_viewer.formats.checkpoint import read_tensors
 from splatview_viewer.formats.nerfstudio import Film, parse_path, write_path
 from splatview_viewer.formats.sandbox import File
 from splatview_viewer.geometry.bookmarks import Bookmarks
-from splatview_viewer.geometry.camera_forms import camera_from_text
-from splatview_viewer.geometry.cameras import camera_from_json
+from splatview_viewer.geometry.cameras import camera_from_json, camera_from_text
 from splatview_viewer.geometry.path import CameraPath, Key
 from splatview_viewer.kinds.files import open_file
 from splatview_viewer.kinds.snapshot.loading import from_pickled, read_pickle, store

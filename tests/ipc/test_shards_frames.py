@@ -14,8 +14,8 @@ from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.kinds.gaussians.frames import Facts
 from splatview_viewer.scene.frames import scene_of
 from splatview_viewer.workspace.shards import stream as shard_stream
-from splatview_viewer.workspace.shards.frame import join
 from splatview_viewer.workspace.shards.grouping import Shards
+from splatview_viewer.workspace.shards.stream import join
 
 
 def frame(n: int, rank: int = 0, *, rest: int | None = 3, rgb: bool = False,

@@ -12,8 +12,15 @@ import pytest
 from splatview_viewer.core.errors import CameraError
 from splatview_viewer.core.memo import Memo
 from splatview_viewer.geometry.bookmarks import Bookmarks
-from splatview_viewer.geometry.camera_forms import camera_from_text
-from splatview_viewer.geometry.cameras import FILE_LIMIT, Camera, camera_from_json, frame_points, intrinsics, look_at
+from splatview_viewer.geometry.cameras import (
+    FILE_LIMIT,
+    Camera,
+    camera_from_json,
+    camera_from_text,
+    frame_points,
+    intrinsics,
+    look_at,
+)
 
 EYE = np.eye(4).tolist()
 K33 = [[50, 0, 32], [0, 50, 24], [0, 0, 1]]

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from splatview_viewer.core.events import Key, Mods, Pinch, PointerMove, PointerPress, PointerRelease, Wheel
-from splatview_viewer.geometry.controls import FITTED, PanZoom, Rect
-from splatview_viewer.geometry.flying import FAST, SLOW, Flying
+from splatview_viewer.geometry.controls import FAST, FITTED, SLOW, Flying, PanZoom, Rect
 
 RECT = Rect(100, 20, 400, 300)
 

@@ -12,8 +12,8 @@ import pytest
 from splatview_viewer.core.events import NO_MODS, Mods, Pinch, PointerMove, PointerPress, PointerRelease, Wheel
 from splatview_viewer.geometry.cameras import Camera, CameraModel, intrinsics, look_at
 from splatview_viewer.geometry.controls import Orbit, Rect
-from splatview_viewer.geometry.flights import Flight
-from splatview_viewer.geometry.upright import snapped, up_of_cameras, up_of_scene
+from splatview_viewer.geometry.orbit import Flight
+from splatview_viewer.geometry.training_cameras import snapped, up_of_cameras, up_of_scene
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -20,11 +20,9 @@ from splatview_viewer.recording.files import (
     streams_in,
     write_packed,
 )
-from splatview_viewer.recording.options import RecordOptions
 from splatview_viewer.recording.packed import layout, pack
-from splatview_viewer.recording.recording import Recording, Snapshot
-from splatview_viewer.workspace.recorded import RecordedSource, check_files, entries_of, file_source
-from splatview_viewer.workspace.sources import FileSource
+from splatview_viewer.recording.recording import Recording, RecordOptions, Snapshot
+from splatview_viewer.workspace.sources import FileSource, RecordedSource, check_files, entries_of, file_source
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -109,27 +107,21 @@ def test_a_folder_is_gone_on_with(tmp_path: Path) -> None:
     assert [s.version for s in Recording.opened(folder).snapshots] == [1, 2, 3, 4, 5]
 
 
-def test_streams_whose_names_look_alike_do_not_mix(tmp_path: Path) -> None:
+def test_folders_are_of_one_stream_and_one_writer(tmp_path: Path) -> None:
     one, other = record(tmp_path, run="a run"), record(tmp_path, run="a/run")
     assert one != other
     assert record(tmp_path, run="a/run") == other
     assert read_index(one).run == "a run"
     assert record(tmp_path, run="../../..").parent == tmp_path
     assert streams_in(tmp_path) == sorted(tmp_path.iterdir())
-
-
-def test_two_never_write_into_one_folder(tmp_path: Path) -> None:
-    one = StreamFolder(tmp_path, "run", "splats")
-    other = StreamFolder(tmp_path, "run", "splats")
+    writer = StreamFolder(tmp_path, "a run", "splats")
     try:
-        assert one.path != other.path
+        assert writer.path == one
+        assert record(tmp_path) not in (one, other)
     finally:
-        one.close()
-        other.close()
-        other.close()
-    again = StreamFolder(tmp_path, "run", "splats")
-    assert again.path == one.path
-    again.close()
+        writer.close()
+        writer.close()
+    assert record(tmp_path) == one
 
 
 @pytest.mark.parametrize(("change", "words"), [

@@ -12,9 +12,8 @@ import splatview
 from splatview_viewer.core.events import Key, PointerMove, PointerPress, PointerRelease
 from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.recording.files import read_index, streams_in
-from splatview_viewer.recording.options import RecordOptions
-from splatview_viewer.workspace.recorded import entries_of, file_source
-from splatview_viewer.workspace.sources import StreamSource
+from splatview_viewer.recording.recording import RecordOptions
+from splatview_viewer.workspace.sources import StreamSource, entries_of, file_source
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,10 +54,8 @@ def tape(viewer: Viewer) -> Tape:
 
 def steps(viewer: Viewer) -> list[int]:
     """The steps recorded so far."""
-    for slot in viewer.catalogue.slots.values():
-        if isinstance(slot.source, StreamSource) and slot.source.tape is not None:
-            return [snapshot.step for snapshot in slot.source.tape.recording.snapshots]
-    return []
+    tapes = [getattr(slot.source, "tape", None) for slot in viewer.catalogue.slots.values()]
+    return [snapshot.step for one in tapes if one is not None for snapshot in one.recording.snapshots]
 
 
 def record(viewer: Viewer, *numbers: int) -> None:

@@ -84,23 +84,14 @@ def test_what_is_hidden_is_not_picked() -> None:
     assert index(opacity=(0.0, 0.55)) == 2
     assert index(opacity=(0.95, 1.0)) is None
     assert index(scale=(0.3, 1.0)) is None
-
-
-def test_nothing_is_nothing() -> None:
-    at = 3.0, 3.0
-    assert pick(scene(np.empty((0, 3))), camera(), *at, CLASSIC) is None
-    assert pick(scene([[0, 0, -2]], scales=5.0), camera(), *at, CLASSIC) is None  # behind
-    assert pick(scene([[0, 0, 2]], scales=0.01), camera(), *at, CLASSIC) is None  # elsewhere
-    assert pick(scene([[0, 0, 2]], scales=50.0, opacities=0.003), camera(), *at, CLASSIC) is None  # not seen
-
-
-def test_near_and_far_hold() -> None:
-    given = scene([[0, 0, 1], [0, 0, 2], [0, 0, 3]], opacities=0.5)
-    hit = pick(given, camera(near=1.5, far=2.5), 32.5, 24.5, CLASSIC)
-    assert hit is not None
-    assert (hit.index, hit.depth) == (1, pytest.approx(2.0))
-    hit = pick(scene([[0, 0, 2]] * 3, opacities=0.5), camera(), 32.5, 24.5, CLASSIC)
+    hit = pick(given, camera(near=2.5, far=3.5), *at, CLASSIC)
+    assert hit is not None and (hit.index, hit.depth) == (1, pytest.approx(3.0))
+    hit = pick(scene([[0, 0, 2]] * 3, opacities=0.5), camera(), *at, CLASSIC)
     assert hit is not None and hit.index == 0, "of the same depth the first is the nearest"
+    for means, scales, opacity in (([], 1.0, 0.8), ([[0, 0, -2]], 5.0, 0.8), ([[0, 0, 2]], 50.0, 0.003)):
+        seen = scene(np.reshape(means, (-1, 3)), scales=scales, opacities=opacity)
+        assert pick(seen, camera(), *at, CLASSIC) is None
+    assert pick(given, camera(), 3.0, 3.0, CLASSIC) is None
 
 
 @pytest.mark.parametrize("model", MODELS)

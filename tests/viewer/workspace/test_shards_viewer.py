@@ -13,7 +13,7 @@ from splatview.adapters import recognise
 from splatview_ipc.publisher.publisher import Publisher
 from splatview_viewer.app.loop import step
 from splatview_viewer.kinds.gaussians.view import GaussianView
-from splatview_viewer.recording.options import RecordOptions
+from splatview_viewer.recording.recording import RecordOptions
 from splatview_viewer.scene.merging import merged
 from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.workspace.shards import panel

@@ -16,7 +16,7 @@ from splatview_ipc.system import entry
 if TYPE_CHECKING:
     from splatview_viewer.app.restart import Restart
     from splatview_viewer.core.screen import Screen
-    from splatview_viewer.recording.options import RecordOptions
+    from splatview_viewer.recording.recording import RecordOptions
     from splatview_viewer.web.guests import Browsers
 
 
@@ -58,7 +58,7 @@ class _Viewer:
         from splatview_viewer.app.restart import Restart, Resumed
         from splatview_viewer.core.memo import Memo, memo_file
         from splatview_viewer.core.screen import parse_size
-        from splatview_viewer.workspace.recorded import check_files, entries_of, file_source
+        from splatview_viewer.workspace.sources import check_files, entries_of, file_source
 
         size, restart = parse_size(self.size), Restart(Resumed.take())
         check_files(entries := entries_of(files))
@@ -183,7 +183,7 @@ class Serve(_Viewer):
     """The same for what --record keeps in its folder."""
 
     def execute(self) -> None:
-        from splatview_viewer.recording.options import RecordOptions
+        from splatview_viewer.recording.recording import RecordOptions
 
         record = RecordOptions(self.record, self.record_every, self.record_memory, self.record_disk)
         record.check("serve")

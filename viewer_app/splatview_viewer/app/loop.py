@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from splatview_viewer.core.memo import Memo
     from splatview_viewer.core.screen import Screen
     from splatview_viewer.core.settings import State
-    from splatview_viewer.recording.options import RecordOptions
+    from splatview_viewer.recording.recording import RecordOptions
     from splatview_viewer.web.guests import Browsers
     from splatview_viewer.workspace.sources import FileSource
 

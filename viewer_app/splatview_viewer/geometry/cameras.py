@@ -14,7 +14,6 @@ import numpy as np
 
 from splatview_viewer.core.errors import CameraError
 from splatview_viewer.core.regular import open_regular
-from splatview_viewer.geometry.rotations import is_rotation
 
 CameraModel = Literal["pinhole", "ortho", "fisheye"]
 MODELS: tuple[CameraModel, ...] = get_args(CameraModel)
@@ -209,8 +208,7 @@ def camera_from_json(source: str, width: int, height: int) -> Camera:
             raise CameraError(f'camera: "{min(mixed)}" does not go with "viewmat" and "K"; give one form or the other')
         viewmat = _matrix(d, "viewmat", 4)
         K = _matrix(d, "K", 3)
-        if not is_rotation(viewmat[:3, :3]):
-            raise CameraError("camera: the upper left 3x3 of viewmat is not a rotation")
+        _check_rotation(viewmat, "viewmat")
         if not np.array_equal(viewmat[3], [0, 0, 0, 1]):
             raise CameraError(f"camera: the last row of viewmat is {viewmat[3].tolist()}, not [0, 0, 0, 1]")
         if not np.array_equal(K[[0, 1, 2, 2, 2], [1, 0, 0, 1, 2]], [0, 0, 0, 0, 1]):
@@ -300,6 +298,14 @@ def _parse(source: str) -> dict[str, Any]:
     return d
 
 
+def _check_rotation(m: np.ndarray, key: str) -> None:
+    rotation = m[:3, :3]
+    with np.errstate(over="ignore", invalid="ignore"):
+        rigid = np.allclose(rotation @ rotation.T, np.eye(3), atol=1e-3) and np.linalg.det(rotation) > 0
+    if not rigid:
+        raise CameraError(f"camera: the upper left 3x3 of {key} is not a rotation")
+
+
 def _unit(up: np.ndarray) -> np.ndarray:
     """`up` at length 1."""
     largest = np.abs(up).max(initial=0.0)
@@ -346,3 +352,77 @@ def _vector(d: dict[str, Any], key: str, default: Any = None) -> np.ndarray:
     if v.shape != (3,) or not np.isfinite(v).all():
         raise CameraError(f"camera: {key} is {d.get(key)!r}; three finite numbers are needed")
     return v
+
+
+_FLIP = np.diag([1.0, -1.0, -1.0, 1.0])
+"""From OpenGL's camera axes, which nerfstudio uses (y up, z backward), to OpenCV's."""
+
+
+def camera_from_text(text: str, width: int, height: int) -> Camera:
+    """The camera that a text describes, for a picture of `width` by `height` pixels.
+
+    Takes what `camera_from_json` takes, but no file names, and nerfstudio's forms, whose poses are camera to world in
+    OpenGL axes: {"camera_to_world": 4x4 or 3x4, or its 12 or 16 numbers by rows, "fov": vertical degrees} of a camera
+    path, or a whole path, of which it takes the first camera; {"transform_matrix": 4x4} with the intrinsics of a
+    transforms.json beside it ("fl_y" and "h", or "camera_angle_x" and "w" and "h").
+
+    Raises:
+        CameraError: the text describes no camera.
+    """
+    if len(text) > FILE_LIMIT:
+        raise CameraError(f"camera: a text of {len(text):,} characters is no camera; {FILE_LIMIT:,} are the most")
+    text = text.strip()
+    if not text.startswith("{"):
+        seen = f", not {text.split(chr(10))[0][:40]!r}" if text else "; there is no text to paste"
+        raise CameraError(f"camera: a JSON object is needed{seen}")
+    try:
+        d = json.loads(text)
+    except (ValueError, RecursionError) as e:
+        raise CameraError(f"camera: not JSON: {e}") from None
+    path = d.get("camera_path")
+    if isinstance(path, list) and path and isinstance(path[0], dict):
+        d = path[0]
+    if "camera_to_world" in d:
+        return _pose(d["camera_to_world"], "camera_to_world", _angle(d.get("fov", DEFAULT_FOV), "fov"), width, height)
+    if "transform_matrix" in d:
+        return _pose(d["transform_matrix"], "transform_matrix", _fov(d), width, height)
+    return camera_from_json(text, width, height)
+
+
+def _pose(value: Any, key: str, fov: float, width: int, height: int) -> Camera:
+    try:
+        m = np.array(value, np.float64)
+        m = m.reshape(-1, 4)
+    except (ValueError, TypeError, OverflowError):
+        m = np.empty((0, 0))
+    if m.shape not in ((3, 4), (4, 4)) or not np.isfinite(m).all():
+        raise CameraError(f"camera: {key} is no 4x4 matrix of finite numbers")
+    pose = np.eye(4)
+    pose[:3] = m[:3]
+    lengths = np.linalg.norm(pose[:3, :3], axis=0)
+    if ((lengths > 1e-6) & (lengths < 1e6)).all():
+        pose[:3, :3] /= lengths  # scenes are scaled to fit, and their poses with them
+    _check_rotation(pose, key)
+    return Camera(np.linalg.inv(pose @ _FLIP), intrinsics(fov, width, height), width, height)
+
+
+def _fov(d: dict[str, Any]) -> float:
+    """Degrees from top to bottom, of a transforms.json or one of its frames."""
+    if "camera_angle_y" in d:
+        return math.degrees(_angle(d["camera_angle_y"], "camera_angle_y", math.pi))
+    if "fl_y" in d and "h" in d:
+        return field_of_view(_angle(d["fl_y"], "fl_y", math.inf), round(_angle(d["h"], "h", 1 << 20)))
+    if "camera_angle_x" in d:
+        half = math.tan(_angle(d["camera_angle_x"], "camera_angle_x", math.pi) / 2)
+        aspect = _angle(d["h"], "h", 1 << 20) / _angle(d["w"], "w", 1 << 20) if "w" in d and "h" in d else 1.0
+        return math.degrees(2 * math.atan(half * aspect))
+    return DEFAULT_FOV
+
+
+def _angle(value: Any, key: str, most: float = 180.0) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < most:
+        raise CameraError(f"camera: {key} is {value!r}, not a number over 0 and below {most:g}")
+    try:
+        return float(value)
+    except OverflowError:  # a whole number beyond any of these
+        raise CameraError(f"camera: {key} is {value!r:.40}..., which is too large") from None

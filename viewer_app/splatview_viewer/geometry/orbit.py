@@ -1,4 +1,4 @@
-"""The camera of a scene as a hand moves it: around a point, along, nearer, or looking around. Plain maths."""
+"""The camera of a scene: moved by hand around a point, along or nearer, and flown to another place. Plain maths."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from splatview_viewer.core.events import Event, Pinch, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview_viewer.geometry import rotations
 from splatview_viewer.geometry.cameras import DEFAULT_FOV, FAR, Camera, CameraModel, field_of_view, focal_length
-from splatview_viewer.geometry.rotations import exp, matrix
 
 if TYPE_CHECKING:
     from splatview_viewer.geometry.controls import Rect
@@ -105,8 +105,7 @@ class Orbit:
             forward = forward + 0.5 * np.eye(3)[int(np.argmin(np.abs(self.up)))]
             forward /= np.linalg.norm(forward)
             right = _cross(forward, self.up)
-        right /= np.linalg.norm(right)
-        self.rotation = np.stack([right, _cross(forward, right), forward])
+        self.rotation = _upright(forward, right)
 
     @property
     def tilt(self) -> float:
@@ -121,7 +120,7 @@ class Orbit:
 
     def roll(self, angle: float) -> None:
         """Turn around the line of sight by so many radians, clockwise as the user sees the camera."""
-        self.rotation = _orthonormal(_turned(np.array([0.0, 0.0, 1.0]), -angle) @ self.rotation)
+        self.rotation = _orthonormal(turned(np.array([0.0, 0.0, 1.0]), -angle) @ self.rotation)
 
     def level(self) -> None:
         """Take the roll out."""
@@ -136,11 +135,11 @@ class Orbit:
         """
         axis = self.up / np.linalg.norm(self.up)
         tilt, z = self.tilt, np.array([0.0, 0.0, 1.0])
-        rotation = self.rotation @ _turned(axis, -yaw).T
+        rotation = self.rotation @ turned(axis, -yaw).T
         elevation = math.asin(float(np.clip(-rotation[2] @ axis, -1, 1)))  # of the camera above the target
         pitch = min(max(elevation + pitch, min(-_POLE, elevation)), max(_POLE, elevation)) - elevation
-        rotation = _turned(np.array([1.0, 0.0, 0.0]), pitch) @ _turned(z, tilt) @ rotation
-        self.rotation = _orthonormal(_turned(z, -tilt) @ rotation)
+        rotation = turned(np.array([1.0, 0.0, 0.0]), pitch) @ turned(z, tilt) @ rotation
+        self.rotation = _orthonormal(turned(z, -tilt) @ rotation)
 
     def look(self, yaw: float, pitch: float) -> None:
         """Turn where the camera stands, in radians: to the right by `yaw`, up by `pitch`. The target comes along."""
@@ -179,9 +178,7 @@ class Orbit:
             seen = float(self.rotation[2] @ up)
             ahead = self.rotation[2] - seen * up if abs(seen) < 0.999 else self.rotation[1] * np.sign(seen)
             up = -np.sign(forward @ up) * ahead
-        right = _cross(forward, up)
-        right /= np.linalg.norm(right)
-        self.rotation = np.stack([right, _cross(forward, right), forward])
+        self.rotation = _upright(forward, _cross(forward, up))
 
     def center(self, point: np.ndarray) -> None:
         """Orbit around this point (3,) from now on: it comes to the middle of the picture, as large as it was."""
@@ -288,12 +285,50 @@ def _cross(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.array([ay * bz - az * by, az * bx - ax * bz, ax * by - ay * bx])
 
 
+def _upright(forward: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """The rotation of a camera that looks `forward`, from a `right` of any length square to it."""
+    right = right / np.linalg.norm(right)
+    return np.stack([right, _cross(forward, right), forward])
+
+
 def _orthonormal(rotation: np.ndarray) -> np.ndarray:
     """The rotation nearest to a matrix: keeps thousands of small turns one."""
     u, _, vt = np.linalg.svd(rotation)
     return u @ vt
 
 
-def _turned(axis: np.ndarray, angle: float) -> np.ndarray:
+def turned(axis: np.ndarray, angle: float) -> np.ndarray:
     """(3, 3) right-handed rotation around a unit axis."""
-    return matrix(exp(axis * angle))
+    return rotations.matrix(rotations.exp(axis * angle))
+
+
+SECONDS = 0.4
+"""How long a flight takes if nobody says otherwise."""
+
+
+@dataclass
+class Flight:
+    """The way from `begin` to `end`."""
+
+    begin: Orbit
+    end: Orbit
+    seconds: float
+    _start: float | None = None
+
+    def at(self, now: float) -> Orbit | None:
+        """Where the camera is at `now` (seconds; the first call begins the flight); None once it has arrived."""
+        if self._start is None:
+            self._start = now
+        share = (now - self._start) / self.seconds if self.seconds > 0 else 1.0
+        return None if share >= 1 else self.between(max(share, 0.0))
+
+    def between(self, share: float) -> Orbit:
+        """The camera after this share of the time, 0 to 1: slow at both ends."""
+        t = share * share * (3 - 2 * share)
+        a, b = self.begin, self.end
+        between = rotations.slerp(rotations.quaternion(a.rotation), rotations.quaternion(b.rotation), t)
+        return replace(
+            b, rotation=rotations.matrix(between),
+            target=a.target + (b.target - a.target) * t,
+            distance=math.exp(math.log(a.distance) * (1 - t) + math.log(b.distance) * t),
+            fov=a.fov + (b.fov - a.fov) * t, near=min(a.near, b.near), far=max(a.far, b.far), looks=a.looks)

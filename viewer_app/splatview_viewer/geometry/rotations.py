@@ -31,11 +31,13 @@ def quaternion(m: np.ndarray) -> np.ndarray:
 
 
 def matrix(q: np.ndarray) -> np.ndarray:
-    """(3, 3) of a quaternion of any length but 0."""
-    w, x, y, z = q / np.linalg.norm(q)
-    return np.array([[1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)],
-                     [2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)],
-                     [2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)]])
+    """(..., 3, 3) of quaternions (..., 4) of any length but 0."""
+    q = np.asarray(q, np.float64)
+    w, x, y, z = np.moveaxis(q / np.linalg.norm(q, axis=-1, keepdims=True), -1, 0)
+    made = np.stack([1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y),
+                     2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x),
+                     2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)], axis=-1)
+    return made.reshape(*q.shape[:-1], 3, 3)
 
 
 def multiply(a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -105,14 +105,11 @@ class Player:
         self.position: Snapshot | None = None if live else recording.snapshots[-1]
         """What is to be shown; None: what comes live."""
         self.playing = False
-        self.changes = 0
-        """Counts whatever can be seen of it."""
         self._decoder = Decoder(wake)
         self._fed: int | None = None
         """The number of the snapshot that the view was given last."""
         self._next_at = 0.0
         self._direction = 1
-        self._told: tuple[object, ...] = ()
         if not live:
             self._want()
 
@@ -176,8 +173,8 @@ class Player:
         behind = [snapshots[at - d]] if 0 <= at - d < len(snapshots) else []
         self._decoder.want([self.position, *ahead, *behind])
 
-    def tick(self, now: float) -> bool:
-        """Once in each turn of the loop. True when the bar has changed."""
+    def tick(self, now: float) -> None:
+        """Play on; once in each turn of the loop."""
         if self.playing and self._fed == (self.position.number if self.position else None) and now >= self._next_at:
             self._next_at = max(self._next_at + PLAY_PERIOD, now + PLAY_PERIOD / 2)
             at = self.at
@@ -188,12 +185,6 @@ class Player:
                 self.playing = False
                 if self.has_live:
                     self.live()
-        told = self.position, self.playing, self.recording.changes
-        if told != self._told:
-            self._told = told
-            self.changes += 1
-            return True
-        return False
 
     # -- as a source -------------------------------------------------------------------------------------------
 

@@ -11,10 +11,9 @@ from splatview_ipc.control.errors import SharingError
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.jobs import Job, Jobs
 from splatview_viewer.recording.files import StreamFolder, write_packed
-from splatview_viewer.recording.options import EVERY
 from splatview_viewer.recording.packed import Packed, pack, packed_bytes
 from splatview_viewer.recording.player import Player
-from splatview_viewer.recording.recording import Recording, Snapshot
+from splatview_viewer.recording.recording import EVERY, Recording, Snapshot
 from splatview_viewer.scene.frames import background_of, scene_of
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from splatview_ipc.subscriber.remote_stream import RemoteStream
     from splatview_viewer.core.settings import Color
     from splatview_viewer.gpu.work import GpuWork
-    from splatview_viewer.recording.options import RecordOptions
+    from splatview_viewer.recording.recording import RecordOptions
     from splatview_viewer.scene.scene import GaussianScene
 
 log = logging.getLogger("splatview")

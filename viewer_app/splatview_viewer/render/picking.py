@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from splatview_ipc.kinds.gaussians import SH_REST
+from splatview_viewer.geometry import rotations
 from splatview_viewer.geometry.cameras import point_at
 from splatview_viewer.render.base import ALPHA_MAX, ALPHA_MIN, COVARIANCE_MAX, EPS_2D, TRANSMITTANCE_MIN
-from splatview_viewer.render.reference import places, rotations
+from splatview_viewer.render.reference import blurred, places
 from splatview_viewer.scene import EVERYTHING, HIDDEN, flags
 from splatview_viewer.scene.scene import FIELDS, SH_C0, GaussianScene, HostCopy, as_floats
 
@@ -116,7 +117,7 @@ def _project(scene: GaussianScene, camera: Camera, scale: float = 1.0) -> tuple[
     p = scene.means.double().numpy() @ world_to_camera.T + camera.viewmat[:3, 3]
     scales = scene.scales.double().numpy() * scale
     with np.errstate(all="ignore"):
-        m = world_to_camera @ (rotations(scene.quats.numpy()) * scales[:, None, :])
+        m = world_to_camera @ (rotations.matrix(scene.quats.numpy()) * scales[:, None, :])
         centers, jacobian = places(p, camera)
         return p, centers, jacobian @ m
 
@@ -126,10 +127,7 @@ def _alphas(scene: GaussianScene, camera: Camera, at: tuple[float, float],
     """Centres in camera axes (M, 3) and alphas at `at` (M,), 0 where nothing is drawn; float64."""
     p, centers, root = _project(scene, camera, options.scale)
     with np.errstate(all="ignore"):  # of those behind the camera, which are not used
-        cov = root @ root.transpose(0, 2, 1)
-        det_sharp = (np.cross(root[:, 0], root[:, 1]) ** 2).sum(axis=1)
-        det = det_sharp + EPS_2D * (cov[:, 0, 0] + cov[:, 1, 1]) + EPS_2D ** 2
-        xx, xy, yy = cov[:, 0, 0] + EPS_2D, cov[:, 0, 1], cov[:, 1, 1] + EPS_2D
+        (xx, xy, yy), det, det_sharp = blurred(root)
         opacities = scene.opacities.double().numpy()
         if options.mode == "antialiased":
             opacities = opacities * np.sqrt(det_sharp / det)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from splatview_viewer.core.errors import RendererError
+from splatview_viewer.geometry import rotations
 from splatview_viewer.render.activation import Activated, activate, selected
 from splatview_viewer.render.base import (
     ALPHA_MAX,
@@ -199,18 +200,12 @@ def project(a: Activated, camera: Camera, options: RenderOptions, marked: np.nda
     index = np.flatnonzero((p[:, 2] >= camera.near) & (p[:, 2] <= camera.far))
     p = p[index]
     # m m^T is the covariance in camera space (quat_scale_to_covar_preci, covarW2C in include/Utils.cuh).
-    axes = world_to_camera @ rotations(a.quats[index])
+    axes = world_to_camera @ rotations.matrix(a.quats[index])  # quat_to_rotmat
     m = axes * (a.scales[index].astype(np.float64) * options.scale)[:, None, :]
 
     size = np.array([camera.width, camera.height], np.float64)
     centers, jacobian = places(p, camera)
-    # The square root of the projected covariance; |row x row|^2 is its determinant (Cauchy-Binet) without the
-    # cancellation of xx yy - xy^2.
-    root = jacobian @ m
-    cov = root @ root.transpose(0, 2, 1)
-    det_sharp = (np.cross(root[:, 0], root[:, 1]) ** 2).sum(axis=1)
-    det = det_sharp + EPS_2D * (cov[:, 0, 0] + cov[:, 1, 1]) + EPS_2D ** 2  # add_blur
-    xx, xy, yy = cov[:, 0, 0] + EPS_2D, cov[:, 0, 1], cov[:, 1, 1] + EPS_2D
+    (xx, xy, yy), det, det_sharp = blurred(jacobian @ m)
 
     opacities = a.opacities[index].astype(np.float64)
     by_opacity = options.paint in BY_DENSITY
@@ -261,6 +256,16 @@ def places(p: np.ndarray, camera: Camera) -> tuple[np.ndarray, np.ndarray]:
     return centers * focal + center, jacobian * focal[:, None]
 
 
+def blurred(root: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of square roots (M, 2, 3) of projected covariances: xx, xy, yy with the blur (3, M), the determinants (M,) with
+    it, and without (add_blur)."""
+    cov = root @ root.transpose(0, 2, 1)
+    # |row x row|^2 is the determinant (Cauchy-Binet) without the cancellation of xx yy - xy^2.
+    det_sharp = (np.cross(root[:, 0], root[:, 1]) ** 2).sum(axis=1)
+    det = det_sharp + EPS_2D * (cov[:, 0, 0] + cov[:, 1, 1]) + EPS_2D ** 2
+    return np.stack([cov[:, 0, 0] + EPS_2D, cov[:, 0, 1], cov[:, 1, 1] + EPS_2D]), det, det_sharp
+
+
 def fisheye(p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Equidistant projection of points (M, 3): places (M, 2) and Jacobians (M, 2, 3), for a focal length of 1
     (fisheye_proj). The small numbers are gsplat's guard against dividing by 0 on the axis."""
@@ -275,15 +280,6 @@ def fisheye(p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     jacobian = np.stack([xx * along + yy * across, xy * (along - across), -x * inverse,
                          xy * (along - across), yy * along + xx * across, -y * inverse], axis=1)
     return centers, jacobian.reshape(-1, 2, 3)
-
-
-def rotations(quats: np.ndarray) -> np.ndarray:
-    """(M, 3, 3) rotation matrices of quaternions (M, 4) w, x, y, z (quat_to_rotmat)."""
-    quats = quats.astype(np.float64)
-    w, x, y, z = (quats / np.linalg.norm(quats, axis=1, keepdims=True)).T
-    return np.stack([1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y),
-                     2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x),
-                     2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)], axis=1).reshape(-1, 3, 3)
 
 
 def colors(sh0: np.ndarray, shN: np.ndarray, directions: np.ndarray, degree: int) -> np.ndarray:

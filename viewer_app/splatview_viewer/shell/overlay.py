@@ -10,8 +10,7 @@ from imgui_bundle import ImVec2, imgui
 
 from splatview_viewer.core.settings import ENDED
 from splatview_viewer.ui import theme
-from splatview_viewer.ui.card import card, faint
-from splatview_viewer.ui.widgets import lines_of
+from splatview_viewer.ui.widgets import card, faint, lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

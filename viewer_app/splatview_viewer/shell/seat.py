@@ -21,8 +21,7 @@ from splatview_viewer.shell.pane import Pane
 from splatview_viewer.shell.panes import Panes
 from splatview_viewer.shell.stream_list import caption_of
 from splatview_viewer.workspace.catalogue import SETTLE
-from splatview_viewer.workspace.recorded import entries_of
-from splatview_viewer.workspace.sources import FileSource
+from splatview_viewer.workspace.sources import FileSource, entries_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

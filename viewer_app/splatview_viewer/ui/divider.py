@@ -68,7 +68,7 @@ class Divider:
         from imgui_bundle import ImVec2, imgui
 
         from splatview_viewer.ui import theme
-        from splatview_viewer.ui.card import card
+        from splatview_viewer.ui.widgets import card
 
         draw = imgui.get_background_draw_list()
         x, middle, radius = float(self.x(rect)), rect.y + rect.height / 2, _KNOB * scale

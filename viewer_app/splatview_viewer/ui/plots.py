@@ -16,16 +16,15 @@ from imgui_bundle import ImVec2, ImVec4, imgui, implot
 from splatview_viewer.core.view import Data, State, View, Wants
 from splatview_viewer.geometry.controls import ZOOM_STEP, Rect
 from splatview_viewer.ui import theme
-from splatview_viewer.ui.card import card, faint, hover_card
-from splatview_viewer.ui.widgets import board
+from splatview_viewer.ui.widgets import board, card, faint, hover_card
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     import moderngl
 
-    from splatview_viewer.ui.card import Line
     from splatview_viewer.ui.format import Tick
+    from splatview_viewer.ui.widgets import Line
 
     Range = tuple[float, float]
 

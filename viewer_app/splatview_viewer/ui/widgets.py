@@ -1,23 +1,24 @@
-"""The few controls that the panel is made of: a dim label on the left, the control on the right."""
+"""The controls of the panel, and what lies over a picture: cards, and hints about how numbers are shown."""
 
 from __future__ import annotations
 
+import logging
 from contextlib import contextmanager
 from functools import lru_cache
 from textwrap import wrap
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from imgui_bundle import ImVec2, imgui
+from imgui_bundle import ImVec2, ImVec4, imgui
 
+from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.ui import theme
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from imgui_bundle import ImVec4
-
     from splatview_viewer.core.settings import Color
-    from splatview_viewer.geometry.controls import Rect
+
+    Line = tuple[str, ImVec4] | tuple[str, ImVec4, ImVec4]
 
 T = TypeVar("T")
 LABEL_WIDTH = 6.2
@@ -182,3 +183,110 @@ def buttons(label: str, names: Sequence[str], tips: Sequence[str] = ()) -> int |
             imgui.set_item_tooltip(tips[i])
     imgui.pop_style_var()
     return pressed
+
+
+log = logging.getLogger("splatview")
+
+
+class Hint(NamedTuple):
+    """A doubt about how numbers are shown, and a button that shows them otherwise."""
+
+    choice: Any
+    """How to show them."""
+    text: str
+    button: str
+
+
+class Hints:
+    """Shows a hint to users, each over their picture, and logs it once."""
+
+    def __init__(self) -> None:
+        self.hint: Hint | None = None
+        self._places: dict[Rect, Rect] = {}
+        """Where it lies in each picture."""
+        self._told: set[Any] = set()
+        self._closed: set[Any] = set()
+
+    def draw(self, rect: Rect, scale: float, name: str) -> bool:
+        """Draw inside an imgui frame at the lower edge of a stream's picture; True when the button was pressed."""
+        hint = self.hint
+        if hint is None or hint.choice in self._closed:
+            self._places.clear()
+            return False
+        if hint.choice not in self._told:
+            self._told.add(hint.choice)
+            log.warning('%s: %s; press "%s" over the picture', name, hint.text, hint.button)
+        style, side, pad = imgui.get_style(), round(imgui.get_frame_height()), round(6 * scale)
+        rest = imgui.calc_text_size(hint.button).x + side + 2 * (style.frame_padding.x + style.item_spacing.x + pad)
+        text = fitted(hint.text, rect.width - rest)
+        width, height = min(round(imgui.calc_text_size(text).x + rest + 1), rect.width), side + pad
+        place = Rect(rect.x + (rect.width - width) // 2, rect.y + rect.height - height, width, height)
+        with board(f"hint {id(self)} {rect.x} {rect.y}", place, (pad, pad / 2), theme.BAR):
+            imgui.align_text_to_frame_padding()
+            colored(text, theme.TEXT)
+            imgui.same_line()
+            pressed = imgui.button(hint.button)
+            imgui.same_line()
+            if imgui.button("\u00d7", ImVec2(side, 0)):
+                self._closed.add(hint.choice)
+        self._places[rect] = place
+        return pressed
+
+    def boards(self, rect: Rect) -> list[Rect]:
+        """As `View.boards`."""
+        return [self._places[rect]] if rect in self._places else []
+
+
+_PACE = 1.2
+"""From one line to the next, in heights of the letters."""
+
+
+def card(draw: imgui.ImDrawList, at: tuple[float, float], lines: Sequence[Line], anchor: tuple[float, float] = (0, 0),
+         *, within: Rect | None = None, ground: ImVec4 | None = None, pad: float = 0.45) -> Rect:
+    """Draw lines of text on a rounded card, sized by the font in use, and return its rectangle.
+
+    at: a point in pixels. lines: text and colour; a second colour is that of a square before all lines, of a legend.
+    anchor: the point of the card that is put there, (0, 0) its upper left corner, (1, 1) its lower right; lines are
+    centred where its x is 0.5. within: where the card stays, as far as it has room. ground: its colour, the bars'
+    without. pad: around the text, in heights of the letters, half as much above and below.
+    """
+    line, sizes = imgui.get_text_line_height(), [imgui.calc_text_size(text) for text, *_ in lines]
+    side, indent = pad * line, 1.1 * line if any(len(parts) > 2 for parts in lines) else 0.0
+    width = max((size.x for size in sizes), default=0.0) + indent
+    w, h = width + 2 * side, sum(size.y for size in sizes) + (len(lines) - 1) * (_PACE - 1) * line + side
+    x, y = at[0] - anchor[0] * w, at[1] - anchor[1] * h
+    if within is not None:
+        x = max(min(x, within.x + within.width - w), within.x)
+        y = max(min(y, within.y + within.height - h), within.y)
+    place = Rect(round(x), round(y), round(w), round(h))
+    draw.add_rect_filled(ImVec2(place.x, place.y), ImVec2(place.x + place.width, place.y + place.height),
+                         theme.u32(ground or faint(theme.BAR, 0.85)), 0.3 * line)
+    y = place.y + side / 2
+    for (text, color, *squares), size in zip(lines, sizes, strict=True):
+        for square in squares:
+            draw.add_rect_filled(ImVec2(round(x + side), round(y + 0.15 * line)),
+                                 ImVec2(round(x + side + 0.7 * line), round(y + 0.85 * line)), theme.u32(square),
+                                 0.15 * line)
+        start = indent + ((width - indent - size.x) / 2 if anchor[0] == 0.5 else 0.0)
+        draw.add_text(ImVec2(round(x + side + start), round(y)), theme.u32(color), text)
+        y += size.y + (_PACE - 1) * line
+    return place
+
+
+def tag(text: str, x: float, y: float, within: Rect) -> None:
+    """Write on a card over the picture, its upper left corner at a pixel."""
+    card(imgui.get_background_draw_list(), (x, y), [(text, theme.TEXT)], within=within)
+
+
+def hover_card(draw: imgui.ImDrawList, at: ImVec2, lines: Sequence[Line], within: Rect) -> None:
+    """Draw a card beside the pointer, on its left where there is no room on its right."""
+    away = imgui.get_text_line_height()
+    width = max((imgui.calc_text_size(text).x for text, *_ in lines), default=0.0)
+    left = at.x + width + 2.5 * away > within.x + within.width
+    card(draw, (at.x - away if left else at.x + away, at.y), lines, (float(left), 0.5), within=within,
+         ground=faint(theme.POPUP, 0.96), pad=0.75)
+
+
+def faint(color: ImVec4, alpha: float) -> ImVec4:
+    """The same colour, more transparent."""
+    return ImVec4(color.x, color.y, color.z, color.w * alpha)

@@ -20,9 +20,8 @@ from splatview_viewer.gpu.health import GpuMemory
 from splatview_viewer.kinds import SCENES, about, make_view
 from splatview_viewer.workspace.links import PLOT_PERIOD_S, Links
 from splatview_viewer.workspace.names import Candidate, meant
-from splatview_viewer.workspace.recorded import file_source
 from splatview_viewer.workspace.shards.grouping import Shards, group_of, key_of, title_of
-from splatview_viewer.workspace.sources import FileSource, StreamSource
+from splatview_viewer.workspace.sources import FileSource, StreamSource, file_source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -15,12 +15,12 @@ from splatview_viewer.core.view import KeyHelp, meta_phrases
 from splatview_viewer.geometry.cameras import frame_points
 from splatview_viewer.geometry.controls import PanZoom, Rect
 from splatview_viewer.geometry.orbit import Orbit
-from splatview_viewer.geometry.upright import snapped, up_of_cameras
+from splatview_viewer.geometry.training_cameras import snapped, up_of_cameras
 from splatview_viewer.gpu.work import GpuWork
+from splatview_viewer.render.cameras import drawing
 from splatview_viewer.render.cameras.content import CamerasContent
-from splatview_viewer.render.cameras.drawing import Grid, Look
-from splatview_viewer.render.cameras.photo_texture import PhotoTexture
-from splatview_viewer.render.cameras.picking import Outlines
+from splatview_viewer.render.cameras.drawing import Grid, Look, Outlines
+from splatview_viewer.render.cameras.photos import PhotoTexture
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -304,20 +304,18 @@ class CamerasView(Steady, Simple):
         cameras = self._cameras
         if cameras is None:
             return False
-        from splatview_viewer.render.cameras import words
-
         if self.opened is not None and self.opened < len(cameras):
             trouble = self.content.photos.trouble(self.opened)
             waiting = not trouble and self.content.photos.whole(self.opened) is None
-            words.title(cameras.called(self.opened), trouble or ("The photograph is on its way" if waiting else ""),
-                        rect, scale)
+            drawing.title(cameras.called(self.opened), trouble or ("The photograph is on its way" if waiting else ""),
+                          rect, scale)
             return False
         stand, rows = self._parts(rect)
         grid = None if rows is None else self._grid(rows)
         if rows is not None and grid is not None:
-            words.rows(cameras, grid, rows, (self.hovered, self.content.current), scale)
+            drawing.rows(cameras, grid, rows, (self.hovered, self.content.current), scale)
         if self.hovered is not None and self.hovered < len(cameras):
-            words.named(cameras, self.hovered, self._camera(stand), self._depth, stand)
+            drawing.named(cameras, self.hovered, self._camera(stand), self._depth, stand)
         return False
 
     def boards(self, rect: Rect) -> Sequence[Rect]:

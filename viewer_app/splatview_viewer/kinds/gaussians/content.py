@@ -19,7 +19,7 @@ from splatview_viewer.kinds.gaussians.frames import Facts, Sight, SightLater, hi
 from splatview_viewer.render.choose import better, choose, instead
 from splatview_viewer.scene.frames import background_of, scene_of
 from splatview_viewer.scene.scene import GaussianScene
-from splatview_viewer.ui.hints import Hints
+from splatview_viewer.ui.widgets import Hints
 
 if TYPE_CHECKING:
     import moderngl

@@ -11,7 +11,7 @@ import numpy as np
 
 from splatview_viewer.geometry.cameras import NEAR, Camera, bounds, frame_points, intrinsics
 from splatview_viewer.scene.scene import GaussianScene, HostCopy
-from splatview_viewer.ui.hints import Hint
+from splatview_viewer.ui.widgets import Hint
 
 if TYPE_CHECKING:
     from collections.abc import Callable

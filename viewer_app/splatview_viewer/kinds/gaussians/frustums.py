@@ -14,11 +14,10 @@ from splatview_viewer.core.view import KeyHelp, Section
 from splatview_viewer.geometry.cameras import project
 from splatview_viewer.kinds.gaussians.frustums_through import HOWS, Through
 from splatview_viewer.kinds.gaussians.tool import Tool
-from splatview_viewer.render.cameras.drawing import Look
-from splatview_viewer.render.cameras.picking import Outlines
+from splatview_viewer.render.cameras.drawing import Look, Outlines
 from splatview_viewer.ui import theme
 from splatview_viewer.ui import widgets as ui
-from splatview_viewer.ui.card import tag
+from splatview_viewer.ui.widgets import tag
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -46,7 +46,7 @@ class History(Tool):
 
     def __init__(self, view: GaussianView) -> None:
         super().__init__(view)
-        self._seen: tuple[object, int] = None, 0
+        self._seen: tuple[object, ...] | None = None
         self.track: Rect | None = None
         """Where the slider was drawn, from the first snapshot to the last."""
 
@@ -87,7 +87,7 @@ class History(Tool):
 
     def tick(self, now: float) -> bool:
         player = self.view.content.player
-        seen = player, player.changes if player is not None else 0
+        seen = player and (player, player.position, player.playing, player.recording.changes)
         changed, self._seen = seen != self._seen, seen
         if changed and player is not None and player.playing:
             self.view.in_motion()

@@ -12,11 +12,10 @@ from splatview_viewer.core.errors import CameraError
 from splatview_viewer.core.events import Key, Pinch, PointerLeave, PointerPress, Text, Wheel
 from splatview_viewer.core.view import KeyHelp, Section
 from splatview_viewer.geometry.bookmarks import Bookmarks
-from splatview_viewer.geometry.camera_forms import camera_from_text
-from splatview_viewer.geometry.cameras import DEFAULT_FOV, FAR, look_at
-from splatview_viewer.geometry.flights import SECONDS, Flight
-from splatview_viewer.geometry.flying import Flying
-from splatview_viewer.geometry.upright import snapped, up_of_cameras, up_of_scene
+from splatview_viewer.geometry.cameras import DEFAULT_FOV, FAR, camera_from_text, look_at
+from splatview_viewer.geometry.controls import Flying
+from splatview_viewer.geometry.orbit import SECONDS, Flight
+from splatview_viewer.geometry.training_cameras import snapped, up_of_cameras, up_of_scene
 from splatview_viewer.kinds.gaussians.navigate_gizmo import Gizmo
 from splatview_viewer.kinds.gaussians.tool import Picker, Tool
 from splatview_viewer.scene.scene import UPS

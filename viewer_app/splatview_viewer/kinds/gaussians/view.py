@@ -13,7 +13,7 @@ from splatview_viewer.core.host import Host
 from splatview_viewer.core.settings import GaussianSettings
 from splatview_viewer.core.view import CANVAS_WORDS
 from splatview_viewer.geometry.controls import Orbit, Rect
-from splatview_viewer.geometry.flights import SECONDS
+from splatview_viewer.geometry.orbit import SECONDS
 from splatview_viewer.gpu.governor import scaled
 from splatview_viewer.gpu.work import GpuWork
 from splatview_viewer.kinds.gaussians.content import GaussianContent

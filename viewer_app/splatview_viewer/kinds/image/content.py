@@ -18,7 +18,7 @@ from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.view import VERTEX, Stopwatch, meta_phrases
 from splatview_viewer.kinds.image.overlay.layers import CAMERA_META, Layers
 from splatview_viewer.kinds.image.values import INTEGERS, SAMPLE, count_broken, look_at, picture_of, sample_of
-from splatview_viewer.ui.hints import Hints
+from splatview_viewer.ui.widgets import Hints
 
 if TYPE_CHECKING:
     from splatview_ipc.control.frame import Frame

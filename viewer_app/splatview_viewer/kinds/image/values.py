@@ -8,7 +8,7 @@ import numpy as np
 
 from splatview_ipc.control.frame import RemoteTensor
 from splatview_viewer.core.errors import ViewerError
-from splatview_viewer.ui.hints import Hint
+from splatview_viewer.ui.widgets import Hint
 
 if TYPE_CHECKING:
     from splatview_ipc.control.frame import DeviceTensor

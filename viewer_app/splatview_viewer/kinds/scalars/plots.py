@@ -14,15 +14,15 @@ from imgui_bundle import ImVec2, ImVec4, imgui
 from splatview_viewer.kinds.scalars.columns import Axis, Columns, columns, limits
 from splatview_viewer.kinds.scalars.smooth import smoothed
 from splatview_viewer.ui import plots, theme
-from splatview_viewer.ui.card import faint
 from splatview_viewer.ui.format import log_ticks, value_text
+from splatview_viewer.ui.widgets import faint
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from splatview_viewer.kinds.scalars.curves import Curve, Origin
     from splatview_viewer.kinds.scalars.view import ScalarsView
-    from splatview_viewer.ui.card import Line
+    from splatview_viewer.ui.widgets import Line
 
 _WIDE, _LOW, _HIGH = 430.0, 170.0, 360.0
 """Points: the width of a plot where there is room for several, and the least and the most height."""

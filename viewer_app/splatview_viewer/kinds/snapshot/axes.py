@@ -14,9 +14,8 @@ from splatview_viewer.kinds.snapshot.analysis.frames import frame_text, sites
 from splatview_viewer.kinds.snapshot.model import ACTIONS
 from splatview_viewer.kinds.snapshot.world import GUTTER, kind_of, lanes_at, window_of
 from splatview_viewer.ui import format, theme
-from splatview_viewer.ui.card import card, faint, hover_card
 from splatview_viewer.ui.format import age_text, size_text
-from splatview_viewer.ui.widgets import fitted
+from splatview_viewer.ui.widgets import card, faint, fitted, hover_card
 
 if TYPE_CHECKING:
 

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import moderngl
 import numpy as np
+from imgui_bundle import ImVec2, imgui
 
-from splatview_viewer.geometry.cameras import MODELS, bounds
+from splatview_viewer.geometry.cameras import MODELS, bounds, project
+from splatview_viewer.ui import theme
+from splatview_viewer.ui.widgets import tag
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -275,3 +278,88 @@ class FrustumDrawing:
         """Give back everything. Idempotent."""
         self._release_table()
         self._cameras = None
+
+
+_LINE = 22.0
+"""Points of height for a name below a photograph."""
+
+
+def title(name: str, trouble: str, rect: Rect, scale: float) -> None:
+    """Of the photograph that is open."""
+    gap = 12 * scale
+    tag(name, rect.x + gap, rect.y + gap, rect)
+    if trouble:
+        tag(trouble, rect.x + gap, rect.y + gap + 1.9 * imgui.get_text_line_height(), rect)
+
+
+def named(cameras: CameraSet, number: int, camera: Camera, depth: float, rect: Rect) -> None:
+    """What the camera under the pointer is called, below it."""
+    scale = theme.scale()
+    points = project(camera, cameras.outline(number, depth))
+    if np.isfinite(points).all():
+        (x, _), (_, y) = points.min(0), points.max(0)
+        if 0 <= x < rect.width and 0 <= y < rect.height:
+            tag(cameras.called(number), rect.x + x, rect.y + y + 6 * scale, rect)
+
+
+def rows(cameras: CameraSet, grid: Grid, rect: Rect, marked: tuple[int | None, int | None], scale: float) -> None:
+    """Frames around the photograph under the pointer and the one that is trained with; a bar that says how far down one
+    is."""
+    draw, count = imgui.get_background_draw_list(), len(cameras)
+    draw.push_clip_rect(ImVec2(rect.x, rect.y), ImVec2(rect.x + rect.width, rect.y + rect.height), True)
+    for number, color in zip(marked[::-1], (theme.ALIVE, theme.ACCENT), strict=True):
+        if number is None or number >= count:
+            continue
+        x, y, width, height = grid.place(number)
+        edge = 1.5 * scale
+        draw.add_rect(ImVec2(rect.x + x - edge, rect.y + y - edge),
+                      ImVec2(rect.x + x + width + edge, rect.y + y + height + edge), theme.u32(color),
+                      rounding=2 * scale, thickness=2 * scale)
+    hovered = marked[0]
+    if hovered is not None and hovered < count:
+        x, y, width, height = grid.place(hovered)
+        below = y + height - (_LINE + 4) * scale
+        tag(cameras.called(hovered), rect.x + x + 4 * scale, rect.y + below, rect)
+    whole = grid.height(count)
+    if whole > rect.height:
+        share = rect.height / whole
+        top = rect.y + grid.scroll / whole * rect.height
+        right = rect.x + rect.width - 3 * scale
+        draw.add_rect_filled(ImVec2(right - 4 * scale, top),
+                             ImVec2(right, top + max(share * rect.height, 20 * scale)), theme.u32(theme.DIM, 0.8),
+                             2 * scale)
+    draw.pop_clip_rect()
+
+
+class Outlines:
+    """Where the frustums of cameras lie on the screen, kept while nobody moves."""
+
+    def __init__(self) -> None:
+        self._of: CameraSet | None = None
+        self._key: tuple[object, ...] = ()
+        self._corners = np.empty((0, 4, 2))
+        self._centres = np.empty((0, 2))
+        self._depths = np.empty(0)
+
+    def at(self, cameras: CameraSet, camera: Camera, depth: float, x: float, y: float, reach: float) -> int | None:
+        """The nearest camera whose picture, at `depth` in front of it, or whose centre, within `reach` pixels, lies
+        under a pixel of `camera`'s picture."""
+        key = camera.key, depth
+        if key != self._key or cameras is not self._of:
+            self._key, self._of = key, cameras
+            e, count = cameras.extents * depth, len(cameras)
+            local = np.stack([e[:, [0, 1]], e[:, [2, 1]], e[:, [2, 3]], e[:, [0, 3]]], 1)
+            local = np.concatenate([local, np.full((count, 4, 1), depth)], 2)
+            turn = np.where(cameras.fine[:, None, None], cameras.viewmats[:, :3, :3], np.eye(3))
+            self._corners = project(camera, local @ turn + cameras.positions[:, None])
+            self._centres = project(camera, cameras.positions)
+            self._depths = np.linalg.norm(cameras.positions - camera.position, axis=1)
+        off = self._corners - (x, y)
+        ahead = np.roll(off, -1, 1)
+        turns = off[..., 0] * ahead[..., 1] - off[..., 1] * ahead[..., 0]
+        with np.errstate(invalid="ignore"):
+            inside = (turns > 0).all(1) | (turns < 0).all(1)
+            inside |= (np.abs(self._centres - (x, y)) <= reach).all(1)
+            inside &= cameras.fine & (self._depths > 0.4 * depth)  # not the one in which somebody stands
+        found = np.flatnonzero(inside)
+        return int(found[np.argmin(self._depths[found])]) if len(found) else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import moderngl
 import numpy as np
@@ -178,14 +178,22 @@ class Layers:
             texture.release()
 
 
-def reserved(ctx: moderngl.Context, held: Layers | None, size: tuple[int, int],
-             formats: dict[str, tuple[int, str]]) -> Layers:
-    """`held`, if it has this size and these textures; otherwise new ones in its place."""
-    if held is not None:
-        if (held.size, list(held.textures)) == (size, list(formats)):
-            return held
-        held.release()
-    return Layers(ctx, size, **formats)
+class Compositor:
+    """Holds the projections that a compositor reads: one texel per Gaussian, in textures of these `formats`."""
+
+    formats: ClassVar[dict[str, tuple[int, str]]]
+    _ctx: moderngl.Context
+    _projected: Layers | None = None
+
+    def reserve(self, columns: int, rows: int, paint: Paint) -> moderngl.Framebuffer:
+        """Where the projections go: `columns` (a power of two) of them in a row."""
+        formats = self.formats | (BODIES if paint == "ellipsoids" else {})
+        held, self._projected = self._projected, None  # should there be no room
+        if held is not None and (held.size, list(held.textures)) != ((columns, rows), list(formats)):
+            held.release()
+            held = None
+        self._projected = held or Layers(self._ctx, (columns, rows), **formats)
+        return self._projected.framebuffer
 
 
 class Fields:

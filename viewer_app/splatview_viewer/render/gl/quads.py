@@ -26,10 +26,9 @@ from splatview_viewer.render.base import (
     RenderOptions,
     thinned_words,
 )
-from splatview_viewer.render.gl.passes import BODIES, DEFINES, Layers, Pass, Passes, Target, reserved
+from splatview_viewer.render.gl.passes import DEFINES, Compositor, Pass, Passes, Target
 
 if TYPE_CHECKING:
-    from splatview_viewer.render.base import Paint
     from splatview_viewer.render.gl.passes import Stages
 
 MAX_BATCHES = 8
@@ -40,8 +39,10 @@ PIXELS_PER_GAUSSIAN = 16
 """A batch has at least one Gaussian for this many pixels: marking costs as much as there are pixels."""
 
 
-class QuadCompositor:
+class QuadCompositor(Compositor):
     """Turns Gaussians, projected in drawing order by shaders/project.frag, into a picture."""
+
+    formats = dict.fromkeys(("place", "shape", "color"), (4, "f4"))
 
     def __init__(self, ctx: moderngl.Context, stages: Stages) -> None:
         self._ctx = ctx
@@ -51,20 +52,12 @@ class QuadCompositor:
         self._splat = Passes(ctx, "splat.vert", "splat.frag")
         self._mark = Pass(ctx, "fullscreen.vert", "mark.frag")
         self._tiles = Pass(ctx, "fullscreen.vert", "tiles.frag")
-        self._projected: Layers | None = None
         self._target: Target | None = None
         self._options = RenderOptions()
         self.thinned = ""
         """As `Renderer.thinned`."""
         self.most_pixels = PIXELS_MAX
         """How many pixels may be filled without counting them exactly; 0 where that is of no interest."""
-
-    def reserve(self, columns: int, rows: int, paint: Paint) -> moderngl.Framebuffer:
-        """Where the projections go: one texel per Gaussian, `columns` (a power of two) of them in a row."""
-        formats = dict.fromkeys(("place", "shape", "color"), (4, "f4")) | (BODIES if paint == "ellipsoids" else {})
-        held, self._projected = self._projected, None  # should there be no room
-        self._projected = reserved(self._ctx, held, (columns, rows), formats)
-        return self._projected.framebuffer
 
     def begin(self, size: tuple[int, int], options: RenderOptions) -> moderngl.Framebuffer:
         """Make room for a picture of `size` pixels. Returns what to bind; call before projecting."""

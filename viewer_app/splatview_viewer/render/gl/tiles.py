@@ -8,7 +8,7 @@ are made on the processor, since GL 3.3 has nothing to make them with. All of gs
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -23,14 +23,13 @@ from splatview_viewer.render.base import (
     thinned_words,
 )
 from splatview_viewer.render.gl.passes import (
-    BODIES,
     DEFINES,
+    Compositor,
     Fields,
     Layers,
     Pass,
     Passes,
     keep_freed_memory,
-    reserved,
     stable_order,
 )
 
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
 
     import moderngl
 
-    from splatview_viewer.render.base import Paint
     from splatview_viewer.render.gl.passes import Stages
 
 TILE = 8
@@ -52,11 +50,11 @@ PARTS = 8
 """Outputs of walk.frag: one for each pixel of a fragment, which is 2 pixels wide and 4 high."""
 
 
-_PROJECTED: dict[str, tuple[int, str]] = {"form": (4, "f4"), "light": (4, "u4"), "depth": (1, "f4"), "box": (2, "i4")}
-
-
-class TileCompositor:
+class TileCompositor(Compositor):
     """As `QuadCompositor`."""
+
+    formats: ClassVar[dict[str, tuple[int, str]]] = {
+        "form": (4, "f4"), "light": (4, "u4"), "depth": (1, "f4"), "box": (2, "i4")}
 
     def __init__(self, ctx: moderngl.Context, stages: Stages) -> None:
         self._ctx = ctx
@@ -71,7 +69,6 @@ class TileCompositor:
         self._lists = Fields(ctx)
         self._room = 1
         """Entries that the lists' texture holds: it only grows, so that it is seldom made anew."""
-        self._projected: Layers | None = None
         self._layers: dict[object, Layers] = {}
         """Of the present picture's size: what it is gathered from and into."""
         self._size = 0, 0
@@ -80,12 +77,6 @@ class TileCompositor:
         self._options = RenderOptions()
         self._near = 0.0
         self.thinned, self.most_pixels = "", 0
-
-    def reserve(self, columns: int, rows: int, paint: Paint) -> moderngl.Framebuffer:
-        formats = _PROJECTED | (BODIES if paint == "ellipsoids" else {})
-        held, self._projected = self._projected, None  # should there be no room
-        self._projected = reserved(self._ctx, held, (columns, rows), formats)
-        return self._projected.framebuffer
 
     def begin(self, size: tuple[int, int], options: RenderOptions) -> moderngl.Framebuffer:
         if size != self._size:

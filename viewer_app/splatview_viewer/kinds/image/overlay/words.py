@@ -9,7 +9,7 @@ from imgui_bundle import ImVec2, ImVec4, imgui
 
 from splatview_viewer.kinds.image.overlay.palette import is_light
 from splatview_viewer.ui import theme
-from splatview_viewer.ui.card import card, faint
+from splatview_viewer.ui.widgets import card, faint
 
 if TYPE_CHECKING:
     import numpy as np
