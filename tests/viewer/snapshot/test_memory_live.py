@@ -132,7 +132,7 @@ def test_the_wheel_zooms_and_a_drag_moves(viewer: Viewer, train: Callable[[], No
     viewer.do(PointerPress(x, y))
     viewer.do(PointerMove(x + 60, y))
     viewer.do(PointerRelease(x + 60, y))
-    assert view.state.right is not None and view.state.right < end
+    assert view.state.right is not None and view.state.right < view.data.history.end
 
 
 @pytest.fixture
