@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import gc
+import importlib
 import re
 import subprocess
 import sys
@@ -151,6 +152,11 @@ def test_rooms_of_the_viewer_only_shrink() -> None:
             lines["/".join(place[:2] if place[0] == "kinds" and len(place) > 2 else place[:1])] += source.lines
     wrong = {room: n for room, n in lines.items() if not n <= MOST_ROOM_LINES.get(room, 0) <= n + ROOM_SLACK}
     assert not wrong and lines.keys() == MOST_ROOM_LINES.keys(), f"other numbers than MOST_ROOM_LINES: {wrong}"
+
+
+def test_set_up_calls_functions_that_exist() -> None:
+    found = re.findall(r'-c "from (\S+) import (\w+);', (ROOT / ".ci" / "setup").read_text())
+    assert found and all(hasattr(importlib.import_module(module), name) for module, name in found)
 
 
 def test_nothing_is_unpickled() -> None:
