@@ -19,9 +19,10 @@ import torch
 from benchmarks.gpu import require_gpu, tried
 from benchmarks.gpu.scenes import ORBIT, SIZE, Activated, activated, ball, intrinsics, viewmat
 from splatview_viewer.core.events import PointerMove, PointerPress
+from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.settings import GaussianSettings
 from splatview_viewer.geometry.cameras import Camera
-from splatview_viewer.geometry.controls import Orbit, Rect
+from splatview_viewer.geometry.controls import Orbit
 from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.screens.offscreen import OffscreenScreen

@@ -24,9 +24,10 @@ from benchmarks.gpu.load import Training, train
 from benchmarks.gpu.scenes import ORBIT, SIZE, ball, intrinsics, viewmat
 from benchmarks.gpu.smooth_driver import VARIABLE
 from benchmarks.gpu.viewer import Viewer
+from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.settings import GaussianSettings
 from splatview_viewer.geometry.cameras import Camera
-from splatview_viewer.geometry.controls import Orbit, Rect
+from splatview_viewer.geometry.controls import Orbit
 from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.render.base import RenderOptions
 from splatview_viewer.scene.scene import GaussianScene

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from benchmarks.gpu.clocks import GlClock, until
+from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.settings import ViewSettings
-from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.kinds import make_view
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.workspace.sources import StreamSource, make_subscriber

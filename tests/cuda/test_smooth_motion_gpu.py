@@ -13,9 +13,9 @@ from support.view_cases import shown
 from support.wait import turns
 
 from splatview_viewer.core.events import PointerMove, PointerPress
+from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.settings import GaussianSettings
 from splatview_viewer.geometry.cameras import Camera, intrinsics, look_at
-from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.gpu.governor import Governor
 from splatview_viewer.gpu.work import GpuWork
 from splatview_viewer.kinds.gaussians.view import GaussianView

@@ -15,8 +15,8 @@ import torch
 from support.view_cases import zoom
 from support.viewer_cases import H, Trainer, W, about, expected_image, keep, select, wait_for
 
+from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import BRIDGE_WORDS
-from splatview_viewer.geometry.controls import Rect
 
 if TYPE_CHECKING:
 

@@ -17,8 +17,8 @@ from support.wait import PATIENCE, clock, turns
 
 from splatview_viewer.app.offscreen import find
 from splatview_viewer.core.events import Wheel
+from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import BRIDGE_WORDS
-from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.workspace.names import Finder

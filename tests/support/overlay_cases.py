@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from splatview_ipc.control.frame import Frame
-from splatview_viewer.geometry.controls import Rect
+from splatview_viewer.core.screen import Rect
 from support.annotate_cases import made
 from support.frames import remote
 

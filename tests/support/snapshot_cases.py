@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from imgui_bundle import ImVec2, imgui
 
+from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.settings import State
-from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.kinds.snapshot.content import Content
 from splatview_viewer.kinds.snapshot.model import Allocations, Blocks, Events, Segments, Spans, Trace
 from splatview_viewer.kinds.snapshot.state import Look

@@ -13,8 +13,8 @@ import torch
 from splatview_ipc.gl.host import HostBridge
 from splatview_viewer.core.events import Pinch, PointerMove, PointerPress, PointerRelease, Wheel
 from splatview_viewer.core.old_view import Adapted
+from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.settings import GaussianSettings, ViewSettings
-from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.kinds import make_view
 from splatview_viewer.kinds.snapshot.view import Shared
 from splatview_viewer.render.cameras import content as cameras

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from splatview_viewer.app.loop import step
+from splatview_viewer.core.screen import Rect
 from splatview_viewer.formats.pictures import save_picture
 from splatview_viewer.geometry.cameras import Camera, intrinsics, look_at
-from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.kinds.image.view import ImageView
 from splatview_viewer.scene.scene import GaussianScene

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from imgui_bundle import imgui
 
-from splatview_viewer.geometry.controls import Rect
+from splatview_viewer.core.screen import Rect
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,7 +15,7 @@ from splatview_ipc.control.render_requests import RenderRequest
 from splatview_viewer.app.grabber import Grabber
 from splatview_viewer.app.offscreen import Look, Still
 from splatview_viewer.core.errors import LateError
-from splatview_viewer.geometry.controls import Rect
+from splatview_viewer.core.screen import Rect
 from splatview_viewer.kinds import KINDS
 from splatview_viewer.shell.panel import Panel
 

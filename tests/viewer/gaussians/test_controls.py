@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from splatview_viewer.core.events import Key, Mods, Pinch, PointerMove, PointerPress, PointerRelease, Wheel
-from splatview_viewer.geometry.controls import FAST, FITTED, SLOW, Flying, PanZoom, Rect
+from splatview_viewer.core.screen import Rect
+from splatview_viewer.geometry.controls import FAST, FITTED, SLOW, Flying, PanZoom
 
 RECT = Rect(100, 20, 400, 300)
 

@@ -13,8 +13,8 @@ from support.view_cases import RECT, H, W, shown
 from support.wait import clock, wait_until
 
 from splatview_viewer.core.events import PointerMove, PointerPress, PointerRelease
+from splatview_viewer.core.screen import Rect
 from splatview_viewer.geometry.cameras import Camera, intrinsics, look_at, project
-from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.gpu.work import GpuWork
 from splatview_viewer.kinds.cameras.view import CamerasView
 from splatview_viewer.kinds.gaussians.view import GaussianView

@@ -29,9 +29,9 @@ from splatview_viewer.core.events import (
     Text,
     Wheel,
 )
+from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.settings import GaussianSettings
 from splatview_viewer.formats import load_scene
-from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.kinds.gaussians.crop import Crop
 from splatview_viewer.kinds.gaussians.filter import Filter
 from splatview_viewer.kinds.gaussians.inspect import Inspect

@@ -17,8 +17,8 @@ from support.wait import wait_until
 
 from splatview_viewer.core.events import Key, Mods, PointerMove, PointerPress, PointerRelease, Text, Wheel
 from splatview_viewer.core.host import Host
+from splatview_viewer.core.screen import Rect
 from splatview_viewer.geometry.cameras import Camera, intrinsics, look_at
-from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.shell.panel import Panel

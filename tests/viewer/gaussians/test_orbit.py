@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from splatview_viewer.core.events import NO_MODS, Mods, Pinch, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview_viewer.core.screen import Rect
 from splatview_viewer.geometry.cameras import Camera, CameraModel, intrinsics, look_at
-from splatview_viewer.geometry.controls import Orbit, Rect
+from splatview_viewer.geometry.controls import Orbit
 from splatview_viewer.geometry.orbit import Flight
 from splatview_viewer.geometry.training_cameras import snapped, up_of_cameras, up_of_scene
 

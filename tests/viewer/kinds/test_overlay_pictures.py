@@ -16,7 +16,7 @@ from support.viewer import Viewer
 import splatview
 from splatview_viewer.app.offscreen import draw_overlay_frame
 from splatview_viewer.core.events import PointerMove
-from splatview_viewer.geometry.controls import Rect
+from splatview_viewer.core.screen import Rect
 from splatview_viewer.kinds.image.overlay.palette import PALETTE
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.shell.panel import Panel

@@ -20,7 +20,7 @@ from splatview_ipc.gl.glapi import GL
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import Key, PointerPress, PointerRelease, Wheel
 from splatview_viewer.core.old_view import Adapted
-from splatview_viewer.geometry.controls import Rect
+from splatview_viewer.core.screen import Rect
 from splatview_viewer.kinds import KINDS, SHOWN
 from splatview_viewer.kinds.gaussians.view import GaussianView
 

@@ -10,8 +10,8 @@ import pytest
 from support.odd_cases import SCENES, everywhere
 from support.renderer_cases import MAKERS, Chance, camera, draw, looking_at_origin, psnr, random_scene
 
+from splatview_viewer.core.screen import Rect
 from splatview_viewer.geometry.cameras import MODELS
-from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.gpu.work import is_software
 from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.render.base import ALPHA_MIN, COLOR_MAX, PAINTS, RenderOptions

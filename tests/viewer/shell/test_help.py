@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from splatview_viewer.geometry.controls import Rect
+from splatview_viewer.core.screen import Rect
 from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.shell.help import KEYS, draw_help
 from splatview_viewer.shell.panel import Panel

@@ -21,7 +21,8 @@ from splatview_viewer.core.events import (
     Resize,
     Wheel,
 )
-from splatview_viewer.geometry.controls import FITTED, Rect
+from splatview_viewer.core.screen import Rect
+from splatview_viewer.geometry.controls import FITTED
 from splatview_viewer.kinds.image.view import ImageView
 from splatview_viewer.screens.offscreen import OffscreenScreen
 

@@ -21,7 +21,7 @@ from splatview_ipc.kinds.memory import MEMORY_COLUMNS
 from splatview_viewer.app.loop import AppOptions
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import Key, Pinch, PointerMove, PointerPress, PointerRelease, Wheel
-from splatview_viewer.geometry.controls import Rect
+from splatview_viewer.core.screen import Rect
 from splatview_viewer.kinds.memory.live import History, read_frame
 from splatview_viewer.kinds.memory.view import MemoryData, MemoryState, MemoryView
 from splatview_viewer.screens.offscreen import OffscreenScreen

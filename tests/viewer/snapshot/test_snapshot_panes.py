@@ -11,7 +11,7 @@ from imgui_bundle import imgui
 from support.snapshot_cases import GROUND, MOMENT, WHOLE, Rig, press
 from support.wait import PATIENCE, wait_until
 
-from splatview_viewer.geometry.controls import Rect
+from splatview_viewer.core.screen import Rect
 from splatview_viewer.kinds.snapshot.analysis.details import describe
 from splatview_viewer.kinds.snapshot.analysis.flame import flame
 from splatview_viewer.kinds.snapshot.analysis.tables import compare, group, leaks, post_mortem

@@ -17,8 +17,8 @@ from support.wait import PATIENCE, clock, wait_until
 
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import Key, Mods, PointerLeave, PointerMove, PointerPress, PointerRelease, Text, Wheel
+from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.settings import SnapshotSettings
-from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.kinds.snapshot import world
 from splatview_viewer.kinds.snapshot.analysis.search import search
 from splatview_viewer.kinds.snapshot.axes import ranges_of

@@ -11,7 +11,7 @@ from splatview_viewer.core.events import Event, Key, Pinch, PointerMove, Pointer
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.geometry.orbit import Orbit, limited
 
-__all__ = ["FITTED", "ZOOM_STEP", "Orbit", "PanZoom", "Place", "Rect"]
+__all__ = ["FITTED", "ZOOM_STEP", "Orbit", "PanZoom", "Place"]
 
 ZOOM_STEP = 1.2
 """Factor of one notch of the wheel."""

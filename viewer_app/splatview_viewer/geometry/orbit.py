@@ -13,7 +13,7 @@ from splatview_viewer.geometry import rotations
 from splatview_viewer.geometry.cameras import DEFAULT_FOV, FAR, Camera, CameraModel, field_of_view, focal_length
 
 if TYPE_CHECKING:
-    from splatview_viewer.geometry.controls import Rect
+    from splatview_viewer.core.screen import Rect
 
 NOTCH = 0.88
 """How much nearer one notch of the wheel comes."""

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Literal, get_args
 import moderngl
 import numpy as np
 
+from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import VERTEX
-from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.gpu.work import GpuWork
 
 if TYPE_CHECKING:

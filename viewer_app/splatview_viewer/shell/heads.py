@@ -11,8 +11,8 @@ from splatview_viewer.ui import theme
 from splatview_viewer.ui.widgets import board, fitted
 
 if TYPE_CHECKING:
+    from splatview_viewer.core.screen import Rect
     from splatview_viewer.core.settings import PaneHead, State
-    from splatview_viewer.geometry.controls import Rect
     from splatview_viewer.shell.seat import Seat
 
 _TAB = 180

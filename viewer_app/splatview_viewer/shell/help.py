@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, imgui
 
+from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import KeyHelp
-from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.ui import theme
 from splatview_viewer.ui.widgets import colored
 

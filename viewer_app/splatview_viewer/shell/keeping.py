@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.old_view import Adapted
-from splatview_viewer.core.screen import settled_pixels
-from splatview_viewer.geometry.controls import Rect
+from splatview_viewer.core.screen import Rect, settled_pixels
 
 if TYPE_CHECKING:
     import moderngl

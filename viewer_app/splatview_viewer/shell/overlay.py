@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from imgui_bundle import ImVec4
 
+    from splatview_viewer.core.screen import Rect
     from splatview_viewer.core.settings import Entry, State
-    from splatview_viewer.geometry.controls import Rect
     from splatview_viewer.shell.shown import Shown
 
 _MOST_TROUBLES = 4

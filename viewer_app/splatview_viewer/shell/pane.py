@@ -15,8 +15,8 @@ from splatview_viewer.core.events import (
     Text,
     Wheel,
 )
+from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.settings import BACKDROP
-from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.shell.shown import Shown, describe
 
 if TYPE_CHECKING:

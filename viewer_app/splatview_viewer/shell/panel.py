@@ -20,7 +20,8 @@ from splatview_viewer.core.events import (
     Text,
     Wheel,
 )
-from splatview_viewer.geometry.controls import ZOOM_STEP, Rect
+from splatview_viewer.core.screen import Rect
+from splatview_viewer.geometry.controls import ZOOM_STEP
 from splatview_viewer.shell.finger import Finger
 from splatview_viewer.shell.heads import draw_heads
 from splatview_viewer.shell.help import KEYS, draw_help

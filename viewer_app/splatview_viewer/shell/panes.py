@@ -6,8 +6,8 @@ import math
 from typing import TYPE_CHECKING, Literal
 
 from splatview_viewer.core.events import Pinch, PointerLeave, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.settings import PaneHead
-from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.shell.pane import Pane
 
 if TYPE_CHECKING:

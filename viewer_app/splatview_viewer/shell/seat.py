@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from splatview_viewer.core.events import Close, Event, Expose, FileDrop, Key, PointerPress, Resize, Screenshot, Text
 from splatview_viewer.core.host import Host
 from splatview_viewer.core.jobs import Job, Jobs
+from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.settings import BACKDROP, State
-from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.gpu.governor import after
 from splatview_viewer.shell.keeping import keep_picture
 from splatview_viewer.shell.pane import Pane

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from splatview_viewer.core.old_view import View
+    from splatview_viewer.core.screen import Rect
     from splatview_viewer.core.settings import Entry
     from splatview_viewer.core.view import KeyHelp, Section
-    from splatview_viewer.geometry.controls import Rect
     from splatview_viewer.kinds.memory.live import History
     from splatview_viewer.kinds.scalars.curves import Curve
     from splatview_viewer.workspace.catalogue import Catalogue, Slot

@@ -8,7 +8,7 @@ from splatview_viewer.core.events import PointerLeave, PointerMove, PointerPress
 
 if TYPE_CHECKING:
     from splatview_viewer.core.events import Event
-    from splatview_viewer.geometry.controls import Rect
+    from splatview_viewer.core.screen import Rect
 
 _REACH = 7.0
 """Points to either side of the line that take hold of it."""

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui, implot
 
+from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import Data, State, View, Wants
-from splatview_viewer.geometry.controls import ZOOM_STEP, Rect
+from splatview_viewer.geometry.controls import ZOOM_STEP
 from splatview_viewer.ui import theme
 from splatview_viewer.ui.widgets import board, card, faint, hover_card
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from splatview_viewer.geometry.controls import Rect
+from splatview_viewer.core.screen import Rect
 from splatview_viewer.ui import theme
 
 if TYPE_CHECKING:

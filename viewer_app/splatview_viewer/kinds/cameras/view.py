@@ -10,10 +10,11 @@ import numpy as np
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import Key, Pinch, PointerLeave, PointerMove, PointerPress, PointerRelease, Wheel
 from splatview_viewer.core.old_view import Simple, Steady
+from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.settings import CamerasSettings
 from splatview_viewer.core.view import KeyHelp, meta_phrases
 from splatview_viewer.geometry.cameras import frame_points
-from splatview_viewer.geometry.controls import PanZoom, Rect
+from splatview_viewer.geometry.controls import PanZoom
 from splatview_viewer.geometry.orbit import Orbit
 from splatview_viewer.geometry.training_cameras import snapped, up_of_cameras
 from splatview_viewer.gpu.work import GpuWork

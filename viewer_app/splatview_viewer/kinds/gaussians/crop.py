@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from imgui_bundle import ImVec2Like
 
     from splatview_viewer.core.events import Event
+    from splatview_viewer.core.screen import Rect
     from splatview_viewer.core.selection import Vector
     from splatview_viewer.geometry.cameras import Camera
-    from splatview_viewer.geometry.controls import Rect
     from splatview_viewer.kinds.gaussians.view import GaussianView
 
 _NEAR = 9.0

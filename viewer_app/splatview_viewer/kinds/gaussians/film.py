@@ -12,7 +12,7 @@ import numpy as np
 
 from splatview_viewer.core.errors import ViewerError, words_of
 from splatview_viewer.core.jobs import Job, Jobs
-from splatview_viewer.geometry.controls import Rect
+from splatview_viewer.core.screen import Rect
 
 if TYPE_CHECKING:
     from collections.abc import Callable

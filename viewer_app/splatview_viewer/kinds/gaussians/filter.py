@@ -25,7 +25,7 @@ from splatview_viewer.ui import widgets as ui
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from splatview_viewer.geometry.controls import Rect
+    from splatview_viewer.core.screen import Rect
     from splatview_viewer.kinds.gaussians.view import GaussianView
 _HEIGHT = 44
 """Of a histogram, points."""

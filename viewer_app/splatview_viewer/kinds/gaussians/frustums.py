@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import moderngl
 
     from splatview_viewer.core.events import Event
-    from splatview_viewer.geometry.controls import Rect
+    from splatview_viewer.core.screen import Rect
     from splatview_viewer.kinds.gaussians.view import GaussianView
     from splatview_viewer.render.cameras.content import CamerasContent
 

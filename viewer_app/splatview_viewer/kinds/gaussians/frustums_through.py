@@ -6,8 +6,8 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.settings import GaussianSettings
-from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.geometry.training_cameras import at_size
 from splatview_viewer.render.cameras.photos import PhotoTexture
 from splatview_viewer.render.pair_compositor import PairCompositor

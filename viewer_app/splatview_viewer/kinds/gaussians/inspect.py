@@ -11,8 +11,8 @@ from imgui_bundle import ImVec2, ImVec4, imgui
 
 from splatview_viewer.core.errors import RendererError
 from splatview_viewer.core.events import Key, Pinch, PointerMove, PointerPress, PointerRelease
+from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import KeyHelp, Section
-from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.kinds.gaussians.tool import Picker, SceneReader, Tool
 from splatview_viewer.render.picking import values_later
 from splatview_viewer.ui import plots, theme

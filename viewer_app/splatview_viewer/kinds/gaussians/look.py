@@ -18,8 +18,8 @@ from splatview_viewer.ui import widgets as ui
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from splatview_viewer.core.screen import Rect
     from splatview_viewer.core.settings import GaussianSettings, Show
-    from splatview_viewer.geometry.controls import Rect
 
 SHOWS: dict[Show, str] = {
     "color": "Colour", "depth": "Depth", "alpha": "Alpha", "normals": "Normals", "ellipsoids": "Ellipsoids",

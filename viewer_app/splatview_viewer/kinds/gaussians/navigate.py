@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from splatview_viewer.core.events import Event
+    from splatview_viewer.core.screen import Rect
     from splatview_viewer.geometry.cameras import Camera, CameraModel
-    from splatview_viewer.geometry.controls import Rect
     from splatview_viewer.geometry.orbit import Orbit
     from splatview_viewer.kinds.gaussians.view import GaussianView
 

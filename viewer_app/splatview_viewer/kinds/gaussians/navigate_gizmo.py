@@ -13,7 +13,7 @@ from splatview_viewer.ui import theme
 
 if TYPE_CHECKING:
     from splatview_viewer.core.events import Event
-    from splatview_viewer.geometry.controls import Rect
+    from splatview_viewer.core.screen import Rect
     from splatview_viewer.kinds.gaussians.frustums import Frustums
     from splatview_viewer.kinds.gaussians.navigate import Navigate
 

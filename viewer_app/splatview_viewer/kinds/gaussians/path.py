@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from imgui_bundle import ImVec2Like
 
     from splatview_viewer.core.events import Event
+    from splatview_viewer.core.screen import Rect
     from splatview_viewer.geometry.cameras import Camera
-    from splatview_viewer.geometry.controls import Rect
     from splatview_viewer.kinds.gaussians.film import Filming
     from splatview_viewer.kinds.gaussians.view import GaussianView
 

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from splatview_ipc.gl.base import PixelSource
     from splatview_ipc.gl.sources import TextureSource
+    from splatview_viewer.core.screen import Rect
     from splatview_viewer.core.settings import Color, GaussianSettings
     from splatview_viewer.geometry.cameras import Camera
-    from splatview_viewer.geometry.controls import Rect
     from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.kinds.gaussians.content import GaussianContent
     from splatview_viewer.render.base import RenderOptions

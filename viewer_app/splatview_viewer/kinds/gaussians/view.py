@@ -10,9 +10,10 @@ import numpy as np
 
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.host import Host
+from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.settings import GaussianSettings
 from splatview_viewer.core.view import CANVAS_WORDS
-from splatview_viewer.geometry.controls import Orbit, Rect
+from splatview_viewer.geometry.controls import Orbit
 from splatview_viewer.geometry.orbit import SECONDS
 from splatview_viewer.gpu.governor import scaled
 from splatview_viewer.gpu.work import GpuWork

@@ -10,9 +10,10 @@ import moderngl
 
 from splatview_ipc.gl.sources import read_source, set_uniform
 from splatview_viewer.core.events import PointerLeave, PointerMove
+from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.settings import BACKDROP
 from splatview_viewer.core.view import BRIDGE_WORDS, PICTURE_KEYS, Info, Section, View, Wants, bridge_phrases
-from splatview_viewer.geometry.controls import FITTED, PanZoom, Place, Rect
+from splatview_viewer.geometry.controls import FITTED, PanZoom, Place
 from splatview_viewer.kinds.image.content import ImageContent
 from splatview_viewer.kinds.image.values import INTEGERS
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from splatview_viewer.geometry.controls import Rect
+from splatview_viewer.core.screen import Rect
 from splatview_viewer.kinds.snapshot.analysis.details import marks
 from splatview_viewer.kinds.snapshot.analysis.frames import frame_text, sites
 from splatview_viewer.kinds.snapshot.model import ACTIONS

@@ -15,7 +15,7 @@ from splatview_viewer.ui.format import size_text
 from splatview_viewer.ui.widgets import board
 
 if TYPE_CHECKING:
-    from splatview_viewer.geometry.controls import Rect
+    from splatview_viewer.core.screen import Rect
     from splatview_viewer.kinds.snapshot.analysis.search import Hits
     from splatview_viewer.kinds.snapshot.content import Content
     from splatview_viewer.kinds.snapshot.state import Look

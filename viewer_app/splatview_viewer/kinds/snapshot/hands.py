@@ -6,7 +6,8 @@ import math
 from typing import TYPE_CHECKING
 
 from splatview_viewer.core.events import Key, Pinch, PointerLeave, PointerMove, PointerPress, PointerRelease, Wheel
-from splatview_viewer.geometry.controls import ZOOM_STEP, Rect
+from splatview_viewer.core.screen import Rect
+from splatview_viewer.geometry.controls import ZOOM_STEP
 from splatview_viewer.kinds.snapshot.state import TABS
 from splatview_viewer.kinds.snapshot.world import LEAST, LEAST_BYTES, full_y, held, pick, window_of
 

@@ -13,8 +13,8 @@ import numpy as np
 from splatview_ipc.gl.glapi import DRAW_FRAMEBUFFER, GL, READ_FRAMEBUFFER
 from splatview_ipc.gl.sources import set_uniform
 from splatview_viewer.core.jobs import Job, Jobs
+from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import VERTEX
-from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.kinds.snapshot.painting import Painting, paint
 from splatview_viewer.kinds.snapshot.timeline.index import Envelope
 from splatview_viewer.ui import theme

@@ -10,9 +10,9 @@ import moderngl
 
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.old_view import Simple, Steady
+from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.settings import SnapshotSettings
 from splatview_viewer.core.view import KeyHelp
-from splatview_viewer.geometry.controls import Rect
 from splatview_viewer.gpu.work import GpuWork
 from splatview_viewer.kinds.snapshot import check_timeline, world
 from splatview_viewer.kinds.snapshot.content import Content

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from splatview_viewer.geometry.controls import Rect
+from splatview_viewer.core.screen import Rect
 from splatview_viewer.kinds.snapshot.model import pool_text
 from splatview_viewer.kinds.snapshot.painting import Layer, Material, Sheet
 from splatview_viewer.kinds.snapshot.plot import EDGE, RESERVED

@@ -17,8 +17,8 @@ from splatview_viewer.ui.widgets import tag
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from splatview_viewer.core.screen import Rect
     from splatview_viewer.geometry.cameras import Camera
-    from splatview_viewer.geometry.controls import Rect
     from splatview_viewer.geometry.training_cameras import CameraSet
     from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.render.cameras.photos import PhotoStore

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from splatview_ipc.control.frame import Frame
-    from splatview_viewer.geometry.controls import Rect
+    from splatview_viewer.core.screen import Rect
     from splatview_viewer.geometry.training_cameras import CameraSet
 
 KEPT = 256 << 20

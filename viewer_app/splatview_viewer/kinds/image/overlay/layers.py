@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from splatview_ipc.control.frame import Frame
-    from splatview_viewer.geometry.controls import Rect
+    from splatview_viewer.core.screen import Rect
     from splatview_viewer.kinds.image.overlay.result import Result
     from splatview_viewer.kinds.image.view import ImageState
 

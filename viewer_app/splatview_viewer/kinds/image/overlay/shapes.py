@@ -13,7 +13,7 @@ import moderngl
 import numpy as np
 
 if TYPE_CHECKING:
-    from splatview_viewer.geometry.controls import Rect
+    from splatview_viewer.core.screen import Rect
     from splatview_viewer.kinds.image.overlay.masks import Mask
     from splatview_viewer.kinds.image.overlay.result import Result
 

@@ -14,7 +14,7 @@ from splatview_viewer.ui.widgets import card, faint
 if TYPE_CHECKING:
     import numpy as np
 
-    from splatview_viewer.geometry.controls import Rect
+    from splatview_viewer.core.screen import Rect
     from splatview_viewer.kinds.image.overlay.layers import Layer, Layers
     from splatview_viewer.kinds.image.overlay.result import Result
     from splatview_viewer.kinds.image.view import ImageState

@@ -15,7 +15,7 @@ from splatview_viewer.ui.widgets import board, colored, fitted, wrapped
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
-    from splatview_viewer.geometry.controls import Rect
+    from splatview_viewer.core.screen import Rect
     from splatview_viewer.kinds.snapshot.content import Content
     from splatview_viewer.kinds.snapshot.model import Events
     from splatview_viewer.kinds.snapshot.state import Look

@@ -20,7 +20,7 @@ from splatview_viewer.ui.widgets import gap
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from splatview_viewer.geometry.controls import Rect
+    from splatview_viewer.core.screen import Rect
     from splatview_viewer.kinds.snapshot.analysis.details import Details, FrameLine
     from splatview_viewer.kinds.snapshot.content import Content
     from splatview_viewer.kinds.snapshot.model import Snapshot, Trace

@@ -17,7 +17,7 @@ from splatview_viewer.ui.widgets import gap
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
-    from splatview_viewer.geometry.controls import Rect
+    from splatview_viewer.core.screen import Rect
     from splatview_viewer.kinds.snapshot.analysis.tables import By, Change, Comparison, Oom, Suspect
     from splatview_viewer.kinds.snapshot.content import Content
     from splatview_viewer.kinds.snapshot.model import Snapshot, Trace

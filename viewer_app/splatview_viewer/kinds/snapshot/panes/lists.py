@@ -17,7 +17,7 @@ from splatview_viewer.ui.format import count_text, exact_size_text, size_text
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
-    from splatview_viewer.geometry.controls import Rect
+    from splatview_viewer.core.screen import Rect
     from splatview_viewer.kinds.snapshot.analysis.details import SegmentsAt
     from splatview_viewer.kinds.snapshot.content import Content
     from splatview_viewer.kinds.snapshot.model import Trace

@@ -21,7 +21,7 @@ from splatview_viewer.ui.widgets import gap
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
-    from splatview_viewer.geometry.controls import Rect
+    from splatview_viewer.core.screen import Rect
     from splatview_viewer.kinds.snapshot.content import Content
     from splatview_viewer.kinds.snapshot.query import Database, Result
     from splatview_viewer.kinds.snapshot.state import Look

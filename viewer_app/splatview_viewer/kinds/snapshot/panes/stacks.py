@@ -23,7 +23,7 @@ from splatview_viewer.ui.widgets import gap
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from splatview_viewer.geometry.controls import Rect
+    from splatview_viewer.core.screen import Rect
     from splatview_viewer.kinds.snapshot.analysis.flame import FlameGraph
     from splatview_viewer.kinds.snapshot.analysis.tables import By, Table
     from splatview_viewer.kinds.snapshot.content import Content
