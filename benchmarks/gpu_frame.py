@@ -22,13 +22,14 @@ from splatview_viewer.core.events import PointerMove, PointerPress
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.settings import GaussianSettings
 from splatview_viewer.geometry.cameras import Camera
-from splatview_viewer.geometry.controls import Orbit
 from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.screens.offscreen import OffscreenScreen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from splatview_viewer.geometry.controls import Orbit
 
 COUNTS = {1_000_000: 1.15, 3_000_000: 1.10, 6_000_000: 1.08}
 """Gaussians, and the ratio to reach."""

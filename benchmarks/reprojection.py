@@ -27,7 +27,6 @@ from benchmarks.gpu.viewer import Viewer
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.settings import GaussianSettings
 from splatview_viewer.geometry.cameras import Camera
-from splatview_viewer.geometry.controls import Orbit
 from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.render.base import RenderOptions
 from splatview_viewer.scene.scene import GaussianScene
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from benchmarks.gpu.load import Pace
+    from splatview_viewer.geometry.controls import Orbit
 
 PICTURES, EVERY = 120, 4
 """Pictures of the path, and every how many-th is drawn."""

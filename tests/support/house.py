@@ -11,7 +11,7 @@ import PIL.Image
 from splatview_viewer.app.loop import App, AppOptions, step
 from splatview_viewer.core.screen import read_pixels
 from splatview_viewer.screens.offscreen import OffscreenScreen
-from splatview_viewer.web.guests import Browsers
+from splatview_viewer.web.browsers import Browsers
 from support.wait import turns
 from support.web_clients import Image, Page
 
@@ -30,7 +30,7 @@ class House:
         screen = OffscreenScreen(700, 400)
         self.browsers = Browsers(screen.ctx, screen.wake, port=0)
         options = {"watched": False, "max_fps": 200, **options}
-        self.app = App(screen, AppOptions(files=files, **options), guests=self.browsers)
+        self.app = App(screen, AppOptions(files=files, **options), browsers=self.browsers)
         self.seats: dict[Page, Seat] = {}
         self.keys: dict[Page, str] = {}
         """What each page may send files with."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from splatview_viewer.app.restart import Restart
     from splatview_viewer.core.screen import Screen
     from splatview_viewer.recording.recording import RecordOptions
-    from splatview_viewer.web.guests import Browsers
+    from splatview_viewer.web.browsers import Browsers
 
 
 @dataclass(frozen=True)
@@ -68,14 +68,14 @@ class _Viewer:
         asked = list[int]()
         with entry.ending(lambda number, _: asked.append(number)):
             with ExitStack() as opened:
-                guests = self._open_doors(screen, run, restart)
-                if guests is not None:
-                    opened.callback(guests.close)
+                browsers = self._open_doors(screen, run, restart)
+                if browsers is not None:
+                    opened.callback(browsers.close)
                 options = loop.AppOptions(
                     files=begun, run=run, max_fps=self.max_fps, out=self.out,
-                    watched=guests is None or self.out is not None, gpu_budget=self.gpu_budget,
+                    watched=browsers is None or self.out is not None, gpu_budget=self.gpu_budget,
                     memo=Memo(memo_file()), record=record, notice=restart.before.notice, lost=restart)
-                app = loop.App(screen, options, guests=guests)
+                app = loop.App(screen, options, browsers=browsers)
                 opened.pop_all()
             if asked:
                 app.stop()
@@ -123,7 +123,7 @@ class _Viewer:
     def _load(self, screen: Screen) -> None:
         """Import what is needed next, before files are opened."""
         if self._serves_browsers(screen):
-            import splatview_viewer.web.guests
+            import splatview_viewer.web.browsers
         if self.out is not None or not self._serves_browsers(screen):
             import splatview_viewer.shell.panel  # noqa: F401
 
@@ -137,7 +137,7 @@ class _Viewer:
         """Serve browsers, unless pictures are seen on `screen` alone; where the viewer served them before."""
         if not self._serves_browsers(screen):
             return None
-        from splatview_viewer.web.guests import Browsers
+        from splatview_viewer.web.browsers import Browsers
 
         if not (self.web or self.host):
             print("splatview: no display here: the viewer is a page for your browser", file=sys.stderr)

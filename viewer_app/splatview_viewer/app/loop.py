@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from splatview_viewer.core.screen import Screen
     from splatview_viewer.core.settings import State
     from splatview_viewer.recording.recording import RecordOptions
-    from splatview_viewer.web.guests import Browsers
+    from splatview_viewer.web.browsers import Browsers
     from splatview_viewer.workspace.sources import FileSource
 
 _NEWS_PERIOD, _NAP = 0.004, 0.00025
@@ -80,8 +80,8 @@ class App:
     """Shows streams and files on a screen, and on those of browsers. Everything happens in the thread that made it."""
 
     def __init__(self, screen: Screen, options: AppOptions | None = None, *, subscriber: Subscriber | None = None,
-                 guests: Browsers | None = None) -> None:
-        """`screen` holds the OpenGL context that all seats draw with. `guests`: who comes with screens of their own."""
+                 browsers: Browsers | None = None) -> None:
+        """`screen` holds the OpenGL context of all seats. `browsers`: makes a screen for each that connects."""
         self.screen = screen
         self.options = options or AppOptions()
         self.governor = Governor(self.options.gpu_budget)
@@ -89,7 +89,7 @@ class App:
         self.health = Health(screen.ctx)
         self.seats: list[Seat] = []
         """The connected users. The first is the screen's own, if that is seen."""
-        self._guests = guests
+        self._browsers = browsers
         self._away: dict[str, tuple[Seat, float]] = {}
         """Disconnected browsers, and the time at which they left."""
         self._stopping = self._closed = False
@@ -220,17 +220,17 @@ class App:
 
     def _receive(self, now: float) -> None:
         """Connect and disconnect browsers."""
-        if self._guests is None:
+        if self._browsers is None:
             return
         for seat in [seat for seat in self.seats if seat.screen is not self.screen and seat.screen.state.closed]:
             self._see_off(seat, now)
-        for guest in self._guests.arrivals(now, self.work):
-            seat, _ = self._away.pop(guest.who, (None, 0.0))
+        for browser in self._browsers.arrivals(now, self.work):
+            seat, _ = self._away.pop(browser.who, (None, 0.0))
             if seat is None:
-                seat = self._seat(guest.screen, guest.name)
-                seat.who = guest.who
+                seat = self._seat(browser.screen, browser.name)
+                seat.who = browser.who
             else:
-                seat.sit(guest.screen)
+                seat.sit(browser.screen)
             self.seats.append(seat)
             self._told_others()
 
@@ -283,8 +283,8 @@ class App:
         if self._closed:
             return
         self._closed = True
-        if self._guests is not None:
-            self._guests.close()
+        if self._browsers is not None:
+            self._browsers.close()
         for seat in [*self.seats, *(seat for seat, _ in self._away.values())]:
             seat.rise()
             if seat.screen is not self.screen:

@@ -167,36 +167,20 @@ class View(Protocol):
 
 
 class Simple:
-    """For views with one part in the panel, that ask nobody for anything."""
+    """For views with one part in the panel that draw without CUDA, at once, and from data that are theirs."""
 
     host = Host()
-    takes_films = False
+    stale = busy = cuda = takes_films = False
+
+    @property
+    def moving(self) -> bool:
+        return False
 
     @property
     def sections(self) -> Sequence[Section]:
         return ()
 
     def dropped(self, file: Path, film: Any = None) -> bool:
-        return False
-
-
-class Steady:
-    """For views that draw without CUDA, at once, and from data that are theirs."""
-
-    @property
-    def stale(self) -> bool:
-        return False
-
-    @property
-    def busy(self) -> bool:
-        return False
-
-    @property
-    def cuda(self) -> bool:
-        return False
-
-    @property
-    def moving(self) -> bool:
         return False
 
     def leave(self) -> None: ...

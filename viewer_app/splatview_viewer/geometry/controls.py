@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from splatview_viewer.core.events import Event, Key, Pinch, PointerMove, PointerPress, PointerRelease, Wheel
-from splatview_viewer.core.screen import Rect
 from splatview_viewer.geometry.orbit import Orbit, limited
+
+if TYPE_CHECKING:
+    from splatview_viewer.core.screen import Rect
 
 __all__ = ["FITTED", "ZOOM_STEP", "Orbit", "PanZoom", "Place"]
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import Key, Pinch, PointerLeave, PointerMove, PointerPress, PointerRelease, Wheel
-from splatview_viewer.core.old_view import Simple, Steady
+from splatview_viewer.core.old_view import Simple
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.settings import CamerasSettings
 from splatview_viewer.core.view import KeyHelp, meta_phrases
@@ -47,7 +47,7 @@ _NOTCH = 60.0
 """Points that a notch of the wheel moves the rows."""
 
 
-class CamerasView(Steady, Simple):
+class CamerasView(Simple):
     """One user's look at the cameras. The left part shows where they stand, the right one their photographs."""
 
     kind: ClassVar[str] = "cameras"

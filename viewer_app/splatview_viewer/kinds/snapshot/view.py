@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import moderngl
 
 from splatview_viewer.core.errors import ViewerError
-from splatview_viewer.core.old_view import Simple, Steady
+from splatview_viewer.core.old_view import Simple
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.settings import SnapshotSettings
 from splatview_viewer.core.view import KeyHelp
@@ -74,7 +74,7 @@ KEYS = (
 )
 
 
-class SnapshotView(Steady, Simple):
+class SnapshotView(Simple):
     """One user's look at a snapshot."""
 
     kind: ClassVar[str] = "snapshot"

@@ -27,7 +27,7 @@ log = logging.getLogger("splatview")
 
 
 @dataclass(frozen=True)
-class Guest:
+class Browser:
     """A connected browser."""
 
     who: str
@@ -66,13 +66,13 @@ class Browsers:
         for line in lines(self.server, environ):
             print(line, file=sys.stderr, flush=True)
 
-    def arrivals(self, now: float, work: GpuWork) -> list[Guest]:
+    def arrivals(self, now: float, work: GpuWork) -> list[Browser]:
         """Return the browsers that connected since the last call. Call it at each turn."""
         self._entry.refresh(now)
         while self._encoder is not None and self._encoder.took:
             size, ms = self._encoder.took.popleft()
             work.took(("encode", *size), ms)
-        guests = []
+        browsers = []
         for connection in self.server.arrivals():
             if self._encoder is None:  # made late: on a GPU it takes some hundred MB
                 self._encoder = choose(self._ctx)
@@ -83,8 +83,8 @@ class Browsers:
                 connection.close("no picture can be drawn for it")
                 continue
             self._count += 1
-            guests.append(Guest(connection.hello.id, f"Browser {self._count}", screen))
-        return guests
+            browsers.append(Browser(connection.hello.id, f"Browser {self._count}", screen))
+        return browsers
 
     def close(self) -> None:
         """Stop serving and end the connections. Idempotent."""
