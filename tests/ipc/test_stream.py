@@ -173,6 +173,7 @@ def test_a_late_copy_of_tensors_amid_a_write_is_marked(pair: Pair) -> None:
     pair.publish(picture)
     stream = published(pair)
     stream.open("ring")
+    pair.now += 1
     stream.turn(pair.now)
     offered = stream.offer("ring")
     assert offered is not None
@@ -194,6 +195,17 @@ def test_a_late_copy_of_tensors_amid_a_write_is_marked(pair: Pair) -> None:
     pair.publish(picture)
     assert read() == (3, 9, True)
     reader.close()
+
+
+def test_the_first_viewer_of_a_busy_run_waits_for_its_next_publish(pair: Pair) -> None:
+    """The tensors may be amid a write until then."""
+    pair.publish(image(1))
+    stream = published(pair)
+    stream.open("ring")
+    stream.turn(pair.now + 0.05)
+    assert (stream.behind(), pair.counted("copies")) == (True, 0)
+    pair.publish(image(2))
+    assert (stream.behind(), pair.counted("copies")) == (False, 1)
 
 
 def test_the_end_of_a_run_brings_its_last_version(pair: Pair) -> None:

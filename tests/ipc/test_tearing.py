@@ -21,12 +21,10 @@ if TYPE_CHECKING:
 
 _WRITER = """
 import torch, splatview
-frame = torch.zeros(400, 400, 4, dtype=torch.uint8)
 i = 0
 print("ready", flush=True)
-while True:
-    frame.fill_(i % 251)
-    splatview.publish(frame, "frames")
+while True:  # a tensor each: of one that changes, a late copy may be amid the change (test_stream.py)
+    splatview.publish(torch.full((400, 400, 4), i % 251, dtype=torch.uint8), "frames")
     i += 1
 """
 _SLOTS = 8

@@ -164,14 +164,14 @@ class Stream:
                 self._run.control.words[SKIPPED] += 1
                 return
             gpu.stream = gpu.current_stream(gpu.index)
+        now = self._published_at = self._run.now()  # also without a viewer: the first of them waits for the next publish
         self.version += 1  # before the value: the helper thread, which may write it at once, takes a number of its own
         self._newest = layout, published
         if self._active:
-            self._publish_now()
+            self._publish_now(now)
         self._run.control.words[ControlBlock.version_word(self.index)] = self.version
 
-    def _publish_now(self) -> None:
-        now = self._published_at = self._run.now()
+    def _publish_now(self, now: float) -> None:
         if self._inside:  # a signal's handler, or another thread
             self._leave()
             return
