@@ -164,7 +164,7 @@ class Stream:
                 self._run.control.words[SKIPPED] += 1
                 return
             gpu.stream = gpu.current_stream(gpu.index)
-        now = self._published_at = self._run.now()  # also without a viewer: the first of them waits for the next publish
+        now = self._published_at = self._run.now()  # without viewers too: the first waits for the next publish
         self.version += 1  # before the value: the helper thread, which may write it at once, takes a number of its own
         self._newest = layout, published
         if self._active:
