@@ -15,12 +15,11 @@ from benchmarks.gpu.clocks import until
 from benchmarks.gpu.viewer import Viewer
 from benchmarks.memory import peers
 from benchmarks.memory.processes import Told, Watch, ask, cpu_seconds
-from benchmarks.memory.traces import write_trace
+from benchmarks.memory.traces import RECORDED, write_trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-DATA = Path(os.environ.get("SPLATVIEW_TEST_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
 SIZE = (1920, 1080)
 SECONDS = 4.0
 """How long a hand moves."""
@@ -89,7 +88,7 @@ def _case(case: Case, folder: Path) -> list[dict[str, str]]:
 
 def _trace(case: Case, folder: Path) -> Path:
     if not case.events:
-        return DATA / "training_memory_snapshot.pickle"
+        return RECORDED
     kept = os.environ.get("SPLATVIEW_BENCH_TRACES")
     path = (Path(kept) if kept else folder) / f"benchmark-{case.events}.pickle"
     if not path.is_file():
