@@ -2,5 +2,5 @@
 
 `python -m benchmarks` runs all of them and prints tables; `python -m benchmarks publish --save` runs one and appends
 it to RESULTS.md. Each module has `run() -> list[dict[str, str]]`: one dictionary per line of its table. Those named
-gpu_... need an NVIDIA GPU and a minute each; `python -m benchmarks.gpu.pictures FOLDER` makes pictures there.
+gpu_... need an NVIDIA GPU and a minute each.
 """

@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.cameras import detectors
 from benchmarks.gpu import tried
 from benchmarks.gpu.clocks import percentile, until
-from benchmarks.gpu.viewer import ROOT, Viewer
+from benchmarks.gpu.viewer import Viewer
+from benchmarks.programs import ROOT
 from splatview.camera.pattern import square
 
 if TYPE_CHECKING:

@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from benchmarks.browser import chromium, clocks, garden, peer
-from benchmarks.browser.programs import Program
 from benchmarks.gpu import Skipped, tried
 from benchmarks.gpu.clocks import until
+from benchmarks.programs import Program
 
 if TYPE_CHECKING:
     from collections.abc import Callable

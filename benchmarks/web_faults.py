@@ -18,9 +18,9 @@ from pathlib import Path
 
 from benchmarks.browser import clocks
 from benchmarks.browser.hostile import KINDS
-from benchmarks.browser.programs import ROOT, Program
 from benchmarks.gpu import tried
 from benchmarks.gpu.clocks import until
+from benchmarks.programs import ROOT, Program
 from benchmarks.web import address, base_picture
 
 SIZE, HZ = (1280, 720), 30

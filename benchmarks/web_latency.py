@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.browser.chromium import Chromium, executable
-from benchmarks.browser.programs import Program
 from benchmarks.gpu import Skipped, tried
 from benchmarks.gpu.clocks import percentile, until
+from benchmarks.programs import Program
 from benchmarks.web import Address, address, base_picture
 
 if TYPE_CHECKING:

@@ -36,7 +36,8 @@ import msgspec
 import numpy as np
 from PIL import Image
 
-from benchmarks.browser import jpeg, marks, numbered, programs
+from benchmarks import programs
+from benchmarks.browser import jpeg, marks, numbered
 from benchmarks.browser.hand import way
 from benchmarks.browser.websocket import Closed, WebSocket
 from splatview_viewer.core import events as ev

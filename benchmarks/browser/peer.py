@@ -10,8 +10,8 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.browser.programs import ROOT, Program
 from benchmarks.gpu.clocks import until
+from benchmarks.programs import ROOT, Program
 
 PYTHON = os.environ.get("SPLATVIEW_PEER_PYTHON", sys.executable)
 

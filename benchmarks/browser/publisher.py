@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 import splatview
-from benchmarks.browser import marks, numbered, programs
+from benchmarks import programs
+from benchmarks.browser import marks, numbered
 from benchmarks.gpu.scenes import ball
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import sys
 import threading
 from typing import Any
 
-from benchmarks.browser import programs
+from benchmarks import programs
 from splatview_viewer.app.commands import parse
 
 

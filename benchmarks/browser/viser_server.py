@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.browser import numbered, programs
+from benchmarks import programs
+from benchmarks.browser import numbered
 
 
 class Server:

@@ -1,6 +1,6 @@
 """The viewer as a user starts it, and the user: `python -m benchmarks.gpu.driver serve [OPTION ...]`.
 
-Runs the command `serve` itself, on the screen that it opens, a window or none; only that pictures are counted, and a
+Runs the command `serve` itself, without a window; only that pictures are counted, and a
 hand drags the mouse on request. Commands come as lines of JSON, {"do": NAME, ...}, and each is answered by one line:
 
 | do | what |
@@ -10,10 +10,8 @@ hand drags the mouse on request. Commands come as lines of JSON, {"do": NAME, ..
 | key, name= | press and let go of a key |
 | closer, distance= | turn the wheel until the camera is that far from its target |
 | begin, report | count from now on; what was counted |
-| limit, seconds= | how many pictures a second the screen presents when it is only cleared |
-| pixel | the pixel in the middle of the last picture; in a window, of the next, which is drawn at once |
-| picture, path= | the last picture as a .npy file, (H, W, 4) uint8; not in a window |
-| watch, on= | read that pixel after every picture and report at once when it changes, and since when what was done |
+| pixel | the pixel in the middle of the last picture |
+| watch, on= | read it after every picture and report at once when it changes, and since when what was done |
 """
 
 from __future__ import annotations
@@ -27,13 +25,9 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-
 import splatview_viewer.app.loop
 from splatview_viewer.app.commands import Serve, parse
-from splatview_viewer.core.events import Close, Expose, Key, PointerMove, PointerPress, PointerRelease, Wheel
-from splatview_viewer.core.screen import Caption
-from splatview_viewer.screens.offscreen import OffscreenScreen
+from splatview_viewer.core.events import Close, Key, PointerMove, PointerPress, PointerRelease, Wheel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,12 +35,10 @@ if TYPE_CHECKING:
     from splatview_viewer.app.loop import App
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.old_view import View
-    from splatview_viewer.core.screen import Screen, ScreenState
+    from splatview_viewer.core.screen import Caption, Screen, ScreenState
 
 _MOUSE_HZ = 125.0
 """Moves a second of a common mouse."""
-_LATER: dict[str, Any] = {}
-"""A command's answer that comes with the next picture."""
 _out = sys.stdout
 
 
@@ -66,8 +58,6 @@ class CountingScreen:
         self._ended = False
         self._how, self._hand_period = "rest", 1 / _MOUSE_HZ
         self._watched: tuple[int, ...] | None = None
-        self._pixels_due = 0
-        """Questions for a pixel that the next picture answers."""
         self._renderers: set[int] = set()
         self._moved_to: bytes = b""
         self._renders: list[tuple[int, int, bool]] = []
@@ -108,20 +98,16 @@ class CountingScreen:
             command = self._commands.popleft()
             try:
                 answer = getattr(self, "_do_" + command.pop("do"))(**command)
-                if answer is not _LATER:
-                    say(**(answer or {"done": True}))
+                say(**(answer or {"done": True}))
             except Exception as e:
                 say(error=f"{type(e).__name__}: {e}")
         return events
 
     def present(self, caption: Caption) -> None:
-        due, self._pixels_due = self._pixels_due, 0
-        rgb = self._middle() if due or self._watched is not None else None  # a window's is lost when it is presented
+        rgb = self._middle() if self._watched is not None else None
         now = time.monotonic_ns()
         self._screen.present(caption)
         self._shown.append(time.monotonic())
-        for _ in range(due):
-            say(rgb=rgb)
         if self._watched is not None and rgb is not None and rgb != self._watched:
             say(seen=rgb, ns=now, moments=self._moments)
             self._watched = rgb
@@ -185,10 +171,7 @@ class CountingScreen:
 
     def _middle(self) -> tuple[int, ...]:
         width, height = self.state.size
-        rgb = tuple(self.framebuffer.read(viewport=(width // 2, height // 2, 1, 1), components=3, alignment=1))
-        if not isinstance(self._screen, OffscreenScreen):
-            _ = self._screen.ctx.error  # moderngl names a buffer that a window has not; the right one is read
-        return rgb
+        return tuple(self.framebuffer.read(viewport=(width // 2, height // 2, 1, 1), components=3, alignment=1))
 
     # -- commands -------------------------------------------------------------------------------------------
 
@@ -211,9 +194,7 @@ class CountingScreen:
                 "timings": view.timings if view is not None else {},
                 "distance": orbit.distance if orbit is not None else 0.0,
                 "notes": [*app.state.notices, *slot.source.notes, *view.extras]
-                if app is not None and slot is not None and view is not None else [],
-                "screen": app.state.screen if app is not None else "",
-                "torch": "torch" in sys.modules, "cuda": _has_cuda_context()}
+                if app is not None and slot is not None and view is not None else []}
 
     def _do_hands(self, how: str, hz: float = _MOUSE_HZ) -> None:
         self._how, self._hand_period = how, 1 / hz
@@ -250,31 +231,11 @@ class CountingScreen:
                 "gap_ms": max(b - a for a, b in itertools.pairwise(moments)) * 1e3,
                 "gpu_share": self.app.state.timings.gpu_share}
 
-    def _do_limit(self, seconds: float) -> dict[str, Any]:
-        count, begin, shade = 0, time.monotonic(), 0.0
-        while (now := time.monotonic()) < begin + seconds:
-            self._screen.poll(0)
-            shade = 1.0 - shade
-            self._screen.framebuffer.use()
-            self._screen.framebuffer.clear(shade, shade, shade, 1.0)
-            self._screen.present(Caption())
-            count += 1
-        self.push(Expose())
-        return {"pictures_s": count / (now - begin)}
-
     def _do_pixel(self) -> dict[str, Any]:
-        if not isinstance(self._screen, OffscreenScreen):
-            self._pixels_due += 1
-            self.push(Expose())
-            return _LATER
         return {"rgb": self._middle()}
 
-    def _do_picture(self, path: str) -> None:
-        assert isinstance(self._screen, OffscreenScreen), "a window's picture is gone when it has been presented"
-        np.save(path, self.pixels())
-
     def _do_watch(self, on: bool) -> None:
-        self._watched = self._middle() if on else None  # of a window whatever lies there: the next picture is told
+        self._watched = self._middle() if on else None
 
     # -- the hand -------------------------------------------------------------------------------------------
 
@@ -302,18 +263,6 @@ class CountingScreen:
                 phase += self._hand_period
                 self.push(PointerMove(x, y))
             pressed = moving
-
-
-def _has_cuda_context() -> bool:
-    """Whether this process made a CUDA context, without making one."""
-    import ctypes
-
-    with open("/proc/self/maps", encoding="utf-8", errors="replace") as f:
-        if "libcuda.so" not in f.read():
-            return False
-    active, flags = ctypes.c_int(), ctypes.c_uint()
-    state = ctypes.CDLL("libcuda.so.1").cuDevicePrimaryCtxGetState
-    return state(0, ctypes.byref(flags), ctypes.byref(active)) == 0 and active.value == 1
 
 
 def main(counting: type[CountingScreen] = CountingScreen) -> None:

@@ -9,7 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.gpu.viewer import ROOT
+from benchmarks.programs import ROOT
 
 FOLDER = Path(os.environ.get("SPLATVIEW_PEERS", ROOT.parent / "shared" / "peers"))
 SCRIPT = "nerfview_slowdown.py"

@@ -10,12 +10,12 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 
 
 class Program:
@@ -42,12 +42,16 @@ class Program:
         with pipe as lines:
             for line in lines:
                 if pipe is self._process.stdout and line.startswith("{"):
-                    self._answers.put(json.loads(line))
+                    self.take(json.loads(line))
                 else:
                     self.said.append(line.rstrip())
                     print(f"  [{self.module.rpartition('.')[2]}] {line}", end="", file=sys.stderr, flush=True)
         if pipe is self._process.stdout:
             self._answers.put({"error": "the program ended"})
+
+    def take(self, message: dict[str, Any]) -> None:
+        """Handle a line of JSON that it said: an answer."""
+        self._answers.put(message)
 
     def answer(self, timeout: float = 120.0) -> dict[str, Any]:
         """What it says next. Raises RuntimeError when it says that something failed, or nothing in time."""
@@ -74,14 +78,14 @@ class Program:
         with contextlib.suppress(OSError):
             self._process.stdin.close()
         try:
-            self._process.wait(10)
+            self._process.wait(30)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
         for listener in self._listeners:
             listener.join(5)
 
-    def __enter__(self) -> Program:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
