@@ -17,9 +17,8 @@ from pathlib import Path
 
 from benchmarks.gpu import Skipped
 
-NAMES = ("imports", "publish", "renderer", "scrubbing", "opening", "gpu_publish", "gpu_texture", "gpu_frame",
-         "gpu_training", "gpu_latency", "interface", "gpu_grab", "web", "web_latency", "frames", "camera", "memory",
-         "faults", "web_faults")
+NAMES = ("imports", "publish", "renderer", "opening", "gpu_publish", "gpu_texture", "gpu_frame",
+         "gpu_training", "gpu_latency", "interface", "gpu_grab", "web", "web_latency", "frames", "camera", "memory")
 """Those that need a GPU or a display say so where there is none, and are passed over."""
 
 

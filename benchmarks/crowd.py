@@ -1,4 +1,4 @@
-"""Viewers that come and go while something is measured: one process forks them, kills them and stops them.
+"""Viewers that come and go while something is measured: one process forks and kills them.
 
 The process that is measured only writes a line to it: whoever starts processes itself, or runs a thread that does,
 measures that.
@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from benchmarks.programs import ROOT
 
 _SERVER = """
 import os, random, select, signal, sys, time
@@ -43,12 +42,6 @@ def look(client):
                 os.write(1, f"late {{sorted(late)[len(late) // 2]:.4f}} {{len(late)}}\\n".encode())
                 late.clear()
             time.sleep(1 / 120)
-def work(device):
-    "What a viewer does to the machine, without looking at anybody."
-    t = torch.zeros(640 * 360 * 4, dtype=torch.uint8, device=device)
-    while True:
-        t[:100_000].float().sum().item()
-        time.sleep(1 / 120)
 def born(client):
     pid = os.fork()
     if pid == 0:
@@ -56,12 +49,12 @@ def born(client):
             os.close(0)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             torch.set_num_threads(1)
-            work(client[9:]) if client.startswith("stranger") else look(client)
+            look(client)
         finally:
             os._exit(1)
     return pid
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-named, every, life, due, killed, ends, who = {{}}, 0.0, 0.0, 0.0, 0, [], "victim"
+named, every, life, due, killed, ends = {{}}, 0.0, 0.0, 0.0, 0, []
 os.write(1, b"ready\\n")
 while True:
     now = time.monotonic()
@@ -70,7 +63,7 @@ while True:
         killed += 1
     if every and now >= due:
         due = now + every
-        ends.append((now + life * random.uniform(0.3, 1.7), born(who)))
+        ends.append((now + life * random.uniform(0.3, 1.7), born("victim")))
         ends.sort()
     wait = min([due - now] if every else [60.0], default=60.0)
     wait = min([wait, *(end - now for end, _ in ends[:1])])
@@ -83,7 +76,7 @@ while True:
     if not words:
         break
     if words[0] == "churn":
-        every, life, who = float(words[1]), float(words[2]), words[3]
+        every, life = float(words[1]), float(words[2])
         if not every:
             for _, pid in ends:
                 os.kill(pid, signal.SIGKILL)
@@ -92,8 +85,6 @@ while True:
     elif words[0] == "viewer":
         named[words[1]] = born(words[1])
         os.write(1, f"pid {{named[words[1]]}}\\n".encode())
-    else:
-        os.kill(named[words[1]], int(words[0]))
 for pid in [*named.values(), *(pid for _, pid in ends)]:
     try:
         os.kill(pid, signal.SIGKILL)
@@ -117,14 +108,10 @@ class Crowd:
         self._say("viewer", name)
         return int(self._answer("pid")[0])
 
-    def signal(self, name: str, number: int) -> None:
-        self._say(str(number), name)
-
-    def churn(self, every: float, life: float = 1.0, strangers: str = "") -> int:
+    def churn(self, every: float, life: float = 1.0) -> int:
         """From now on start a viewer every so many seconds and kill it after 0.3 to 1.7 times `life` seconds; 0: kill
-        those that there are, and start none. How many have been killed until now. `strangers`: a device, for processes
-        that do as much there as a viewer, and know nothing of any run."""
-        self._say("churn", str(every), str(life), f"stranger:{strangers}" if strangers else "victim")
+        those that there are, and start none. How many have been killed until now."""
+        self._say("churn", str(every), str(life))
         return int(self._answer("killed")[0])
 
     def _say(self, *words: str) -> None:

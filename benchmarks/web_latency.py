@@ -75,7 +75,7 @@ def _shown(device: str, folder: Path, case: Case) -> Iterator[Address]:
         if case.gaussians:
             publisher.ask("scene", gaussians=case.gaussians, timeout=60)
         else:
-            publisher.ask("still", base=base_picture(folder, case.size)[0], size=case.size, timeout=60)
+            publisher.ask("still", base=base_picture(folder, case.size), size=case.size, timeout=60)
         yield address(viewer)
 
 
