@@ -24,7 +24,7 @@ class NamedTensors:
 
     kind: str
     names: tuple[str, ...]
-    """Of the tensors, in the order in which they are published."""
+    """Names of the tensors, in the order in which they are published."""
     shape: tuple[int, ...] = ()
     dtype: str = "float32"
     device: str = "cpu"

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     Tensors = dict[str, torch.Tensor]
 
 _STRAIGHT = 1e-2
-"""How far a rotation may be from one: poses are optimised in float32, or written with few digits."""
+"""Largest deviation of a matrix from a rotation: poses are optimised in float32, or written with few digits."""
 _SMALL_BYTES = 1 << 23
-"""Of small photographs that come together."""
+"""Number of small photographs that come together."""
 _SMALL_SIDE = 512
 
 

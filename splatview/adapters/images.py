@@ -18,7 +18,7 @@ from splatview_ipc.shm.slot_layout import dtype_name
 
 _MAX_SIDE = 16384
 _RANGE_START, _RANGE_SIZE = 11, 12
-"""Of CUpointer_attribute."""
+"""A value of CUpointer_attribute."""
 
 
 class ImageLayout:

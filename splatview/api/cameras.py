@@ -34,7 +34,7 @@ def publish_cameras(viewmats: Any = None, Ks: Any = None, width: Any = None, hei
     images: the photographs, to be seen over what is rendered, with errors and PSNR: (N, H, W, 3), or a list with one
         item for each camera, in any sizes: a tensor or array (H, W), (H, W, 1|3|4) or (1|3|4, H, W), uint8 or floating
         point in [0, 1], on the CPU or a GPU; a path, whose file the viewer reads when it is looked at; or None. They
-        are kept, not copied, until there are others; the viewer is brought those that somebody looks at, by a thread.
+        are kept, not copied, until there are others; a thread brings the viewer those that a user looks at.
         None: those that there are stay, as long as the number of cameras does.
     name: the stream's. Viewers show the cameras over the Gaussians of the same run.
     current: the camera that is trained with now, from 0 on, for viewers that follow it.

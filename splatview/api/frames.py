@@ -79,13 +79,13 @@ class Frame:
         self.time_ns: int = shared.time_ns
         """When it was published, in ns since the epoch."""
         self.skipped: int = skipped
-        """How many versions were passed over since the frame before it."""
+        """Number of versions passed over since the frame before."""
         self.run: str = run
         """The id of the run that published it."""
         self.kind: str = shared.kind
         """"image", "gaussians", "overlay", "cameras", "scalars" or "memory"."""
         self.meta: dict[str, Any] = shared.meta
-        """What was published beside the tensors, and what their kind needs, such as an image's "layout"."""
+        """Metadata published beside the tensors, and those of their kind, such as an image's "layout"."""
         self.confirmed: bool = shared.confirmed
         """False for a copy made while nothing was published, of tensors that may have been amid a write."""
         self._copies = tensors
@@ -104,7 +104,7 @@ class Frame:
 
     @property
     def on_gpu(self) -> bool:
-        """Whether its tensors are on a GPU."""
+        """True if its tensors are on a GPU."""
         return any(hasattr(t, "is_cuda") for t in self._copies.values())
 
     @property
@@ -396,4 +396,4 @@ def _close(subscriber: Subscriber, pid: int) -> None:
 
 untraced(Frame, Frames)
 _inherited: list[Any] = []
-"""Of the parent's, in a forked child: kept from being torn down."""
+"""The parent's objects in a forked child, kept from being torn down."""

@@ -63,14 +63,14 @@ def log(step: float | None = None, /, **scalars: Any) -> None:
 
 
 class Logger:
-    """What a run logs: the calls that wait for the worker thread, and the table that they become."""
+    """A run's logged values: calls that wait for the worker thread, and the table that they become."""
 
     def __init__(self, publisher: Publisher) -> None:
         from splatview.adapters.series import SCALARS, Table
 
         self.known: set[str] = set()
         self.step: float = -1
-        """Of the last call."""
+        """Step of the last call."""
         self._waiting: deque[tuple[float, float, dict[str, Any]]] = deque()
         """Step, time, values: floats, and `Later` for what is on its way from a GPU."""
         self._stream, self._table = publisher.stream(STREAM, "scalars"), Table()

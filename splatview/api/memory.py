@@ -211,7 +211,7 @@ def _ordinal(device: Any) -> int | None:
 
 
 class Recording:
-    """What PyTorch records while memory is published."""
+    """PyTorch's recording of allocations while memory is published."""
 
     def __init__(self, run_id: str, max_entries: int | None) -> None:
         """`max_entries`: of the trace, for each GPU; None: record nothing."""

@@ -47,9 +47,9 @@ class Session:
     def __init__(self) -> None:
         self.publisher: Publisher | None = None
         self.published: dict[str, Any] = {}
-        """What `publish` knows of each stream, by name."""
+        """Published streams by name."""
         self.features: dict[str, Any] = {}
-        """What ends with the run, by `close()`, after the worker thread has ended."""
+        """Objects that `close()` ends with the run, after the worker thread has ended."""
         self.programs: list[ChildProgram] = []
         """Viewers that go on when the run ends, and end with this process."""
         self.lock = threading.RLock()

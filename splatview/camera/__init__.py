@@ -1,1 +1,1 @@
-"""What `splatview camera` runs: a process that captures pictures, and one that looks for things in them."""
+"""Processes of `splatview camera`: one captures pictures, one runs a detector on them."""

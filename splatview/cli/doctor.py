@@ -168,7 +168,7 @@ def check_video() -> Finding:
 
 
 def check_camera() -> Finding:
-    """What `splatview camera` needs beyond the rest: libraries that read pictures, and one that runs networks."""
+    """Libraries that `splatview camera` needs besides: for pictures, and for networks."""
     from splatview.camera.sources import cameras
 
     words, missing = [], []

@@ -123,7 +123,7 @@ class _Session:
         self._camera: list[str] = []
         """Options of `shot`: where the picture is drawn from."""
         self._place = ""
-        """Where the viewer stays, once that is known."""
+        """The viewer's address, once it is known."""
         self._trained = False
         self._picture_due = math.inf
         self._progress = _Progress(time.monotonic())

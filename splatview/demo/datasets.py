@@ -76,7 +76,7 @@ class Capture:
     colors: torch.Tensor
     """(N, 3) float32 in [0, 1]."""
     notes: tuple[str, ...] = ()
-    """What the user should know about how this was read."""
+    """Notes for the user about the reading."""
 
     @property
     def extent(self) -> float:

@@ -25,7 +25,7 @@ _PREVIEW_EVERY = 10
 _CAMERA = {"position": [1.62, -1.82, 2.95], "look_at": [0.0, 0.22, 0.0], "fov": 40.0}
 """A good place to look at the packaged still life from."""
 _SCALES = {"cpu": (1_000, 224 * 168, 4_000, 8_000), "cuda": (3_000, 1_000_000, 225_000, 300_000)}
-"""What a device trains in a minute or two: steps, pixels of a view, points at most, Gaussians at most."""
+"""Size of a training of a minute or two, by device: steps, pixels of a view, points at most, Gaussians at most."""
 
 
 def main(argv: list[str]) -> int:

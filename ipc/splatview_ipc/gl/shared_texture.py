@@ -85,7 +85,7 @@ class SharedTexture(AbstractContextManager["SharedTexture"]):
         self._where, kind = torch.device("cuda", self._image.device), getattr(torch, self.dtype)
         self._make_pixels = partial(torch.empty, self.shape, dtype=kind, device=self._where)
         self._pixels: torch.Tensor | None = None
-        """What `read` returns."""
+        """The tensor that `read` returns."""
         row = size[0] * components * kind.itemsize
         self._upload = array_copy(self._image.array, 0, row, size[1], to_array=True)
         self._download = array_copy(self._image.array, 0, row, size[1], to_array=False)
@@ -104,7 +104,7 @@ class SharedTexture(AbstractContextManager["SharedTexture"]):
         self._copy(self._upload)
 
     def read(self) -> torch.Tensor:
-        """What OpenGL has drawn into the texture so far, or what was written: (H, W, C), row 0 is OpenGL's row 0.
+        """Return the texture's content, drawn by OpenGL or written: (H, W, C), row 0 is OpenGL's row 0.
 
         It is there for what the current CUDA stream does next. The next `read` writes into the same tensor. Raises
         SharingError while OpenGL has an explicit texture.

@@ -16,7 +16,7 @@ CHECKS = {"image": image.check, "gaussians": gaussians.check, "memory": memory.c
 
 
 class ValueLayout(Protocol):
-    """How the values of one stream look, and how they become frames (`splatview.adapters`)."""
+    """Form of one stream's values, and their way to frames (`splatview.adapters`)."""
 
     kind: str
     shape: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""What the rules of all kinds have in common: tables of tensors and of metadata, and their checks."""
+"""Common parts of all kinds' rules: tables of tensors and of metadata, and their checks."""
 
 from __future__ import annotations
 

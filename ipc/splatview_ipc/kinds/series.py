@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     Merge = Callable[[np.ndarray, np.ndarray], np.ndarray]
-    """Of rows and where groups of them begin (the first at 0), one row for each group."""
+    """From rows, and the places where groups of them begin (the first at 0), one row for each group."""
 
 _VALUE, _LOW, _HIGH, _COUNT, _BROKEN = range(2, 7)
 

@@ -49,7 +49,7 @@ _MOVES = 3
 
 
 class Run(Protocol):
-    """What a stream needs of the run that it belongs to."""
+    """Services that a stream needs of its run."""
 
     control: ControlBlock
 
@@ -85,7 +85,7 @@ class _Active:
     retry_at: float = 0.0
     """When to try again to make the writer."""
     _last: tuple[ValueLayout, tuple[torch.Tensor, ...], list[int], dict[str, torch.Tensor]] | None = None
-    """Of the last value that was shared in place: layout, tensors, their addresses, fields."""
+    """The last value that was shared in place: layout, tensors, their addresses, fields."""
 
     def fields(self, layout: ValueLayout, tensors: tuple[torch.Tensor, ...]) -> dict[str, torch.Tensor]:
         """Return the fields of a value to share in place: the last ones if the same tensors are at the same addresses.
@@ -108,7 +108,7 @@ class Stream:
         """Number of the newest version."""
         self.live = False
         self.over: tuple[str, str] = "", ""
-        """Of kind overlay: what it is drawn over, a stream's name and its run's id (`StreamInfo`)."""
+        """For kind overlay: the stream under it, its name and its run's id (`StreamInfo`)."""
         self.shard: tuple[tuple[int, int] | None, str] = None, ""
         """Which part of a scene it is, and of which (`StreamInfo.group`)."""
         self._run = run
@@ -298,7 +298,7 @@ class Stream:
 
     @property
     def info(self) -> StreamInfo | None:
-        """What viewers are told; None before there is anything to tell."""
+        """Announcement for viewers; None before the first value."""
         if self._looks is None:
             return None
         why = "; ".join(f"{name}: {reason}" for name, reason in self._failed.items())

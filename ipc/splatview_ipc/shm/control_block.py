@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _MAGIC = 0x32_57_45_49_56_54_4C_50  # "PLTVIEW2"
 _MAGIC_WORD, _PAUSED, DROPPED, FAULTS, COPIES, SKIPPED, _WAITS = range(7)
-"""Of these count, in `ControlBlock.words`: DROPPED, invalid messages from outside; FAULTS, of the surroundings, that
+"""Places in `ControlBlock.words`. Counters: DROPPED, invalid messages from outside; FAULTS, of the surroundings, that
 were survived; COPIES, frames that a stream brought to viewers; SKIPPED, values that no viewer was there for."""
 _FIRST_STREAM = 8
 _WORDS_PER_STREAM = 8  # a cache line each

@@ -102,7 +102,7 @@ class Transport:
     """Made from what the trainer announced and the descriptors of its tokens, which stay the caller's. Raises
     SharingError when what was announced cannot be trusted or opened."""
     words: str
-    """What it does, for people."""
+    """Description for users."""
 
 
 def _load(module: str, name: str) -> Callable[..., Any]:

@@ -55,7 +55,7 @@ class TorchExport(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array
     """A storage of the trainer for one reader, from `torch.multiprocessing.reductions.reduce_tensor`."""
 
     handle: Annotated[bytes, Meta(min_length=26, max_length=_MOST_BYTES // 2)]
-    """Of the whole allocation: version, type and contents, for torch."""
+    """Handle of the whole allocation: version, type and contents, for torch."""
     size: Annotated[int, Meta(ge=1, le=limits.MAX_SEGMENT)]
     """Bytes of the storage."""
     offset: Bytes
