@@ -38,7 +38,7 @@ class Bookmarks:
         return sorted(int(n) for n, value in self._held().items() if isinstance(value, dict))
 
     def get(self, number: int, width: int, height: int) -> Bookmark | None:
-        """That of this number, fitted to a picture; None where there is none."""
+        """Bookmark of this number, fitted to a picture; None where there is none."""
         value = self._held().get(str(number))
         if not isinstance(value, dict):
             return None

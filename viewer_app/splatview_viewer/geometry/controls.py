@@ -22,7 +22,7 @@ ZOOM_STEP = 1.2
 
 @dataclass(frozen=True)
 class Place:
-    """How a picture lies in a rectangle, whatever its resolution: fitted, or zoomed and moved by hand."""
+    """Place of a picture in a rectangle, independent of its resolution: fitted, or zoomed and moved by hand."""
 
     across: float | None = None
     """Pixels of the screen that its longer side takes; None: it is fitted."""
@@ -135,7 +135,7 @@ _AXES: dict[str, tuple[int, float]] = {
     "d": (0, 1), "a": (0, -1), "right": (0, 1), "left": (0, -1), "up": (1, -1), "down": (1, 1),
     "w": (2, 1), "s": (2, -1), "e": (3, 1), "q": (3, -1), "c": (4, 1), "z": (4, -1),
 }
-"""What each key adds to: right, down and forward along the camera's axes, upward in the world, roll clockwise."""
+"""Motion of each key: right, down and forward along the camera's axes, upward in the world, roll clockwise."""
 _RATES = np.array([0.6, 0.6, 0.8, 0.6, 1.0])
 """Per second: the first four in distances to what is looked at, the last in radians."""
 FAST, SLOW = 4.0, 0.25
@@ -165,7 +165,7 @@ class Flying:
 
     @property
     def moving(self) -> bool:
-        """Whether the camera goes somewhere, or is about to."""
+        """True if the camera moves, or is about to."""
         return bool(self._held) or bool(self._velocity.any())
 
     def key(self, event: Key) -> bool:
@@ -188,7 +188,7 @@ class Flying:
         self.speed = min(max(self.speed * _NOTCH ** min(max(notches, -20.0), 20.0), SPEEDS[0]), SPEEDS[1])
 
     def step(self, now: float) -> np.ndarray | None:
-        """How far the camera came since the last call (5,): right, down, forward, upward in the world, all in distances
+        """Motion of the camera since the last call (5,): right, down, forward, upward in the world, all in distances
         to what is looked at, and roll clockwise in radians. None while it rests.
 
         `now` in seconds. Speeds approach what the keys say exponentially, and that is integrated exactly: the path
@@ -231,5 +231,5 @@ class Flying:
 
 
 def _down(event: Key, modifier: str) -> bool:
-    """Whether a modifier is held once this event is over; screens differ in whether it counts for its own key."""
+    """Return whether a modifier is held after this event; screens differ in whether it counts for its own key."""
     return event.pressed if event.name == modifier else modifier in event.mods

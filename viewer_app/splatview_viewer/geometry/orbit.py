@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from splatview_viewer.core.screen import Rect
 
 NOTCH = 0.88
-"""How much nearer one notch of the wheel comes."""
+"""Factor of the distance for one notch of the wheel."""
 SCROLL = 100.0
 """Pixels that a scene moves with one notch sideways, so that it follows two fingers on a trackpad."""
 _PINCH = 8.0
-"""How much one event of two fingers can magnify."""
+"""Largest magnification of one event of two fingers."""
 _POLE = math.radians(89)
 _NEAREST, _FARTHEST = 1e-9, 1e9
 
@@ -49,7 +49,7 @@ class Orbit:
     near: float = 0.01
     far: float = FAR
     looks: bool = False
-    """Whether a left drag turns the camera where it stands, as one flies, instead of around the target."""
+    """True if a left drag turns the camera in place (flying) instead of around the target."""
     _grab: tuple[float, float, Drag] | None = field(default=None, repr=False)
     _last: tuple[tuple[object, ...], Camera] | None = field(default=None, repr=False, compare=False)
     """The camera made last, by all that it depends on."""
@@ -270,7 +270,7 @@ class Orbit:
 
 
 def limited(factor: float) -> float:
-    """Of two fingers: neither endless nor nothing."""
+    """Bound a magnification of two fingers."""
     return min(max(factor, 1 / _PINCH), _PINCH)
 
 
@@ -279,7 +279,7 @@ def _between(distance: float) -> float:
 
 
 def _cross(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Of two vectors (3,): a twentieth of what NumPy's takes, and each move of the mouse needs several."""
+    """Cross product of two vectors (3,), in a twentieth of NumPy's time: each move of the mouse needs several."""
     ax, ay, az = a.tolist()
     bx, by, bz = b.tolist()
     return np.array([ay * bz - az * by, az * bx - ax * bz, ax * by - ay * bx])
@@ -303,7 +303,7 @@ def turned(axis: np.ndarray, angle: float) -> np.ndarray:
 
 
 SECONDS = 0.4
-"""How long a flight takes if nobody says otherwise."""
+"""Seconds of a flight by default."""
 
 
 @dataclass
@@ -316,7 +316,7 @@ class Flight:
     _start: float | None = None
 
     def at(self, now: float) -> Orbit | None:
-        """Where the camera is at `now` (seconds; the first call begins the flight); None once it has arrived."""
+        """Pose of the camera at `now` (seconds; the first call begins the flight); None once it has arrived."""
         if self._start is None:
             self._start = now
         share = (now - self._start) / self.seconds if self.seconds > 0 else 1.0

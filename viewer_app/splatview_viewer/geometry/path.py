@@ -38,11 +38,11 @@ class Key:
     fov: float
     """Vertical, degrees."""
     seconds: float = SECONDS
-    """How long the way from here to the next key takes; of a loop's last one, to the first."""
+    """Seconds to the next key; of a loop's last one, to the first."""
 
     @classmethod
     def of(cls, camera: Camera, distance: float = 1.0, seconds: float = SECONDS) -> Key:
-        """Where a camera is. `distance`: at which an orthographic one shows what a perspective one with this field of
+        """Pose of a camera. `distance`: at which an orthographic one shows what a perspective one with this field of
         view would show."""
         focal = float(camera.K[1, 1]) * (distance if camera.model == "ortho" else 1.0)
         return cls(camera.position, rotations.quaternion(camera.viewmat[:3, :3].T),
@@ -55,12 +55,12 @@ class CameraPath:
 
     keys: list[Key] = field(default_factory=list)
     loop: bool = False
-    """Whether the way leads from the last key back to the first."""
+    """True if the way leads from the last key back to the first."""
     smooth: bool = True
-    """Whether it is curved; otherwise it leads straight from key to key."""
+    """True if it is curved; otherwise it leads straight from key to key."""
     model: CameraModel = "pinhole"
     held: bool = False
-    """Whether the last key is shown for its seconds, as each picture of a film is."""
+    """True if the last key is shown for its seconds, as each picture of a film is."""
 
     @property
     def times(self) -> list[float]:
@@ -105,7 +105,7 @@ class CameraPath:
         return self._camera(position[:3], rotation, min(math.exp(position[3]), 179.0), width, height, near)
 
     def frames(self, fps: float) -> int:
-        """How many pictures a film of it has."""
+        """Number of pictures of its film."""
         return max(round(self.duration * fps), 1) if self.keys else 0
 
     def _camera(self, position: np.ndarray, rotation: np.ndarray, fov: float, width: int, height: int,

@@ -70,5 +70,5 @@ def between(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def slerp(a: np.ndarray, b: np.ndarray, t: float) -> np.ndarray:
-    """What is `t` of the way from a to b, around one axis."""
+    """Interpolate from a to b by `t`, around one axis."""
     return multiply(a, exp(log(between(a, b)) * t))

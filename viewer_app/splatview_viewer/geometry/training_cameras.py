@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from splatview_ipc.control.frame import Frame
 
 _STRAIGHT = 1e-2
-"""How far a rotation may be from one."""
+"""Largest deviation of a matrix from a rotation."""
 _NEIGHBOURS = 256
 """Cameras of which the distance to the nearest other one is looked at."""
 
@@ -33,7 +33,7 @@ class CameraSet:
     sizes: np.ndarray
     """(N, 2) int, width and height in pixels."""
     paths: tuple[str, ...] = ()
-    """Of the photographs, "" where there is none; () if none of them has one."""
+    """Names of the photographs, "" where there is none; () if there are none at all."""
     photos: int = 0
     """Which set of photographs their publisher can be asked for; 0: none."""
 
@@ -111,13 +111,13 @@ class CameraSet:
         return self.paths[number] if number < len(self.paths) else ""
 
     def called(self, number: int) -> str:
-        """What people call it: its number, and its file's name if it has one."""
+        """Name for users: its number, and its file's name if it has one."""
         name = PurePath(self.path(number)).name
         return f"{number}  {name}" if name else f"Camera {number}"
 
 
 def cameras_of(frame: Frame) -> CameraSet:
-    """What a frame of kind cameras says, copied out of it. Raises ViewerError for one that holds no cameras,
+    """Copy the content of a frame of kind cameras. Raises ViewerError for one that holds no cameras,
     SharingError for one on a GPU: its tensors are small, and wanted in host memory."""
     if frame.on_gpu:
         raise SharingError("cameras are read from host memory")

@@ -1,1 +1,1 @@
-"""What turns Gaussians into pixels: one protocol (`base`), one file per implementation."""
+"""Renderers, Gaussians to pixels: one protocol (`base`), one file per implementation."""

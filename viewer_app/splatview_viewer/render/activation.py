@@ -39,7 +39,7 @@ class Activated:
     sh_degree: int
     """The degree in use; at most what `shN` holds."""
     left_out: LeftOut
-    """Of which there are N - M."""
+    """Gaussians left out: N - M."""
     kept: np.ndarray | None = None
     """(M,) the index of each in the scene; None where that is the same."""
 

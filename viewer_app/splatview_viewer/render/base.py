@@ -80,9 +80,9 @@ class RenderOptions:
     sh_degree: int | None = None
     """Highest degree to evaluate, 0 to 4; None: the scene's own."""
     depth: bool = True
-    """Whether accumulated depth is wanted besides colour and alpha."""
+    """True if accumulated depth is wanted besides colour and alpha."""
     paint: Paint = "color"
-    """What is drawn of each Gaussian.
+    """Drawn part of each Gaussian.
 
     color: as it was trained. normals: the same with another colour, the direction of its shortest axis, towards the
     camera, in camera axes (x right, y down, z forward), as (n + 1) / 2.

@@ -44,7 +44,7 @@ class PairCompositor:
 
     def target(self, side: int, width: int, height: int,
                dtype: Literal["f4", "f1"] = "f4") -> moderngl.Framebuffer:
-        """Where the first (0) or second (1) picture is drawn; what was there stays if size and dtype do. f4: float32,
+        """Target of the first (0) or second (1) picture; what was there stays if size and dtype do. f4: float32,
         nothing is rounded on the way. f1: a quarter of the memory, rounded as on a screen."""
         before = self._targets[side]
         if before is not None and before.size == (width, height) and self._dtypes[side] == dtype:

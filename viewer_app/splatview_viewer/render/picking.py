@@ -1,4 +1,4 @@
-"""What a picture shows at a pixel: the Gaussian that contributes most, its numbers, and how far away the surface is.
+"""Picking at a pixel: the Gaussian that contributes most, its numbers, and how far away the surface is.
 
 By the rules of the renderers (`reference.py`), so that what is picked is what is seen. Two steps: bounds find the few
 Gaussians that may reach the pixel, on the scene's device; these few are gone through exactly, in NumPy and float64.
@@ -37,14 +37,14 @@ _CORNERS = 48
 
 @dataclass(frozen=True, eq=False)
 class Hit:
-    """What is seen in a pixel."""
+    """Pick in a pixel."""
 
     index: int
-    """Of the Gaussian that contributes most, into the scene that was asked."""
+    """Index of the Gaussian that contributes most, in the given scene."""
     weight: float
     """Its share of the pixel, alpha times transmittance."""
     alpha: float
-    """Of the pixel: what all of them contribute, in [0, 1]."""
+    """Alpha of the pixel, in [0, 1]."""
     depth: float
     """Expected depth of the pixel: the mean of camera z by weight, world units."""
     point: np.ndarray
@@ -52,7 +52,7 @@ class Hit:
 
 
 def pick(scene: GaussianScene, camera: Camera, x: float, y: float, options: RenderOptions) -> Hit | None:
-    """What a picture with these options shows in the pixel that holds (x, y); None where nothing is.
+    """Return the pick in the pixel that holds (x, y) of a picture with these options; None where nothing is.
 
     Waits for the GPU of a scene on one: `pick_later` does not.
 
@@ -110,7 +110,7 @@ def _first(index: np.ndarray, scene: GaussianScene, camera: Camera, at: tuple[fl
 
 
 def _project(scene: GaussianScene, camera: Camera, scale: float = 1.0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of M Gaussians on the CPU, float64: centres in camera axes (M, 3), places in the picture (M, 2) in pixels,
+    """Geometry of M Gaussians on the CPU, float64: centres in camera axes (M, 3), places (M, 2) in pixels,
     and square roots (M, 2, 3) of their covariances there, without the blur: root times its transpose. What lies behind
     the camera may be anything."""
     world_to_camera = camera.viewmat[:3, :3]

@@ -105,7 +105,7 @@ class Projected:
 
 @dataclass(frozen=True)
 class ReferencePicture:
-    """What `ReferenceRenderer.render` returns."""
+    """Picture of the reference renderer."""
 
     held: Pixels
     ctx: moderngl.Context | None = None
@@ -191,7 +191,7 @@ def _selected(a: Activated, options: RenderOptions) -> tuple[Activated, np.ndarr
 
 
 def project(a: Activated, camera: Camera, options: RenderOptions, marked: np.ndarray | None = None) -> Projected:
-    """Where each Gaussian lies in the picture, sorted by camera z (csrc/ProjectionEWA3DGSFused.cu).
+    """Project Gaussians into the picture, sorted by camera z (csrc/ProjectionEWA3DGSFused.cu).
 
     `marked`: (M,) bool, which of them stand out."""
     means = a.means.astype(np.float64)
@@ -241,7 +241,7 @@ def project(a: Activated, camera: Camera, options: RenderOptions, marked: np.nda
 
 
 def places(p: np.ndarray, camera: Camera) -> tuple[np.ndarray, np.ndarray]:
-    """Where points (M, 3) in camera axes lie in the picture, (M, 2) pixels, and the Jacobians (M, 2, 3) of that."""
+    """Project points (M, 3) in camera axes: places (M, 2) in pixels, and the Jacobians (M, 2, 3)."""
     focal, center = np.array([camera.K[0, 0], camera.K[1, 1]]), camera.K[:2, 2]
     if camera.model == "fisheye":
         centers, jacobian = fisheye(p)
@@ -257,7 +257,7 @@ def places(p: np.ndarray, camera: Camera) -> tuple[np.ndarray, np.ndarray]:
 
 
 def blurred(root: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of square roots (M, 2, 3) of projected covariances: xx, xy, yy with the blur (3, M), the determinants (M,) with
+    """From square roots (M, 2, 3) of projected covariances: xx, xy, yy with the blur (3, M), the determinants (M,) with
     it, and without (add_blur)."""
     cov = root @ root.transpose(0, 2, 1)
     # |row x row|^2 is the determinant (Cauchy-Binet) without the cancellation of xx yy - xy^2.
@@ -293,7 +293,7 @@ def colors(sh0: np.ndarray, shN: np.ndarray, directions: np.ndarray, degree: int
 
 
 def count(projected: Projected, width: int, height: int) -> np.ndarray:
-    """How many Gaussians reach `ALPHA_MIN` at each pixel, (H, W) float64."""
+    """Number of Gaussians that reach `ALPHA_MIN` at each pixel, (H, W) float64."""
     counts = np.zeros((height, width))
     columns, rows = np.arange(width) + 0.5, np.arange(height) + 0.5
     for (x0, y0), (x1, y1), (cx, cy), conic, opacity in zip(
@@ -352,7 +352,7 @@ def _blend_chunk(p: Projected, origin: tuple[int, int], options: RenderOptions,
 
 
 def bodies(jacobian: np.ndarray, m: np.ndarray, cov: np.ndarray, det: np.ndarray) -> Bodies:
-    """Of Gaussians by the Jacobians (M, 2, 3) of their projection in pixels, square roots `m` (M, 3, 3) of their
+    """Bodies from the Jacobians (M, 2, 3) of their projection in pixels, square roots `m` (M, 3, 3) of their
     covariances in camera space, and projected covariances with blur (M, 3: xx, xy, yy) with determinants (M,)."""
     xx, xy, yy = cov.T
     del xx  # the whitening is the Cholesky factor of the conic

@@ -36,7 +36,7 @@ _TABLES = {
     "grey": "".join(f"{round(255 * i / (KNOTS - 1)):02x}" * 3 for i in range(KNOTS)),
 }
 NAMES: dict[str, str] = {name: name.capitalize() for name in _TABLES}
-"""What one can choose from, and how it is called."""
+"""Color maps and their names."""
 
 
 @cache

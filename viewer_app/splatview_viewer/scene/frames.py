@@ -49,9 +49,9 @@ class JoinedFrame(Frame):
 
     parts: Sequence[Frame] = ()
     shards: tuple[tuple[int, int], ...] = ()
-    """Of each part: its rank, and how many Gaussians it has."""
+    """Rank and number of Gaussians of each part."""
     kept: list[object] = field(default_factory=list, repr=False)
-    """What a GPU may read until the frame is closed."""
+    """Tensors that a GPU may read until the frame is closed."""
 
     @property
     def on_gpu(self) -> bool:

@@ -50,21 +50,21 @@ class GaussianScene:
     """(N, K-1, 3) coefficients of degrees 1 to 4 (K-1 is one of `SH_REST`), RGB."""
     _: KW_ONLY
     activated: bool = False
-    """Whether `scales` and `opacities` already went through exp and sigmoid."""
+    """True if `scales` and `opacities` already went through exp and sigmoid."""
     sh_degree: int = 3
     """The degree in use, which a trainer raises as it goes; at most what `shN` holds."""
     antialiased: bool = False
-    """Whether the scene was trained with the antialiased (mip) mode."""
+    """True if the scene was trained with the antialiased (mip) mode."""
     version: int = 0
     """Counts updates of the stream; 0 for a file."""
     notes: tuple[str, ...] = field(default=())
-    """What a reader wants said about this scene, one line each."""
+    """Notes of the reader about this scene, one line each."""
     background: tuple[float, float, float] | None = None
     """The colour that comes with it, RGB in [0, 1]."""
     up: tuple[float, float, float] | None = None
     """The direction upward, of length 1, where a file names it."""
     shards: tuple[tuple[int, int], ...] = ()
-    """Of a scene of which each process of a training publishes a part, in order: its rank and its number of Gaussians;
+    """Parts, one for each process of a training that publishes one, in order: its rank and its number of Gaussians;
     () for others."""
 
     @classmethod
@@ -127,7 +127,7 @@ class GaussianScene:
 
 
 class HostCopy:
-    """What is computed from a scene, as arrays in host memory.
+    """Copy a scene's computed values to arrays in host memory.
 
     A scene on a GPU is read at once, on torch's current stream, without waiting: it may be overwritten there
     afterwards. A scene on the CPU is read by `arrays`, in the calling thread, and has to stay as it is until then.

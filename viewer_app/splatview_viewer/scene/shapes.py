@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from splatview_viewer.geometry.cameras import Camera
 
 FACES = tuple((axis, side) for axis in range(3) for side in (-1, 1))
-"""Of a box: which axis, and which end of it."""
+"""Face of a box: axis and end."""
 _SIDES = np.array([[side if i == axis else 0 for i in range(3)] for axis, side in FACES], np.float64)
 _CORNERS = np.array([(x, y, z) for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)], np.float64)
 _EDGES = np.array([(i, i | bit, *(2 * axis + ((i >> (2 - axis)) & 1) for axis in range(3) if 4 >> axis != bit))
                    for bit in (4, 2, 1) for i in range(8) if not i & bit])
 """(12, 4): two corners, and the two faces that meet there."""
 _LEAST = 1e-4
-"""Of the longest edge: no other becomes shorter by dragging."""
+"""Shortest edge by dragging, as a share of the longest."""
 _BENT = 24
 """Pieces of a straight edge in the picture of a fisheye camera."""
 _FLAT = 1e-6
@@ -84,7 +84,7 @@ def edges(box: Box, camera: Camera) -> list[tuple[np.ndarray, bool]]:
 
 
 def paths(camera: Camera, begins: np.ndarray, ends: np.ndarray) -> list[np.ndarray | None]:
-    """Of each of M straight pieces of the world, (M, 3) and (M, 3), what is seen in the picture, (K, 2) pixels; None
+    """Clip M line segments of the world, (M, 3) and (M, 3), to what is seen in the picture, (K, 2) pixels; None
     where it lies behind the camera."""
     rotation, translation = camera.viewmat[:3, :3], camera.viewmat[:3, 3]
     a, b = begins @ rotation.T + translation, ends @ rotation.T + translation
@@ -101,7 +101,7 @@ def paths(camera: Camera, begins: np.ndarray, ends: np.ndarray) -> list[np.ndarr
 
 
 def places(camera: Camera, points: np.ndarray) -> list[tuple[float, float] | None]:
-    """Where points (M, 3) of the world are seen, pixels from the picture's corner; None for those behind the camera."""
+    """Project points (M, 3) of the world: pixels from the picture's corner; None for those behind the camera."""
     p = points @ camera.viewmat[:3, :3].T + camera.viewmat[:3, 3]
     behind = p[:, 2] < max(camera.near, 1e-6)
     p[behind] = (0.0, 0.0, 1.0)
@@ -137,14 +137,14 @@ def silhouette(sphere: Sphere, camera: Camera) -> np.ndarray | None:
 
 
 def ray(camera: Camera, x: float, y: float) -> tuple[np.ndarray, np.ndarray]:
-    """Where the line of sight through a pixel begins, and its direction, (3,) each, world axes."""
+    """Ray through a pixel: origin and direction, (3,) each, world axes."""
     begin, end = point_at(camera, x, y, 0.0), point_at(camera, x, y, 1.0)
     direction = end - begin
     return begin, direction / np.linalg.norm(direction)
 
 
 def along(camera: Camera, at: tuple[float, float], point: np.ndarray, axis: np.ndarray) -> float | None:
-    """How far along a line through `point` one is nearest to what is seen at a pixel; None where it is seen end on."""
+    """Distance along a line through `point` at which the ray through a pixel is nearest; None where it is seen end on."""
     begin, direction = ray(camera, *at)
     across = float(direction @ axis)
     if (rest := 1 - across * across) < _FLAT:
@@ -162,7 +162,7 @@ def beside(camera: Camera, at: tuple[float, float], point: np.ndarray) -> np.nda
 
 
 def distance(camera: Camera, at: tuple[float, float], point: np.ndarray) -> float:
-    """How far the line of sight through a pixel passes `point`, world units: the radius of a sphere there whose edge is
+    """Distance at which the ray through a pixel passes `point`, world units: the radius of a sphere there whose edge is
     seen at the pixel."""
     begin, direction = ray(camera, *at)
     off = point - begin

@@ -1,4 +1,4 @@
-"""How the Gaussians of a scene are distributed: how many there are of which opacity, size and SH energy, and how many
+"""Distributions of a scene's Gaussians: counts by opacity, size and SH energy, and how many
 of those are chosen."""
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Quantity:
     name: str
     """The field of `Selection` that limits it."""
     low: float
-    """Of the first bin, in `log10` units where that is set. What is below is counted there."""
+    """Begin of the first bin, in `log10` units where that is set. What is below is counted there."""
     high: float
     bins: int
     log: bool = True
@@ -57,11 +57,11 @@ QUANTITIES = (Quantity("opacity", 0.0, 1.0, 64, log=False), Quantity("scale", -7
 
 @dataclass(frozen=True)
 class Statistics:
-    """Of those Gaussians of one version of a scene that can be drawn."""
+    """Statistics of those Gaussians of one version of a scene that can be drawn."""
 
     total: int
     chosen: int
-    """Of which the selection hides none."""
+    """Number of those that the selection does not hide."""
     counts: dict[str, tuple[np.ndarray, np.ndarray]]
     """By the name of a quantity: how many lie in each bin, all and chosen ones; int64."""
 
@@ -92,7 +92,7 @@ def count_later(scene: GaussianScene, selection: Selection) -> Callable[[], Stat
 
 
 def _counts(scene: GaussianScene, selection: Selection) -> torch.Tensor:
-    """How many can be drawn and how many are chosen, then of each quantity all bins of both, int64 in one row."""
+    """Numbers: that can be drawn, that are chosen, then of each quantity all bins of both, int64 in one row."""
     import torch
 
     rows = []

@@ -22,7 +22,7 @@ Triple = tuple[float, float, float]
 
 @dataclass(frozen=True)
 class Placement:
-    """Where a scene is put: scaled and turned around a pivot of its own, then moved. Immutable."""
+    """Placement of a scene: scaled and turned around a pivot of its own, then moved. Immutable."""
 
     move: Triple = (0.0, 0.0, 0.0)
     """World units."""

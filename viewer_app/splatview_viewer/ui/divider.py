@@ -23,11 +23,11 @@ class Divider:
 
     def __init__(self, at: float = 0.5) -> None:
         self.at = at
-        """Where it is: 0 at the left edge of the picture, 1 at the right one."""
+        """Position: 0 at the left edge of the picture, 1 at the right one."""
         self.over_it = False
-        """Whether the pointer is on it."""
+        """True if the pointer is on it."""
         self._offset: float | None = None
-        """How far from the line it was taken, in pixels, while it is dragged."""
+        """Pixels from the line at which it was taken, while it is dragged."""
 
     def x(self, rect: Rect) -> int:
         """Its column on the screen: the first one right of it."""

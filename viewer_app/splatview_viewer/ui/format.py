@@ -6,7 +6,7 @@ import math
 from datetime import datetime
 
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
-"""Of bytes, each 1024 times the one before."""
+"""Units of bytes, each 1024 times the one before."""
 _SECONDS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
 _MOST = 200
 """Ticks of an axis."""

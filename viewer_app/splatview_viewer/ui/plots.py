@@ -45,11 +45,11 @@ class Axis:
     span: Range
     scale: Literal["linear", "log", "time"] = "linear"
     ticks: Sequence[Tick] = ()
-    """Where the labels are; empty: where ImPlot puts them."""
+    """Places of the labels; empty: ImPlot's."""
     format: str = ""
-    """Of labels that ImPlot puts, as printf has it."""
+    """Format of ImPlot's labels, as printf has it."""
     locked: bool = False
-    """Whether the user cannot move it."""
+    """True if the user cannot move it."""
 
 
 @dataclass
@@ -60,13 +60,13 @@ class Plot:
     y: Range
     hovered: bool = False
     over_y: bool = False
-    """Whether the pointer is on the vertical axis."""
+    """True if the pointer is on the vertical axis."""
     pointer: Range = (0.0, 0.0)
     """The place under the pointer, in units of the axes."""
     reset: bool = False
-    """Whether the user asked to see all, by a double click."""
+    """True if the user asked to see all, by a double click."""
     moved: bool = False
-    """Whether the user moved the horizontal axis; `x` is what it covers now."""
+    """True if the user moved the horizontal axis, whose range now is `x`."""
     raised: bool = False
     """The same of the vertical axis."""
     rect: Rect = field(default_factory=lambda: Rect(0, 0, 1, 1))
@@ -74,7 +74,7 @@ class Plot:
     card: Sequence[Line] = ()
     """The lines beside the pointer."""
     small: bool = False
-    """Whether there is no room for axes and words."""
+    """True if there is no room for axes and words."""
     scale: float = 1.0
 
     def line(self, label: str, x: np.ndarray, y: np.ndarray, color: ImVec4, width: float = 1.5) -> None:
@@ -306,7 +306,7 @@ class PlotView(View[Data, State]):
     pointer: float | None = None
     """The place of the pointer on the horizontal axis."""
     timings: Mapping[str, float] = {}
-    """Of the last picture, as in `Info`."""
+    """Timings of the last picture, as in `Info`."""
     _rect = Rect(0, 0, 0, 0)
 
     def plot(self, scale: float) -> None:

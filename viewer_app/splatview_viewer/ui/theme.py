@@ -1,4 +1,4 @@
-"""How the panel looks: colours, dark or light, spacing and the font. Quiet, so that the picture is what one sees."""
+"""Look of the panel: colours, dark or light, spacing and the font. Quiet, so that the picture is what one sees."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TEXT = DIM = ACCENT = ALIVE = GONE = FAULT = PANEL = BAR = ImVec4(0, 0, 0, 1)
 LINE = FIELD = FIELD_OVER = FIELD_DOWN = CHOSEN = OVER = POPUP = ImVec4(0, 0, 0, 1)
 """As `use` says: whoever draws reads them then."""
 INK, MARK, NOW, SHADE = (ImVec4(*_DARK[name], 1.0) for name in ("TEXT", "ACCENT", "ALIVE", "BAR"))
-"""Of lines over pictures, which are the same beside a light panel and a dark one: plain, marked, live, around."""
+"""Colours of lines over pictures, the same beside a light panel and a dark one: plain, marked, live, around."""
 _CLEAR = ImVec4(0, 0, 0, 0)
 _light: bool | None = None
 

@@ -192,7 +192,7 @@ class Hint(NamedTuple):
     """A doubt about how numbers are shown, and a button that shows them otherwise."""
 
     choice: Any
-    """How to show them."""
+    """Style."""
     text: str
     button: str
 
@@ -203,7 +203,7 @@ class Hints:
     def __init__(self) -> None:
         self.hint: Hint | None = None
         self._places: dict[Rect, Rect] = {}
-        """Where it lies in each picture."""
+        """Place in each picture."""
         self._told: set[Any] = set()
         self._closed: set[Any] = set()
 

@@ -1,4 +1,4 @@
-"""What an image stream holds on the GPU, whoever looks at it: its picture, wherever it lies, and its broken values."""
+"""Content of an image stream on the GPU, shared by its views: its picture, wherever it lies, and its broken values."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ class ImageContent:
         self.stale = False
         """As `View.stale`."""
         self.changes = 0
-        """How often what is seen changed: a view that drew an earlier state has to be drawn again."""
+        """Count of visible changes: a view that drew an earlier state has to be drawn again."""
         self.drawn = 0
         """The last drawing that any view submitted."""
         self.broken = 0
         """NaN and infinite values, as far as they were counted."""
         self.hints = Hints()
         self.range = (0.0, 1.0)
-        """Of most of the others, likewise."""
+        """The same for most of the others."""
         self.layout = ""
         """As it was published."""
         self.notes: list[str] = []
@@ -62,7 +62,7 @@ class ImageContent:
         self.host = HostBridge(ctx)
         self.gpu: AutoBridge | None = None
         self.layers = Layers(ctx)
-        """What lies over it."""
+        """Overlays."""
         self.stopwatch = Stopwatch()
         self.ctx = ctx
         self.work = work
@@ -73,7 +73,7 @@ class ImageContent:
         self._retired: list[tuple[Frame, int]] = []
         """Frames that drawings up to a number may still read."""
         self._place: tuple[object, ...] = ()
-        """Where the held frame lies."""
+        """Place of the held frame."""
         self._expected: tuple[tuple[object, ...], Frame, float] | None = None
         """A place that is not shown yet, the first frame there, and when it came."""
         self._arriving = False
@@ -133,7 +133,7 @@ class ImageContent:
         return True
 
     def _may_draw(self, frame: Frame, tensor: Any) -> bool:
-        """Whether a frame that is read in place may be drawn from now on, or comes again later.
+        """Return whether a frame that is read in place may be drawn from now on, or comes again later.
 
         Memory that nothing has been written into yet is not shown, and waiting for it here would hold up all else that
         is drawn. Afterwards it may be shown: another version in the same memory is seen in any case. So it is the first
@@ -158,7 +158,7 @@ class ImageContent:
             self._retired.append((held, self.work.submitted))
 
     def vertex_array(self, defines: tuple[str, ...]) -> moderngl.VertexArray:
-        """What draws a source with these defines."""
+        """Program that draws a source with these defines."""
         if defines not in self._arrays:
             source = files("splatview_viewer.kinds.image").joinpath("image.glsl").read_text()
             program = self.ctx.program(vertex_shader=VERTEX, fragment_shader=fragment_head(defines) + source)
@@ -233,7 +233,7 @@ class ImageContent:
 
 
 def _place(tensor: Any) -> tuple[object, ...]:
-    """Where a tensor on a GPU lies and how; nothing is kept by it."""
+    """Key of a tensor's place and layout on a GPU; it keeps nothing alive."""
     return id(tensor.memory), tensor.offset, tensor.shape, tensor.strides
 
 

@@ -1,4 +1,4 @@
-"""What an image view is handed, checked; and how many of its values are broken."""
+"""Checks of images handed to a view, and counts of broken values."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def picture_of(value: Value) -> tuple[RemoteTensor | DeviceTensor | np.ndarray, 
 
 
 def count_broken(array: np.ndarray, dtype: str) -> int:
-    """How many values of an array of this dtype name (bfloat16 as uint16) are NaN or infinite; 0 for integers."""
+    """Number of values of an array of this dtype name (bfloat16 as uint16) are NaN or infinite; 0 for integers."""
     if dtype not in _INFINITY:
         return 0
     bits = np.ascontiguousarray(array).reshape(-1).view(np.uint32 if dtype == "float32" else np.uint16)
@@ -53,7 +53,7 @@ def sample_of(array: np.ndarray, dtype: str, layout: str) -> np.ndarray:
 
 
 def look_at(colors: np.ndarray) -> tuple[Hint | None, tuple[float, float]]:
-    """What colours (M, 1 or 3) look like if most do not lie in [0, 1], and the range of those that are finite without
+    """Describe colours (M, 1 or 3): if most do not lie in [0, 1], and the range of those that are finite without
     the outer hundredths; 0 counts for nothing. One channel is a depth unless its values are whole."""
     finite = colors[np.isfinite(colors) & (colors != 0)]
     low, high = np.percentile(finite, (1, 99)).tolist() if len(finite) else (0.0, 1.0)

@@ -41,9 +41,9 @@ class ImageState:
     gamma: float = 1.0
     """Values are raised to 1 / gamma. For floating point images."""
     range: tuple[float, float] | None = UNIT
-    """What is shown as black and as white; None: the 1st and 99th percentile. For floating point images."""
+    """Values shown as black and as white; None: the 1st and 99th percentile. For floating point images."""
     alpha: Literal["checkerboard", "background", "ignore"] = "checkerboard"
-    """What is seen through a picture with an alpha channel."""
+    """Ground seen through a picture with an alpha channel."""
     background: tuple[float, float, float] = BACKDROP
     """Around the picture, RGB in [0, 1]."""
     overlay: bool = True
@@ -68,7 +68,7 @@ class ImageView(View[ImageContent, ImageState]):
         self._drawn = self._version
         """The version of the data that was drawn last, or for which drawing was asked."""
         self._words: Words | None = None
-        """What writes over it, once there is something to write."""
+        """Text over it, once there is something to write."""
         self._pointer: tuple[float, float] | None = None
         self._readout: tuple[tuple[object, ...], str, float] = ((), "", 0.0)
         self._look_at = math.inf

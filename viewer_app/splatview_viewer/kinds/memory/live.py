@@ -35,7 +35,7 @@ class Columns(NamedTuple):
 
 
 class History:
-    """What the memory of a process was like: rows of samples, the oldest first.
+    """Memory of a process over time: rows of samples, the oldest first.
 
     A row is about the time from the row before to its own. Times are seconds since the epoch, sizes bytes.
     """
@@ -83,7 +83,7 @@ class History:
 
     @property
     def on_gpu(self) -> bool:
-        """Whether a GPU's memory was looked at; otherwise only the host's is known."""
+        """True if a GPU's memory was sampled; otherwise only the host's is known."""
         return bool(self["reserved"].any() or self["peak"].any())
 
     def now(self, name: str) -> float:
@@ -119,7 +119,7 @@ class History:
         return [t for t in self.time[1:][np.diff(self[name]) > 0].tolist() if begin <= t <= end]
 
     def columns(self, begin: float, end: float, width: int) -> Columns:
-        """What `width` columns show of the time from `begin` to `end`: of several rows in a column the extremes, so
+        """Reduce to `width` columns the time from `begin` to `end`: of several rows in a column the extremes, so
         that no peak is lost."""
         edges = np.linspace(begin, end, width + 1)
         edges = edges[max(int(np.searchsorted(edges, self.begin)) - 1, 0): int(np.searchsorted(edges, self.end)) + 1]
@@ -152,20 +152,20 @@ class History:
 
 @dataclass(frozen=True)
 class About:
-    """What a frame's metadata say."""
+    """Metadata of a frame."""
 
     device: str = "cpu"
     gpu: str = ""
     total: int = 0
     """Bytes of the GPU; 0: not known."""
     snapshot: str = ""
-    """What the newest full snapshot is called."""
+    """Name of the newest full snapshot."""
     snapshots: int = 0
-    """How many there were."""
+    """Number of snapshots."""
     trouble: str = ""
     hz: float = 0.0
     others: Mapping[str, Any] = field(default_factory=dict)
-    """What else there is."""
+    """Other metadata."""
 
     @property
     def file(self) -> Path | None:
@@ -174,7 +174,7 @@ class About:
 
 
 def read_frame(tensors: Mapping[str, Any], meta: Mapping[str, Any]) -> tuple[History, About]:
-    """What a frame of kind memory holds, copied. Raises ViewerError."""
+    """Copy a frame of kind memory. Raises ViewerError."""
     try:
         check_frame("memory", {name: (t.dtype, tuple(t.shape)) for name, t in tensors.items()}, meta)
     except ValueError as e:

@@ -47,7 +47,7 @@ class MemoryState:
     """The time that is seen, and how."""
 
     clock: Literal["ago", "clock"] = "ago"
-    """What the time axis says: how long ago it was, or the time of day."""
+    """Labels of the time axis: time ago, or the time of day."""
     host: bool = False
     """The host's memory is seen beside the GPU's."""
     span: float | None = None

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """What is drawn of a run of a curve: at most some three points for each column of pixels. (M,) float64 each."""
+    """Drawn points of a part of a curve: at most some three points for each column of pixels. (M,) float64 each."""
 
     x: np.ndarray
     value: np.ndarray
@@ -51,11 +51,11 @@ class Axis:
     width: int
     """Pixels."""
     log: bool = False
-    """Whether it is logarithmic: what is not over 0 is not seen then."""
+    """True if it is logarithmic: values not over 0 are not seen then."""
 
 
 def columns(curve: Curve, x: np.ndarray, smooth: np.ndarray, axis: Axis) -> Sequence[Columns]:
-    """What a plot shows of a curve: a `Columns` for each part that is seen within which x grows.
+    """Columns of a curve in a plot: a `Columns` for each part that is seen within which x grows.
 
     x: (N,) where its rows lie: growing, or within each of the curve's `runs`. smooth: (N,) the curve smoothed.
     """

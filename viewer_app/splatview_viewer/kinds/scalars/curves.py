@@ -20,7 +20,7 @@ _PLACE = {name: i for i, name in enumerate(SCALAR_COLUMNS)}
 _MOST_STEP, _MOST_TIME = 2.0**53, 1e12
 _MOST_NAME = 100
 _MOST_RUNS = 32
-"""How often steps begin anew, of what is seen."""
+"""Number of new beginnings of steps within the range."""
 _RATE_SPAN = 1.0
 """Seconds over which steps are counted, at least."""
 
@@ -53,7 +53,7 @@ class Curve:
 
     @cached_property
     def samples(self) -> int:
-        """How many samples the rows stand for."""
+        """Number of samples in the rows."""
         return int(self["count"].sum())
 
     @property
@@ -98,7 +98,7 @@ class Curves:
     said: float | None = None
     """The newest step, as its metadata say."""
     others: Mapping[str, Any] = field(default_factory=dict)
-    """What else its metadata say."""
+    """Other metadata."""
 
     def __getitem__(self, name: str) -> Curve:
         return next(curve for curve in self.all if curve.name == name)
@@ -131,7 +131,7 @@ class Curves:
 
     @cached_property
     def groups(self) -> dict[str, list[Curve]]:
-        """What shares a plot: names that begin alike, up to a "/". By the plot's title."""
+        """Group curves into plots: names that begin alike, up to a "/". By the plot's title."""
         out: dict[str, list[Curve]] = {}
         for curve in self.all:
             out.setdefault(curve.name.partition("/")[0], []).append(curve)
@@ -155,7 +155,7 @@ def rate_of(clock: Curve, name: str) -> Curve | None:
 
 
 def read_frame(tensors: Mapping[str, Any], meta: Mapping[str, Any]) -> Curves:
-    """What a frame of kind scalars holds, copied. Raises ViewerError."""
+    """Copy a frame of kind scalars. Raises ViewerError."""
     try:
         check_frame("scalars", {name: (t.dtype, tuple(t.shape)) for name, t in tensors.items()}, meta)
     except ValueError as e:

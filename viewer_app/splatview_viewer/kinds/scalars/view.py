@@ -51,9 +51,9 @@ class ScalarsState:
     """The part of the plots that is seen, and how."""
 
     across: Literal["step", "time", "clock"] = "step"
-    """What the horizontal axis counts: steps, time since the beginning, or the time of day."""
+    """Unit of the horizontal axis: steps, time since the beginning, or the time of day."""
     smoothing: float = 0.6
-    """How much of a smoothed value comes from those before it, 0 to less than 1."""
+    """Weight of the earlier values in a smoothed one, 0 to less than 1."""
     log_across: bool = False
     """The horizontal axis is logarithmic."""
     log_up: bool = False
@@ -63,9 +63,9 @@ class ScalarsState:
     columns: int = 0
     """Plots side by side; 0: as many as there is room for."""
     window: tuple[float, float] | None = None
-    """What the horizontal axis covers, in its own units; None: all."""
+    """Range of the horizontal axis, in its own units; None: all."""
     heights: dict[str, tuple[float, float]] = field(default_factory=dict)
-    """What vertical axes cover that the user has moved, by the plot's title."""
+    """Ranges of vertical axes that the user has moved, by the plot's title."""
 
     def fitted(self) -> ScalarsState:
         """Return the state that shows all there is, and what comes."""
@@ -102,7 +102,7 @@ class ScalarsView(PlotView[ScalarsData, ScalarsState]):
         return "time" if self.state.across == "clock" else (self.data.curves.begin, self.unit[0])
 
     def weight(self, curve: Curve) -> float:
-        """How much a curve is smoothed: only what was logged is."""
+        """Smoothing of a curve: 0 for those that were not logged."""
         return self.state.smoothing if curve in self.data.curves.all else 0.0
 
     @property
@@ -113,7 +113,7 @@ class ScalarsView(PlotView[ScalarsData, ScalarsState]):
                      if span > 2 * s), (1.0, "seconds"))
 
     def window(self) -> tuple[float, float]:
-        """What the horizontal axis covers."""
+        """Range of the horizontal axis."""
         if self.state.window is not None:
             return self.state.window
         xs = [curve.across(self.origin) for curves in self.data.plots.values() for curve in curves]

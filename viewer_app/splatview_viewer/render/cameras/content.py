@@ -1,4 +1,4 @@
-"""What a stream of cameras holds, whoever looks at it: in its own view, or over the scene that is trained with them."""
+"""Content of a stream of cameras, shared by its own view and by scenes that are trained with them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class CamerasContent:
         self.photos = PhotoStore(self._wake)
         self.drawing = FrustumDrawing(ctx, work)
         self.small = True
-        """Whether small photographs are wanted."""
+        """True if small photographs are wanted."""
         self._users: list[_User] = []
 
     def join(self, user: _User) -> None:

@@ -36,33 +36,33 @@ Color = tuple[float, float, float, float]
 
 @dataclass(frozen=True)
 class Look:
-    """How frustums are drawn."""
+    """Style of frustums."""
 
     color: Color
     marked_color: Color
     current_color: Color
     depth: float
-    """How large they are: where the photographs hang, in world units."""
+    """Length: distance of the photographs from the camera, world units."""
     width: float = 1.5
-    """Of lines, in pixels."""
+    """Width of lines, pixels."""
     marked: int = -1
     """A camera that stands out."""
     current: int = -1
     pictures: bool = True
     opacity: float = 0.9
-    """Of the photographs."""
+    """Opacity of the photographs."""
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Where small photographs lie in rows, in pixels."""
+    """Grid of small photographs, in pixels."""
 
     columns: int
     cell: tuple[float, float]
     """A photograph with the gap beside and below it."""
     gap: float
     scroll: float = 0.0
-    """What is above the upper edge."""
+    """Pixels above the upper edge."""
 
     def seen(self, height: int, count: int) -> tuple[int, int]:
         """The first camera of `count` that is seen in this height, and how many are."""
@@ -72,7 +72,7 @@ class Grid:
         return first, min(bottom * self.columns, count) - first
 
     def height(self, count: int) -> float:
-        """Of all of them."""
+        """Height of all rows."""
         return -(-count // self.columns) * self.cell[1] + self.gap
 
     def place(self, number: int) -> tuple[float, float, float, float]:
@@ -100,7 +100,7 @@ def side_of(count: int) -> int:
 
 
 class FrustumDrawing:
-    """What all who look at the same cameras share on the GPU. Belongs to the thread that holds the context."""
+    """GPU data shared by all views of the same cameras. Belongs to the thread that holds the context."""
 
     def __init__(self, ctx: moderngl.Context, work: GpuWork) -> None:
         self._ctx = ctx
@@ -244,7 +244,7 @@ class FrustumDrawing:
         array.render(moderngl.TRIANGLES, vertices=vertices, instances=count)
 
     def _sort(self, cameras: CameraSet, camera: Camera) -> None:
-        """What is far is drawn first."""
+        """Sort the cameras: far ones are drawn first."""
         key = camera.viewmat.tobytes()
         if key == self._ordered:
             return
@@ -285,7 +285,7 @@ _LINE = 22.0
 
 
 def title(name: str, trouble: str, rect: Rect, scale: float) -> None:
-    """Of the photograph that is open."""
+    """Write the open photograph's name and trouble."""
     gap = 12 * scale
     tag(name, rect.x + gap, rect.y + gap, rect)
     if trouble:
@@ -293,7 +293,7 @@ def title(name: str, trouble: str, rect: Rect, scale: float) -> None:
 
 
 def named(cameras: CameraSet, number: int, camera: Camera, depth: float, rect: Rect) -> None:
-    """What the camera under the pointer is called, below it."""
+    """Write the name of the camera under the pointer, below it."""
     scale = theme.scale()
     points = project(camera, cameras.outline(number, depth))
     if np.isfinite(points).all():
@@ -332,7 +332,7 @@ def rows(cameras: CameraSet, grid: Grid, rect: Rect, marked: tuple[int | None, i
 
 
 class Outlines:
-    """Where the frustums of cameras lie on the screen, kept while nobody moves."""
+    """Frustums' outlines on the screen, kept until the camera moves."""
 
     def __init__(self) -> None:
         self._of: CameraSet | None = None

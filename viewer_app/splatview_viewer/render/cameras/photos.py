@@ -103,7 +103,7 @@ class PhotoStore:
         return out
 
     def requests(self, now: float) -> list[tuple[int, int]]:
-        """What the publisher is to be asked for: cameras and sides (`RemoteStream.request_photos`)."""
+        """Requests for the publisher: cameras and sides (`RemoteStream.request_photos`)."""
         cameras = self._cameras
         if cameras is None or not cameras.photos:
             return []

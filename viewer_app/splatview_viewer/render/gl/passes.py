@@ -1,4 +1,4 @@
-"""What both ways of compositing in OpenGL are made of: shader passes, the textures that they read and fill, sorting."""
+"""Parts of both OpenGL compositors: shader passes, the textures that they read and fill, sorting."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DEFINES: dict[Paint, tuple[str, ...]] = {
     "color": (), "normals": ("NORMALS",), "ellipsoids": ("BODIES",), "rings": ("RINGS",), "points": ("POINTS",),
     "overdraw": ("OVERDRAW",),
 }
-"""How the shaders know what to draw."""
+"""Defines of the shaders by paint."""
 BODIES: dict[str, tuple[int, str]] = {"body0": (4, "f4"), "body1": (4, "f4"), "body2": (4, "f4")}
 """Textures of the numbers that bodies are drawn from: formats as for `Layers`."""
 
@@ -99,7 +99,7 @@ class Passes:
 
 
 class Stages:
-    """How long each named stage of a picture took, on the processor: what the GPU does is not waited for."""
+    """Processor time of each named stage of a picture: what the GPU does is not waited for."""
 
     def __init__(self) -> None:
         self.milliseconds: dict[str, float] = {}
@@ -186,7 +186,7 @@ class Compositor:
     _projected: Layers | None = None
 
     def reserve(self, columns: int, rows: int, paint: Paint) -> moderngl.Framebuffer:
-        """Where the projections go: `columns` (a power of two) of them in a row."""
+        """Target of the projections: `columns` (a power of two) of them in a row."""
         formats = self.formats | (BODIES if paint == "ellipsoids" else {})
         held, self._projected = self._projected, None  # should there be no room
         if held is not None and (held.size, list(held.textures)) != ((columns, rows), list(formats)):
@@ -234,7 +234,7 @@ class Fields:
 
 
 def texels(texture: moderngl.Texture) -> np.ndarray:
-    """What a float texture holds, (height, width, components) float32, row 0 first."""
+    """Content of a float texture, (height, width, components) float32, row 0 first."""
     data = np.empty((texture.height, texture.width, texture.components), np.float32)
     texture.read_into(data, alignment=1)
     return data

@@ -57,7 +57,7 @@ class QuadCompositor(Compositor):
         self.thinned = ""
         """As `Renderer.thinned`."""
         self.most_pixels = PIXELS_MAX
-        """How many pixels may be filled without counting them exactly; 0 where that is of no interest."""
+        """Number of pixels that may be filled without an exact count; 0: not used."""
 
     def begin(self, size: tuple[int, int], options: RenderOptions) -> moderngl.Framebuffer:
         """Make room for a picture of `size` pixels. Returns what to bind; call before projecting."""
@@ -95,7 +95,7 @@ class QuadCompositor(Compositor):
         self._projected = self._target = None
 
     def _affordable(self, visible: int, size: tuple[int, int]) -> int:
-        """How many of them, the nearest first, fill no more pixels than may be filled. Reads the projection back."""
+        """Number of Gaussians, the nearest first, within the limit of filled pixels. Reads the projection back."""
         assert self._projected is not None
         columns = self._projected.size[0]
         rows = -(-visible // columns)

@@ -56,7 +56,7 @@ MARKED_FROM = 1 << 30
 
 @dataclass
 class GlPicture:
-    """What `GlRenderer.render` returns. Valid until it draws again or is closed."""
+    """Picture of `GlRenderer`. Valid until it draws again or is closed."""
 
     color: moderngl.Texture
     """RGBA, premultiplied; row 0 is the top row."""
@@ -103,9 +103,9 @@ class GlRenderer(Renderer):
         self._kept: np.ndarray | None = None
         """As in `Activated`."""
         self._scene: GaussianScene | None = None
-        """What `scene` gave."""
+        """Result of `scene`."""
         self._chosen: tuple[Selection, np.ndarray, np.ndarray] | None = None
-        """What a selection comes to: `activation.selected`."""
+        """Result of a selection: `activation.selected`."""
         self._sh_degree = self._sh_stored = self._sh_columns = self._packed_columns = 0
         self._drawn: tuple | None = None
         self._picture: GlPicture | None = None
@@ -258,7 +258,7 @@ class GlRenderer(Renderer):
         return len(order), pixels
 
     def _pixels_at_most(self, z: np.ndarray, within: np.ndarray, camera: Camera, options: RenderOptions) -> float:
-        """How many pixels those that are within near and far fill, if all were balls as large as their longest axis
+        """Number of pixels that those within near and far fill, if all were balls as large as their longest axis
         and none lay beside the picture: quick, and never too little."""
         if options.paint == "points":
             return min(4 * options.point_reach ** 2, camera.width * camera.height) * float(np.count_nonzero(within))

@@ -70,7 +70,7 @@ class TileCompositor(Compositor):
         self._room = 1
         """Entries that the lists' texture holds: it only grows, so that it is seldom made anew."""
         self._layers: dict[object, Layers] = {}
-        """Of the present picture's size: what it is gathered from and into."""
+        """Targets of the present picture's size, for gathering."""
         self._size = 0, 0
         self._grid = 0, 0
         """Tiles of the picture across and down."""
@@ -117,7 +117,7 @@ class TileCompositor(Compositor):
         return gather
 
     def _shade(self, kind: str, latest: int) -> None:
-        """Of the surfaces that the walk found: their colours, or their depth."""
+        """Draw colours or depth of the surfaces that the walk found."""
         assert self._projected is not None
         gather = self._gathered(self._gather("BODIES", *(["DEPTH"] if kind == "depth" else [])),
                                 self._parts("color", latest))
@@ -310,5 +310,5 @@ class _Boxes:
 
 
 def _starts(counts: np.ndarray) -> np.ndarray:
-    """Where each of several runs begins that lie one after the other."""
+    """Begin of each of several consecutive runs."""
     return np.cumsum(counts, dtype=np.int32) - counts

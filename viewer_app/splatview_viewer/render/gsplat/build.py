@@ -73,7 +73,7 @@ def obstacle() -> str:
 
 
 def cache_folder() -> Path:
-    """Where the viewer's own build lies: one folder for each combination that cannot share kernels."""
+    """Folder of the viewer's own build: one folder for each combination that cannot share kernels."""
     import torch
     from gsplat import __version__ as version
 
@@ -84,7 +84,7 @@ def cache_folder() -> Path:
 
 
 def trainers_folder() -> Path:
-    """Where gsplat compiles by itself."""
+    """Folder in which gsplat compiles by itself."""
     import torch
     from torch.utils.cpp_extension import get_default_build_root
 
@@ -117,9 +117,9 @@ class Kernels:
         self.reason = obstacle()
         """Why there are none, in one line; "" while there still may be."""
         self.ready = False
-        """Whether gsplat can draw now."""
+        """True if gsplat can draw now."""
         self.building = False
-        """Whether they are being compiled, which takes a minute or more: do not wait."""
+        """True if they are being compiled, which takes a minute or more: do not wait."""
         self._decided = threading.Event()
         self._moved = threading.Event()
         if self.reason:
@@ -192,7 +192,7 @@ class Kernels:
 
 
 def load_prebuilt() -> bool:
-    """Whether gsplat brings its kernels along, compiled; loads them."""
+    """Return True if gsplat brings its kernels along, compiled; load them."""
     try:
         importlib.import_module("gsplat.csrc")
     except ImportError as e:

@@ -74,7 +74,7 @@ class FrameGraph:
         self._stream: torch.cuda.Stream | None = None
         self._graphs: dict[Kind, torch.cuda.CUDAGraph] = {}
         self._seen: dict[Kind, int] = {}
-        """How often kinds of frames that are not captured came."""
+        """Count of frames by kind, of kinds not captured yet."""
         self._pool: Any = None
         self._side: torch.cuda.Stream | None = None
         self._spare = False
@@ -84,7 +84,7 @@ class FrameGraph:
 
     @property
     def captured(self) -> int:
-        """How many kinds of frames are graphs at the moment."""
+        """Number of captured kinds of frames."""
         return len(self._graphs)
 
     @property
@@ -94,7 +94,7 @@ class FrameGraph:
 
     @property
     def slots(self) -> int:
-        """How many pairs of Gaussian and tile a frame may have at the moment."""
+        """Capacity of a frame now: pairs of Gaussian and tile."""
         return self._capacity.slots
 
     def load(self, means: torch.Tensor, quats: torch.Tensor, scales: torch.Tensor, opacities: torch.Tensor,
@@ -190,7 +190,7 @@ class FrameGraph:
                     options.paint, scene.flags is not None, options.scale != 1.0)
 
     def overflowed(self) -> bool:
-        """Whether the last frame had too few slots, and so lacks Gaussians: render it again. There are more then. One
+        """True if the last frame had too few slots, and so lacks Gaussians: render it again. There are more then. One
         that needs more than there may be is as good as it gets: see `thinned`.
 
         To be asked when the frame is done (its event was waited for); waits for it otherwise.
@@ -278,7 +278,7 @@ class FrameGraph:
 
 
 class Capacity:
-    """How many slots for pairs of Gaussian and tile: a quarter more than the frames of late needed, up to `most`.
+    """Number of slots for pairs of Gaussian and tile: a quarter more than the frames of late needed, up to `most`.
 
     Grows at once, in steps that are at most an eighth; shrinks when 120 frames in a row needed less than 60 %.
     """
@@ -289,14 +289,14 @@ class Capacity:
     def __init__(self, most: int = PAIRS_MAX) -> None:
         self.slots = self.FIRST
         self.wanted = 0
-        """What the last frame needed."""
+        """Pairs that the last frame needed."""
         self._most = self._now_most = most
         self._peak = 0
         self._frames = 0
 
     @property
     def full(self) -> bool:
-        """Whether the last frame lacks Gaussians, and no later one gets more room: the farthest are left out."""
+        """True if the last frame lacks Gaussians, and no later one gets more room: the farthest are left out."""
         return self.wanted > self.slots == self._now_most
 
     def at_least(self, gaussians: int) -> None:

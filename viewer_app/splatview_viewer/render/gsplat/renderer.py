@@ -84,12 +84,12 @@ class GsplatRenderer(Renderer):
 
     @property
     def reading(self) -> bool:
-        """Whether the scene's arrays may still be read, or are going to. Never waits."""
+        """True if the scene's arrays may still be read, or are going to. Never waits."""
         return not self._closed and self._reading.going_on
 
     @property
     def pending(self) -> bool:
-        """Whether the next picture begins to read the scene."""
+        """True if the next picture begins to read the scene."""
         return not self._closed and self._reading.pending
 
     @property
@@ -104,12 +104,12 @@ class GsplatRenderer(Renderer):
 
     @property
     def gpu_ms(self) -> float | None:
-        """Of the last picture that is finished. Never waits."""
+        """GPU time of the last finished picture. Never waits."""
         return self._clocks["render"].ms
 
     @property
     def load_gpu_ms(self) -> float | None:
-        """Of the last `load` that is finished, without the time that it waited for the trainer. Never waits."""
+        """GPU time of the last finished `load`, without the time that it waited for the trainer. Never waits."""
         return self._clocks["load"].ms
 
     @property
@@ -119,7 +119,7 @@ class GsplatRenderer(Renderer):
 
     @property
     def bridge(self) -> str:
-        """How its pictures come to OpenGL: a name of `splatview_ipc.gl`'s; "" before the first one did."""
+        """Way of its pictures to OpenGL: a name of `splatview_ipc.gl`'s; "" before the first one did."""
         return "" if self._canvas_held is None else self._canvas_held.name
 
     @property
@@ -197,7 +197,7 @@ class GsplatRenderer(Renderer):
             return self._gaussians.scene(reader)
 
     def host_scene(self) -> GaussianScene:
-        """What is loaded, activated if it has been read, as host arrays: for another renderer."""
+        """Return the loaded scene, activated if it has been read, as host arrays: for another renderer."""
         with self._working():
             pending = self._reading.to_host()
             return self._gaussians.to_host() if pending is None else pending
@@ -244,7 +244,7 @@ class GsplatRenderer(Renderer):
         return self._frame.overflowed()
 
     def _target(self, camera: Camera) -> torch.Tensor | None:
-        """Where OpenGL will read a picture; None without an OpenGL context."""
+        """Canvas that OpenGL will read a picture from; None without an OpenGL context."""
         return None if self._ctx is None else self._canvas().begin(camera.height, camera.width, 4, "float16")
 
     def _canvas(self) -> Any:
@@ -252,7 +252,7 @@ class GsplatRenderer(Renderer):
         return self._canvas_held
 
     def _mover(self) -> Mover | None:
-        """What moves pictures to other cameras; None where it cannot."""
+        """Mover of pictures to other cameras; None where that is not possible."""
         if self._ctx is None or self._canvas().name not in moving.BRIDGES:
             return None
         self._mover_held = self._mover_held or Mover(self.device, self._make_canvas)
@@ -313,7 +313,7 @@ class GsplatRenderer(Renderer):
 
 
 class GsplatPicture:
-    """What `GsplatRenderer.render` returns. Valid until it draws again or is closed."""
+    """Picture of `GsplatRenderer`. Valid until it draws again or is closed."""
 
     def __init__(self, renderer: GsplatRenderer, camera: Camera, options: RenderOptions) -> None:
         """Drawn straight into what OpenGL reads, float16; as float32 tensors where there is no OpenGL context, or
@@ -330,9 +330,9 @@ class GsplatPicture:
             clock.end(stream)
         self._whole = False
         self._canvas: Any = None
-        """Where it is being brought."""
+        """Destination of the picture."""
         self.kept: Kept | None = None
-        """What CUDA needs to move it, if it can; since `source` or `bring`."""
+        """Arrays that CUDA needs to move it, if it can; since `source` or `bring`."""
         self._source: PixelSource | None = None
 
     def pixels(self) -> Pixels:
@@ -380,7 +380,7 @@ class GsplatPicture:
 
     @property
     def done(self) -> bool:
-        """Whether the GPU is through with it. Never waits."""
+        """True if the GPU has finished with it. Never waits."""
         return self._renderer._reading.done
 
     def brought(self) -> PixelSource | None:

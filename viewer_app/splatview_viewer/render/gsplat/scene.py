@@ -50,7 +50,7 @@ class DeviceGaussians:
         self._counters = torch.zeros(4, dtype=torch.int32, device=device)
         self._own = kernels("activate.cu", device=device.index or 0)
         self._lent: GaussianScene | None = None
-        """What `scene` gave since the last load."""
+        """Result of `scene` since the last load."""
         self._readers: set[torch.cuda.Stream] = set()
         """Those that may still read what was lent."""
         self._flags = torch.empty(0, dtype=torch.uint8, device=device)
@@ -62,7 +62,7 @@ class DeviceGaussians:
 
     @property
     def left_out(self) -> LeftOut:
-        """What cannot be drawn, as far as known: of the last load that the GPU has finished."""
+        """Gaussians that cannot be drawn, as far as known: of the last load that the GPU has finished."""
         return self._told.left_out if self._n else LeftOut()
 
     def load(self, scene: GaussianScene, begin: Callable[[], object] = lambda: None) -> None:
@@ -88,7 +88,7 @@ class DeviceGaussians:
 
     @property
     def rough(self) -> bool:
-        """Whether the means turned out to lie far from `origin`, so that detail is lost; see `settle`."""
+        """True if the means turned out to lie far from `origin`, so that detail is lost; see `settle`."""
         self._listen()
         return self._n > 0 and self.origin is not self._middle
 
@@ -141,7 +141,7 @@ class DeviceGaussians:
                              sh_degree=self.sh_degree)
 
     def _listen(self) -> None:
-        """What the last load told, if it is done."""
+        """Report of the last load, if it is done."""
         if self._heard != self._told.version == self._loads and self._n:
             self._heard = self._loads
             middle = _middle(self._told.sample(self._n).numpy())
@@ -170,7 +170,7 @@ class DeviceGaussians:
         return held[:size].view(shape)
 
     def _raw(self, scene: GaussianScene, to: Active) -> Raw:
-        """Where it lies if it is here; what is not is copied to where it will stay."""
+        """Return an array on this GPU; others are copied to where they will stay."""
         if scene.on_gpu:
             tensors: dict[str, Any] = {name: getattr(scene, name) for name in FIELDS}
             if tensors["opacities"].ndim > 1:
@@ -204,12 +204,12 @@ class Reading:
 
     @property
     def pending(self) -> bool:
-        """Whether there is a scene that `begin` was not called for."""
+        """True if there is a scene that `begin` was not called for."""
         return self._next is not None
 
     @property
     def going_on(self) -> bool:
-        """Whether one may still be read, or is going to. Never waits."""
+        """True if one may still be read, or is going to. Never waits."""
         if self._now is not None and (self._mark is None or self._mark.query()):
             self._now = None
         return self._now is not None or self._next is not None
@@ -239,7 +239,7 @@ class Reading:
 
     @property
     def done(self) -> bool:
-        """Whether all that is done. Never waits."""
+        """True if all that is done. Never waits."""
         return self._mark is None or self._mark.query()
 
     def __enter__(self) -> None:

@@ -22,7 +22,7 @@ BLOCKS = 8192
 SAMPLE = 1024
 """Gaussians whose centres are told."""
 TYPES = {torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 3}
-"""What the kernel reads."""
+"""Arguments of the kernel."""
 
 
 @dataclass(frozen=True)
@@ -62,12 +62,12 @@ class Active:
 
 
 class Told:
-    """What the host learns of a load, some time after it: pinned memory, which the GPU writes."""
+    """Report of a load to the host, some time after it: pinned memory, which the GPU writes."""
 
     def __init__(self, pin_memory: bool = True) -> None:
         self.numbers = torch.zeros(4, dtype=torch.int64, pin_memory=pin_memory)
-        """How many Gaussians cannot be drawn, for each reason in the order of `LeftOut`; the version of the last load
-        that is done."""
+        """Numbers of Gaussians that cannot be drawn, in the order of `LeftOut`'s reasons; the version of the last load that
+        is done."""
         self.points = torch.zeros((SAMPLE, 3), dtype=torch.float32, pin_memory=pin_memory)
         """Centres of Gaussians evenly spread over the arrays, before the origin is subtracted."""
         self._array = self.numbers.numpy()
@@ -86,7 +86,7 @@ class Told:
 
 
 def step(n: int) -> int:
-    """Of how many Gaussians one is in the sample."""
+    """Gaussians for each one in the sample."""
     return max(blocks(n, SAMPLE), 1)
 
 

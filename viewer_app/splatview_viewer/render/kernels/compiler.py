@@ -118,7 +118,7 @@ class Nvrtc:
 
 
 def cache_folder() -> Path:
-    """Where compiled kernels are kept: in $XDG_CACHE_HOME, or ~/.cache."""
+    """Folder of compiled kernels: in $XDG_CACHE_HOME, or ~/.cache."""
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(base).expanduser() / "splatview" / "kernels"
 

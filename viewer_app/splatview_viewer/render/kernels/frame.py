@@ -32,13 +32,13 @@ PART = 1 << 23
 
 
 class Launcher(Protocol):
-    """What starts kernels by name: `compiler.Kernels`."""
+    """Launcher of kernels by name: `compiler.Kernels`."""
 
     def launch(self, name: str, grid: int, block: int, *args: Any) -> None: ...
 
 
 class Parameters(ctypes.Structure):
-    """What changes from frame to frame: `Frame` in frame.cu. Passed to a kernel by value, which writes it to the
+    """Parameters that change with each frame: `Frame` in frame.cu. Passed to a kernel by value, which writes it to the
     device in stream order, so that nothing on the host must stay as it is until then."""
 
     _fields_ = (("viewmat", ctypes.c_float * 16), ("intrinsics", ctypes.c_float * 9),
@@ -74,16 +74,16 @@ class Kind:
     element_size: int
     """Bytes of a channel of the picture: 1 (uint8), 2 (float16) or 4 (float32)."""
     slots: int
-    """How many pairs of Gaussian and tile there is room for."""
+    """Capacity: pairs of Gaussian and tile."""
     paint: Paint = "color"
     selected: bool = False
-    """Whether `Scene.flags` say what is hidden and what stands out."""
+    """True if `Scene.flags` say which are hidden and which marked."""
     scaled: bool = False
-    """Whether standard deviations are multiplied by `Parameters.scale`."""
+    """True if standard deviations are multiplied by `Parameters.scale`."""
 
     @property
     def by_density(self) -> bool:
-        """Whether opacity and density make what is drawn; otherwise shapes do."""
+        """True if opacity and density make the picture, not shapes."""
         return self.paint in BY_DENSITY
 
     @property
@@ -198,7 +198,7 @@ def draw(kind: Kind, scene: Scene, parameters: torch.Tensor, gsplat: Any, own: L
 
 
 def blocks(threads: int, block: int) -> int:
-    """How many blocks of `block` hold so many threads."""
+    """Number of blocks of `block` threads for so many threads."""
     return -(-threads // block)
 
 

@@ -31,4 +31,4 @@ class OverlayLink(Link):
 
 KIND = Kind("overlay")
 OVER = OverlayLink("overlay", over=True, still=True)
-"""What is drawn over an image."""
+"""Overlay over an image."""

@@ -1,4 +1,4 @@
-"""What lies over one image stream: a layer for each overlay stream, shared by all views of the image."""
+"""Overlays of one image stream: a layer for each overlay stream, shared by all views of the image."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _REMEMBERED = 600
 _FRESH = 1.0
 """Seconds until a result begins to fade; or ten times what lies between two results, if that is longer."""
 _FADE = 0.6
-"""Of that time, how long fading takes."""
+"""Seconds of that time in which it fades."""
 
 
 @dataclass(frozen=True)
 class Age:
-    """How much older a result is than the picture that is shown."""
+    """Age of a result relative to the shown picture."""
 
     frames: int | None
     """None: not known."""
@@ -40,7 +40,7 @@ class Age:
 
 
 CAMERA_META = ("camera_hz", "dropped", "trouble")
-"""What cameras say of themselves in an image's metadata."""
+"""Metadata keys of an image that describe its camera."""
 
 
 def _camera(meta: Mapping[str, Any]) -> str:
@@ -51,18 +51,18 @@ def _camera(meta: Mapping[str, Any]) -> str:
 
 
 class Layer:
-    """What one overlay stream says."""
+    """Layer of one overlay stream."""
 
     def __init__(self) -> None:
         self.result: Result | None = None
         self.shapes: Shapes | None = None
         self.motion = Motion()
         self.rate_hz = 0.0
-        """Of the stream's versions, as the viewer sees them."""
+        """Rate of the stream's versions, as the viewer sees them."""
         self.ended = False
-        """Whether its run publishes no more."""
+        """True if its run publishes no more."""
         self.time_ns = 0
-        """Of the picture that the result was computed on; 0: not known."""
+        """Version of the picture that the result was computed on; 0: not known."""
 
     def release(self) -> None:
         if self.shapes is not None:
@@ -84,12 +84,12 @@ class Layers:
         self.size = (1, 1)
         """Width and height of the image, as it was published."""
         self.version = 0
-        """Of the image that is shown."""
+        """Version of the shown image."""
         self.time_ns = 0
         self.camera = ""
-        """What the image's own stream says of a camera, for people."""
+        """Text of the image's own stream about a camera, for users."""
         self.changes = 0
-        """How often what is seen changed."""
+        """Count of visible changes."""
 
     def __bool__(self) -> bool:
         return bool(self._layers)
@@ -137,7 +137,7 @@ class Layers:
         return self._layers.get(key)
 
     def age(self, layer: Layer) -> Age:
-        """How much older a layer's result is than the picture. One that is newer is not old."""
+        """Age of a layer's result relative to the picture; 0 for a newer one."""
         result = layer.result
         assert result is not None
         seconds = max(self.time_ns - layer.time_ns, 0) * 1e-9 if layer.time_ns and self.time_ns else None
@@ -164,7 +164,7 @@ class Layers:
         return layer.motion.shift(result, self.time_ns * 1e-9, self.now)
 
     def settling(self, settings: ImageState) -> bool:
-        """Whether something moves though neither the picture nor a result is new."""
+        """True if something moves though neither the picture nor a result is new."""
         return settings.overlay and any(
             layer.motion.settling(self.now) and self.shift(layer, settings) is not None for layer in self.all)
 
@@ -183,7 +183,7 @@ class Layers:
             layer.shapes.draw(rect, (x - rect.x, y - rect.y, per_x, per_y), style)
 
     def at(self, x: float, y: float, settings: ImageState) -> str:
-        """What is said of the smallest box around a point of the image, in its pixels."""
+        """Text of the smallest box around a point of the image, in its pixels."""
         found, smallest = "", float("inf")
         for layer in self.all if settings.overlay else ():
             result, shift = layer.result, self.shift(layer, settings)

@@ -10,9 +10,9 @@ import numpy as np
 _MOST = 1000
 """Masks in one picture."""
 _TEXELS = 1 << 22
-"""Of all masks of one picture together; larger ones are made coarser."""
+"""Most pixels of all masks of one picture together; larger ones are made coarser."""
 _MARGIN = 0.05
-"""Of a box, by which its mask may reach out of it."""
+"""Share of a box by which its mask may reach out of it."""
 _COARSE = 16
 """Pixels between two samples of what is outside a box."""
 

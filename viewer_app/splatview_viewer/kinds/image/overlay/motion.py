@@ -46,7 +46,7 @@ def matched(before: Result, now: Result) -> np.ndarray:
 
 
 class Motion:
-    """How the boxes of the newest result move. `shown`, `times`: of pictures, seconds since the epoch; `now`: of the
+    """Motion of the newest result's boxes. `shown`, `times`: of pictures, seconds since the epoch; `now`: of the
     viewer's own clock."""
 
     def __init__(self) -> None:
@@ -87,7 +87,7 @@ class Motion:
         return self._velocity * np.float32(ahead) + self._lag * np.float32(left)
 
     def settling(self, now: float) -> bool:
-        """Whether boxes are still on their way to where the newest result wants them."""
+        """True if boxes are still on their way to the newest result's places."""
         return now - self._came < _SETTLED and bool(self._lag.any())
 
 

@@ -11,7 +11,7 @@ PALETTE = np.array([
 ], np.uint8)
 """(20, 3) RGB: bright enough for dark words on them, and far enough from one another."""
 PLAIN = np.array((235, 238, 242), np.uint8)
-"""Of what has no class."""
+"""Colour of boxes without a class."""
 _KNOWN = np.concatenate([PALETTE, PLAIN[None]])
 
 
@@ -33,5 +33,5 @@ def class_colors(classes: np.ndarray, given: np.ndarray | None = None) -> np.nda
 
 
 def is_light(color: np.ndarray) -> bool:
-    """Whether dark words are read better on this RGB colour than light ones."""
+    """Return whether dark words are read better on this RGB colour than light ones."""
     return float(0.299 * color[0] + 0.587 * color[1] + 0.114 * color[2]) > 120

@@ -31,7 +31,7 @@ class Result:
     """Coordinates are pixels of the picture that it was computed on. What cannot be drawn was left out."""
 
     version: int
-    """Of the other stream."""
+    """Version of the other stream."""
     time_ns: int
     """When that was published; 0: not known."""
     size: tuple[int, int] = (1, 1)
@@ -63,7 +63,7 @@ class Result:
     """(S, 4) uint8, of each piece."""
     notes: list[tuple[float, float, str]] = field(default_factory=list)
     names: list[bytes] = field(default_factory=list)
-    """What classes are called, from 0 on, where there are no labels."""
+    """Names of classes, from 0 on, where there are no labels."""
     _words: dict[int, str] = field(default_factory=dict)
 
     @property
@@ -76,7 +76,7 @@ class Result:
         return np.where(np.isnan(self.scores), np.float32(_NO_SCORE), self.scores)
 
     def words(self, n: int) -> str:
-        """What is said of a box: its label and its score."""
+        """Text of a box: its label and its score."""
         if (known := self._words.get(n)) is not None:
             return known
         label = _plain(self.texts[n]) if n < len(self.texts) else ""
@@ -89,12 +89,12 @@ class Result:
 
     @property
     def owned_points(self) -> bool:
-        """Whether each group of points belongs to the box of its number."""
+        """True if each group of points belongs to the box of its number."""
         return len(self.points) == len(self.boxes) > 0
 
 
 def read_result(frame: Frame, shown: tuple[int, int]) -> Result | None:
-    """What a frame of kind overlay holds, on the host and copied; None when its writer overwrote it meanwhile.
+    """Copy a frame of kind overlay to the host; None when its writer overwrote it meanwhile.
 
     shown: width and height of the picture that it lies over, if the frame does not name another size.
 
@@ -184,7 +184,7 @@ def _lines(out: Result, arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def _near(places: np.ndarray) -> np.ndarray:
-    """Whether all of the last axis lies where something can be drawn; NaN does not."""
+    """Return whether all of the last axis lies where something can be drawn; NaN does not."""
     return np.asarray((np.abs(places) < _FAR).all(-1))
 
 

@@ -21,7 +21,7 @@ _STROKE = np.dtype([("a", "f4", 2), ("b", "f4", 2), ("color", "u1", 4), ("floor"
 _FORMAT = "2f 2f 4f1 1f 1f /i"
 _MASK = np.dtype([("place", "f4", 4), ("part", "f4", 4), ("color", "u1", 4), ("floor", "f4")])
 _LINE, _DOT = 1.0, 3.0
-"""How thick, in units of a box's lines: lines and bones, points."""
+"""Thickness in units of a box's lines: lines and bones, points."""
 _BLEND = moderngl.SRC_ALPHA, moderngl.ONE_MINUS_SRC_ALPHA, moderngl.ONE, moderngl.ONE_MINUS_SRC_ALPHA
 """The last two: what is opaque stays so."""
 _ATLAS = 4096
@@ -52,7 +52,7 @@ class Programs:
 
 
 class Shapes:
-    """What one result looks like."""
+    """Drawable shapes of one result."""
 
     def __init__(self, ctx: moderngl.Context, programs: Programs, result: Result) -> None:
         self._ctx = ctx
@@ -138,7 +138,7 @@ class Shapes:
 
 
 class Style:
-    """How shapes are drawn this time."""
+    """Parameters of one drawing of shapes."""
 
     def __init__(self, scale: float, *, opacity: float = 1.0, threshold: float = 0.0,
                  shift: np.ndarray | None = None) -> None:
@@ -212,7 +212,7 @@ def _segments(result: Result) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _packed(shapes: list[tuple[int, ...]], limit: int) -> tuple[list[tuple[int, int] | None], tuple[int, int]]:
-    """Where rectangles of these heights and widths lie in one texture, row by row; None for those without room."""
+    """Pack rectangles of these heights and widths into one texture, row by row; None for those without room."""
     width = min(max([64, int(1.1 * sum(h * w for h, w in shapes) ** 0.5), *(w + 2 for _, w in shapes)]), limit)
     corners: list[tuple[int, int] | None] = [None] * len(shapes)
     x = y = row = 0

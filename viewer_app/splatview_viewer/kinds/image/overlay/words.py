@@ -1,4 +1,4 @@
-"""What is written over an image: labels at their boxes, notes, and how old it all is. With imgui."""
+"""Text over an image: labels at their boxes, notes, and ages. With imgui."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from splatview_viewer.kinds.image.view import ImageState
 
 _SIZE = 13.0
-"""Of the letters, points."""
+"""Size of the letters, points."""
 _MOST = 400
 """Labels in one picture: those of the highest scores."""
 _SAID_FOR = 0.5
@@ -30,7 +30,7 @@ _LIGHT = ImVec4(0.97, 0.98, 0.99, 1.0)
 
 
 class Words:
-    """Of one view: what its user has been told lately."""
+    """Text state of one view: what was shown lately."""
 
     def __init__(self) -> None:
         self.due = math.inf
@@ -58,7 +58,7 @@ class Words:
         draw.pop_clip_rect()
 
     def _corner(self, layers: Layers, settings: ImageState, rect: Rect, scale: float) -> None:
-        """How fast things go and how old they are, in the lower left corner, calmly."""
+        """Write rates and ages in the lower left corner, calmly."""
         now, key = layers.now, (layers.version, layers.time_ns, layers.changes, settings.overlay)
         if key != self._key and now < self._said_at + _SAID_FOR:
             self.due = self._said_at + _SAID_FOR
@@ -74,7 +74,7 @@ class Words:
 
 
 def corner_lines(layers: Layers, settings: ImageState) -> list[str]:
-    """What is said about each layer, and before that about the camera, if the image comes from one."""
+    """Text about each layer, after that about the camera, if the image comes from one."""
     out = [layers.camera] if layers.camera else []
     for layer in layers.all if settings.overlay else ():
         if not (layer.ended and layers.opacity(layer) == 0) and (line := _about(layers, layer)):
