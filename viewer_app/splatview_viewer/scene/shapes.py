@@ -144,7 +144,7 @@ def ray(camera: Camera, x: float, y: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 def along(camera: Camera, at: tuple[float, float], point: np.ndarray, axis: np.ndarray) -> float | None:
-    """Distance along a line through `point` at which the ray through a pixel is nearest; None where it is seen end on."""
+    """Distance along a line through `point` where the ray through a pixel is nearest; None where it is seen end on."""
     begin, direction = ray(camera, *at)
     across = float(direction @ axis)
     if (rest := 1 - across * across) < _FLAT:

@@ -66,8 +66,8 @@ class Told:
 
     def __init__(self, pin_memory: bool = True) -> None:
         self.numbers = torch.zeros(4, dtype=torch.int64, pin_memory=pin_memory)
-        """Numbers of Gaussians that cannot be drawn, in the order of `LeftOut`'s reasons; the version of the last load that
-        is done."""
+        """Numbers of Gaussians that cannot be drawn, in the order of `LeftOut`'s reasons; the version of the last load
+        that is done."""
         self.points = torch.zeros((SAMPLE, 3), dtype=torch.float32, pin_memory=pin_memory)
         """Centres of Gaussians evenly spread over the arrays, before the origin is subtracted."""
         self._array = self.numbers.numpy()
