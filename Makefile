@@ -17,9 +17,11 @@ soak:  # kills, stops, floods, load, growth, every interleaving, fuzzing: at mos
 	@bash .ci/setup test
 	@timeout --foreground 1200 $(PYTEST) -n $(WORKERS) --dist loadfile -m soak
 
-check:  # lint, the arrows between rooms, and the types of product, tools, examples, benchmarks and tests
+check:  # lint, spelling, the arrows between rooms, and the types of product, tools, examples, benchmarks and tests
 	@bash .ci/setup dev
 	@.venv/bin/ruff check .
+	@.venv/bin/codespell
+	@.venv/bin/python tools/words.py
 	@.venv/bin/lint-imports
 	@.venv/bin/pyright --threads
 
