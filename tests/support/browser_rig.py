@@ -12,6 +12,7 @@ from splatview_viewer.core.screen import Caption, read_pixels
 from splatview_viewer.screens.offscreen import create_context
 from splatview_viewer.web.browser import BrowserScreen
 from splatview_viewer.web.encoders import Encoder, choose
+from splatview_viewer.web.messages import Hello
 from splatview_viewer.web.server import WebServer
 from support.wait import clock, turns, wait_until
 from support.web_clients import Image, Page
@@ -44,13 +45,10 @@ class Rig:
              reading: bool = True, encoder: Encoder | None = None) -> BrowserScreen:
         """A page that says hello, and its screen."""
         page = Page(self.server.port, acks=acks, reading=reading).connect(token=self.server.token)
-        if reading:
-            page.greet(width, height, scale, visible=visible)
-        else:
-            from splatview_viewer.web.messages import PROTOCOL, Hello
-
-            page.send(Hello(protocol=PROTOCOL, id="deaf", width=width, height=height, scale=scale, visible=visible))
+        page.send(Hello(id="page", width=width, height=height, scale=scale, visible=visible))
         try:
+            if reading:
+                page.receive()
             (arrived,) = wait_until(self.server.arrivals, "the page arrives")
             self._encoder = self._encoder or choose(self.ctx)
             screen = BrowserScreen(self.ctx, arrived, encoder or self._encoder)

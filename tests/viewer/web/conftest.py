@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import re
 import shutil
@@ -11,13 +10,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
-from PIL import Image
 from support.browser_rig import Rig
 from support.pages import Viewer
 from support.wait import PATIENCE
-from support.web_visitors import Visitor
+from support.web_clients import Visitor
 
 from splatview_viewer.web.server import WebServer
 
@@ -40,8 +37,10 @@ _FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where temporary files lie."""
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    return tmp_path
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
 
 
 @pytest.fixture
@@ -55,15 +54,8 @@ def server(folder: Path) -> Iterator[WebServer]:
 @pytest.fixture
 def join(server: WebServer) -> Iterator[Callable[..., Visitor]]:
     """`join(reading=False)`: one more page."""
-    made: list[Visitor] = []
-
-    def one_more(**options: bool) -> Visitor:
-        made.append(Visitor(server, **options))
-        return made[-1]
-
-    yield one_more
-    for visitor in made:
-        visitor.page.end()
+    with ExitStack() as made:
+        yield lambda **options: made.enter_context(Visitor(server, **options))
 
 
 @pytest.fixture
@@ -104,7 +96,7 @@ def chromium() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def start() -> Iterator[Callable[..., Viewer]]:
+def start(folder: Path) -> Iterator[Callable[..., Viewer]]:
     """`start(port=0, token=None)`: a web server; it ends with the test."""
     with ExitStack() as running:
         def start(*args: Any, **options: Any) -> Viewer:
@@ -148,18 +140,3 @@ def open_page(chromium: Browser) -> Iterator[Callable[..., Tab]]:
 
         yield open_page
     assert not faults, f"the page's console says {faults}"
-
-
-@pytest.fixture
-def picture_of(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[..., np.ndarray]:
-    """`picture_of(page, name)`: what a person sees, (H, W, 3) uint8, also written to SPLATVIEW_TEST_PICTURES."""
-    folder = Path(os.environ.get("SPLATVIEW_TEST_PICTURES", tmp_path))
-    folder.mkdir(parents=True, exist_ok=True)
-
-    def take(page: Tab, name: str = "") -> np.ndarray:
-        data = page.screenshot(animations="disabled")
-        (folder / f"page-{name or request.node.name}.png").write_bytes(data)
-        with Image.open(io.BytesIO(data)) as picture:
-            return np.asarray(picture.convert("RGB"))
-
-    return take

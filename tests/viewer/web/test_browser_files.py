@@ -15,7 +15,7 @@ from PIL import Image
 from support.house import House
 from support.programs import children
 from support.scene_files import ply_columns, truth, write_ply
-from support.web_visitors import ask, kept
+from support.web_clients import ask, kept
 
 from splatview_viewer import formats as files
 from splatview_viewer.formats import load_scene, nerfstudio, sandbox
@@ -44,8 +44,8 @@ class FilePages(House):
         """As the page's script does."""
         headers = {"Origin": f"http://127.0.0.1:{page.port}", "X-Splatview-Page": self.keys[page],
                    "X-Splatview-Token": self.browsers.server.token}
-        status, words, *_ = ask(page.port, "POST", f"/upload?name={quote(path.name)}", path.read_bytes(), headers)
-        assert status == 200, words
+        answer = ask(page.port, f"/upload?name={quote(path.name)}", path.read_bytes(), **headers)
+        assert answer.status == 200, answer.text
 
     def kept(self) -> list[str]:
         """Names of the files that were sent and are there."""
@@ -56,9 +56,9 @@ class FilePages(House):
         found: list[m.Offer] = []
         self.until(lambda: found.extend(o for o in page.messages() if isinstance(o, m.Offer)) or found)
         (offer,) = found
-        status, _, _, body = ask(page.port, "GET", f"/download?key={offer.key}&token={self.browsers.server.token}")
-        assert status == 200 and len(body) == offer.size
-        (to / offer.name).write_bytes(body)
+        answer = ask(page.port, f"/download?key={offer.key}&token={self.browsers.server.token}")
+        assert answer.status == 200 and len(answer.body) == offer.size
+        (to / offer.name).write_bytes(answer.body)
         return to / offer.name
 
     def show(self, page: Page, scene: Path) -> GaussianView:
@@ -191,7 +191,7 @@ def test_decoding_ends_with_its_page_or_its_entry(pages: FilePages, scene: Path,
     (tmp_path / "path.json").write_text("{}")
     pages.send(page, tmp_path / "path.json")
     pages.until(readers)
-    page.drop()
+    page.end()
     pages.until(lambda: not readers() and not pages.kept())
 
 
