@@ -28,20 +28,18 @@ if TYPE_CHECKING:
     Open = Callable[..., Page]
 
 
-class Viewer:
+class Viewer(WebServer):
     """The web server of a viewer that does nothing by itself."""
 
-    def __init__(self, port: int = 0, token: str | None = None):
-        self.server = WebServer(port=port, token=token, wake=lambda: None)
-        self.port = self.server.port
+    def __init__(self, port: int = 0, token: str | None = None) -> None:
+        super().__init__(port=port, token=token, wake=lambda: None)
         self.bare = f"http://127.0.0.1:{self.port}/"
         """The address without a token, as the page shows it."""
-        self.url = f"{self.bare}?token={self.server.token}"
-        self.close = self.server.close
+        self.url = f"{self.bare}?token={self.token}"
 
     def client(self) -> Client:
         """The next page that says hello."""
-        (connection,) = wait_until(self.server.arrivals, "a page comes")
+        (connection,) = wait_until(self.arrivals, "a page comes")
         return Client(connection)
 
 

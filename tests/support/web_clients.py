@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import os
 import queue
@@ -17,6 +18,7 @@ import msgspec
 from aiohttp.test_utils import make_mocked_request
 from multidict import CIMultiDict
 
+from benchmarks.browser import hostile
 from benchmarks.browser.websocket import Closed, WebSocket
 from splatview_viewer.core.events import FileDrop
 from splatview_viewer.web import messages as m
@@ -206,20 +208,18 @@ class Visitor(Page):
         self.client = Client(connection)
 
     def headers(self, **other: str) -> dict[str, str]:
-        """Those of a page; "" leaves one out."""
-        sent = {"Origin": f"http://127.0.0.1:{self.port}", "X-Splatview-Page": self.key,
+        return {"Origin": f"http://127.0.0.1:{self.port}", "X-Splatview-Page": self.key,
                 "X-Splatview-Token": self.token, **other}
-        return {name: value for name, value in sent.items() if value}
 
     def post(self, body: bytes = b"content", name: str = "scene.ply", **headers: str) -> Answer:
         return ask(self.port, f"/upload?name={quote(name)}", body, **self.headers(**headers))
 
     def begin(self, size: int, body: bytes = b"", name: str = "scene.ply") -> socket.socket:
         """As much of a file as there is; the rest is to follow."""
+        lines = {"Content-Length": str(size), **self.headers()}
+        head = hostile.head(self.port, f"/upload?name={name}", "POST", **lines)
         client = socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE)
-        lines = [f"POST /upload?name={name} HTTP/1.1", f"Host: 127.0.0.1:{self.port}",
-                 f"Content-Length: {size}", *(f"{k}: {v}" for k, v in self.headers().items()), "", ""]
-        client.sendall("\r\n".join(lines).encode() + body)
+        client.sendall(head + body)
         return client
 
     def fetch(self, key: str, **headers: str) -> Answer:
@@ -240,21 +240,16 @@ class Answer(NamedTuple):
     status: int
     headers: Any
     body: bytes
-
-    @property
-    def text(self) -> str:
-        return self.body.decode(errors="replace")
+    text: str
 
 
 def ask(port: int, path: str, body: bytes | None = None, method: str = "", **headers: str) -> Answer:
     """Send one request; `method`: by default POST with a body, and GET without."""
-    client = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
-    try:
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)) as client:
         client.request(method or ("GET" if body is None else "POST"), path, body, headers)
         answer = client.getresponse()
-        return Answer(answer.status, answer.headers, answer.read())
-    finally:
-        client.close()
+        body = answer.read()
+        return Answer(answer.status, answer.headers, body, body.decode(errors="replace"))
 
 
 def asking(path: str, *headers: tuple[str, str]) -> web.Request:
@@ -265,13 +260,11 @@ def asking(path: str, *headers: tuple[str, str]) -> web.Request:
 def raw(port: int, request: bytes) -> bytes:
     """What comes back on one connection until the server ends it; b"" where that resets it."""
     received = b""
-    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as client:
-        try:
-            client.sendall(request)
-            while chunk := client.recv(65536):
-                received += chunk
-        except ConnectionError:
-            pass
+    with (socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as client,
+          contextlib.suppress(ConnectionError)):
+        client.sendall(request)
+        while chunk := client.recv(65536):
+            received += chunk
     return received
 
 

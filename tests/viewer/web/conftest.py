@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import tempfile
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from splatview_viewer.web.server import WebServer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from playwright.sync_api import Browser, ConsoleMessage
+    from playwright.sync_api import Browser
     from playwright.sync_api import Page as Tab
     from support.web_clients import Page
 
@@ -45,9 +45,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def server(folder: Path) -> Iterator[WebServer]:
-    made = WebServer(port=0, token="secret", wake=lambda: None)
-    yield made
-    made.close()
+    with closing(WebServer(port=0, token="secret", wake=lambda: None)) as made:
+        yield made
     assert not list(folder.glob("splatview-files-*"))
 
 
@@ -99,12 +98,7 @@ def chromium() -> Iterator[Browser]:
 def start(folder: Path) -> Iterator[Callable[..., Viewer]]:
     """`start(port=0, token=None)`: a web server; it ends with the test."""
     with ExitStack() as running:
-        def start(*args: Any, **options: Any) -> Viewer:
-            viewer = Viewer(*args, **options)
-            running.callback(viewer.close)
-            return viewer
-
-        yield start
+        yield lambda *args, **options: running.enter_context(closing(Viewer(*args, **options)))
 
 
 @pytest.fixture
@@ -119,21 +113,16 @@ def open_page(chromium: Browser) -> Iterator[Callable[..., Tab]]:
     that match `expected`."""
     faults: list[str] = []
     with ExitStack() as opened:
-        def open_page(url: str, size: tuple[int, int] = (800, 600), ratio: float = 1, *, expected: str = "",
+        def open_page(url: str, size: tuple[int, int] = (800, 600), ratio: float = 1, *, expected: str = "$^",
                       routes: dict[str, Any] | None = None, **options: Any) -> Tab:
-            context = chromium.new_context(viewport={"width": size[0], "height": size[1]}, device_scale_factor=ratio,
-                                           accept_downloads=True, **options)
-            opened.callback(context.close)
+            context = opened.enter_context(chromium.new_context(
+                viewport={"width": size[0], "height": size[1]}, device_scale_factor=ratio, **options))
             context.set_default_timeout(PATIENCE * 1000)
-
-            def logged(message: ConsoleMessage) -> None:
-                if message.type == "error" and not (expected and re.search(expected, message.text)):
-                    faults.append(message.text)
-
             page = context.new_page()
             for pattern, handler in (routes or {}).items():
                 page.route(pattern, handler)
-            page.on("console", logged)
+            page.on("console", lambda message: faults.append(message.text) if message.type == "error" and
+                    not re.search(expected, message.text) else None)
             page.on("pageerror", lambda error: faults.append(str(error)))
             page.goto(url)
             return page

@@ -105,7 +105,7 @@ def test_files_are_downloaded(viewer: Viewer, open_page: Open, tmp_path: Path) -
         with page.expect_download() as waiting:
             client.connection.offer(name, content, 3_000_000)
         assert waiting.value.suggested_filename == name
-        assert viewer.server.token not in waiting.value.url, "which browsers keep"
+        assert viewer.token not in waiting.value.url, "which browsers keep"
         assert waiting.value.path().read_bytes() == (content if isinstance(content, bytes) else content.read_bytes())
     client.connection.offer("not there.ply", tmp_path / "not there.ply", 10)
     until(page, f"({TOAST}).includes('not there.ply: cannot be read')")

@@ -57,7 +57,7 @@ def test_a_page_without_the_token_says_what_to_do(start: Callable[..., Viewer], 
     until(page, CONNECTED)
     bare = open_page(second.bare, expected="403|WebSocket connection")
     until(bare, "splatview.state().notice.startsWith('This viewer needs a token.')")
-    assert not second.server.arrivals()
+    assert not second.arrivals()
 
 
 def test_frame_of_another_site_has_the_token(start: Callable[..., Viewer], open_page: Open) -> None:
@@ -85,4 +85,4 @@ def test_frame_without_the_token_shows_nothing(viewer: Viewer, open_page: Open) 
             page.wait_for_timeout(1)  # lets playwright take in what the browser reports
             if page.frames[1].url == "chrome-error://chromewebdata/":
                 break
-        assert viewer.server.arrivals() == []
+        assert viewer.arrivals() == []
