@@ -26,6 +26,7 @@ from support.wait import PATIENCE, clock, wait_until
 
 if TYPE_CHECKING:
     import subprocess
+    from typing import Self
 
     from aiohttp import web
 
@@ -73,7 +74,7 @@ class Page:
         self._socket: WebSocket | None = None
         self._thread = threading.Thread(target=self._read, name="page", daemon=True)
 
-    def __enter__(self) -> Page:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -224,7 +225,7 @@ class Visitor(Page):
 
     def fetch(self, key: str, **headers: str) -> Answer:
         """Download what was offered with `key`, as the page's script does."""
-        return ask(self.port, f"/download?key={quote(key)}", **{"X-Splatview-Token": self.token, **headers})
+        return ask(self.port, f"/download?key={quote(key)}", None, "GET", **{"X-Splatview-Token": self.token, **headers})
 
     def goes_on(self, number: int = 1) -> None:
         """The page gets a picture, and is heard."""

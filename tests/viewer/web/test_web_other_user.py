@@ -7,9 +7,10 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from support.other_users import OTHER, ask_as, needs_root, request, upgrade
+from support.other_users import OTHER, ask_as, needs_root
 from support.web_clients import Visitor
 
+from benchmarks.browser.hostile import head, upgrade
 from splatview_viewer.core.events import FileDrop
 from splatview_viewer.web import messages as m
 from splatview_viewer.web.server import WebServer
@@ -33,14 +34,14 @@ def test_other_user_without_the_token_gets_nothing(folder: Path, programs: Progr
         offer = own.receive()
         assert isinstance(offer, m.Offer)
         port, token = viewer.port, viewer.token
-        page, upload, download = {"X-Splatview-Page": own.key}, "/upload?name=a", f"/download?key={offer.key}"
-        refused = [upgrade(port), upgrade(port, "?token=wrong"),
+        page, download = {"X-Splatview-Page": own.key, "Content-Length": "0"}, f"/download?key={offer.key}"
+        refused = [upgrade(port), upgrade(port, "/ws?token=wrong"),
                    upgrade(port, **{"Sec-WebSocket-Protocol": "splatview, token.wrong"}),
-                   request(port, upload, "POST", "x", **page), request(port, download),
-                   request(port, download, **{"X-Splatview-Token": "wrong"})]
-        taken = [request(port, "/"), upgrade(port, f"?token={token}"),
+                   head(port, "/upload?name=a", "POST", **page), head(port, download),
+                   head(port, download, **{"X-Splatview-Token": "wrong"})]
+        taken = [head(port), upgrade(port, f"/ws?token={token}"),
                  upgrade(port, **{"Sec-WebSocket-Protocol": f"splatview, token.{token}"})]
-        answers = ask_as(programs, port, [("127.0.0.1", one) for one in refused + taken])
+        answers = ask_as(programs, port, refused + taken)
         statuses = [int(re.findall(r"HTTP/1.1 (\d+) ", answer)[0]) for answer in answers]
         assert statuses == [403] * len(refused) + [200, 101, 101]
         assert not any(secret in answer for answer in answers for secret in (token, "a secret", own.key))

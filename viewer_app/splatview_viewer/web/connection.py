@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections import deque
+from collections import OrderedDict, deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,8 +53,8 @@ class Connection:
         self.wake = wake
         self.inbox: Inbox[tuple[Event | m.Visible, float]] = Inbox(_supersedes)
         self.pictures: Sender | None = None
-        self.offers: dict[str, tuple[str, Path | bytes]] = {}
-        """Name and content of each file that waits to be fetched, by its key. For the web thread."""
+        self.offers: OrderedDict[str, Path | bytes] = OrderedDict()
+        """Each file that waits to be fetched, or its content, by its key."""
         self._socket = socket
         self._loop = asyncio.get_running_loop()
         self._texts: deque[str] = deque()
@@ -77,7 +77,9 @@ class Connection:
     def offer(self, name: str, content: Path | bytes, size: int) -> None:
         """Offer a file for the user to keep, which the page fetches once."""
         key = secrets.token_urlsafe(16)
-        self._call(self._offer, key, name, content)
+        self.offers[key] = content
+        if len(self.offers) > MAX_OFFERS:
+            self.offers.popitem(last=False)
         self.send(m.Offer(name, key, size))
 
     def put(self, message: Event | m.Visible, now: float) -> bool:
@@ -115,11 +117,6 @@ class Connection:
         if self._waiting > MAX_WAITING:
             self.close(f"more than {MAX_WAITING >> 20} MB wait to be sent already", 1008)
         self._work.set()
-
-    def _offer(self, key: str, name: str, content: Path | bytes) -> None:
-        self.offers[key] = name, content
-        if len(self.offers) > MAX_OFFERS:
-            del self.offers[next(iter(self.offers))]
 
     async def run(self) -> tuple[int, str]:
         """Serve the page until the connection is over; return code and reason to close the WebSocket with. Called once,

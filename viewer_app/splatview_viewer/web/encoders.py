@@ -110,8 +110,14 @@ class TurboEncoder:
     def encode(self, pixels: Pixels, quality: int, *, bottom_up: bool = False, size: Size | None = None) -> bytes:
         check(pixels, quality, size)
         array = host_pixels(pixels)
-        if size is not None and size != (array.shape[1], array.shape[0]):
-            array = _shrunk(array, size)
+        height, width = array.shape[:2]
+        if size is not None and size != (width, height):
+            from PIL import Image
+
+            image = Image.frombuffer("RGBX", (width, height), array, "raw", "RGBX", 0, 1)
+            whole = next((n for n in (2, 3, 4) if size == (-(-width // n), -(-height // n))), 0)
+            array = np.asarray(image.reduce(whole) if whole  # four times as fast
+                               else image.resize(size, Image.Resampling.BOX))
         array = np.ascontiguousarray(array[::-1] if bottom_up else array)
         try:
             return self._encode(array, quality, "RGBX", "444" if quality >= BEST else "420", True)
@@ -159,15 +165,3 @@ def check(pixels: Pixels, quality: int, size: Size | None) -> None:
 def host_pixels(pixels: Pixels) -> np.ndarray:
     """Return the pixels as an array; those of a GPU are copied, for which this thread waits."""
     return pixels if isinstance(pixels, np.ndarray) else pixels.cpu().numpy()
-
-
-def _shrunk(pixels: np.ndarray, size: Size) -> np.ndarray:
-    """Return (H, W, 4) uint8 of another size, each pixel the mean of those that it stands for."""
-    from PIL import Image
-
-    height, width = pixels.shape[:2]
-    image = Image.frombuffer("RGBX", (width, height), pixels, "raw", "RGBX", 0, 1)
-    for factor in (2, 3, 4):
-        if size == (-(-width // factor), -(-height // factor)):
-            return np.asarray(image.reduce(factor))  # four times as fast
-    return np.asarray(image.resize(size, Image.Resampling.BOX))

@@ -78,8 +78,20 @@ class Files:
         size, name, taken = request.content_length, file_name(request.query.get("name", "")), False
         if size is None:
             raise web.HTTPLengthRequired(text="A file comes with its size, in Content-Length")
+        if size > MAX_FILE:
+            raise web.HTTPRequestEntityTooLarge(MAX_FILE, size, text=(
+                f"{name} has {size_text(size)}; {size_text(MAX_FILE)} is the most that a page can send. Open it where "
+                "the viewer runs"))
         async with self._at_once:
-            path = self._reserve(name, size)
+            with self._lock:
+                room = min(MAX_KEPT - sum(self._kept.values()), shutil.disk_usage(self._folder).free - SPARE)
+                if size > room or len(self._kept) >= MAX_COUNT:
+                    raise web.HTTPInsufficientStorage(text=(
+                        f"There is no room for {name} on the viewer's machine: it has {size_text(size)}, and "
+                        f"{size_text(max(room, 0))} and {MAX_COUNT} files are the most. Close some in the list"))
+                self._count += 1
+                path = self._folder / str(self._count) / name  # in a folder of its own: names may be the same
+                self._kept[path] = size
             try:
                 path.parent.mkdir(mode=0o700)
                 with path.open("xb") as file:
@@ -99,34 +111,16 @@ class Files:
             raise web.HTTPGone(text=f"The connection to the viewer was lost while {name} was sent")
         return web.Response(text="Taken.")
 
-    def _reserve(self, name: str, size: int) -> Path:
-        """Return a path for a file of this size, in a folder of its own: names may be the same."""
-        if size > MAX_FILE:
-            raise web.HTTPRequestEntityTooLarge(MAX_FILE, size, text=(
-                f"{name} has {size_text(size)}; {size_text(MAX_FILE)} is the most that a page can send. Open it where "
-                "the viewer runs"))
-        with self._lock:
-            room = min(MAX_KEPT - sum(self._kept.values()), shutil.disk_usage(self._folder).free - SPARE)
-            if size > room or len(self._kept) >= MAX_COUNT:
-                raise web.HTTPInsufficientStorage(text=(
-                    f"There is no room for {name} on the viewer's machine: it has {size_text(size)}, and "
-                    f"{size_text(max(room, 0))} and {MAX_COUNT} files are the most. Close some in the list"))
-            self._count += 1
-            path = self._folder / str(self._count) / name
-            self._kept[path] = size
-            return path
-
     async def hand_out(self, request: web.Request) -> web.Response:
         """Send what was offered to a page; each offer is good for one time."""
         key = request.query.get("key", "")
-        connection = next((c for c in self._connections.values() if key in c.offers), None)
-        if connection is None:
+        found = [c.offers.pop(key) for c in [*self._connections.values()] if key in c.offers]
+        if not found:
             raise web.HTTPNotFound(text="This file was taken already, or is not offered any more")
-        _, content = connection.offers.pop(key)
         try:
-            body = content if isinstance(content, bytes) else await asyncio.to_thread(open_regular, content)
+            body = found[0] if isinstance(found[0], bytes) else await asyncio.to_thread(open_regular, found[0])
         except OSError as e:
-            raise web.HTTPNotFound(text=f"{content}: cannot be read: {e.strerror or e}") from e
+            raise web.HTTPNotFound(text=f"{found[0]}: cannot be read: {e.strerror or e}") from e
         return web.Response(body=body, headers={"Content-Type": "application/octet-stream", "Cache-Control": "no-store",
                                                 "Content-Disposition": "attachment"})
 
