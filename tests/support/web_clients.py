@@ -225,7 +225,8 @@ class Visitor(Page):
 
     def fetch(self, key: str, **headers: str) -> Answer:
         """Download what was offered with `key`, as the page's script does."""
-        return ask(self.port, f"/download?key={quote(key)}", None, "GET", **{"X-Splatview-Token": self.token, **headers})
+        headers = {"X-Splatview-Token": self.token, **headers}
+        return ask(self.port, f"/download?key={quote(key)}", None, "GET", **headers)
 
     def goes_on(self, number: int = 1) -> None:
         """The page gets a picture, and is heard."""

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from splatview_viewer.web.browser import BrowserScreen
 
 _NAMES = "chromium-headless-shell", "chromium", "google-chrome", "google-chrome-stable", "chromium-browser"
-"""Debian's headless shell is the same Chromium without its own windows, and opens a page in a quarter of the time."""
 CHROMIUM = os.environ.get("SPLATVIEW_TEST_CHROMIUM") or next(filter(None, map(shutil.which, _NAMES)), "chromium")
 _FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
           "--disable-component-update", "--disable-sync"]
