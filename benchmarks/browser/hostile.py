@@ -45,7 +45,7 @@ def frame(kind: int, data: bytes = b"", *, last: bool = True, packed: bool = Fal
 
 def hello(name: str = "bad", side: int = 64) -> bytes:
     """The frame with which a page begins."""
-    return frame(TEXT, json.dumps({"t": "hello", "protocol": 3, "id": name, "width": side, "height": side}).encode())
+    return frame(TEXT, json.dumps({"t": "hello", "id": name, "width": side, "height": side}).encode())
 
 
 class Client:

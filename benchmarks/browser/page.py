@@ -76,7 +76,7 @@ class Page:
         else:
             self._socket = WebSocket(options["port"], f"/ws?token={options['token']}")
             width, height = self._size
-            self._say(messages.Hello(protocol=messages.PROTOCOL, id="benchmark", width=width, height=height))
+            self._say(messages.Hello(id="benchmark", width=width, height=height))
             work = self._read
         self._reader = threading.Thread(target=self._reading, args=(work,), daemon=True)
         self._reader.start()
@@ -96,8 +96,6 @@ class Page:
     def _read(self) -> None:
         binary, raw = self._socket.receive()
         if not binary:
-            if b'"refused"' in raw[:40]:
-                raise Closed(raw.decode())
             if b'"picture"' in raw[:40]:
                 self._coming = msgspec.json.decode(raw, type=messages.Picture), time.monotonic()
             return

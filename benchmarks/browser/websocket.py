@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import os
 import socket
 import struct
@@ -13,6 +14,10 @@ _TEXT, _BINARY, _CLOSE, _PING, _PONG = 1, 2, 8, 9, 10
 
 class Closed(Exception):  # noqa: N818  (how a connection ends is no error by itself)
     """The other side closed the connection; says why."""
+
+    def __init__(self, reason: str, code: int = 1006) -> None:
+        super().__init__(reason)
+        self.code = code
 
 
 class WebSocket:
@@ -32,10 +37,12 @@ class WebSocket:
         while b"\r\n\r\n" not in self._buffer:
             part = self._socket.recv(4096)
             if not part:
+                self._socket.close()
                 raise ConnectionError(f"no WebSocket: {bytes(self._buffer[:200])!r}")
             self._buffer += part
         head, _, rest = bytes(self._buffer).partition(b"\r\n\r\n")
         if b" 101 " not in head.split(b"\r\n")[0]:
+            self._socket.close()
             raise ConnectionError(f"no WebSocket: {head.splitlines()[0].decode()} {rest[:200]!r}")
         self._buffer = bytearray(rest)
 
@@ -71,7 +78,7 @@ class WebSocket:
                                          + bytes(b ^ mask[i & 3] for i, b in enumerate(payload)))
                 continue
             if opcode == _CLOSE:
-                raise Closed(payload[2:].decode(errors="replace") or "no reason")
+                raise Closed(payload[2:].decode(errors="replace"), int.from_bytes(payload[:2]))
             if opcode == _PONG:
                 continue
             kind = opcode or kind
@@ -96,4 +103,7 @@ class WebSocket:
         return view
 
     def close(self) -> None:
+        """Without a word. Ends a `receive` in another thread. Idempotent."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()

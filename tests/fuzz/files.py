@@ -38,7 +38,7 @@ from splatview_viewer.recording.files import INDEX, read_index, read_packed, wri
 from splatview_viewer.recording.packed import pack, unpack
 from splatview_viewer.scene.scene import FIELDS, GaussianScene
 from splatview_viewer.web import messages as m
-from splatview_viewer.web.files import safe_name
+from splatview_viewer.web.files import file_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -278,7 +278,7 @@ def _memo(data: bytes) -> None:
 
 
 PAGE: list[Any] = [
-    m.Hello(protocol=m.PROTOCOL, id="tab", width=640, height=480, scale=2.0), ev.Resize(320, 240), m.Visible(True),
+    m.Hello(id="tab", width=640, height=480, scale=2.0), ev.Resize(320, 240), m.Visible(True),
     ev.PointerMove(1.5, 2.5, frozenset(("shift",)), at=12.0), ev.PointerPress(1, 2, "right", touch=True, at=5.0),
     ev.PointerRelease(1, 2), ev.PointerLeave(), ev.Wheel(1, 2, 0, 1),
     ev.Pinch(1, 2, 1.1, 0, 0, 0.1), ev.Key("a"), ev.Text("typed"), ev.Screenshot(), m.Ack(7)]
@@ -301,5 +301,5 @@ def _page_message(data: bytes) -> None:
 
 @target("upload_name", lambda: [b"../../etc/passwd", "a\0b\u202e.ply".encode(), b"C:\\x\\y.ply", b"." * 300])
 def _upload_name(data: bytes) -> None:
-    name = safe_name(data.decode(errors="surrogateescape"))
-    assert 0 < len(name.encode()) <= 200 and "/" not in name and "\0" not in name and name not in (".", "..")
+    name = file_name(data.decode(errors="surrogateescape"))
+    assert 0 < len(name.encode()) <= 255 and "/" not in name and "\0" not in name and name not in (".", "..")

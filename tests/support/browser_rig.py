@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from splatview_viewer.core.screen import Caption, read_pixels
 from splatview_viewer.screens.offscreen import create_context
 from splatview_viewer.web.browser import BrowserScreen
 from splatview_viewer.web.encoders import Encoder, choose
+from splatview_viewer.web.messages import Hello
 from splatview_viewer.web.server import WebServer
 from support.wait import clock, turns, wait_until
 from support.web_clients import Image, Page
@@ -27,54 +29,42 @@ CAPTION = Caption()
 RED, GREEN, BLUE = (0.8, 0.1, 0.2), (0.1, 0.7, 0.3), (0.2, 0.3, 0.9)
 
 
-class Rig:
+class Rig(ExitStack):
     """A context, a server and the pages that are connected to it."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.ctx: moderngl.Context = create_context()
         self.woken = 0
         self._encoder: Encoder | None = None
-        self.server = WebServer(port=0, wake=self._wake)
         self.pages: dict[BrowserScreen, Page] = {}
+        self.callback(self._release)
+        self.server = WebServer(port=0, wake=self._wake)
+        self.callback(self.server.close)
 
     def _wake(self) -> None:
         self.woken += 1
 
-    def open(self, width: int = 96, height: int = 64, scale: float = 1.0, *, visible: bool = True, acks: bool = True,
-             reading: bool = True, encoder: Encoder | None = None) -> BrowserScreen:
-        """A page that says hello, and its screen."""
-        page = Page(self.server.port, acks=acks, reading=reading).connect(token=self.server.token)
-        if reading:
-            page.greet(width, height, scale, visible=visible)
-        else:
-            from splatview_viewer.web.messages import PROTOCOL, Hello
-
-            page.send(Hello(protocol=PROTOCOL, id="deaf", width=width, height=height, scale=scale, visible=visible))
-        try:
-            (arrived,) = wait_until(self.server.arrivals, "the page arrives")
-            self._encoder = self._encoder or choose(self.ctx)
-            screen = BrowserScreen(self.ctx, arrived, encoder or self._encoder)
-        except BaseException:
-            page.end()
-            raise
-        self.pages[screen] = page
-        return screen
-
-    def __enter__(self) -> Rig:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        for screen, page in self.pages.items():
-            screen.close()
-            page.end()
-        self.server.close()
+    def _release(self) -> None:
         if self._encoder is not None:
             self._encoder.close()
         assert self.ctx.error == "GL_NO_ERROR"
         self.ctx.release()
+
+    def open(self, width: int = 96, height: int = 64, scale: float = 1.0, *, visible: bool = True, acks: bool = True,
+             reading: bool = True, encoder: Encoder | None = None) -> BrowserScreen:
+        """A page that says hello, and its screen."""
+        page = self.enter_context(Page(self.server.port, acks=acks, reading=reading))
+        hello = Hello(id="page", width=width, height=height, scale=scale, visible=visible)
+        page.connect(token=self.server.token).send(hello)
+        (arrived,) = wait_until(self.server.arrivals, "the page arrives")
+        if reading:
+            page.receive()
+        self._encoder = self._encoder or choose(self.ctx)
+        screen = BrowserScreen(self.ctx, arrived, encoder or self._encoder)
+        self.callback(screen.close)
+        self.pages[screen] = page
+        return screen
 
 
 def draw(screen: BrowserScreen, color: tuple[float, float, float], mark: int = 0) -> np.ndarray:
@@ -90,13 +80,6 @@ def draw(screen: BrowserScreen, color: tuple[float, float, float], mark: int = 0
     return drawn
 
 
-def until_ready(screen: BrowserScreen) -> list[Event]:
-    """Poll until another picture is taken; the events meanwhile."""
-    events: list[Event] = []
-    poll(screen, lambda: screen.state.ready, events)
-    return events
-
-
 def poll(screen: BrowserScreen, condition: Callable[[], Any], events: list[Event] | None = None) -> Any:
     """Poll as the viewer's loop does until something is true, and return that."""
     for _ in turns(f"{condition}", rest=False):
@@ -108,31 +91,11 @@ def poll(screen: BrowserScreen, condition: Callable[[], Any], events: list[Event
     raise AssertionError
 
 
-def decoded(picture: Image) -> np.ndarray:
-    """(H, W, 3) uint8."""
-    image = PIL.Image.open(io.BytesIO(picture.data))
-    assert image.format is not None and image.format.lower() == picture.format
-    return np.asarray(image.convert("RGB"))
-
-
-def restful(screen: BrowserScreen, page: Page) -> Image:
-    """The picture without loss that comes when nothing more is drawn."""
-    found: list[Image] = []
-
-    def rests() -> bool:
-        while not found and (picture := page.next_picture()) is not None:
-            if picture.lossless:
-                found.append(picture)
-        return bool(found)
-
-    poll(screen, rests)
-    return found[0]
-
-
-def settle(screen: BrowserScreen, page: Page) -> int:
-    """Until the page has a picture without loss of what was drawn, in BLUE; its number."""
-    draw(screen, BLUE)
-    return restful(screen, page).number
+def until_ready(screen: BrowserScreen) -> list[Event]:
+    """Poll until another picture is taken; the events meanwhile."""
+    events: list[Event] = []
+    poll(screen, lambda: screen.state.ready, events)
+    return events
 
 
 def heard(screen: BrowserScreen, kind: type) -> list[Event]:
@@ -142,9 +105,27 @@ def heard(screen: BrowserScreen, kind: type) -> list[Event]:
     return events
 
 
-def spend(screen: BrowserScreen, seconds: float) -> list[Event]:
+def spend(screen: BrowserScreen, seconds: float) -> None:
     """Poll for a while."""
-    end, events = clock() + seconds, []
-    while clock() < end:
-        events.extend(screen.poll(0.01))
-    return events
+    end = clock() + seconds
+    poll(screen, lambda: clock() > end)
+
+
+def decoded(picture: Image) -> np.ndarray:
+    """(H, W, 3) uint8."""
+    image = PIL.Image.open(io.BytesIO(picture.data))
+    assert image.format is not None and image.format.lower() == picture.format
+    return np.asarray(image.convert("RGB"))
+
+
+def restful(screen: BrowserScreen, page: Page) -> Image:
+    """The picture without loss that comes when nothing more is drawn."""
+    while not (picture := poll(screen, page.next_picture)).lossless:
+        pass
+    return picture
+
+
+def settle(screen: BrowserScreen, page: Page) -> int:
+    """Until the page has a picture without loss of what was drawn, in BLUE; its number."""
+    draw(screen, BLUE)
+    return restful(screen, page).number

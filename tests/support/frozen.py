@@ -275,8 +275,7 @@ class Page:
     async def _open(self, id: str) -> None:
         self._session = aiohttp.ClientSession()
         self._socket = await self._connect()
-        hello = {"t": "hello", "protocol": 3, "id": id, "width": self.size[0], "height": self.size[1], "scale": 1.0,
-                 "visible": True}
+        hello = {"t": "hello", "id": id, "width": self.size[0], "height": self.size[1], "scale": 1.0, "visible": True}
         await self._socket.send_str(json.dumps(hello))
 
     async def _connect(self) -> aiohttp.ClientWebSocketResponse[Any]:

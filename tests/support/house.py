@@ -56,9 +56,8 @@ class House:
 
     def newest(self, page: Page) -> Image | None:
         """The last picture that has come."""
-        latest = page.latest()
-        if latest is not None:
-            self._newest[page] = latest
+        while (picture := page.next_picture()) is not None:
+            self._newest[page] = picture
         return self._newest.get(page)
 
     def at_rest(self, page: Page) -> np.ndarray:

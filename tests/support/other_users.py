@@ -30,19 +30,16 @@ def why_not() -> str:
 
 needs_root = pytest.mark.skipif(bool(why_not()), reason=why_not() or "programs can become another user")
 
-_BECOME = """
+_REQUESTS = r"""
 import json, os, re, socket, sys
 "".encode("idna")  # modules of the interpreter may be out of the other user's reach
 port, uid, patience, requests = json.loads(sys.argv[1])
 os.setgroups([])
 os.setgid(uid)
 os.setuid(uid)
-"""
-
-_REQUESTS = _BECOME + r"""
 answers = []
-for address, request in requests:
-    with socket.create_connection((address, port), timeout=patience) as client:
+for request in requests:
+    with socket.create_connection(("127.0.0.1", port), timeout=patience) as client:
         client.sendall(request.encode())
         answer = b""
         while part := client.recv(65536):
@@ -55,23 +52,11 @@ for address, request in requests:
 print(json.dumps(answers))
 """
 
-def ask_as(programs: Programs, port: int, requests: list[tuple[str, str]], uid: int = OTHER) -> list[str]:
-    """Send each request, (address, text), from a process of `uid`; return the answers, of a WebSocket the head."""
-    program = programs.code(_REQUESTS, json.dumps([port, uid, PATIENCE, requests]), PYTHONPATH="")
+
+def ask_as(programs: Programs, port: int, requests: list[bytes], uid: int = OTHER) -> list[str]:
+    """Send each request from a process of `uid`; return the answers, of a WebSocket the head."""
+    texts = [request.decode() for request in requests]
+    program = programs.code(_REQUESTS, json.dumps([port, uid, PATIENCE, texts]), PYTHONPATH="")
     said, errors = program.communicate(timeout=PATIENCE * len(requests))
     assert said, errors
     return json.loads(said)
-
-
-def request(port: int, path: str, method: str = "GET", body: str = "", **headers: str) -> str:
-    """The text of an HTTP request of the viewer's own page, after which the connection ends."""
-    lines = {"Host": f"127.0.0.1:{port}", "Origin": f"http://127.0.0.1:{port}", "Connection": "close",
-             **({"Content-Length": str(len(body))} if body else {}), **headers}
-    return f"{method} {path} HTTP/1.1\r\n" + "".join(f"{k}: {v}\r\n" for k, v in lines.items()) + "\r\n" + body
-
-
-def upgrade(port: int, query: str = "", **headers: str) -> str:
-    """The text of the request that opens the viewer's WebSocket."""
-    lines = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13",
-             "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="}
-    return request(port, "/ws" + query, **{**lines, **headers})

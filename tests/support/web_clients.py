@@ -1,26 +1,41 @@
-"""A page without a browser: a WebSocket client with blocking calls, for tests of the serving side."""
+"""Pages without a browser, with blocking calls, and what their server sees of them: for tests of the serving side."""
 
 from __future__ import annotations
 
-import asyncio
-import math
+import contextlib
+import http.client
+import os
 import queue
 import re
+import socket
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from urllib.parse import quote
 
-import aiohttp
 import msgspec
+from aiohttp.test_utils import make_mocked_request
+from multidict import CIMultiDict
 
+from benchmarks.browser import hostile
+from benchmarks.browser.websocket import Closed, WebSocket
+from splatview_viewer.core.events import FileDrop
 from splatview_viewer.web import messages as m
-from support.wait import PATIENCE
+from support.wait import PATIENCE, clock, wait_until
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Coroutine
+    from typing import Self
 
+    from aiohttp import web
+
+    from splatview_viewer.core.events import Event
     from splatview_viewer.web.connection import Connection
+    from splatview_viewer.web.server import WebServer
+
+T = TypeVar("T")
+HELLO = m.Hello(id="page", width=320, height=240)
 
 
 def address(viewer: subprocess.Popen[str], said: list[str]) -> tuple[int, str]:
@@ -43,94 +58,58 @@ class Image(m.Picture, frozen=True, tag="picture"):
 _decoder = msgspec.json.Decoder(m.ServerMessage)
 
 
-class Pictures:
-    """Pictures that a test has made, for a connection."""
-
-    due = math.inf
-
-    def __init__(self, connection: Connection) -> None:
-        self.acks: list[int] = []
-        self._connection = connection
-        self._waiting: deque[tuple[m.Picture, bytes]] = deque()
-        connection.pictures = self
-
-    def put(self, picture: m.Picture, image: bytes) -> None:
-        self._waiting.append((picture, image))
-        self._connection.work()
-
-    async def next(self, now: float) -> tuple[m.Picture, bytes] | None:
-        return self._waiting.popleft() if self._waiting else None
-
-    def acked(self, number: int, took: float, now: float) -> None:
-        self.acks.append(number)
-        self._connection.wake()
-
-
 class Page:
     """One connection to a viewer at 127.0.0.1.
 
     What arrives is read in a thread: `receive` gives the messages and `picture` the pictures, each in order of
-    arrival. `reading=False` reads nothing: a page on a stalled link.
+    arrival. `acks`: every picture is answered. `reading=False` reads nothing: a page on a stalled link.
     """
 
-    def __init__(self, port: int, *, acks: bool = False, reading: bool = True):
-        self.port = port
-        self.acks = acks  # answer every picture, as a page that has drawn it does
-        self.close_code: int | None = None
-        self.close_reason = ""
-        self._reading = reading
+    def __init__(self, port: int, *, acks: bool = False, reading: bool = True) -> None:
+        self.port, self.acks, self._reading = port, acks, reading
+        self.closed: Closed | None = None
+        """Code and reason, once the server has closed it."""
         self._messages: queue.Queue[m.ServerMessage] = queue.Queue()
         self._pictures: queue.Queue[Image] = queue.Queue()
-        self._over = threading.Event()
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="page", daemon=True)
-        self._thread.start()
-        self._session: aiohttp.ClientSession | None = None
-        self._socket: aiohttp.ClientWebSocketResponse[Any] | None = None
-        self._reader: asyncio.Task[None] | None = None
+        self._socket: WebSocket | None = None
+        self._thread = threading.Thread(target=self._read, name="page", daemon=True)
 
-    def __enter__(self) -> Page:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.end()
 
-    def connect(self, *, token: str | None = None, headers: dict[str, str] | None = None) -> Page:
-        """Open the socket. Raises aiohttp.WSServerHandshakeError when it is refused; `headers` replace the usual ones,
-        "" leaves one out."""
-        sent = {"Origin": f"http://127.0.0.1:{self.port}", **(headers or {})}
-        self._run(self._connect({k: v for k, v in sent.items() if v}, token))
+    def connect(self, *, token: str) -> Page:
+        """Open the socket. Raises ConnectionError when it is refused."""
+        self._socket = WebSocket(self.port, f"/ws?token={token}")
+        if self._reading:
+            self._thread.start()
         return self
 
     def greet(self, width: int = 320, height: int = 240, scale: float = 1.0, *, id: str = "page",
               visible: bool = True) -> m.Welcome:
         """Say hello; the viewer's welcome."""
-        self.send(m.Hello(protocol=m.PROTOCOL, id=id, width=width, height=height, scale=scale, visible=visible))
+        self.send(m.Hello(id=id, width=width, height=height, scale=scale, visible=visible))
         answer = self.receive()
         assert isinstance(answer, m.Welcome), answer
         return answer
 
-    def read(self) -> None:
-        """Begin to read, for a page with `reading=False`."""
-        self._loop.call_soon_threadsafe(self._start_reading)
-
     def send(self, message: m.ClientMessage | str | bytes) -> None:
         """A message, or any text or bytes in its place."""
         assert self._socket is not None
-        if isinstance(message, bytes):
-            self._run(self._socket.send_bytes(message))
-        else:
-            self._run(self._socket.send_str(message if isinstance(message, str) else m.encode(message)))
+        text = message if isinstance(message, (str, bytes)) else m.encode(message)
+        self._socket.send(text.encode() if isinstance(text, str) else text, binary=isinstance(text, bytes))
 
     def receive(self) -> m.ServerMessage:
-        return self._next(self._messages, "message")
+        return self._next(self._messages)
 
     def messages(self) -> list[m.ServerMessage]:
         """The messages that have come since this was asked last. Does not wait."""
         return [self._messages.get() for _ in range(self._messages.qsize())]
 
     def picture(self) -> Image:
-        return self._next(self._pictures, "picture")
+        return self._next(self._pictures)
 
     def next_picture(self) -> Image | None:
         """The next picture; None where it has not come. Does not wait."""
@@ -141,96 +120,156 @@ class Page:
         """Pictures that have come and were not taken."""
         return self._pictures.qsize()
 
-    def newest(self) -> Image:
-        """The last picture that has come, or else the next one."""
-        picture = self.picture()
-        return self.latest() or picture
-
-    def latest(self) -> Image | None:
-        """The last picture that has come since this was asked last; None for none. Does not wait."""
-        picture = None
-        while (later := self.next_picture()) is not None:
-            picture = later
-        return picture
-
-    def ended(self) -> bool:
-        """Whether the server closes the connection; then `close_code` and `close_reason` are set."""
-        return self._over.wait(PATIENCE)
-
-    @property
-    def over(self) -> bool:
-        """Whether it has closed it."""
-        return self._over.is_set()
-
-    def drop(self) -> None:
-        """The connection is gone without a word, as when a machine loses its network."""
-        assert self._socket is not None
-        transport = self._socket._writer.transport
-        self._loop.call_soon_threadsafe(transport.abort)
+    def ended(self) -> Closed:
+        """Code and reason with which the server closes the connection, once it does."""
+        return wait_until(lambda: self.closed, "the server closes the page")
 
     def end(self) -> None:
-        """Close everything. Idempotent."""
-        if self._loop.is_closed():
-            return
-        self._run(self._end())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        """Close the connection without a word, as when a machine loses its network. Idempotent."""
+        if self._socket is not None:
+            self._socket.close()
+        if self._thread.is_alive():
+            self._thread.join()
 
-    def _next(self, source: queue.Queue[Any], what: str) -> Any:
+    def _next(self, source: queue.Queue[T]) -> T:
         try:
             return source.get(timeout=PATIENCE)
         except queue.Empty:
-            state = f"closed: {self.close_code} {self.close_reason}" if self.over else "open"
-            raise AssertionError(f"no {what} within {PATIENCE} s; the connection is {state}") from None
+            raise AssertionError(f"nothing came within {PATIENCE} s; closed: {self.closed}") from None
 
-    def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE)
-
-    async def _connect(self, headers: dict[str, str], token: str | None) -> None:
-        if self._session is None:
-            self._session = aiohttp.ClientSession()
-        query = f"?token={token}" if token is not None else ""
-        self._socket = await self._session.ws_connect(f"http://127.0.0.1:{self.port}/ws{query}", headers=headers,
-                                                      max_msg_size=0)
-        if self._reading:
-            self._start_reading()
-
-    def _start_reading(self) -> None:
-        self._reader = self._loop.create_task(self._read())
-
-    async def _read(self) -> None:
-        socket = self._socket
-        assert socket is not None
-        coming, came = None, 0.0
-        while True:
-            message = await socket.receive()
-            if message.type is aiohttp.WSMsgType.CLOSE:
-                self.close_reason = message.extra or ""
-            if message.type not in (aiohttp.WSMsgType.TEXT, aiohttp.WSMsgType.BINARY):
-                break
-            if message.type is aiohttp.WSMsgType.TEXT:
-                answer, came = _decoder.decode(message.data), self._loop.time()
-                if isinstance(answer, m.Picture):
-                    coming = answer
-                else:
+    def _read(self) -> None:
+        assert self._socket is not None
+        try:
+            while True:
+                answer, came = _decoder.decode(self._socket.receive()[1]), clock()
+                if not isinstance(answer, m.Picture):
                     self._messages.put(answer)
-                continue
-            assert coming is not None
-            self._pictures.put(Image(**msgspec.structs.asdict(coming), data=message.data))
-            if self.acks:
-                await socket.send_str(m.encode(m.Ack(coming.number, (self._loop.time() - came) * 1e3)))
-            coming = None
-        self.close_code = socket.close_code
-        self._over.set()
+                    continue
+                self._pictures.put(Image(**msgspec.structs.asdict(answer), data=self._socket.receive()[1]))
+                if self.acks:
+                    self.send(m.Ack(answer.number, (clock() - came) * 1e3))
+        except (Closed, OSError) as e:
+            self._socket.close()  # the server waits for that
+            self.closed = e if isinstance(e, Closed) else Closed(str(e))
 
-    async def _end(self) -> None:
-        if self._reader is not None:
-            self._reader.cancel()
-            await asyncio.wait((self._reader,))
-        if self._socket is not None:
-            self._socket._writer.transport.abort()
-            await self._socket.close()
-        if self._session is not None:
-            await self._session.close()
-        await asyncio.sleep(0)
+
+class Client:
+    """A page as its server sees it: what it has said, and the pictures that a test has made for it."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.hello = connection.hello
+        self.acks: list[int] = []
+        self.number = 0
+        self._said: list[Event | m.Visible] = []
+        self._waiting: deque[tuple[m.Picture, bytes]] = deque()
+        connection.pictures = self  # type: ignore[assignment]  # in a Sender's place
+
+    def said(self, *kinds: type[T]) -> list[T]:
+        """All that it said so far, of these kinds."""
+        self._said += [message for message, _ in self.connection.inbox.take(0)]
+        return [message for message in self._said if isinstance(message, kinds)]
+
+    def forget(self) -> None:
+        self.said()
+        self._said.clear()
+
+    def wait(self, kind: type[T], count: int = 1) -> T:
+        """The message of this kind that makes it `count` of them."""
+        return wait_until(lambda: (self.said(kind)[count - 1:] or [None])[0], f"{count} of {kind}: {self._said[-20:]}")
+
+    def files(self, count: int = 1) -> list[Path]:
+        """The files that it has sent, as soon as there are so many."""
+        wait_until(lambda: len(self.said(FileDrop)) >= count, f"{count} files")
+        return [Path(drop.paths[0]) for drop in self.said(FileDrop)]
+
+    def put(self, picture: m.Picture, image: bytes) -> None:
+        self._waiting.append((picture, image))
+        self.connection.work()
+
+    async def next(self) -> tuple[m.Picture, bytes] | None:
+        return self._waiting.popleft() if self._waiting else None
+
+    def acked(self, number: int, took: float, now: float) -> None:
+        self.acks.append(number)
+
+
+class Visitor(Page):
+    """A page that is connected to a server of this process, and what it may do over HTTP."""
+
+    def __init__(self, server: WebServer, *, reading: bool = True) -> None:
+        super().__init__(server.port, reading=reading)
+        self.connect(token=server.token)
+        self.send(HELLO)
+        self.token, self.key, self.most = server.token, "", 0
+        """What its welcome says, where it reads: its key, and the bytes of the largest file."""
+        if reading and isinstance(welcome := self.receive(), m.Welcome):
+            self.key, self.most = welcome.key, welcome.most
+        (connection,) = wait_until(server.arrivals, "the page arrives")
+        self.client = Client(connection)
+
+    def headers(self, **other: str) -> dict[str, str]:
+        return {"Origin": f"http://127.0.0.1:{self.port}", "X-Splatview-Page": self.key,
+                "X-Splatview-Token": self.token, **other}
+
+    def post(self, body: bytes = b"content", name: str = "scene.ply", **headers: str) -> Answer:
+        return ask(self.port, f"/upload?name={quote(name)}", body, **self.headers(**headers))
+
+    def begin(self, size: int, body: bytes = b"", name: str = "scene.ply") -> socket.socket:
+        """As much of a file as there is; the rest is to follow."""
+        lines = {"Content-Length": str(size), **self.headers()}
+        head = hostile.head(self.port, f"/upload?name={name}", "POST", **lines)
+        client = socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE)
+        client.sendall(head + body)
+        return client
+
+    def fetch(self, key: str, **headers: str) -> Answer:
+        """Download what was offered with `key`, as the page's script does."""
+        headers = {"X-Splatview-Token": self.token, **headers}
+        return ask(self.port, f"/download?key={quote(key)}", None, "GET", **headers)
+
+    def goes_on(self, number: int = 1) -> None:
+        """The page gets a picture, and is heard."""
+        self.client.put(m.Picture(number, "jpeg", (8, 8)), os.urandom(20_000))
+        assert self.picture().number == number
+        self.send(m.Ack(number))
+        wait_until(lambda: number in self.client.acks)
+
+
+class Answer(NamedTuple):
+    """An answer of HTTP."""
+
+    status: int
+    headers: Any
+    body: bytes
+    text: str
+
+
+def ask(port: int, path: str, body: bytes | None = None, method: str = "", **headers: str) -> Answer:
+    """Send one request; `method`: by default POST with a body, and GET without."""
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)) as client:
+        client.request(method or ("GET" if body is None else "POST"), path, body, headers)
+        answer = client.getresponse()
+        body = answer.read()
+        return Answer(answer.status, answer.headers, body, body.decode(errors="replace"))
+
+
+def asking(path: str, *headers: tuple[str, str]) -> web.Request:
+    """A request as a server gets it, without a server."""
+    return make_mocked_request("GET", path, headers=CIMultiDict(headers))
+
+
+def raw(port: int, request: bytes) -> bytes:
+    """What comes back on one connection until the server ends it; b"" where that resets it."""
+    received = b""
+    with (socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as client,
+          contextlib.suppress(ConnectionError)):
+        client.sendall(request)
+        while chunk := client.recv(65536):
+            received += chunk
+    return received
+
+
+def kept(folder: Path) -> list[Path]:
+    """Files that were sent and are there, whole or in part."""
+    return sorted(folder.glob("splatview-files-*/*/*"))

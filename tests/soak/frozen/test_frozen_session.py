@@ -1,4 +1,4 @@
-"""A session of a page, message by message, and its requests: what any page of protocol 3 relies on.
+"""A session of a page, message by message, and its requests: what any page of protocol 4 relies on.
 
 Of pictures only the kinds without loss are told, at the end: how many come depends on the machine.
 """
@@ -113,7 +113,5 @@ def test_requests_are_as_frozen(page: frozen.Page) -> None:
     found["POST /upload without the page's key"] = page.ask("POST", upload, png)[0]
     found["POST /upload"] = page.ask("POST", upload, png, **{"X-Splatview-Page": welcome["key"]})[0]
     found["caption"] = page.until(lambda m: m.get("t") == "caption" and "sent" in m["title"])["title"]
-    found["another protocol"] = [
-        plain(m) if isinstance(m, dict) else m for m in page.refusal('{"t": "hello", "protocol": 99, "id": "old"}')]
-    found["no message"] = page.refusal("hello")
+    found["no hello"] = [plain(m) if isinstance(m, dict) else m for m in page.refusal("hello")]
     frozen.check_text("requests.json", json.dumps(found, indent=1) + "\n")

@@ -2,36 +2,32 @@
 
 from __future__ import annotations
 
-import io
 import os
 import re
 import shutil
 import tempfile
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
-from PIL import Image
 from support.browser_rig import Rig
 from support.pages import Viewer
 from support.wait import PATIENCE
-from support.web_visitors import Visitor
+from support.web_clients import Visitor
 
 from splatview_viewer.web.server import WebServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from playwright.sync_api import Browser, ConsoleMessage
+    from playwright.sync_api import Browser
     from playwright.sync_api import Page as Tab
     from support.web_clients import Page
 
     from splatview_viewer.web.browser import BrowserScreen
 
 _NAMES = "chromium-headless-shell", "chromium", "google-chrome", "google-chrome-stable", "chromium-browser"
-"""Debian's headless shell is the same Chromium without its own windows, and opens a page in a quarter of the time."""
 CHROMIUM = os.environ.get("SPLATVIEW_TEST_CHROMIUM") or next(filter(None, map(shutil.which, _NAMES)), "chromium")
 _FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
           "--disable-component-update", "--disable-sync"]
@@ -40,30 +36,24 @@ _FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where temporary files lie."""
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    return tmp_path
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
 
 
 @pytest.fixture
 def server(folder: Path) -> Iterator[WebServer]:
-    made = WebServer(port=0, token="secret", wake=lambda: None)
-    yield made
-    made.close()
+    with closing(WebServer(port=0, token="secret", wake=lambda: None)) as made:
+        yield made
     assert not list(folder.glob("splatview-files-*"))
 
 
 @pytest.fixture
 def join(server: WebServer) -> Iterator[Callable[..., Visitor]]:
     """`join(reading=False)`: one more page."""
-    made: list[Visitor] = []
-
-    def one_more(**options: bool) -> Visitor:
-        made.append(Visitor(server, **options))
-        return made[-1]
-
-    yield one_more
-    for visitor in made:
-        visitor.page.end()
+    with ExitStack() as made:
+        yield lambda **options: made.enter_context(Visitor(server, **options))
 
 
 @pytest.fixture
@@ -104,15 +94,10 @@ def chromium() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def start() -> Iterator[Callable[..., Viewer]]:
+def start(folder: Path) -> Iterator[Callable[..., Viewer]]:
     """`start(port=0, token=None)`: a web server; it ends with the test."""
     with ExitStack() as running:
-        def start(*args: Any, **options: Any) -> Viewer:
-            viewer = Viewer(*args, **options)
-            running.callback(viewer.close)
-            return viewer
-
-        yield start
+        yield lambda *args, **options: running.enter_context(closing(Viewer(*args, **options)))
 
 
 @pytest.fixture
@@ -127,39 +112,19 @@ def open_page(chromium: Browser) -> Iterator[Callable[..., Tab]]:
     that match `expected`."""
     faults: list[str] = []
     with ExitStack() as opened:
-        def open_page(url: str, size: tuple[int, int] = (800, 600), ratio: float = 1, *, expected: str = "",
+        def open_page(url: str, size: tuple[int, int] = (800, 600), ratio: float = 1, *, expected: str = "$^",
                       routes: dict[str, Any] | None = None, **options: Any) -> Tab:
-            context = chromium.new_context(viewport={"width": size[0], "height": size[1]}, device_scale_factor=ratio,
-                                           accept_downloads=True, **options)
-            opened.callback(context.close)
+            context = opened.enter_context(chromium.new_context(
+                viewport={"width": size[0], "height": size[1]}, device_scale_factor=ratio, **options))
             context.set_default_timeout(PATIENCE * 1000)
-
-            def logged(message: ConsoleMessage) -> None:
-                if message.type == "error" and not (expected and re.search(expected, message.text)):
-                    faults.append(message.text)
-
             page = context.new_page()
             for pattern, handler in (routes or {}).items():
                 page.route(pattern, handler)
-            page.on("console", logged)
+            page.on("console", lambda message: faults.append(message.text) if message.type == "error" and
+                    not re.search(expected, message.text) else None)
             page.on("pageerror", lambda error: faults.append(str(error)))
             page.goto(url)
             return page
 
         yield open_page
     assert not faults, f"the page's console says {faults}"
-
-
-@pytest.fixture
-def picture_of(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[..., np.ndarray]:
-    """`picture_of(page, name)`: what a person sees, (H, W, 3) uint8, also written to SPLATVIEW_TEST_PICTURES."""
-    folder = Path(os.environ.get("SPLATVIEW_TEST_PICTURES", tmp_path))
-    folder.mkdir(parents=True, exist_ok=True)
-
-    def take(page: Tab, name: str = "") -> np.ndarray:
-        data = page.screenshot(animations="disabled")
-        (folder / f"page-{name or request.node.name}.png").write_bytes(data)
-        with Image.open(io.BytesIO(data)) as picture:
-            return np.asarray(picture.convert("RGB"))
-
-    return take

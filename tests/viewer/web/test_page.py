@@ -1,11 +1,12 @@
-"""The page in a real Chromium against the real web server: pictures, size, connection, clipboard, the phone."""
+"""The page in a real Chromium against the real web server: pictures, size, what is around them, and its connection."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import numpy as np
-from support.pages import connected, drawn, on_canvas, png, state, until
+from support.pages import connected, drawn, on_canvas, seen, send, shows, state, until
+from support.wait import turns, wait_until
 
 from splatview_viewer.core import events as ev
 from splatview_viewer.web import messages as m
@@ -13,77 +14,174 @@ from splatview_viewer.web import messages as m
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from playwright.sync_api import Route
     from support.pages import Open, Viewer
 
 
-# ---- pictures
+# ---- pictures and what is around them
 
 
-def test_a_lossless_picture_is_on_the_page_pixel_for_pixel(viewer: Viewer, open_page: Open,
-                                                           picture_of: Callable[..., np.ndarray]) -> None:
+def test_pictures_are_on_the_page_and_fill_it(viewer: Viewer, open_page: Open) -> None:
+    """Pixel by pixel where they are lossless; the newest stays, and one that is none stops no other."""
     page = open_page(viewer.url, (640, 400))
     client = viewer.client()
-    assert (client.hello.width, client.hello.height, client.hello.scale) == (640, 400, 1.0)
-    assert client.hello.visible
+    assert (client.hello.width, client.hello.height, client.hello.scale, client.hello.visible) == (640, 400, 1.0, True)
+    assert page.inner_text("#notice") == "Connecting…"
     pixels = drawn(640, 400)
-    number = client.shows(pixels)
+    number = shows(client, pixels)
     np.testing.assert_array_equal(on_canvas(page), pixels)
-    seen = picture_of(page)
-    np.testing.assert_array_equal(seen[90:], pixels[90:])  # the buttons are above
+    np.testing.assert_array_equal(seen(page, "picture")[90:], pixels[90:])  # the buttons are above
     now = state(page)
     assert (now["number"], now["frames"], now["lossless"], now["connected"]) == (number, 1, True, True)
-
-
-def test_a_jpeg_is_on_the_page_and_a_small_one_fills_it(viewer: Viewer, open_page: Open) -> None:
-    page = open_page(viewer.url, (640, 400))
-    client = viewer.client()
     y, x = np.mgrid[:200, :320]
     smooth = np.stack([x * 255 // 320, y * 255 // 200, 255 - x * 255 // 320], 2).astype(np.uint8)
-    client.shows(smooth, quality=95, full=(640, 400))
-    seen = on_canvas(page)
-    assert seen.shape == (400, 640, 3)
-    np.testing.assert_allclose(seen, smooth.repeat(2, 0).repeat(2, 1).astype(int), atol=6)
+    shows(client, smooth, quality=95, full=(640, 400))
+    np.testing.assert_allclose(on_canvas(page), smooth.repeat(2, 0).repeat(2, 1).astype(int), atol=6)
     assert state(page)["quality"] == 95 and not state(page)["lossless"]
+    client.put(m.Picture(3, "jpeg", (640, 400)), b"no picture")
+    client.number = 3
+    numbers = [send(client, drawn(640, 400, seed)) for seed in range(12)]  # some are outdated before they can be drawn
+    wait_until(lambda: sorted(client.acks) == [1, 2, 3, *numbers], "every picture is acknowledged")
+    until(page, "splatview.state().number === 15")
+    np.testing.assert_array_equal(on_canvas(page), drawn(640, 400, 11))
 
 
-def test_every_picture_is_acknowledged_and_the_newest_stays(viewer: Viewer, open_page: Open) -> None:
-    page, client = connected(viewer, open_page, (320, 240))
-    for burst in range(5):  # all at once: some are outdated before they can be drawn
-        numbers = [client.send(drawn(320, 240, burst * 4 + i)) for i in range(4)]
-        client.wait_for(lambda numbers=numbers: set(numbers) <= set(client.pictures.acks), "acks")
-    assert sorted(client.pictures.acks) == list(range(1, 22))
-    until(page, "splatview.state().number === 21")
-    np.testing.assert_array_equal(on_canvas(page), drawn(320, 240, 19))
+def test_the_size_follows_the_window_and_the_last_picture_stays(viewer: Viewer, open_page: Open) -> None:
+    page, client = connected(viewer, open_page)
+    page.set_viewport_size({"width": 1000, "height": 700})
+    assert client.wait(ev.Resize) == ev.Resize(1000, 700, 1.0)
+    picture, small = seen(page), drawn(800, 600)  # the old picture over all of the new window: no black, no empty edge
+    assert picture.shape == (700, 1000, 3)
+    np.testing.assert_allclose(picture[-1, -1].astype(int), small[-1, -1], atol=2)
+    np.testing.assert_allclose(picture[353, 505].astype(int), small[302, 404], atol=12)
+    shows(client, drawn(1000, 700, 5))
+    np.testing.assert_array_equal(seen(page)[60:], drawn(1000, 700, 5)[60:])
+    page.evaluate("""() => { Object.defineProperty(document, 'hidden', {get: () => window.away, configurable: true});
+      window.away = true; document.dispatchEvent(new Event('visibilitychange')); }""")
+    assert client.wait(m.Visible).on is False
+    shows(client, drawn(800, 600, 2))  # and does not leave the viewer waiting for what it draws
+    page.evaluate("window.away = false; document.dispatchEvent(new Event('visibilitychange'))")
+    assert client.wait(m.Visible, 2).on is True
 
 
-def test_a_picture_that_is_none_does_not_stop_the_others(viewer: Viewer, open_page: Open) -> None:
-    page, client = connected(viewer, open_page, (320, 240))
-    client.pictures.put(m.Picture(7, "jpeg", (320, 240)), b"no picture")
-    client.wait_for(lambda: client.pictures.acks[1:] == [7], "an answer")
-    client.number = 7
-    client.shows(drawn(320, 240, 3))
-    np.testing.assert_array_equal(on_canvas(page), drawn(320, 240, 3))
-
-
-# ---- clipboard and files
-
-
-def test_copied_text_is_on_the_clipboard(viewer: Viewer, open_page: Open) -> None:
-    page, client = connected(viewer, open_page, permissions=["clipboard-read", "clipboard-write"])
+def test_title_trouble_and_clipboard(viewer: Viewer, open_page: Open) -> None:
+    page, client = connected(viewer, open_page, (1280, 800), permissions=["clipboard-read", "clipboard-write"])
+    client.connection.send(m.Caption("render - splatview", "The trainer is gone.", False))
+    until(page, "splatview.state().notice === 'The trainer is gone.'")
+    assert page.title() == "render - splatview"
+    seen(page, "trouble")
+    box = page.locator("#notice").bounding_box()
+    assert box is not None and box["x"] > 280 and box["y"] + box["height"] < 80  # beside the panel, at the top
+    client.connection.send(m.Caption("render - splatview", "", False))
+    until(page, "splatview.state().notice === ''")
+    assert page.is_hidden("#notice")
     client.connection.send(m.Clipboard("0.25, 0.5"))
     page.wait_for_selector("#toast.shown >> text=Copied")
     assert page.evaluate("navigator.clipboard.readText()") == "0.25, 0.5"
     assert page.is_hidden("#copybox")
 
 
-def test_the_screenshot_button_downloads_what_the_viewer_answers(viewer: Viewer, open_page: Open) -> None:
+def test_the_buttons_fade_and_leave_the_keys_to_the_viewer(viewer: Viewer, open_page: Open) -> None:
     page, client = connected(viewer, open_page)
-    page.mouse.move(400, 300)
-    data = png(drawn(64, 48))
-    with page.expect_download() as download:
-        page.click("#shot")
-        assert client.wait(ev.Screenshot).at > 0
-        client.connection.offer("render 12.png", data, len(data))
-    assert download.value.suggested_filename == "render 12.png"
-    assert download.value.path().read_bytes() == data
-    assert page.evaluate("document.activeElement.id") == "canvas"
+    page.mouse.move(300, 200)
+    for button in ("#panel", "#fit"):
+        page.click(button)
+    client.wait(ev.Key, 4)
+    assert [(said.name, said.pressed) for said in client.said(ev.Key)] == [
+        ("h", True), ("h", False), ("f", True), ("f", False)]
+    assert not client.said(ev.PointerPress)
+    page.mouse.move(300, 200)
+    until(page, "document.body.classList.contains('rest')")
+    until(page, "getComputedStyle(document.querySelector('#buttons')).opacity === '0'")
+    client.forget()
+    page.keyboard.press("F6")  # and by keyboard
+    assert page.evaluate("document.activeElement.id") == "panel"
+    for key in ("Enter", "Tab", "Space", "Escape", "Tab"):
+        page.keyboard.press(key)
+    client.wait(ev.Key, 6)
+    assert [said.name for said in client.said(ev.Key) if said.pressed] == ["h", "f", "tab"]
+
+
+def test_a_phone_has_room_for_fingers(viewer: Viewer, open_page: Open) -> None:
+    page, client = connected(viewer, open_page, (390, 844), 3, has_touch=True, is_mobile=True)
+    assert (client.hello.width, client.hello.height, client.hello.scale) == (1170, 2532, 3.0)
+    assert page.evaluate("[innerWidth, innerHeight, document.documentElement.scrollWidth]") == [390, 844, 390]
+    seen(page, "phone")
+    for name in ("panel", "fit", "shot"):
+        box = page.locator(f"#{name}").bounding_box()
+        assert box is not None and box["width"] >= 44 and box["height"] >= 44
+        assert box["x"] >= 195 and box["x"] + box["width"] <= 390  # beside the panel
+    page.tap("#panel")
+    assert client.wait(ev.Key, 2).name == "h" and not client.said(ev.PointerPress)
+    assert page.is_hidden("#keyboard")
+    client.connection.send(m.Caption("render", "", True))
+    page.wait_for_selector("#keyboard")
+    page.tap("#keyboard")
+    assert page.evaluate("document.activeElement.id") == "field"
+
+
+# ---- the connection
+
+
+def test_the_page_comes_back_after_the_viewer_restarts(start: Callable[..., Viewer], open_page: Open) -> None:
+    first = start(token="kept")
+    page, client = connected(first, open_page, expected="ERR_CONNECTION_REFUSED|404")
+    client.connection.send(m.Caption("render", "", True))
+    until(page, "splatview.state().typing")
+    page.mouse.move(300, 200)
+    page.mouse.down()
+    first.close()
+    until(page, "splatview.state().notice === 'The viewer is gone. Trying again…'")
+    assert not state(page)["connected"]
+    for _ in turns("the picture dims"):
+        if 20 < seen(page, "gone")[100:].mean() < 0.75 * drawn(800, 600)[100:].mean():
+            break
+    np.testing.assert_array_equal(on_canvas(page), drawn(800, 600))  # the last picture is kept
+    again = start(first.port, token="kept")
+    fresh = again.client()
+    assert again.port == first.port and fresh.hello.id == client.hello.id
+    shows(fresh, drawn(800, 600, 9))
+    np.testing.assert_array_equal(on_canvas(page), drawn(800, 600, 9))
+    assert (state(page)["notice"], state(page)["typing"]) == ("", False)
+    page.mouse.up()  # of the press before: the new viewer knows nothing of it
+    page.keyboard.press("f")
+    fresh.wait(ev.Key, 2)
+    assert not fresh.said(ev.PointerPress, ev.PointerRelease)
+    fresh.connection.close("2 pages show this viewer already: close one.", 1013)
+    until(page, "splatview.state().notice === '2 pages show this viewer already: close one. Trying again…'")
+    page.evaluate("window.dispatchEvent(new Event('online'))")
+    again.client()
+    until(page, "splatview.state().notice === ''")
+
+
+def test_an_older_page_reloads_once(viewer: Viewer, open_page: Open) -> None:
+    loads: list[str] = []
+
+    def old(route: Route) -> None:
+        loads.append(route.request.url)
+        script, line = route.fetch().text(), f"const PROTOCOL = {m.PROTOCOL};"
+        assert line in script
+        route.fulfill(body=script.replace(line, "const PROTOCOL = 0;"), content_type="text/javascript")
+
+    page = open_page(viewer.url, routes={"**/viewer.js": old})
+    wait_until(lambda: page.wait_for_timeout(20) or len(loads) == 2, "the page reloads")
+    page.wait_for_load_state()
+    until(page, "splatview.state().notice === 'This page is older than the viewer: reload it.'")
+    assert len(loads) == 2  # loaded anew, once: what comes may be the old one still
+    wait_until(lambda: all(connection.closed for connection in viewer.arrivals()))
+    page.unroute("**/viewer.js")
+    page.click("#again")
+    viewer.client()
+    until(page, "splatview.state().connected")
+
+
+def test_tabs_have_ids_of_their_own_and_keep_them(viewer: Viewer, open_page: Open) -> None:
+    page, client = connected(viewer, open_page)
+    page.reload()
+    assert viewer.client().hello.id == client.hello.id
+    with page.context.expect_page() as opened:
+        page.evaluate("void window.open(location.href)")  # a copy of the tab, its session's storage included
+    copy = viewer.client()
+    assert copy.hello.id != client.hello.id
+    opened.value.reload()
+    assert viewer.client().hello.id == copy.hello.id

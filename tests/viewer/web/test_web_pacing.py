@@ -4,21 +4,11 @@ from __future__ import annotations
 
 import itertools
 import random
-from dataclasses import dataclass
 
 from splatview_viewer.web.pacing import IN_FLIGHT, LEVELS, Level, Pacer
 
 FULL = 600_000
 """Bytes of a picture at the best level."""
-
-
-@dataclass
-class Seen:
-    """One acknowledged picture."""
-
-    at: float
-    took: float
-    level: Level
 
 
 class Page:
@@ -33,8 +23,8 @@ class Page:
         self._way: list[tuple[float, int, float, Level, float]] = []
         self._numbers = itertools.count(1)
 
-    def run(self, seconds: float, stall: float = 0.0) -> list[Seen]:
-        """Return what was acknowledged within `seconds`. `stall`: the line does nothing for so long at first."""
+    def run(self, seconds: float, stall: float = 0.0) -> list[tuple[float, Level]]:
+        """Return seconds and level of what was acknowledged meanwhile. `stall`: the line does nothing for so long."""
         end, seen = self.now + seconds, []
         self._free = max(self._free, self.now + stall)
         while self.now < end:
@@ -42,7 +32,7 @@ class Page:
             while self._way and self._way[0][0] <= self.now:
                 at, number, sent, level, took = self._way.pop(0)
                 self.pacer.acked(number, took, at)
-                seen.append(Seen(at, at - sent, level))
+                seen.append((at - sent, level))
             if self.pacer.in_flight < IN_FLIGHT and self.now >= self._due:
                 self._send()
         return seen
@@ -60,20 +50,23 @@ class Page:
         self._due = self.now + 1 / 60
 
 
-def worst(seen: list[Seen]) -> float:
-    return max(one.took for one in seen)
+def worst(seen: list[tuple[float, Level]]) -> float:
+    return max(took for took, _ in seen)
 
 
-def sharp(seen: list[Seen]) -> float:
+def sharp(seen: list[tuple[float, Level]]) -> float:
     """The share of pictures in full resolution."""
-    return sum(one.level.scale == 1.0 for one in seen) / len(seen)
+    return sum(level.scale == 1.0 for _, level in seen) / len(seen)
 
 
-def test_fast_line_has_full_quality_soon() -> None:
+def test_fast_line_has_full_quality_soon_and_one_stall_costs_little() -> None:
     page = Page(500e6, 0.004)
+    assert page.pacer.level.scale <= 0.5, "the first picture is small"
     page.run(0.5)
     seen = page.run(2)
-    assert len(seen) > 110 and {one.level for one in seen} == {LEVELS[0]}
+    assert len(seen) > 110 and {level for _, level in seen} == {LEVELS[0]}
+    page.run(3, stall=0.5)
+    assert sharp(page.run(3)) == 1.0
 
 
 def test_slow_lines_have_small_pictures_that_are_not_late() -> None:
@@ -82,20 +75,12 @@ def test_slow_lines_have_small_pictures_that_are_not_late() -> None:
         page.run(3)
         seen = page.run(10)
         assert worst(seen) < latest and sharp(seen) < 0.1, rate
+        assert not page.pacer.lossless_allowed(4_000_000)
 
 
-def test_long_way_is_no_slow_line() -> None:
+def test_line_that_becomes_slow_is_noticed_and_recovers_and_a_long_way_is_none() -> None:
     page = Page(50e6, 0.02)
-    page.run(8)
-    page.trip = 0.2
-    page.run(5)
-    seen = page.run(10)
-    assert sharp(seen) == 1.0 and worst(seen) < 0.3
-
-
-def test_line_that_becomes_slow_is_noticed_and_recovers() -> None:
-    page = Page(50e6, 0.02)
-    assert sharp(page.run(8)[-60:]) == 1.0
+    assert sharp(page.run(8)[-60:]) == 1.0 and page.pacer.lossless_allowed(4_000_000)
     page.rate = 1e6
     page.run(5)
     seen = page.run(5)
@@ -103,25 +88,14 @@ def test_line_that_becomes_slow_is_noticed_and_recovers() -> None:
     page.rate = 50e6
     page.run(12)
     assert sharp(page.run(2)) == 1.0
+    page.trip = 0.2
+    page.run(5)
+    seen = page.run(10)
+    assert sharp(seen) == 1.0 and worst(seen) < 0.3
 
 
-def test_one_stall_costs_little() -> None:
-    page = Page(50e6, 0.01)
-    page.run(8)
-    page.run(3, stall=0.5)
-    assert sharp(page.run(3)) == 1.0
-
-
-def test_lossless_pictures_follow_the_line() -> None:
-    for rate, allowed in ((50e6, True), (1e6, False)):
-        page = Page(rate, 0.02)
-        page.run(5)
-        assert page.pacer.lossless_allowed(4_000_000) is allowed
-
-
-def test_first_picture_is_small_and_unknown_answers_change_nothing() -> None:
+def test_unknown_answers_change_nothing() -> None:
     pacer = Pacer()
-    assert pacer.level.scale <= 0.5
     pacer.acked(7, 0.01, 1.0)
     pacer.sent(8, 1000)
     before = pacer.level

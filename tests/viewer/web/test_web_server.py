@@ -1,214 +1,293 @@
-"""The web server over real sockets: what it gives out, which requests it refuses, and where it listens."""
+"""The web server over real sockets: what it gives out and refuses, pages that behave badly, and its end."""
 
 from __future__ import annotations
 
+import gc
 import logging
+import random
 import re
 import socket
+import struct
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
-import aiohttp
 import pytest
-from support.wait import PATIENCE
-from support.web_clients import Page
-from support.web_visitors import ask, raw
+from support.wait import PATIENCE, turns, wait_until
+from support.web_clients import HELLO, Page, Visitor, ask, raw
 
 from benchmarks.browser import hostile
+from splatview_viewer.core import events as ev
 from splatview_viewer.core.errors import ViewerError
+from splatview_viewer.core.screen import Caption
+from splatview_viewer.web import connection as bounds
+from splatview_viewer.web import messages as m
+from splatview_viewer.web import server as module
 from splatview_viewer.web.server import WebServer
 
 if TYPE_CHECKING:
-    import http.client
+    from collections.abc import Callable
 
-HOME = "/?token=secret"
+SOCKET = "/ws?token=secret"
 
 
-def get(port: int, path: str = HOME, method: str = "GET", **headers: str) -> tuple[http.client.HTTPResponse, bytes]:
-    return ask(port, method, path, None, headers)[2:]
+def serve(host: str = "127.0.0.1", port: int = 0, token: str | None = None) -> WebServer:
+    return WebServer(host, port, token=token, wake=lambda: None)
 
 
 # -- what it gives out ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("path", "kind"), [(HOME, "text/html"), ("/viewer.js", "text/javascript"),
-                                            ("/viewer.css", "text/css"), ("/favicon.svg", "image/svg+xml")])
-def test_the_page(server: WebServer, path: str, kind: str) -> None:
-    answer, body = get(server.port, path)
-    assert (answer.status, answer.headers.get_content_type()) == (200, kind)
-    assert len(body) > 100
-    assert answer.headers["X-Content-Type-Options"] == "nosniff"
-    assert answer.headers["Referrer-Policy"] == "no-referrer"
-    assert answer.headers["Cross-Origin-Resource-Policy"] == "same-origin"
-    assert answer.headers["Cache-Control"] == "no-cache"
-    again, nothing = get(server.port, path, **{"If-None-Match": answer.headers["ETag"]})
-    assert (again.status, nothing) == (304, b"")
-    assert get(server.port, path, **{"If-None-Match": '"other"'})[0].status == 200
-
-
-def test_the_policy(server: WebServer) -> None:
-    policy = get(server.port)[0].headers["Content-Security-Policy"]
-    rules = {name: value for name, _, value in (part.strip().partition(" ") for part in policy.split(";"))}
-    assert rules["default-src"] == "'none'"
-    assert rules["script-src"] == rules["style-src"] == "'self'"
-    assert rules["connect-src"] == f"'self' ws://127.0.0.1:{server.port} wss://127.0.0.1:{server.port}"
-    assert "http://localhost:*" in rules["frame-ancestors"]
-    assert not {"http:", "*"} & set(rules["frame-ancestors"].split())
-    assert "::1" not in get(server.port, Host="[::1]:7007")[0].headers["Content-Security-Policy"], "no room for it"
-
-
-def test_nothing_is_asked_of_the_internet(server: WebServer) -> None:
-    """The page works where there is no network."""
-    for path in (HOME, "/viewer.js", "/viewer.css"):
-        text = get(server.port, path)[1].decode()
-        foreign = [u for u in re.findall(r"(?:https?:)?//[a-z0-9][\w.-]*\.[a-z]{2,}", text) if "w3.org" not in u]
-        assert foreign == [], path
+def test_the_page_comes_with_its_policy_and_asks_nothing_of_the_internet(server: WebServer) -> None:
+    for path, kind in (("/?token=secret", "html"), ("/", "html"), ("/viewer.js", "javascript"),
+                       ("/files.js", "javascript"), ("/session.js", "javascript"), ("/viewer.css", "css"),
+                       ("/favicon.svg", "svg+xml")):
+        answer = ask(server.port, path)
+        assert (answer.status, answer.headers.get_content_subtype()) == (200, kind)
+        for name, value in (("X-Content-Type-Options", "nosniff"), ("Referrer-Policy", "no-referrer"),
+                            ("Cross-Origin-Resource-Policy", "same-origin"), ("Cache-Control", "no-cache")):
+            assert answer.headers[name] == value
+        policy = answer.headers["Content-Security-Policy"].split("; ")
+        assert {"default-src 'none'", "script-src 'self'", "connect-src 'self'"} < {*policy}
+        assert ("frame-ancestors 'none'" in policy) == ("token" not in path), "a frame needs the token"
+        assert "secret" not in answer.text
+        foreign = re.findall(r"(?:https?:)?//[a-z0-9][\w.-]*\.[a-z]{2,}", answer.text)
+        assert not [url for url in foreign if "w3.org" not in url]
 
 
 NOWHERE = [
-    "/index.html", "/server.py", "/page/viewer.js", "/../../etc/passwd", "/..%2f..%2fetc%2fpasswd",
-    "/%2e%2e/%2e%2e/etc/passwd", "/..%5c..%5cetc/passwd", "//127.0.0.1/etc/passwd", "/%c0%ae%c0%ae/etc/passwd",
-    "/viewer.js/", "/viewer.js/../server.py", "/viewer.js%00.css", "/%00", "/%", "/%zz", "/..", "/C:\\",
-    "/page/../viewer.js", "/VIEWER.JS", "/viewer.js;x", "/" + "../" * 2000 + "etc/passwd", "/proc/self/environ",
-    "/./././viewer.js", "/download?key=../../etc/passwd&token=secret", "/ws/../etc/passwd", "/upload/../viewer.py",
-    "*", "etc/passwd", "file:///etc/passwd", "http://evil.example/../../etc/passwd", "http://[", "\x00",
+    "/server.py", "/../../etc/passwd", "/..%2f..%2fetc%2fpasswd", "//127.0.0.1/etc/passwd", "/viewer.js/../server.py",
+    "/viewer.js%00.css", "/%zz", "*", "\x00", "/download?key=../../etc/passwd", "file:///etc/passwd",
 ]
 
 
-def test_no_path_leads_anywhere_else(server: WebServer) -> None:
+def test_no_path_leads_anywhere_else_and_methods_are_few(server: WebServer) -> None:
     for path in NOWHERE:
-        answer = raw(server.port, f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n".encode())
-        assert re.match(rb"HTTP/1.[01] 40[034] |$", answer), (path, answer[:200])  # or dropped, by older aiohttp
+        lines = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nX-Splatview-Token: secret\r\n\r\n"
+        answer = raw(server.port, lines.encode())
+        assert re.match(rb"HTTP/1.[01] 40[0345] |$", answer), (path, answer[:200])
         assert b"root:" not in answer and b"PATH=" not in answer and b"import" not in answer, path
-    assert get(server.port)[0].status == 200
-
-
-def test_only_get(server: WebServer) -> None:
-    for method in ("POST", "PUT", "DELETE", "OPTIONS", "HEAD", "TRACE", "PATCH"):
-        answer, _ = get(server.port, method=method)
-        assert (answer.status, answer.headers["Allow"]) == (405, "GET")
+    for method in ("PUT", "DELETE", "OPTIONS", "HEAD", "TRACE", "PATCH"):
+        for path in ("/", "/upload", "/download"):
+            answer = ask(server.port, path + "?token=secret", method=method)
+            assert answer.status == 405 and answer.headers.get("Access-Control-Allow-Origin") is None
+    assert ask(server.port, "/").status == 200
 
 
 # -- which requests it refuses ----------------------------------------------------------------------------------------
 
 
-def test_a_name_that_points_here(server: WebServer) -> None:
-    """DNS rebinding: the browser believes that the page of evil.example comes from here."""
-    for path in (HOME, "/viewer.js", "/ws", "/nothing"):
-        answer, body = get(server.port, path, Host=f"evil.example:{server.port}", Origin="http://evil.example")
-        assert answer.status == 403
-        assert b"127.0.0.1" in body and answer.headers.get_content_type() == "text/plain"
-
-
-def test_a_tunnel_may_begin_at_another_port(server: WebServer) -> None:
-    assert get(server.port, Host="localhost:9999")[0].status == 200
-    with Page(server.port) as page:
-        page.connect(token="secret", headers={"Host": "localhost:9999", "Origin": "http://localhost:9999"})
-        page.greet()
-
-
-def test_a_socket_that_is_none(server: WebServer) -> None:
-    assert get(server.port, "/ws?token=secret", Origin=f"http://127.0.0.1:{server.port}")[0].status == 400
-    with Page(server.port) as page, pytest.raises(aiohttp.WSServerHandshakeError, match="400"):
-        page.connect(token="secret", headers={"Sec-WebSocket-Protocol": "token.abc"})
-
-
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
-def test_the_token(host: str) -> None:
-    server = WebServer(host, 0, token="right_-1", wake=lambda: None)
-    try:
-        assert get(server.port, "/")[0].status == 403
-        answer, body = get(server.port, "/?token=wrong")
-        assert answer.status == 403 and b"?token=" in body and b"right" not in body
-        answer, body = get(server.port, "/?token=%3Cb%3E", Accept="text/html,*/*")
-        assert answer.status == 403 and b"?token=" in body and b"right" not in body and b"<b>" not in body
-        assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
-        assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
-        assert get(server.port, "/?token=right_-1")[0].status == 200
-        for path in ("/viewer.js", "/viewer.css", "/favicon.svg", "/session.js", "/refused.js"):
-            assert get(server.port, path)[0].status == 200
-        for token in (None, "", "wrong", "right_-1 "):
-            with Page(server.port) as page, pytest.raises(aiohttp.WSServerHandshakeError, match="403"):
-                page.connect(token=token)
-        with Page(server.port) as page:
-            page.connect(token="right_-1").greet()
-    finally:
-        server.close()
-
-
-def test_nothing_that_is_logged_holds_the_token(caplog: pytest.LogCaptureFixture) -> None:
+def test_nothing_of_a_viewer_is_given_out_without_the_token(host: str, caplog: pytest.LogCaptureFixture) -> None:
+    """But the files of the page, which are the same everywhere. No answer and no log holds the token."""
     caplog.set_level(logging.DEBUG)
     token = "a-long-token-of-its-own"
-    server = WebServer(port=0, token=token, wake=lambda: None)
-    try:
+    with closing(serve(host, token=token)) as server:
         port = server.port
-        close = {"Connection": "close"}
-        asked = [(hostile.head(port, f"/?token={token}", **close), 200),
-                 (hostile.upgrade(port, f"/ws?token={token}"), 101),
-                 (hostile.upgrade(port, **{"Sec-WebSocket-Protocol": f"token.{token}"}), 400),
-                 (hostile.upgrade(port, **{"Sec-WebSocket-Protocol": f"splatview, token.{token}"}), 101),
-                 (hostile.head(port, f"/nothing?token={token}", **close), 404)]
-        for request, status in asked:
+        for wrong in ("", "?token=", "?token=wrong", f"?token={token}%20"):
+            for path in ("/ws", "/download", "/nothing"):
+                answer = ask(port, path + wrong)
+                assert answer.status == 403 and "?token=" in answer.text and token not in answer.text
+            assert ask(port, f"/upload{wrong}", b"x").status == 403
+            with pytest.raises(ConnectionError, match="403"):
+                Page(port).connect(token=wrong)
+        for request, status in (
+                (hostile.head(port, f"/?token={token}"), 200), (hostile.upgrade(port, f"/ws?token={token}"), 101),
+                (hostile.head(port, "/download", **{"X-Splatview-Token": token}), 404),
+                (hostile.upgrade(port, **{"Sec-WebSocket-Protocol": f"token.{token}"}), 400),
+                (hostile.upgrade(port, **{"Sec-WebSocket-Protocol": f"splatview, token.{token}"}), 101)):
             with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as client:
                 client.sendall(request)
-                answer = client.recv(4096)
-            assert int(answer.split()[1]) == status
-            assert token.encode() not in answer
-            assert status == 101 or b"Referrer-Policy: no-referrer" in answer
-    finally:
-        server.close()
+                answered = client.recv(4096)
+            assert int(answered.split()[1]) == status and token.encode() not in answered
     assert token not in caplog.text
+
+
+def test_other_hosts_and_origins_are_refused_and_heads_that_lie(server: WebServer) -> None:
+    """DNS rebinding: the browser believes that the page of evil.example comes from here."""
+    port = server.port
+    for path in ("/", "/viewer.js", "/download?token=secret", "/nothing"):
+        assert ask(port, path, Host=f"evil.example:{port}", Origin="http://evil.example").status == 403
+    for headers, said in (
+            ({"Host": "evil.example"}, b" 403 "), ({"Host": "127.0.0.1\r\nHost: evil.example"}, b" 40"),
+            ({"Origin": "null"}, b" 403 "), ({"Upgrade": "h2c"}, b" 400 "), ({"Content-Length": "-1"}, b" 400 "),
+            ({"Transfer-Encoding": "chunked", "Content-Length": "5"}, b" 400 "), ({"X-A\0": "b"}, b" 400 "),
+            ({"Host": "localhost:9999", "Origin": "http://localhost:9999"}, b" 101 ")):  # a tunnel's end
+        with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as one:
+            one.sendall(hostile.upgrade(port, SOCKET, **headers))
+            assert said in one.recv(4096)[:20], headers
+    assert not server.arrivals()
 
 
 # -- where it listens -------------------------------------------------------------------------------------------------
 
 
-def test_a_taken_port() -> None:
-    first = WebServer(port=0, wake=lambda: None)
-    second = None
-    try:
-        second = WebServer(port=first.port, wake=lambda: None)
-        assert first.moved_from is None and len(first.token) >= 22, "128 bits"
-        assert first.token != second.token
-        assert second.moved_from == first.port
-        assert first.port < second.port <= first.port + 20
-    finally:
-        first.close()
-        if second is not None:
-            second.close()
-
-
-def test_a_token_of_before_stays_with_its_port(server: WebServer) -> None:
+def test_a_taken_port_has_another_token_and_is_free_again_at_once(server: WebServer) -> None:
     """A viewer that starts anew: another program at the port is sent the token by pages that come back."""
-    moved = WebServer(port=server.port, token="of-before", wake=lambda: None)
+    moved = serve(port=server.port, token="of-before")
     moved.close()
-    assert moved.moved_from == server.port != moved.port
-    assert moved.token != "of-before" and len(moved.token) >= 22
-    again = WebServer(port=moved.port, token="of-before", wake=lambda: None)
+    assert moved.moved_from == server.port < moved.port <= server.port + 20
+    assert moved.token != "of-before" and len(moved.token) >= 22, "128 bits"
+    page = Visitor(server)
+    server.close()
+    page.end()
+    again = serve(port=server.port, token="of-before")
     again.close()
-    assert (again.port, again.token, again.moved_from) == (moved.port, "of-before", None)
+    assert (again.port, again.token, again.moved_from) == (server.port, "of-before", None)
+    assert again.viewer != server.viewer
 
 
-def test_the_port_is_free_again_at_once(server: WebServer) -> None:
-    with Page(server.port) as page:
-        page.connect(token="secret").greet()
-        server.close()
-        again = WebServer(port=server.port, wake=lambda: None)
-        again.close()
-        assert again.moved_from is None
-        assert again.viewer != server.viewer
-
-
-@pytest.mark.parametrize(("host", "port", "message"), [
-    ("192.0.2.77", 0, r"host: '192\.0\.2\.77' is no address of this machine; choose 127\.0\.0\.1"),
-    ("no such host", 0, "host: 'no such host'"), ("127.0.0.1", 65536, "port: 65536"),
-    ("127.0.0.1", -1, "port: -1 is none; it must be 1024 to 65535"),
+@pytest.mark.parametrize(("host", "port", "token", "message"), [
+    ("192.0.2.77", 0, None, r"host: cannot listen at '192\.0\.2\.77'"), ("no such host", 0, None, "'no such host'"),
+    ("127.0.0.1", 65536, None, "port: 65536"), ("127.0.0.1", -1, None, "port: -1"), ("127.0.0.1", 0, "a&b", "token"),
+    ("127.0.0.1", 0, "", "token"), ("127.0.0.1", 0, "a" * 200, "token"),
 ])
-def test_where_it_cannot_listen(host: str, port: int, message: str) -> None:
+def test_what_it_cannot_listen_at_is_named(host: str, port: int, token: str | None, message: str) -> None:
     with pytest.raises(ViewerError, match=message):
-        WebServer(host, port, wake=lambda: None)
+        serve(host, port, token)
 
 
-@pytest.mark.parametrize("token", ["", "a b", "a&b", "a" * 200, "\xe4"])
-def test_a_token_that_is_none(token: str) -> None:
-    with pytest.raises(ViewerError, match="token: it must be"):
-        WebServer(port=0, token=token, wake=lambda: None)
+# -- pages ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_page_arrives_is_heard_and_closed_after_the_last_words(visitor: Visitor, server: WebServer) -> None:
+    client, connection = visitor.client, visitor.client.connection
+    assert client.hello == HELLO and connection.peer.startswith("127.0.0.1:") and not connection.closed
+    visitor.send(m.Visible(False))
+    client.wait(m.Visible)
+    connection.send(m.Clipboard("text"))
+    connection.send(Caption("last words", "b", True))
+    connection.close("enough, " * 40)
+    connection.close("not this")
+    connection.send(Caption("too late"))
+    assert [visitor.receive(), visitor.receive()] == [m.Clipboard("text"), Caption("last words", "b", True)]
+    assert visitor.ended().code == 1000 and str(visitor.closed).startswith("enough")
+    with Page(server.port) as page:
+        welcome = page.connect(token="secret").receive()
+        assert isinstance(welcome, m.Welcome) and welcome.protocol == m.PROTOCOL and welcome.viewer == server.viewer
+
+
+# -- bad pages --------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_no_hello_ends_the_page(server: WebServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    for first, reason in (("{", "not a message"), ('{"t":"leave"}', "hello"), (m.encode(HELLO).encode(), "hello"),
+                          (None, "no hello within 0.2 s")):
+        monkeypatch.setattr(module, "HELLO_WITHIN", PATIENCE if first else 0.2)
+        with Page(server.port) as page:
+            page.connect(token="secret")
+            if first is not None:
+                page.send(first)
+            assert page.ended().code == 1008 and reason in str(page.closed)
+    assert server.arrivals() == []
+
+
+def test_what_is_no_message_ends_that_page_only(visitor: Visitor) -> None:
+    for name, sent, code in (
+            ("a frame of 2^62 bytes", hostile.frame(hostile.TEXT, b"", length=1 << 62), 1009),
+            ("fragments without end", hostile.frame(hostile.TEXT, b"x" * 60_000, last=False)
+             + hostile.frame(hostile.MORE, b"x" * 60_000), 1009),
+            ("no UTF-8", hostile.frame(hostile.TEXT, b"\xff\xfe"), 1007),
+            ("compressed", hostile.frame(hostile.TEXT, b"x", packed=True), 1002),
+            ("bytes", hostile.frame(hostile.BINARY, b"x"), 1008), ("a second hello", hostile.hello(), 1008),
+            ("deep nesting", hostile.frame(hostile.TEXT, b"[" * 60_000), 1008)):
+        upgrade = hostile.upgrade(visitor.port, SOCKET, **{"Sec-WebSocket-Extensions": "permessage-deflate"})
+        got = raw(visitor.port, upgrade + hostile.hello() + sent)
+        assert b"Sec-WebSocket-Extensions" not in got, "nothing is ever unpacked"
+        assert struct.pack(">H", code) in got[got.rindex(b"\x88"):], name
+    visitor.goes_on()
+
+
+def test_too_many_messages(visitor: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "MAX_RATE", 10)
+    with suppress(OSError):
+        for _ in turns("the viewer closes the page", rest=False):
+            if visitor.closed:
+                break
+            visitor.send(ev.PointerLeave())
+    assert visitor.ended().code in (1008, 1006)  # or the reset, where the page was amid another one
+    wait_until(lambda: visitor.client.connection.closed)
+
+
+def test_a_page_that_does_not_read_is_closed_and_slows_no_other(join: Callable[..., Visitor],
+                                                                monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits for it is bounded."""
+    monkeypatch.setattr(bounds, "MAX_WAITING", 4 << 20)
+    stuck, other = join(reading=False), join()
+    number = 0
+    while not stuck.client.connection.closed:
+        number += 1
+        assert number < 2000, "nothing stopped it"
+        stuck.client.connection.send(m.Clipboard("x" * 60_000))
+        if number % 10 == 0:
+            other.goes_on(number)
+    other.goes_on(number + 1)
+
+
+def test_pages_and_connections_beyond_the_caps_are_closed(server: WebServer, join: Callable[..., Visitor],
+                                                          monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages that are connected stay, and others may come once there is room."""
+    monkeypatch.setattr(module, "MAX_CLIENTS", 2)
+    first, second = join(), join()
+    with Page(server.port) as third:
+        third.connect(token="secret")
+        assert third.ended().code == 1013 and "2 pages" in str(third.closed)
+    first.end()
+    wait_until(lambda: first.client.connection.closed)
+    monkeypatch.setattr(module, "MAX_CONNECTIONS", 3)
+    get = hostile.head(server.port, "/", Connection="close")
+    idle = [socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) for _ in range(2)]
+    wait_until(lambda: raw(server.port, get) == b"")
+    for one in idle:
+        one.close()
+    wait_until(lambda: raw(server.port, get).startswith(b"HTTP/1.1 200"))
+    second.goes_on()
+
+
+def test_idle_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "KEEP_ALIVE", 0.2)
+    with closing(serve()) as server:
+        for sent in (b"", b"GET / HTTP/1.1\r\nX: "):
+            assert raw(server.port, sent) == b""
+
+
+def test_connections_that_break_anywhere(visitor: Visitor, caplog: pytest.LogCaptureFixture) -> None:
+    """At any byte of what a page, a file or a browser sends; closed, or reset in the middle."""
+    luck, port = random.Random(3), visitor.port
+    talks = [hostile.head(port), hostile.head(port, "/viewer.js") * 3, hostile.upgrade(port, SOCKET),
+             hostile.upgrade(port, SOCKET) + hostile.hello() + hostile.frame(hostile.TEXT, b'{"t":"leave"}') * 3,
+             hostile.upgrade(port, SOCKET) + hostile.hello() + hostile.frame(hostile.CLOSE),
+             hostile.head(port, "/upload?token=secret", "POST", **{"Content-Length": "500",
+                                                                   "X-Splatview-Page": visitor.key}) + bytes(500)]
+    for _ in range(60):
+        talk = luck.choice(talks)
+        one = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
+        if luck.random() < 0.7:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        one.sendall(talk[:luck.randrange(len(talk) + 1)])
+        one.close()
+    visitor.goes_on()
+    assert not caplog.records
+
+
+# -- the end ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_end_of_the_server_is_the_end_of_all_pages(server: WebServer, join: Callable[..., Visitor]) -> None:
+    """Of those that do not read, have not said hello, or connect meanwhile: an unclosed socket would be a warning."""
+    silent = Page(server.port).connect(token="secret")
+    deaf, page = join(reading=False), join()
+    deaf.client.put(m.Picture(1, "jpeg", (64, 32)), bytes(10_000_000))
+    page.goes_on()
+    late = [socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) for _ in range(30)]
+    server.close()
+    server.close()
+    assert deaf.client.connection.closed and page.client.connection.closed
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE)
+    assert page.ended().code == 1001 and silent.ended()
+    silent.end()
+    page.client.connection.send(Caption())
+    page.client.connection.close()
+    for one in late:
+        one.close()
+    gc.collect()

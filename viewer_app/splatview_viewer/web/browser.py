@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import io
 import logging
-import threading
 from typing import TYPE_CHECKING
 
 import moderngl
 
 from splatview_ipc.control.errors import IpcError
-from splatview_viewer.core.errors import FileError, GraphicsError
+from splatview_viewer.core.errors import GraphicsError
 from splatview_viewer.core.events import ClickCounter, Expose, Resize
 from splatview_viewer.core.screen import MIN_SIZE, ScreenState
 from splatview_viewer.formats.pictures import safe_name
 from splatview_viewer.screens.target import Copies, Target
 from splatview_viewer.web import messages as m
 from splatview_viewer.web.encoders import MAX_SIDE
-from splatview_viewer.web.sender import Sender, scaled, workers
+from splatview_viewer.web.sender import Sender, scaled
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,8 +36,6 @@ _FAILURES = (moderngl.Error, IpcError, RuntimeError)
 _MOST_PIXELS = 3840 * 2160
 """Largest picture of a page, as in its script. A page holds about five pictures of 4 bytes a pixel: what is drawn,
 read, encoded and shown, and what waits to be sent."""
-_MOST_KEPT = 2
-"""Pictures to keep that are encoded for one page at a time."""
 
 
 class BrowserScreen:
@@ -53,7 +50,6 @@ class BrowserScreen:
         self.ctx = ctx
         self.user = _PageUser(connection)
         self._connection = connection
-        self._encoder = encoder
         self._work = work
         self._most = min(MAX_SIDE, int(ctx.info["GL_MAX_TEXTURE_SIZE"]))
         hello = connection.hello
@@ -66,29 +62,28 @@ class BrowserScreen:
         self._caption: Caption | None = None
         self._shared = encoder.device is not None
         self._copies = Copies(encoder.device)
+        self._sender = Sender(connection, encoder)
         self._target: Target | None = None
         """None while the page is hidden."""
-        try:
-            if self._visible:
-                self._draw_into(self._size)
-        except _FAILURES as e:
-            size = f"{self._size[0]} x {self._size[1]}"
-            raise GraphicsError(f"no picture of {size} can be drawn for a browser: {e}") from e
-        self._sender = Sender(connection, encoder)
-        self._sender.pause(not self._visible)
+        if self._visible:
+            self._draw_into(self._size)
 
     def _legal(self, width: int, height: int) -> tuple[int, int]:
         width = min(max(width, MIN_SIZE), self._most)
         return width, min(max(height, MIN_SIZE), self._most, _MOST_PIXELS // width)
 
     def _draw_into(self, size: tuple[int, int]) -> Target:
-        """Have a target of this size. Raises one of _FAILURES, and keeps the one before."""
+        """Have a target of this size. Raises GraphicsError, and keeps the one before."""
         try:
-            target = Target(self.ctx, size, shared=self._shared)
-        except IpcError as e:
-            log.warning("pictures for browsers are read and encoded on the CPU: %s", e)
-            self._shared = False
-            target = Target(self.ctx, size)
+            try:
+                target = Target(self.ctx, size, shared=self._shared)
+            except IpcError as e:
+                log.warning("pictures for browsers are read and encoded on the CPU: %s", e)
+                self._shared = False
+                target = Target(self.ctx, size)
+        except _FAILURES as e:
+            raise GraphicsError(f"no picture of {size[0]} x {size[1]} can be drawn for the browser at "
+                                f"{self._connection.peer}: {e}") from e
         self._release_target()
         self._target, self._size = target, size
         return target
@@ -121,12 +116,13 @@ class BrowserScreen:
         return events
 
     def _taken(self, message: Event | m.Visible, now: float) -> Event | None:
-        self._sender.used(now)
         if isinstance(message, m.Visible):
-            if message.on == self._visible:
+            self._visible, self._missed = message.on, False
+            if not message.on:
+                self._forget_pictures()
                 return None
-            self._show(message.on)
-            return Expose() if message.on else None
+            self._resize(self._size)
+            return Expose()
         event = m.event_of(message, self._clicks, now, self._scale)
         if event is not None and event.at > 0:
             self._at = event.at
@@ -136,16 +132,11 @@ class BrowserScreen:
             return Resize(*self._size, self._scale)
         return event
 
-    def _show(self, on: bool) -> None:
-        """Begin to show something, or release the memory for pictures while the page is hidden."""
-        self._visible = on
-        self._missed = False
-        self._sender.pause(not on)
-        if on:
-            self._resize(self._size)
-        else:
-            self._copies.clear()
-            self._release_target()
+    def _forget_pictures(self) -> None:
+        """Release the memory for pictures."""
+        self._sender.clear()
+        self._copies.clear()
+        self._release_target()
 
     def _resize(self, size: tuple[int, int]) -> None:
         if not self._visible:
@@ -153,9 +144,8 @@ class BrowserScreen:
         elif size != self._size or self._target is None:
             try:
                 self._draw_into(size)
-            except _FAILURES as e:
-                log.warning("no picture of %d x %d can be drawn for the browser at %s: %s", *size,
-                            self._connection.peer, e)
+            except GraphicsError as e:
+                log.warning("%s", e)
                 self._connection.close("no picture of this size can be drawn")
 
     def wake(self) -> None:
@@ -185,7 +175,7 @@ class BrowserScreen:
             return
         self._closed = True
         self._connection.close()
-        self._show(False)
+        self._forget_pictures()
         self.wake()
 
 
@@ -197,7 +187,6 @@ class _PageUser:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._clipboard = ""
-        self._keeping = threading.Semaphore(_MOST_KEPT)
 
     def copy(self, text: str) -> None:
         self._clipboard = text
@@ -214,20 +203,8 @@ class _PageUser:
             log.warning("%s is not offered to the browser at %s: %s", path, self._connection.peer, e.strerror or e)
 
     def keep(self, picture: np.ndarray, name: str) -> None:
-        clean = safe_name(name)
-        if not self._keeping.acquire(blocking=False):
-            raise FileError(f"{clean}.png was not sent: {_MOST_KEPT} pictures are on their way to this page; try again "
-                            "once they have arrived")
-        workers().submit(self._keep, picture, f"{clean}.png")
-
-    def _keep(self, picture: np.ndarray, name: str) -> None:
         from PIL import Image
 
-        try:
-            png = io.BytesIO()
-            Image.fromarray(picture).save(png, "PNG", compress_level=4)
-            self._connection.offer(name, png.getvalue(), png.tell())
-        except Exception:
-            log.exception("A picture for the page at %s could not be kept", self._connection.peer)
-        finally:
-            self._keeping.release()
+        png = io.BytesIO()
+        Image.fromarray(picture).save(png, "PNG", compress_level=4)
+        self._connection.offer(f"{safe_name(name)}.png", png.getvalue(), png.tell())

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import secrets
-import threading
-from collections import deque
+from collections import OrderedDict, deque
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import WSMsgType
 
@@ -23,36 +21,20 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from splatview_viewer.core.events import Event
+    from splatview_viewer.web.sender import Sender
 
 MAX_WAITING = 64 * 1024**2
-"""Bytes of messages, and of pictures to keep, that may wait for a page."""
+"""Bytes of messages that may wait for a page."""
 MAX_OFFERS = 8
 """Files that wait to be fetched; a further one replaces the oldest."""
-OFFERED_FOR = 60.0
-"""Seconds in which a page has to fetch one."""
 MAX_RATE = 1000
 """Sustained rate of a page's messages, per second."""
 PATIENCE = 2.0
 """Seconds of MAX_RATE that may come in one burst."""
+_LAST_WORDS = 0.3
+"""Seconds within which messages that wait are still sent when the connection ends."""
 
 _log = logging.getLogger(__name__)
-
-
-class Pictures(Protocol):
-    """The pictures for a page. Called in the web thread."""
-
-    @property
-    def due(self) -> float:
-        """When `next` has something to do by itself."""
-        ...
-
-    async def next(self, now: float) -> tuple[m.Picture, bytes] | None:
-        """Return the next picture to send; None while there is none."""
-        ...
-
-    def acked(self, number: int, took: float, now: float) -> None:
-        """Note a picture that is on the page; `took`: see messages.Ack, in seconds."""
-        ...
 
 
 class Connection:
@@ -63,128 +45,107 @@ class Connection:
     closed.
     """
 
-    def __init__(self, socket: web.WebSocketResponse, hello: m.Hello, peer: str, wake: Callable[[], None]):
+    def __init__(self, socket: web.WebSocketResponse, hello: m.Hello, peer: str, wake: Callable[[], None]) -> None:
         """Call it in the web thread. `peer`: the page's address and port, for messages. `wake`: called when there is
         something in the inbox, another picture may be drawn, or the connection is over."""
         self.hello = hello
         self.peer = peer
         self.wake = wake
-        self.key = secrets.token_urlsafe(16)
-        """Secret of this page, with which it uploads files."""
         self.inbox: Inbox[tuple[Event | m.Visible, float]] = Inbox(_supersedes)
-        self.pictures: Pictures | None = None
+        self.pictures: Sender | None = None
+        self.offers: OrderedDict[str, Path | bytes] = OrderedDict()
+        """Each file that waits to be fetched, or its content, by its key."""
         self._socket = socket
         self._loop = asyncio.get_running_loop()
         self._texts: deque[str] = deque()
-        self._lock = threading.Lock()
-        """Guards the messages and offers that wait."""
         self._waiting = 0
         """Bytes of messages that wait."""
         self._work = asyncio.Event()  # something to send, or to end
         self._stop = asyncio.Event()  # nothing more is read, and what cannot be sent soon is dropped
-        self._offers: dict[str, tuple[str, Path | bytes, float]] = {}
         self._ended: tuple[int, str] | None = None
-        self._over = False
 
     @property
     def closed(self) -> bool:
         """True once it is over or `close` was called."""
         return self._ended is not None
 
-    @property
-    def farewell(self) -> tuple[int, str]:
-        """Code and reason to close the WebSocket with, once `run` is through."""
-        return self._ended or (1000, "")
-
     def send(self, message: m.ServerMessage) -> None:
         """Send a message before pictures that wait."""
-        if self._ended is not None:
-            return
-        text = m.encode(message)
-        with self._lock:
-            full = self._waiting + len(text) > MAX_WAITING
-            if not full:
-                self._waiting += len(text)
-                self._texts.append(text)
-        if full:
-            self.close(f"more than {MAX_WAITING >> 20} MB wait to be sent already", 1008)
-        self.work()
+        if not self.closed:
+            self._call(self._queue, m.encode(message))
 
     def offer(self, name: str, content: Path | bytes, size: int) -> None:
         """Offer a file for the user to keep, which the page fetches once."""
         key = secrets.token_urlsafe(16)
-        with self._lock:
-            self._offers[key] = name, content, self._loop.time()
-            while len(self._offers) > MAX_OFFERS or self._offered_bytes() > MAX_WAITING:
-                del self._offers[next(iter(self._offers))]
+        self.offers[key] = content
+        if len(self.offers) > MAX_OFFERS:
+            self.offers.popitem(last=False)
         self.send(m.Offer(name, key, size))
-
-    def _offered_bytes(self) -> int:
-        return sum(len(content) for _, content, _ in self._offers.values() if isinstance(content, bytes))
-
-    def offered(self, key: str) -> tuple[str, Path | bytes] | None:
-        """Take out name and content of what was offered with this key; None for an unknown or expired one."""
-        with self._lock:
-            name, content, since = self._offers.pop(key, ("", b"", -math.inf))
-        return (name, content) if self._loop.time() - since <= OFFERED_FOR and not self._over else None
 
     def put(self, message: Event | m.Visible, now: float) -> bool:
         """Put in the inbox what the page did; return False when the connection is over. In the web thread."""
-        if self._over or self._ended is not None:
+        if self.closed:
             return False
         if not self.inbox.put((message, now)):
-            self.close("the viewer is too far behind; connect again", 1013)
+            self.close("the viewer is too far behind", 1013)
             return False
         self.wake()
         return True
 
     def work(self) -> None:
         """Have the writer look for something to send."""
-        self._call(self._work)
+        self._call(self._work.set)
 
     def close(self, reason: str = "", code: int = 1000) -> None:
         """End it; messages that wait are still sent if that takes under 0.3 s. `code`: the WebSocket's. Idempotent."""
         if self._ended is None:
             self._ended = code, reason
-            self._call(self._stop)
+            self._call(self._stop.set)
 
-    def _call(self, event: asyncio.Event) -> None:
+    def _call(self, function: Callable[..., object], *args: Any) -> None:
+        """Call a function in the web thread."""
         try:
-            self._loop.call_soon_threadsafe(event.set)
+            self._loop.call_soon_threadsafe(function, *args)
         except RuntimeError:  # the server has ended, and its loop with it
             pass
 
     # -- in the web thread -------------------------------------------------------------------------------------------
 
-    async def run(self) -> None:
-        """Serve the page until the connection is over. Called once, by the server."""
-        reader, writer, stop = (asyncio.create_task(work) for work in (self._read(), self._write(), self._stop.wait()))
+    def _queue(self, text: str) -> None:
+        self._texts.append(text)
+        self._waiting += len(text)
+        if self._waiting > MAX_WAITING:
+            self.close(f"more than {MAX_WAITING >> 20} MB wait to be sent already", 1008)
+        self._work.set()
+
+    async def run(self) -> tuple[int, str]:
+        """Serve the page until the connection is over; return code and reason to close the WebSocket with. Called once,
+        by the server."""
+        tasks = [asyncio.create_task(work) for work in (self._read(), self._write(), self._stop.wait())]
         try:
-            await asyncio.wait((reader, writer, stop), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            self.close()
+            self._work.set()  # the writer sends the messages that are left, and ends
+            await asyncio.wait((tasks[1],), timeout=_LAST_WORDS)
         finally:
             self.close()
-            self._over = True
-            reader.cancel()
-            stop.cancel()
-            self._work.set()  # the writer sends the messages that are left, and ends
-            try:
-                await asyncio.wait((writer,), timeout=0.3)
-            finally:
-                writer.cancel()
-                for failed in await asyncio.gather(reader, writer, return_exceptions=True):
-                    if isinstance(failed, Exception) and not isinstance(failed, ConnectionError):
-                        _log.error("The connection to %s ended with an error", self.peer, exc_info=failed)
-                for message, _ in self.inbox.take(0):
-                    if isinstance(message, FileDrop) and message.done is not None:
-                        message.done(Path(message.paths[0]))
-                self.pictures = None
-                self._texts.clear()
-                self._offers.clear()
-                self.wake()
+            for task in tasks:
+                task.cancel()
+            for failed in await asyncio.gather(*tasks, return_exceptions=True):
+                if isinstance(failed, Exception) and not isinstance(failed, ConnectionError):
+                    _log.error("The connection to %s ended with an error", self.peer, exc_info=failed)
+            for message, _ in self.inbox.take(0):
+                if isinstance(message, FileDrop) and message.done is not None:
+                    message.done(Path(message.paths[0]))
+            self.pictures = None
+            self._texts.clear()
+            self.offers.clear()
+            self.wake()
+        return self._ended or (1000, "")
 
     async def _read(self) -> None:
         before, credit = self._loop.time(), MAX_RATE * PATIENCE
-        while True:
+        while not self.closed:
             received = await self._socket.receive()
             now = self._loop.time()
             if received.type is WSMsgType.BINARY:
@@ -206,24 +167,20 @@ class Connection:
             elif self.pictures is not None:
                 self.pictures.acked(message.number, message.took / 1000, now)
                 self._work.set()
+        return None
 
     async def _write(self) -> None:
-        while not self._over:
-            due = self.pictures.due if self.pictures is not None else math.inf
-            try:
-                await asyncio.wait_for(self._work.wait(), None if due == math.inf else max(due - self._loop.time(), 0))
-            except TimeoutError:
-                pass
+        while True:
+            await self._work.wait()
             self._work.clear()
             while self._texts:
                 text = self._texts.popleft()
-                with self._lock:
-                    self._waiting -= len(text)
+                self._waiting -= len(text)
                 await self._socket.send_str(text)
-            if self._over or self.pictures is None:
-                continue
+            if self.closed:
+                return None
             try:
-                found = await self.pictures.next(self._loop.time())
+                found = await self.pictures.next() if self.pictures is not None else None
             except Exception as e:
                 if not isinstance(e, ViewerError):
                     _log.exception("A picture for the page at %s could not be made", self.peer)
@@ -232,7 +189,6 @@ class Connection:
                 await self._socket.send_str(m.encode(found[0]))
                 await self._socket.send_bytes(found[1])
                 self._work.set()  # another one may wait since
-        return None
 
 
 def _supersedes(new: tuple[object, float], last: tuple[object, float]) -> bool:

@@ -110,8 +110,14 @@ class TurboEncoder:
     def encode(self, pixels: Pixels, quality: int, *, bottom_up: bool = False, size: Size | None = None) -> bytes:
         check(pixels, quality, size)
         array = host_pixels(pixels)
-        if size is not None and size != (array.shape[1], array.shape[0]):
-            array = _shrunk(array, size)
+        height, width = array.shape[:2]
+        if size is not None and size != (width, height):
+            from PIL import Image
+
+            image = Image.frombuffer("RGBX", (width, height), array, "raw", "RGBX", 0, 1)
+            whole = next((n for n in (2, 3, 4) if size == (-(-width // n), -(-height // n))), 0)
+            array = np.asarray(image.reduce(whole) if whole  # four times as fast
+                               else image.resize(size, Image.Resampling.BOX))
         array = np.ascontiguousarray(array[::-1] if bottom_up else array)
         try:
             return self._encode(array, quality, "RGBX", "444" if quality >= BEST else "420", True)
@@ -146,29 +152,16 @@ def check(pixels: Pixels, quality: int, size: Size | None) -> None:
     """Raise ValueError for what no encoder takes."""
     shape, kind = tuple(pixels.shape), str(pixels.dtype).removeprefix("torch.")
     contiguous = pixels.flags.c_contiguous if isinstance(pixels, np.ndarray) else pixels.is_contiguous()
-    if len(shape) != 3 or shape[2] != 4 or kind != "uint8" or not contiguous:
+    right = len(shape) == 3 and shape[2] == 4 and all(1 <= n <= MAX_SIDE for n in shape)
+    if not right or kind != "uint8" or not contiguous:
         raise ValueError(f"pixels: {kind} {shape}{'' if contiguous else ', not contiguous'}; an encoder takes "
-                         "contiguous uint8 (H, W, 4)")
-    if not all(1 <= n <= MAX_SIDE for n in shape[:2]):
-        raise ValueError(f"pixels: {shape[1]} x {shape[0]}; both sides must be 1 to {MAX_SIDE}")
-    if not 1 <= quality <= 100:
-        raise ValueError(f"quality: {quality} is not 1 to 100")
-    if size is not None and not (1 <= size[0] <= shape[1] and 1 <= size[1] <= shape[0]):
-        raise ValueError(f"size: {size[0]} x {size[1]}; a picture of {shape[1]} x {shape[0]} can be shrunk only")
+                         f"contiguous uint8 (H, W, 4), sides 1 to {MAX_SIDE}")
+    width, height = size or (shape[1], shape[0])
+    if not (1 <= quality <= 100 and 1 <= width <= shape[1] and 1 <= height <= shape[0]):
+        raise ValueError(f"quality {quality}, size {width} x {height}: a picture of {shape[1]} x {shape[0]} can be "
+                         "shrunk only, and quality is 1 to 100")
 
 
 def host_pixels(pixels: Pixels) -> np.ndarray:
     """Return the pixels as an array; those of a GPU are copied, for which this thread waits."""
     return pixels if isinstance(pixels, np.ndarray) else pixels.cpu().numpy()
-
-
-def _shrunk(pixels: np.ndarray, size: Size) -> np.ndarray:
-    """Return (H, W, 4) uint8 of another size, each pixel the mean of those that it stands for."""
-    from PIL import Image
-
-    height, width = pixels.shape[:2]
-    image = Image.frombuffer("RGBX", (width, height), pixels, "raw", "RGBX", 0, 1)
-    for factor in (2, 3, 4):
-        if size == (-(-width // factor), -(-height // factor)):
-            return np.asarray(image.reduce(factor))  # four times as fast
-    return np.asarray(image.resize(size, Image.Resampling.BOX))

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import fcntl
-import hmac
 import logging
 import os
 import shutil
@@ -15,18 +13,17 @@ import unicodedata
 from itertools import islice
 from pathlib import Path
 from threading import Lock, Thread
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 from aiohttp import web
-from aiohttp.helpers import content_disposition_header
 
 from splatview_viewer.core.events import FileDrop
 from splatview_viewer.core.regular import open_regular
+from splatview_viewer.formats.pictures import safe_name
+from splatview_viewer.ui.format import size_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from aiohttp import StreamReader
+    from collections.abc import Mapping
 
     from splatview_viewer.web.connection import Connection
 
@@ -48,116 +45,84 @@ _YOUNG = 60.0
 """Seconds within which a viewer locks a folder that it made."""
 _MOST_LEFT = 100
 """Folders that are removed at a time."""
-_MOST_NAME = 200
-_BLOCK = 256 * 1024
 
 _log = logging.getLogger(__name__)
-
-
-class Refused(Exception):  # noqa: N818  (an answer to the page, not a fault here)
-    """Why a file is rejected, for users."""
-
-    def __init__(self, status: int, reason: str) -> None:
-        super().__init__(reason)
-        self.status = status
-        """The status of HTTP."""
 
 
 class Files:
     """Files of connected pages. The server has checked host, origin and token before.
 
-    The folder of uploads is made with the first file, only its owner may look into it, and it goes with `close`. What a
-    killed viewer has left is removed by the next one that begins or takes a file.
+    Only the owner may look into the folder of uploads, and it goes with `close`. What a killed viewer has left is
+    removed by the next one that begins. `receive` and `hand_out` answer requests in the web thread.
     """
 
-    def __init__(self, connections: Callable[[], Iterable[Connection]]) -> None:
-        """`connections`: returns the present ones."""
-        Thread(target=_sweep, args=(Path(tempfile.gettempdir()),), name="sweep", daemon=True).start()
+    def __init__(self, connections: Mapping[str, Connection]) -> None:
+        """`connections`: the present ones by their keys."""
+        around = Path(tempfile.gettempdir())
+        Thread(target=_sweep, args=(around,), name="sweep", daemon=True).start()
+        self._folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=around))
+        self._held = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._connections = connections
         self._at_once = asyncio.Semaphore(AT_ONCE)
         self._lock = Lock()
-        self._folder: Path | None = None
-        self._held = -1
-        """The lock of the folder."""
         self._kept: dict[Path, int] = {}
         """Bytes of each upload, those to come included."""
         self._count = 0
-        self._closed = False
 
-    # -- in the web thread -------------------------------------------------------------------------------------------
-
-    async def receive(self, request: web.Request, now: float) -> None:
-        """Take a file for the user of the page that sends it. Raises Refused, and keeps nothing then."""
-        given = request.headers.get(KEY_HEADER, "").encode("utf-8", "replace")
-        connection = next((c for c in self._connections() if hmac.compare_digest(c.key.encode(), given)), None)
-        if connection is None or connection.closed:
-            raise Refused(403, "Only a page that is connected may send files")
-        size = request.content_length
+    async def receive(self, request: web.Request) -> web.Response:
+        """Take a file for the user of the page that sends it, or keep nothing of it."""
+        connection = self._connections.get(request.headers.get(KEY_HEADER, ""))
+        if connection is None:
+            raise web.HTTPForbidden(text="Only a page that is connected may send files")
+        size, name, taken = request.content_length, file_name(request.query.get("name", "")), False
         if size is None:
-            raise Refused(411, "A file comes with its size, in Content-Length")
-        async with self._at_once:
-            path = await asyncio.to_thread(self._reserve, safe_name(request.query.get("name", "")), size)
-            try:
-                with path.open("xb") as file:
-                    await _write(request.content, path.name, file, size, connection)
-                if not connection.put(FileDrop((str(path),), self.remove), now):
-                    raise Refused(410, f"The connection to the viewer was lost while {path.name} was sent")
-            except OSError as e:
-                self.remove(path)
-                _log.warning("%s: cannot be written: %s", path, e.strerror or e)
-                if e.errno in (errno.ENOSPC, errno.EDQUOT):
-                    raise Refused(507, f"There is no room for {path.name} on the disk of the viewer's machine") from e
-                raise Refused(500, f"{path.name} cannot be written on the viewer's machine: {e.strerror or e}") from e
-            except BaseException:
-                self.remove(path)
-                raise
-
-    def _reserve(self, name: str, size: int) -> Path:
-        """Return a path for a file of this size, in a folder of its own: names may be the same."""
+            raise web.HTTPLengthRequired(text="A file comes with its size, in Content-Length")
         if size > MAX_FILE:
-            raise Refused(413, f"{name} has {in_words(size)}; {in_words(MAX_FILE)} is the most that a page can send. "
-                               "Open it where the viewer runs")
-        with self._lock:
-            if self._closed:
-                raise Refused(410, "The viewer has ended")
-            if len(self._kept) >= MAX_COUNT or sum(self._kept.values()) + size > MAX_KEPT:
-                raise Refused(507, f"There is no room for {name}: this viewer keeps {MAX_COUNT} files and "
-                                   f"{in_words(MAX_KEPT)} of those that were sent to it. Close some in the list")
-            try:
-                if self._folder is None:
-                    _sweep(Path(tempfile.gettempdir()))
-                    self._folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
-                    self._held = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-                    fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                free = shutil.disk_usage(self._folder).free - SPARE
-                if size > free:
-                    raise Refused(507, f"There is no room for {name} on the disk of the viewer's machine: it has "
-                                       f"{in_words(size)}, and {in_words(max(free, 0))} are free")
+            raise web.HTTPRequestEntityTooLarge(MAX_FILE, size, text=(
+                f"{name} has {size_text(size)}; {size_text(MAX_FILE)} is the most that a page can send. Open it where "
+                "the viewer runs"))
+        async with self._at_once:
+            with self._lock:
+                room = min(MAX_KEPT - sum(self._kept.values()), shutil.disk_usage(self._folder).free - SPARE)
+                if size > room or len(self._kept) >= MAX_COUNT:
+                    raise web.HTTPInsufficientStorage(text=(
+                        f"There is no room for {name} on the viewer's machine: it has {size_text(size)}, and "
+                        f"{size_text(max(room, 0))} and {MAX_COUNT} files are the most. Close some in the list"))
                 self._count += 1
-                path = self._folder / str(self._count) / name
+                path = self._folder / str(self._count) / name  # in a folder of its own: names may be the same
+                self._kept[path] = size
+            try:
                 path.parent.mkdir(mode=0o700)
+                with path.open("xb") as file:
+                    while chunk := await asyncio.wait_for(request.content.readany(), STALL):
+                        await asyncio.to_thread(file.write, chunk)
+                taken = connection.put(FileDrop((str(path),), self.remove), asyncio.get_running_loop().time())
+            except (TimeoutError, ConnectionError):
+                raise web.HTTPRequestTimeout(text=f"{name} did not come as a whole") from None
             except OSError as e:
-                raise Refused(500, f"{name} cannot be written on the viewer's machine: {e.strerror or e}") from e
-            self._kept[path] = size
-            return path
+                _log.warning("%s: cannot be written: %s", path, e.strerror or e)
+                raise web.HTTPInsufficientStorage(
+                    text=f"{name} cannot be written on the viewer's machine: {e.strerror or e}") from e
+            finally:
+                if not taken:
+                    self.remove(path)
+        if not taken:
+            raise web.HTTPGone(text=f"The connection to the viewer was lost while {name} was sent")
+        return web.Response(text="Taken.")
 
-    async def hand_out(self, request: web.Request, headers: dict[str, str]) -> web.StreamResponse:
-        """Send what was offered to a page; each offer is good for one time. Raises Refused."""
+    async def hand_out(self, request: web.Request) -> web.Response:
+        """Send what was offered to a page; each offer is good for one time."""
         key = request.query.get("key", "")
-        found = next((offer for c in self._connections() if (offer := c.offered(key)) is not None), None)
-        if found is None:
-            raise Refused(404, "This file was taken already, or is not offered any more")
-        name, content = found
-        headers = {**headers, "Content-Type": "application/octet-stream", "Cache-Control": "no-store",
-                   "Content-Disposition": content_disposition_header("attachment", filename=name)}
-        if isinstance(content, bytes):
-            return web.Response(body=content, headers=headers)
+        found = [c.offers.pop(key) for c in [*self._connections.values()] if key in c.offers]
+        if not found:
+            raise web.HTTPNotFound(text="This file was taken already, or is not offered any more")
         try:
-            file = await asyncio.to_thread(open_regular, content)
+            body = found[0] if isinstance(found[0], bytes) else await asyncio.to_thread(open_regular, found[0])
         except OSError as e:
-            raise Refused(404, f"{content}: cannot be read: {e.strerror or e}") from e
-        with file:
-            return await _sent(request, file, headers)
+            raise web.HTTPNotFound(text=f"{found[0]}: cannot be read: {e.strerror or e}") from e
+        return web.Response(body=body, headers={"Content-Type": "application/octet-stream", "Cache-Control": "no-store",
+                                                "Content-Disposition": "attachment"})
 
     # -- from any thread ---------------------------------------------------------------------------------------------
 
@@ -170,53 +135,11 @@ class Files:
         Thread(target=shutil.rmtree, args=(path.parent, True), name="remove", daemon=True).start()
 
     def close(self) -> None:
-        """Remove all uploads and reject further ones. Idempotent."""
+        """Remove all uploads, once the web thread has ended."""
         with self._lock:
-            self._closed = True
             self._kept.clear()
-            if self._folder is not None:
-                shutil.rmtree(self._folder, ignore_errors=True)
-                os.close(self._held)  # last: without the lock another viewer would remove the folder as well
-                self._folder = None
-
-
-async def _write(content: StreamReader, name: str, file: BinaryIO, size: int, connection: Connection) -> None:
-    """Write what comes, in another thread. Raises Refused where it ends or stalls before all has come."""
-    come = 0
-    while True:
-        try:
-            chunk = await asyncio.wait_for(content.readany(), STALL)
-        except TimeoutError:
-            raise Refused(408, f"{name}: nothing came for {STALL:g} s") from None
-        except Exception as e:  # the connection broke, or is no HTTP any more
-            raise Refused(400, f"{name} did not come as a whole: {e}") from None
-        if not chunk:
-            break
-        await asyncio.to_thread(file.write, chunk)
-        come += len(chunk)
-        if connection.closed:
-            raise Refused(410, f"The connection to the viewer was lost while {name} was sent")
-    if come != size:
-        raise Refused(400, f"{name} did not come as a whole: {come:,} of {size:,} bytes")
-
-
-async def _sent(request: web.Request, file: BinaryIO, headers: dict[str, str]) -> web.StreamResponse:
-    size = os.fstat(file.fileno()).st_size
-    response = web.StreamResponse(headers=headers)
-    response.content_length = size
-    try:
-        await response.prepare(request)
-        while size > 0:
-            block = await asyncio.to_thread(file.read, min(size, _BLOCK))
-            if not block:  # it has become shorter
-                raise ConnectionResetError
-            await asyncio.wait_for(response.write(block), STALL)
-            size -= len(block)
-        await response.write_eof()
-    except OSError:  # the browser reports a broken file
-        if request.transport is not None:
-            request.transport.abort()
-    return response
+        shutil.rmtree(self._folder, ignore_errors=True)
+        os.close(self._held)  # last: without the lock another viewer would remove the folder as well
 
 
 def _sweep(around: Path) -> None:
@@ -237,20 +160,8 @@ def _sweep(around: Path) -> None:
             os.close(lock)
 
 
-def safe_name(given: str) -> str:
-    """Return one safe part of a path for a given file name, without invisible characters."""
-    last = unicodedata.normalize("NFC", given).replace("\\", "/").rpartition("/")[2]
-    name = "".join(c for c in last if unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
-    name = name.strip(" .") or "file"
-    stem, suffix = os.path.splitext(name)
-    suffix = suffix if len(suffix.encode()) <= 20 else ""
-    room = _MOST_NAME - len(suffix.encode())
-    return (stem if suffix else name).encode()[:room].decode(errors="ignore").rstrip(" .") + suffix
-
-
-def in_words(size: int) -> str:
-    """Return a number of bytes in words: 1.5 GB."""
-    for unit, words in ((10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
-        if size >= unit:
-            return f"{size / unit:.3g} {words}"
-    return f"{size} bytes"
+def file_name(given: str) -> str:
+    """Return one safe part of a path for the name of a user's file."""
+    stem, suffix = os.path.splitext(unicodedata.normalize("NFC", given).replace("\\", "/").rpartition("/")[2])
+    suffix = safe_name(suffix, "")[:16]
+    return safe_name(stem, "file") + (f".{suffix}" if suffix else "")

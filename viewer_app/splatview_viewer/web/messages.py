@@ -13,7 +13,7 @@ import msgspec
 from splatview_viewer.core import events
 from splatview_viewer.core.screen import Caption
 
-PROTOCOL = 3
+PROTOCOL = 4
 """Raised when page and viewer of two versions would misunderstand each other."""
 MAX_MESSAGE = 64 * 1024
 """Bytes; no message of a page is longer."""
@@ -33,7 +33,6 @@ class _Message(msgspec.Struct, frozen=True, tag_field="t", tag=str.lower, forbid
 class Hello(_Message, frozen=True, kw_only=True):
     """A page's first message. `id` is the tab's own and stays over reconnections."""
 
-    protocol: int
     id: _Id
     width: Annotated[int, msgspec.Meta(ge=16, le=8192)]
     height: Annotated[int, msgspec.Meta(ge=16, le=8192)]
@@ -59,14 +58,14 @@ ClientMessage = Hello | Visible | Ack | events.PageEvent
 
 
 class Welcome(_Message, frozen=True):
-    """The answer to a hello. `viewer` is another one for each viewer process. The page sends files with `key`, which is
-    its own, of `most` bytes at most; 0: it may send none."""
+    """The first message to a page. A page of another protocol loads itself anew. `viewer` is another one for each
+    viewer process. The page sends files with `key`, which is its own, of `most` bytes at most."""
 
     protocol: int
     version: str
     viewer: str
-    key: str = ""
-    most: int = 0
+    key: str
+    most: int
 
 
 class Clipboard(_Message, frozen=True):
@@ -83,13 +82,6 @@ class Offer(_Message, frozen=True):
     size: int
 
 
-class Refused(_Message, frozen=True):
-    """The connection is about to be closed; `again`: whether trying again makes sense."""
-
-    reason: str
-    again: bool = False
-
-
 class Picture(_Message, frozen=True):
     """One encoded picture. The next binary message is its image."""
 
@@ -104,18 +96,11 @@ class Picture(_Message, frozen=True):
     lossless: bool = False
 
 
-ServerMessage = Welcome | Caption | Clipboard | Offer | Refused | Picture
-
-
-class _Greeting(msgspec.Struct, tag_field="t", tag="hello"):
-    """The part of a hello that every version has."""
-
-    protocol: int
+ServerMessage = Welcome | Caption | Clipboard | Offer | Picture
 
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(ClientMessage)
-_greeting = msgspec.json.Decoder(_Greeting)
 
 
 def parse(text: str | bytes) -> ClientMessage:
@@ -126,15 +111,6 @@ def parse(text: str | bytes) -> ClientMessage:
         return _decoder.decode(text)
     except (msgspec.MsgspecError, ValueError, RecursionError) as e:
         raise MessageError(f"not a message of protocol {PROTOCOL}: {e}") from None
-
-
-def other_protocol(hello: str | bytes) -> int | None:
-    """Return the protocol of a page of another version, whose hello may have other fields; None for anything else."""
-    try:
-        protocol = _greeting.decode(hello).protocol
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        return None
-    return protocol if protocol != PROTOCOL else None
 
 
 def encode(message: ServerMessage | ClientMessage) -> str:

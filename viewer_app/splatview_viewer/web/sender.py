@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import functools
 import logging
 import math
@@ -29,8 +28,6 @@ log = logging.getLogger("splatview")
 
 REST = 0.25
 """Seconds without another picture after which the last one is sent without loss."""
-PROMPT = 0.3
-"""Seconds after input for which low latency matters more than the frame rate."""
 
 
 @functools.cache
@@ -49,14 +46,9 @@ class Sender:
         self._pacer = Pacer()
         self._waiting: Copy | None = None
         self._encoding = False
-        self._prompt = False
-        """No picture is drawn while one is encoded."""
-        self._prompt_until = 0.0
         self._shown: Copy | None = None
         """The picture that the page shows, or will when it has drawn all."""
         self._rests_at = math.inf
-        self._resting: asyncio.Future[tuple[bytes, bool]] | None = None
-        self._paused = False
         self._number = 0
         self._stream: Any = None
         connection.pictures = self
@@ -65,29 +57,21 @@ class Sender:
 
     @property
     def ready(self) -> bool:
-        """Another picture may be drawn: also while one is being encoded, except after input. The later it is drawn, the
-        newer the input that it shows."""
-        if self._waiting is not None or (self._encoding and self._prompt):
-            return False
-        return self._encoding + self._pacer.in_flight < IN_FLIGHT
+        """Another picture may be drawn: also while one is being encoded."""
+        return self._waiting is None and self._encoding + self._pacer.in_flight < IN_FLIGHT
 
     @property
     def level(self) -> Level:
         """The level of the next picture."""
         return self._pacer.level
 
-    def used(self, now: float) -> None:
-        """Note input at this time."""
-        self._prompt, self._prompt_until = True, now + PROMPT
-
     def put(self, picture: Copy) -> None:
         """Send a picture, if it is not what the page has."""
         self._waiting = picture
         self._connection.work()
 
-    def pause(self, on: bool) -> None:
-        """Keep no picture while `on`. The next one after that is sent even if the page shows it already."""
-        self._paused = on
+    def clear(self) -> None:
+        """Keep no picture. The next one is sent even if the page shows it already."""
         self._waiting = self._shown = None
 
     # -- in the web thread -------------------------------------------------------------------------------------------
@@ -97,38 +81,28 @@ class Sender:
         self._pacer.acked(number, took, now)
         self._connection.wake()
 
-    @property
-    def due(self) -> float:
-        """When `next` has something to do by itself; inf: never as things are."""
-        idle = self._shown is not None and self._resting is None and not self._pacer.in_flight
-        return self._rests_at if idle else math.inf
-
-    async def next(self, now: float) -> tuple[Picture, bytes] | None:
+    async def next(self) -> tuple[Picture, bytes] | None:
         """Return the next picture to send; None while there is none. Raises ViewerError where it cannot be encoded."""
         loop = asyncio.get_running_loop()
         if (picture := self._waiting) is not None:
-            self._prompt = now < self._prompt_until
             level, self._encoding, self._waiting = self._pacer.level, True, None
+            before, self._shown = self._shown, picture
             try:
-                data = await loop.run_in_executor(workers(), self._encoded, picture, level)
-                if data is None:
-                    return None
-                if not self._paused:
-                    self._shown, self._rests_at = picture, loop.time() + REST
-                return self._numbered(picture, data, level.quality)
+                data = await loop.run_in_executor(workers(), self._encoded, picture, before, level)
+                if data is not None:
+                    self._rests_at = loop.time() + REST
+                    loop.call_later(REST + 0.01, self._connection.work)
+                    return self._numbered(picture, data, level.quality)
             finally:
                 self._encoding = False
                 self._connection.wake()
         picture = self._shown
-        if picture is not None and now >= self.due:  # beside the others: it takes long
-            self._rests_at = math.inf
-            self._resting = loop.run_in_executor(workers(), self._rested, picture)
-            self._resting.add_done_callback(lambda _: self._connection.work())
-        if self._resting is None or not self._resting.done():
+        if picture is None or self._pacer.in_flight or loop.time() < self._rests_at:
             return None
-        (data, exact), self._resting = self._resting.result(), None
-        if picture is None or self._rests_at < math.inf:  # another picture was sent meanwhile
+        data, exact = await loop.run_in_executor(workers(), self._rested, picture)
+        if self._waiting is not None or picture is not self._shown:  # another one comes first
             return None
+        self._rests_at = math.inf
         return self._numbered(picture, data, 100 if exact else RESTING.quality, rests=True, exact=exact)
 
     def _numbered(self, picture: Copy, data: bytes, quality: int, *, rests: bool = False,
@@ -140,11 +114,10 @@ class Sender:
 
     # -- in a worker -------------------------------------------------------------------------------------------------
 
-    def _encoded(self, picture: Copy, level: Level) -> bytes | None:
-        """Return the file of a picture; None if it is what the page has."""
+    def _encoded(self, picture: Copy, before: Copy | None, level: Level) -> bytes | None:
+        """Return the file of a picture; None if it is the same as the one before."""
         with self._arrived(picture):
-            shown = self._shown
-            return None if shown is not None and _same(picture, shown) else self._jpeg(picture, level)
+            return None if before is not None and _same(picture, before) else self._jpeg(picture, level)
 
     def _rested(self, picture: Copy) -> tuple[bytes, bool]:
         """Return a picture without loss, or nearly so where the line is too slow, and which of the two it is."""
@@ -155,16 +128,16 @@ class Sender:
 
     def _jpeg(self, picture: Copy, level: Level) -> bytes:
         size = scaled(picture.size, level.scale)
-        on_gpu = not isinstance(picture.pixels, np.ndarray)
+        if isinstance(picture.pixels, np.ndarray) and not isinstance(self._encoder, TurboEncoder):
+            self._encoder = TurboEncoder("", self._encoder.device)
         try:
-            encoder = self._encoder if (self._encoder.device is not None) == on_gpu else TurboEncoder()
-            return encoder.encode(picture.pixels, level.quality, bottom_up=True, size=size)
+            return self._encoder.encode(picture.pixels, level.quality, bottom_up=True, size=size)
         except ViewerError as e:
             if isinstance(self._encoder, TurboEncoder):
                 raise
             log.warning("pictures for a page are encoded on the CPU: %s", e)
             self._encoder = TurboEncoder(str(e), self._encoder.device)
-            return self._jpeg(picture, level)
+            return self._encoder.encode(picture.pixels, level.quality, bottom_up=True, size=size)
 
     @contextmanager
     def _arrived(self, picture: Copy) -> Iterator[None]:
@@ -198,17 +171,9 @@ def _same(a: Copy, b: Copy) -> bool:
     if a.size != b.size:
         return False
     if isinstance(a.pixels, np.ndarray) and isinstance(b.pixels, np.ndarray):
-        return _memcmp()(a.pixels.ctypes.data, b.pixels.ctypes.data, a.pixels.nbytes) == 0
+        rows = range(0, len(a.pixels), 64)
+        return all(np.array_equal(a.pixels[k:k + 64].view(np.uint32), b.pixels[k:k + 64].view(np.uint32)) for k in rows)
     import torch
 
     assert isinstance(a.pixels, torch.Tensor) and isinstance(b.pixels, torch.Tensor)
     return torch.equal(a.pixels.view(torch.int32), b.pixels.view(torch.int32))
-
-
-@functools.cache
-def _memcmp() -> Any:
-    """The C library's memcmp, which releases the interpreter's lock."""
-    compare = ctypes.CDLL(None).memcmp
-    compare.argtypes = ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t
-    compare.restype = ctypes.c_int
-    return compare

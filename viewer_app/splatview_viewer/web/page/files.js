@@ -6,7 +6,7 @@ const HELD = 700; // ms within which a browser says again that files are held ov
 
 /**
  * @param {{el: Record<string, any>, address: (path: string, scheme: string) => URL["href"], credentials:
- *   Record<string, string>, say: (words: string, ms?: number) => void, welcome: () => {key?: string, most?: number} | null, leave: () => void}} page
+ *   Record<string, string>, say: (words: string, ms?: number) => void, welcome: () => {key: string, most: number} | null, leave: () => void}} page
  *   What the page lends: its elements by their ids, its addresses, the headers of its requests and its words, what the
  *   viewer said at last, and a way to give the focus back.
  */
@@ -42,7 +42,6 @@ export function makeFiles({el, address, credentials, say, welcome, leave}) {
   async function sendOne(file) {
     const viewer = welcome();
     if (!viewer) return `${file.name} cannot be opened: the viewer is gone`;
-    if (!viewer.most) return `${file.name} cannot be opened: this viewer takes no files`;
     if (file.size > viewer.most) {
       return `${file.name} has ${inWords(file.size)}; ${inWords(viewer.most)} is the most that a page can send. `
         + "Open it where the viewer runs";

@@ -25,13 +25,9 @@ export function takeToken() {
   const token = /^[A-Za-z0-9_-]{1,128}$/.test(given) ? given : "";
   if (framed) return token;
   store.set("token", token);
-  if (store.get("token") === token) dropToken();
+  if (store.get("token") === token) {
+    here.searchParams.delete("token");
+    history.replaceState(history.state, "", here.href);
+  }
   return token;
-}
-
-/** Take the token out of the address. */
-export function dropToken() {
-  const here = new URL(location.href);
-  here.searchParams.delete("token");
-  history.replaceState(history.state, "", here.href);
 }

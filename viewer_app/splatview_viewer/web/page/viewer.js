@@ -7,14 +7,14 @@ import {framed, store, takeToken} from "./session.js";
 /**
  * @typedef {{t: "picture", number: number, format: string, size: [number, number], at: number, quality: number,
  *   lossless: boolean, came: number}} Picture  The next binary message is its image.
- * @typedef {{t: "welcome", protocol: number, version: string, viewer: string, key?: string, most?: number}
+ * @typedef {{t: "welcome", protocol: number, version: string, viewer: string, key: string, most: number}
  *   | {t: "caption", title: string, trouble: string, typing: boolean}
  *   | {t: "clipboard", text: string}
  *   | {t: "offer", name: string, key: string, size: number}
- *   | {t: "refused", reason: string, again: boolean} | Picture} Answer  What the viewer says.
+ *   | Picture} Answer  What the viewer says.
  */
 
-const PROTOCOL = 3;
+const PROTOCOL = 4;
 const MAX_SIDE = 4096, MAX_PIXELS = 3840 * 2160; // of the picture: a phone's or a wall's every pixel is too many
 const MAX_TEXT = 10000; // characters of one message
 const RETRY_FIRST = 250, RETRY_LAST = 3000, RETRY_GROWTH = 1.6; // ms
@@ -67,7 +67,7 @@ function connect() {
     link.open = true;
     link.since = performance.now();
     pictures.newest = 0; // a viewer counts from one for each connection
-    send({t: "hello", protocol: PROTOCOL, id, ...view, visible: !document.hidden});
+    send({t: "hello", id, ...view, visible: !document.hidden});
   };
   socket.onmessage = ({data}) => {
     if (typeof data === "string") return takeAnswer(JSON.parse(data));
@@ -82,6 +82,7 @@ async function disconnected(event) {
   Object.assign(link, {socket: null, open: false, welcome: null, tries: link.tries + 1});
   if (opened && performance.now() - link.since > RETRY_LAST) link.delay = RETRY_FIRST;
   if (event.reason) console.info(`The viewer closed the connection: ${event.reason}`);
+  if (event.code === 1013) Object.assign(link, {refusal: event.reason, delay: RETRY_LAST}); // try again later
   const reason = opened || link.ended ? "" : await forbidden();
   if (reason) end(reason);
   showState();
@@ -93,7 +94,7 @@ async function disconnected(event) {
 /** Why the viewer does not let this page in, "" if it is not there: a WebSocket that fails does not tell a page. */
 async function forbidden() {
   try {
-    const answer = await fetch(address("", "http"), {cache: "no-store", headers: credentials});
+    const answer = await fetch(address("download", "http"), {cache: "no-store", headers: credentials});
     return answer.status === 403 ? (await answer.text()).trim().slice(0, 400) : "";
   } catch {
     return "";
@@ -145,8 +146,6 @@ function takeAnswer(answer) {
     copy(answer.text);
   } else if (answer.t === "offer") {
     files.fetchOffer(answer);
-  } else if (answer.t === "refused") {
-    Object.assign(link, {refusal: answer.reason, ended: !answer.again, delay: RETRY_LAST});
   }
   showState();
 }
