@@ -26,8 +26,8 @@ from splatview_viewer.core import events as ev
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.memo import Memo
 from splatview_viewer.formats import silent
+from splatview_viewer.formats.camera_paths import Film, parse_path, write_path
 from splatview_viewer.formats.checkpoint import read_tensors
-from splatview_viewer.formats.nerfstudio import Film, parse_path, write_path
 from splatview_viewer.formats.sandbox import File
 from splatview_viewer.geometry.bookmarks import Bookmarks
 from splatview_viewer.geometry.cameras import camera_from_json, camera_from_text

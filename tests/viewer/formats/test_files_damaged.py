@@ -18,7 +18,7 @@ from support import scene_files as w
 from splatview_viewer.core.errors import CameraError, FileError
 from splatview_viewer.core.memo import Memo
 from splatview_viewer.formats import load_scene, open_file
-from splatview_viewer.formats.nerfstudio import read_path
+from splatview_viewer.formats.camera_paths import read_path
 from splatview_viewer.geometry.cameras import camera_from_json
 from splatview_viewer.recording.files import INDEX, read_index, read_packed
 from splatview_viewer.scene.scene import GaussianScene
@@ -135,7 +135,7 @@ BAD = {
     "spz with a lying count": ("a.spz", gzip.compress(struct.pack("<4sIIBBBB", b"NGSP", 3, 2**32 - 1, 3, 12, 0, 0)),
                                "truncated, or .*: 4,294,967,295 Gaussians"),
     "npy of objects": ("a.npy", None, "Python objects in dtype"),
-    "npy of a lying shape": ("a.npy", None, "damaged or unreadable"),
+    "npy of a lying shape": ("a.npy", None, "damaged, or not what"),
     "an unknown kind": ("a.xyz", b"hello", r"of no known format. These can be opened:\n.*\.ply"),
     "text named png": ("a.png", b"hello", r"named \.png but its content is none"),
     "an empty file": ("a.ply", b"", "the file is empty"),
@@ -170,7 +170,7 @@ def test_zip_bombs_and_paths(tmp_path):
     with pytest.raises(FileError, match="unpacks to more than"):
         load_scene(tmp_path / "bomb.sog")
     large = {**files, "quats.webp": w.webp(np.zeros((3000, 3000, 4)))}
-    with pytest.raises(FileError, match=r"'quats\.webp' is 3000x3000 pixels for 20 Gaussians"):
+    with pytest.raises(FileError, match=r"'quats\.webp', for 20 Gaussians, has 3000x3000 pixels"):
         load_scene(w.write_zip(tmp_path / "large.sog", large))
     many = {**files, "meta.json": files["meta.json"].replace(b'"count": 20,', b'"count": 60000000,')}
     with pytest.raises(FileError, match="the positions of 60,000,000 Gaussians"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -18,7 +19,7 @@ from support.scene_files import ply_columns, truth, write_ply
 from support.web_visitors import ask, kept
 
 from splatview_viewer import formats as files
-from splatview_viewer.formats import load_scene, nerfstudio, sandbox
+from splatview_viewer.formats import camera_paths, load_scene
 from splatview_viewer.kinds.gaussians.filter import Filter
 from splatview_viewer.kinds.gaussians.path import PathTool
 from splatview_viewer.kinds.gaussians.view import GaussianView
@@ -88,18 +89,14 @@ def scene(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Programs that decode files do nothing: they wait for their input."""
-    class Waiting(sandbox.ReadingProgram):
-        def __init__(self, module: str, *args: Any, **options: Any) -> None:
-            super().__init__("asyncio", *args, **options)
-
-    monkeypatch.setattr(sandbox, "ReadingProgram", Waiting)
+    """Programs that decode files do nothing: they wait."""
+    wait = [sys.executable, "-c", "import signal; signal.pause()", "splatview_viewer.formats"]
+    monkeypatch.setattr("splatview_ipc.system.child_program.command", lambda *words: wait)
 
 
 def readers() -> list[int]:
     """Programs that decode files for this one."""
-    return [pid for pid, line in children(os.getpid()).items()
-            if "splatview_viewer.formats" in line or "asyncio" in line]
+    return [pid for pid, line in children(os.getpid()).items() if "splatview_viewer.formats" in line]
 
 
 def shown(seat: Seat) -> str:
@@ -150,11 +147,11 @@ def test_camera_paths_of_pages_are_not_decoded_in_the_viewer(pages: FilePages, s
     page = pages.page()
     tool = path_tool(pages.show(page, scene))
     tool.around()
-    (tmp_path / "path.json").write_text(nerfstudio.write_path(tool.film))
+    (tmp_path / "path.json").write_text(camera_paths.write_path(tool.film))
     before = len(tool.path.keys)
     tool.path.keys.clear()
     monkeypatch.setattr("splatview_viewer.kinds.gaussians.path.read_path", None)
-    monkeypatch.setattr(nerfstudio, "parse_path", None)
+    monkeypatch.setattr(camera_paths, "parse_path", None)
     pages.send(page, tmp_path / "path.json")
     pages.until(lambda: len(tool.path.keys) == before and not pages.kept())
     assert len(pages.app.catalogue.entries) == 1
@@ -211,7 +208,7 @@ def test_what_is_written_is_downloaded_by_the_page_that_asked(pages: FilePages, 
     assert isinstance(filters, Filter)
     tool.around()
     tool.save()
-    assert len(nerfstudio.read_path(pages.fetch(page, here)).path.keys) == len(tool.path.keys)
+    assert len(camera_paths.read_path(pages.fetch(page, here)).path.keys) == len(tool.path.keys)
     filters.export.begin(False)
     back = load_scene(pages.fetch(page, here))
     np.testing.assert_allclose(np.sort(back.means[:, 0]), np.sort(load_scene(scene).means[:, 0]), rtol=1e-6)
