@@ -132,9 +132,14 @@ def _picture(path: Path, form: str) -> None:
 
 
 def _tensors(path: Path) -> object:
-    """What the program that reads checkpoints does; a fault that has no words of its own gets some in the viewer."""
-    with contextlib.suppress(MemoryError, OSError), np.errstate(all="ignore"):
-        return read_tensors([path], silent)
+    """Read a checkpoint in this process; `sandbox.serve` has words for any exception."""
+    try:
+        with np.errstate(all="ignore"):
+            return read_tensors([path], silent)
+    except ViewerError:
+        raise
+    except Exception:
+        return None
 
 
 def _sog_meta(data: bytes) -> None:

@@ -1,6 +1,6 @@
 """Run a function on untrusted files in a child process with limits on memory, descriptors and processor time.
 
-    answer, arrays = run(read_any, [path], limits_for(size), Answer, prepare=import_readers)
+    answer, arrays = run(read_any, [path], limits_for(size), Answer)
 
 Decoders of untrusted files can take all memory, loop without end or crash. The child process inherits the open files
 and nothing else. It writes arrays to a memory file; the viewer seals that file, checks the description of the arrays
@@ -124,12 +124,12 @@ def limits_for(size: int, free_share: float = FREE_SHARE, per_byte: int = PER_BY
 
 
 def run(function: Callable[[list[File], Progress], tuple[Any, list[np.ndarray]]], paths: Sequence[Path],
-        limits: Limits, answer: Any, *, prepare: Callable[[list[File]], None],
+        limits: Limits, answer: Any, *, prepare: Callable[[list[File]], None] | None = None,
         progress: Progress = silent) -> tuple[Any, list[np.ndarray]]:
     """Run a function on files in a child process; return its answer and its arrays, mapped. For a thread that may wait.
 
     Args:
-        function, prepare: functions of a module. `prepare` imports what the function needs, without limits yet.
+        function, prepare: functions of a module. `prepare` imports what takes much memory, without limits yet.
         paths: regular files, which the child inherits opened.
         answer: the type, or union of types, of the answer.
         progress: called with what is going on and how far it is (0 to 1), at least ten times a second; what it raises
@@ -143,7 +143,7 @@ def run(function: Callable[[list[File], Progress], tuple[Any, list[np.ndarray]]]
         files = [opened.enter_context(open_regular(path)).fileno() for path in paths]
         out = os.memfd_create("splatview-file", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         opened.callback(os.close, out)
-        names = [f"{called.__module__}:{called.__qualname__}" for called in (function, prepare)]
+        names = [f"{called.__module__}:{called.__qualname__}" for called in (prepare, function) if called]
         program = ReadingProgram({"functions": names, "files": files, "out": out, "limits": [*map(str, limits)],
                                   "names": [*map(str, paths)]})
         opened.callback(program.end)
@@ -298,9 +298,10 @@ def serve(argument: str) -> NoReturn:
 
     try:
         files = [File(Path(f"/proc/self/fd/{fd}"), name) for fd, name in zip(job["files"], job["names"], strict=True)]
-        function, prepare = (getattr(importlib.import_module(module), name) for module, _, name in
-                             (text.partition(":") for text in job["functions"]))
-        prepare(files)
+        *prepare, function = (getattr(importlib.import_module(module), name) for module, _, name in
+                              (text.partition(":") for text in job["functions"]))
+        for called in prepare:
+            called(files)
         _set_limits(Limits(*map(int, job["limits"])), len(files))
         with np.errstate(all="ignore"):  # as open_file
             answer, arrays = function(files, progress)

@@ -88,16 +88,13 @@ def read(path: Path, progress: Progress) -> Fields:
 
 def _gzip(raw: bytes) -> tuple[_Head, dict[str, memoryview], bytes]:
     unpacker = zlib.decompressobj(31)
-    try:
-        start = unpacker.decompress(raw, 16)
-        if len(start) < 16 or start[:4] != MAGIC:
-            raise FileError("SPZ: no SPZ in this gzip file: it does not start with 'NGSP'")
-        head = _Head._make(struct.unpack_from("<IIBBB", start, 4))
-        head.check((1, 2, 3), len(raw))
-        total = sum(head.sizes.values())
-        data = unpacker.decompress(unpacker.unconsumed_tail, total + EXTENSIONS_LIMIT)
-    except zlib.error as e:
-        raise FileError(f"SPZ: the gzip stream is damaged: {e}") from None
+    start = unpacker.decompress(raw, 16)
+    if len(start) < 16 or start[:4] != MAGIC:
+        raise FileError("SPZ: no SPZ in this gzip file: it does not start with 'NGSP'")
+    head = _Head._make(struct.unpack_from("<IIBBB", start, 4))
+    head.check((1, 2, 3), len(raw))
+    total = sum(head.sizes.values())
+    data = unpacker.decompress(unpacker.unconsumed_tail, total + EXTENSIONS_LIMIT)
     if len(data) < total:
         raise FileError(f"SPZ: truncated: {head.count:,} Gaussians take {total:,} bytes, {len(data):,} are there")
     parts, at = {}, 0

@@ -66,8 +66,7 @@ def read_untrusted_film(path: Path, progress: Progress = silent) -> Film:
     Raises CameraError, which names the file, when it holds none.
     """
     try:
-        return film_of(*run(read_film, [path], limits_for(path.stat().st_size), FilmAnswer, prepare=import_paths,
-                            progress=progress))
+        return film_of(*run(read_film, [path], limits_for(path.stat().st_size), FilmAnswer, progress=progress))
     except FileError as e:
         text = str(e)
         raise CameraError(text if text.startswith((str(path), "path: ")) else f"{path}: {text}") from None
@@ -93,23 +92,6 @@ def film_of(answer: FilmAnswer, arrays: list[np.ndarray]) -> Film:
 # -- in the sandbox ----------------------------------------------------------------------------------------------------
 
 
-def import_readers(files: list[File]) -> None:
-    """Import what the readers import when they are needed."""
-    import zipfile  # noqa: F401
-
-    import PIL.Image
-    import PIL.ImageOps
-
-    PIL.Image.init()
-    try:
-        import zstandard  # noqa: F401
-    except ImportError:  # said by the reader that needs it
-        pass
-    with open(files[0].path, "rb") as f:
-        if f.read(4) == b"PK\x03\x04" and not files[0].name.lower().endswith((".sog", ".zip")):  # perhaps a checkpoint
-            import torch  # noqa: F401
-
-
 def read_as(found: Format, path: Path, progress: Progress) -> tuple[SceneFacts | PictureAnswer, list[np.ndarray]]:
     """Read a scene or a picture. Raises FileError."""
     with open(path, "rb") as f:
@@ -121,11 +103,6 @@ def read_as(found: Format, path: Path, progress: Progress) -> tuple[SceneFacts |
         return value.facts, value.arrays
     kind = f"{value.dtype.kind}{value.dtype.itemsize}"
     return PictureAnswer(), [value if kind in ("u1", "u2", "f4") else value.astype(np.float32)]
-
-
-def import_paths(files: list[File]) -> None:
-    """Import what `read_film` needs."""
-    from splatview_viewer.formats import camera_paths  # noqa: F401
 
 
 def read_film(files: list[File], progress: Progress) -> tuple[FilmAnswer, list[np.ndarray]]:

@@ -12,9 +12,10 @@ import msgspec
 
 from splatview_viewer import formats
 from splatview_viewer.core.errors import FileError
+from splatview_viewer.formats.checkpoint import import_torch
 from splatview_viewer.formats.common import SceneFacts, silent
 from splatview_viewer.formats.sandbox import limits_for, run
-from splatview_viewer.formats.untrusted import PictureAnswer, import_readers, read_as, value_of
+from splatview_viewer.formats.untrusted import PictureAnswer, read_as, value_of
 from splatview_viewer.kinds.snapshot import loading as snapshot
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def read_untrusted(path: Path, progress: Progress = silent) -> GaussianScene | n
     """
     try:
         answer, arrays = run(read_any, [path], limits_for(path.stat().st_size),
-                             SceneFacts | PictureAnswer | SnapshotFound, prepare=import_readers, progress=progress)
+                             SceneFacts | PictureAnswer | SnapshotFound, prepare=import_torch, progress=progress)
         if isinstance(answer, SnapshotFound):
             return snapshot.load_snapshot(path, progress, cache=False)
         return value_of(answer, arrays)
