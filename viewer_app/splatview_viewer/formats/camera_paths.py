@@ -113,7 +113,8 @@ def parse_path(text: str | bytes) -> Film:
 
 
 def _film(d: Any) -> Film:
-    if not isinstance(d, dict) or not (isinstance(d.get("keyframes"), list) or isinstance(d.get("camera_path"), list)):
+    keys, frames = (d.get(name) if isinstance(d, dict) else None for name in ("keyframes", "camera_path"))
+    if not any(isinstance(found, list) and found for found in (keys, frames)):
         raise CameraError('path: neither "keyframes" nor "camera_path" is there, as nerfstudio writes them')
     kind = str(d.get("camera_type", "perspective")).lower()
     if kind not in _MODELS:
@@ -123,8 +124,7 @@ def _film(d: Any) -> Film:
     fps = _number(d, "fps", 30.0, 0.01, 1000)
     between = _number(d, "default_transition_sec", SECONDS, 0.001, 3600)
     loop = d.get("is_cycle") is True
-    keys, frames = (found if isinstance(found := d.get(name), list) else [] for name in ("keyframes", "camera_path"))
-    if keys:
+    if isinstance(keys, list) and keys:
         if len(keys) > MOST_KEYS:
             raise CameraError(f"path: {len(keys)} key frames; {MOST_KEYS} are the most")
         path = CameraPath([_key(k, d, between) for k in keys], loop, model=_MODELS[kind])  # type: ignore[arg-type]
@@ -132,8 +132,6 @@ def _film(d: Any) -> Film:
         if not any("override_transition_sec" in k for k in keys):  # the older viewer says the whole alone
             path.stretch(_number(d, "seconds", path.duration or between, 0.001, 1e6))
         return Film(path, width, height, fps)
-    if not frames:
-        raise CameraError("path: neither key frames nor frames; at least one is needed")
     made = [_key(frame, d, 1 / fps, "camera_to_world") for frame in frames]
     return Film(CameraPath(made, False, False, _MODELS[kind], held=True), width, height, fps)  # type: ignore[arg-type]
 

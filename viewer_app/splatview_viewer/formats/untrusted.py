@@ -68,8 +68,7 @@ def read_untrusted_film(path: Path, progress: Progress = silent) -> Film:
     try:
         return film_of(*run(read_film, [path], limits_for(path.stat().st_size), FilmAnswer, progress=progress))
     except FileError as e:
-        text = str(e)
-        raise CameraError(text if text.startswith((str(path), "path: ")) else f"{path}: {text}") from None
+        raise CameraError(str(e) if str(e).startswith((str(path), "path: ")) else f"{path}: {e}") from None
     except OSError as e:
         raise CameraError(f"path: {path} cannot be read: {e.strerror or e}") from None
 

@@ -63,8 +63,7 @@ def read_untrusted(path: Path, progress: Progress = silent) -> GaussianScene | n
             return snapshot.load_snapshot(path, progress, cache=False)
         return value_of(answer, arrays)
     except FileError as e:
-        text = str(e)
-        raise FileError(text if text.startswith(str(path)) else f"{path}: {text}") from None
+        raise FileError(str(e) if str(e).startswith(str(path)) else f"{path}: {e}") from None
     except OSError as e:
         raise FileError(f"{path}: cannot be read: {e.strerror or e}") from e
 
