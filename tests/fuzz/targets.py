@@ -308,7 +308,7 @@ def _upload_name(data: bytes) -> None:
 
 
 TARGETS: dict[str, Target] = {
-    "ply": of_format("ply", "s.ply", crafted.plys, lambda p: w.write_ply(p, w.ply_columns(T)),
+    "ply": of_format("ply", "s.ply", lambda seed: {}, lambda p: w.write_ply(p, w.ply_columns(T)),
                      lambda p: w.write_ply(p, w.ply_columns(T), order="a"),
                      lambda p: w.write_ply(p, w.ply_columns(T), types={"x": "f8"}, order=">"),
                      lambda p: w.write_compressed_ply(p, T)),

@@ -132,7 +132,7 @@ def _film(d: Any) -> Film:
         if not any("override_transition_sec" in k for k in keys):  # the older viewer says the whole alone
             path.stretch(_number(d, "seconds", path.duration or between, 0.001, 1e6))
         return Film(path, width, height, fps)
-    made = [_key(frame, d, 1 / fps, "camera_to_world") for frame in frames]
+    made = [_key(frame, d, 1 / fps, "camera_to_world") for frame in frames or ()]
     return Film(CameraPath(made, False, False, _MODELS[kind], held=True), width, height, fps)  # type: ignore[arg-type]
 
 

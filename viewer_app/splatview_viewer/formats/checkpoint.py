@@ -94,7 +94,7 @@ class _Ignored:
 
 
 # torch knows what it may build by `__module__` and `__qualname__` (2.4: `__name__`).
-_STAND_INS = [type(name, (_Ignored,), {"__module__": module, "__qualname__": name})
+_STAND_INS: list[Any] = [type(name, (_Ignored,), {"__module__": module, "__qualname__": name})
               for module, _, name in (full.rpartition(".") for full in HARMLESS)]
 
 

@@ -11,7 +11,7 @@ import logging
 import os
 from collections.abc import Callable
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
@@ -148,6 +148,7 @@ class Fields:
     opacities: np.ndarray
     sh0: np.ndarray
     shN: np.ndarray  # noqa: N815  (gsplat's own name for the field)
+    _: KW_ONLY
     facts: SceneFacts = field(default_factory=SceneFacts)
 
     @property
@@ -196,7 +197,7 @@ class Fields:
         stored = SH_REST.index(k)
         degree = stored if sh_degree is None else max(0, min(sh_degree, stored))
         notes = tuple(note[:2000] for note in notes[:64])
-        return Fields(*arrays, SceneFacts(degree, MODES.get(word, False), notes, upward))
+        return Fields(*arrays, facts=SceneFacts(degree, MODES.get(word, False), notes, upward))
 
 
 def fields_of(facts: SceneFacts, arrays: list[np.ndarray]) -> Fields:
@@ -205,7 +206,7 @@ def fields_of(facts: SceneFacts, arrays: list[np.ndarray]) -> Fields:
             facts.up not in (None, *UPS.values())):
         raise FileError("the program that read it described something that is no scene")
     fields = Fields(*arrays).checked(sh_degree=facts.sh_degree)
-    return Fields(*fields.arrays, msgspec.structs.replace(facts, sh_degree=fields.facts.sh_degree))
+    return Fields(*fields.arrays, facts=msgspec.structs.replace(facts, sh_degree=fields.facts.sh_degree))
 
 
 def quats_from_smallest_three(largest: np.ndarray, rest: np.ndarray) -> np.ndarray:

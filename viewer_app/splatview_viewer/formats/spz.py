@@ -50,7 +50,7 @@ class _Head(NamedTuple):
     """The numbers of a header behind its magic number."""
 
     version: int
-    count: int
+    n: int
     degree: int
     bits: int
     flags: int
@@ -58,7 +58,7 @@ class _Head(NamedTuple):
     @property
     def sizes(self) -> dict[str, int]:
         """Bytes of each attribute, in the order in which they are stored."""
-        n, v = self.count, self.version
+        n, v = self.n, self.version
         return {"positions": n * (6 if v == 1 else 9), "alphas": n, "colors": 3 * n, "scales": 3 * n,
                 "rotations": n * (3 if v < 3 else 4), "sh": 3 * SH_REST[self.degree] * n}
 
@@ -71,7 +71,7 @@ class _Head(NamedTuple):
             raise FileError(f"SPZ: spherical harmonics of degree {self.degree}; legal are 0 to 4")
         if self.bits > 24:
             raise FileError(f"SPZ: {self.bits} fractional bits; a position has 24 bits in all")
-        check_scene(self.count, SH_REST[self.degree], packed)
+        check_scene(self.n, SH_REST[self.degree], packed)
 
 
 def read(path: Path, progress: Progress) -> Fields:
@@ -96,7 +96,7 @@ def _gzip(raw: bytes) -> tuple[_Head, dict[str, memoryview], bytes]:
     total = sum(head.sizes.values())
     data = unpacker.decompress(unpacker.unconsumed_tail, total + EXTENSIONS_LIMIT)
     if len(data) < total:
-        raise FileError(f"SPZ: truncated: {head.count:,} Gaussians take {total:,} bytes, {len(data):,} are there")
+        raise FileError(f"SPZ: truncated: {head.n:,} Gaussians take {total:,} bytes, {len(data):,} are there")
     parts, at = {}, 0
     for name, size in head.sizes.items():
         parts[name] = memoryview(data)[at:at + size]
@@ -119,7 +119,7 @@ def _zstd(raw: bytes) -> tuple[_Head, dict[str, bytes], bytes]:
         packed, unpacked = struct.unpack_from("<QQ", raw, at + 16 * i)
         if unpacked != size or packed > len(raw) - start:
             raise FileError(f"SPZ: stream {name!r} claims {packed:,} bytes packed and {unpacked:,} unpacked; "
-                            f"{head.count:,} Gaussians need {size:,} and the file has {len(raw) - start:,} left")
+                            f"{head.n:,} Gaussians need {size:,} and the file has {len(raw) - start:,} left")
         parts[name] = _unpacked(raw[start:start + packed], size, name)
         start += packed
     return head, parts, raw[32:at]
@@ -163,7 +163,7 @@ def _axes(extensions: bytes, notes: list[str]) -> np.ndarray:
 
 
 def _decode(head: _Head, parts: dict[str, np.ndarray], extensions: bytes) -> Fields:
-    n, k = head.count, SH_REST[head.degree]
+    n, k = head.n, SH_REST[head.degree]
     if head.version == 1:
         means = parts["positions"].view("<f2").astype(np.float32).reshape(n, 3)
     else:  # 24 bits, signed: as the upper bytes of 32 bits, the shift back extends the sign

@@ -78,7 +78,7 @@ def film_of(answer: FilmAnswer, arrays: list[np.ndarray]) -> Film:
     from splatview_viewer.formats.camera_paths import Film
     from splatview_viewer.geometry.path import CameraPath, Key
 
-    keys = arrays[0] if len(arrays) == 1 else np.zeros(0)
+    keys: np.ndarray = arrays[0] if len(arrays) == 1 else np.zeros(0)
     if keys.ndim != 2 or keys.shape[1] != 9 or not 0 < len(keys) <= MOST_CAMERAS or keys.dtype != np.float64 or not (
             np.isfinite(keys).all() and (keys[:, 7:] > 0).all() and (keys[:, 7] < 180).all()
             and np.allclose(np.linalg.norm(keys[:, 3:7], axis=1), 1, atol=1e-3)):
@@ -118,4 +118,5 @@ def read_film(files: list[File], progress: Progress) -> tuple[FilmAnswer, list[n
         raise CameraError(f"path: {len(path.keys):,} cameras; a page can send 1 to {MOST_CAMERAS:,}; open it "
                           "on the machine of the viewer")
     keys = np.array([[*k.position, *k.rotation, k.fov, k.seconds] for k in path.keys], np.float64)
-    return FilmAnswer(path.loop, path.smooth, path.model, path.held, film.width, film.height, film.fps), [keys]
+    return FilmAnswer(path.loop, path.smooth, path.model, path.held,  # type: ignore[arg-type]
+                      film.width, film.height, film.fps), [keys]
