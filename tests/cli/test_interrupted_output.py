@@ -19,7 +19,7 @@ COMMAND = """
 import os, sys
 from splatview_ipc.system import entry
 from splatview_viewer.__main__ import main
-from splatview_viewer.formats import path_writers as writers
+from splatview_viewer.formats import camera_paths as writers
 
 def halt():
     print(*os.listdir("out"), flush=True)

@@ -20,7 +20,7 @@ from splatview.camera import command as camera
 from splatview.demo import command as demo
 from splatview_ipc.system.files import OutputError, output_file, write_output
 from splatview_viewer.__main__ import main
-from splatview_viewer.formats.path_writers import make_writer
+from splatview_viewer.formats.camera_paths import make_writer
 from splatview_viewer.formats.pictures import output_path, save_picture
 from splatview_viewer.formats.ply import write_ply
 from splatview_viewer.kinds.snapshot.panes.sql import save_csv

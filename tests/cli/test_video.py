@@ -17,8 +17,7 @@ from support.wait import wait_until
 from splatview_viewer.__main__ import main
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.formats.nerfstudio import Film, write_path
-from splatview_viewer.formats.path_writers import make_writer
+from splatview_viewer.formats.camera_paths import Film, make_writer, write_path
 from splatview_viewer.geometry.cameras import Camera, intrinsics, look_at
 from splatview_viewer.geometry.path import CameraPath, Key
 from splatview_viewer.kinds.gaussians.film import Camerawork, Filming

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from fuzz import target
 from splatview_ipc.control import limits, messages
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.registry import ViewerInfo
@@ -67,18 +66,12 @@ def frame_headers() -> list[Any]:
             messages.FrameHeader("gaussians", gaussians, {"color": "rgb", "activated": True, "sh_degree": 0})]
 
 
-def _encoded(*groups: list[Any]) -> list[bytes]:
-    return [messages.encode(m) for group in groups for m in group]
-
-
-@target("to_trainer", lambda: _encoded(to_trainer()))
 def _to_trainer(data: bytes) -> None:
     with contextlib.suppress(*messages.DecodeError):
         found = messages.decode_to_trainer(data)
         assert messages.decode_to_trainer(messages.encode(found)) == found
 
 
-@target("to_viewer", lambda: _encoded(to_viewer()))
 def _to_viewer(data: bytes) -> None:
     with contextlib.suppress(*messages.DecodeError, SharingError):
         found = messages.decode_to_viewer(data)
@@ -86,26 +79,34 @@ def _to_viewer(data: bytes) -> None:
             check_tensors(found.ref)
 
 
-@target("frame_header", lambda: _encoded(frame_headers()))
 def _frame_header(data: bytes) -> None:
     with contextlib.suppress(*messages.DecodeError, ValueError):
         header = messages.decode_frame_header(data)
         check_frame(header.kind, {t.name: (t.dtype, t.shape) for t in header.tensors}, header.meta)
 
 
-def _decoder(name: str, decode: Callable[[bytes], object], *seeds: bytes) -> None:
-    @target(name, lambda: list(seeds))
-    def run(data: bytes) -> None:
+DESCRIPTIONS = [
+    Description(limits.PROTOCOL, "run-1-ab12", "run", 1, 1.7e9),
+    ViewerInfo(7, "http://127.0.0.1:8080/?token=abc", "127.0.0.1", 8080), WindowSettings(640, 480, "title", 7),
+    Show("image", "run-1"), WindowState(640, 480, 60.0)]
+"""Values of each type that is written to the run folder as JSON."""
+DECODERS = [messages.decode_version_header, decode_request, decode_answer,
+            *(msgspec.json.Decoder(type(value)).decode for value in DESCRIPTIONS)]
+
+
+def _others(data: bytes) -> None:
+    for decode in DECODERS:
         with contextlib.suppress(*messages.DecodeError, ValueError):
             decode(data)
 
 
-_decoder("version_header", messages.decode_version_header,
-         messages.encode(messages.VersionHeader("gaussians", 3, {"color": "rgb", "step": 1})))
-_decoder("request", decode_request, encode(RenderRequest(2.0, "run", "splats", camera="{}", size=(64, 48))))
-_decoder("answer", decode_answer, *map(encode, (
-    Ready("run-1"), RenderResult("host", 2), RenderError("value", "no"))))
-for _value in (Description(limits.PROTOCOL, "run-1-ab12", "run", 1, 1.7e9),
-               ViewerInfo(7, "http://127.0.0.1:8080/?token=abc", "127.0.0.1", 8080),
-               WindowSettings(640, 480, "title", 7), Show("image", "run-1"), WindowState(640, 480, 60.0)):
-    _decoder(type(_value).__name__, msgspec.json.Decoder(type(_value)).decode, msgspec.json.encode(_value))
+READERS: dict[str, tuple[Callable[[bytes], object], list[bytes]]] = {
+    "to_trainer": (_to_trainer, [messages.encode(m) for m in to_trainer()]),
+    "to_viewer": (_to_viewer, [messages.encode(m) for m in to_viewer()]),
+    "frame_header": (_frame_header, [messages.encode(m) for m in frame_headers()]),
+    "descriptions": (_others, [
+        messages.encode(messages.VersionHeader("gaussians", 3, {"color": "rgb", "step": 1})),
+        *map(encode, (RenderRequest(2.0, "run", "splats", camera="{}", size=(64, 48)), Ready("run-1"),
+                      RenderResult("host", 2), RenderError("value", "no"))), *map(msgspec.json.encode, DESCRIPTIONS)]),
+}
+"""Functions that take any bytes, and well-formed ones."""

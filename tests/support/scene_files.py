@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from PIL import Image
 
-from splatview_viewer.geometry.rotations import quaternion
+from splatview_viewer.geometry.rotations import matrix, quaternion
 from splatview_viewer.scene.scene import FIELDS, SH_C0
+from splatview_viewer.scene.turning import harmonics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,54 +53,27 @@ def truth(n: int = 300, degree: int = 3, seed: int = 0) -> Truth:
     return Truth(*(a.astype(np.float32) for a in arrays))
 
 
-def rotations(quats: np.ndarray) -> np.ndarray:
-    """Rotation matrices (N, 3, 3) of quaternions w x y z of any length."""
-    q = quats.astype(np.float64)
-    w, x, y, z = (q / np.linalg.norm(q, axis=1, keepdims=True)).T
-    return np.stack([1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y),
-                     2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x),
-                     2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)], axis=1).reshape(-1, 3, 3)
-
-
-def sh_basis(directions: np.ndarray, degree: int) -> np.ndarray:
-    """The real spherical harmonics (D, K) that 3D Gaussian splatting uses, K = (degree + 1)^2."""
-    x, y, z = directions.astype(np.float64).T
-    xx, yy, zz = x * x, y * y, z * z
-    values = [SH_C0 + 0 * x, -0.4886025119 * y, 0.4886025119 * z, -0.4886025119 * x,
-              1.0925484306 * x * y, -1.0925484306 * y * z, 0.3153915652 * (2 * zz - xx - yy), -1.0925484306 * x * z,
-              0.5462742153 * (xx - yy), -0.5900435899 * y * (3 * xx - yy), 2.8906114426 * x * y * z,
-              -0.4570457995 * y * (4 * zz - xx - yy), 0.3731763326 * z * (2 * zz - 3 * xx - 3 * yy),
-              -0.4570457995 * x * (4 * zz - xx - yy), 1.4453057213 * z * (xx - yy), -0.5900435899 * x * (xx - 3 * yy),
-              2.5033429418 * x * y * (xx - yy), -1.7701307698 * y * z * (3 * xx - yy),
-              0.9461746958 * x * y * (7 * zz - 1), -0.6690465436 * y * z * (7 * zz - 3),
-              0.1057855469 * (35 * zz * zz - 30 * zz + 3), -0.6690465436 * x * z * (7 * zz - 3),
-              0.4730873479 * (xx - yy) * (7 * zz - 1), -1.7701307698 * x * z * (xx - 3 * yy),
-              0.6258357354 * (xx * (xx - 3 * yy) - yy * (3 * xx - yy))]
-    return np.stack(values[:(degree + 1) ** 2], axis=1)
+def degree_of(t: Truth) -> int:
+    return int((t.shN.shape[1] + 1) ** 0.5) - 1
 
 
 def colors(s, directions: np.ndarray) -> np.ndarray:
-    """(N, D, 3) what spherical harmonics give, without the 0.5 and the clamp."""
-    coefficients = np.concatenate([s.sh0[:, None], s.shN], axis=1)
-    degree = int(coefficients.shape[1] ** 0.5) - 1
-    return np.einsum("dk,nkc->ndc", sh_basis(directions, degree), coefficients)
+    """(N, D, 3) colours of spherical harmonics, without the 0.5 and the clamp."""
+    along = harmonics(directions, 4)[:, :s.shN.shape[1]]
+    return SH_C0 * s.sh0[:, None] + np.einsum("dk,nkc->ndc", along, s.shN)
 
 
 def to_rub(t: Truth, axes: np.ndarray = FLIP) -> Truth:
     """The same object described in right-up-back axes, or those which `axes` (3, 3) makes RDF again. The harmonics are
     fitted, not taken from a table of signs."""
     k = t.shN.shape[1]
-    shN = t.shN
-    if k:
-        d = np.random.default_rng(5).normal(size=(64, 3))
-        d /= np.linalg.norm(d, axis=1, keepdims=True)
-        degree = int((k + 1) ** 0.5) - 1
-        turn = np.linalg.lstsq(sh_basis(d, degree), sh_basis(d @ axes.T, degree), rcond=None)[0]
-        shN = np.einsum("jk,nkc->njc", turn[1:, 1:], t.shN).astype(np.float32)
+    d = np.random.default_rng(5).normal(size=(64, 3))
+    d /= np.linalg.norm(d, axis=1, keepdims=True)
+    turn = np.linalg.lstsq(harmonics(d, 4)[:, :k], harmonics(d @ axes.T, 4)[:, :k], rcond=None)[0]
     own = axes if axes[1, 1] else np.eye(3) * np.linalg.det(axes)
-    quats = [quaternion(axes.T @ r @ own) for r in rotations(t.quats)]
-    return replace(t, means=(t.means @ axes).astype(np.float32), shN=shN,
-                   quats=np.array(quats, np.float32).reshape(-1, 4))
+    quats = [quaternion(axes.T @ r @ own) for r in matrix(t.quats)]
+    return replace(t, means=(t.means @ axes).astype(np.float32), quats=np.array(quats, np.float32).reshape(-1, 4),
+                   shN=np.einsum("jk,nkc->njc", turn, t.shN).astype(np.float32))
 
 
 def ply_columns(t: Truth, normals: bool = True) -> dict[str, np.ndarray]:
@@ -219,18 +193,16 @@ def spz_sections(t: Truth, version: int = 3) -> list[bytes]:
 
 def write_spz(path: Path, t: Truth, version: int = 3, flags: int = 0, axes: np.ndarray = FLIP, extensions: bytes = b""
               ) -> Path:
-    rub = to_rub(t, axes)
-    degree = int((t.shN.shape[1] + 1) ** 0.5) - 1
-    head = struct.pack("<4sIIBBBB", b"NGSP", version, len(t.means), degree, 12, flags, 0)
-    path.write_bytes(gzip.compress(head + b"".join(spz_sections(rub, version)) + extensions, 6, mtime=0))
+    head = struct.pack("<4sIIBBBB", b"NGSP", version, len(t.means), degree_of(t), 12, flags, 0)
+    data = head + b"".join(spz_sections(to_rub(t, axes), version)) + extensions
+    path.write_bytes(gzip.compress(data, 6, mtime=0))
     return path
 
 
 def write_spz_4(path: Path, t: Truth, compress, axes: np.ndarray = FLIP, extensions: bytes = b"") -> Path:
     sections = [s for s in spz_sections(to_rub(t, axes)) if s]
     packed = [compress(s) for s in sections]
-    degree = int((t.shN.shape[1] + 1) ** 0.5) - 1
-    head = struct.pack("<4sIIBBBBI12x", b"NGSP", 4, len(t.means), degree, 12, 2 * bool(extensions),
+    head = struct.pack("<4sIIBBBBI12x", b"NGSP", 4, len(t.means), degree_of(t), 12, 2 * bool(extensions),
                        len(sections), 32 + len(extensions))
     toc = b"".join(struct.pack("<QQ", len(p), len(s)) for p, s in zip(packed, sections, strict=True))
     path.write_bytes(head + extensions + toc + b"".join(packed))
@@ -281,7 +253,7 @@ def sog_files(t: Truth, legacy: bool = False) -> dict[str, bytes]:
         palette[:n, :, :3] = quantised("shN", t.shN, full)
         palette[..., 3] = 255
         meta["shN"]["files"] = ["shN_centroids.webp", "shN_labels.webp"]
-        meta["shN"] |= {} if legacy else {"count": n, "bands": int((k + 1) ** 0.5) - 1}
+        meta["shN"] |= {} if legacy else {"count": n, "bands": degree_of(t)}
         files["shN_centroids.webp"] = webp(palette.reshape(rows, SIDE * k, 4))
         label = np.arange(n)
         files["shN_labels.webp"] = plane(np.column_stack([label & 255, label >> 8, 0 * label, full]))
@@ -317,8 +289,7 @@ def write_checkpoint(path: Path, t: Truth, kind: str = "gsplat") -> Path:
         xyz, zeros = p(t.means), torch.zeros(len(t.means), 3)
         optimizer = {"state": {0: {"step": torch.tensor(1.0), "exp_avg": zeros, "exp_avg_sq": zeros}},
                      "param_groups": [{"lr": 1e-4, "name": "xyz", "betas": (0.9, 0.999), "params": [0]}]}
-        degree = int((t.shN.shape[1] + 1) ** 0.5) - 1
-        capture = (degree, xyz, p(t.sh0[:, None]), p(t.shN), p(t.scales), p(t.quats), p(t.opacities[:, None]),
+        capture = (degree_of(t), xyz, p(t.sh0[:, None]), p(t.shN), p(t.scales), p(t.quats), p(t.opacities[:, None]),
                    torch.zeros(len(t.means)), torch.zeros(len(t.means), 1), torch.zeros(len(t.means), 1),
                    optimizer, np.float64(4.2))
         value = (capture, 30_000)
@@ -357,7 +328,7 @@ def assert_same(s, t: Truth, tolerance: dict[str, float]) -> None:
     s = Truth(*(np.asarray(getattr(s, name)) for name in FIELDS))
     assert s.means.shape == t.means.shape and s.shN.shape == t.shN.shape
     assert np.abs(s.means - t.means).max() <= tolerance["means"]
-    apart = np.linalg.norm(rotations(s.quats) - rotations(t.quats), axis=(1, 2))  # sqrt(8) sin(angle / 2)
+    apart = np.linalg.norm(matrix(s.quats) - matrix(t.quats), axis=(1, 2))  # sqrt(8) sin(angle / 2)
     assert 2 * np.degrees(np.arcsin(np.minimum(apart / 8 ** 0.5, 1))).max() <= tolerance["degrees"]
     assert np.abs(s.scales - t.scales).max() <= tolerance["scales"]
     assert np.abs(1 / (1 + np.exp(-s.opacities)) - 1 / (1 + np.exp(-t.opacities))).max() <= tolerance["alpha"]

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 import zstandard
+from PIL import Image
 from support import scene_files as w
 from support.renderer_cases import Chance, random_scene
 
@@ -143,15 +144,19 @@ def test_no_gaussians_is_a_legal_scene(tmp_path: Path) -> None:
         assert len(s) == 0 and s.sh_degree == 2 and s.quats.shape == (0, 4), path
 
 
-def test_mip_mode_comes_from_comment_and_flag(tmp_path):
-    t = w.truth(5)
-    for comment, mip in (("SplatRenderMode: mip", True), ("SplatRenderMode: default", False), ("by mip", False),
-                         ("antialiased 1", True), ("antialiased 0", False),
-                         ("antialiased 1\ncomment splatrendermode: DEFAULT", False)):
-        path = w.write_ply(tmp_path / "a.ply", w.ply_columns(t), header=f"comment {comment}\n")
-        assert (load_scene(path).antialiased, load_scene(path).notes) == (mip, ()), comment
-    assert load_scene(w.write_spz(tmp_path / "a.spz", t, flags=1)).antialiased
-    files = w.sog_files(t)
+@pytest.mark.parametrize(("comment", "mip", "up"), [
+    ("SplatRenderMode: mip", True, None), ("SplatRenderMode: default", False, None), ("by mip", False, None),
+    ("antialiased 1", True, None), ("antialiased 1\ncomment splatrendermode: DEFAULT", False, None),
+    ("Vertical axis: -y", False, (0, -1, 0)), ("Nerfstudio\ncomment Vertical Axis: z", False, (0, 0, 1)),
+    ("vertical axis: +X", False, (1, 0, 0)), ("vertical", False, None)])
+def test_comments_of_a_ply_name_its_mode_and_what_is_up(comment: str, mip: bool, up: object, tmp_path: Path) -> None:
+    s = load_scene(w.write_ply(tmp_path / "a.ply", w.ply_columns(w.truth(5)), header=f"comment {comment}\n"))
+    assert (s.antialiased, s.up, s.notes) == (mip, up, ())
+
+
+def test_the_mode_comes_from_flags_and_meta_json(tmp_path: Path) -> None:
+    files = w.sog_files(w.truth(5))
+    assert load_scene(w.write_spz(tmp_path / "a.spz", w.truth(5), flags=1)).antialiased
     for said, mip in (({"model": "antialiased"}, True), ({"model": "default", "antialias": True}, False),
                       ({"antialias": True}, True), ({"model": None}, False)):
         changed = files | {"meta.json": json.dumps(json.loads(files["meta.json"]) | said).encode()}
@@ -159,24 +164,13 @@ def test_mip_mode_comes_from_comment_and_flag(tmp_path):
         assert (scene.antialiased, scene.notes) == (mip, ()), said
 
 
-def test_the_vertical_axis_of_a_ply_is_what_is_up(tmp_path):
-    t = w.truth(5)
-    for comment, up in (("Vertical axis: -y", (0, -1, 0)), ("Nerfstudio\ncomment Vertical Axis: z", (0, 0, 1)),
-                        ("vertical axis: +X", (1, 0, 0)), ("vertical", None), ("Vertical axis: w", None)):
-        scene = load_scene(w.write_ply(tmp_path / "a.ply", w.ply_columns(t), header=f"comment {comment}\n"))
-        assert scene.up == up, comment
-        named = ("vertical axis 'w' is unknown (known: -y, +y, +z, -z, +x, -x); up is guessed",)
-        assert scene.notes == (named if comment[-1] == "w" else ())
-
-
-def test_a_mode_that_is_unknown_is_named(tmp_path):
-    files = w.sog_files(w.truth(5))
-    changed = files | {"meta.json": json.dumps(json.loads(files["meta.json"]) | {"model": "2dgs"}).encode()}
-    for path in (w.write_zip(tmp_path / "a.sog", changed), w.write_ply(
-            tmp_path / "a.ply", w.ply_columns(w.truth(5)), header="comment SplatRenderMode: 2DGS\n")):
-        scene = load_scene(path)
-        assert not scene.antialiased and len(scene.notes) == 1
-        assert scene.notes[0].startswith("render mode '2dgs' is unknown (known: mip, antialiased,")
+@pytest.mark.parametrize(("comment", "note"), [
+    ("Vertical axis: w", "vertical axis 'w' is unknown (known: -y, +y, +z, -z, +x, -x); up is guessed"),
+    ("SplatRenderMode: 2DGS", "render mode '2dgs' is unknown (known: mip, antialiased, true, 1, default, none, false, "
+                              "0); drawn as default")])
+def test_words_that_are_unknown_are_named(comment: str, note: str, tmp_path: Path) -> None:
+    s = load_scene(w.write_ply(tmp_path / "a.ply", w.ply_columns(w.truth(5)), header=f"comment {comment}\n"))
+    assert not s.antialiased and s.up is None and s.notes == (note,)
 
 
 SPZ_SYSTEMS = "LDB RDB LUB RUB LDF RDF LUF RUF LFD RFD LFU RFU LBD RBD LBU RBU".split()
@@ -217,7 +211,7 @@ def test_nan_and_infinity_are_loaded_as_they_are(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore")  # whatever numba has to say while it compiles
-def test_gsply_reads_the_same(tmp_path):
+def test_another_program_reads_the_same(tmp_path: Path) -> None:
     gsply = pytest.importorskip("gsply")
     t = w.truth(700)
     t.shN[0], t.shN[1] = 5.0, -5.0  # the ends of the range, where gsply and PlayCanvas round apart by 1/64
@@ -232,30 +226,35 @@ def test_gsply_reads_the_same(tmp_path):
     own, other = load_scene(w.write_spz(tmp_path / "a.spz", t)), load_scene(tmp_path / "b.spz")
     for name in FIELDS:
         np.testing.assert_allclose(getattr(own, name), getattr(other, name), atol=2e-3 if name == "quats" else 1e-5)
+    given = activated(random_scene(1, Chance(n=200)))
+    data = gsply.plyread(str(write_ply(given, tmp_path / "c.ply", antialiased=True)[0]))
+    np.testing.assert_array_equal(data.means, given.means)
+    np.testing.assert_array_equal(np.asarray(data.shN).reshape(given.shN.shape), given.shN)
+    np.testing.assert_allclose(np.exp(data.scales), given.scales, rtol=1e-5)
 
 
-@pytest.mark.parametrize(("form", "mode"), [
-    *(("png", mode) for mode in ("RGB", "RGBA", "L", "LA", "P", "1", "I;16")),
-    ("jpg", "RGB"), ("jpg", "L"), ("jpg", "CMYK"), ("webp", "RGB"), ("webp", "RGBA")])
-def test_pictures(form, mode, tmp_path):
-    from PIL import Image
+PICTURES = [("png", "RGB", 3), ("png", "RGBA", 4), ("png", "L", 1), ("png", "LA", 2), ("png", "P", 3), ("png", "1", 1),
+            ("jpg", "RGB", 3), ("jpg", "L", 1), ("jpg", "CMYK", 3), ("webp", "RGB", 3), ("webp", "RGBA", 4)]
 
-    r = np.random.default_rng(2)
-    smooth = np.clip(np.linspace(0, 200, 30)[:, None, None] + np.linspace(0, 50, 20)[None, :, None]
-                     + np.array([0, 3, 5, 0]), 0, 255).astype(np.uint8)
-    smooth[..., 3] = r.integers(0, 255, (30, 20))
-    sixteen = (smooth[..., 0].astype(np.uint16) * 257)
-    plain = Image.fromarray(smooth[..., :3] if mode == "P" else smooth)
-    image = Image.fromarray(sixteen) if mode == "I;16" else plain.convert(mode)
+
+@pytest.mark.parametrize(("form", "mode", "channels"), PICTURES)
+def test_pictures(form: str, mode: str, channels: int, tmp_path: Path) -> None:
+    smooth = np.add.outer(np.add.outer(np.linspace(0, 190, 30), np.linspace(0, 50, 20)), [0, 3, 5, 9]).astype(np.uint8)
+    image = Image.fromarray(smooth[..., :3] if mode == "P" else smooth).convert(mode)
     how = {"jpg": {"quality": 100}, "webp": {"lossless": True, "exact": True}}.get(form, {})
     image.save(tmp_path / f"a.{form}", **how)
     got = open_file(tmp_path / f"a.{form}")
-    channels = {"RGB": 3, "RGBA": 4, "L": 1, "LA": 2, "P": 3, "1": 1, "I;16": 1, "CMYK": 3}[mode]
-    expected = sixteen[..., None] if mode == "I;16" else np.asarray(
-        image.convert({1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}[channels])).reshape(30, 20, channels)
-    assert isinstance(got, np.ndarray) and got.shape == (30, 20, channels)
-    assert got.dtype == (np.uint16 if mode == "I;16" else np.uint8)
+    expected = np.asarray(image.convert(["L", "LA", "RGB", "RGBA"][channels - 1])).reshape(30, 20, channels)
+    assert got.shape == expected.shape and got.dtype == np.uint8
     assert np.abs(got.astype(int) - expected).max() <= (6 if form == "jpg" else 0)
+
+
+def test_pictures_of_16_bits(tmp_path: Path) -> None:
+    sixteen = np.arange(600, dtype=np.uint16).reshape(30, 20) * 100
+    Image.fromarray(sixteen).save(tmp_path / "a.png")
+    got = open_file(tmp_path / "a.png")
+    assert got.dtype == np.uint16
+    np.testing.assert_array_equal(got, sixteen[..., None])
 
 
 @pytest.mark.parametrize(("shape", "dtype", "out"), [
@@ -308,35 +307,15 @@ def activated(given: GaussianScene) -> GaussianScene:
     return replace(activate(given), kept=None).scene()
 
 
-def assert_scenes_same(a: GaussianScene, b: GaussianScene) -> None:
-    assert len(a) == len(b)
-    for name in FIELDS:
-        np.testing.assert_allclose(getattr(a, name), getattr(b, name), rtol=2e-5, atol=1e-6, err_msg=name)
-
-
-@pytest.mark.parametrize("degree", [0, 3])
-def test_it_comes_back(tmp_path: Path, degree: int) -> None:
-    given = activated(random_scene(1, Chance(n=500, sh_degree=degree)))
+def test_it_comes_back(tmp_path: Path) -> None:
+    given = activated(random_scene(1, Chance(n=500, sh_degree=3)))
     path, count = write_ply(given, tmp_path / "scene.ply")
     assert (path, count) == (tmp_path / "scene.ply", 500)
     back = load_scene(path)
-    assert not back.antialiased
-    assert not back.notes
+    assert not back.antialiased and not back.notes
     np.testing.assert_array_equal(back.shN, given.shN)
-    np.testing.assert_array_equal(back.means, given.means)
-    assert_scenes_same(activated(back), given)
-
-
-def test_another_program_reads_it(tmp_path: Path) -> None:
-    gsply = pytest.importorskip("gsply")
-    given = activated(random_scene(1, Chance(n=200)))
-    path, _ = write_ply(given, tmp_path / "scene.ply", antialiased=True)
-    data = gsply.plyread(str(path))
-    np.testing.assert_array_equal(data.means, given.means)
-    np.testing.assert_array_equal(data.sh0, given.sh0)
-    np.testing.assert_array_equal(np.asarray(data.shN).reshape(given.shN.shape), given.shN)
-    np.testing.assert_allclose(np.exp(data.scales), given.scales, rtol=1e-5)
-    np.testing.assert_allclose(1 / (1 + np.exp(-data.opacities)), given.opacities, atol=1e-6)
+    for name in FIELDS:
+        np.testing.assert_allclose(getattr(activated(back), name), getattr(given, name), rtol=2e-5, atol=1e-6)
 
 
 def test_a_part_of_it_is_written(tmp_path: Path) -> None:

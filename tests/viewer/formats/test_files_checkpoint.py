@@ -140,7 +140,7 @@ def test_archives_that_run_code_in_older_torch_never_reach_it(tmp_path, monkeypa
 def test_checkpoints_that_hold_something_else(tmp_path):
     splats = {k: torch.from_numpy(v) for k, v in vars(T).items()}
     cases = [
-        ({"epoch": 3, "model": {"conv.weight": torch.zeros(3)}}, r"no Gaussians in it.*epoch, model.conv.weight"),
+        ({"epoch": 3, "model": {"conv.weight": torch.zeros(3)}}, r"no Gaussians in it.*epoch, model, conv.weight"),
         (torch.zeros(3), "it holds a tensor, not a mapping"),
         ({"splats": splats | {"quats": torch.zeros(20, 3)}}, r"quats has shape \(20, 3\); \(20, 4\) is needed"),
         ({"splats": splats | {"means": torch.zeros(20, 3, dtype=torch.complex64)}}, "'means' is torch.complex64"),
@@ -155,17 +155,12 @@ def test_checkpoints_that_hold_something_else(tmp_path):
             read(tmp_path / "a.pt")
 
 
-def _rewritten(path, change):
-    """The zip at `path` with each member's bytes put through `change(name, bytes)`."""
-    with zipfile.ZipFile(path) as archive:
-        files = {i.filename: archive.read(i) for i in archive.infolist()}
-    return w.write_zip(path, {name: change(name, data) for name, data in files.items()})
-
-
 def test_a_tensor_that_claims_more_than_its_storage(tmp_path):
     path = _checkpoint(tmp_path)
-    whole = path.read_bytes()
-    cases = [
+    with zipfile.ZipFile(path) as archive:
+        files = {i.filename: archive.read(i) for i in archive.infolist()}
+    pickled = files["checkpoint/data.pkl"]
+    for old, new, message in [
         # BININT2 65535 for the 20 rows of every tensor: torch may not enlarge a storage that came from a file.
         (b"K\x14", b"M\xff\xff", "Trying to resize storage"),
         # The storage of means, 60 floats, said to have 20 of them.
@@ -173,13 +168,9 @@ def test_a_tensor_that_claims_more_than_its_storage(tmp_path):
         # Both strides of means 0: a million rows out of one float.
         (b"K\x14K\x03\x86q\x0bK\x03K\x01\x86", b"J\x40\x42\x0f\x00K\x03\x86q\x0bK\x00K\x00\x86",
          r"of shape \(1000000, 3\) claims more than the 240 bytes"),
-    ]
-    for old, new, message in cases:
-        path.write_bytes(whole)
-        with zipfile.ZipFile(path) as archive:
-            assert old in archive.read("checkpoint/data.pkl"), old
-        _rewritten(path, lambda name, data, old=old, new=new: (
-            data.replace(old, new) if name.endswith("data.pkl") else data))
+    ]:
+        assert old in pickled
+        w.write_zip(path, files | {"checkpoint/data.pkl": pickled.replace(old, new)})
         with pytest.raises(FileError, match=message):
             read(path)
 
@@ -187,19 +178,14 @@ def test_a_tensor_that_claims_more_than_its_storage(tmp_path):
 def test_checkpoints_made_to_exhaust_memory(tmp_path):
     path = _checkpoint(tmp_path)
     whole = path.read_bytes()
-    with zipfile.ZipFile(path) as archive:
-        files = {i.filename: archive.read(i) for i in archive.infolist()}
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, data in files.items():
-            archive.writestr(name, data, zipfile.ZIP_DEFLATED if name.endswith("/data/0") else zipfile.ZIP_STORED)
-    with pytest.raises(FileError, match=r"'checkpoint/data/0' is compressed"):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("x/data.pkl", bytes(1 << 20))
+    with pytest.raises(FileError, match=r"'x/data\.pkl' is compressed"):
         read(path)
-    for name, size in (("checkpoint/data/0", 240), ("checkpoint/data.pkl", len(files["checkpoint/data.pkl"]))):
+    for name in ("checkpoint/data/0", "checkpoint/data.pkl"):
         at = whole.rindex(name.encode()) - 46  # the entry in the directory at the end
-        assert whole[at:at + 4] == b"PK\x01\x02" and struct.unpack_from("<II", whole, at + 20) == (size, size)
-        changed = bytearray(whole)
-        struct.pack_into("<II", changed, at + 20, 60 << 20, 60 << 20)
-        path.write_bytes(changed)
+        assert whole[at:at + 4] == b"PK\x01\x02"
+        path.write_bytes(whole[:at + 20] + struct.pack("<II", 60 << 20, 60 << 20) + whole[at + 28:])
         with pytest.raises(FileError, match="damaged"):
             read(path)
     # What torch itself can be asked to build: a tensor of a given size, without any data.

@@ -16,7 +16,7 @@ from splatview_viewer.core.events import PointerMove, PointerPress, PointerRelea
 from splatview_viewer.core.host import Host
 from splatview_viewer.core.memo import Memo
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.formats.nerfstudio import FILE_LIMIT, Film, parse_path, read_path, write_path
+from splatview_viewer.formats.camera_paths import FILE_LIMIT, Film, parse_path, read_path, write_path
 from splatview_viewer.geometry.cameras import Camera, field_of_view, intrinsics, look_at
 from splatview_viewer.geometry.path import CameraPath, Key
 from splatview_viewer.kinds.gaussians.path import PathTool

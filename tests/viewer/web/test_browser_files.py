@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -18,7 +19,7 @@ from support.scene_files import ply_columns, truth, write_ply
 from support.web_clients import ask, kept
 
 from splatview_viewer import formats as files
-from splatview_viewer.formats import load_scene, nerfstudio, sandbox
+from splatview_viewer.formats import camera_paths, load_scene
 from splatview_viewer.kinds.gaussians.filter import Filter
 from splatview_viewer.kinds.gaussians.path import PathTool
 from splatview_viewer.kinds.gaussians.view import GaussianView
@@ -84,8 +85,7 @@ def scene(tmp_path: Path) -> Path:
 
 def readers() -> list[int]:
     """Programs that decode files for this one."""
-    return [pid for pid, line in children(os.getpid()).items()
-            if "splatview_viewer.formats" in line or "asyncio" in line]
+    return [pid for pid, line in children(os.getpid()).items() if "splatview_viewer.formats" in line]
 
 
 @pytest.mark.programs
@@ -100,12 +100,12 @@ def test_files_of_pages_are_never_decoded_in_the_viewer(pages: FilePages, scene:
     (tmp_path / "evil.pt").write_bytes(f"cposix\nsystem\n(S'touch {tmp_path}/done'\ntR.".encode())
     page, other = pages.page(), pages.page()
     _, tool = pages.path_tool(page, scene)
-    (tmp_path / "path.json").write_text(nerfstudio.write_path(tool.film))
+    (tmp_path / "path.json").write_text(camera_paths.write_path(tool.film))
     keys = len(tool.path.keys)
     tool.path.keys.clear()
     with monkeypatch.context() as patch:
         patch.setattr("splatview_viewer.kinds.gaussians.path.read_path", None)
-        patch.setattr(nerfstudio, "parse_path", None)
+        patch.setattr(camera_paths, "parse_path", None)
         pages.send(page, tmp_path / "path.json")
         pages.until(lambda: len(tool.path.keys) == keys and not kept(folder))
         pages.forget_all()
@@ -127,13 +127,14 @@ def test_files_of_pages_are_never_decoded_in_the_viewer(pages: FilePages, scene:
 def test_the_loop_goes_on_while_a_file_is_decoded_which_ends_with_its_entry_or_page(
         pages: FilePages, scene: Path, tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A crash is the fault of one entry. The programs do nothing here: they wait for their input."""
-    class Waiting(sandbox.ReadingProgram):
-        def __init__(self, module: str, *args: Any, **options: Any) -> None:
-            super().__init__("asyncio", *args, **options)
+    wait = [sys.executable, "-c", "import signal; signal.pause()", "splatview_viewer.formats"]
+
+    def command(*words: str) -> list[str]:
+        return wait
 
     page = pages.page()
     pages.path_tool(page, scene)
-    monkeypatch.setattr(sandbox, "ReadingProgram", Waiting)
+    monkeypatch.setattr("splatview_ipc.system.child_program.command", command)
     (tmp_path / "path.json").write_text("{}")
 
     def begin(file: Path) -> list[int]:
@@ -154,7 +155,7 @@ def test_the_loop_goes_on_while_a_file_is_decoded_which_ends_with_its_entry_or_p
     pages.until(lambda: not readers() and not kept(folder))
     monkeypatch.undo()
     pages.path_tool(page, scene)
-    monkeypatch.setattr(sandbox, "ReadingProgram", Waiting)
+    monkeypatch.setattr("splatview_ipc.system.child_program.command", command)
     begin(tmp_path / "path.json")
     page.end()
     pages.until(lambda: not readers() and not kept(folder))
@@ -172,7 +173,7 @@ def test_what_is_written_is_downloaded_by_the_page_that_asked(pages: FilePages, 
     filters = view.tools["filter"]
     assert isinstance(filters, Filter)
     tool.save()
-    assert len(nerfstudio.read_path(pages.fetch(page, here)).path.keys) == len(tool.path.keys)
+    assert len(camera_paths.read_path(pages.fetch(page, here)).path.keys) == len(tool.path.keys)
     filters.export.begin(False)
     back = load_scene(pages.fetch(page, here))
     np.testing.assert_allclose(np.sort(back.means[:, 0]), np.sort(load_scene(scene).means[:, 0]), rtol=1e-6)

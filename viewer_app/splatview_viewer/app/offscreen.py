@@ -21,8 +21,7 @@ from splatview_viewer.core.errors import CameraError, ViewerError
 from splatview_viewer.core.old_view import Adapted
 from splatview_viewer.core.screen import MAX_SIZE, MIN_SIZE, Rect, parse_size, settled_pixels
 from splatview_viewer.core.settings import ViewSettings
-from splatview_viewer.formats.nerfstudio import Film, read_path
-from splatview_viewer.formats.path_writers import check_film, make_writer
+from splatview_viewer.formats.camera_paths import Film, check_film, make_writer, read_path
 from splatview_viewer.formats.pictures import check_writable, save_picture
 from splatview_viewer.geometry.cameras import camera_from_json
 from splatview_viewer.geometry.path import turntable

@@ -267,7 +267,7 @@ def probe_video() -> dict[str, object]:
 
     from splatview_ipc.system.optional_packages import install_line
     from splatview_viewer.core.errors import ViewerError
-    from splatview_viewer.formats.path_writers import Mp4
+    from splatview_viewer.formats.camera_paths import Mp4
 
     with tempfile.TemporaryDirectory() as there:
         out = Path(there) / "probe.mp4"

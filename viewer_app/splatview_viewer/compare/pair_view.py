@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from splatview_viewer.core.old_view import View
     from splatview_viewer.core.screen import Rect
     from splatview_viewer.core.view import Value
-    from splatview_viewer.formats.nerfstudio import Film
+    from splatview_viewer.formats.camera_paths import Film
     from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.workspace.catalogue import Catalogue, Slot
 

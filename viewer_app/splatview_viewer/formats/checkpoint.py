@@ -18,21 +18,21 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
 from splatview_viewer.core.errors import FileError
-from splatview_viewer.formats.bounds import check_memory
 from splatview_viewer.formats.common import (
     ZIP_MAGIC,
     Fields,
     Format,
     Progress,
-    SceneAnswer,
+    SceneFacts,
     Start,
-    answer_of,
+    check_memory,
+    clipped,
     fields_of,
     open_zip,
 )
@@ -40,7 +40,7 @@ from splatview_viewer.formats.sandbox import limits_for, run
 from splatview_viewer.scene.scene import as_floats, sh0_of_rgb
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from splatview_viewer.formats.sandbox import File
@@ -60,14 +60,13 @@ INRIA = ("means", "sh0", "shN", "scales", "quats", "opacities")
 """The order of the tensors in what inria's `GaussianModel.capture` returns, after the active degree."""
 NESTED = ("splats", "pipeline", "gauss_params", "gaussians", "state_dict", "model", "params")
 """Keys under which trainers keep the mapping."""
-RANK = re.compile(r"(?P<stem>.*)_rank(?P<rank>[0-9]{1,18})(?P<suffix>\.\w+)")
-STEP = re.compile(r"([0-9]{1,18})$")
+RANK = re.compile(r"(?P<stem>.*?(?P<step>[0-9]{0,18}))_rank(?P<rank>[0-9]{1,18})(?P<suffix>\.\w+)")
 HARMLESS = (
     "numpy.dtype", "numpy.ndarray", *(f"numpy.{m}.multiarray.{n}" for m in ("_core", "core")
                                       for n in ("scalar", "_reconstruct")),
     "argparse.Namespace", "pathlib.PosixPath", "pathlib._local.PosixPath",
     *(f"{m}.{n}" for m in ("builtins", "__builtin__") for n in ("int", "float", "list", "dict", "set")),
-    "_codecs.encode",
+    "_codecs.encode", "collections.defaultdict",
 )
 """Names that checkpoints mention and whose values are not needed. torch 2.4 takes protocol 2's names as they stand
 (`__builtin__`) and does not know sets, nor `_codecs.encode`, the bytes of a NumPy number; later ones know and prefer
@@ -83,6 +82,10 @@ NEXT_STEP = "Save a state dict, torch.save({'splats': module.state_dict()}, path
 class _Ignored:
     """Stands in for an object that is not looked at: takes any arguments and any state, and keeps none."""
 
+    def __new__(cls, *args: Any) -> Any:
+        """Return a plain dict for a `collections.defaultdict`, whose items are then set on it."""
+        return {} if cls.__name__ == "defaultdict" else super().__new__(cls)
+
     def __init__(self, *args: Any) -> None:
         pass
 
@@ -90,28 +93,9 @@ class _Ignored:
         pass
 
 
-def _empty_dict(*args: Any) -> dict[Any, Any]:
-    """Stands in for `collections.defaultdict`, whose items are then set on the plain dict."""
-    return {}
-
-
-def _named(stand_in: Any, name: str) -> Any:
-    """torch knows what it may build by `__module__` and `__qualname__` (2.4: `__name__`)."""
-    stand_in.__module__, _, stand_in.__qualname__ = name.rpartition(".")
-    stand_in.__name__ = stand_in.__qualname__
-    return stand_in
-
-
-_STAND_INS = [*(_named(type("_", (_Ignored,), {}), name) for name in HARMLESS),
-              _named(_empty_dict, "collections.defaultdict")]
-
-
-@dataclass
-class _Found:
-    """The tensors of one checkpoint by field name, and what else it says."""
-
-    tensors: dict[str, Any]
-    sh_degree: int | None = None
+# torch knows what it may build by `__module__` and `__qualname__` (2.4: `__name__`).
+_STAND_INS: list[Any] = [type(name, (_Ignored,), {"__module__": module, "__qualname__": name})
+              for module, _, name in (full.rpartition(".") for full in HARMLESS)]
 
 
 def read_checkpoint(path: Path, progress: Progress) -> Fields:
@@ -122,18 +106,21 @@ def read_checkpoint(path: Path, progress: Progress) -> Fields:
     size = sum(file.stat().st_size for file in files)
     limits = limits_for(size, FREE_SHARE)
     limits = limits._replace(memory=limits.memory + size)  # the files are mapped, which takes no memory
-    fields = fields_of(*run(read_ranks, files, limits, SceneAnswer, prepare=import_torch, progress=progress))
-    return replace(fields, notes=notes + fields.notes)
+    facts, arrays = run(read_ranks, files, limits, SceneFacts, prepare=import_torch, progress=progress)
+    return fields_of(msgspec.structs.replace(facts, notes=notes + facts.notes), arrays)
 
 
 def import_torch(files: list[File]) -> None:
-    """Import what `read_ranks` needs."""
-    import torch  # noqa: F401
+    """Import torch for what may be a checkpoint."""
+    with open(files[0].path, "rb") as f:
+        if f.read(4) == ZIP_MAGIC and not files[0].name.lower().endswith((".sog", ".zip")):
+            import torch  # noqa: F401
 
 
-def read_ranks(files: list[File], progress: Progress) -> tuple[SceneAnswer, list[np.ndarray]]:
+def read_ranks(files: list[File], progress: Progress) -> tuple[SceneFacts, list[np.ndarray]]:
     """Read the files of one checkpoint, in the sandbox."""
-    return answer_of(read_tensors([file.path for file in files], progress))
+    fields = read_tensors([file.path for file in files], progress)
+    return fields.facts, fields.arrays
 
 
 def read_tensors(files: Sequence[Path], progress: Progress) -> Fields:
@@ -147,9 +134,8 @@ def read_tensors(files: Sequence[Path], progress: Progress) -> Fields:
     for i, file in enumerate(files):
         progress("reading tensors", i / len(files))
         _check(file)
-        found = _find(_load(file))
-        parts.append(_fields({name: _array(tensor, name) for name, tensor in found.tensors.items()}))
-        degree = found.sh_degree
+        tensors, degree = _find(_load(file))
+        parts.append(_fields({name: _array(tensor, name) for name, tensor in tensors.items()}))
     progress("reading tensors", 1.0)
     check_memory(2 * sum(a.nbytes for part in parts for a in part.arrays), "the tensors")
     if len({p.shN.shape[1:] for p in parts}) > 1:
@@ -179,7 +165,7 @@ def _load(path: Path) -> Any:
     import torch
     from torch import serialization
 
-    serialization.add_safe_globals([s for s in _STAND_INS if s not in serialization.get_safe_globals()])
+    serialization.add_safe_globals(_STAND_INS)
     try:
         return torch.load(os.fspath(path), map_location="cpu", weights_only=True, mmap=True)
     except (OSError, MemoryError):
@@ -192,21 +178,9 @@ def _load(path: Path) -> Any:
             raise FileError(f"checkpoint: torch.load(weights_only=True) refuses the Python object {refused[1][:120]!r} "
                             f"in it: only unpickling, which runs code from the file, could bring it back. {NEXT_STEP}"
                             ) from None
+        text = (text.partition("WeightsUnpickler error:")[2] or text).strip().partition("\n")[0][:200]
         raise FileError("checkpoint: torch.load(weights_only=True) refuses it: damaged, or not only tensors "
-                        f"({_first_line(e)}). {NEXT_STEP}") from None
-
-
-def _first_line(error: Exception) -> str:
-    text = str(error)
-    text = text.partition("WeightsUnpickler error:")[2] or text
-    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
-    return f"{type(error).__name__}: {line[:200]}" if line else type(error).__name__
-
-
-def _is_tensor(value: Any) -> bool:
-    import torch
-
-    return isinstance(value, torch.Tensor)
+                        f"({type(e).__name__}: {text}). {NEXT_STEP}") from None
 
 
 def _array(tensor: Any, name: str) -> np.ndarray:
@@ -217,28 +191,26 @@ def _array(tensor: Any, name: str) -> np.ndarray:
     """
     import torch
 
-    try:
-        plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.device.type == "cpu"
-        if not plain or tensor.layout is not torch.strided or tensor.is_complex() or tensor.is_quantized:
-            raise FileError(f"checkpoint: tensor {name!r} is {getattr(tensor, 'dtype', type(tensor))}, "
-                            f"{getattr(tensor, 'layout', '')}; a dense tensor of real numbers is needed")
-        held = tensor.untyped_storage().nbytes()
-        if tensor.numel() * tensor.element_size() > held:  # a stride of 0: a few bytes that would become gigabytes
-            raise FileError(f"checkpoint: tensor {name!r} of shape {tuple(tensor.shape)} claims more than the "
-                            f"{held:,} bytes that the file holds for it")
-        return as_floats(tensor).numpy()
-    except (RuntimeError, TypeError, ValueError, AttributeError, OverflowError) as e:
-        raise FileError(f"checkpoint: tensor {name!r} cannot be read ({_first_line(e)})") from None
+    plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.device.type == "cpu"
+    if not plain or tensor.layout is not torch.strided or tensor.is_complex() or tensor.is_quantized:
+        raise FileError(f"checkpoint: tensor {name!r} is {getattr(tensor, 'dtype', type(tensor))}, "
+                        f"{getattr(tensor, 'layout', '')}; a dense tensor of real numbers is needed")
+    held = tensor.untyped_storage().nbytes()
+    if tensor.numel() * tensor.element_size() > held:  # a stride of 0: a few bytes that would become gigabytes
+        raise FileError(f"checkpoint: tensor {name!r} of shape {tuple(tensor.shape)} claims more than the "
+                        f"{held:,} bytes that the file holds for it")
+    return as_floats(tensor).numpy()
 
 
 def _ranks(path: Path) -> tuple[list[Path], tuple[str, ...]]:
-    """The files that make one scene: a file with its sibling ranks, or the latest step of a folder."""
+    """Return the files that make one scene: a file with its sibling ranks, or the latest step of a folder."""
     if path.is_dir():
         folders = [path, path / "ckpts"]
-        every = [f for folder in folders if folder.is_dir() for f in folder.iterdir() if RANK.fullmatch(f.name)]
+        every = [(int(m["step"] or -1), f.name, f) for folder in folders if folder.is_dir() for f in folder.iterdir()
+                 if (m := RANK.fullmatch(f.name))]
         if not every:
             raise FileError("no checkpoint named *_rank*.pt in the folder")
-        path = max(every, key=_step)
+        path = max(every)[2]
     match = RANK.fullmatch(path.name)
     if match is None:
         return [path], ()
@@ -252,63 +224,36 @@ def _ranks(path: Path) -> tuple[list[Path], tuple[str, ...]]:
     return [ranks[r] for r in sorted(ranks)], notes
 
 
-def _step(path: Path) -> tuple[int, str]:
-    match = RANK.fullmatch(path.name)
-    number = STEP.search(match["stem"]) if match else None
-    return (int(number[1]) if number else -1, path.name)
+def _find(root: Any) -> tuple[dict[str, Any], int | None]:
+    """Return the tensors of the Gaussians by field in whatever the checkpoint holds, and the degree in use."""
+    from torch import Tensor
 
-
-def _find(root: Any) -> _Found:
-    """Which tensors are the Gaussians' in whatever the checkpoint holds."""
     if isinstance(root, tuple) and len(root) == 2 and isinstance(root[0], tuple) and len(root[0]) >= 7:
         # inria: capture() = active_sh_degree, xyz, features_dc, features_rest, scaling, rotation, opacity, ...
         active, *rest = root[0]
         tensors: dict[str, Any] = dict(zip(INRIA, rest, strict=False))
-        if isinstance(active, int) and all(map(_is_tensor, tensors.values())):
-            return _Found(tensors, active)
+        if isinstance(active, int) and all(isinstance(t, Tensor) for t in tensors.values()):
+            return tensors, active
     if not isinstance(root, dict):
-        raise FileError(f"checkpoint: it holds a {_kind(root)}, not a mapping of tensors nor inria's "
-                        "(capture, iteration)")
+        raise FileError(f"checkpoint: it holds a {'tensor' if isinstance(root, Tensor) else type(root).__name__}, not "
+                        "a mapping of tensors nor inria's (capture, iteration)")
     for mapping in (root, *(root[key] for key in NESTED if isinstance(root.get(key), dict))):
-        for inside in _groups(mapping):
+        groups: dict[str, dict[str, Any]] = {}  # by prefix (`model.gauss_params.`), found in one pass
+        for key, value in mapping.items():
+            if isinstance(key, str):
+                prefix, _, last = key.rpartition(".")
+                groups.setdefault(prefix, {})[last] = value
+        for inside in groups.values():
             tensors = {field: inside[alias] for field, aliases in NAMES.items() for alias in aliases
-                       if _is_tensor(inside.get(alias))}
-            missing = {"means", "scales", "quats", "opacities"} - tensors.keys()
-            if not missing and tensors.keys() & {"sh0", "colors", "rgb"}:
-                return _Found(tensors)
+                       if isinstance(inside.get(alias), Tensor)}
+            found = tensors.keys()
+            if found >= {"means", "scales", "quats", "opacities"} and found & {"sh0", "colors", "rgb"}:
+                return tensors, None
+    keys = [key for value in (root, *root.values()) if isinstance(value, dict) for key in itertools.islice(value, 8)]
     raise FileError(
         "checkpoint: no Gaussians in it. Looked for means, scales, quats, opacities and sh0 (or colors) under "
-        f"{', '.join(NESTED)} or at the top; it has {_listing(root)}")
-
-
-def _groups(mapping: dict[Any, Any]) -> Iterable[dict[str, Any]]:
-    """Return the entries of each prefix (`model.gauss_params.`) by their last names, found in one pass."""
-    groups: dict[str, dict[str, Any]] = {}
-    for key, value in mapping.items():
-        if isinstance(key, str):
-            prefix, _, last = key.rpartition(".")
-            groups.setdefault(prefix, {})[last] = value
-    return groups.values()
-
-
-def _kind(value: Any) -> str:
-    return "tensor" if _is_tensor(value) else type(value).__name__
-
-
-def _listing(mapping: dict[Any, Any]) -> str:
-    """Some keys of a mapping and of the mappings in it."""
-    keys: list[str] = []
-    for key, value in mapping.items():
-        inside = itertools.islice(value, 8) if isinstance(value, dict) else ()
-        keys += [f"{_short(key)}.{_short(k)}" for k in inside] or [_short(key)]
-        if len(keys) > 16:
-            break
-    return ", ".join(k[:60] for k in keys[:16]) + (" ..." if len(keys) > 16 else "") if keys else "nothing"
-
-
-def _short(key: Any) -> str:
-    """Return a key for a message. One that is a tuple of tuples of tuples is not written out."""
-    return str(key)[:60] if isinstance(key, (str, int, float)) else type(key).__name__
+        f"{', '.join(NESTED)} or at the top; it has "
+        f"{', '.join(clipped(key) for key in keys[:16] if isinstance(key, str)) or 'no names'}")
 
 
 def _fields(arrays: dict[str, np.ndarray]) -> Fields:

@@ -1,13 +1,17 @@
-"""What the readers share: formats, the finished scene, bounds on what a file may claim, decoding tables."""
+"""What the readers share: formats, the decoded scene, bounds on what a file may claim, decoding tables.
+
+Each reader declares what it is about to decode, before it does. That has to fit the file's size (`check_ratio`,
+`check_scene`): a file of a few hundred bytes is not a scene of millions of Gaussians. And it has to fit the memory that
+is free (`check_memory`), which also holds for files that are large in truth, or only on paper (sparse files).
+"""
 
 from __future__ import annotations
 
 import logging
 import os
-import struct
 from collections.abc import Callable
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
@@ -16,8 +20,8 @@ import numpy as np
 from msgspec import Meta
 
 from splatview_ipc.kinds.gaussians import SH_REST
+from splatview_ipc.system.free_memory import available_bytes
 from splatview_viewer.core.errors import FileError, ViewerError
-from splatview_viewer.formats.bounds import check_memory, clipped
 from splatview_viewer.scene.scene import FIELDS, UPS, GaussianScene, sh0_of_rgb
 
 if TYPE_CHECKING:
@@ -28,17 +32,46 @@ if TYPE_CHECKING:
 log = logging.getLogger("splatview")
 
 Progress = Callable[[str, float], None]
-"""Told what is going on and how far it is, 0 to 1."""
+"""Called with what is going on and how far it is, 0 to 1."""
+
+ZIP_MAGIC = b"PK\x03\x04"
+ZIP_ENTRIES = 20_000
+"""Entries of a zip that are read; a SOG has ten, a checkpoint one for each tensor."""
+ZIP_DIRECTORY = 4 << 20
+"""Bytes of a zip's directory that are read: 200 for each entry."""
+
+BOMB_BYTES, BOMB_RATIO = 64 << 20, 64
+"""Decoded bytes that any file may have, and decoded bytes per byte of a larger one. Measured, with float32 fields:
+.ply 1, .splat 1.8, compressed .ply 4, .spz 4 to 10, SOG 3 to 13: noise in positions does not compress, and each
+Gaussian has 3 to 12 bytes of it in every format, for at most 236 decoded bytes."""
+SHARE = 0.8
+"""The part of the free memory that one file may take; the rest is for drawing it."""
+ALWAYS = 16 << 20
+"""Bytes for which the free memory is not looked up."""
+JSON_GROWTH = 40
+"""Bytes of Python objects per byte of JSON: `{"":0},` takes 7 bytes and becomes a mapping of 240."""
+
+SH_PROPERTIES = tuple(3 * k for k in SH_REST)
+"""Numbers per Gaussian that the degrees above 0 take in a file."""
+MODES = {"mip": True, "antialiased": True, "true": True, "1": True,
+         "": False, "default": False, "none": False, "false": False, "0": False}
+"""Words of files for how a scene was trained: antialiased or not."""
+
+_level = np.clip(np.arange(256, dtype=np.float64) / 255, 1e-6, 1 - 1e-6)
+LOGIT_OF_BYTE = np.log(_level / (1 - _level)).astype(np.float32)
+"""Logit opacity of an 8-bit alpha. 0 and 255 are moved in by a millionth so that every entry is finite."""
+SH0_OF_BYTE = sh0_of_rgb(np.arange(256) / 255).astype(np.float32)
+"""Degree 0 coefficient of an 8-bit colour."""
 
 
 @dataclass
 class Start:
-    """What tells the format of a file or folder."""
+    """Evidence of the format of a file or folder."""
 
     path: Path
     """Opens it."""
     name: str
-    """What the user calls it, which may be another name than that of `path`."""
+    """Its name for the user, which may be another than that of `path`."""
     head: bytes
     """The first bytes of a file; a folder has none."""
 
@@ -64,30 +97,11 @@ class Format:
     suffixes: tuple[str, ...]
     description: str
     sniff: Callable[[Start], bool]
-    """Whether the content is of this format."""
+    """Return True for content of this format."""
     read: Callable[[Path, Progress], Any]
-    """Return the fields of a scene, a picture or a snapshot in a file or folder. Raises FileError."""
+    """Return the fields of a scene, a picture or a snapshot in a file or folder. Any exception is the file's fault."""
     by_suffix: bool = False
-    """Whether files with one of the suffixes are of this format where their content is of no other."""
-
-
-ZIP_MAGIC = b"PK\x03\x04"
-SH_PROPERTIES = tuple(3 * k for k in SH_REST)
-"""Numbers per Gaussian that the degrees above 0 take in a file."""
-MODES = {"mip": True, "antialiased": True, "true": True, "1": True,
-         "": False, "default": False, "none": False, "false": False, "0": False}
-"""Words of files for how a scene was trained: antialiased or not."""
-
-ZIP_ENTRIES = 20_000
-"""Entries of a zip that are read; a SOG has ten, a checkpoint one for each tensor."""
-ZIP_DIRECTORY = 4 << 20
-"""Bytes of a zip's directory that are read: 200 for each entry."""
-
-_level = np.clip(np.arange(256, dtype=np.float64) / 255, 1e-6, 1 - 1e-6)
-LOGIT_OF_BYTE = np.log(_level / (1 - _level)).astype(np.float32)
-"""Logit opacity of an 8-bit alpha. 0 and 255 are moved in by a millionth so that every entry is finite."""
-SH0_OF_BYTE = sh0_of_rgb(np.arange(256) / 255).astype(np.float32)
-"""Degree 0 coefficient of an 8-bit colour."""
+    """True if files with one of the suffixes are of this format where their content is of no other."""
 
 
 def silent(what: str, fraction: float) -> None:
@@ -95,7 +109,7 @@ def silent(what: str, fraction: float) -> None:
 
 
 def fault_text(error: Exception) -> str:
-    """Return what a reader's fault is reported as: no exception but FileError leaves a reader.
+    """Return what a reader's fault is reported as.
 
     Readers name what they know to be wrong. This is the net below them: a damaged file can make zipfile, json, numpy,
     Pillow and torch raise nearly anything.
@@ -112,6 +126,18 @@ def fault_text(error: Exception) -> str:
     return f"damaged, or not what its content claims ({type(error).__name__}: {str(error)[:200]})"
 
 
+# -- the decoded scene -------------------------------------------------------------------------------------------------
+
+
+class SceneFacts(msgspec.Struct, frozen=True, tag="scene"):
+    """A scene without its arrays, which are those of FIELDS."""
+
+    sh_degree: Annotated[int, Meta(ge=0, le=4)] = 0
+    antialiased: bool = False
+    notes: Annotated[tuple[Annotated[str, Meta(max_length=2000)], ...], Meta(max_length=64)] = ()
+    up: tuple[float, float, float] | None = None
+
+
 @dataclass
 class Fields:
     """A scene as a reader has decoded it: NumPy arrays, so that a reader does not import torch."""
@@ -123,10 +149,7 @@ class Fields:
     sh0: np.ndarray
     shN: np.ndarray  # noqa: N815  (gsplat's own name for the field)
     _: KW_ONLY
-    sh_degree: int = 0
-    antialiased: bool = False
-    notes: tuple[str, ...] = ()
-    up: tuple[float, float, float] | None = None
+    facts: SceneFacts = field(default_factory=SceneFacts)
 
     @property
     def arrays(self) -> list[np.ndarray]:
@@ -135,16 +158,17 @@ class Fields:
 
     def scene(self) -> GaussianScene:
         """Return checked fields as a scene, without a copy."""
-        return GaussianScene.of_arrays(*self.arrays, sh_degree=self.sh_degree, antialiased=self.antialiased,
-                                       notes=self.notes, up=self.up)
+        return GaussianScene.of_arrays(*self.arrays, **msgspec.structs.asdict(self.facts))
 
     def checked(self, *, mode: object = "", up: str = "", sh_degree: int | None = None,
-              notes: tuple[str, ...] = ()) -> Fields:
+                notes: tuple[str, ...] = ()) -> Fields:
         """Return the fields as contiguous float32, `means` also float64, with what the file says of the scene.
 
         Args:
             mode: what the file says of how the scene was trained, see `MODES`; other words are named in `notes`.
             up: the axis that it calls vertical, as "y", "+y" or "-y"; "" where it names none.
+            sh_degree: the degree in use; None for that of `shN`.
+            notes: more of them.
 
         Raises:
             FileError: the fields do not fit together.
@@ -155,17 +179,14 @@ class Fields:
         k = self.shN.shape[1] if self.shN.ndim == 3 else -1
         if k not in SH_REST:
             raise FileError(f"shN has shape {tuple(self.shN.shape)}; legal are (N, 0 | 3 | 8 | 15 | 24, 3)")
-        legal = {"means": (n, 3), "quats": (n, 4), "scales": (n, 3), "opacities": (n,), "sh0": (n, 3),
-                 "shN": (n, k, 3)}
-        arrays: dict[str, np.ndarray] = {}
-        for name, shape in legal.items():
-            a = getattr(self, name)
-            if a.shape != shape:
-                raise FileError(f"{name} has shape {tuple(a.shape)}; {shape} is needed with {n} Gaussians")
+        arrays: list[np.ndarray] = []
+        for name, a, rest in zip(FIELDS, self.arrays, ((3,), (4,), (3,), (), (3,), (k, 3)), strict=True):
+            if a.shape != (n, *rest):
+                raise FileError(f"{name} has shape {tuple(a.shape)}; {(n, *rest)} is needed with {n} Gaussians")
             if a.dtype.kind not in "fiu":
                 raise FileError(f"{name} holds {a.dtype}, not numbers")
             wide = name == "means" and a.dtype == np.float64
-            arrays[name] = np.require(a, np.float64 if wide else np.float32, ["C", "W"])
+            arrays.append(np.require(a, np.float64 if wide else np.float32, ["C", "W"]))
         word = str(mode).lower()
         if word not in MODES:
             known = ", ".join(filter(None, MODES))
@@ -175,11 +196,105 @@ class Fields:
             notes += (f"vertical axis {clipped(up)!r} is unknown (known: {', '.join(UPS)}); up is guessed",)
         stored = SH_REST.index(k)
         degree = stored if sh_degree is None else max(0, min(sh_degree, stored))
-        return Fields(**arrays, sh_degree=degree, antialiased=MODES.get(word, False), notes=notes, up=upward)
+        notes = tuple(note[:2000] for note in notes[:64])
+        return Fields(*arrays, facts=SceneFacts(degree, MODES.get(word, False), notes, upward))
+
+
+def fields_of(facts: SceneFacts, arrays: list[np.ndarray]) -> Fields:
+    """Return a scene from the sandbox. Raises FileError where its arrays do not fit together."""
+    if len(arrays) != len(FIELDS) or not arrays[0].ndim or any(a.dtype.kind != "f" for a in arrays) or (
+            facts.up not in (None, *UPS.values())):
+        raise FileError("the program that read it described something that is no scene")
+    fields = Fields(*arrays).checked(sh_degree=facts.sh_degree)
+    return Fields(*fields.arrays, facts=msgspec.structs.replace(facts, sh_degree=fields.facts.sh_degree))
+
+
+def quats_from_smallest_three(largest: np.ndarray, rest: np.ndarray) -> np.ndarray:
+    """Quaternions (N, 4) whose component `largest` (N,) was left out because unit length gives it.
+
+    `rest` (N, 3) are the other components in order; what is left out is taken as positive.
+    """
+    out = np.empty((len(rest), 4), np.float32)
+    missing = np.sqrt(np.maximum(0, 1 - np.einsum("ij,ij->i", rest, rest)))
+    for i in range(4):
+        rows = np.flatnonzero(largest == i)
+        others = [c for c in range(4) if c != i]
+        out[rows, i] = missing[rows]
+        out[rows[:, None], others] = rest[rows]
+    return out
+
+
+# -- bounds ------------------------------------------------------------------------------------------------------------
+
+
+def scene_bytes(count: int, coefficients: int) -> int:
+    """Return the bytes of `count` Gaussians as float32, with so many coefficients per channel above degree 0."""
+    return count * (14 + 3 * coefficients) * 4
+
+
+def check_scene(count: int, coefficients: int, packed: int, *, growth: float = 2.4) -> None:
+    """Check a count of Gaussians against the file's size and the free memory.
+
+    Args:
+        count: what the file claims.
+        coefficients: per channel above degree 0: 0, 3, 8, 15 or 24.
+        packed: bytes of the file, or of all files of the scene.
+        growth: the most memory that decoding takes, as a multiple of the finished scene's.
+
+    Raises:
+        FileError: more than a file of this size, or this machine, can hold.
+    """
+    size = scene_bytes(count, coefficients)
+    check_ratio(size, packed, f"{count:,} Gaussians")
+    check_memory(int(size * growth), f"{count:,} Gaussians")
+
+
+def check_ratio(unpacked: int, packed: int, what: str, *, spare: int = BOMB_BYTES, ratio: int = BOMB_RATIO) -> None:
+    """Check a claim that only a decompression bomb could keep.
+
+    Raises:
+        FileError: over `spare` bytes, and more than `ratio` times what the file holds.
+    """
+    if unpacked > max(spare, ratio * packed):
+        raise FileError(f"truncated, or made to exhaust memory: {what} take {unpacked:,} bytes, which {packed:,} "
+                        "packed bytes do not hold")
+
+
+def check_memory(need: int, what: str) -> None:
+    """Check bytes that are about to be taken against the free memory.
+
+    Raises:
+        FileError: names what is needed, what is free and the next step.
+    """
+    if need <= ALWAYS:
+        return
+    free = available_bytes()
+    if free is not None and need > SHARE * free:
+        needed, held = (f"{n / 1e9:,.1f} GB" if n >= 1e9 else f"{n / 1e6:,.0f} MB" for n in (need, free))
+        raise FileError(f"{what} need {needed} of memory, {held} are free: end other programs, raise the memory limit "
+                        "of this one, or make the file smaller")
+
+
+def check_json(length: int, what: str) -> None:
+    """Check a JSON text of `length` bytes before it is parsed. Raises FileError."""
+    check_memory(JSON_GROWTH * length, what)
+
+
+def clipped(text: str, most: int = 40) -> str:
+    """Return the beginning of a text from a file, for a message."""
+    return text if len(text) <= most else f"{text[:most]}..."
+
+
+def remaining(f: BinaryIO) -> int:
+    """Return the bytes from the file's position to its end."""
+    here = f.tell()
+    end = f.seek(0, os.SEEK_END)
+    f.seek(here)
+    return end - here
 
 
 def read_exact(f: BinaryIO, size: int, what: str) -> bytes:
-    """`size` bytes from where `f` stands, after a look at what is left: a lying header allocates nothing.
+    """Return the next `size` bytes of a file, which are compared with its size before anything is allocated.
 
     Raises:
         FileError: the file ends earlier, or the memory that is free does not hold so many.
@@ -209,9 +324,7 @@ def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
             archive = zipfile.ZipFile(bounded)  # type: ignore[arg-type]
         except (OSError, FileError):
             raise
-        # A damaged directory: bad numbers and texts, versions and encryptions that do not exist.
-        except (zipfile.BadZipFile, ValueError, NotImplementedError, RuntimeError, OverflowError, EOFError,
-                struct.error, IndexError) as e:
+        except Exception as e:  # of a damaged directory nearly anything
             raise FileError(f"damaged or truncated zip: {e}") from None
         bounded.most = None
         with archive:
@@ -235,56 +348,3 @@ class _Directory:
         if self.most is not None and size > self.most:
             raise FileError(f"a zip with a directory of {size:,} bytes; at most {self.most:,} are read")
         return self._file.read(size)
-
-
-def remaining(f: BinaryIO) -> int:
-    """Bytes from where the file stands to its end."""
-    here = f.tell()
-    end = f.seek(0, os.SEEK_END)
-    f.seek(here)
-    return end - here
-
-
-def quats_from_smallest_three(largest: np.ndarray, rest: np.ndarray) -> np.ndarray:
-    """Quaternions (N, 4) whose component `largest` (N,) was left out because unit length gives it.
-
-    `rest` (N, 3) are the other components in order; what is left out is taken as positive.
-    """
-    out = np.empty((len(rest), 4), np.float32)
-    missing = np.sqrt(np.maximum(0, 1 - np.einsum("ij,ij->i", rest, rest)))
-    for i in range(4):
-        rows = np.flatnonzero(largest == i)
-        others = [c for c in range(4) if c != i]
-        out[rows, i] = missing[rows]
-        out[rows[:, None], others] = rest[rows]
-    return out
-
-
-class SceneAnswer(msgspec.Struct, frozen=True, tag="scene"):
-    """A scene from the sandbox; its arrays are those of FIELDS."""
-
-    sh_degree: Annotated[int, Meta(ge=0, le=4)]
-    antialiased: bool
-    notes: Annotated[list[Annotated[str, Meta(max_length=2000)]], Meta(max_length=64)]
-    up: tuple[float, float, float] | None = None
-
-
-def answer_of(fields: Fields) -> tuple[SceneAnswer, list[np.ndarray]]:
-    """Return a scene as the sandbox hands it over."""
-    notes = [note[:2000] for note in fields.notes[:64]]
-    return SceneAnswer(fields.sh_degree, fields.antialiased, notes, fields.up), fields.arrays
-
-
-def fields_of(answer: SceneAnswer, arrays: list[np.ndarray]) -> Fields:
-    """Return a scene from the sandbox. Raises FileError where its arrays do not fit together."""
-    n = len(arrays[0]) if len(arrays) == len(FIELDS) and arrays[0].ndim else -1
-    k = arrays[5].shape[1] if n >= 0 and arrays[5].ndim == 3 else -1
-    shapes = (n, 3), (n, 4), (n, 3), (n,), (n, 3), (n, k, 3)
-    if answer.up not in (None, *UPS.values()):
-        raise FileError(f"the program that read it described {answer.up} as up; legal are directions of one axis")
-    if k not in SH_REST or answer.sh_degree > SH_REST.index(k) or any(
-            a.shape != shape or (a.dtype != np.float32 and (a.dtype != np.float64 or a is not arrays[0]))
-            for a, shape in zip(arrays, shapes, strict=True)):
-        raise FileError("the program that read it described a scene whose arrays do not fit together")
-    return Fields(*arrays, sh_degree=answer.sh_degree, antialiased=answer.antialiased, notes=tuple(answer.notes),
-                  up=answer.up)

@@ -8,7 +8,6 @@ in graphdeco-inria/gaussian-splatting. Besides it: a colour as red green blue (n
 of properties, so that other programs read them as well.
 
 SuperSplat's compressed .ply: chunks of 256 Gaussians, each quantised within the bounds of its chunk.
-
 Layout as in playcanvas/splat-transform, `decompress-ply.ts`: positions and log scales 11+10+11 bits
 between the chunk's minima and maxima, rotations as the index of the largest component and three times 10
 bits, colour and alpha 8 bits each, and an optional element `sh` with one byte per higher coefficient
@@ -27,13 +26,15 @@ import numpy as np
 
 from splatview_ipc.system.files import output_file
 from splatview_viewer.core.errors import FileError
-from splatview_viewer.formats.bounds import check_memory, check_scene, clipped, whole_number
 from splatview_viewer.formats.common import (
     LOGIT_OF_BYTE,
     SH_PROPERTIES,
     Fields,
     Format,
     Progress,
+    check_memory,
+    check_scene,
+    clipped,
     quats_from_smallest_three,
     read_exact,
     remaining,
@@ -42,7 +43,7 @@ from splatview_viewer.formats.common import (
 from splatview_viewer.scene.scene import sh0_of_rgb
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     import torch
@@ -51,8 +52,9 @@ if TYPE_CHECKING:
 
 HEADER_LIMIT = 1 << 20
 """No real header comes near a mebibyte."""
-MOST_LINES, MOST_ELEMENTS, MOST_PROPERTIES = 20_000, 100, 4096
-"""Of a header; of an element. A Gaussian has up to 62 properties, and trainers of features add some hundred."""
+MOST_LINES, MOST_ELEMENTS, MOST_PROPERTIES, MOST_DIGITS = 20_000, 100, 4096, 18
+"""Of a header; of an element; of a count. A Gaussian has up to 62 properties, and trainers of features add some
+hundred. numpy and the kernel take no more than 18 digits."""
 BLOCK_BYTES = 4 << 20
 """Records are taken apart in blocks that stay in the processor's cache."""
 
@@ -66,16 +68,14 @@ ROTATION = ("rot_0", "rot_1", "rot_2", "rot_3")
 _ROWS = 1 << 16
 """Gaussians that are written in one piece."""
 _LEAST_SCALE, _NEAREST_OPACITY = 1e-37, 2.0 ** -24
-"""What logarithms and logits of 0 and 1 are taken of, so that they are finite."""
+"""Arguments of logarithms and logits in the place of 0 and 1, so that they are finite."""
 
 CHUNK = 256
 PACKED = ("packed_position", "packed_rotation", "packed_scale", "packed_color")
-_CHUNK_POSITION = tuple(f"{m}_{a}" for m in ("min", "max") for a in "xyz")
-_CHUNK_SCALE = tuple(f"{m}_scale_{a}" for m in ("min", "max") for a in "xyz")
-_CHUNK_COLOR = tuple(f"{m}_{a}" for m in ("min", "max") for a in "rgb")
-
+_CHUNK_POSITION, _CHUNK_SCALE, _CHUNK_COLOR = (tuple(f"{m}_{a}" for m in ("min", "max") for a in axes) for axes in (
+    "xyz", ("scale_x", "scale_y", "scale_z"), "rgb"))
 _byte = np.arange(256, dtype=np.float32)
-_SH_OF_BYTE = (np.where(_byte == 0, 0, np.where(_byte == 255, 1, (_byte + 0.5) / 256)) - 0.5) * 8
+_SH_OF_BYTE = ((np.where(_byte == 0, 0, np.where(_byte == 255, 1, (_byte + 0.5) / 256)) - 0.5) * 8).astype(np.float32)
 
 
 @dataclass
@@ -84,34 +84,67 @@ class Element:
 
     name: str
     count: int
-    types: dict[str, str]
-    """The numpy type of each property, byte order included, in their order."""
+    types: dict[str, str] = field(default_factory=dict)
+    """The numpy type of each property of a fixed size, byte order included, in their order."""
     list_property: str = ""
     """The first property of variable length, if there is one: its size is not known from the header."""
     steps: list[tuple[str, str]] = field(default_factory=list)
     """All properties in their order: the numpy type of a list's length, or "", and that of its items."""
 
-    @property
-    def names(self) -> list[str]:
-        return list(self.types)
+    def add(self, words: list[str], order: str) -> None:
+        """Add the property of a header's line. Raises FileError."""
+        name, element = clipped(words[-1]), clipped(self.name)
+        types, key = words[2 if words[1] == "list" else 1:-1], words[-1].removeprefix("scalar_")
+        key = words[-1] if key in self.types else key
+        if wrong := next((t for t in types if t not in TYPES), None):
+            raise FileError(f"PLY: property {name!r} has type {clipped(wrong)!r}; legal are "
+                            f"{', '.join(TYPES)} and list")
+        if key in self.types:
+            raise FileError(f"PLY: element {element!r} has property {name!r} twice")
+        if len(self.steps) == MOST_PROPERTIES:
+            raise FileError(f"PLY: element {element!r} has more than {MOST_PROPERTIES:,} properties")
+        *length, item = (order + TYPES[t] for t in types)
+        if len(length) != (words[1] == "list") or "f" in "".join(length):
+            raise FileError(f"PLY: header line {' '.join(words)[:60]!r} is not understood")
+        self.steps.append((length[0] if length else "", item))
+        if length:
+            self.list_property = self.list_property or name
+        else:
+            self.types[key] = item
 
-    @property
-    def dtype(self) -> np.dtype:
-        """The type of a record."""
-        return np.dtype(list(self.types.items()))
+    def need(self, names: tuple[str, ...], kind: str) -> None:
+        """Raise FileError unless these properties of a compressed PLY are there, of this type."""
+        for name in names:
+            if self.types.get(name, "")[1:] != kind:
+                raise FileError(f"compressed PLY: element {self.name!r} has no property {name!r} of type {kind}; it "
+                                f"has {', '.join(map(clipped, [*self.types][:20])) or 'none'}")
 
-    @property
-    def itemsize(self) -> int:
-        return sum(int(t[-1]) for t in self.types.values())
+    def records(self, f: BinaryIO, header: Header) -> np.ndarray:
+        """Return all records of the element, of a fixed size."""
+        header.seek(f, self.name)
+        dtype = np.dtype([*self.types.items()])
+        return np.frombuffer(read_exact(f, self.count * dtype.itemsize, f"PLY: element {self.name!r}"), dtype)
 
-    @property
-    def nbytes(self) -> int:
-        return self.count * self.itemsize
+    def reach(self, end: int, size: Callable[[str], int], number: Callable[[int, str], int]) -> int:
+        """Return how far the element reaches from its begin, in bytes, or numbers of a text, as `end` and `size`, that
+        of a numpy type. `number`: the value of a type at an offset, 0 beyond the end."""
+        if not self.list_property:
+            return self.count * sum(size(item) for _, item in self.steps)
+        at = 0
+        for _ in range(self.count):
+            for length, item in self.steps:
+                count = number(at, length) if length else 1
+                if count < 0:
+                    raise FileError(f"PLY: damaged: a list of {count} in element {clipped(self.name)!r}")
+                at += count * size(item) + (size(length) if length else 0)
+            if at > end:
+                raise FileError(f"PLY: truncated: the file ends in element {clipped(self.name)!r}")
+        return at
 
 
 @dataclass
 class Header:
-    """A PLY header and where the data starts."""
+    """A PLY header, and the place of the data."""
 
     format: str
     elements: list[Element]
@@ -123,9 +156,7 @@ class Header:
 
     def before(self, name: str) -> list[Element]:
         """Return the elements before one whose records have a fixed size. Raises FileError if there is no such one."""
-        at = next((i for i, e in enumerate(self.elements) if e.name == name), None)
-        if at is None:
-            raise FileError(f"PLY: no element {name!r}; the file has {', '.join(x.name for x in self.elements)}")
+        at = next(i for i, e in enumerate(self.elements) if e.name == name)
         if wrong := self.elements[at].list_property:
             raise FileError(f"PLY: element {name!r} has the list property {wrong!r}; lists in the Gaussians cannot be "
                             "read. Save the Gaussians alone.")
@@ -145,122 +176,73 @@ class Header:
             return int.from_bytes(f.read(int(kind[-1])), "big" if kind[0] == ">" else "little", signed=kind[1] == "i")
 
         for e in self.before(name):
-            at += _reach(e, size - at, lambda kind: int(kind[-1]), number)
+            at += e.reach(size - at, lambda kind: int(kind[-1]), number)
         if at > size:
             raise FileError(f"PLY: truncated: element {name!r} starts at byte {at:,}, the file has {size:,}")
         f.seek(at)
 
-    def said(self, *keys: str) -> str:
-        """What the last comment that starts with one of these keys says after it, in lower case without spaces; ""
-        for none. Spaces, colons and case of a key do not count."""
+    def comment(self, *keys: str) -> str:
+        """Return the rest of the last comment that starts with one of these keys, in lower case without spaces; "" for
+        none. Spaces, colons and case of a key do not count."""
         squeezed = (re.sub(r"[\s:]", "", c).lower() for c in reversed(self.comments))
         return next((c.removeprefix(key) for c in squeezed for key in keys if c.startswith(key)), "")
 
-    @property
-    def mode(self) -> str:
-        """How the scene was trained, as Brush (`SplatRenderMode: mip`) and Postshot (`antialiased 1`) say it."""
-        return self.said("splatrendermode", "antialiased")
+    def checked(self, fields: Fields) -> Fields:
+        """Return the fields with the comments about the scene: its mode, as Brush (`SplatRenderMode: mip`) and Postshot
+        (`antialiased 1`) write it, and the direction upward."""
+        return fields.checked(mode=self.comment("splatrendermode", "antialiased"), up=self.comment("verticalaxis"))
 
 
 def read_header(f: BinaryIO) -> Header:
     """Parse the header. Nothing is allocated on the strength of what it claims."""
     text = f.read(HEADER_LIMIT)
-    if not text.startswith(b"ply"):
-        raise FileError("PLY: the file does not start with 'ply'")
     end = text.find(b"\nend_header")
     stop = text.find(b"\n", end + 1)
     if end < 0 or stop < 0:
         raise FileError("PLY: no line 'end_header'" + (
             f" within {HEADER_LIMIT:,} bytes" if len(text) == HEADER_LIMIT else "; the file is truncated"))
-    try:
-        lines = text[:end].decode("ascii", errors="replace").splitlines()[1:]
-        if len(lines) > MOST_LINES:
-            raise FileError(f"PLY: a header of {len(lines):,} lines; at most {MOST_LINES:,} are read")
-        return _parse(lines, stop + 1)
-    except (ValueError, IndexError) as e:
-        raise FileError(f"PLY: damaged header ({e})") from None
-
-
-def _parse(lines: list[str], size: int) -> Header:
-    header = Header("", [], [], size)
-    order = "<"
+    lines = text[:end].decode("ascii", errors="replace").splitlines()[1:]
+    if len(lines) > MOST_LINES:
+        raise FileError(f"PLY: a header of {len(lines):,} lines; at most {MOST_LINES:,} are read")
+    header = Header("", [], [], stop + 1)
     for line in lines:
-        words = line.split()
-        if not words or words[0] == "obj_info":
-            continue
-        if words[0] == "comment":
-            header.comments.append(" ".join(words[1:]))
-        elif words[0] == "format":
-            header.format = words[1]
-            if header.format not in ("ascii", "binary_little_endian", "binary_big_endian"):
-                raise FileError(f"PLY: format {clipped(words[1])!r} is not ascii, binary_little_endian or "
+        match line.split():
+            case [] | ["obj_info", *_]:
+                pass
+            case ["comment", *words]:
+                header.comments.append(" ".join(words))
+            case ["format", ("ascii" | "binary_little_endian" | "binary_big_endian") as form, *_]:
+                header.format = form
+            case ["format", form, *_]:
+                raise FileError(f"PLY: format {clipped(form)!r} is not ascii, binary_little_endian or "
                                 "binary_big_endian")
-            order = ">" if header.format == "binary_big_endian" else "<"
-        elif words[0] == "element":
-            _add_element(header, words)
-        elif words[0] == "property" and header.elements:
-            _add_property(header.elements[-1], words, order)
-        else:
-            raise FileError(f"PLY: header line {line[:60]!r} is not understood")
+            case ["element", name, count]:
+                _add_element(header, name, count)
+            case ["property", _, _, *_] as words if header.elements:
+                header.elements[-1].add(words, ">" if header.format == "binary_big_endian" else "<")
+            case _:
+                raise FileError(f"PLY: header line {line[:60]!r} is not understood")
     if not header.format:
         raise FileError("PLY: the header has no 'format' line")
     return header
 
 
-def _add_element(header: Header, words: list[str]) -> None:
-    name = clipped(words[1])
-    if header.element(words[1]) is not None:
-        raise FileError(f"PLY: element {name!r} twice")
+def _add_element(header: Header, name: str, count: str) -> None:
+    if header.element(name) is not None:
+        raise FileError(f"PLY: element {clipped(name)!r} twice")
     if len(header.elements) == MOST_ELEMENTS:
-        raise FileError(f"PLY: more than {MOST_ELEMENTS} elements; at most {MOST_ELEMENTS} are read")
-    header.elements.append(Element(words[1], whole_number(words[2], f"element {name!r} has a count"), {}))
+        raise FileError(f"PLY: more than {MOST_ELEMENTS} elements")
+    if not (count.isascii() and count.isdigit() and len(count) <= MOST_DIGITS):
+        raise FileError(f"PLY: element {clipped(name)!r} has a count of {clipped(count)}; expected a number of at most "
+                        f"{MOST_DIGITS} digits")
+    header.elements.append(Element(name, int(count)))
 
 
-def _add_property(element: Element, words: list[str], order: str) -> None:
-    name = clipped(words[-1])
-    types, key = words[2 if words[1] == "list" else 1:-1], words[-1].removeprefix("scalar_")
-    key = words[-1] if key in element.types else key
-    if wrong := next((t for t in types if t not in TYPES), None):
-        raise FileError(f"PLY: property {name!r} has type {clipped(wrong)!r}; legal are {', '.join(TYPES)} and list")
-    if key in element.types:
-        raise FileError(f"PLY: element {clipped(element.name)!r} has property {name!r} twice")
-    if len(element.steps) == MOST_PROPERTIES:
-        raise FileError(f"PLY: element {clipped(element.name)!r} has more than {MOST_PROPERTIES:,} properties; at most "
-                        f"{MOST_PROPERTIES:,} are read")
-    *length, item = (order + TYPES[t] for t in types)
-    if len(length) != (words[1] == "list") or "f" in "".join(length):
-        raise FileError(f"PLY: header line {' '.join(words)[:60]!r} is not understood")
-    element.steps.append((length[0] if length else "", item))
-    if length:
-        element.list_property = element.list_property or name
-    else:
-        element.types[key] = item
+# -- one number for each property --------------------------------------------------------------------------------------
 
 
-def _reach(element: Element, end: int, size: Callable[[str], int], number: Callable[[int, str], int]) -> int:
-    """Return how far an element reaches from its begin, in bytes, or numbers of a text, as `end` and `size`, that of a
-    numpy type. `number`: the value of a type at an offset, 0 beyond the end."""
-    if not element.list_property:
-        return element.count * sum(size(item) for _, item in element.steps)
-    at = 0
-    for _ in range(element.count):
-        for length, item in element.steps:
-            count = number(at, length) if length else 1
-            if count < 0:
-                raise FileError(f"PLY: damaged: a list of {count} in element {clipped(element.name)!r}")
-            at += count * size(item) + (size(length) if length else 0)
-        if at > end:
-            raise FileError(f"PLY: truncated: the file ends in element {clipped(element.name)!r}")
-    return at
-
-
-def read_ply(f: BinaryIO, header: Header, progress: Progress) -> Fields:
-    """The Gaussians of an uncompressed PLY whose header was read from `f`."""
-    vertex = header.element("vertex")
-    if vertex is None:
-        raise FileError("PLY: no element 'vertex'; the file has "
-                        f"{', '.join(e.name for e in header.elements) or 'no elements'}")
-    names = vertex.names
+def _read_plain(f: BinaryIO, header: Header, vertex: Element, progress: Progress) -> Fields:
+    names = [*vertex.types]
     colors = next((c for c in COLORS if set(c) <= vertex.types.keys()), COLORS[0])
     scales = [p for p in names if p.startswith("scale_")]
     scales = scales if scales == ["scale_0"] else ["scale_0", "scale_1", "scale_2"]
@@ -272,85 +254,54 @@ def read_ply(f: BinaryIO, header: Header, progress: Progress) -> Fields:
     if len(rest) not in SH_PROPERTIES or set(rest) != {f"f_rest_{i}" for i in range(len(rest))}:
         raise FileError(f"PLY: {len(rest)} properties f_rest_*; legal are {', '.join(map(str, SH_PROPERTIES))}, "
                         "numbered from 0")
-    header.before("vertex")  # names a list that is in the way
     n, k = vertex.count, len(rest) // 3
-    blocks = _ascii_blocks if header.format == "ascii" else _binary_blocks
-    source = blocks(f, header, vertex)
-    first = next(source)  # checks the count against the size of the file: only then is anything allocated
+    blocks = (_ascii_blocks if header.format == "ascii" else _binary_blocks)(f, header, vertex)
+    block = next(blocks)  # checks the count against the size of the file: only then is anything allocated
     check_scene(n, k, os.fstat(f.fileno()).st_size, growth=1.5)
-    fields = Fields(*(np.empty((n, *s), np.float32) for s in ((3,), (4,), (3,), (), (3,), (k, 3))))
-    fields.means = fields.means.astype(first.dtype)
-    at = {name: i for i, name in enumerate(names)}.__getitem__
-    columns = {"means": [at(c) for c in "xyz"], "quats": [at(c) for c in ROTATION],
-               "scales": [at(c) for c in scales], "sh0": [at(c) for c in colors]}
-    take = {name: _as_slice(c) for name, c in columns.items()}
-    take_rest, opacity = _as_slice([at(f"f_rest_{i}") for i in range(3 * k)]), at("opacity")
+    fields = Fields(*(np.empty((n, *s), np.float32) for s in ((3,), (4,), (len(scales),), (), (3,), (k, 3))))
+    fields.means = fields.means.astype(_precision(vertex))
+    columns = {"opacity": fields.opacities, **{f"f_rest_{i}": fields.shN[:, i % k, i // k] for i in range(3 * k)}}
+    for these, to in (("xyz", fields.means), (ROTATION, fields.quats), (scales, fields.scales), (colors, fields.sh0)):
+        columns |= {name: to[:, i] for i, name in enumerate(these)}
     start = 0
-    block: np.ndarray | None = first
     while block is not None:
-        rows = slice(start, start + len(block))
-        for name, c in take.items():
-            getattr(fields, name)[rows] = block[:, c]
-        fields.opacities[rows] = block[:, opacity]
-        if k:
-            for channel, part in enumerate(np.split(block[:, take_rest], 3, axis=1)):
-                fields.shN[rows, :, channel] = part
-        start += len(block)
-        progress("reading Gaussians", start / max(n, 1))
-        block = next(source, None)
+        end = start + len(block["x"])
+        for name, column in columns.items():
+            column[start:end] = block[name]
+        progress("reading Gaussians", end / max(n, 1))
+        start, block = end, next(blocks, None)
     if colors is not COLORS[0]:
         white = [1 if vertex.types[c][1] == "f" else 65535 if vertex.types[c][1:] == "u2" else 255 for c in colors]
         fields.sh0 = sh0_of_rgb(fields.sh0 / np.array(white, np.float32))
-    return fields.checked(mode=header.mode, up=header.said("verticalaxis"))
+    return header.checked(fields)
 
 
-def _as_slice(columns: list[int]) -> slice | list[int]:
-    """Neighbouring columns as a slice, which numpy takes without a gather."""
-    if columns and columns == list(range(columns[0], columns[0] + len(columns))):
-        return slice(columns[0], columns[0] + len(columns))
-    return columns
-
-
-def _numbers(vertex: Element) -> type[np.floating]:
-    """Return what holds its positions."""
+def _precision(vertex: Element) -> type[np.floating]:
+    """Return the type that holds the positions."""
     return np.float64 if any(vertex.types[c][1:] == "f8" for c in "xyz") else np.float32
 
 
-def _binary_blocks(f: BinaryIO, header: Header, vertex: Element):
-    """Blocks (rows, properties) of float32, or float64 where positions are, valid until the next is asked for.
+def _binary_blocks(f: BinaryIO, header: Header, vertex: Element) -> Iterator[Mapping[str, np.ndarray]]:
+    """Yield blocks of records, valid until the next is asked for; at least one.
 
     Read, not mapped: a trainer may write the file anew meanwhile, and a mapped file that shrinks kills us.
     """
     header.seek(f, "vertex")
-    left = remaining(f)
-    if vertex.nbytes > left:
-        raise FileError(f"PLY: truncated: {vertex.count:,} Gaussians of {vertex.itemsize} bytes take "
-                        f"{vertex.nbytes:,} bytes, the file has {left:,} after its header")
-    types = set(vertex.types.values())
-    per_block = max(1, BLOCK_BYTES // vertex.itemsize)
-    buffer = bytearray(min(per_block, vertex.count) * vertex.itemsize)
-    done = 0
-    while done < vertex.count or done == 0:
-        rows = min(per_block, vertex.count - done)
-        view = memoryview(buffer)[:rows * vertex.itemsize]
+    record, left = np.dtype([*vertex.types.items()]), remaining(f)
+    if vertex.count * record.itemsize > left:
+        raise FileError(f"PLY: truncated: {vertex.count:,} Gaussians of {record.itemsize} bytes take "
+                        f"{vertex.count * record.itemsize:,} bytes, the file has {left:,} after its header")
+    most = max(1, BLOCK_BYTES // record.itemsize)
+    buffer = bytearray(min(most, vertex.count) * record.itemsize)
+    for start in range(0, max(vertex.count, 1), most):
+        view = memoryview(buffer)[:min(most, vertex.count - start) * record.itemsize]
         if f.readinto(view) != len(view):  # type: ignore[attr-defined]
             raise FileError("PLY: the file became shorter while it was read")
-        if len(types) == 1:
-            block = np.frombuffer(view, types.copy().pop()).reshape(rows, len(vertex.types))
-            yield block.astype(_numbers(vertex), copy=False)
-        else:
-            records = np.frombuffer(view, vertex.dtype)
-            block = np.empty((rows, len(vertex.types)), _numbers(vertex))
-            for i, name in enumerate(vertex.names):
-                block[:, i] = records[name]
-            yield block
-        done += rows
-        if rows == 0:
-            return
+        yield np.frombuffer(view, record)  # type: ignore[misc]
 
 
-def _ascii_blocks(f: BinaryIO, header: Header, vertex: Element):
-    """The whole text as one block. A number takes two bytes at least, which bounds what a count may claim."""
+def _ascii_blocks(f: BinaryIO, header: Header, vertex: Element) -> Iterator[Mapping[str, np.ndarray]]:
+    """Yield the whole text as one block. A number takes two bytes at least, which bounds what a count may claim."""
     others, need = header.before("vertex"), vertex.count * len(vertex.types)
     wanted = need + sum(e.count * len(e.steps) for e in others)  # at least: a list may be long
     f.seek(header.size)
@@ -363,107 +314,91 @@ def _ascii_blocks(f: BinaryIO, header: Header, vertex: Element):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             # No count: given one, numpy fills up a text that is too short with whatever lies in memory.
-            values = np.fromstring(f.read(left), _numbers(vertex), sep=" ")
+            values = np.fromstring(f.read(left), _precision(vertex), sep=" ")
     except (ValueError, DeprecationWarning) as e:
         raise FileError(f"PLY: the text holds something that is not a number ({e})") from None
     for e in others:
-        values = values[_reach(e, len(values), lambda kind: 1,
-                               lambda at, kind, v=values: int(v[at]) if at < len(v) else 0):]
+        values = values[e.reach(len(values), lambda kind: 1,
+                                lambda at, kind, v=values: int(v[at]) if at < len(v) else 0):]
     if len(values) < need:
         raise FileError(f"PLY: truncated: {need:,} numbers are needed, the text has {len(values):,}")
-    yield values[:need].reshape(vertex.count, len(vertex.types))
+    yield dict(zip(vertex.types, values[:need].reshape(vertex.count, len(vertex.types)).T, strict=True))
 
 
-def is_compressed(header: Header) -> bool:
-    """Whether the header is of this format."""
-    vertex = header.element("vertex")
-    return vertex is not None and "packed_position" in vertex.types
+# -- SuperSplat's compressed form --------------------------------------------------------------------------------------
 
 
-def read_compressed_ply(f: BinaryIO, header: Header, progress: Progress) -> Fields:
-    """The Gaussians of a compressed PLY whose header was read from `f`."""
+def _read_compressed(f: BinaryIO, header: Header, vertex: Element, progress: Progress) -> Fields:
     if header.format == "ascii":
         raise FileError("compressed PLY: format ascii; only the binary forms exist")
-    vertex, chunk, sh = (header.element(name) for name in ("vertex", "chunk", "sh"))
-    if vertex is None or chunk is None:
-        raise FileError("compressed PLY: the elements 'chunk' and 'vertex' are needed")
-    n = vertex.count
-    if chunk.count * CHUNK < n:
-        raise FileError(f"compressed PLY: {chunk.count:,} chunks of {CHUNK} cannot hold {n:,} Gaussians")
-    _need(chunk, _CHUNK_POSITION + _CHUNK_SCALE, "f4")
-    _need(vertex, PACKED, "u4")
+    chunk, sh, n = header.element("chunk"), header.element("sh"), vertex.count
+    if chunk is None or chunk.count * CHUNK < n:
+        raise FileError(f"compressed PLY: {0 if chunk is None else chunk.count:,} chunks of {CHUNK} cannot hold {n:,} "
+                        "Gaussians")
     colored = "min_r" in chunk.types  # files before SuperSplat 0.23 leave the colour bounds out: 0 to 1
-    if colored:
-        _need(chunk, _CHUNK_COLOR, "f4")
-    k = 0
+    chunk.need(_CHUNK_POSITION + _CHUNK_SCALE + (_CHUNK_COLOR if colored else ()), "f4")
+    vertex.need(PACKED, "u4")
+    coefficients = len(sh.types) if sh else 0
     if sh is not None:
-        if sh.count != n or len(sh.types) not in SH_PROPERTIES:
-            raise FileError(f"compressed PLY: element 'sh' has {sh.count:,} times {len(sh.types)} "
+        if sh.count != n or coefficients not in SH_PROPERTIES:
+            raise FileError(f"compressed PLY: element 'sh' has {sh.count:,} times {coefficients} "
                             f"properties; {n:,} times {', '.join(map(str, SH_PROPERTIES[1:]))} is needed")
-        _need(sh, tuple(f"f_rest_{i}" for i in range(len(sh.types))), "u1")
-        k = len(sh.types) // 3
-    check_scene(n, k, os.fstat(f.fileno()).st_size)
-    chunks, records = (_records(f, header, e) for e in (chunk, vertex))
+        sh.need(tuple(f"f_rest_{i}" for i in range(coefficients)), "u1")
+    check_scene(n, coefficients // 3, os.fstat(f.fileno()).st_size)
+    chunks, records = chunk.records(f, header), vertex.records(f, header)
     progress("unpacking Gaussians", 0.3)
     of = np.arange(n) // CHUNK
-    packed = {name: records[name].astype(np.uint32, copy=False) for name in PACKED}
+    position, rotation, scale, color = (records[name].astype(np.uint32, copy=False) for name in PACKED)
+    rgb = _fractions(color, 24, 16, 8, bits=8)
     fields = Fields(
-        means=_of_chunks(chunks, _CHUNK_POSITION, of, _unpack_11_10_11(packed["packed_position"])),
-        quats=_unpacked_rotations(packed["packed_rotation"]),
-        scales=_of_chunks(chunks, _CHUNK_SCALE, of, _unpack_11_10_11(packed["packed_scale"])),
-        opacities=LOGIT_OF_BYTE[packed["packed_color"] & 255],
-        sh0=_colors(packed["packed_color"], chunks if colored else None, of),
+        means=_between(chunks, _CHUNK_POSITION, of, _fractions_11_10_11(position)),
+        quats=quats_from_smallest_three(rotation >> 30, (_fractions(rotation, 20, 10, 0, bits=10) - np.float32(0.5))
+                                        * np.float32(2 ** 0.5)),
+        scales=_between(chunks, _CHUNK_SCALE, of, _fractions_11_10_11(scale)),
+        opacities=LOGIT_OF_BYTE[color & 255],
+        sh0=sh0_of_rgb(_between(chunks, _CHUNK_COLOR, of, rgb) if colored else rgb),
         shN=np.zeros((n, 0, 3), np.float32))
     progress("unpacking Gaussians", 0.7)
-    if sh is not None and k:
-        bands = _records(f, header, sh)
-        order = np.array([sh.names.index(f"f_rest_{i}") for i in range(3 * k)])
-        rest = bands.view(np.uint8).reshape(n, 3 * k)[:, order]
-        fields.shN = _SH_OF_BYTE.astype(np.float32)[rest.reshape(n, 3, k).transpose(0, 2, 1)]
+    if sh is not None and coefficients:
+        order = [[*sh.types].index(f"f_rest_{i}") for i in range(coefficients)]
+        rest = sh.records(f, header).view(np.uint8).reshape(n, coefficients)[:, order]
+        fields.shN = _SH_OF_BYTE[rest.reshape(n, 3, coefficients // 3).transpose(0, 2, 1)]
     progress("unpacking Gaussians", 1.0)
-    return fields.checked(mode=header.mode, up=header.said("verticalaxis"))
+    return header.checked(fields)
 
 
-def _need(element: Element, names: tuple[str, ...], kind: str) -> None:
-    for name in names:
-        if element.types.get(name, "")[1:] != kind:
-            raise FileError(f"compressed PLY: element {element.name!r} has no property {name!r} of type "
-                            f"{kind}; it has {', '.join(map(clipped, element.names[:20])) or 'none'}")
+def _fractions(v: np.ndarray, *shifts: int, bits: int) -> np.ndarray:
+    """Return three fields of words as (N, 3) float32 in [0, 1]."""
+    most = (1 << bits) - 1
+    return np.stack([(v >> shift) & most for shift in shifts], axis=1).astype(np.float32) / np.float32(most)
 
 
-def _records(f: BinaryIO, header: Header, element: Element) -> np.ndarray:
-    header.seek(f, element.name)
-    data = read_exact(f, element.nbytes, f"compressed PLY: element {element.name!r}")
-    return np.frombuffer(data, element.dtype)
-
-
-def _unpack_11_10_11(v: np.ndarray) -> np.ndarray:
-    """(N, 3) float32 in [0, 1]."""
-    out = np.empty((len(v), 3), np.float32)
-    out[:, 0] = (v >> 21) / np.float32(2047)
+def _fractions_11_10_11(v: np.ndarray) -> np.ndarray:
+    out = _fractions(v, 21, 11, 0, bits=11)
     out[:, 1] = ((v >> 11) & 1023) / np.float32(1023)
-    out[:, 2] = (v & 2047) / np.float32(2047)
     return out
 
 
-def _of_chunks(chunks: np.ndarray, names: tuple[str, ...], of: np.ndarray, t: np.ndarray) -> np.ndarray:
-    """Values (N, 3) at the fractions `t` between the bounds of their chunks."""
+def _between(chunks: np.ndarray, names: tuple[str, ...], of: np.ndarray, t: np.ndarray) -> np.ndarray:
+    """Return values (N, 3) at the fractions `t` between the bounds of their chunks."""
     bounds = np.stack([chunks[name] for name in names], axis=1).astype(np.float32)
     low, high = bounds[of, :3], bounds[of, 3:]
     with np.errstate(invalid="ignore"):  # a bound may be infinite: the logarithm of a scale of 0
         return np.where(t < 1, low * (1 - t), 0) + np.where(t > 0, high * t, 0)
 
 
-def _colors(v: np.ndarray, chunks: np.ndarray | None, of: np.ndarray) -> np.ndarray:
-    rgb = np.stack([(v >> s) & 255 for s in (24, 16, 8)], axis=1).astype(np.float32) / np.float32(255)
-    if chunks is not None:
-        rgb = _of_chunks(chunks, _CHUNK_COLOR, of, rgb)
-    return sh0_of_rgb(rgb)
+def read(path: Path, progress: Progress) -> Fields:
+    """Return the Gaussians of a PLY, compressed or not."""
+    with open(path, "rb") as f:
+        header = read_header(f)
+        vertex = header.element("vertex")
+        if vertex is None:
+            raise FileError("PLY: no element 'vertex'; the file has "
+                            f"{', '.join(clipped(e.name) for e in header.elements) or 'no elements'}")
+        return (_read_compressed if PACKED[0] in vertex.types else _read_plain)(f, header, vertex, progress)
 
 
-def _unpacked_rotations(v: np.ndarray) -> np.ndarray:
-    rest = np.stack([(v >> s) & 1023 for s in (20, 10, 0)], axis=1).astype(np.float32) / np.float32(1023)
-    return quats_from_smallest_three(v >> 30, (rest - np.float32(0.5)) * np.float32(2 ** 0.5))
+# -- writing -----------------------------------------------------------------------------------------------------------
 
 
 def write_ply(scene: GaussianScene, path: Path, *, antialiased: bool = False, keep: torch.Tensor | None = None,
@@ -473,9 +408,9 @@ def write_ply(scene: GaussianScene, path: Path, *, antialiased: bool = False, ke
     Args:
         scene: activated; Gaussians of opacity 0 are left out, since nothing of them is to be seen.
         path: where; if that exists, the same with a number behind it, so that nothing is lost.
-        antialiased: whether the scene was trained so, which stands in a comment that other programs know.
+        antialiased: True for a scene that was trained so, noted in a comment that other programs know.
         keep: (N,) bool, which Gaussians to write; None: all of them.
-        progress: told how far it is.
+        progress: called with how far it is.
 
     Returns the file's path and how many Gaussians are in it.
 
@@ -516,13 +451,6 @@ def _write(f: BinaryIO, scene: GaussianScene, index: torch.Tensor, antialiased: 
         block[:, 10 + rest:] = part.quats.numpy()
         f.write(records.data)
         progress("writing Gaussians", min(start + _ROWS, len(index)) / len(index))
-
-
-def read(path: Path, progress: Progress) -> Fields:
-    """Return the Gaussians of a PLY, compressed or not."""
-    with open(path, "rb") as f:
-        header = read_header(f)
-        return (read_compressed_ply if is_compressed(header) else read_ply)(f, header, progress)
 
 
 PLY = Format("ply", (".ply",), "3D Gaussian splatting PLY (inria, gsplat), SuperSplat's compressed PLY",

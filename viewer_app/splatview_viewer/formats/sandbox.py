@@ -1,6 +1,6 @@
 """Run a function on untrusted files in a child process with limits on memory, descriptors and processor time.
 
-    answer, arrays = run(read_any, [path], limits_for(size), Answer, prepare=import_readers)
+    answer, arrays = run(read_any, [path], limits_for(size), Answer)
 
 Decoders of untrusted files can take all memory, loop without end or crash. The child process inherits the open files
 and nothing else. It writes arrays to a memory file; the viewer seals that file, checks the description of the arrays
@@ -60,8 +60,6 @@ POLL = 0.1
 MAX_LINE = 1 << 20
 """Bytes of one message of the child."""
 _ALIGN = 64
-_DTYPES = ("b1", "u1", "u2", "u8", "i2", "i4", "i8", "f4", "f8")
-_NOT_ENOUGH = "not enough memory to load it, or it is made to exhaust memory"
 _PR_SET_PDEATHSIG = 1
 
 _turns = threading.BoundedSemaphore(AT_ONCE)
@@ -83,7 +81,7 @@ class File(NamedTuple):
     path: Path
     """Opens it."""
     name: str
-    """What the user calls it."""
+    """Its name for the user."""
 
 
 class Column(msgspec.Struct, frozen=True):
@@ -114,8 +112,6 @@ class Done(msgspec.Struct, frozen=True, array_like=True, tag="done"):
     columns: Annotated[list[Column], Meta(max_length=64)] = []
 
 
-_messages = msgspec.json.Decoder(Going | Failed | Done)
-
 # -- in the viewer -----------------------------------------------------------------------------------------------------
 
 
@@ -133,7 +129,7 @@ def run(function: Callable[[list[File], Progress], tuple[Any, list[np.ndarray]]]
     """Run a function on files in a child process; return its answer and its arrays, mapped. For a thread that may wait.
 
     Args:
-        function, prepare: functions of a module. `prepare` imports what the function needs, without limits yet.
+        function, prepare: functions of a module. `prepare` imports what takes much memory, without limits yet.
         paths: regular files, which the child inherits opened.
         answer: the type, or union of types, of the answer.
         progress: called with what is going on and how far it is (0 to 1), at least ten times a second; what it raises
@@ -147,9 +143,9 @@ def run(function: Callable[[list[File], Progress], tuple[Any, list[np.ndarray]]]
         files = [opened.enter_context(open_regular(path)).fileno() for path in paths]
         out = os.memfd_create("splatview-file", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         opened.callback(os.close, out)
-        program = ReadingProgram("splatview_viewer.formats", {
-            "function": _name_of(function), "prepare": _name_of(prepare), "files": files, "out": out,
-            "names": [str(path) for path in paths], "limits": [str(limit) for limit in limits]})
+        names = [f"{called.__module__}:{called.__qualname__}" for called in (prepare, function) if called]
+        program = ReadingProgram({"functions": names, "files": files, "out": out, "limits": [*map(str, limits)],
+                                  "names": [*map(str, paths)]})
         opened.callback(program.end)
         done = program.wait(progress)
         program.end()  # what is mapped is never written by another process
@@ -167,12 +163,8 @@ def _turn(progress: Progress) -> Iterator[None]:
         _turns.release()
 
 
-def _name_of(function: Callable[..., Any] | None) -> str:
-    return "" if function is None else f"{function.__module__}:{function.__qualname__}"
-
-
 def decoded(data: bytes, answer: Any) -> Any:
-    """Return the answer of a child. Raises FileError where it is of another type."""
+    """Return JSON of a child as a value of a type. Raises FileError where it is of another type."""
     try:
         return msgspec.json.decode(data, type=answer)
     except (msgspec.MsgspecError, ValueError, RecursionError) as e:
@@ -208,17 +200,15 @@ class ReadingProgram:
     """A child process that reads inherited files and writes what they hold to an inherited descriptor.
 
     Args:
-        module: what is run, a module of splatview's own.
-        job: its argument, as JSON; the integers in it, also in lists, are descriptors, which it inherits.
+        job: its argument, see `serve`; it inherits the descriptors `files` and `out`.
     """
 
-    def __init__(self, module: str, job: dict[str, Any]) -> None:
+    def __init__(self, job: dict[str, Any]) -> None:
         self._errors = tempfile.TemporaryFile()
         try:
             self._process = subprocess.Popen(
-                child_program.command(module, msgspec.json.encode(job).decode()),
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, cwd="/",
-                pass_fds=[fd for v in job.values() for fd in (v if isinstance(v, list) else [v]) if type(fd) is int],
+                child_program.command("splatview_viewer.formats", json.dumps(job)), stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE, stderr=self._errors, cwd="/", pass_fds=[*job["files"], job["out"]],
                 # One thread is enough, and what others reserve counts against the bound.
                 env=child_program.environment(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", PYTHONUNBUFFERED="",
                                               PYTHONWARNINGS="ignore", CUDA_VISIBLE_DEVICES=""))
@@ -227,7 +217,7 @@ class ReadingProgram:
             raise
 
     def wait(self, progress: Progress) -> Done:
-        """Return what describes the result, once it is written.
+        """Return the description of the result, once it is written.
 
         Args:
             progress: called at least ten times a second; what it raises is raised.
@@ -253,7 +243,7 @@ class ReadingProgram:
                     raise FileError(f"the program that reads the file wrote more than {MAX_LINE:,} bytes "
                                     "without an end of line")
                 for line in lines:
-                    message = self._parsed(line)
+                    message = decoded(line, Going | Failed | Done)
                     if isinstance(message, Done):
                         return message
                     if isinstance(message, Failed):
@@ -261,20 +251,13 @@ class ReadingProgram:
                     last = message.what, message.fraction
                     progress(*last)
 
-    def _parsed(self, line: bytes) -> Going | Failed | Done:
-        try:
-            return _messages.decode(line)
-        except (msgspec.MsgspecError, ValueError, RecursionError) as e:
-            raise FileError("the program that reads the file wrote something that is no message of its "
-                            f"own: {e}") from None
-
     def _why(self) -> str:
         """Return why it ended without a result."""
         code = self._process.wait()
         self._errors.seek(max(0, self._errors.seek(0, os.SEEK_END) - 400))
         said = self._errors.read().decode("utf-8", "replace").strip().rpartition("\n")[2]
         if code in (-signal.SIGKILL, 128 + signal.SIGKILL) or "MemoryError" in said or "bad_alloc" in said:
-            return _NOT_ENOUGH
+            return "not enough memory to load it, or it is made to exhaust memory"
         if code == -signal.SIGXCPU:
             return "reading it took more of the processor's time than any file of its size needs"
         if code < 0:
@@ -286,9 +269,9 @@ class ReadingProgram:
         """End it, whatever it does, and wait until it is gone. Idempotent."""
         self._process.kill()
         self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout, self._errors):
-            if stream is not None:
-                stream.close()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        self._errors.close()
 
 
 # -- in the child process ----------------------------------------------------------------------------------------------
@@ -297,28 +280,38 @@ class ReadingProgram:
 def serve(argument: str) -> NoReturn:
     """Do the job that `run` has described."""
     job: dict[str, Any] = json.loads(argument)
-    end_with_viewer()
-    out = Out()
+    # By the kernel, also while a decoder keeps all other threads from running; the thread that started it waits.
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    last = "", 0.0
+
+    def say(*words: Any) -> None:
+        sys.stdout.write(json.dumps(words) + "\n")
+        sys.stdout.flush()
+
+    def progress(what: str, fraction: float) -> None:
+        """Report by the hundredth. It never falls, though a file that one way cannot read is read again."""
+        nonlocal last
+        now = what, max(last[1], round(0.95 * fraction, 2))
+        if now != last:
+            last = now
+            say("progress", *now)
+
     try:
         files = [File(Path(f"/proc/self/fd/{fd}"), name) for fd, name in zip(job["files"], job["names"], strict=True)]
-        function = _named(job["function"])
-        if job["prepare"]:
-            _named(job["prepare"])(files)
-        bound_for_good(Limits(*map(int, job["limits"])), len(files))
+        *prepare, function = (getattr(importlib.import_module(module), name) for module, _, name in
+                              (text.partition(":") for text in job["functions"]))
+        for called in prepare:
+            called(files)
+        _set_limits(Limits(*map(int, job["limits"])), len(files))
         with np.errstate(all="ignore"):  # as open_file
-            answer, arrays = function(files, lambda what, fraction: out.told(what, 0.95 * fraction))
-        out.told("writing arrays", 0.95)
+            answer, arrays = function(files, progress)
+        progress("writing arrays", 1.0)
         columns = write_columns(job["out"], arrays)
     except Exception as e:
-        out.say("error", fault_text(e))
+        say("error", fault_text(e))
     else:
-        out.say("done", msgspec.to_builtins(answer), msgspec.to_builtins(columns))
+        say("done", msgspec.to_builtins(answer), msgspec.to_builtins(columns))
     os._exit(0)  # taking everything apart would take longer than reading it
-
-
-def _named(name: str) -> Callable[..., Any]:
-    module, _, function = name.partition(":")
-    return getattr(importlib.import_module(module), function)
 
 
 def write_columns(fd: int, arrays: list[np.ndarray]) -> list[Column]:
@@ -326,8 +319,7 @@ def write_columns(fd: int, arrays: list[np.ndarray]) -> list[Column]:
     columns, at = [], 0
     for array in arrays:
         kind = f"{array.dtype.kind}{array.dtype.itemsize}"
-        assert kind in _DTYPES, kind
-        columns.append(Column(kind, array.shape, at))  # type: ignore[arg-type]
+        columns.append(msgspec.convert({"dtype": kind, "shape": array.shape, "at": at}, Column))
         data = np.ascontiguousarray(array, f"<{kind}").reshape(-1).view(np.uint8).data
         start = at
         while len(data):
@@ -337,62 +329,17 @@ def write_columns(fd: int, arrays: list[np.ndarray]) -> list[Column]:
     return columns
 
 
-class Out:
-    """Lines of JSON on stdout, not too many of them."""
-
-    def __init__(self) -> None:
-        self._last = "", 0.0
-
-    def told(self, what: str, fraction: float) -> None:
-        """Report progress by the hundredth. It never falls, though a file that one way cannot read is read again."""
-        now = what, max(self._last[1], round(fraction, 2))
-        if now != self._last:
-            self._last = now
-            self.say("progress", *now)
-
-    def say(self, *words: Any) -> None:
-        """Write one message."""
-        sys.stdout.write(json.dumps(words) + "\n")
-        sys.stdout.flush()
-
-
-def bound_for_good(limits: Limits, files: int) -> None:
-    """Set the limits, and MAX_FILES descriptors beside `files` inherited ones; no new limits can be set afterwards.
+def _set_limits(limits: Limits, files: int) -> None:
+    """Set the limits for good, and MAX_FILES descriptors beside `files` inherited ones.
 
     Call it after everything is imported: libraries reserve address space that costs no memory.
     """
-    lower_limit(resource.RLIMIT_AS, address_space() + limits.memory, hard=True)
-    lower_limit(resource.RLIMIT_FSIZE, limits.memory, hard=True)
-    lower_limit(resource.RLIMIT_NOFILE, MAX_FILES + files, hard=True)
-    lower_limit(resource.RLIMIT_CORE, 0, hard=True)
-    lower_limit(resource.RLIMIT_CPU, int(time.process_time()) + 1 + limits.seconds)
-
-
-def address_space() -> int:
-    """Return the bytes of address space that this process has."""
     with open("/proc/self/statm", encoding="ascii") as sizes:
-        return int(sizes.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-
-
-def lower_limit(kind: int, most: int, *, hard: bool = False) -> None:
-    """Lower one of the process's limits, with `hard` for good."""
-    allowed = resource.getrlimit(kind)[1]
-    most = most if allowed == resource.RLIM_INFINITY else min(most, allowed)
-    resource.setrlimit(kind, (most, most if hard else allowed))
-
-
-def end_with_viewer() -> None:
-    """Have this program end when the viewer does, also while a decoder keeps all other threads from running."""
-    parent = os.getppid()
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # it ended before
-        os._exit(3)
-    threading.Thread(target=_watch_stdin, daemon=True).start()
-
-
-def _watch_stdin() -> None:
-    try:
-        while os.read(0, 4096):
-            pass
-    finally:
-        os._exit(3)
+        space = int(sizes.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    for kind, most in ((resource.RLIMIT_AS, space + limits.memory), (resource.RLIMIT_FSIZE, limits.memory),
+                       (resource.RLIMIT_NOFILE, MAX_FILES + files), (resource.RLIMIT_CORE, 0),
+                       (resource.RLIMIT_CPU, int(time.process_time()) + 1 + limits.seconds)):
+        allowed = resource.getrlimit(kind)[1]
+        most = most if allowed == resource.RLIM_INFINITY else min(most, allowed)
+        # Of the processor's time the kernel's first word is SIGXCPU, at the hard limit SIGKILL.
+        resource.setrlimit(kind, (most, allowed if kind == resource.RLIMIT_CPU else most))

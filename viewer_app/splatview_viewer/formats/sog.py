@@ -14,30 +14,40 @@ from __future__ import annotations
 import io
 import json
 import os
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from splatview_ipc.kinds.gaussians import SH_REST
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.core.regular import open_regular
-from splatview_viewer.formats.bounds import check_json, check_memory, check_ratio, check_scene, clipped
 from splatview_viewer.formats.common import (
     LOGIT_OF_BYTE,
     Fields,
     Format,
     Progress,
     Start,
+    check_json,
+    check_memory,
+    check_ratio,
+    check_scene,
+    clipped,
     open_zip,
     quats_from_smallest_three,
 )
-from splatview_viewer.formats.image import open_picture
+from splatview_viewer.formats.pictures import open_picture
 
 if TYPE_CHECKING:
     import zipfile
+    from collections.abc import Callable
 
+    Load = Callable[[str, int], bytes]
+    """Returns the content of a file by name, of at most so many bytes. Raises FileError."""
 
+FILES = {"means": 2, "quats": 1, "scales": 1, "sh0": 1, "shN": 2}
+"""The fields of meta.json that name files, and how many."""
 META_LIMIT = 4 << 20
 PLANE_LIMIT = 1 << 30
 UNPACK_SPARE, UNPACK_RATIO = 1 << 20, 4
@@ -50,133 +60,88 @@ PIXELS_BESIDES = 1 << 22
 """Pixels that a plane may have whatever the count: more than four times the largest palette."""
 
 
-class _Files(Protocol):
-    """The files of a SOG, in a folder or a zip."""
-
-    def load(self, name: str, limit: int) -> bytes:
-        """Return a file's content. Raises FileError if it is missing, damaged or has more than `limit` bytes."""
-        ...
-
-    def size(self, names: set[str]) -> int:
-        """Return the bytes that these files have on disk, those that are missing not counted."""
-        ...
-
-
 def read_sog(path: Path, progress: Progress) -> Fields:
-    """The Gaussians of a SOG: a zip, a folder with meta.json, or the path of that meta.json."""
-    if path.is_dir():
-        return _read(_Folder(path), progress)
-    with open(path, "rb") as f:
-        if f.read(2) != b"PK":
-            return _read(_Folder(path.parent, path.name), progress)
+    """Return the Gaussians of a SOG: a zip, a folder with meta.json, or the path of that meta.json."""
+    meta = path / "meta.json" if path.is_dir() else path
+    with open(meta, "rb") as f:
+        packed = f.read(2) == b"PK"
+    if not packed:
+        return _read(lambda name, limit: _from_folder(meta if name == "meta.json" else meta.parent / name, name, limit),
+                     None, progress)
     with open_zip(path) as archive:
-        return _read(_Zip(archive, path.stat().st_size), progress)
+        root = next((i.filename[:-len("meta.json")] for i in archive.infolist()
+                     if i.filename.rpartition("/")[2] == "meta.json"), "")
+        length = path.stat().st_size
+        most = max(UNPACK_SPARE, UNPACK_RATIO * length)
+        return _read(lambda name, limit: _from_zip(archive, root + name, min(limit, most)), length, progress)
 
 
-class _Folder:
-    def __init__(self, folder: Path, meta: str = "meta.json") -> None:
-        self._folder, self._meta = folder, meta
-
-    def load(self, name: str, limit: int) -> bytes:
-        if name != Path(name).name or name in ("", ".", ".."):
-            raise FileError(f"SOG: {clipped(name)!r} is not the plain name of a file beside meta.json")
-        try:
-            with open_regular(self._folder / (self._meta if name == "meta.json" else name)) as f:
-                held = os.fstat(f.fileno()).st_size
-                check_memory(min(held, limit), f"{held:,} bytes of {name!r}")
-                data = f.read(limit + 1)
-        except (OSError, ValueError) as e:
-            raise FileError(f"SOG: {name!r} cannot be read: {getattr(e, 'strerror', None) or e}") from None
-        if len(data) > limit:
-            raise FileError(f"SOG: {name!r} is larger than {limit:,} bytes")
-        return data
-
-    def size(self, names: set[str]) -> int:
-        total = 0
-        for name in names:
-            try:
-                total += (self._folder / name).stat().st_size if name == Path(name).name else 0
-            except (OSError, ValueError):
-                pass  # `load` has the words for it
-        return total
-
-
-class _Zip:
-    def __init__(self, archive: zipfile.ZipFile, length: int) -> None:
-        self._archive, self._length = archive, length
-        self._root = next((i.filename[:-len("meta.json")] for i in archive.infolist()
-                           if i.filename.rpartition("/")[2] == "meta.json"), "")
-
-    def load(self, name: str, limit: int) -> bytes:
-        limit = min(limit, max(UNPACK_SPARE, UNPACK_RATIO * self._length))
-        try:
-            with self._archive.open(self._root + name) as member:
-                data = member.read(limit + 1)
-        except KeyError:
-            raise FileError(f"SOG: the zip has no {clipped(name)!r}; it has "
-                            f"{', '.join(map(clipped, self._archive.namelist()[:12])) or 'nothing'}") from None
-        except MemoryError:
-            raise
-        except Exception as e:  # zipfile lets zlib.error, EOFError, RuntimeError and more through
-            raise FileError(f"SOG: {clipped(name)!r} in the zip is damaged: {clipped(str(e), 200)}") from None
-        if len(data) > limit:
-            raise FileError(f"SOG: {clipped(name)!r} unpacks to more than {limit:,} bytes")
-        return data
-
-    def size(self, names: set[str]) -> int:
-        return self._length
-
-
-def _read(files: _Files, progress: Progress) -> Fields:
+def _from_folder(path: Path, name: str, limit: int) -> bytes:
+    if name != Path(name).name or name in ("", ".", ".."):
+        raise FileError(f"SOG: {clipped(name)!r} is not the plain name of a file beside meta.json")
     try:
-        text = files.load("meta.json", META_LIMIT)
-        check_json(len(text), "the numbers of meta.json")
-        meta = json.loads(text)
-        if not isinstance(meta, dict) or not isinstance(meta.get("means"), dict):
-            raise FileError("SOG: meta.json has no 'means'; it is not that of a SOG")
-        version = meta.get("version")
-        if version not in (None, 1, 2):
-            raise FileError(f"SOG: meta.json has version {version!r:.40}; legal are 1 and 2")
-        count = meta["means"]["shape"][0] if "count" not in meta else meta["count"]
-        if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= COUNT_LIMIT:
-            raise FileError(f"SOG: a count of {count!r:.40}; legal are 0 to {COUNT_LIMIT:,}")
-        planes = _Planes(files, meta, count, progress)
-        planes.check()
-        return _decode(planes, version == 2)
-    except (KeyError, IndexError, TypeError, ValueError, OverflowError, RecursionError) as e:
-        raise FileError(f"SOG: meta.json is damaged or incomplete ({type(e).__name__}: {e!s:.200})") from None
+        with open_regular(path) as f:
+            held = os.fstat(f.fileno()).st_size
+            if held > limit:
+                raise FileError(f"SOG: {name!r} is larger than {limit:,} bytes")
+            check_memory(held, f"{held:,} bytes of {name!r}")
+            return f.read(held)
+    except (OSError, ValueError) as e:
+        raise FileError(f"SOG: {name!r} cannot be read: {getattr(e, 'strerror', None) or e}") from None
+
+
+def _from_zip(archive: zipfile.ZipFile, name: str, limit: int) -> bytes:
+    with archive.open(name) as member:
+        data = member.read(limit + 1)
+    if len(data) > limit:
+        raise FileError(f"SOG: {clipped(name)!r} unpacks to more than {limit:,} bytes")
+    return data
+
+
+def _read(load: Load, packed: int | None, progress: Progress) -> Fields:
+    """Read a SOG. `packed`: the bytes of its zip; None for files in a folder."""
+    text = load("meta.json", META_LIMIT)
+    check_json(len(text), "the numbers of meta.json")
+    meta = json.loads(text)
+    if not isinstance(meta, dict) or not isinstance(meta.get("means"), dict):
+        raise FileError("SOG: meta.json has no 'means'; it is not that of a SOG")
+    version = meta.get("version")
+    if version not in (None, 1, 2):
+        raise FileError(f"SOG: meta.json has version {version!r:.40}; legal are 1 and 2")
+    count = meta["means"]["shape"][0] if "count" not in meta else meta["count"]
+    if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= COUNT_LIMIT:
+        raise FileError(f"SOG: a count of {count!r:.40}; legal are 0 to {COUNT_LIMIT:,}")
+    planes = _Planes(cache(load), meta, count, progress)
+    planes.check(packed)
+    return _decode(planes, version == 2)
 
 
 class _Planes:
     """The pictures named in a meta.json, decoded when asked for."""
 
-    def __init__(self, files: _Files, meta: dict[str, Any], count: int, progress: Progress):
-        self.files, self.meta, self.count, self.progress, self.done = files, meta, count, progress, 0
+    def __init__(self, load: Load, meta: dict[str, Any], count: int, progress: Progress):
+        self.load, self.meta, self.count, self.progress, self.done = load, meta, count, progress, 0
 
-    def check(self) -> None:
+    def check(self, packed: int | None) -> None:
         """Check the count before anything is decoded: against the positions, the files' size, the free memory.
 
         The low bytes of positions are noise, which no encoder makes small: 3 bytes for each Gaussian of a trained
         scene. One byte for 16 Gaussians leaves room for points on a grid, and 2^18 Gaussians are taken at any size.
         """
-        data = self.files.load(self._name("means", 0), PLANE_LIMIT)
-        check_ratio(4 * self.count, len(data), f"the positions of {self.count:,} Gaussians", spare=POSITIONS_SPARE)
-        names = {name for field in self.meta.values() if isinstance(field, dict)
-                 and isinstance(field.get("files"), list) for name in field["files"][:8] if isinstance(name, str)}
-        check_scene(self.count, self._coefficients(), self.files.size(names), growth=2.1)
+        check_ratio(4 * self.count, len(self.file("means", 0)[1]), f"the positions of {self.count:,} Gaussians",
+                    spare=POSITIONS_SPARE)
+        packed = packed or sum(len(self.file(field, i)[1]) for field in FILES for i in range(FILES[field])
+                               if field in self.meta)
+        bands = self.meta["shN"].get("bands") if "shN" in self.meta else 0
+        coefficients = SH_REST[bands] if bands in (0, 1, 2, 3) else 15  # the most where the file does not have it
+        check_scene(self.count, coefficients, packed, growth=2.1)
 
-    def _coefficients(self) -> int:
-        """Return how many each Gaussian gets, the most there can be if the file does not have their number."""
-        if "shN" not in self.meta:
-            return 0
-        bands = self.meta["shN"].get("bands") if isinstance(self.meta["shN"], dict) else None
-        return SH_REST[bands] if bands in (1, 2, 3) else 15
-
-    def _name(self, field: str, index: int) -> str:
+    def file(self, field: str, index: int) -> tuple[str, bytes]:
+        """Return the name and the content of one of a field's files."""
         name = self.meta[field]["files"][index]
         if not isinstance(name, str):
             raise FileError(f"SOG: a file of {field!r} is {name!r:.40}, not a name")
-        return name
+        return name, self.load(name, PLANE_LIMIT)
 
     def pixels(self, field: str, index: int = 0) -> np.ndarray:
         """(count, 4) uint8: RGBA of each Gaussian."""
@@ -188,12 +153,9 @@ class _Planes:
 
     def picture(self, field: str, index: int) -> np.ndarray:
         """(H, W, 4) uint8. A picture far larger than the count needs is refused before it is decoded."""
-        name = self._name(field, index)
-        data = self.files.load(name, PLANE_LIMIT)
+        name, data = self.file(field, index)
         most = PIXELS_BESIDES if (field, index) == ("shN", 0) else max(4 * self.count, PIXELS_BESIDES)
-        with open_picture(io.BytesIO(data), ("WEBP", "PNG"), None, repr(name), 1 << 28) as image:
-            if image.size[0] * image.size[1] > most:
-                raise FileError(f"SOG: {name!r} is {image.size[0]}x{image.size[1]} pixels for {self.count:,} Gaussians")
+        with open_picture(io.BytesIO(data), f"{name!r}, for {self.count:,} Gaussians,", most) as image:
             pixels = np.array(image.convert("RGBA"))
         self.done += 1
         self.progress("decoding planes", min(self.done / (7 if "shN" in self.meta else 5), 1.0))

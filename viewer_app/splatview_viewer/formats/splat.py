@@ -11,12 +11,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from splatview_viewer.core.errors import FileError
-from splatview_viewer.formats.bounds import check_scene
-from splatview_viewer.formats.common import LOGIT_OF_BYTE, SH0_OF_BYTE, Fields, Format, Progress, read_exact, remaining
+from splatview_viewer.formats.common import (
+    LOGIT_OF_BYTE,
+    SH0_OF_BYTE,
+    Fields,
+    Format,
+    Progress,
+    check_scene,
+    read_exact,
+    remaining,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
-
 
 RECORD = np.dtype([("position", "<f4", 3), ("scale", "<f4", 3), ("rgba", "u1", 4), ("rotation", "u1", 4)])
 

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import struct
 import zlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from splatview_ipc.kinds.gaussians import SH_REST
 from splatview_viewer.core.errors import FileError
-from splatview_viewer.formats.bounds import check_scene
 from splatview_viewer.formats.common import (
     LOGIT_OF_BYTE,
     Fields,
     Format,
     Progress,
+    check_scene,
     quats_from_smallest_three,
     read_exact,
     remaining,
@@ -28,7 +28,6 @@ from splatview_viewer.scene.turning import turns
 
 if TYPE_CHECKING:
     from pathlib import Path
-
 
 MAGIC = b"NGSP"
 ANTIALIASED, EXTENSIONS = 1, 2
@@ -47,79 +46,86 @@ SH0_OF_BYTE = ((np.arange(256) / 255 - 0.5) / 0.15).astype(np.float32)
 SH_OF_BYTE = ((np.arange(256) - 128) / 128).astype(np.float32)
 
 
+class _Head(NamedTuple):
+    """The numbers of a header behind its magic number."""
+
+    version: int
+    n: int
+    degree: int
+    bits: int
+    flags: int
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Bytes of each attribute, in the order in which they are stored."""
+        n, v = self.n, self.version
+        return {"positions": n * (6 if v == 1 else 9), "alphas": n, "colors": 3 * n, "scales": 3 * n,
+                "rotations": n * (3 if v < 3 else 4), "sh": 3 * SH_REST[self.degree] * n}
+
+    def check(self, legal: tuple[int, ...], packed: int) -> None:
+        """Raise FileError for a header that no file of this container, and of so many bytes, can have."""
+        if self.version not in legal:
+            raise FileError(f"SPZ: version {self.version}; this container is read in versions "
+                            f"{', '.join(map(str, legal))}")
+        if self.degree >= len(SH_REST):
+            raise FileError(f"SPZ: spherical harmonics of degree {self.degree}; legal are 0 to 4")
+        if self.bits > 24:
+            raise FileError(f"SPZ: {self.bits} fractional bits; a position has 24 bits in all")
+        check_scene(self.n, SH_REST[self.degree], packed)
+
+
 def read(path: Path, progress: Progress) -> Fields:
     """Return the Gaussians of an SPZ file."""
     with open(path, "rb") as f:
         raw = read_exact(f, remaining(f), "the file")
-    return (_read_gzip if raw[:2] == b"\x1f\x8b" else _read_zstd)(raw, progress)
+    head, parts, extensions = (_gzip if raw[:2] == b"\x1f\x8b" else _zstd)(raw)
+    progress("unpacking", 0.8)
+    fields = _decode(head, {name: np.frombuffer(part, np.uint8) for name, part in parts.items()},
+                     extensions if head.flags & EXTENSIONS else b"")
+    progress("unpacking", 1.0)
+    return fields
 
 
-def _sections(n: int, k: int, version: int) -> dict[str, int]:
-    """Bytes of each attribute, in the order in which they are stored."""
-    return {"positions": n * (6 if version == 1 else 9), "alphas": n, "colors": 3 * n, "scales": 3 * n,
-            "rotations": n * (3 if version < 3 else 4), "sh": 3 * k * n}
-
-
-def _check(version: int, degree: int, bits: int, legal: tuple[int, ...]) -> None:
-    if version not in legal:
-        raise FileError(f"SPZ: version {version}; this container is read in versions "
-                        f"{', '.join(map(str, legal))}")
-    if degree >= len(SH_REST):
-        raise FileError(f"SPZ: spherical harmonics of degree {degree}; legal are 0 to 4")
-    if bits > 24:
-        raise FileError(f"SPZ: {bits} fractional bits; a position has 24 bits in all")
-
-
-def _read_gzip(raw: bytes, progress: Progress) -> Fields:
+def _gzip(raw: bytes) -> tuple[_Head, dict[str, memoryview], bytes]:
     unpacker = zlib.decompressobj(31)
-    try:
-        head = unpacker.decompress(raw, 16)
-        if len(head) < 16 or head[:4] != MAGIC:
-            raise FileError("SPZ: no SPZ in this gzip file: it does not start with 'NGSP'")
-        version, n, degree, bits, flags, _ = struct.unpack("<IIBBBB", head[4:])
-        _check(version, degree, bits, (1, 2, 3))
-        sizes = _sections(n, SH_REST[degree], version)
-        total = sum(sizes.values())
-        check_scene(n, SH_REST[degree], len(raw))
-        progress("unpacking", 0.1)
-        data = unpacker.decompress(unpacker.unconsumed_tail, total + EXTENSIONS_LIMIT)
-    except zlib.error as e:
-        raise FileError(f"SPZ: the gzip stream is damaged: {e}") from None
+    start = unpacker.decompress(raw, 16)
+    if len(start) < 16 or start[:4] != MAGIC:
+        raise FileError("SPZ: no SPZ in this gzip file: it does not start with 'NGSP'")
+    head = _Head._make(struct.unpack_from("<IIBBB", start, 4))
+    head.check((1, 2, 3), len(raw))
+    total = sum(head.sizes.values())
+    data = unpacker.decompress(unpacker.unconsumed_tail, total + EXTENSIONS_LIMIT)
     if len(data) < total:
-        raise FileError(f"SPZ: truncated: {n:,} Gaussians take {total:,} bytes, {len(data):,} are there")
+        raise FileError(f"SPZ: truncated: {head.n:,} Gaussians take {total:,} bytes, {len(data):,} are there")
     parts, at = {}, 0
-    for name, size in sizes.items():
-        parts[name] = np.frombuffer(data, np.uint8, size, at)
+    for name, size in head.sizes.items():
+        parts[name] = memoryview(data)[at:at + size]
         at += size
-    return _decode(parts, n, (version, degree, bits, flags), data[total:], progress)
+    return head, parts, data[total:]
 
 
-def _read_zstd(raw: bytes, progress: Progress) -> Fields:
+def _zstd(raw: bytes) -> tuple[_Head, dict[str, bytes], bytes]:
     if len(raw) < 32 or raw[:4] != MAGIC:
         raise FileError("SPZ: the file starts neither as gzip nor with 'NGSP'")
-    version, n, degree, bits, flags, count, at = struct.unpack_from("<IIBBBBI", raw, 4)
-    _check(version, degree, bits, (4,))
-    sizes = {name: size for name, size in _sections(n, SH_REST[degree], version).items() if size}
+    *numbers, count, at = struct.unpack_from("<IIBBBBI", raw, 4)
+    head = _Head._make(numbers)
+    head.check((4,), len(raw))
+    sizes = {name: size for name, size in head.sizes.items() if size}
     if count != len(sizes) or at < 32 or at + 16 * count > len(raw):
         raise FileError(f"SPZ: {count} streams at byte {at}; {len(sizes)} streams within {len(raw):,} bytes "
                         "are needed")
-    check_scene(n, SH_REST[degree], len(raw))
-    parts = {"sh": np.empty(0, np.uint8)}
-    start = at + 16 * count
+    parts, start = dict.fromkeys(head.sizes, b""), at + 16 * count
     for i, (name, size) in enumerate(sizes.items()):
         packed, unpacked = struct.unpack_from("<QQ", raw, at + 16 * i)
         if unpacked != size or packed > len(raw) - start:
             raise FileError(f"SPZ: stream {name!r} claims {packed:,} bytes packed and {unpacked:,} unpacked; "
-                            f"{n:,} Gaussians need {size:,} and the file has {len(raw) - start:,} left")
-        parts[name] = np.frombuffer(_zstd(raw[start:start + packed], size, name), np.uint8)
+                            f"{head.n:,} Gaussians need {size:,} and the file has {len(raw) - start:,} left")
+        parts[name] = _unpacked(raw[start:start + packed], size, name)
         start += packed
-        progress("unpacking", 0.8 * (i + 1) / count)
-    for name in _sections(n, 0, version):
-        parts.setdefault(name, np.empty(0, np.uint8))
-    return _decode(parts, n, (version, degree, bits, flags), raw[32:at], progress)
+    return head, parts, raw[32:at]
 
 
-def _zstd(packed: bytes, size: int, name: str) -> bytes:
+def _unpacked(packed: bytes, size: int, name: str) -> bytes:
     try:
         import zstandard  # pyright: ignore[reportMissingImports]  (optional: only version 4 needs it)
     except ImportError:
@@ -156,29 +162,23 @@ def _axes(extensions: bytes, notes: list[str]) -> np.ndarray:
     return np.array([DIRECTIONS[letter] for letter in SYSTEMS[system or 0]], np.float64).T
 
 
-def _decode(parts: dict[str, np.ndarray], n: int, header: tuple[int, int, int, int], extensions: bytes,
-            progress: Progress) -> Fields:
-    version, degree, bits, flags = header
-    if version == 1:
+def _decode(head: _Head, parts: dict[str, np.ndarray], extensions: bytes) -> Fields:
+    n, k = head.n, SH_REST[head.degree]
+    if head.version == 1:
         means = parts["positions"].view("<f2").astype(np.float32).reshape(n, 3)
     else:  # 24 bits, signed: as the upper bytes of 32 bits, the shift back extends the sign
         wide = np.zeros((3 * n, 4), np.uint8)
         wide[:, 1:] = parts["positions"].reshape(-1, 3)
-        means = ((wide.view("<i4") >> 8) / np.float32(1 << bits)).astype(np.float32).reshape(n, 3)
-    k = SH_REST[degree]
-    sh = SH_OF_BYTE[parts["sh"].reshape(n, k, 3)]
-    progress("unpacking", 0.9)
+        means = ((wide.view("<i4") >> 8) / np.float32(1 << head.bits)).astype(np.float32).reshape(n, 3)
     notes: list[str] = []
-    axes = _axes(extensions if flags & EXTENSIONS else b"", notes)
-    fields = Fields(means=means, quats=_rotations(parts["rotations"], n, version),
-                    scales=SCALE_OF_BYTE[parts["scales"]].reshape(n, 3),
-                    opacities=LOGIT_OF_BYTE[parts["alphas"]],
-                    sh0=SH0_OF_BYTE[parts["colors"]].reshape(n, 3), shN=sh)
-    progress("unpacking", 1.0)
-    turn, sh_turn = (matrix.astype(np.float32) for matrix in turns(axes, degree))
-    fields.means, fields.quats = fields.means @ axes.T.astype(np.float32), fields.quats @ turn
-    fields.shN = (fields.shN.reshape(n, 3 * k) @ sh_turn).reshape(n, k, 3)
-    return fields.checked(mode=bool(flags & ANTIALIASED), notes=tuple(notes))
+    axes = _axes(extensions, notes)
+    turn, sh_turn = (matrix.astype(np.float32) for matrix in turns(axes, head.degree))
+    quats = _rotations(parts["rotations"], n, head.version)
+    fields = Fields(means=means @ axes.T.astype(np.float32), quats=quats @ turn,
+                    scales=SCALE_OF_BYTE[parts["scales"]].reshape(n, 3), opacities=LOGIT_OF_BYTE[parts["alphas"]],
+                    sh0=SH0_OF_BYTE[parts["colors"]].reshape(n, 3),
+                    shN=(SH_OF_BYTE[parts["sh"].reshape(n, 3 * k)] @ sh_turn).reshape(n, k, 3))
+    return fields.checked(mode=bool(head.flags & ANTIALIASED), notes=tuple(notes))
 
 
 def _rotations(data: np.ndarray, n: int, version: int) -> np.ndarray:

@@ -15,20 +15,20 @@ from msgspec import Meta
 
 from splatview_viewer.core.errors import CameraError, FileError
 from splatview_viewer.formats.checkpoint import CHECKPOINT, read_tensors
-from splatview_viewer.formats.common import Fields, SceneAnswer, answer_of, fields_of, silent
+from splatview_viewer.formats.common import Fields, SceneFacts, fields_of, silent
 from splatview_viewer.formats.sandbox import limits_for, run
 from splatview_viewer.formats.sog import SOG
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from splatview_viewer.formats.camera_paths import Film
     from splatview_viewer.formats.common import Format, Progress
-    from splatview_viewer.formats.nerfstudio import Film
     from splatview_viewer.formats.sandbox import File
     from splatview_viewer.scene.scene import GaussianScene
 
-MOST_FRAMES = 20_000
-"""Cameras of a path without key frames: each costs the loop that draws some time."""
+MOST_CAMERAS = 20_000
+"""Cameras of a path: each costs the loop that draws some time."""
 
 
 class PictureAnswer(msgspec.Struct, frozen=True, tag="picture"):
@@ -36,23 +36,28 @@ class PictureAnswer(msgspec.Struct, frozen=True, tag="picture"):
 
 
 class FilmAnswer(msgspec.Struct, frozen=True, tag="film"):
-    """A camera path; its arrays: of each key frame position, rotation, field of view and seconds."""
+    """A camera path; its array (N, 9): of each key frame position, rotation, field of view and seconds."""
 
     loop: bool
     smooth: bool
     model: Literal["pinhole", "fisheye"]
+    held: bool
     width: Annotated[int, Meta(ge=1, le=16384)]
     height: Annotated[int, Meta(ge=1, le=16384)]
     fps: Annotated[float, Meta(ge=0.01, le=1000)]
-    held: bool = False
 
 
 # -- in the viewer -----------------------------------------------------------------------------------------------------
 
 
-def value_of(answer: SceneAnswer | PictureAnswer, arrays: list[np.ndarray]) -> GaussianScene | np.ndarray:
+def value_of(answer: SceneFacts | PictureAnswer, arrays: list[np.ndarray]) -> GaussianScene | np.ndarray:
     """Return a scene or a picture from the sandbox. Raises FileError where it is none."""
-    return fields_of(answer, arrays).scene() if isinstance(answer, SceneAnswer) else picture_of(arrays)
+    if isinstance(answer, SceneFacts):
+        return fields_of(answer, arrays).scene()
+    picture = arrays[0] if len(arrays) == 1 else np.zeros((0, 0, 0))
+    if picture.ndim != 3 or picture.dtype == np.float64 or not 1 <= picture.shape[2] <= 4 or not picture.size:
+        raise FileError(f"the program that read it described a picture of shape {picture.shape}, {picture.dtype}")
+    return picture
 
 
 def read_untrusted_film(path: Path, progress: Progress = silent) -> Film:
@@ -61,66 +66,32 @@ def read_untrusted_film(path: Path, progress: Progress = silent) -> Film:
     Raises CameraError, which names the file, when it holds none.
     """
     try:
-        return film_of(*run(read_film, [path], limits_for(path.stat().st_size), FilmAnswer, prepare=import_paths,
-                            progress=progress))
+        return film_of(*run(read_film, [path], limits_for(path.stat().st_size), FilmAnswer, progress=progress))
     except FileError as e:
-        text = str(e)
-        raise CameraError(text if text.startswith((str(path), "path: ")) else f"{path}: {text}") from None
+        raise CameraError(str(e) if str(e).startswith((str(path), "path: ")) else f"{path}: {e}") from None
     except OSError as e:
         raise CameraError(f"path: {path} cannot be read: {e.strerror or e}") from None
 
 
-def picture_of(arrays: list[np.ndarray]) -> np.ndarray:
-    """Return a picture from the sandbox. Raises FileError where it is none."""
-    picture = arrays[0] if len(arrays) == 1 else np.zeros((0, 0, 0))
-    if picture.ndim != 3 or picture.dtype == np.float64 or not 1 <= picture.shape[2] <= 4 or not picture.size:
-        raise FileError(f"the program that read it described a picture of shape {picture.shape}, {picture.dtype}")
-    return picture
-
-
 def film_of(answer: FilmAnswer, arrays: list[np.ndarray]) -> Film:
     """Return a camera path from the sandbox. Raises FileError where it is none."""
-    from splatview_viewer.formats.nerfstudio import Film
+    from splatview_viewer.formats.camera_paths import Film
     from splatview_viewer.geometry.path import CameraPath, Key
 
-    if len(arrays) != 4:
-        raise FileError(f"the program that read it described a camera path of {len(arrays)} arrays")
-    positions, rotations, fovs, seconds = arrays
-    n = len(positions) if positions.ndim else 0
-    if not 0 < n <= MOST_FRAMES:
-        raise FileError(f"the program that read it described a path of {n:,} cameras")
-    if (positions.shape, rotations.shape, fovs.shape, seconds.shape) != ((n, 3), (n, 4), (n,), (n,)) or not all(
-            a.dtype == np.float64 and np.isfinite(a).all() for a in (positions, rotations, fovs, seconds)) or not (
-            (fovs > 0).all() and (fovs < 180).all() and (seconds > 0).all()
-            and np.allclose(np.linalg.norm(rotations, axis=1), 1, atol=1e-3)):
-        raise FileError("the program that read it described a camera path whose arrays do not fit together")
-    keys = [Key(p.copy(), r.copy(), f, s) for p, r, f, s in zip(positions, rotations, fovs.tolist(), seconds.tolist(),
-                                                                strict=True)]
-    path = CameraPath(keys, answer.loop, answer.smooth, answer.model, answer.held)
+    keys: np.ndarray = arrays[0] if len(arrays) == 1 else np.zeros(0)
+    if keys.ndim != 2 or keys.shape[1] != 9 or not 0 < len(keys) <= MOST_CAMERAS or keys.dtype != np.float64 or not (
+            np.isfinite(keys).all() and (keys[:, 7:] > 0).all() and (keys[:, 7] < 180).all()
+            and np.allclose(np.linalg.norm(keys[:, 3:7], axis=1), 1, atol=1e-3)):
+        raise FileError(f"the program that read it described something that is no camera path, {keys.shape}")
+    path = CameraPath([Key(k[:3].copy(), k[3:7].copy(), *k[7:].tolist()) for k in keys], answer.loop, answer.smooth,
+                      answer.model, answer.held)
     return Film(path, answer.width, answer.height, answer.fps)
 
 
 # -- in the sandbox ----------------------------------------------------------------------------------------------------
 
 
-def import_readers(files: list[File]) -> None:
-    """Import what the readers import when they are needed."""
-    import zipfile  # noqa: F401
-
-    import PIL.Image
-    import PIL.ImageOps
-
-    PIL.Image.init()
-    try:
-        import zstandard  # noqa: F401
-    except ImportError:  # said by the reader that needs it
-        pass
-    with open(files[0].path, "rb") as f:
-        if f.read(4) == b"PK\x03\x04" and not files[0].name.lower().endswith((".sog", ".zip")):  # perhaps a checkpoint
-            import torch  # noqa: F401
-
-
-def read_as(found: Format, path: Path, progress: Progress) -> tuple[SceneAnswer | PictureAnswer, list[np.ndarray]]:
+def read_as(found: Format, path: Path, progress: Progress) -> tuple[SceneFacts | PictureAnswer, list[np.ndarray]]:
     """Read a scene or a picture. Raises FileError."""
     with open(path, "rb") as f:
         if found is SOG and f.read(2) != b"PK":
@@ -128,31 +99,24 @@ def read_as(found: Format, path: Path, progress: Progress) -> tuple[SceneAnswer 
                             ".sog file, or open the folder on the machine of the viewer")
     value = read_tensors([path], progress) if found is CHECKPOINT else found.read(path, progress)
     if isinstance(value, Fields):
-        return answer_of(value)
+        return value.facts, value.arrays
     kind = f"{value.dtype.kind}{value.dtype.itemsize}"
     return PictureAnswer(), [value if kind in ("u1", "u2", "f4") else value.astype(np.float32)]
 
 
-def import_paths(files: list[File]) -> None:
-    """Import what `read_film` needs."""
-    from splatview_viewer.formats import nerfstudio  # noqa: F401
-
-
 def read_film(files: list[File], progress: Progress) -> tuple[FilmAnswer, list[np.ndarray]]:
     """Read a camera path. Raises CameraError."""
-    from splatview_viewer.formats import nerfstudio
+    from splatview_viewer.formats import camera_paths
 
     file, name = files[0]
     try:
-        film = nerfstudio.read_path(file)
+        film = camera_paths.read_path(file)
     except CameraError as e:
         raise CameraError(str(e).replace(str(file), name)) from None
-    keys, path = film.path.keys, film.path
-    if len(keys) > MOST_FRAMES:
-        raise CameraError(f"path: {len(keys):,} cameras; a page can send 1 to {MOST_FRAMES:,}; open it "
+    path = film.path
+    if len(path.keys) > MOST_CAMERAS:
+        raise CameraError(f"path: {len(path.keys):,} cameras; a page can send 1 to {MOST_CAMERAS:,}; open it "
                           "on the machine of the viewer")
-    return FilmAnswer(path.loop, path.smooth, path.model, film.width, film.height,  # type: ignore[arg-type]
-                      film.fps, path.held), [
-        np.array([k.position for k in keys], np.float64).reshape(-1, 3),
-        np.array([k.rotation for k in keys], np.float64).reshape(-1, 4),
-        np.array([k.fov for k in keys], np.float64), np.array([k.seconds for k in keys], np.float64)]
+    keys = np.array([[*k.position, *k.rotation, k.fov, k.seconds] for k in path.keys], np.float64)
+    return FilmAnswer(path.loop, path.smooth, path.model, path.held,  # type: ignore[arg-type]
+                      film.width, film.height, film.fps), [keys]

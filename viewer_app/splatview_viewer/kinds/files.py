@@ -12,9 +12,10 @@ import msgspec
 
 from splatview_viewer import formats
 from splatview_viewer.core.errors import FileError
-from splatview_viewer.formats.common import SceneAnswer, silent
+from splatview_viewer.formats.checkpoint import import_torch
+from splatview_viewer.formats.common import SceneFacts, silent
 from splatview_viewer.formats.sandbox import limits_for, run
-from splatview_viewer.formats.untrusted import PictureAnswer, import_readers, read_as, value_of
+from splatview_viewer.formats.untrusted import PictureAnswer, read_as, value_of
 from splatview_viewer.kinds.snapshot import loading as snapshot
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class SnapshotFound(msgspec.Struct, frozen=True, tag="snapshot"):
     """A memory snapshot, which was recognised and not read: its reader has limits of its own."""
 
 
-def open_file(path: str | Path, progress: Progress | None = None) -> GaussianScene | np.ndarray | Snapshot:
+def open_file(path: str | Path, progress: Progress = silent) -> GaussianScene | np.ndarray | Snapshot:
     """Return what a file or folder holds; arguments and errors as of `formats.open_file`."""
     return formats.open_file(path, progress, FORMATS)
 
@@ -57,13 +58,12 @@ def read_untrusted(path: Path, progress: Progress = silent) -> GaussianScene | n
     """
     try:
         answer, arrays = run(read_any, [path], limits_for(path.stat().st_size),
-                             SceneAnswer | PictureAnswer | SnapshotFound, prepare=import_readers, progress=progress)
+                             SceneFacts | PictureAnswer | SnapshotFound, prepare=import_torch, progress=progress)
         if isinstance(answer, SnapshotFound):
             return snapshot.load_snapshot(path, progress, cache=False)
         return value_of(answer, arrays)
     except FileError as e:
-        text = str(e)
-        raise FileError(text if text.startswith(str(path)) else f"{path}: {text}") from None
+        raise FileError(str(e) if str(e).startswith(str(path)) else f"{path}: {e}") from None
     except OSError as e:
         raise FileError(f"{path}: cannot be read: {e.strerror or e}") from e
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from splatview_viewer.core.old_view import View
     from splatview_viewer.core.screen import Screen
     from splatview_viewer.core.settings import Wish
-    from splatview_viewer.formats.nerfstudio import Film
+    from splatview_viewer.formats.camera_paths import Film
     from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.shell.panel import Panel
     from splatview_viewer.workspace.catalogue import Catalogue, Slot

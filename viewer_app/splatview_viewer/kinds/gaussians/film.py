@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     import moderngl
 
     from splatview_viewer.core.settings import Color
-    from splatview_viewer.formats.nerfstudio import Film
-    from splatview_viewer.formats.path_writers import Writer
+    from splatview_viewer.formats.camera_paths import Film, Writer
     from splatview_viewer.kinds.gaussians.view import GaussianView
 
 _AHEAD = 5

@@ -15,7 +15,7 @@ from splatview_ipc.system.files import output_file
 from splatview_viewer.core.errors import CameraError, ViewerError
 from splatview_viewer.core.events import Key as KeyEvent
 from splatview_viewer.core.view import KeyHelp, Section
-from splatview_viewer.formats.nerfstudio import Film, parse_path, read_path, write_path
+from splatview_viewer.formats.camera_paths import Film, parse_path, read_path, write_path
 from splatview_viewer.formats.pictures import output_path
 from splatview_viewer.geometry import rotations
 from splatview_viewer.geometry.cameras import focal_length, project
@@ -198,7 +198,7 @@ class PathTool(Tool):
 
     def record(self) -> None:
         """Begin to film it."""
-        from splatview_viewer.formats.path_writers import make_writer
+        from splatview_viewer.formats.camera_paths import make_writer
         from splatview_viewer.kinds.gaussians.film import Camerawork, Filming
 
         if self.filming is not None or not self.path.keys:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.screen import Rect
     from splatview_viewer.core.view import KeyHelp, Section
-    from splatview_viewer.formats.nerfstudio import Film
+    from splatview_viewer.formats.camera_paths import Film
     from splatview_viewer.kinds.gaussians.view import GaussianView
     from splatview_viewer.scene.scene import GaussianScene
 

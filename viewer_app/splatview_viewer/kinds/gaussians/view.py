@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from splatview_viewer.core.old_view import View
     from splatview_viewer.core.settings import Color
     from splatview_viewer.core.view import KeyHelp, Section, Value
-    from splatview_viewer.formats.nerfstudio import Film
+    from splatview_viewer.formats.camera_paths import Film
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.kinds.gaussians.look import Look
     from splatview_viewer.kinds.gaussians.motion import Motion

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import OrderedDict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -202,13 +201,12 @@ def read_photo(path: Path, size: tuple[int, int], side: int = 0) -> np.ndarray:
 
     from splatview_viewer.core.errors import FileError
     from splatview_viewer.core.regular import open_regular
-    from splatview_viewer.formats.image import open_picture
+    from splatview_viewer.formats.pictures import open_picture
 
     if not path.is_file():
         raise OSError("there is no such file" if not path.exists() else "not a file")
     try:
-        with open_regular(path) as file, open_picture(file, ("PNG", "JPEG", "WEBP"), os.fstat(file.fileno()).st_size,
-                                                      "the picture") as image:
+        with open_regular(path) as file, open_picture(file) as image:
             if side:
                 image.draft("RGB", (2 * side, 2 * side))
             upright = ImageOps.exif_transpose(image)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.core.regular import open_regular
-from splatview_viewer.formats.bounds import BOMB_BYTES
+from splatview_viewer.formats.common import BOMB_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable

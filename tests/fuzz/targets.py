@@ -1,0 +1,343 @@
+"""The table of targets: readers of files, of camera texts, of what a page sends, of messages between processes.
+
+A target refuses bytes only with errors of our own, whose words can be shown: short, and text that can be encoded.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import pickle
+import shutil
+import struct
+import tempfile
+from dataclasses import dataclass, field
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from support import scene_files as w
+from support.memory_data import block, event, segment, snapshot
+
+from fuzz import crafted, messages
+from splatview.demo import DemoError, datasets
+from splatview_viewer.core import events as ev
+from splatview_viewer.core.errors import ViewerError
+from splatview_viewer.core.events import ClickCounter
+from splatview_viewer.core.memo import Memo
+from splatview_viewer.formats import silent
+from splatview_viewer.formats.camera_paths import Film, parse_path, write_path
+from splatview_viewer.formats.checkpoint import read_tensors
+from splatview_viewer.formats.sandbox import File
+from splatview_viewer.geometry.bookmarks import Bookmarks
+from splatview_viewer.geometry.cameras import camera_from_json, camera_from_text
+from splatview_viewer.geometry.path import CameraPath, Key
+from splatview_viewer.kinds.files import open_file
+from splatview_viewer.kinds.snapshot.loading import from_pickled, read_pickle, store
+from splatview_viewer.recording.files import INDEX, read_index, read_packed, write_packed
+from splatview_viewer.recording.packed import pack, unpack
+from splatview_viewer.scene.scene import FIELDS, GaussianScene
+from splatview_viewer.web import messages as m
+from splatview_viewer.web.files import safe_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    Crafted = Callable[[bytes], dict[str, bytes]]
+
+
+@dataclass
+class Target:
+    """A reader of bytes.
+
+    `seeds` makes a few well-formed inputs, `crafted` small ones that claim much or are slow to look up, from the first
+    seed. The values of `documents` are replaced by odd ones. `format` is that of `kinds.files.FORMATS`.
+    """
+
+    run: Callable[[bytes], object]
+    seeds: Callable[[], Sequence[bytes]]
+    crafted: Crafted = lambda seed: {}
+    documents: Sequence[Any] = field(default=())
+    format: str = ""
+
+
+def of_json(run: Callable[[bytes], object], documents: Sequence[Any]) -> Target:
+    """Return the target of a reader of JSON."""
+    return Target(run, lambda: [json.dumps(d).encode() for d in documents], crafted.wide_and_deep, documents)
+
+
+@cache
+def folder() -> Path:
+    """A folder of this process, in memory where that is possible."""
+    made = Path(tempfile.mkdtemp(prefix="splatview-fuzz-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None))
+    atexit.register(shutil.rmtree, made, ignore_errors=True)
+    return made
+
+
+def put(name: str, data: bytes) -> Path:
+    path = folder() / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return path
+
+
+@contextlib.contextmanager
+def refused(error: type[Exception] = ViewerError) -> Iterator[None]:
+    """Accept errors of a class, if their text is short and can be printed."""
+    try:
+        yield
+    except error as e:
+        words = str(e)
+        assert 0 < len(words) < 4000 and "not enough memory" not in words, words[:200]
+        words.encode()
+
+
+# -- scenes, pictures, snapshots ---------------------------------------------------------------------------------------
+
+T = w.truth(6, degree=1)
+
+
+def of_format(kind: str, name: str, crafted: Crafted, *writers: Callable[[Path], object],
+              read: Callable[[Path], Any] = open_file) -> Target:
+    """Return the target of a file format; the name of the file is part of what it is."""
+
+    def seeds() -> list[bytes]:
+        made = []
+        for write in writers:
+            write(put(name, b""))
+            made.append((folder() / name).read_bytes())
+        return made
+
+    def run(data: bytes) -> None:
+        with refused():
+            value = read(put(name, data))
+            if isinstance(value, GaussianScene):
+                n = len(value)
+                assert value.means.shape == (n, 3) and value.quats.shape == (n, 4) and value.shN.shape[0] == n
+                assert value.opacities.shape == (n,) and value.shN.dtype == torch.float32
+            elif isinstance(value, np.ndarray):
+                assert value.ndim == 3 and 1 <= value.shape[2] <= 4
+
+    return Target(run, seeds, crafted, format=kind)
+
+
+def _picture(path: Path, form: str) -> None:
+    from PIL import Image
+
+    Image.fromarray(np.arange(300, dtype=np.uint8).reshape(10, 10, 3)).save(path, form)
+
+
+def _tensors(path: Path) -> object:
+    """Read a checkpoint in this process; `sandbox.serve` has words for any exception."""
+    try:
+        with np.errstate(all="ignore"):
+            return read_tensors([path], silent)
+    except ViewerError:
+        raise
+    except Exception:
+        return None
+
+
+def _sog_meta(data: bytes) -> None:
+    for name, content in {**w.sog_files(T), "meta.json": data}.items():
+        put(f"sog/{name}", content)
+    with refused():
+        open_file(folder() / "sog")
+
+
+def _memory() -> dict[str, Any]:
+    events = [event("alloc", 512 * i, 100 + i, time_us=i) for i in range(1, 6)]
+    return snapshot([*events, event("free_completed", 512, 101)], [segment(512, [block(512, 512)])])
+
+
+def _snapshot_values(data: bytes) -> None:
+    with contextlib.suppress(ValueError, RecursionError):
+        value = json.loads(data)
+        with refused():
+            from_pickled(value)
+
+
+def _columns() -> list[bytes]:
+    with open(put("columns", b""), "r+b", buffering=0) as f:
+        store.write(f, *store.packed(from_pickled(_memory())))
+        f.seek(0)
+        return [f.read()]
+
+
+def _column_file(data: bytes) -> None:
+    with open(put("columns", data), "rb", buffering=0) as f, refused():
+        store.read(f.fileno(), "x")
+
+
+# -- recordings, cameras, preferences, data sets -----------------------------------------------------------------------
+
+
+def _packed() -> list[bytes]:
+    t = w.truth(5, 1)
+    scene = GaussianScene.of_arrays(*(np.array(getattr(t, name), np.float32) for name in FIELDS), sh_degree=1)
+    write_packed(folder() / "000000001.gaussians", pack(scene, (0.2, 0.4, 1.0)))
+    return [(folder() / "000000001.gaussians").read_bytes()]
+
+
+def _recorded(data: bytes) -> None:
+    with refused():
+        scene = unpack(read_packed(put("000000002.gaussians", data)))
+        assert len(scene) == len(scene.means) == len(scene.quats)
+
+
+INDEX_OF = {"format": 1, "run": "run", "name": "splats", "every": 100.0, "snapshots": [
+    {"file": "000000001.gaussians", "step": 1, "version": 1, "time_ns": 1, "count": 5, "bytes": 5}]}
+
+
+def _recording(data: bytes) -> None:
+    put(INDEX, data)
+    with refused():
+        assert all((folder() / line.file).parent == folder() for line in read_index(folder()).snapshots)
+
+
+CAMERAS: list[Any] = [
+    {"viewmat": np.eye(4).tolist(), "K": [[500, 0, 320], [0, 500, 240], [0, 0, 1]], "width": 640, "height": 480},
+    {"position": [0, 0, -3], "look_at": [0, 0, 0], "up": [0, -1, 0], "fov": 40, "model": "ortho", "near": 0.1},
+    {"camera_to_world": np.eye(4).ravel().tolist(), "fov": 50},
+    {"transform_matrix": np.eye(4).tolist(), "fl_y": 500.0, "h": 480},
+    {"transform_matrix": np.eye(4).tolist(), "camera_angle_x": 0.8, "w": 640, "h": 480},
+    {"camera_path": [{"camera_to_world": np.eye(4)[:3].tolist(), "fov": 50}]},
+]
+
+
+def _camera(data: bytes) -> None:
+    text = "{" + data.decode(errors="replace").lstrip(" {")  # whatever else it begins with, it names no file
+    for read in (camera_from_text, camera_from_json):
+        with refused(), np.errstate(all="ignore"):
+            camera = read(text, 64, 48)
+            assert camera.viewmat.shape == (4, 4) and np.isfinite(camera.viewmat).all()
+            assert camera.K.shape == (3, 3) and np.isfinite(camera.K).all()
+            camera.to_json()
+
+
+def _path_documents() -> list[Any]:
+    keys = [Key(np.array([i, 0.0, 0.0]), np.array([1.0, 0.0, 0.0, 0.0]), 50.0, 0.2) for i in range(3)]
+    made = json.loads(write_path(Film(CameraPath(keys), 64, 48, 5.0)))
+    return [made, {**made, "keyframes": []}, {**made, "keyframes": [
+        {"matrix": json.dumps(key["matrix"]), "fov": 50} for key in made["keyframes"]]}]
+
+
+def _camera_path(data: bytes) -> None:
+    with refused():
+        film = parse_path(data)
+        assert 1 <= film.width <= 16384 and 1 <= film.height <= 16384 and film.fps > 0
+        film.path.at(0.1, film.width, film.height)
+
+
+def _memo_document() -> Any:
+    memo = Memo()
+    Bookmarks(memo, "x").put(camera_from_json(json.dumps(CAMERAS[0]), 64, 48), np.zeros(3))
+    return {"bookmarks/x": memo.get("bookmarks/x"), "theme": "light"}
+
+
+def _memo(data: bytes) -> None:
+    marks = Bookmarks(Memo(put("viewer.json", data)), "x")
+    for number in marks.numbers:
+        marks.get(number, 64, 48)
+    marks.put(camera_from_json(json.dumps(CAMERAS[1]), 64, 48), np.ones(3))
+    again = Bookmarks(Memo(folder() / "viewer.json"), "x")
+    for number in again.numbers:
+        again.get(number, 64, 48)
+        again.delete(number)
+
+
+SIDE, VIEWS = 10, 3
+TRANSFORMS = {"fl_x": 9.0, "w": SIDE, "h": SIDE, "frames": [
+    {"file_path": f"images/{i}.png", "transform_matrix": np.eye(4).tolist()} for i in range(VIEWS)]}
+
+
+def colmap_files() -> dict[str, bytes]:
+    """A binary model of three pictures and two points, by file name."""
+    pose = (1.0, 0.0, 0.0, 0.0, 0.5, 0.0, 3.0)
+    images = struct.pack("<Q", VIEWS)
+    for i in range(VIEWS):
+        images += struct.pack("<i7di", i + 1, *pose, 7) + f"{i}.png\0".encode() + struct.pack("<Q", 0)
+    points = struct.pack("<Q", 2) + b"".join(struct.pack("<Q3d3BdQ", i, i, 1, 2, 9, 8, 7, 0.5, 0) for i in range(2))
+    return {"cameras.bin": struct.pack("<QiiQQ4d", 1, 7, 1, SIDE, SIDE, 9, 9, 4, 4), "images.bin": images,
+            "points3D.bin": points}
+
+
+def _data_set(data: bytes, name: str) -> None:
+    """Load a data set of which one file is the input and the others are well formed."""
+    root = name.replace(".", "-")
+    for i in range(VIEWS):
+        _picture(put(f"{root}/images/{i}.png", b""), "PNG")
+    if name in colmap_files():
+        for other, content in colmap_files().items():
+            put(f"{root}/sparse/0/{other}", data if other == name else content)
+    else:
+        put(f"{root}/{name}", data)
+    with refused(DemoError), np.errstate(all="ignore"):
+        datasets.load(folder() / root, pixels=100, max_points=50)
+
+
+COUNTS = {"cameras.bin": (0, 16, 24), "images.bin": (0, 78), "points3D.bin": (0, 51)}
+"""Places of counts in `colmap_files`."""
+
+
+# -- pages -------------------------------------------------------------------------------------------------------------
+
+
+PAGE: list[Any] = [
+    m.Hello(protocol=m.PROTOCOL, id="tab", width=640, height=480, scale=2.0), ev.Resize(320, 240), m.Visible(True),
+    ev.PointerMove(1.5, 2.5, frozenset(("shift",)), at=12.0), ev.PointerPress(1, 2, "right", touch=True, at=5.0),
+    ev.PointerRelease(1, 2), ev.PointerLeave(), ev.Wheel(1, 2, 0, 1),
+    ev.Pinch(1, 2, 1.1, 0, 0, 0.1), ev.Key("a"), ev.Text("typed"), ev.Screenshot(), m.Ack(7)]
+
+
+def _page_message(data: bytes) -> None:
+    with contextlib.suppress(m.MessageError):
+        message = m.parse(data)
+        if not isinstance(message, (m.Hello, m.Visible, m.Ack)):
+            m.event_of(message, ClickCounter(), 1.0, 1.0)
+        assert m.parse(m.encode(message)) == message
+
+
+def _upload_name(data: bytes) -> None:
+    name = safe_name(data.decode(errors="surrogateescape"))
+    assert 0 < len(name.encode()) <= 200 and "/" not in name and "\0" not in name and name not in (".", "..")
+
+
+TARGETS: dict[str, Target] = {
+    "ply": of_format("ply", "s.ply", lambda seed: {}, lambda p: w.write_ply(p, w.ply_columns(T)),
+                     lambda p: w.write_ply(p, w.ply_columns(T), order="a"),
+                     lambda p: w.write_ply(p, w.ply_columns(T), types={"x": "f8"}, order=">"),
+                     lambda p: w.write_compressed_ply(p, T)),
+    "splat": of_format("splat", "s.splat", lambda seed: {}, lambda p: w.write_splat(p, T)),
+    "spz": of_format("spz", "s.spz", crafted.spzs, lambda p: w.write_spz(p, T),
+                     lambda p: w.write_spz_4(p, T, lambda data: data)),
+    "sog": of_format("sog", "s.sog", crafted.sogs, lambda p: w.write_zip(p, w.sog_files(T))),
+    "sog_meta": of_json(_sog_meta, [json.loads(w.sog_files(T)["meta.json"])]),
+    "checkpoint": of_format("checkpoint", "s.pt", crafted.checkpoints, lambda p: w.write_checkpoint(p, T),
+                            read=_tensors),
+    "picture": of_format("picture", "s.png", crafted.pictures,
+                         *(partial(_picture, form=form) for form in ("JPEG", "PNG", "WEBP"))),
+    "npy": of_format("npy", "s.npy", crafted.npys, lambda p: np.save(p, np.zeros((6, 5, 3), np.float32))),
+    "snapshot": of_format("snapshot", "s.pickle", crafted.snapshots,
+                          *(lambda p, n=n: p.write_bytes(pickle.dumps(_memory(), n)) for n in (2, 4, 5)),
+                          read=lambda p: read_pickle([File(p, "s.pickle")], silent)),
+    "snapshot_values": of_json(_snapshot_values, [_memory()]),
+    "snapshot_columns": Target(_column_file, _columns, lambda seed: crafted.counts_at(seed, *range(0, 64, 8))),
+    "recorded": Target(_recorded, _packed, lambda seed: {"a header of 2^32": seed[:8] + b"\xff" * 4 + seed[12:]}),
+    "recording": of_json(_recording, [INDEX_OF]),
+    "camera": of_json(_camera, CAMERAS),
+    "camera_path": of_json(_camera_path, _path_documents()),
+    "memo": of_json(_memo, [_memo_document()]),
+    **{f"colmap_{name[:-4]}": Target(partial(_data_set, name=name), lambda whole=whole: [whole],
+                                     lambda seed, name=name: crafted.counts_at(seed, *COUNTS[name]))
+       for name, whole in colmap_files().items()},
+    "transforms": of_json(partial(_data_set, name="transforms.json"), [TRANSFORMS]),
+    "page_message": of_json(_page_message, [json.loads(m.encode(message)) for message in PAGE]),
+    "upload_name": Target(_upload_name, lambda: [b"../../etc/passwd", "a\0b\u202e.ply".encode(), b"C:\\x\\y.ply"]),
+    **{name: Target(run, lambda seeds=seeds: seeds) for name, (run, seeds) in messages.READERS.items()},
+}
+"""By name."""

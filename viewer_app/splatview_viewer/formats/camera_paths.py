@@ -1,0 +1,295 @@
+"""Camera paths as nerfstudio's viewer writes them and `ns-render camera-path` reads them; the pictures of their films.
+
+Format: nerfstudio/viewer/render_panel.py (`_write_json`) and nerfstudio/cameras/camera_paths.py (`get_path_from_json`),
+version 1.1. Matrices are camera to world, row by row, in OpenGL axes (x right, y up, z backward); fields of view are
+vertical, in degrees. The older viewer wrote the matrices of key frames as text, column by column (three.js).
+
+A film is written as a folder of PNGs, or an mp4.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from splatview_ipc.system.files import output_error, output_file
+from splatview_ipc.system.optional_packages import needed, require
+from splatview_viewer.core.errors import CameraError, FileError
+from splatview_viewer.core.regular import open_regular
+from splatview_viewer.formats.common import check_json
+from splatview_viewer.formats.pictures import check_writable, make_new_folder, make_output_folder, save_picture
+from splatview_viewer.geometry import rotations
+from splatview_viewer.geometry.cameras import field_of_view
+from splatview_viewer.geometry.path import MOST_KEYS, SECONDS, CameraPath, Key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+FILE_LIMIT = 64 << 20
+"""Bytes of a file; two hours of pictures take 60 MB."""
+_FAR = 1e30
+"""No camera is so far from the middle of the world: positions between two of them could not be worked out."""
+_MODELS = {"perspective": "pinhole", "fisheye": "fisheye"}
+_FLIP = np.diag([1.0, -1.0, -1.0])
+"""Between OpenGL's axes of a camera and OpenCV's."""
+NEEDED = "an mp4, unlike a folder of PNGs, needs"
+"""Subject of the error for a missing PyAV."""
+_QUALITY = "18"
+"""Of x264 (its CRF): nothing is seen of the loss."""
+
+
+@dataclass(frozen=True)
+class Film:
+    """A path, and how it is to be filmed."""
+
+    path: CameraPath
+    width: int = 1920
+    height: int = 1080
+    fps: float = 30.0
+
+
+def write_path(film: Film) -> str:
+    """Return the JSON text."""
+    path = film.path
+
+    def pose(rotation: np.ndarray, position: np.ndarray) -> list[float]:
+        matrix = np.eye(4)
+        matrix[:3, :3], matrix[:3, 3] = rotation @ _FLIP, position
+        return matrix.ravel().tolist()
+
+    aspect = film.width / film.height
+    frames = []
+    for i in range(path.frames(film.fps)):
+        camera = path.at(i / film.fps, film.width, film.height)
+        fov = field_of_view(float(camera.K[1, 1]), film.height, path.model)
+        frames.append({"camera_to_world": pose(camera.viewmat[:3, :3].T, camera.position), "fov": fov,
+                       "aspect": aspect})
+    return json.dumps({
+        "default_fov": path.keys[0].fov if path.keys else 50.0,
+        "default_transition_sec": SECONDS,
+        "keyframes": [{"matrix": pose(rotations.matrix(key.rotation), key.position), "fov": key.fov, "aspect": aspect,
+                       "override_transition_enabled": True, "override_transition_sec": key.seconds}
+                      for key in path.keys + path.keys[-1:] * (path.held and not path.loop)],
+        "camera_type": "fisheye" if path.model == "fisheye" else "perspective",
+        "render_height": film.height, "render_width": film.width, "fps": film.fps, "seconds": path.duration,
+        "is_cycle": path.loop, "smoothness_value": 0.0 if path.smooth else 1.0,
+        "camera_path": frames,
+    })
+
+
+def read_path(file: Path) -> Film:
+    """Return the path in a file. Raises CameraError, which names the file, where it holds none."""
+    try:
+        with open_regular(file) as f:
+            text = f.read(FILE_LIMIT + 1)
+    except OSError as e:
+        raise CameraError(f"path: {file} cannot be read: {e.strerror or e}") from None
+    if len(text) > FILE_LIMIT:
+        raise CameraError(f"path: {file} has more than {FILE_LIMIT >> 20} MB; a camera path has less")
+    try:
+        return parse_path(text)
+    except CameraError as e:
+        raise CameraError(f"{file}: {e}") from None
+
+
+def parse_path(text: str | bytes) -> Film:
+    """Return the path in a JSON text; that of its key frames, if it has any, otherwise that of its frames, one by one.
+
+    Raises CameraError for anything else.
+    """
+    try:
+        check_json(len(text), "the numbers of a camera path")
+        return _film(json.loads(text))
+    except FileError as e:
+        raise CameraError(f"path: {e}") from None
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError, ArithmeticError) as e:
+        raise CameraError(f"path: no JSON, or not as nerfstudio writes it ({type(e).__name__}: {e!s:.200})") from e
+
+
+def _film(d: Any) -> Film:
+    keys, frames = (d.get(name) if isinstance(d, dict) else None for name in ("keyframes", "camera_path"))
+    if not any(isinstance(found, list) and found for found in (keys, frames)):
+        raise CameraError('path: neither "keyframes" nor "camera_path" is there, as nerfstudio writes them')
+    kind = str(d.get("camera_type", "perspective")).lower()
+    if kind not in _MODELS:
+        raise CameraError(f"path: camera_type is {kind!r:.40}; legal are {', '.join(_MODELS)}")
+    width, height = (int(_number(d, name, default, 1, 16384)) for name, default in
+                     (("render_width", 1920), ("render_height", 1080)))
+    fps = _number(d, "fps", 30.0, 0.01, 1000)
+    between = _number(d, "default_transition_sec", SECONDS, 0.001, 3600)
+    loop = d.get("is_cycle") is True
+    if isinstance(keys, list) and keys:
+        if len(keys) > MOST_KEYS:
+            raise CameraError(f"path: {len(keys)} key frames; {MOST_KEYS} are the most")
+        path = CameraPath([_key(k, d, between) for k in keys], loop, model=_MODELS[kind])  # type: ignore[arg-type]
+        path.smooth = _number(d, "smoothness_value", 0.0, -1e9, 1e9) < 1.0
+        if not any("override_transition_sec" in k for k in keys):  # the older viewer says the whole alone
+            path.stretch(_number(d, "seconds", path.duration or between, 0.001, 1e6))
+        return Film(path, width, height, fps)
+    made = [_key(frame, d, 1 / fps, "camera_to_world") for frame in frames or ()]
+    return Film(CameraPath(made, False, False, _MODELS[kind], held=True), width, height, fps)  # type: ignore[arg-type]
+
+
+def _key(d: Any, whole: dict[str, Any], between: float, name: str = "matrix") -> Key:
+    if not isinstance(d, dict):
+        raise CameraError(f"path: {d!r:.60} is no key frame")
+    values, columns = d.get(name), False
+    if isinstance(values, str):  # the older viewer's
+        columns = True
+        try:
+            values = json.loads(values)
+        except (ValueError, RecursionError):
+            values = None
+    try:
+        matrix = np.asarray(values, np.float64).reshape(4, 4)
+    except (TypeError, ValueError, OverflowError):
+        raise CameraError(f'path: "{name}" is {values!r:.60}, not 16 numbers') from None
+    if columns:
+        matrix = matrix.T
+    rotation = matrix[:3, :3]
+    if not ((np.abs(matrix) < _FAR).all() and rotations.is_rotation(rotation)):
+        raise CameraError(f'path: "{name}" holds no rotation: {rotation.tolist()!s:.100}')
+    seconds = between
+    if d.get("override_transition_enabled") is True:
+        seconds = _number(d, "override_transition_sec", between, 0.001, 3600)
+    fov = _number(d, "fov", _number(whole, "default_fov", 50.0, 0.1, 179.0), 0.1, 179.0)
+    return Key(matrix[:3, 3].copy(), rotations.quaternion(rotation @ _FLIP), fov, seconds)
+
+
+def _number(d: dict[str, Any], name: str, default: float, low: float, high: float) -> float:
+    value = d.get(name, default)
+    value = default if value is None else value
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
+        raise CameraError(f'path: "{name}" is {value!r:.40}, not a number from {low:g} to {high:g}')
+    return float(value)
+
+
+# -- the pictures of a film --------------------------------------------------------------------------------------------
+
+
+class Writer(Protocol):
+    """Takes pictures one by one; what it writes is whole when `close` has been called, and gone after `abort`."""
+
+    out: Path
+    """The film; of a numbered mp4 known after `close`."""
+
+    def add(self, picture: np.ndarray) -> None:
+        """(H, W, 3 or 4) uint8, top row first; the fourth is alpha, not multiplied into the colours."""
+        ...
+
+    def close(self) -> None: ...
+
+    def abort(self) -> None: ...
+
+
+def is_mp4(out: Path) -> bool:
+    """Return whether a film of this name is one file; else it is a folder of PNGs."""
+    return out.suffix.lower() in (".mp4", ".m4v", ".mov")
+
+
+def check_film(out: Path) -> None:
+    """Raise FileError for a film that cannot be written: before the scene is read and drawn."""
+    if is_mp4(out):
+        require(f"{out}: {NEEDED}", "av", error=FileError)
+        check_writable(out)
+    else:
+        PngFolder(out).abort()
+
+
+def make_writer(out: Path, width: int, height: int, fps: float, transparent: bool, numbered: bool = False) -> Writer:
+    """By the name: .mp4, or a folder for PNGs, which is made.
+
+    `numbered`: take the next free name where the film exists; default: an mp4 is replaced, a folder with pictures
+    refused. Raises FileError when it cannot be written there, or when the one does not go with transparency.
+    """
+    if is_mp4(out):
+        if transparent:
+            raise FileError(f"{out}: an mp4 cannot be transparent; name a folder, for PNGs")
+        return Mp4(out, width, height, fps, numbered)
+    return PngFolder(out, numbered)
+
+
+class PngFolder:
+    """000000.png and so on."""
+
+    def __init__(self, out: Path, numbered: bool = False) -> None:
+        self.out = out
+        self._count = 0
+        if out.suffix and not numbered and not out.is_dir():
+            raise FileError(f"{out}: films are written as .mp4, or as PNGs into a folder; {out.suffix!r} is neither")
+        with _named(out):
+            if numbered:
+                self.out = make_new_folder(out)
+            self._made = [self.out] if numbered else make_output_folder(out)
+            taken = next(self.out.glob("[0-9]*.png"), None)
+        if taken is not None:
+            raise FileError(f"{self.out}: there are pictures already ({taken.name}); name an empty folder")
+
+    def add(self, picture: np.ndarray) -> None:
+        save_picture(picture, self.out / f"{self._count:06}.png")
+        self._count += 1
+
+    def close(self) -> None:
+        """Nothing: every picture is whole."""
+
+    def abort(self) -> None:
+        """Pictures that are there stay: they are whole. A folder without any, made for them, goes."""
+        if not self._count:
+            with contextlib.suppress(OSError):
+                for folder in self._made:
+                    folder.rmdir()
+
+
+class Mp4:
+    """H.264, by PyAV. Sides are made even by leaving out a row or column."""
+
+    def __init__(self, out: Path, width: int, height: int, fps: float, numbered: bool = False) -> None:
+        with needed(f"{out}: {NEEDED}", "av", error=FileError):
+            import av
+        self.out = out
+        self._av: Any = av
+        self._size = width // 2 * 2, height // 2 * 2
+        if min(self._size) < 2:
+            raise FileError(f"{out}: a film of {width}x{height} pixels is too small; 2x2 is the least")
+        with _named(out), contextlib.ExitStack() as opened:
+            self._output = opened.enter_context(output_file(out, numbered=numbered))
+            self._file: Any = opened.enter_context(av.open(self._output.file, "w", format="mp4"))
+            best = "libx264" in av.codecs_available
+            self._stream: Any = self._file.add_stream("libx264" if best else "mpeg4",
+                                                      rate=Fraction(fps).limit_denominator(1001))
+            self._stream.codec_context.options = {"crf": _QUALITY, "preset": "medium"} if best else {"qscale": "2"}
+            self._stream.width, self._stream.height = self._size
+            self._stream.pix_fmt = "yuv420p"
+            self._stream.codec_context.color_range = 1
+            self._opened = opened.pop_all()
+
+    def add(self, picture: np.ndarray) -> None:
+        width, height = self._size
+        frame = self._av.VideoFrame.from_ndarray(np.ascontiguousarray(picture[:height, :width, :3]), format="rgb24")
+        with _named(self.out):
+            self._file.mux(self._stream.encode(frame))
+
+    def close(self) -> None:
+        with _named(self.out), self._opened:  # an exception removes the film
+            self._file.mux(self._stream.encode(None))
+        self.out = self._output.path
+
+    def abort(self) -> None:
+        self._output.keep = False
+        with contextlib.suppress(OSError):
+            self._opened.close()
+
+
+@contextlib.contextmanager
+def _named(out: Path) -> Iterator[None]:
+    """Raise OSErrors, of which kind PyAV's own are, as FileErrors that name the film."""
+    try:
+        yield
+    except OSError as e:
+        raise FileError(str(output_error(out, e))) from e
