@@ -186,4 +186,4 @@ def test_a_spike_of_one_event_is_seen_in_every_zoom() -> None:
 def test_kernels_are_stored_on_disk() -> None:
     """Otherwise each program that needs them compiles for 10 s."""
     kernel = kernels().paint_bands
-    assert list(Path(kernel.stats.cache_path).glob("_kernels.paint_bands-*.nbi"))
+    assert list(Path(kernel.stats.cache_path).glob("kernels.paint_bands-*.nbi"))

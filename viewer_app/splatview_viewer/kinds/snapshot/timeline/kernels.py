@@ -1,31 +1,172 @@
-"""The kernels of the index, of bands and of addresses, and those of `_column_kernels`, which share no part with them.
+"""All kernels of timelines: what is live, columns of moments, and finished columns of pixels.
 
-They are in one file because numba compiles a stored kernel again only if the kernel's own file has changed, not if one
-of its parts has. Importing this module compiles nothing; `compiled.kernels()` returns it with its kernels compiled.
+They are in one file because numba compiles a stored kernel again only if the kernel's own file has changed. Importing
+this module compiles nothing; `compiled.kernels()` returns it with its kernels compiled.
+
+numba takes settings from a file `.numba_config.yaml` in the current folder if PyYAML is installed. One of them names
+the folder of its cache, and what lies in the cache is unpickled: where others may write, the file would run their code.
+There is no way to switch that off but to hide PyYAML while numba is imported.
 """
-# pyright: reportIndexIssue=false
+# pyright: reportIndexIssue=false, reportArgumentType=false, reportCallIssue=false
 
 from __future__ import annotations
 
+import sys
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 
-from splatview_viewer.kinds.snapshot._numba import R32, R64, f64, i32, i64, inline, kernel, read, types, void, write
-from splatview_viewer.kinds.snapshot.timeline._column_kernels import (
-    PYRAMID,
-    assemble,
-    envelope,
-    paint_ground,
-    peaks,
-    pyramid,
-)
+if TYPE_CHECKING or "numba" in sys.modules:
+    import numba
+else:
+    warnings.filterwarnings("ignore", message="A Numba config file is found")  # it is, and stays unread
+    present = {name: module for name, module in sys.modules.items() if name == "yaml"}
+    sys.modules["yaml"] = None  # an import of it fails
+    try:
+        import numba
+    finally:
+        del sys.modules["yaml"]
+        sys.modules.update(present)
 
-__all__ = ["APART", "PYRAMID", "SUMS", "assemble", "checkpoints", "envelope", "live_at", "order_by_end",
-           "paint_addresses", "paint_bands", "paint_ground", "peaks", "place", "pyramid"]
+from numba import types
+from numba.types import float64 as f64
+from numba.types import int32 as i32
+from numba.types import int64 as i64
+from numba.types import uint32 as u32
+from numba.types import void
 
+_kernels: list[tuple[Any, Any]] = []
+"""Each kernel and its signature."""
+_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+
+
+def read(dtype: Any, ndim: int = 1) -> Any:
+    """An array that a kernel only reads; arrays in a mapped file are read-only."""
+    return types.Array(dtype, ndim, "C", readonly=True)
+
+
+def write(dtype: Any, ndim: int = 1) -> Any:
+    """An array that a kernel writes."""
+    return types.Array(dtype, ndim, "C")
+
+
+def kernel(signature: Any) -> Any:
+    """Declare a kernel of one signature, without the GIL, which `load` compiles."""
+    def declare(function: Any) -> Any:
+        made = numba.njit(function, cache=True, **_OPTIONS)
+        _kernels.append((made, signature))
+        return made
+    return declare
+
+
+inline = numba.njit(**_OPTIONS)
+"""Declares a part of kernels, compiled with each that uses it."""
+
+
+def stored() -> bool:
+    """Return whether the kernels are in numba's cache, the last of them since this file has changed."""
+    made, source = _kernels[-1][0], Path(__file__)
+    return any(path.stat().st_mtime >= source.stat().st_mtime
+               for path in Path(made.stats.cache_path).glob(f"{source.stem}.{made.__name__}-*.nbi"))  # numba's names
+
+
+def load() -> None:
+    """Load all kernels, and compile those that are not stored."""
+    for made, signature in _kernels:
+        made.compile(signature)
+        made.disable_compile()
+
+
+R32, R64 = read(i32), read(i64)
+CANVAS = types.Tuple((write(u32, 2), write(i32, 2)))
+"""Pixels (W, H) and ids (W, H)."""
+PART = types.UniTuple(i64, 2)
+"""The first column of a part, and the one after its last."""
+PYRAMID = 64
+"""Values whose least and greatest are known together."""
 APART = 2048
 """Fewest allocations between two checkpoints."""
 SUMS = 12
 """Sums of each row of pixels that `paint_addresses` works with."""
+
+# -- columns of moments, and pictures of columns -----------------------------------------------------------------------
+
+
+@kernel(void(R64, R64, R64, write(i32)))
+def peaks(values, high, edges, out):
+    """For each column the moment with the greatest value, the first of equals."""
+    n = len(values)
+    for x in range(len(out)):
+        k, end = max(edges[x], 0), min(edges[x + 1], n)
+        best = k if k < end else edges[x] - 1 if 1 <= edges[x] <= n else -1
+        while k < end:
+            if k % PYRAMID == 0 and k + PYRAMID <= end and high[k // PYRAMID] <= values[best]:
+                k += PYRAMID
+                continue
+            if values[k] > values[best]:
+                best = k
+            k += 1
+        out[x] = best
+
+
+@kernel(void(R64, R64, R64, R64, write(i64), write(i64)))
+def envelope(values, low, high, edges, least, greatest):
+    """For each column the least and the greatest value; an empty column: the value that holds there."""
+    n = len(values)
+    for x in range(len(least)):
+        k, end = min(max(edges[x], 0), n), min(edges[x + 1], n)
+        if k >= end:
+            k = min(max(edges[x] - 1, 0), n - 1)
+            end = k + 1
+        lo = hi = values[k]
+        while k < end:
+            if k % PYRAMID == 0 and k + PYRAMID <= end:
+                lo, hi = min(lo, low[k // PYRAMID]), max(hi, high[k // PYRAMID])
+                k += PYRAMID
+            else:
+                lo, hi = min(lo, values[k]), max(hi, values[k])
+                k += 1
+        least[x] = lo
+        greatest[x] = hi
+
+
+TILE = 32
+"""Columns and rows that are turned over in one go: they fit a processor's cache."""
+
+
+@kernel(void(CANVAS, CANVAS, types.UniTuple(write(i64), 2), CANVAS, write(u32, 2), PART))
+def assemble(before, fresh, origin, canvas, rows, part):
+    """Columns part[0] to part[1] of a picture.
+
+    origin: for each column, which one of `before` it is, or -1; and otherwise which one of `fresh`. They are put into
+    `canvas`, and as pixels into rows (H, W), the lowest one first."""
+    pixels, ids = canvas
+    height = pixels.shape[1]
+    for left in range(part[0], part[1], TILE):
+        right = min(left + TILE, part[1])
+        for x in range(left, right):
+            if origin[0][x] >= 0:
+                pixels[x] = before[0][origin[0][x]]
+                ids[x] = before[1][origin[0][x]]
+            else:
+                pixels[x] = fresh[0][origin[1][x]]
+                ids[x] = fresh[1][origin[1][x]]
+        for top in range(0, height, TILE):
+            for y in range(top, min(top + TILE, height)):
+                for x in range(left, right):
+                    rows[height - 1 - y, x] = pixels[x, y]
+
+
+@kernel(void(write(u32, 2), write(i64), write(i64), types.UniTuple(u32, 2), i64))
+def paint_ground(pixels, top, bottom, shades, line):
+    """In each column, the rows from top to bottom become the first shade, the highest `line` of them the second if
+    they are not the picture's highest."""
+    for x in range(len(top)):
+        for y in range(top[x], bottom[x]):
+            pixels[x, y] = shades[1] if y < top[x] + line and top[x] > 0 else shades[0]
+
 
 # -- what is live at a moment ----------------------------------------------------------------------------------------
 
@@ -33,26 +174,7 @@ INDEX = types.Tuple((R32, R32, R32, R32, R64, R32, R32, R32))
 """start, end; of checkpoints: moment, first, begin in the list, the list; those that end: their ends, their numbers."""
 
 
-@kernel(i64(R32, i64, write(i32), write(i32)))
-def order_by_end(end, events, order, ends):
-    """Numbers of those that end before the last moment, sorted by their end; the ends likewise. Returns how many."""
-    count = np.zeros(events + 1, np.int32)
-    for i in range(len(end)):
-        if 0 <= end[i] < events:
-            count[end[i] + 1] += 1
-    for e in range(events):
-        count[e + 1] += count[e]
-    total = count[events]
-    for i in range(len(end)):
-        e = end[i]
-        if 0 <= e < events:
-            order[count[e]] = i
-            ends[count[e]] = e
-            count[e] += 1
-    return total
-
-
-@kernel(types.UniTuple(i64, 2)(R32, R32, write(i32), write(i32), write(i64), write(i32)))
+@kernel(PART(R32, R32, write(i32), write(i32), write(i64), write(i32)))
 def checkpoints(start, end, moment, first, begin, listed):
     """Lists of what is live now and then: after at least as many allocations as the last list is long, so that all of
     them together are at most twice as long as there are allocations.
@@ -103,26 +225,15 @@ def checkpoints(start, end, moment, first, begin, listed):
 @inline
 def before(values, limit):
     """Number of the sorted values that are less than the limit."""
-    low, high = np.int64(0), np.int64(len(values))
-    while low < high:
-        middle = (low + high) >> 1
-        if values[middle] < limit:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+    return np.searchsorted(values, np.int32(limit))
 
 
 @kernel(i64(INDEX, i64, write(i32)))
 def live_at(index, k, out):
-    """Writes the numbers of what is live at moment k, ascending. Returns how many, or, when out is too short to be
-    sure, minus the length that it must have."""
+    """Writes the numbers of what is live at moment k, ascending, and returns how many. out: as long as `longest`."""
     start, end, moment, first, begin, listed, _, _ = index
     c = before(moment, k + 1) - 1
     upto = before(start, k)
-    need = begin[c + 1] - begin[c] + max(upto - first[c], 0)
-    if need > len(out):
-        return -need
     n = 0
     for j in range(begin[c], begin[c + 1]):
         i = listed[j]
@@ -152,14 +263,12 @@ SHADE = 0.62
 SUMMARY = 0.2
 """Small blocks up to this part of a pixel are divided between two pixels as if all in it had one colour."""
 
-F2 = write(f64, 2)
-INKS = types.Tuple((read(types.uint16), read(types.uint8), types.Array(f64, 2, "C", readonly=True),
-                    types.Array(f64, 2, "C", readonly=True)))
+INKS = types.Tuple((read(types.uint16), read(types.uint8), read(f64, 2),
+                    read(f64, 2)))
 """classes, lit (or none), shades (2 K, 3), grounds (2, 3)"""
 COLUMNS = types.Tuple((R32, f64, f64))
 """moments, low, bytes per pixel"""
-CANVAS = types.Tuple((write(types.uint32, 2), write(i32, 2)))
-LIST = types.Tuple((write(i32), write(i32), write(f64), F2, F2, write(i32)))
+LIST = types.Tuple((write(i32), write(i32), write(f64), write(f64, 2), write(f64, 2), write(i32)))
 """Entries: their allocations, shades, sizes (zeros); sums of bytes, red, green and blue over small and large blocks
 (zeros), where each number of the index is."""
 
@@ -190,19 +299,16 @@ def emit(pixels, ids, row, sums, under, tall, per, ground):
 def fill(pixels, ids, first, last, color, number):
     """Rows first <= row < last, counted from the bottom."""
     height = len(pixels)
-    for y in range(height - last, height - first):
-        pixels[y] = color
-    for y in range(height - last, height - first):
-        ids[y] = number
+    pixels[height - last: height - first] = color
+    ids[height - last: height - first] = number
 
 
 @inline
 def again(pixels, ids, x, rows):
     """Copies the lowest rows of a column from the one before."""
-    for y in range(pixels.shape[1] - rows, pixels.shape[1]):
-        pixels[x, y] = pixels[x - 1, y]
-    for y in range(pixels.shape[1] - rows, pixels.shape[1]):
-        ids[x, y] = ids[x - 1, y]
+    first = pixels.shape[1] - rows
+    pixels[x, first:] = pixels[x - 1, first:]
+    ids[x, first:] = ids[x - 1, first:]
 
 
 @inline
@@ -225,12 +331,9 @@ def change(few, many, j, size, shades, shade):
 @inline
 def clear(sizes, few, many, count):
     """Makes the sizes and sums of the first entries zeros again."""
-    for j in range(count):
-        sizes[j] = 0.0
-    for a in range((count + (1 << FEW) - 1) >> FEW):
-        few[a, 0] = few[a, 1] = few[a, 2] = few[a, 3] = 0.0
-    for b in range((count + (1 << MANY) - 1) >> MANY):
-        many[b, 0] = many[b, 1] = many[b, 2] = many[b, 3] = 0.0
+    sizes[:count] = 0.0
+    few[:(count + (1 << FEW) - 1) >> FEW] = 0.0
+    many[:(count + (1 << MANY) - 1) >> MANY] = 0.0
 
 
 @inline
@@ -357,7 +460,7 @@ def stack(pixels, ids, row, origin, per, entries, count, colors):
         fill(pixels, ids, row + 1, height, empty, np.int32(-1))
 
 
-@kernel(i64(INDEX, R64, R32, INKS, COLUMNS, types.UniTuple(i64, 2), CANVAS, LIST))
+@kernel(i64(INDEX, R64, R32, INKS, COLUMNS, PART, CANVAS, LIST))
 def paint_bands(index, size, name, inks, columns, part, canvas, entries):
     """Paints the columns part[0] <= x < part[1]. name: which allocation each number of the index is (none: itself).
 
@@ -436,24 +539,6 @@ def paint_bands(index, size, name, inks, columns, part, canvas, entries):
 
 LAYER = types.Tuple((INDEX, R64, R64))
 """What may be live, where it lies, and sizes."""
-
-
-@kernel(i64(R64, R64, R64, R64, R64, write(i64)))
-def place(addr, size, first, last, shift, out):
-    """Writes the place of each allocation in ranges first <= address < last that are moved by `shift`; -1: in none.
-    Returns how many lie in none."""
-    lost = 0
-    r = 0
-    for i in range(len(addr)):
-        a = addr[i]
-        if not (len(first) and first[r] <= a and a + size[i] <= last[r]):
-            r = max(before(first, a + 1) - 1, 0)
-        if len(first) and first[r] <= a and a + size[i] <= last[r]:
-            out[i] = a + shift[r]
-        else:
-            out[i] = -1
-            lost += 1
-    return lost
 
 
 @inline
@@ -553,9 +638,7 @@ def move(layer, plain, inks, view, sums, state, k):
     started = state[1]
     changed = False
     if state[0] < 0 or k < state[0] or upto - started + ended - state[2] > 3 * anew + len(sums):
-        for row in range(len(sums)):
-            for column in range(SUMS):
-                sums[row, column] = 0.0
+        sums[:] = 0.0
         sums[0, 10] = 1.0
         started = np.int64(first[c])
         changed = True
@@ -585,7 +668,7 @@ def move(layer, plain, inks, view, sums, state, k):
     return changed
 
 
-@kernel(void(LAYER, LAYER, INKS, COLUMNS, types.UniTuple(i64, 2), CANVAS, write(types.float64, 3)))
+@kernel(void(LAYER, LAYER, INKS, COLUMNS, PART, CANVAS, write(f64, 3)))
 def paint_addresses(blocks, spans, inks, columns, part, canvas, sums):
     """Paints the columns part[0] <= x < part[1]. sums: room (2, H + 2, SUMS)."""
     ground = inks[3]
