@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from array import array
-from dataclasses import dataclass, field
 from itertools import chain, repeat
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -66,28 +65,22 @@ MAX_LINE = 2**31 - 1
 # -- texts, frames and stacks, each kept once --------------------------------------------------------------------------
 
 
-class Interner:
-    """Gives the same number to equal texts, frames and stacks.
+class Tables:
+    """Gives the same number to equal texts, frames, stacks, streams and pools, of all devices.
 
-    PyTorch's files share the dictionaries of frames, but each entry has a list of its own: the
-    identities of every fourth frame lead to few lists, which are compared; that mostly looks at identities too. What is
-    known is held, which keeps identities valid.
+    PyTorch's files share the dictionaries of frames, but each entry has a list of its own: the identities of every
+    fourth frame lead to few lists, which are compared; that mostly looks at identities too. What is known is held,
+    which keeps identities valid.
     """
 
     def __init__(self) -> None:
+        self.streams: dict[int, int] = {}
+        self.pools: dict[tuple[int, int], int] = {(0, 0): 0}
         self._texts: dict[str, int] = {}
         self._frames: dict[tuple[int, int, int], int] = {}
         self._stacks: dict[bytes, int] = {}
         self._known: dict[int, tuple[dict[Any, Any], int]] = {}
-        self._lists: dict[tuple[int, ...], list[tuple[list[Any], int]]] = {}
-
-    def text(self, text: str) -> int:
-        """The number of a text."""
-        return self._texts.setdefault(text, len(self._texts))
-
-    def stack(self, frames: list[int]) -> int:
-        """The number of a stack of frames with these numbers."""
-        return self._stacks.setdefault(array("i", frames).tobytes(), len(self._stacks))
+        self._lists: dict[tuple[int, ...], list[tuple[Any, int]]] = {}
 
     def stacks(self, lists: Sequence[Any], where: Callable[[int], str]) -> np.ndarray:
         """The numbers int32 (N,) of stacks as a file holds them: lists of dictionaries; None: no stack.
@@ -98,40 +91,28 @@ class Interner:
         Raises:
             FileError: no stack.
         """
-        ids = list(map(id, lists))
-        numbers: dict[int, int] = {}
-        for i, (identity, frames) in enumerate(zip(ids, lists, strict=True)):
-            if identity in numbers:
-                continue
-            if type(frames) is not list or not frames:
-                numbers[identity] = self._odd(frames, where, i)
-                continue
-            for known, number in self._lists.get(tuple(map(id, frames[::SAMPLE])), ()):
+        numbers = []
+        for i, frames in enumerate(lists):
+            if not frames or type(frames) is not list:
+                if frames is None or frames in ((), []):
+                    numbers.append(NO_STACK)
+                    continue
+                if type(frames) is not tuple:
+                    raise FileError(f"{where(i)} is {shown(frames)}, not a list of frames")
+            same = self._lists.get(key := tuple(map(id, frames[::SAMPLE])), ())
+            for known, number in same:
                 if known == frames:
-                    numbers[identity] = number
+                    numbers.append(number)
                     break
             else:
-                numbers[identity] = self._new(frames, where, i)
-        return np.fromiter(map(numbers.__getitem__, ids), np.int32, len(ids))
-
-    def _odd(self, frames: Any, where: Callable[[int], str], i: int) -> int:
-        if frames is None or frames in ((), []):
-            return NO_STACK
-        if type(frames) is not tuple:
-            raise FileError(f"{where(i)} is {shown(frames)}, not a list of frames")
-        return self._new(list(frames), where, i)
-
-    def _new(self, frames: list[Any], where: Callable[[int], str], i: int) -> int:
-        """The number of a stack that is not known by identity."""
-        known = self._known
-        found = [known.get(id(f)) for f in frames]
-        number = self.stack([self.frame(frames[k], lambda k=k: f"{where(i)}[{k}]") if f is None else f[1]
-                             for k, f in enumerate(found)])
-        if len(self._lists) >= HELD:
-            self._lists.clear()
-        same = self._lists.setdefault(tuple(map(id, frames[::SAMPLE])), [])
-        same[:] = [(list(frames), number), *same[:FEW]]
-        return number
+                held = self._known
+                inner = [held[id(f)][1] if id(f) in held else self.frame(f, lambda i=i, k=k: f"{where(i)}[{k}]")
+                         for k, f in enumerate(frames)]
+                numbers.append(self._stacks.setdefault(array("i", inner).tobytes(), len(self._stacks)))
+                if len(self._lists) >= HELD:
+                    self._lists.clear()
+                self._lists[key] = [(frames, numbers[-1]), *same[:FEW]]
+        return np.array(numbers, np.int32)
 
     def frame(self, frame: Any, where: Callable[[], str]) -> int:
         """The number of a frame as a file holds it. `where`: what to call it in an error. Raises FileError."""
@@ -148,11 +129,43 @@ class Interner:
             raise fault(f"['line'] is {shown(line)}, not a whole number")
         if not -MAX_LINE <= line <= MAX_LINE:
             line = 0  # what C++ frames say where nothing is known
-        number = self._frames.setdefault((self.text(file), line, self.text(name)), len(self._frames))
+        texts = self._texts
+        key = texts.setdefault(file, len(texts)), line, texts.setdefault(name, len(texts))
+        number = self._frames.setdefault(key, len(self._frames))
         if len(self._known) >= HELD:
             self._known.clear()
         self._known[id(frame)] = (frame, number)
         return number
+
+    def stream(self, value: Any, where: str) -> int:
+        if type(value) is not int or not -(2**63) <= value < 2**63:
+            raise FileError(f"{where} is {shown(value)}, not a whole number of 64 bits")
+        return self._number(self.streams, value, where)
+
+    def pool(self, value: Any, where: str) -> int:
+        if value is None:
+            return UNKNOWN_POOL
+        if type(value) not in (tuple, list) or len(value) != 2 or any(type(v) is not int or not 0 <= v < 2**64
+                                                                    for v in value):
+            raise FileError(f"{where} is {shown(value)}, not a pair of whole numbers")
+        return self._number(self.pools, tuple(value), where)
+
+    @staticmethod
+    def _number(table: dict[Any, int], value: Any, where: str) -> int:
+        number = table.setdefault(value, len(table))
+        if number > MAX_TABLE:
+            raise FileError(f"{where}: the {MAX_TABLE + 2:,}th different one; at most {MAX_TABLE + 1:,} can be read")
+        return number
+
+    def context(self, value: Any, where: str) -> int:
+        return -1 if value in NO_CONTEXT else self.text(value, where)
+
+    def text(self, value: Any, where: str) -> int:
+        if value is None or value == "":
+            return -1
+        if type(value) is not str:
+            raise FileError(f"{where} is {shown(value)}, not a text")
+        return self._texts.setdefault(value, len(self._texts))
 
     def finish(self) -> tuple[Texts, Stacks]:
         """All of it as columns."""
@@ -185,45 +198,6 @@ def _starts(lengths: list[int]) -> np.ndarray:
 # -- entries -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass
-class Tables:
-    """Tables of numbers that all devices share."""
-
-    interner: Interner = field(default_factory=Interner)
-    streams: dict[int, int] = field(default_factory=dict)
-    pools: dict[tuple[int, int], int] = field(default_factory=lambda: {(0, 0): 0})
-
-    def stream(self, value: Any, where: str) -> int:
-        if type(value) is not int or not -(2**63) <= value < 2**63:
-            raise FileError(f"{where} is {shown(value)}, not a whole number of 64 bits")
-        return self._number(self.streams, value, where)
-
-    def pool(self, value: Any, where: str) -> int:
-        if value is None:
-            return UNKNOWN_POOL
-        if type(value) not in (tuple, list) or len(value) != 2 or any(type(v) is not int or not 0 <= v < 2**64
-                                                                    for v in value):
-            raise FileError(f"{where} is {shown(value)}, not a pair of whole numbers")
-        return self._number(self.pools, tuple(value), where)
-
-    @staticmethod
-    def _number(table: dict[Any, int], value: Any, where: str) -> int:
-        number = table.setdefault(value, len(table))
-        if number > MAX_TABLE:
-            raise FileError(f"{where}: the {MAX_TABLE + 2:,}th different one; at most {MAX_TABLE + 1:,} can be read")
-        return number
-
-    def context(self, value: Any, where: str) -> int:
-        return -1 if value in NO_CONTEXT else self.text(value, where)
-
-    def text(self, value: Any, where: str) -> int:
-        if value is None or value == "":
-            return -1
-        if type(value) is not str:
-            raise FileError(f"{where} is {shown(value)}, not a text")
-        return self.interner.text(value)
-
-
 def whole(value: Any, where: str, top: int = LIMIT) -> int:
     """A number that is whole and not negative. Raises FileError."""
     if type(value) is not int:
@@ -243,7 +217,7 @@ def listed(value: Any, where: str) -> list[Any]:
 
 
 def read_events(trace: list[Any], device: int, tables: Tables, told: Callable[[int], None], *,
-                consume: bool) -> Events:
+                consume: bool = False) -> Events:
     """The columns of all entries of one device's trace.
 
     Args:
@@ -281,7 +255,12 @@ class _Chunk:
         if list(chain.from_iterable(self.rows)) == keys * len(self.rows):
             flat = list(chain.from_iterable(map(dict.values, self.rows)))
             self.columns = {key: flat[i::len(keys)] for i, key in enumerate(keys)}
-        action = self._actions()
+        actions = self._values("action", NOWHERE)
+        if set(map(type, actions)) != {str}:
+            i = next(i for i, v in enumerate(actions) if type(v) is not str)
+            raise FileError(f"{self.where(i)} has no action" if actions[i] is NOWHERE else
+                            f"{self.where(i, 'action')} is {shown(actions[i])}, not a text")
+        action = np.fromiter(map(ACTION.get, actions, repeat(OTHER)), np.uint8, len(actions))
         t = self.tables
         addr, size = self._numbers("addr", TOP, action), self._numbers("size", TOP)
         for i in np.flatnonzero((action != OOM) & ((size >= LIMIT) | (addr + size < addr))).tolist():
@@ -291,21 +270,13 @@ class _Chunk:
                 "stream": self._table("stream", 0, t.stream), "pool": self._table("pool_id", None, t.pool),
                 "context": self._table("compile_context", None, t.context),
                 "metadata": self._table("user_metadata", None, t.text),
-                "stack": t.interner.stacks(self._values("frames", None), lambda i: self.where(i, "frames"))}
+                "stack": t.stacks(self._values("frames", None), lambda i: self.where(i, "frames"))}
 
     def _values(self, key: str, missing: Any) -> list[Any]:
         if self.columns is not None:
             values = self.columns.get(key)
             return [missing] * len(self.rows) if values is None else values
         return [e.get(key, missing) for e in self.rows]
-
-    def _actions(self) -> np.ndarray:
-        values = self._values("action", NOWHERE)
-        if set(map(type, values)) != {str}:
-            i = next(i for i, v in enumerate(values) if type(v) is not str)
-            raise FileError(f"{self.where(i)} has no action" if values[i] is NOWHERE else
-                            f"{self.where(i, 'action')} is {shown(values[i])}, not a text")
-        return np.fromiter(map(ACTION.get, values, repeat(OTHER)), np.uint8, len(values))
 
     def _numbers(self, key: str, top: int = LIMIT, action: np.ndarray | None = None) -> np.ndarray:
         values = self._values(key, 0)
@@ -346,41 +317,37 @@ def read_segments(entries: list[Any], tables: Tables, devices: Iterable[int]) ->
 
 
 def _segments(rows: list[tuple[int, str, dict[str, Any]]], tables: Tables) -> tuple[Segments, Blocks]:
-    table: list[tuple[Any, ...]] = []
-    blocks: list[tuple[int, ...]] = []
-    frames: list[Any] = []
-    block_frames: list[Any] = []
-    names: list[str] = []
+    """rows: the address of each segment, what to call it in an error, and the entry."""
+    blocks: list[tuple[int, int, int, int]] = []
+    frames: list[tuple[Any, str]] = []
     starts = [0]
     for address, where, s in rows:
-        sizes = [whole(s.get(key, 0), f"{where}[{key!r}]") for key in ("allocated_size", "active_size",
-                                                                      "requested_size")]
-        kind = s.get("segment_type", "")
-        pool = tables.pool(s.get("segment_pool_id"), f"{where}['segment_pool_id']")
-        table.append((address, s["total_size"], *sizes, tables.stream(s.get("stream", 0), f"{where}['stream']"),
-                      max(pool, 0), TYPE.get(kind, 2) if type(kind) is str else 2, s.get("is_expandable") is True))
-        frames.append(s.get("frames"))
         at = address
         for j, b in enumerate(listed(s.get("blocks"), f"{where}['blocks']")):
-            inner = f"{where}['blocks'][{j}]"
-            row, stack = _block(b, inner, at)
+            row, stack = _block(b, f"{where}['blocks'][{j}]", at)
             at = row[0] + row[1]
             blocks.append(row)
-            block_frames.append(stack)
-            names.append(inner)
+            frames.append((stack, f"{where}['blocks'][{j}]['frames']"))
         starts.append(len(blocks))
-    columns = list(zip(*table, strict=True)) or [()] * 9
-    addr = np.array(columns[0], np.uint64)
-    total, allocated, active, requested = (np.array(c, np.int64) for c in columns[1:5])
-    interner = tables.interner
-    stack = interner.stacks(frames, lambda i: f"{rows[i][1]}['frames']")
-    segments = Segments(addr, total, allocated, active, requested, np.array(columns[5], np.int16),
-                        np.array(columns[6], np.int16), np.array(columns[7], np.uint8), np.array(columns[8], bool),
-                        stack, np.array(starts, np.int32))
+
+    def column(key: str) -> np.ndarray:
+        return np.array([whole(s.get(key, 0), f"{where}[{key!r}]") for _, where, s in rows], np.int64)
+
+    kinds = [s.get("segment_type", "") for _, _, s in rows]
+    segments = Segments(
+        np.array([address for address, _, _ in rows], np.uint64), column("total_size"), column("allocated_size"),
+        column("active_size"), column("requested_size"),
+        np.array([tables.stream(s.get("stream", 0), f"{where}['stream']") for _, where, s in rows], np.int16),
+        np.array([max(tables.pool(s.get("segment_pool_id"), f"{where}['segment_pool_id']"), 0)
+                  for _, where, s in rows], np.int16),
+        np.array([TYPE.get(kind, 2) if type(kind) is str else 2 for kind in kinds], np.uint8),
+        np.array([s.get("is_expandable") is True for _, _, s in rows], bool),
+        tables.stacks([s.get("frames") for _, _, s in rows], lambda i: f"{rows[i][1]}['frames']"),
+        np.array(starts, np.int32))
     b = np.array(blocks, np.uint64).reshape(-1, 4)
-    block_addr, size, block_requested = b[:, 0].copy(), *(b[:, i].astype(np.int64) for i in (1, 2))
-    block_stack = interner.stacks(block_frames, lambda i: f"{names[i]}['frames']")
-    return segments, Blocks(block_addr, size, block_requested, b[:, 3].astype(np.uint8), block_stack,
+    size, requested = b[:, 1].astype(np.int64), b[:, 2].astype(np.int64)
+    return segments, Blocks(b[:, 0].copy(), size, requested, b[:, 3].astype(np.uint8),
+                            tables.stacks([stack for stack, _ in frames], lambda i: frames[i][1]),
                             np.full(len(b), -1, np.int32))
 
 
@@ -419,7 +386,10 @@ def convert(data: Any, name: str, progress: Progress = silent, *, consume: bool 
     if type(data) is list and data and type(data[0]) is dict and "total_size" in data[0]:
         data = {"segments": data}
     if type(data) is not dict or not any(key in data for key in ("segments", "device_traces")):
-        raise FileError(f"a pickle, but no memory snapshot: it holds {_found(data)}; a snapshot is a mapping with "
+        found = shown(data)
+        if type(data) is dict:
+            found = f"a mapping with {', '.join(map(shown, list(data)[:6])) or 'nothing'}"
+        raise FileError(f"a pickle, but no memory snapshot: it holds {found}; a snapshot is a mapping with "
                         "segments and device_traces, as torch.cuda.memory._dump_snapshot writes it")
     traces = listed(data.get("device_traces"), "device_traces")
     if len(traces) > MAX_DEVICES:
@@ -427,28 +397,32 @@ def convert(data: Any, name: str, progress: Progress = silent, *, consume: bool 
     counts = [len(listed(t, f"device_traces[{d}]")) for d, t in enumerate(traces)]
     if sum(counts) > MAX_EVENTS:
         raise FileError(f"the traces have {sum(counts):,} events; at most {MAX_EVENTS:,} can be read")
-    tables = Tables()
-    done = [0]
-
-    def told(count: int) -> None:
-        progress("reading events", _READING * (done[0] + count) / max(sum(counts), 1))
-
+    tables, done, total = Tables(), 0, max(sum(counts), 1)
     events: dict[int, Events] = {}
     for device, (trace, count) in enumerate(zip(traces, counts, strict=True)):
         if count:
+            def told(read: int, done: int = done) -> None:
+                progress("reading events", _READING * (done + read) / total)
+
             events[device] = read_events(trace, device, tables, told, consume=consume)
+            done += count
             if consume:
                 trace.clear()
-        done[0] += count
     segments = read_segments(listed(data.get("segments"), "segments"), tables, events)
     notes: list[str] = []
     made: list[Trace] = []
     for device in segments:
         progress("pairing", _READING + (1 - _READING) * len(made) / len(segments))
-        e = events[device] if device in events else read_events([], device, tables, told, consume=False)
+        e = events[device] if device in events else read_events([], device, tables, lambda read: None)
         made.append(_trace(device, e, *segments[device], notes))
-    notes += _more_notes(data, made)
-    texts, stacks = tables.interner.finish()
+    host = sum(len(t) for t in listed(data.get("host_traces"), "host_traces") if type(t) in (list, tuple))
+    host_segments = len(listed(data.get("host_segments"), "host_segments"))
+    if host or host_segments:
+        notes.append(f"the file also tells of pinned host memory ({host_segments:,} segments, {host:,} events), which "
+                     "is not shown")
+    if not any(counts):
+        notes.append("no events: recording was off; only what was live at the end is known")
+    texts, stacks = tables.finish()
     return Snapshot(name, tuple(made), texts, stacks, tuple(tables.streams), tuple(tables.pools),
                     _annotations(data.get("external_annotations")), _settings(data.get("allocator_settings")),
                     tuple(notes), file_bytes)
@@ -478,18 +452,6 @@ def _trace(device: int, events: Events, segments: Segments, blocks: Blocks, note
     return Trace(device, events, a, spans, segments, blocks)
 
 
-def _more_notes(data: dict[str, Any], traces: list[Trace]) -> list[str]:
-    notes: list[str] = []
-    host = sum(len(t) for t in listed(data.get("host_traces"), "host_traces") if type(t) in (list, tuple))
-    host_segments = len(listed(data.get("host_segments"), "host_segments"))
-    if host or host_segments:
-        notes.append(f"the file also tells of pinned host memory ({host_segments:,} segments, {host:,} events), which "
-                     "is not shown")
-    if not any(len(t.events) for t in traces):
-        notes.append("no events: recording was off; only what was live at the end is known")
-    return notes
-
-
 def _annotations(value: Any) -> tuple[Annotation, ...]:
     out: list[Annotation] = []
     for i, a in enumerate(listed(value, "external_annotations")):
@@ -507,33 +469,14 @@ def _annotations(value: Any) -> tuple[Annotation, ...]:
 
 
 def _settings(value: Any) -> dict[str, Any]:
-    """Return the allocator's settings as JSON values, limited in number and length."""
-    left = [4096]
-
-    def plain(v: Any, depth: int) -> Any:
-        left[0] -= 1
-        if left[0] < 0 or depth > 8:
-            return "..."
-        if type(v) is dict:
-            return {str(k)[:200]: plain(x, depth + 1) for k, x in list(v.items())[:1024]
-                    if type(k) in (str, int, bool, float)}
-        if type(v) in (list, tuple):
-            return [plain(x, depth + 1) for x in v[:1024]]
-        if v is None or type(v) is bool or (type(v) is int and v.bit_length() <= 64) or (
-                type(v) is float and abs(v) < float("inf")):
-            return v
-        return v[:1000] if type(v) is str else shown(v)
-
+    """Return the allocator's settings as JSON values; none where they are too many or refer to themselves."""
     if value is None:
         return {}
     if type(value) is not dict:
         raise FileError(f"allocator_settings is {shown(value)}, not a mapping")
-    settings = plain(value, 0)
-    return settings if len(json.dumps(settings)) <= MAX_SETTINGS else {}
-
-
-def _found(data: Any) -> str:
-    if type(data) is dict:
-        keys = [shown(k) for k in list(data)[:6]]
-        return f"a mapping with {', '.join(keys)}" + (", ..." if len(data) > 6 else "") if keys else "an empty mapping"
-    return shown(data)
+    try:
+        text = json.dumps(value, skipkeys=True, default=shown, allow_nan=False)
+    except (ValueError, RecursionError):
+        return {}
+    return json.loads(text, parse_int=lambda digits: int(digits) if len(digits) < 19 else digits) if (
+        len(text) <= MAX_SETTINGS) else {}

@@ -31,12 +31,8 @@ else:
         sys.modules.update(present)
 
 from numba import types
-from numba.types import float64 as f64
-from numba.types import int32 as i32
-from numba.types import int64 as i64
-from numba.types import uint32 as u32
-from numba.types import void
 
+f64, i32, i64, u32, void = types.float64, types.int32, types.int64, types.uint32, types.void
 _kernels: list[tuple[Any, Any]] = []
 """Each kernel and its signature."""
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
