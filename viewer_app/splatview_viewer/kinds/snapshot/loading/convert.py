@@ -430,23 +430,21 @@ def convert(data: Any, name: str, progress: Progress = silent, *, consume: bool 
 
 def _trace(device: int, events: Events, segments: Segments, blocks: Blocks, notes: list[str]) -> Trace:
     per_segment = np.diff(segments.block_start)
-    p = pair(events, blocks, np.repeat(segments.stream, per_segment), np.repeat(segments.pool, per_segment))
-    events.allocation[:] = p.events_allocation
-    blocks.allocation[:] = p.blocks_allocation
+    a, (lost, late, unheld) = pair(events, blocks, np.repeat(segments.stream, per_segment),
+                                   np.repeat(segments.pool, per_segment))
     spans = make_spans(events, segments)
-    fill_pools(p.allocations, events, segments, spans)
-    a = p.allocations
+    fill_pools(a, events, segments, spans)
     if float(np.sum(a.size, dtype=np.float64)) >= LIMIT:  # beyond it sums would overflow
         raise FileError(f"device {device}: the sizes of its allocations are together more than any machine hands out")
     early = int((a.start < 0).sum())
     bytes_early = int(a.size[a.start < 0].sum())
     for count, text in (
             (early, f"{{}} allocations ({bytes_early / 2**30:.2f} GiB) were live before the trace begins"),
-            (p.lost_frees, "{} allocations end where their address was handed out again: their free is not in the "
+            (lost, "{} allocations end where their address was handed out again: their free is not in the "
                            "trace"),
-            (p.late, "{} allocations have no alloc in the trace though their address was in use before (was recording "
+            (late, "{} allocations have no alloc in the trace though their address was in use before (was recording "
                      "paused?); they are shown as live from its beginning"),
-            (p.unheld, "{} allocations are live at the end of the trace, but no block holds them")):
+            (unheld, "{} allocations are live at the end of the trace, but no block holds them")):
         if count:
             notes.append(f"device {device}: {text.format(f'{count:,}')}")
     return Trace(device, events, a, spans, segments, blocks)
