@@ -238,38 +238,27 @@ def small_snapshot(seed: int = 0, events: int = 120, *, pools: int = 1) -> Snaps
 def pickled(seed: int = 0, events: int = 120, *, pools: int = 1) -> dict[str, Any]:
     """A snapshot as a dict: in each pool a segment of 64 MiB with blocks of 1 MiB to 8 MiB that come and go."""
     rng = random.Random(seed)
-    starts = [0x7F00_0000_0000 + (pool << 32) for pool in range(pools)]
-    live: list[list[tuple[int, int, list[Any]]]] = [[] for _ in range(pools)]
     trace: list[dict[str, Any]] = []
+    live: dict[tuple[int, int], tuple[int, int, list[Any]]] = {}
 
     def add(action: str, pool: int, addr: int, size: int, frames: list[Any]) -> None:
         trace.append({"action": action, "addr": addr, "size": size, "stream": 0, "pool_id": (0, pool),
                       "frames": frames, "time_us": 1_700_000_000_000_000 + len(trace) * 1000})
 
+    starts = [0x7F00_0000_0000 + (pool << 32) for pool in range(pools)]
     for pool in range(pools):
         add("segment_alloc", pool, starts[pool], 64 * MB, STACKS[0])
     while len(trace) < events:
-        pool, size, stack = rng.randrange(pools), rng.randint(1, 8), rng.choice(STACKS)
-        addr = _room(starts[pool], live[pool], size * MB)
-        if addr is not None and rng.random() < 0.6:
-            live[pool].append((addr, size * MB - 100, stack))
-            add("alloc", pool, *live[pool][-1])
-        elif any(live):
-            pool = rng.choice([p for p in range(pools) if live[p]]) if pools > 1 else 0
-            gone = live[pool].pop(rng.randrange(len(live[pool])))
+        pool, slot = place = rng.randrange(pools), rng.randrange(8)
+        if place not in live:
+            live[place] = starts[pool] + slot * 8 * MB, rng.randint(1, 8) * MB - 100, rng.choice(STACKS)
+            add("alloc", pool, *live[place])
+        else:
+            gone = live.pop(place)
             for action in ("free_requested", "free_completed"):
                 add(action, pool, *gone)
-    return snapshot(trace, [filled(starts[p], 64 * MB, live[p], segment_pool_id=(0, p)) for p in range(pools)])
-
-
-def _room(start: int, live: list[tuple[int, int, list[Any]]], size: int) -> int | None:
-    """The first address in a segment of 64 MiB with room for so many bytes."""
-    at = start
-    for addr, asked, _ in sorted(live, key=lambda b: b[0]):
-        if addr - at >= size:
-            return at
-        at = addr + asked + 100
-    return at if start + 64 * MB - at >= size else None
+    return snapshot(trace, [filled(start, 64 * MB, [block for (of, _), block in live.items() if of == pool],
+                                   segment_pool_id=(0, pool)) for pool, start in enumerate(starts)])
 
 
 def two_devices() -> Snapshot:

@@ -165,11 +165,11 @@ def make_spans(events: Events, segments: Segments) -> Spans:
         """End what is reserved of a range. Returns the parts of it that were not known to be reserved."""
         i, j = bisect_right(held, low, key=itemgetter(1)), bisect_left(held, high, key=itemgetter(0))
         unknown, keep, at = [], [], low
-        for first, last, *rest in held[i:j]:
+        for first, last, start, stream, pool in held[i:j]:
             a, b = max(first, low), min(last, high)
-            rows.append((a, b - a, rest[0], event, *rest[1:]))
+            rows.append((a, b - a, start, event, stream, pool))
             unknown.append((at, a))
-            keep += [(first, a, *rest), (b, last, *rest)]
+            keep += [(first, a, start, stream, pool), (b, last, start, stream, pool)]
             at = b
         unknown.append((at, high))
         held[i:j] = [part for part in keep if part[0] < part[1]]
