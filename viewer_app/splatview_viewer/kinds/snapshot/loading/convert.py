@@ -8,10 +8,12 @@ from __future__ import annotations
 import json
 from array import array
 from itertools import chain, repeat
-from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from operator import attrgetter
+from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import numpy as np
+from msgspec import Meta
 
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.formats import Progress, silent
@@ -46,7 +48,7 @@ ACTION = {name: i for i, name in enumerate(ACTIONS)}
 STATE = {name: i for i, name in enumerate(BLOCK_STATES)} | {"active_awaiting_free": 2}
 TYPE = {name: i for i, name in enumerate(SEGMENT_TYPES)}
 OTHER, OOM = ACTION["other"], ACTION["oom"]
-NO_CONTEXT = (None, "", "N/A")
+NO_TEXT = (None, "", "N/A")
 MAX_TABLE = 2**15 - 1
 MAX_DEVICES = 1024
 """Traces of one file, at most."""
@@ -54,12 +56,79 @@ COLUMNS = {"action": np.uint8, "addr": np.uint64, "size": np.uint64, "time_us": 
            "pool": np.int16, "stack": np.int32, "context": np.int32, "metadata": np.int32}
 TOP = 2**64
 """Addresses, and the ends of what lies there, are smaller."""
-NOWHERE = object()
 SAMPLE, FEW = 4, 16
 """Each so many frames tell stacks apart at once; so many stacks that they do not tell apart are compared."""
 HELD = 1 << 18
 """How many stacks and frames are known by identity; a file that shares none would hold all of them."""
 MAX_LINE = 2**31 - 1
+
+
+_Whole = Annotated[int, Meta(ge=0)]
+_Bytes = Annotated[int, Meta(ge=0, lt=LIMIT)]
+_Stream = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+
+
+class _Frame(msgspec.Struct):
+    filename: str = ""
+    line: int = 0
+    name: str = ""
+
+
+class _Old(msgspec.Struct):
+    """What files of before 2023 say of a block."""
+
+    real_size: _Bytes | None = None
+    frames: Any = None
+
+
+class _Block(msgspec.Struct):
+    size: _Bytes
+    address: _Whole | None = None
+    requested_size: _Bytes | None = None
+    state: str = "inactive"
+    frames: Any = None
+    history: list[_Old] | None = None
+
+
+class _Segment(msgspec.Struct):
+    address: _Whole
+    total_size: _Bytes
+    device: Annotated[int, Meta(ge=0, lt=2**15)] = 0
+    allocated_size: _Bytes = 0
+    active_size: _Bytes = 0
+    requested_size: _Bytes = 0
+    stream: _Stream = 0
+    segment_type: Any = ""
+    segment_pool_id: Any = None
+    is_expandable: Any = False
+    frames: Any = None
+    blocks: list[_Block] | None = None
+
+
+class _Annotation(msgspec.Struct):
+    name: str = ""
+    stage: str = ""
+    device: Annotated[int, Meta(ge=-1, lt=2**15)] = 0
+    time_us: _Bytes = 0
+
+
+class _File(msgspec.Struct):
+    """What a pickle holds. Entries of traces are read many at once (`_Chunk`)."""
+
+    segments: list[_Segment] | None = None
+    device_traces: list[Any] | None = None
+    external_annotations: list[_Annotation] | None = None
+    allocator_settings: dict[Any, Any] | None = None
+    host_segments: list[Any] | None = None
+    host_traces: list[list[Any]] | None = None
+
+
+def read(value: Any, kind: Any, where: str) -> Any:
+    """A value of a file, if it is of this type. Raises FileError, which names what is wrong."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as e:
+        raise FileError(f"{where}: {e}") from None
 
 
 # -- texts, frames and stacks, each kept once --------------------------------------------------------------------------
@@ -97,8 +166,7 @@ class Tables:
                 if frames is None or frames in ((), []):
                     numbers.append(NO_STACK)
                     continue
-                if type(frames) is not tuple:
-                    raise FileError(f"{where(i)} is {shown(frames)}, not a list of frames")
+                frames = read(frames, list[Any], where(i))
             same = self._lists.get(key := tuple(map(id, frames[::SAMPLE])), ())
             for known, number in same:
                 if known == frames:
@@ -106,7 +174,7 @@ class Tables:
                     break
             else:
                 held = self._known
-                inner = [held[id(f)][1] if id(f) in held else self.frame(f, lambda i=i, k=k: f"{where(i)}[{k}]")
+                inner = [held[id(f)][1] if id(f) in held else self.frame(f, f"{where(i)}[{k}]")
                          for k, f in enumerate(frames)]
                 numbers.append(self._stacks.setdefault(array("i", inner).tobytes(), len(self._stacks)))
                 if len(self._lists) >= HELD:
@@ -114,23 +182,11 @@ class Tables:
                 self._lists[key] = [(frames, numbers[-1]), *same[:FEW]]
         return np.array(numbers, np.int32)
 
-    def frame(self, frame: Any, where: Callable[[], str]) -> int:
+    def frame(self, frame: Any, where: str) -> int:
         """The number of a frame as a file holds it. `where`: what to call it in an error. Raises FileError."""
-        def fault(what: str) -> FileError:
-            return FileError(f"{where()}{what}")
-
-        if type(frame) is not dict:
-            raise fault(f" is {shown(frame)}, not a mapping with filename, line and name")
-        file, line, name = frame.get("filename", ""), frame.get("line", 0), frame.get("name", "")
-        if type(file) is not str or type(name) is not str:
-            key, value = ("filename", file) if type(file) is not str else ("name", name)
-            raise fault(f"[{key!r}] is {shown(value)}, not a text")
-        if type(line) is not int:
-            raise fault(f"['line'] is {shown(line)}, not a whole number")
-        if not -MAX_LINE <= line <= MAX_LINE:
-            line = 0  # what C++ frames say where nothing is known
-        texts = self._texts
-        key = texts.setdefault(file, len(texts)), line, texts.setdefault(name, len(texts))
+        f, texts = read(frame, _Frame, where), self._texts
+        line = f.line if abs(f.line) <= MAX_LINE else 0  # what C++ frames say where nothing is known
+        key = texts.setdefault(f.filename, len(texts)), line, texts.setdefault(f.name, len(texts))
         number = self._frames.setdefault(key, len(self._frames))
         if len(self._known) >= HELD:
             self._known.clear()
@@ -138,17 +194,15 @@ class Tables:
         return number
 
     def stream(self, value: Any, where: str) -> int:
-        if type(value) is not int or not -(2**63) <= value < 2**63:
-            raise FileError(f"{where} is {shown(value)}, not a whole number of 64 bits")
-        return self._number(self.streams, value, where)
+        return self._number(self.streams, read(value, _Stream, where), where)
 
     def pool(self, value: Any, where: str) -> int:
         if value is None:
             return UNKNOWN_POOL
-        if type(value) not in (tuple, list) or len(value) != 2 or any(type(v) is not int or not 0 <= v < 2**64
-                                                                    for v in value):
-            raise FileError(f"{where} is {shown(value)}, not a pair of whole numbers")
-        return self._number(self.pools, tuple(value), where)
+        pool = read(value, tuple[_Whole, _Whole], where)
+        if max(pool) >= TOP:
+            raise FileError(f"{where} is {pool}: its numbers must be less than 2^64")
+        return self._number(self.pools, pool, where)
 
     @staticmethod
     def _number(table: dict[Any, int], value: Any, where: str) -> int:
@@ -157,15 +211,8 @@ class Tables:
             raise FileError(f"{where}: the {MAX_TABLE + 2:,}th different one; at most {MAX_TABLE + 1:,} can be read")
         return number
 
-    def context(self, value: Any, where: str) -> int:
-        return -1 if value in NO_CONTEXT else self.text(value, where)
-
     def text(self, value: Any, where: str) -> int:
-        if value is None or value == "":
-            return -1
-        if type(value) is not str:
-            raise FileError(f"{where} is {shown(value)}, not a text")
-        return self._texts.setdefault(value, len(self._texts))
+        return -1 if value in NO_TEXT else self._texts.setdefault(read(value, str, where), len(self._texts))
 
     def finish(self) -> tuple[Texts, Stacks]:
         """All of it as columns."""
@@ -196,24 +243,6 @@ def _starts(lengths: list[int]) -> np.ndarray:
 
 
 # -- entries -----------------------------------------------------------------------------------------------------------
-
-
-def whole(value: Any, where: str, top: int = LIMIT) -> int:
-    """A number that is whole and not negative. Raises FileError."""
-    if type(value) is not int:
-        raise FileError(f"{where} is {shown(value)}, not a whole number")
-    if not 0 <= value < top:
-        raise FileError(f"{where} is {shown(value)}; legal is 0 to {top - 1:,}")
-    return value
-
-
-def listed(value: Any, where: str) -> list[Any]:
-    """A list, or none. Raises FileError."""
-    if value is None:
-        return []
-    if type(value) not in (list, tuple):
-        raise FileError(f"{where} is {shown(value)}, not a list")
-    return value
 
 
 def read_events(trace: list[Any], device: int, tables: Tables, told: Callable[[int], None], *,
@@ -255,118 +284,95 @@ class _Chunk:
         if list(chain.from_iterable(self.rows)) == keys * len(self.rows):
             flat = list(chain.from_iterable(map(dict.values, self.rows)))
             self.columns = {key: flat[i::len(keys)] for i, key in enumerate(keys)}
-        actions = self._values("action", NOWHERE)
+        actions = self._values("action", None)
         if set(map(type, actions)) != {str}:
             i = next(i for i, v in enumerate(actions) if type(v) is not str)
-            raise FileError(f"{self.where(i)} has no action" if actions[i] is NOWHERE else
-                            f"{self.where(i, 'action')} is {shown(actions[i])}, not a text")
+            raise FileError(f"{self.where(i, 'action')} is {shown(actions[i])}, not a text")
         action = np.fromiter(map(ACTION.get, actions, repeat(OTHER)), np.uint8, len(actions))
-        t = self.tables
-        addr, size = self._numbers("addr", TOP, action), self._numbers("size", TOP)
-        for i in np.flatnonzero((action != OOM) & ((size >= LIMIT) | (addr + size < addr))).tolist():
-            whole(int(size[i]), self.where(i, "size"))
-            whole(int(addr[i]), self.where(i, "addr"), TOP - int(size[i]))
-        return {"action": action, "addr": addr, "size": size, "time_us": self._numbers("time_us"),
+        t, failed = self.tables, action == OOM
+        addr = self._values("addr", 0)
+        for i in np.flatnonzero(failed).tolist():  # it has no address, but what the driver still had
+            addr[i] = self.rows[i].get("device_free", addr[i])
+        size = self._numbers("size", self._values("size", 0), np.where(failed, TOP - 1, LIMIT - 1))
+        return {"action": action, "size": size,
+                "addr": self._numbers("addr", addr, np.where(failed, TOP - 1, (TOP - 1) - size)),
+                "time_us": self._numbers("time_us", self._values("time_us", 0), LIMIT - 1),
                 "stream": self._table("stream", 0, t.stream), "pool": self._table("pool_id", None, t.pool),
-                "context": self._table("compile_context", None, t.context),
+                "context": self._table("compile_context", None, t.text),
                 "metadata": self._table("user_metadata", None, t.text),
                 "stack": t.stacks(self._values("frames", None), lambda i: self.where(i, "frames"))}
 
     def _values(self, key: str, missing: Any) -> list[Any]:
         if self.columns is not None:
-            values = self.columns.get(key)
-            return [missing] * len(self.rows) if values is None else values
+            return self.columns.get(key) or [missing] * len(self.rows)
         return [e.get(key, missing) for e in self.rows]
 
-    def _numbers(self, key: str, top: int = LIMIT, action: np.ndarray | None = None) -> np.ndarray:
-        values = self._values(key, 0)
-        if action is not None:
-            for i in np.flatnonzero(action == OOM).tolist():  # it has no address, but what the driver still had
-                values[i] = self.rows[i].get("device_free", values[i])
+    def _numbers(self, key: str, values: list[Any], most: Any) -> np.ndarray:
+        """uint64, `most` at most: one number or an array."""
         try:
             out = np.frombuffer(array("Q", values), np.uint64)  # refuses whatever is no whole number of 64 bits
-            if int(out.max()) < top:
+            if (out <= np.asarray(most, np.uint64)).all():
                 return out
         except (TypeError, OverflowError):
             pass
-        return np.array([whole(v, self.where(i, key), top) for i, v in enumerate(values)], np.uint64)
+        limits = np.broadcast_to(np.asarray(most, np.uint64), len(values)).tolist()
+        i = next(i for i, v in enumerate(values) if type(v) is not int or not 0 <= v <= limits[i])
+        raise FileError(f"{self.where(i, key)} is {shown(values[i])}; legal is a whole number from 0 to {limits[i]:,}")
 
     def _table(self, key: str, missing: Any, number: Callable[[Any, str], int]) -> np.ndarray | int:
         """A column of few different values: each is looked at once."""
         values = self._values(key, missing)
+        if type(values[0]) in (str, int, tuple, type(None)) and values.count(values[0]) == len(values):
+            return number(values[0], self.where(0, key))
         try:
-            if type(values[0]) in (str, int, tuple, type(None)) and values.count(values[0]) == len(values):
-                return number(values[0], self.where(0, key))
-            numbers = {v: number(v, "") for v in set(values)}
+            numbers = {v: number(v, key) for v in set(values)}
             return np.fromiter(map(numbers.__getitem__, values), np.int32, len(values))
         except (TypeError, FileError):  # lists instead of tuples; or something wrong, which is named
             return np.array([number(v, self.where(i, key)) for i, v in enumerate(values)], np.int32)
 
 
-def read_segments(entries: list[Any], tables: Tables, devices: Iterable[int]) -> dict[int, tuple[Segments, Blocks]]:
+def read_segments(entries: list[_Segment], tables: Tables, devices: Iterable[int]
+                  ) -> dict[int, tuple[Segments, Blocks]]:
     """The segments and blocks by device, in the order of their addresses; of `devices` also where there are none."""
-    by_device: dict[int, list[tuple[int, str, dict[str, Any]]]] = {device: [] for device in devices}
-    for i, s in enumerate(entries):
-        where = f"segments[{i}]"
-        if type(s) is not dict:
-            raise FileError(f"{where} is {shown(s)}, not a mapping")
-        device = whole(s.get("device", 0), f"{where}['device']", 2**15)
-        top = TOP - whole(s.get("total_size"), f"{where}['total_size']")
-        by_device.setdefault(device, []).append((whole(s.get("address"), f"{where}['address']", top), where, s))
-    return {device: _segments(sorted(rows, key=itemgetter(0)), tables) for device, rows in sorted(by_device.items())}
+    by_device: dict[int, list[_Segment]] = {device: [] for device in devices}
+    for s in sorted(entries, key=attrgetter("address")):
+        by_device.setdefault(s.device, []).append(s)
+    return {device: _segments(rows, tables) for device, rows in sorted(by_device.items())}
 
 
-def _segments(rows: list[tuple[int, str, dict[str, Any]]], tables: Tables) -> tuple[Segments, Blocks]:
-    """rows: the address of each segment, what to call it in an error, and the entry."""
+def _segments(rows: list[_Segment], tables: Tables) -> tuple[Segments, Blocks]:
     blocks: list[tuple[int, int, int, int]] = []
-    frames: list[tuple[Any, str]] = []
+    frames: list[Any] = []
     starts = [0]
-    for address, where, s in rows:
-        at = address
-        for j, b in enumerate(listed(s.get("blocks"), f"{where}['blocks']")):
-            row, stack = _block(b, f"{where}['blocks'][{j}]", at)
-            at = row[0] + row[1]
-            blocks.append(row)
-            frames.append((stack, f"{where}['blocks'][{j}]['frames']"))
+    for s in rows:
+        at = s.address
+        for b in s.blocks or ():
+            old = b.history[0] if b.history else _Old()
+            requested = next(n for n in (b.requested_size, old.real_size, b.size) if n is not None)
+            begin = at if b.address is None else b.address
+            blocks.append((begin, b.size, requested, STATE.get(b.state, 3)))
+            frames.append(old.frames if b.frames is None else b.frames)
+            at = begin + b.size
+            if at > TOP:
+                raise FileError(f"a block at {begin:#x} of {b.size:,} bytes: it ends beyond 2^64")
+        if s.address + s.total_size > TOP:
+            raise FileError(f"a segment at {s.address:#x} of {s.total_size:,} bytes: it ends beyond 2^64")
         starts.append(len(blocks))
-
-    def column(key: str) -> np.ndarray:
-        return np.array([whole(s.get(key, 0), f"{where}[{key!r}]") for _, where, s in rows], np.int64)
-
-    kinds = [s.get("segment_type", "") for _, _, s in rows]
+    pools = [max(tables.pool(s.segment_pool_id, f"segment_pool_id of the segment at {s.address:#x}"), 0) for s in rows]
+    kinds = [TYPE.get(s.segment_type, 2) if type(s.segment_type) is str else 2 for s in rows]
+    total, allocated, active, requested = np.array(
+        [(s.total_size, s.allocated_size, s.active_size, s.requested_size) for s in rows], np.int64).reshape(-1, 4).T
     segments = Segments(
-        np.array([address for address, _, _ in rows], np.uint64), column("total_size"), column("allocated_size"),
-        column("active_size"), column("requested_size"),
-        np.array([tables.stream(s.get("stream", 0), f"{where}['stream']") for _, where, s in rows], np.int16),
-        np.array([max(tables.pool(s.get("segment_pool_id"), f"{where}['segment_pool_id']"), 0)
-                  for _, where, s in rows], np.int16),
-        np.array([TYPE.get(kind, 2) if type(kind) is str else 2 for kind in kinds], np.uint8),
-        np.array([s.get("is_expandable") is True for _, _, s in rows], bool),
-        tables.stacks([s.get("frames") for _, _, s in rows], lambda i: f"{rows[i][1]}['frames']"),
+        np.array([s.address for s in rows], np.uint64), total.copy(), allocated.copy(), active.copy(), requested.copy(),
+        np.array([tables.stream(s.stream, "stream of a segment") for s in rows], np.int16), np.array(pools, np.int16),
+        np.array(kinds, np.uint8), np.array([s.is_expandable is True for s in rows], bool),
+        tables.stacks([s.frames for s in rows], lambda i: f"frames of the segment at {rows[i].address:#x}"),
         np.array(starts, np.int32))
     b = np.array(blocks, np.uint64).reshape(-1, 4)
     size, requested = b[:, 1].astype(np.int64), b[:, 2].astype(np.int64)
     return segments, Blocks(b[:, 0].copy(), size, requested, b[:, 3].astype(np.uint8),
-                            tables.stacks([stack for stack, _ in frames], lambda i: frames[i][1]),
+                            tables.stacks(frames, lambda i: f"frames of the block at {blocks[i][0]:#x}"),
                             np.full(len(b), -1, np.int32))
-
-
-def _block(b: Any, where: str, at: int) -> tuple[tuple[int, int, int, int], Any]:
-    """Address, size, requested size and state of a block, and its frames. `at`: where it begins if it does not say."""
-    if type(b) is not dict:
-        raise FileError(f"{where} is {shown(b)}, not a mapping")
-    size = whole(b.get("size"), f"{where}['size']")
-    state = b.get("state", "inactive")
-    if type(state) is not str:
-        raise FileError(f"{where}['state'] is {shown(state)}, not a text")
-    frames, requested = b.get("frames"), b.get("requested_size")
-    if requested is None or frames is None:  # as files of before 2023 say it
-        old = listed(b.get("history"), f"{where}['history']")
-        last = old[0] if old and type(old[0]) is dict else {}
-        requested = last.get("real_size", size) if requested is None else requested
-        frames = last.get("frames") if frames is None else frames
-    return (whole(b.get("address", at), f"{where}['address']", TOP - size), size,
-            whole(requested, f"{where}['requested_size']"), STATE.get(state, 3)), frames
 
 
 # -- the whole ---------------------------------------------------------------------------------------------------------
@@ -391,10 +397,13 @@ def convert(data: Any, name: str, progress: Progress = silent, *, consume: bool 
             found = f"a mapping with {', '.join(map(shown, list(data)[:6])) or 'nothing'}"
         raise FileError(f"a pickle, but no memory snapshot: it holds {found}; a snapshot is a mapping with "
                         "segments and device_traces, as torch.cuda.memory._dump_snapshot writes it")
-    traces = listed(data.get("device_traces"), "device_traces")
+    file = read(data, _File, "the snapshot")
+    traces = [[] if t is None else t for t in file.device_traces or ()]
+    if any(type(t) is not list for t in traces):
+        raise FileError("device_traces holds something that is no list of entries")
     if len(traces) > MAX_DEVICES:
         raise FileError(f"device_traces has {len(traces):,} devices; at most {MAX_DEVICES:,} can be read")
-    counts = [len(listed(t, f"device_traces[{d}]")) for d, t in enumerate(traces)]
+    counts = list(map(len, traces))
     if sum(counts) > MAX_EVENTS:
         raise FileError(f"the traces have {sum(counts):,} events; at most {MAX_EVENTS:,} can be read")
     tables, done, total = Tables(), 0, max(sum(counts), 1)
@@ -408,15 +417,14 @@ def convert(data: Any, name: str, progress: Progress = silent, *, consume: bool 
             done += count
             if consume:
                 trace.clear()
-    segments = read_segments(listed(data.get("segments"), "segments"), tables, events)
+    segments = read_segments(file.segments or [], tables, events)
     notes: list[str] = []
     made: list[Trace] = []
     for device in segments:
         progress("pairing", _READING + (1 - _READING) * len(made) / len(segments))
         e = events[device] if device in events else read_events([], device, tables, lambda read: None)
         made.append(_trace(device, e, *segments[device], notes))
-    host = sum(len(t) for t in listed(data.get("host_traces"), "host_traces") if type(t) in (list, tuple))
-    host_segments = len(listed(data.get("host_segments"), "host_segments"))
+    host, host_segments = sum(map(len, file.host_traces or ())), len(file.host_segments or ())
     if host or host_segments:
         notes.append(f"the file also tells of pinned host memory ({host_segments:,} segments, {host:,} events), which "
                      "is not shown")
@@ -424,8 +432,8 @@ def convert(data: Any, name: str, progress: Progress = silent, *, consume: bool 
         notes.append("no events: recording was off; only what was live at the end is known")
     texts, stacks = tables.finish()
     return Snapshot(name, tuple(made), texts, stacks, tuple(tables.streams), tuple(tables.pools),
-                    _annotations(data.get("external_annotations")), _settings(data.get("allocator_settings")),
-                    tuple(notes), file_bytes)
+                    tuple(Annotation(a.name, a.stage, a.device, a.time_us) for a in file.external_annotations or ()),
+                    _settings(file.allocator_settings or {}), tuple(notes), file_bytes)
 
 
 def _trace(device: int, events: Events, segments: Segments, blocks: Blocks, notes: list[str]) -> Trace:
@@ -450,28 +458,8 @@ def _trace(device: int, events: Events, segments: Segments, blocks: Blocks, note
     return Trace(device, events, a, spans, segments, blocks)
 
 
-def _annotations(value: Any) -> tuple[Annotation, ...]:
-    out: list[Annotation] = []
-    for i, a in enumerate(listed(value, "external_annotations")):
-        where = f"external_annotations[{i}]"
-        if type(a) is not dict:
-            raise FileError(f"{where} is {shown(a)}, not a mapping")
-        name, stage, device = a.get("name", ""), a.get("stage", ""), a.get("device", 0)
-        for key, text in (("name", name), ("stage", stage)):
-            if type(text) is not str:
-                raise FileError(f"{where}[{key!r}] is {shown(text)}, not a text")
-        if type(device) is not int or not -1 <= device < 2**15:
-            raise FileError(f"{where}['device'] is {shown(device)}, not the number of a device")
-        out.append(Annotation(name, stage, device, whole(a.get("time_us", 0), f"{where}['time_us']")))
-    return tuple(out)
-
-
-def _settings(value: Any) -> dict[str, Any]:
+def _settings(value: dict[Any, Any]) -> dict[str, Any]:
     """Return the allocator's settings as JSON values; none where they are too many or refer to themselves."""
-    if value is None:
-        return {}
-    if type(value) is not dict:
-        raise FileError(f"allocator_settings is {shown(value)}, not a mapping")
     try:
         text = json.dumps(value, skipkeys=True, default=shown, allow_nan=False)
     except (ValueError, RecursionError):
