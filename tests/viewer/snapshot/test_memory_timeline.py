@@ -18,7 +18,7 @@ TRACES = {"usual": (0, 400, 20, 60), "no event": (2, 0, 20, 60), "one event": (4
 EXACT = 1.01
 """Colours are rounded to whole numbers."""
 SUMMARY = 13.0
-"""Where 16 bands lie in a fifth of a pixel they may be divided between two pixels as if they were mixed."""
+"""Where 32 bands lie in a fifth of a pixel they may be divided between two pixels as if they were mixed."""
 
 
 @pytest.fixture(params=TRACES)

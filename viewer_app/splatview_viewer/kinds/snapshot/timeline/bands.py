@@ -146,9 +146,9 @@ class Bands:
         A pixel shows the mean of the colours of all bands in it, by their bytes. Bands of 3 pixels and more have a
         darker line at their lower edge.
         """
-        n = (2 * self._index.longest + 4096 + 255) // 256 * 256
-        lists = (np.empty(n, np.int32), np.empty(n, np.int32), np.zeros(n), np.zeros((n // 16, 4)),
-                 np.zeros((n // 256, 4)), np.empty(len(self._size), np.int32))
+        n = 2 * self._index.longest + 4096
+        lists = (np.empty(n, np.int32), np.empty(n, np.int32), np.zeros(n), np.zeros(((n >> kernels().BLOCK) + 1, 4)),
+                 np.empty(len(self._size), np.int32))
         kernels().paint_bands(self._index.kernel, self._size, self.numbers, paint.tables(self.count),
                               (frozen(moments, np.int32), float(low), float(per_pixel)),
                               columns.indices(canvas.width)[:2], (canvas.packed, canvas.ids), lists)

@@ -245,28 +245,27 @@ def live_at(index, k, out):
 #
 # A column needs what is live at its moment, in order, with its sizes. This is held as a dense list of entries, and is
 # brought from one column to the next by what began and ended between them (an ended entry keeps its place with size
-# 0), or is built anew from a checkpoint where that costs less. Sums over FEW and over MANY entries let the painter skip
+# 0), or is built anew from a checkpoint where that costs less. Sums over blocks of entries let the painter skip
 # what lies below the picture, and take at once what lies within one pixel. What is below the lowest change looks as it
 # did in the column before, and is copied from there. Sums of bytes, and of bytes times colour, are whole numbers below
 # 2^53 in float64: adding and taking away is exact.
 
-FEW, MANY = 4, 8
-"""Entries in a small and in a large block, as powers of two."""
+BLOCK = 5
+"""Entries in a block, as a power of two."""
 TALL = 3.0
 """Bands of this many pixels and more are parted from what is below by a darker line."""
 SHADE = 0.62
 """How bright that line is."""
 SUMMARY = 0.2
-"""Small blocks up to this part of a pixel are divided between two pixels as if all in it had one colour."""
+"""Blocks up to this part of a pixel are divided between two pixels as if all in it had one colour."""
 
-INKS = types.Tuple((read(types.uint16), read(types.uint8), read(f64, 2),
-                    read(f64, 2)))
+INKS = types.Tuple((read(types.uint16), read(types.uint8), read(f64, 2), read(f64, 2)))
 """classes, lit (or none), shades (2 K, 3), grounds (2, 3)"""
 COLUMNS = types.Tuple((R32, f64, f64))
 """moments, low, bytes per pixel"""
-LIST = types.Tuple((write(i32), write(i32), write(f64), write(f64, 2), write(f64, 2), write(i32)))
-"""Entries: their allocations, shades, sizes (zeros); sums of bytes, red, green and blue over small and large blocks
-(zeros), where each number of the index is."""
+LIST = types.Tuple((write(i32), write(i32), write(f64), write(f64, 2), write(i32)))
+"""Entries: their allocations, shades, sizes (zeros); sums of bytes, red, green and blue over blocks (zeros), and
+where each number of the index is."""
 
 
 @inline
@@ -308,59 +307,36 @@ def again(pixels, ids, x, rows):
 
 
 @inline
-def add(sums, a, size, red, green, blue):
-    s, r, g, b = sums[a, 0] + size, sums[a, 1] + red, sums[a, 2] + green, sums[a, 3] + blue
-    sums[a, 0] = s
-    sums[a, 1] = r
-    sums[a, 2] = g
-    sums[a, 3] = b
+def change(blocks, j, size, shades, shade):
+    """Adds an entry to the sums of its block; a negative size takes it away."""
+    a = j >> BLOCK
+    blocks[a, 0] += size
+    blocks[a, 1] += size * shades[shade, 0]
+    blocks[a, 2] += size * shades[shade, 1]
+    blocks[a, 3] += size * shades[shade, 2]
 
 
 @inline
-def change(few, many, j, size, shades, shade):
-    """Adds an entry to the sums of its blocks; a negative size takes it away."""
-    red, green, blue = size * shades[shade, 0], size * shades[shade, 1], size * shades[shade, 2]
-    add(few, j >> FEW, size, red, green, blue)
-    add(many, j >> MANY, size, red, green, blue)
-
-
-@inline
-def clear(sizes, few, many, count):
-    """Makes the sizes and sums of the first entries zeros again."""
-    sizes[:count] = 0.0
-    few[:(count + (1 << FEW) - 1) >> FEW] = 0.0
-    many[:(count + (1 << MANY) - 1) >> MANY] = 0.0
-
-
-@inline
-def reach(sizes, few, many, count, byte):
+def reach(sizes, blocks, count, byte):
     """The first entry that ends above this byte, and where it begins; count if there is none."""
     base = 0.0
     j = np.int64(0)
-    while j < count:
-        if j & ((1 << MANY) - 1) == 0 and base + many[j >> MANY, 0] <= byte:
-            base += many[j >> MANY, 0]
-            j += 1 << MANY
-        elif j & ((1 << FEW) - 1) == 0 and base + few[j >> FEW, 0] <= byte:
-            base += few[j >> FEW, 0]
-            j += 1 << FEW
-        elif base + sizes[j] <= byte:
-            base += sizes[j]
-            j += 1
-        else:
-            break
+    while j < count and base + blocks[j >> BLOCK, 0] <= byte:
+        base += blocks[j >> BLOCK, 0]
+        j += 1 << BLOCK
+    while j < count and base + sizes[j] <= byte:
+        base += sizes[j]
+        j += 1
     return min(j, count), base
 
 
 @inline
-def bottom_of(sizes, few, many, entry):
+def bottom_of(sizes, blocks, entry):
     """The byte at which an entry begins."""
     base = 0.0
-    for b in range(entry >> MANY):
-        base += many[b, 0]
-    for a in range(entry >> MANY << (MANY - FEW), entry >> FEW):
-        base += few[a, 0]
-    for j in range(entry >> FEW << FEW, entry):
+    for a in range(entry >> BLOCK):
+        base += blocks[a, 0]
+    for j in range(entry >> BLOCK << BLOCK, entry):
         base += sizes[j]
     return base
 
@@ -368,7 +344,7 @@ def bottom_of(sizes, few, many, entry):
 @inline
 def stack(pixels, ids, row, origin, per, entries, count, colors):
     """Paints one column (H,) from this row up. origin: the byte at which row 0 begins."""
-    numbers, shown, sizes, few, many, _ = entries
+    numbers, shown, sizes, blocks, _ = entries
     shades, ground = colors
     height = len(pixels)
     empty = packed(ground[0, 0], ground[0, 1], ground[0, 2])
@@ -380,35 +356,24 @@ def stack(pixels, ids, row, origin, per, entries, count, colors):
     top, centre = bottom + per, bottom + 0.5 * per
     covered = red = green = blue = 0.0
     under = np.int32(-1)
-    j, base = reach(sizes, few, many, count, bottom)
+    j, base = reach(sizes, blocks, count, bottom)
     while j < count and row < height:
         step = np.int64(1)
         size = sizes[j]
-        if j & ((1 << FEW) - 1) == 0 and base >= bottom:
-            if j & ((1 << MANY) - 1) == 0:
-                b = j >> MANY
-                end = base + many[b, 0]
-                if end <= top and (end <= centre or base > centre):
-                    covered += many[b, 0]
-                    red += many[b, 1]
-                    green += many[b, 2]
-                    blue += many[b, 3]
-                    base = end
-                    j += 1 << MANY
-                    continue
-            a = j >> FEW
-            whole = few[a, 0]
+        if j & ((1 << BLOCK) - 1) == 0 and base >= bottom:
+            a = j >> BLOCK
+            whole = blocks[a, 0]
             end = base + whole
             if end <= top and (end <= centre or base > centre):
                 covered += whole
-                red += few[a, 1]
-                green += few[a, 2]
-                blue += few[a, 3]
+                red += blocks[a, 1]
+                green += blocks[a, 2]
+                blue += blocks[a, 3]
                 base = end
-                j += 1 << FEW
+                j += 1 << BLOCK
                 continue
             if whole <= SUMMARY * per:
-                step = np.int64(1 << FEW)
+                step = np.int64(1 << BLOCK)
                 size = whole
         if size == 0.0:
             j += 1
@@ -419,9 +384,9 @@ def stack(pixels, ids, row, origin, per, entries, count, colors):
             number = numbers[j]
             r, g, b_ = shades[shade, 0], shades[shade, 1], shades[shade, 2]
         else:
-            a = j >> FEW
+            a = j >> BLOCK
             by = 1.0 / size
-            r, g, b_ = few[a, 1] * by, few[a, 2] * by, few[a, 3] * by
+            r, g, b_ = blocks[a, 1] * by, blocks[a, 2] * by, blocks[a, 3] * by
             number = np.int32(-1)
             if base <= centre < end:
                 i, at = j, base + sizes[j]
@@ -466,7 +431,7 @@ def paint_bands(index, size, name, inks, columns, part, canvas, entries):
     classes, lit, shades, ground = inks
     moments, low, per = columns
     pixels, ids = canvas
-    numbers, shown, sizes, few, many, where = entries
+    numbers, shown, sizes, blocks, where = entries
     height = pixels.shape[1]
     empty = packed(ground[0, 0], ground[0, 1], ground[0, 2])
     count = limit = built = started = gone = np.int64(0)
@@ -483,7 +448,8 @@ def paint_bands(index, size, name, inks, columns, part, canvas, entries):
         anew = held + max(upto - first[c], 0)
         lowest = count
         if known < 0 or k < known or upto - started + ended - gone > 3 * anew or count + upto - started > limit:
-            clear(sizes, few, many, count)
+            sizes[:count] = 0.0
+            blocks[:(count >> BLOCK) + 1] = 0.0
             count = lowest = np.int64(0)
             limit = min(2 * anew + 4096, len(sizes))
             built += 1
@@ -495,7 +461,7 @@ def paint_bands(index, size, name, inks, columns, part, canvas, entries):
                 if i < started:
                     j = np.int64(where[i])
                     lowest = min(lowest, j)
-                    change(few, many, j, -sizes[j], shades, shown[j])
+                    change(blocks, j, -sizes[j], shades, shown[j])
                     sizes[j] = 0.0
         fresh = count
         for t in range(held + max(upto - started, 0)):
@@ -509,14 +475,14 @@ def paint_bands(index, size, name, inks, columns, part, canvas, entries):
                 shown[count] = shade
                 sizes[count] = size[i]
                 where[i] = count
-                change(few, many, count, np.float64(size[i]), shades, shade)
+                change(blocks, count, np.float64(size[i]), shades, shade)
                 count += 1
         row = np.int64(0)
         if drawn >= 0 and drawn <= k:
             if lowest == fresh and fresh == count:
                 row = height
             elif lowest > 0:
-                row = min(max(np.int64((bottom_of(sizes, few, many, lowest) - low) / per), 0), height)
+                row = min(max(np.int64((bottom_of(sizes, blocks, lowest) - low) / per), 0), height)
         again(pixels, ids, x, row)
         if row < height:
             stack(pixels[x], ids[x], row, low, per, entries, count, (shades, ground))
