@@ -256,8 +256,6 @@ TALL = 3.0
 """Bands of this many pixels and more are parted from what is below by a darker line."""
 SHADE = 0.62
 """How bright that line is."""
-SUMMARY = 0.2
-"""Blocks up to this part of a pixel are divided between two pixels as if all in it had one colour."""
 
 INKS = types.Tuple((read(types.uint16), read(types.uint8), read(f64, 2), read(f64, 2)))
 """classes, lit (or none), shades (2 K, 3), grounds (2, 3)"""
@@ -358,7 +356,6 @@ def stack(pixels, ids, row, origin, per, entries, count, colors):
     under = np.int32(-1)
     j, base = reach(sizes, blocks, count, bottom)
     while j < count and row < height:
-        step = np.int64(1)
         size = sizes[j]
         if j & ((1 << BLOCK) - 1) == 0 and base >= bottom:
             a = j >> BLOCK
@@ -372,50 +369,34 @@ def stack(pixels, ids, row, origin, per, entries, count, colors):
                 base = end
                 j += 1 << BLOCK
                 continue
-            if whole <= SUMMARY * per:
-                step = np.int64(1 << BLOCK)
-                size = whole
         if size == 0.0:
             j += 1
             continue
         end = base + size
-        if step == 1:
-            shade = shown[j]
-            number = numbers[j]
-            r, g, b_ = shades[shade, 0], shades[shade, 1], shades[shade, 2]
-        else:
-            a = j >> BLOCK
-            by = 1.0 / size
-            r, g, b_ = blocks[a, 1] * by, blocks[a, 2] * by, blocks[a, 3] * by
-            number = np.int32(-1)
-            if base <= centre < end:
-                i, at = j, base + sizes[j]
-                while at <= centre and i + 1 < count:
-                    i += 1
-                    at += sizes[i]
-                number = numbers[i]
+        shade, number = shown[j], numbers[j]
+        r, g, b = shades[shade, 0], shades[shade, 1], shades[shade, 2]
         if base <= centre < end:
             under = number
         part = min(end, top) - max(base, bottom)
         covered += part
         red += part * r
         green += part * g
-        blue += part * b_
+        blue += part * b
         if end > top:
             emit(pixels, ids, row, (covered, red, green, blue), under, size >= TALL * per and base >= bottom, per,
                  ground)
             row += 1
             full = min(np.int64((end - origin) / per), height)
             if row < full:
-                fill(pixels, ids, row, full, packed(r, g, b_), number)
+                fill(pixels, ids, row, full, packed(r, g, b), number)
                 row = full
             bottom = origin + row * per
             top, centre = bottom + per, bottom + 0.5 * per
             covered = max(end - bottom, 0.0)
-            red, green, blue = covered * r, covered * g, covered * b_
+            red, green, blue = covered * r, covered * g, covered * b
             under = number if centre < end else np.int32(-1)
         base = end
-        j += step
+        j += 1
     if row < height:
         emit(pixels, ids, row, (covered, red, green, blue), under, False, per, ground)
         fill(pixels, ids, row + 1, height, empty, np.int32(-1))
