@@ -147,5 +147,5 @@ def test_numba_reads_no_settings_from_the_current_folder(tmp_path: Path, program
     programs.folder = tmp_path / "shared by all"
     programs.folder.mkdir()
     (programs.folder / ".numba_config.yaml").write_text(json.dumps({"cache_dir": str(tmp_path / "theirs")}))
-    program = "from splatview_viewer.kinds.snapshot._numba import numba; print(repr(numba.config.CACHE_DIR))"
+    program = "from splatview_viewer.kinds.snapshot.timeline.kernels import numba; print(repr(numba.config.CACHE_DIR))"
     assert _run(programs, sys.executable, "-P", "-c", program).strip() == "''"

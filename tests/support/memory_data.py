@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -66,7 +65,6 @@ class Recorder:
 
     def __init__(self) -> None:
         self.events: list[dict[str, Any]] = []
-        self.annotations: list[dict[str, Any]] = []
         self.live: dict[int, tuple[int, tuple[str, ...], int]] = {}
         self.segments: dict[int, tuple[int, int]] = {}
         self.time = 1_700_000_000_000_000
@@ -98,11 +96,6 @@ class Recorder:
         """An allocation that failed."""
         self.add("oom", device_free, asked, ("train.py:1 step",))
 
-    def annotate(self, name: str, stage: str) -> None:
-        """An annotation of the program, now."""
-        self.time += 10
-        self.annotations.append({"name": name, "stage": stage, "device": 0, "time_us": self.time})
-
     def snapshot(self) -> Snapshot:
         """All of it, with segments and blocks as they are now."""
         segments = []
@@ -111,8 +104,7 @@ class Recorder:
                     if start <= a < start + total]
             segments.append(filled(start, total, here, stream=stream,
                                    segment_type="small" if total <= 2 * MB else "large"))
-        return from_pickled({"segments": segments, "device_traces": [self.events], "allocator_settings": {},
-                             "external_annotations": self.annotations}, "by hand")
+        return from_pickled(snapshot(self.events, segments), "by hand")
 
 
 BACKWARD_PASS = ("torch::autograd::generated::MulBackward0::apply(std::vector<at::Tensor>&&)",
@@ -148,18 +140,9 @@ def _frame(text: str) -> dict[str, Any]:
     return frame(name, int(line), file) if colon and line.isdigit() else frame(text, 0, "??")
 
 
-@dataclass
-class Replay:
-    """A trace gone through entry by entry."""
-
-    live: list[int]
-    """Live bytes at each moment."""
-    bands: list[tuple[int, int, int, int, int]] = field(default_factory=list)
-    """(address, size, start, end, freed) of each allocation, sorted."""
-
-
-def replay(events: list[dict[str, Any]], segments: list[dict[str, Any]]) -> Replay:
-    """What is live when, by the rules in `splatview_viewer.kinds.snapshot.model`, one entry after the other."""
+def replay(events: list[dict[str, Any]], segments: list[dict[str, Any]]) -> list[tuple[int, ...]]:
+    """(address, size, start, end, freed) of each allocation, sorted: by the rules in
+    `splatview_viewer.kinds.snapshot.model`, one entry after the other."""
     m = len(events)
     bands: list[list[int]] = []
     now: dict[int, tuple[str, list[int]]] = {}
@@ -192,11 +175,7 @@ def replay(events: list[dict[str, Any]], segments: list[dict[str, Any]]) -> Repl
     for b in (b for s in segments for b in s["blocks"]):
         if b["state"] == "active_allocated" and now.get(b["address"], ("gone",))[0] != "live":
             bands.append([b["address"], b["requested_size"], -1, m, m])
-    change = [0] * (m + 2)
-    for _, size, start, end, _ in bands:
-        change[start + 1] += size
-        change[end + 1] -= size
-    return Replay(np.cumsum(change)[:-1].tolist(), sorted(tuple(b) for b in bands))  # type: ignore[misc]
+    return sorted(tuple(b) for b in bands)
 
 
 def live_bytes(trace: Any) -> list[int]:
@@ -208,19 +187,12 @@ def live_bytes(trace: Any) -> list[int]:
     return np.cumsum(change)[:-1].tolist()
 
 
-def bands_of(trace: Any) -> list[tuple[int, ...]]:
-    a = trace.allocations
-    return sorted(zip(a.addr.tolist(), a.size.tolist(), a.start.tolist(), a.end.tolist(), a.freed.tolist(),
-                      strict=True))
-
-
 def check_replay(data: dict[str, Any], trace: Any) -> None:
     """Whether a trace is what a replay of its entries makes of them, and its numbers fit together."""
     events, segments = data["device_traces"][trace.device], [s for s in data["segments"] if s["device"] == trace.device]
-    want = replay(events, segments)
-    assert bands_of(trace) == want.bands
-    assert live_bytes(trace) == want.live
     a, e, m = trace.allocations, trace.events, len(events)
+    bands = zip(a.addr.tolist(), a.size.tolist(), a.start.tolist(), a.end.tolist(), a.freed.tolist(), strict=True)
+    assert sorted(bands) == replay(events, segments)
     for i, of in enumerate(e.allocation.tolist()):
         if of < 0:
             continue
@@ -258,56 +230,35 @@ STACKS = [[frame(f"step_{k}", 10 + k, "/home/me/train.py"), frame("<module>", 99
           for k in range(6)]
 
 
-def small_snapshot(seed: int = 0, events: int = 120, *, oom: bool = False, pools: int = 1,
-                   devices: int = 1) -> Snapshot:
+def small_snapshot(seed: int = 0, events: int = 120, *, pools: int = 1) -> Snapshot:
     """What `pickled` makes, read."""
-    return from_pickled(pickled(seed, events, oom=oom, pools=pools, devices=devices), f"small {seed}")
+    return from_pickled(pickled(seed, events, pools=pools), f"small {seed}")
 
 
-def pickled(seed: int = 0, events: int = 120, *, oom: bool = False, pools: int = 1, devices: int = 1) -> dict[str, Any]:
+def pickled(seed: int = 0, events: int = 120, *, pools: int = 1) -> dict[str, Any]:
     """A snapshot as a dict: in each pool a segment of 64 MiB with blocks of 1 MiB to 8 MiB that come and go."""
     rng = random.Random(seed)
-    segments: list[dict[str, Any]] = []
-    traces: list[list[dict[str, Any]]] = []
-    for device in range(devices):
-        starts = [0x7F00_0000_0000 + (device << 36) + (pool << 32) for pool in range(pools)]
-        live: list[list[tuple[int, int, list[Any]]]] = [[] for _ in range(pools)]
-        trace: list[dict[str, Any]] = []
+    trace: list[dict[str, Any]] = []
+    live: dict[tuple[int, int], tuple[int, int, list[Any]]] = {}
 
-        def add(action: str, pool: int, addr: int, size: int, frames: list[Any]) -> None:
-            trace.append({"action": action, "addr": addr, "size": size, "stream": 0, "pool_id": (0, pool),  # noqa: B023
-                          "frames": frames, "time_us": 1_700_000_000_000_000 + len(trace) * 1000})  # noqa: B023
+    def add(action: str, pool: int, addr: int, size: int, frames: list[Any]) -> None:
+        trace.append({"action": action, "addr": addr, "size": size, "stream": 0, "pool_id": (0, pool),
+                      "frames": frames, "time_us": 1_700_000_000_000_000 + len(trace) * 1000})
 
-        for pool in range(pools):
-            add("segment_alloc", pool, starts[pool], 64 * MB, STACKS[0])
-        while len(trace) < events:
-            pool, size, stack = rng.randrange(pools), rng.randint(1, 8), rng.choice(STACKS)
-            addr = _room(starts[pool], live[pool], size * MB)
-            if addr is not None and rng.random() < 0.6:
-                live[pool].append((addr, size * MB - 100, stack))
-                add("alloc", pool, *live[pool][-1])
-            elif any(live):
-                pool = rng.choice([p for p in range(pools) if live[p]]) if pools > 1 else 0
-                gone = live[pool].pop(rng.randrange(len(live[pool])))
-                for action in ("free_requested", "free_completed"):
-                    add(action, pool, *gone)
-        if oom:
-            add("oom", 0, 0, 64 * MB, STACKS[1])
-            del trace[-1]["addr"]
-            trace[-1]["device_free"] = MB
-        traces.append(trace)
-        segments += [filled(starts[p], 64 * MB, live[p], device=device, segment_pool_id=(0, p)) for p in range(pools)]
-    return {"segments": segments, "device_traces": traces, "allocator_settings": {}, "external_annotations": []}
-
-
-def _room(start: int, live: list[tuple[int, int, list[Any]]], size: int) -> int | None:
-    """The first address in a segment of 64 MiB with room for so many bytes."""
-    at = start
-    for addr, asked, _ in sorted(live, key=lambda b: b[0]):
-        if addr - at >= size:
-            return at
-        at = addr + asked + 100
-    return at if start + 64 * MB - at >= size else None
+    starts = [0x7F00_0000_0000 + (pool << 32) for pool in range(pools)]
+    for pool in range(pools):
+        add("segment_alloc", pool, starts[pool], 64 * MB, STACKS[0])
+    while len(trace) < events:
+        pool, slot = place = rng.randrange(pools), rng.randrange(8)
+        if place not in live:
+            live[place] = starts[pool] + slot * 8 * MB, rng.randint(1, 8) * MB - 100, rng.choice(STACKS)
+            add("alloc", pool, *live[place])
+        else:
+            gone = live.pop(place)
+            for action in ("free_requested", "free_completed"):
+                add(action, pool, *gone)
+    return snapshot(trace, [filled(start, 64 * MB, [block for (of, _), block in live.items() if of == pool],
+                                   segment_pool_id=(0, pool)) for pool, start in enumerate(starts)])
 
 
 def two_devices() -> Snapshot:
@@ -320,13 +271,12 @@ def two_devices() -> Snapshot:
              entry("alloc", 78, 6, 4)]
     for at, (addr, size) in enumerate([(64, 6), (78, 6)], 5):
         trace += [entry(action, addr, size, at) for action in ("free_requested", "free_completed")]
-    oom = entry("oom", 0, 8, 9, device_free=MB)
-    del oom["addr"]
+    trace.append(entry("oom", 0, 8, 9, device_free=MB))
+    del trace[-1]["addr"]
     other = [entry("alloc", 512, 1, 3), entry("alloc", 520, 2, 4)]
     settings = {"expandable_segments": False, "max_split_size": -1, "roundup": {"1": 0, "2": 4}}
-    return from_pickled({"segments": [filled(64 * MB, 20 * MB, [(70 * MB, 8 * MB, [])])],
-                         "device_traces": [[*trace, oom], other], "allocator_settings": settings,
-                         "external_annotations": []}, "full.pickle")
+    return from_pickled(snapshot([], [filled(64 * MB, 20 * MB, [(70 * MB, 8 * MB, [])])],
+                                 device_traces=[trace, other], allocator_settings=settings), "full.pickle")
 
 
 TORCH = "/usr/lib/python3/site-packages/torch/x.py"
@@ -344,8 +294,7 @@ def several() -> Snapshot:
     del first[4]["addr"]
     second = [event("alloc", HIGH, 7, stream=9, time_us=0, frames=[])]
     blocks = [block(0x2000, 512, requested=500), block(0x2200, 1536, "inactive", 0)]
-    return from_pickled({
-        **snapshot(first, [segment(0x2000, blocks, segment_pool_id=(0, 1)),
-                           segment(HIGH, [block(HIGH, 512, requested=7)], device=1, stream=9)]),
-        "device_traces": [first, second],
-        "external_annotations": [{"stage": "START", "name": "step", "device": 0, "time_us": 5}]}, "several")
+    return from_pickled(snapshot(
+        [], [segment(0x2000, blocks, segment_pool_id=(0, 1)),
+             segment(HIGH, [block(HIGH, 512, requested=7)], device=1, stream=9)], device_traces=[first, second],
+        external_annotations=[{"stage": "START", "name": "step", "device": 0, "time_us": 5}]), "several")

@@ -191,7 +191,7 @@ def random_trace(seed: int, events: int = 400, before: int = 20, slots: int = 60
     addr = low + (slot * room + (slot // 10) * (room << 4)).astype(np.uint64)
     groups = (slots + 9) // 10
     spans = ([low + g * (10 * room + (room << 4)) for g in range(groups)], [room * 10] * groups,
-             [-1] + [int(v) for v in rng.integers(-1, events // 4, groups - 1)],
+             [-1, *sorted(rng.integers(-1, events // 4, groups - 1).tolist())],
              [int(v) for v in rng.integers(events * 3 // 4, events + 1, groups)])
     times = 1_700_000_000_000_000 + np.cumsum(rng.integers(0, 50, events))
     pool = rng.integers(0, 3, len(start))

@@ -6,9 +6,7 @@ import gzip
 import json
 import os
 import pickle
-import shlex
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -22,6 +20,9 @@ from splatview_viewer.formats.common import Start
 from splatview_viewer.kinds.files import open_file
 from splatview_viewer.kinds.snapshot.loading import from_pickled, is_snapshot, load_snapshot, store
 from splatview_viewer.kinds.snapshot.model import ACTIONS, NO_STACK, UNKNOWN_POOL, Snapshot, Trace
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def small() -> dict[str, Any]:
@@ -200,20 +201,17 @@ def test_the_folder_stays_small(tmp_path: Path, cache: Path, here: list[Any], mo
     assert not {files[1], files[2], files[3], stale} & set(left)
 
 
-@pytest.mark.filterwarnings("ignore::ResourceWarning")  # the advice is for a program of its own
 @pytest.mark.parametrize("part", ["", "segments", "device_traces"])
 @pytest.mark.parametrize("how", ["torch.save", "torch.save, old", "json.dump"])
-def test_advice_for_a_snapshot_that_something_else_saved(how: str, part: str, tmp_path: Path, here: list[Any]) -> None:
+def test_a_snapshot_that_something_else_saved_is_named(how: str, part: str, tmp_path: Path) -> None:
     value: Any = pickled(3)
     value = value["segments"] if part == "segments" else {part: value[part]} if part else value
-    path = tmp_path / "it's a \"snapshot\".pickle"
+    path = tmp_path / "snapshot.pickle"
     path.write_text(json.dumps(value))
     if how != "json.dump":
         torch.save(value, path, _use_new_zipfile_serialization=how == "torch.save")
-    with pytest.raises(FileError, match=f": a snapshot saved by {how.partition(',')[0]}: .* python -c ") as caught:
+    with pytest.raises(FileError, match=r"a snapshot saved by torch\.save or json\.dump"):
         open_file(path)
-    exec(shlex.split(str(caught.value).partition(" python -c ")[2])[0], {})
-    assert listing(load_snapshot(Path(f"{path}.pickle"))) == listing(from_pickled(value))
 
 
 def test_every_event_of_a_real_snapshot(real: Snapshot, pickled: dict[str, Any]) -> None:

@@ -17,8 +17,6 @@ pytestmark = pytest.mark.usefixtures("timeline_kernels")
 TRACES = {"usual": (0, 400, 20, 60), "no event": (2, 0, 20, 60), "one event": (4, 1, 0, 10), "long": (1, 1500, 50, 200)}
 EXACT = 1.01
 """Colours are rounded to whole numbers."""
-SUMMARY = 13.0
-"""Where 16 bands lie in a fifth of a pixel they may be divided between two pixels as if they were mixed."""
 
 
 @pytest.fixture(params=TRACES)
@@ -131,16 +129,13 @@ def test_bands_have_the_mean_colour_of_what_lies_in_a_pixel(trace, third: bool, 
     members = np.arange(len(trace.allocations)) % 3 == 0 if third else None
     bands = Bands(trace, members)
     paint = any_paint(trace, 7, lit)
-    errors = []
     for canvas, moments, low, per, cut in views(trace, bands, float(bands.live.max())):
         for part in (slice(cut, None), slice(0, cut)):
             bands.paint(canvas, part, moments, low, per, paint)
         for x, moment in enumerate(moments.tolist()):
             ids, base = stacked(trace, moment, members) if moment >= 0 else (np.empty(0, int), np.empty(0, int))
             rects = zip(ids.tolist(), base.tolist(), trace.allocations.size[ids].tolist(), strict=True)
-            errors.append(off(canvas, x, *column_by_hand(rects, paint, canvas.height, low, per)))
-    assert max(errors) <= SUMMARY
-    assert np.mean(np.array(errors) <= EXACT) > 0.9
+            assert off(canvas, x, *column_by_hand(rects, paint, canvas.height, low, per)) <= EXACT
 
 
 def test_addresses_have_the_mean_colour_of_what_lies_in_a_pixel(trace) -> None:
@@ -186,4 +181,4 @@ def test_a_spike_of_one_event_is_seen_in_every_zoom() -> None:
 def test_kernels_are_stored_on_disk() -> None:
     """Otherwise each program that needs them compiles for 10 s."""
     kernel = kernels().paint_bands
-    assert list(Path(kernel.stats.cache_path).glob("_kernels.paint_bands-*.nbi"))
+    assert list(Path(kernel.stats.cache_path).glob("kernels.paint_bands-*.nbi"))

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _CELL, _LAST = 80, 200
 """Characters of a cell of the table, and of one in the last column; longer ones are cut. A CSV has all."""
+_NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 """What a terminal would obey: a snapshot is written by others. Tabs and ends of lines are not in it."""
 
@@ -36,24 +37,27 @@ def answer(path: Path, sql: str, *, as_csv: bool, out: TextIO) -> None:
 
     if sql == "-":
         sql = sys.stdin.read()
-    snapshot = read(path)
     try:
-        with Database(snapshot) as database:
+        with Database(read(path)) as database:
             if as_csv:
-                target = _Tame(out) if out.isatty() else out
-                database.csv(sql, target)  # type: ignore[arg-type]
+                database.csv(sql, _Tame(out) if out.isatty() else out)  # type: ignore[arg-type]
             else:
                 result = database.run(sql, timeout=float("inf"))
                 out.write(table(result))
                 out.flush()  # before what follows it on a terminal
-                _say(_summary(result))
+                if sys.stderr.isatty():
+                    shown = f"{len(result.rows):,} row{'s' * (len(result.rows) != 1)}, {result.seconds * 1000:,.0f} ms"
+                    if result.truncated:
+                        of = "more" if result.total is None else f"{result.total:,}"
+                        shown = f"the first {len(result.rows):,} rows of {of}; --csv prints all"
+                    print(shown, file=sys.stderr)
         out.flush()
     except BrokenPipeError:  # `| head` has seen enough
         pass
 
 
 def read(path: Path) -> Snapshot:
-    """The snapshot in a file, with a word on stderr of how far it is when that takes a while and somebody looks.
+    """Return the snapshot in a file, with its progress on stderr when that takes a while on a terminal.
 
     Raises FileError.
     """
@@ -66,11 +70,19 @@ def read(path: Path) -> Snapshot:
         raise FileError(f"{path}: {e}") from None
     if kind != "snapshot":
         raise FileError(f"{path}: of the format {kind}, not a snapshot of memory; splatview serve shows it")
-    progress = _Progress()
+    due, said = time.perf_counter() + 0.5, False
+
+    def progress(what: str, fraction: float) -> None:
+        nonlocal due, said
+        if (now := time.perf_counter()) >= due and sys.stderr.isatty():
+            due, said = now + 0.1, True
+            print(f"\r\x1b[K{what} {fraction:.0%}", end="", file=sys.stderr, flush=True)
+
     try:
         value = open_file(path, progress)
     finally:
-        progress.end()
+        if said:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
     assert isinstance(value, Snapshot)  # by its format
     return value
 
@@ -80,7 +92,7 @@ def table(result: Result) -> str:
     if result.columns == ("explain_key", "explain_value"):  # a drawing
         return "".join(_CONTROL.sub("?", str(row[1])).rstrip() + "\n" for row in result.rows)
     last = len(result.columns) - 1
-    right = [_is_number(t) for t in result.types]
+    right = [kind.removeprefix("U").startswith(_NUMBERS) for kind in result.types]
     cells = [[_cell(v, _LAST if i == last else _CELL) for i, v in enumerate(row)] for row in result.rows]
     head = [_cell(c) for c in result.columns]
     widths = [max(map(len, column)) for column in zip(head, *cells, strict=True)]
@@ -102,25 +114,6 @@ def _cell(value: Any, longest: int = _CELL) -> str:
     return text if len(text) <= longest else text[:longest - 1] + "\u2026"
 
 
-def _is_number(kind: str) -> bool:
-    return kind.startswith("DECIMAL") or kind in (
-        "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT",
-        "UHUGEINT", "FLOAT", "DOUBLE")
-
-
-def _summary(result: Result) -> str:
-    shown = len(result.rows)
-    if result.truncated:
-        of = "more" if result.total is None else f"{result.total:,}"
-        return f"the first {shown:,} rows of {of}; --csv prints all"
-    return f"{shown:,} row{'s' * (shown != 1)}, {result.seconds * 1000:,.0f} ms"
-
-
-def _say(text: str) -> None:
-    if sys.stderr.isatty():
-        print(text, file=sys.stderr)
-
-
 class _Tame:
     """A terminal that obeys nothing that a snapshot says."""
 
@@ -129,21 +122,3 @@ class _Tame:
 
     def write(self, text: str) -> int:
         return self._out.write(_CONTROL.sub("?", text))
-
-
-class _Progress:
-    """Says on one line of a terminal how far reading is, once it takes longer than a moment."""
-
-    def __init__(self) -> None:
-        self._next = time.perf_counter() + 0.5
-        self._said = False
-
-    def __call__(self, what: str, fraction: float) -> None:
-        now = time.perf_counter()
-        if now >= self._next and sys.stderr.isatty():
-            self._next, self._said = now + 0.1, True
-            print(f"\r\x1b[K{what} {fraction:.0%}", end="", file=sys.stderr, flush=True)
-
-    def end(self) -> None:
-        if self._said:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)

@@ -14,7 +14,7 @@ import threading
 import time
 import weakref
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
@@ -22,27 +22,18 @@ import numpy as np
 from splatview_ipc.system.optional_packages import needed
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.kinds.snapshot import SQL
-from splatview_viewer.kinds.snapshot.analysis.frames import USER, categories, frame_kinds
-from splatview_viewer.kinds.snapshot.model import (
-    ACTIONS,
-    BLOCK_STATES,
-    SEGMENT_TYPES,
-    Allocations,
-    Blocks,
-    Events,
-    Segments,
-    Spans,
-    Trace,
-    held,
-    live_bytes,
-)
+from splatview_viewer.kinds.snapshot.analysis.frames import USER, categories, frame_kinds, sites
+from splatview_viewer.kinds.snapshot.model import ACTIONS, BLOCK_STATES, SEGMENT_TYPES, held, live_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     import duckdb
 
-    from splatview_viewer.kinds.snapshot.model import Snapshot
+    from splatview_viewer.kinds.snapshot.model import Snapshot, Trace
+
+    Column = tuple[np.ndarray | None, str]
+    """Numbers, and SQL for the values of a column that is made of them, where {} is their name."""
 
 TABLES = {
     "allocations": "memory that was handed out once; size is what was requested, in bytes; NULL: outside the trace",
@@ -56,22 +47,6 @@ TABLES = {
     "annotations": "what the program said about itself",
 }
 """The tables and what they hold."""
-COLUMNS = {name: tuple(columns.split()) for name, columns in {
-    "allocations": "id device addr size requested_size rounded_size start_event end_event start_us end_us lifetime_us "
-                   "stream pool stack_id freed_event category",
-    "events": "device event action addr size stream pool time_us stack_id allocation device_free compile_context "
-              "user_metadata",
-    "moments": "device moment time_us live reserved",
-    "segments": "device segment addr total_size allocated_size active_size requested_size blocks stream pool type "
-                "expandable stack_id",
-    "blocks": "device segment addr size requested_size state stack_id allocation",
-    "spans": "device addr size start_event end_event start_us end_us stream pool",
-    "stacks": "stack_id depth function file line own_function own_file own_line text",
-    "frames": "stack_id position function file line own_code",
-    "annotations": "device time_us name stage",
-}.items()}
-"""The names of their columns."""
-
 CALLS = {
     "live_at(moment)": "the allocations that are live at a moment",
     "at_peak()": "the allocations that are live when most bytes are, on each device at its own moment",
@@ -86,230 +61,9 @@ MACROS = {
     "peak": """peak(of_device := NULL) AS (SELECT moment FROM peaks_
         WHERE of_device IS NULL OR device = of_device ORDER BY live DESC, device LIMIT 1)""",
 }
-"""What queries may call; see CALLS."""
-
-
-class Tables:
-    """Makes the tables of one snapshot in an empty database. Those that cost something are made when they are needed:
-    `need` says so before each query."""
-
-    def __init__(self, snapshot: Snapshot, con: duckdb.DuckDBPyConnection) -> None:
-        self._snapshot = snapshot
-        self._con = con
-        self._traces = snapshot.traces or (_nothing(),)
-        self._made: set[str] = set()
-        self._peaks: list[tuple[int, int, int]] = []
-        """Of each device: its number, the first moment with most live bytes, and how many."""
-        self._stream = _pick([str(s) for s in snapshot.streams], "stream")
-        self._pool = _pick([_quoted(pool_name(p)) for p in snapshot.pools], "pool")
-        con.create_function("stack_text", self._stack_text, ["INTEGER"], "VARCHAR")  # type: ignore[arg-type]
-        self._make_stacks()
-        self._view("events", [self._events(t) for t in self._traces])
-        self._view("segments", [self._segments(t) for t in self._traces])
-        self._view("blocks", [self._blocks(t) for t in self._traces])
-        self._view("spans", [self._spans(t) for t in self._traces])
-        self._make_annotations()
-
-    def need(self, sql: str) -> None:
-        """Make what this query may ask for and is not there yet."""
-        words = sql.casefold()
-        if "allocations" in words or "live_at" in words or "at_peak" in words:
-            self._once("allocations", self._allocations)
-        if "moments" in words or "peak" in words:
-            self._once("moments", self._moments)
-        if "peak" in words and "peaks_" not in self._made:
-            self._table("peaks_", {"device": "INTEGER", "moment": "INTEGER", "live": "BIGINT"},
-                        [list(column) for column in zip(*self._peaks, strict=True)])
-            self._made.add("peaks_")  # not before it is there: it may have been interrupted
-        for name, macro in MACROS.items():
-            if name in words and name not in self._made:
-                self._con.execute(f"CREATE OR REPLACE TEMP MACRO {macro}")
-                self._made.add(name)
-
-    def _once(self, name: str, make: Any) -> None:
-        if name not in self._made:
-            self._view(name, [make(t) for t in self._traces])
-            self._made.add(name)
-
-    # -- how a table comes about -----------------------------------------------------------------------------
-
-    def _view(self, name: str, selects: list[str]) -> None:
-        self._con.execute(f"CREATE OR REPLACE TEMP VIEW {name} AS " + "\nUNION ALL ".join(selects))
-
-    def _raw(self, name: str, **columns: np.ndarray) -> str:
-        """Show arrays of one length to DuckDB. Returns what a query finds them as: nothing in it is unsigned of 64
-        bits, since differences of such numbers are errors."""
-        unsigned = [c for c, a in columns.items() if a.dtype == np.uint64]
-        casts = ", ".join(f"{c}::{'HUGEINT' if columns[c].max(initial=0) >> 63 else 'BIGINT'} AS {c}" for c in unsigned)
-        self._con.register(name, {c: np.ascontiguousarray(a) for c, a in columns.items()})
-        return f"(SELECT * REPLACE ({casts}) FROM {name})" if casts else name
-
-    def _table(self, name: str, types: dict[str, str], columns: list[list[Any]]) -> None:
-        """A real, small table. Not a temporary one: those could be written to in a transaction that only reads."""
-        values = ", ".join(f"unnest(?::{t}[]) AS {c}" for c, t in types.items())
-        self._con.execute(f"CREATE OR REPLACE TABLE {name} AS SELECT {values}", columns)
-
-    # -- stacks and texts ------------------------------------------------------------------------------------
-
-    def _stack_text(self, number: int) -> str:
-        if not 0 <= number < len(self._snapshot.stacks):
-            return ""
-        return "\n".join(f"{f.name}  {f.file}:{f.line}" for f in self._snapshot.stack(number))
-
-    def _make_stacks(self) -> None:
-        stacks, texts = self._snapshot.stacks, self._snapshot.texts
-        known: dict[int, str] = {}
-
-        def words(numbers: np.ndarray) -> list[str]:
-            return [known[n] if n in known else known.setdefault(n, texts[n]) for n in numbers.tolist()]
-
-        user = frame_kinds(self._snapshot) == USER
-        self._table("frame_texts", {"frame": "INTEGER", "function": "VARCHAR", "file": "VARCHAR", "line": "INTEGER"},
-                    [list(range(len(stacks.file))), words(stacks.name), words(stacks.file), stacks.line.tolist()])
-        lengths = np.diff(stacks.start)
-        number = np.repeat(np.arange(len(stacks), dtype=np.int32), lengths)
-        position = np.arange(len(stacks.frames), dtype=np.int64) - np.repeat(stacks.start[:-1], lengths)
-        users = user[stacks.frames]
-        self._raw("frames_", stack=number, position=position.astype(np.int32), frame=stacks.frames, users=users)
-        self._view("frames", ["""SELECT stack AS stack_id, position, function, file, line, users AS own_code
-            FROM frames_ JOIN frame_texts USING (frame)"""])
-        own = np.full(len(stacks), -1, np.int32)
-        places = np.flatnonzero(users)[::-1]  # backwards: the innermost is written last, and stays
-        own[number[places]] = stacks.frames[places]
-        top = np.full(len(stacks), -1, np.int32)
-        some = lengths > 0
-        top[some] = stacks.frames[stacks.start[:-1][some]]
-        self._raw("stacks_", stack=np.arange(len(stacks), dtype=np.int32), depth=lengths.astype(np.int32), top=top,
-                  own=own)
-        self._view("stacks", ["""SELECT stack AS stack_id, depth, t.function AS function, t.file AS file,
-                t.line AS line, o.function AS own_function, o.file AS own_file, o.line AS own_line,
-                stack_text(stack) AS text
-            FROM stacks_ LEFT JOIN frame_texts t ON t.frame = top LEFT JOIN frame_texts o ON o.frame = own"""])
-
-    def _texts(self, name: str, numbers: np.ndarray) -> str:
-        """An expression for the texts of these numbers, which stand in a column `name`."""
-        used = np.zeros(len(self._snapshot.texts) + 1, bool)
-        used[numbers] = True  # -1, none, is the last
-        which = np.flatnonzero(used[:-1])
-        if not len(which):
-            return f"NULL::VARCHAR AS {name}"
-        table = f"{name}_texts_{len(self._made)}"
-        self._made.add(table)
-        self._table(table, {"n": "INTEGER", "words": "VARCHAR"},
-                    [which.tolist(), [self._snapshot.texts[n] for n in which.tolist()]])
-        # A subquery, not a join: rows stay in their order.
-        return f"(SELECT words FROM {table} WHERE n = {name}_) AS {name}"
-
-    # -- one table of one device each ------------------------------------------------------------------------
-
-    def _events(self, trace: Trace) -> str:
-        e = trace.events
-        raw = self._raw(f"events_{trace.device}_", event=_count(e), action_=e.action, addr_=e.addr, size=e.size,
-                        time_=e.time_us, stream=e.stream, pool=e.pool, stack=e.stack, allocation_=e.allocation,
-                        compile_context_=e.context, user_metadata_=e.metadata)
-        return f"""SELECT {trace.device} AS device, event, {_pick(map(_quoted, ACTIONS), 'action_')} AS action,
-            CASE WHEN action_ <> {ACTIONS.index('oom')} THEN addr_ END AS addr, size, {self._stream} AS stream,
-            {self._pool} AS pool, nullif(time_, 0) AS time_us, {_known('stack')} AS stack_id,
-            {_known('allocation_')} AS allocation,
-            CASE WHEN action_ = {ACTIONS.index('oom')} THEN addr_ END AS device_free,
-            {self._texts('compile_context', e.context)}, {self._texts('user_metadata', e.metadata)} FROM {raw}"""
-
-    def _allocations(self, trace: Trace) -> str:
-        a, n = trace.allocations, len(trace.events)
-        category, names = categories(self._snapshot, trace)
-        raw = self._raw(f"allocations_{trace.device}_", id=_count(a), addr=a.addr, size=a.size, rounded=a.rounded,
-                        start=a.start, stop=a.end, freed=a.freed, stream=a.stream, pool=a.pool, stack=a.stack,
-                        started=_times(trace, a.start), stopped=_times(trace, a.end), category=category)
-        return f"""SELECT id, {trace.device} AS device, addr, size, size AS requested_size,
-            nullif(rounded, 0) AS rounded_size, {_known('start')} AS start_event,
-            CASE WHEN stop < {n} THEN stop END AS end_event, nullif(started, 0) AS start_us,
-            nullif(stopped, 0) AS end_us, nullif(stopped, 0) - nullif(started, 0) AS lifetime_us,
-            {self._stream} AS stream, {self._pool} AS pool, {_known('stack')} AS stack_id,
-            CASE WHEN freed < {n} THEN freed END AS freed_event,
-            {_pick(map(_quoted, names), 'category')} AS category FROM {raw}"""
-
-    def _spans(self, trace: Trace) -> str:
-        s, n = trace.spans, len(trace.events)
-        raw = self._raw(f"spans_{trace.device}_", addr=s.addr, size=s.size, start=s.start, stop=s.end,
-                        stream=s.stream, pool=s.pool, started=_times(trace, s.start), stopped=_times(trace, s.end))
-        return f"""SELECT {trace.device} AS device, addr, size, {_known('start')} AS start_event,
-            CASE WHEN stop < {n} THEN stop END AS end_event, nullif(started, 0) AS start_us,
-            nullif(stopped, 0) AS end_us, {self._stream} AS stream, {self._pool} AS pool FROM {raw}"""
-
-    def _segments(self, trace: Trace) -> str:
-        s = trace.segments
-        raw = self._raw(f"segments_{trace.device}_", segment=_count(s), addr=s.addr, total=s.total,
-                        allocated=s.allocated, active=s.active, requested=s.requested, stream=s.stream, pool=s.pool,
-                        type_=s.type, expandable=s.expandable, stack=s.stack,
-                        blocks=np.diff(s.block_start).astype(np.int32))
-        return f"""SELECT {trace.device} AS device, segment, addr, total AS total_size, allocated AS allocated_size,
-            active AS active_size, requested AS requested_size, blocks, {self._stream} AS stream, {self._pool} AS pool,
-            {_pick(map(_quoted, SEGMENT_TYPES), 'type_')} AS type, expandable::BOOLEAN AS expandable,
-            {_known('stack')} AS stack_id FROM {raw}"""
-
-    def _blocks(self, trace: Trace) -> str:
-        b = trace.blocks
-        segment = np.repeat(np.arange(len(trace.segments), dtype=np.int32), np.diff(trace.segments.block_start))
-        raw = self._raw(f"blocks_{trace.device}_", segment=segment, addr=b.addr, size=b.size, requested=b.requested,
-                        state_=b.state, stack=b.stack, allocation_=b.allocation)
-        return f"""SELECT {trace.device} AS device, segment, addr, size, requested AS requested_size,
-            {_pick(map(_quoted, BLOCK_STATES), 'state_')} AS state, {_known('stack')} AS stack_id,
-            {_known('allocation_')} AS allocation FROM {raw}"""
-
-    def _moments(self, trace: Trace) -> str:
-        s, time = trace.spans, np.zeros(trace.moments, np.int64)
-        time[1:] = trace.events.time_us
-        live = live_bytes(trace)
-        self._peaks.append((trace.device, int(live.argmax()), int(live.max())))
-        raw = self._raw(f"moments_{trace.device}_", moment=np.arange(trace.moments, dtype=np.int32), time_=time,
-                        live=live,
-                        reserved=held(trace.moments, s.start, s.end, s.size))
-        return f"SELECT {trace.device} AS device, moment, nullif(time_, 0) AS time_us, live, reserved FROM {raw}"
-
-    def _make_annotations(self) -> None:
-        rows = self._snapshot.annotations
-        self._table("annotations", {"device": "INTEGER", "time_us": "BIGINT", "name": "VARCHAR", "stage": "VARCHAR"},
-                    [[r.device for r in rows], [r.time_us for r in rows], [r.name for r in rows],
-                     [r.stage for r in rows]])
-
-
-def pool_name(pool: tuple[int, int]) -> str:
-    """Return the name of a pool in queries."""
-    return "default" if pool == (0, 0) else f"private ({pool[0]}, {pool[1]})"
-
-
-def _times(trace: Trace, events: np.ndarray) -> np.ndarray:
-    """int64: the times of these events; 0 for those outside the trace."""
-    times = np.zeros(len(trace.events) + 2, np.int64)
-    times[:-2] = trace.events.time_us  # M finds the last but one, -1 the last
-    return times[events]
-
-
-def _count(rows: Any) -> np.ndarray:
-    return np.arange(len(rows), dtype=np.int32)
-
-
-def _known(column: str) -> str:
-    return f"CASE WHEN {column} >= 0 THEN {column} END"
-
-
-def _pick(values: Any, index: str) -> str:
-    """SQL for the value with this number; NULL for -1."""
-    listed = ", ".join(values)
-    return f"list_extract([{listed}], {index}::INTEGER + 1)" if listed else "NULL"
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
-
-
-def _nothing() -> Trace:
-    """A trace in which nothing happens, so that queries over an empty snapshot find tables without rows."""
-    empty = [cls(**{f.name: np.zeros(int(f.name == "block_start"), np.int32) for f in fields(cls)})
-             for cls in (Events, Allocations, Spans, Segments, Blocks)]
-    return Trace(0, *empty)  # type: ignore[arg-type]
-
-
+"""How they are made."""
+_SHOW = ("show tables", "show all tables", "describe", "show")
+"""Questions for the tables, which `tables_` answers: DuckDB would list those behind them too."""
 EXAMPLES = (
     ("Who holds the memory when most is live",
      "SELECT coalesce(own_function, category) AS who, own_line AS line, count(*) AS n,\n"
@@ -324,6 +78,7 @@ EXAMPLES = (
      "FROM blocks JOIN segments USING (device, segment) GROUP BY ALL ORDER BY ALL"),
 )
 """Queries that show what can be asked: what each tells, and its text."""
+
 
 _BATCH = 1024
 """Rows of a CSV that are fetched at once."""
@@ -363,7 +118,7 @@ class Database:
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
-        """Takes milliseconds; the larger tables are made when a query names them."""
+        """Takes a second for ten million events. Raises ViewerError."""
         self._devices = {t.device: len(t.allocations) for t in snapshot.traces}
         self._lock = threading.Lock()
         self._why = ""
@@ -371,7 +126,7 @@ class Database:
         self._con = _connect()
         # DuckDB complains on stderr about connections that are open when the program ends.
         self._close = weakref.finalize(self, self._con.close)
-        self._tables = Tables(snapshot, self._con)
+        _fill(self._con, snapshot)
 
     def __enter__(self) -> Database:
         return self
@@ -380,14 +135,9 @@ class Database:
         self.close()
 
     def close(self) -> None:
-        """End what runs, and give the memory back. Queries fail from now on."""
-        self.interrupt()
+        """Give the memory back, after the query that runs. Queries fail from now on."""
         with self._lock:
             self._close()
-
-    def interrupt(self) -> None:
-        """End the query that runs now, if any, from any thread: its caller gets a QueryError."""
-        self._why = "interrupted"
 
     def run(self, sql: str, limit: int = 10_000, timeout: float = 30.0,
             cancelled: Callable[[], bool] = lambda: False) -> Result:
@@ -402,58 +152,60 @@ class Database:
         """
         began = time.perf_counter()
         with self._query(sql, timeout, cancelled) as con:
-            if (listing := _listing(sql)) is not None:
-                return listing
-            columns, types = _columns(con)
+            described = con.description or []
+            columns = tuple(str(d[0]) for d in described)
             rows = con.fetchmany(limit + 1)
             truncated = len(rows) > limit
             del rows[limit:]
             total, named, note = self._named(sql, columns, rows, truncated)
-        return Result(columns, types, rows, truncated, total, named, note, time.perf_counter() - began)
+        return Result(columns, tuple(str(d[1]) for d in described), rows, truncated, total, named, note,
+                      time.perf_counter() - began)
 
     def csv(self, sql: str, out: TextIO, timeout: float = float("inf"),
-            cancelled: Callable[[], bool] = lambda: False) -> int:
-        """Write all rows of the answer as CSV with a line of names: NULL is empty. Returns how many rows.
+            cancelled: Callable[[], bool] = lambda: False) -> None:
+        """Write all rows of the answer as CSV with a line of names: NULL is empty.
 
         Raises QueryError as `run` does, and what writing raises.
         """
         with self._query(sql, timeout, cancelled) as con:
             writer = csv.writer(out, lineterminator="\n")
-            if (listing := _listing(sql)) is not None:
-                writer.writerows([listing.columns, *listing.rows])
-                return len(listing.rows)
-            writer.writerow(_columns(con)[0])
-            count = 0
+            writer.writerow([d[0] for d in con.description or []])
             while not self._why and (rows := con.fetchmany(_BATCH)):
                 writer.writerows(rows)
-                count += len(rows)
-            self._proceed()
-            return count
-
-    def _proceed(self) -> None:
-        if self._why:
-            raise QueryError(self._why)
+            if self._why:
+                raise QueryError(self._why)
 
     @contextmanager
     def _query(self, sql: str, timeout: float, cancelled: Callable[[], bool]) -> Iterator[duckdb.DuckDBPyConnection]:
         """The connection with the answer to a query; what goes wrong meanwhile becomes a QueryError."""
         import duckdb
 
+        end, over = time.perf_counter() + timeout, threading.Event()
+
+        def watch() -> None:
+            while not over.wait(0.02):
+                if not self._why and cancelled():
+                    self._why = "interrupted"
+                elif not self._why and time.perf_counter() > end:
+                    self._why = f"not done within {timeout:g} s; ask for less, or for longer"
+                if self._why:  # again: the query may not have begun yet
+                    self._con.interrupt()
+
         with self._lock:
             if not self._close.alive:
                 raise QueryError("the snapshot was closed")
             self._why = ""
-            over = threading.Event()
-            watch = threading.Thread(target=self._watch, args=(over, timeout, cancelled), name="splatview-query",
-                                     daemon=True)
-            watch.start()
+            thread = threading.Thread(target=watch, name="splatview-query", daemon=True)
+            thread.start()
             try:
-                _check(self._con, sql)
-                self._tables.need(sql)
+                kinds = [statement.type.name for statement in self._con.extract_statements(sql)]
+                if len(kinds) != 1:
+                    raise QueryError(f"{len(kinds)} statements; one at a time, which begins with {LEGAL}")
+                if kinds[0] not in ("SELECT", "EXPLAIN"):
+                    raise QueryError(f"{kinds[0]} is refused: a snapshot can only be read. A query begins with {LEGAL}")
                 self._con.execute("BEGIN TRANSACTION READ ONLY")
-                self._proceed()
-                if _listing(sql) is None:
-                    self._con.execute(sql)
+                shows = sql.strip().rstrip(";").strip().casefold() in _SHOW
+                self._con.execute("FROM tables_" if shows else sql)
                 yield self._con
             except RuntimeError as e:
                 if str(e) == "Query interrupted":  # DuckDB's words for Ctrl-C
@@ -464,21 +216,10 @@ class Database:
                 raise QueryError(self._why or str(e).strip() or type(e).__name__) from None
             finally:
                 over.set()
-                watch.join()
+                thread.join()
                 with suppress(duckdb.Error):  # none was begun
                     self._con.execute("ROLLBACK")
                 self._con.execute("SELECT 0").fetchall()  # an answer that is not fetched whole is in the next one's way
-
-    def _watch(self, over: threading.Event, timeout: float, cancelled: Callable[[], bool]) -> None:
-        """Interrupt the connection when that is asked for or the time is up; again, should it not have begun yet."""
-        end = time.perf_counter() + timeout
-        while not over.wait(0.02):
-            if not self._why and cancelled():
-                self._why = "interrupted"
-            elif not self._why and time.perf_counter() > end:
-                self._why = f"not done within {timeout:g} s; ask for less, or for longer"
-            if self._why:
-                self._con.interrupt()
 
     def _named(self, sql: str, columns: tuple[str, ...], rows: list[tuple[Any, ...]],
                truncated: bool) -> tuple[int | None, dict[int, np.ndarray], str]:
@@ -486,82 +227,179 @@ class Database:
         import duckdb
 
         lower = [c.casefold() for c in columns]
-        which = next((lower.index(n) for n in ("id", "allocation") if n in lower), None)
-        device = lower.index("device") if "device" in lower else None
-        note = ""
-        if which is not None and device is None and len(self._devices) != 1:
-            which, note = None, "name the column device as well: the snapshot has several"
+        wanted = next(([lower.index(name)] for name in ("id", "allocation") if name in lower), [])
+        if wanted and len(self._devices) != 1:
+            if "device" not in lower:
+                note = "name the column device as well: the snapshot has several"
+                return (None if truncated else len(rows)), {}, note
+            wanted.append(lower.index("device"))
         if not truncated:
-            if which is None:
-                return len(rows), {}, note
-            ids = np.array([_whole(r[which]) for r in rows], np.int64)
-            devices = None if device is None else np.array([_whole(r[device]) for r in rows], np.int64)
-            return len(rows), self._by_device(ids, devices), note
-        # Grouped by what can be an allocation: never more than there are, however many rows there are.
-        wanted = [] if which is None else [(columns[which], range(max(self._devices.values(), default=0)))]
-        if which is not None and device is not None:
-            wanted.append((columns[device], range(min(self._devices, default=0), max(self._devices, default=0) + 1)))
-        cast = ['try_cast("' + name.replace('"', '""') + '" AS BIGINT)' for name, _ in wanted]
-        legal = [f"CASE WHEN {c} BETWEEN {r.start} AND {r.stop - 1} THEN {c} ELSE -1 END AS c{i}"
-                 for i, (c, (_, r)) in enumerate(zip(cast, wanted, strict=True))]
-        text = f"SELECT {', '.join([*legal, 'count(*) AS n'])} FROM (\n{sql.strip().rstrip(';')}\n) AS answer"
-        text += " GROUP BY ALL" * bool(legal)
-        try:
-            if _kinds(self._con, text) != ["SELECT"]:
-                return None, {}, note
-        except duckdb.Error:  # EXPLAIN, which cannot be part of another query
-            return None, {}, note
-        found = self._con.execute(text).fetchnumpy()
-        total = int(np.asarray(found["n"], np.int64).sum())
-        if which is None:
-            return total, {}, note
-        ids = np.asarray(found["c0"], np.int64)
-        return total, self._by_device(ids, np.asarray(found["c1"], np.int64) if "c1" in found else None), note
-
-    def _by_device(self, ids: np.ndarray, devices: np.ndarray | None) -> dict[int, np.ndarray]:
-        out = {}
-        for device, count in self._devices.items():
+            total = len(rows)
+            found = [np.array([r[i] if type(r[i]) is int and 0 <= r[i] < 1 << 31 else -1 for r in rows], np.int64)
+                     for i in wanted]
+        else:
+            values = ['coalesce(try_cast("' + columns[i].replace('"', '""') + '" AS INTEGER), -1)' for i in wanted]
+            named = ", ".join(["count(*)", *values])
+            try:
+                groups = self._con.execute(f"SELECT {named} FROM (\n{sql.strip().rstrip(';')}\n) AS answer"
+                                           + " GROUP BY ALL" * bool(values)).fetchnumpy()
+            except duckdb.Error:  # EXPLAIN, which cannot be part of another query
+                return None, {}, ""
+            counts, *found = (np.asarray(column, np.int64) for column in groups.values())
+            total = int(counts.sum())
+        out: dict[int, np.ndarray] = {}
+        for device, count in self._devices.items() if found else ():
+            ids = found[0] if len(found) == 1 else found[0][found[1] == device]
             seen = np.zeros(count, bool)
-            here = ids if devices is None else ids[devices == device]
-            seen[here[(here >= 0) & (here < count)]] = True
+            seen[ids[(ids >= 0) & (ids < count)]] = True
             if seen.any():
                 out[device] = np.flatnonzero(seen).astype(np.int32)
-        return out
+        return total, out, ""
 
 
-def _whole(value: Any) -> int:
-    """A whole number that could be an id; -1 for everything else."""
-    return value if type(value) is int and 0 <= value < 1 << 31 else -1
+# -- the tables --------------------------------------------------------------------------------------------------------
 
 
-def _columns(con: duckdb.DuckDBPyConnection) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    described = con.description or []
-    return tuple(str(d[0]) for d in described), tuple(str(d[1]) for d in described)
+def _fill(con: duckdb.DuckDBPyConnection, snapshot: Snapshot) -> None:
+    """Make the tables of a snapshot in an empty database: views of its arrays, and small tables of texts."""
+    if not snapshot.traces:
+        raise ViewerError("the snapshot is empty: it has neither events nor segments")
+    _table(con, "texts", {"n INTEGER": range(len(snapshot.texts)), "words VARCHAR": snapshot.texts})
+    _add_stacks(con, snapshot)
+    selects: dict[str, list[str]] = {}
+    for trace in snapshot.traces:
+        for table, columns in _columns(snapshot, trace).items():
+            raw = f"{table}_{trace.device}_"
+            con.register(raw, {c: np.ascontiguousarray(a) for c, (a, _) in columns.items() if a is not None})
+            values = [f"{sql.replace('{}', c)} AS {c}" for c, (_, sql) in columns.items()]
+            selects.setdefault(table, []).append(f"SELECT {trace.device} AS device, {', '.join(values)} FROM {raw}")
+    for table, parts in selects.items():
+        con.execute(f"CREATE TEMP VIEW {table} AS " + " UNION ALL ".join(parts))
+    rows, lives = snapshot.annotations, [live_bytes(t) for t in snapshot.traces]
+    _table(con, "annotations", {"device INTEGER": [r.device for r in rows], "time_us BIGINT": [r.time_us for r in rows],
+                                "name VARCHAR": [r.name for r in rows], "stage VARCHAR": [r.stage for r in rows]})
+    _table(con, "peaks_", {"device INTEGER": [t.device for t in snapshot.traces],
+                           "moment INTEGER": [int(live.argmax()) for live in lives],
+                           "live BIGINT": [int(live.max()) for live in lives]})
+    for macro in MACROS.values():
+        con.execute(f"CREATE TEMP MACRO {macro}")
+    described = [", ".join(d[0] for d in con.execute(f"FROM {name} LIMIT 0").description or []) for name in TABLES]
+    _table(con, "tables_", {"table VARCHAR": [*TABLES, *CALLS],
+                            "what it holds VARCHAR": [*TABLES.values(), *CALLS.values()],
+                            "columns VARCHAR": [*described, "as allocations", "as allocations", ""]})
 
 
-def _listing(sql: str) -> Result | None:
-    """Our own answer to the question which tables there are; None for any other."""
-    if sql.strip().rstrip(";").strip().casefold() not in ("show tables", "show all tables", "describe", "show"):
-        return None
-    rows: list[tuple[Any, ...]] = [(name, what, ", ".join(COLUMNS[name])) for name, what in TABLES.items()]
-    rows += [(call, what, "" if call == "peak()" else "as allocations") for call, what in CALLS.items()]
-    return Result(("table", "what it holds", "columns"), ("VARCHAR",) * 3, rows, total=len(rows))
+def _table(con: duckdb.DuckDBPyConnection, name: str, columns: dict[str, Iterable[Any]]) -> None:
+    """A real, small table: the rows of each column by its name and type. Not a temporary one: those could be written to
+    in a transaction that only reads."""
+    values = [f'unnest(?::{kind}[]) AS "{column}"' for column, _, kind in (c.rpartition(" ") for c in columns)]
+    con.execute(f"CREATE TABLE {name} AS SELECT {', '.join(values)}", [list(rows) for rows in columns.values()])
 
 
-def _check(con: duckdb.DuckDBPyConnection, sql: str) -> None:
-    """Raise QueryError unless this is one query. DuckDB refuses what lies within it."""
-    kinds = _kinds(con, sql)
-    if not kinds:
-        raise QueryError(f"no statement; a query begins with {LEGAL}")
-    if len(kinds) > 1:
-        raise QueryError(f"{len(kinds)} statements; one at a time")
-    if kinds[0] not in ("SELECT", "EXPLAIN"):
-        raise QueryError(f"{kinds[0]} is refused: a snapshot can only be read. A query begins with {LEGAL}")
+def _add_stacks(con: duckdb.DuckDBPyConnection, snapshot: Snapshot) -> None:
+    s, kinds = snapshot.stacks, frame_kinds(snapshot)
+    site, depth = sites(snapshot), np.diff(s.start).astype(np.int32)
+    number = np.arange(len(s), dtype=np.int32)
+    own = np.where((site >= 0) & (kinds[site] == USER), site, -1) if len(kinds) else site
+    top = np.append(s.frames, np.int32(-1))[np.where(depth > 0, s.start[:-1], -1)]
+    position = np.arange(len(s.frames), dtype=np.int64) - np.repeat(s.start[:-1], depth)
+    con.register("frames_", {"frame": np.arange(len(kinds), dtype=np.int32), "name": s.name, "path": s.file,
+                             "line": s.line, "own_code": kinds == USER})
+    con.register("entries_", {"stack_id": np.repeat(number, depth), "position": position.astype(np.int32),
+                              "frame": s.frames})
+    con.register("stacks_", {"stack_id": number, "depth": depth, "top": top, "own": own})
+
+    def stack_text(stack: int) -> str:
+        frames = snapshot.stack(stack) if 0 <= stack < len(s) else ()
+        return "\n".join(f"{f.name}  {f.file}:{f.line}" for f in frames)
+
+    con.create_function("stack_text", stack_text, ["INTEGER"], "VARCHAR")  # type: ignore[arg-type]
+    con.execute("""CREATE TABLE lines_ AS SELECT frame, f.words AS function, p.words AS file, line, own_code
+        FROM frames_ JOIN texts f ON f.n = name JOIN texts p ON p.n = path""")
+    con.execute("""CREATE TEMP VIEW frames AS SELECT stack_id, position, function, file, line, own_code
+        FROM entries_ JOIN lines_ USING (frame)""")
+    con.execute("""CREATE TEMP VIEW stacks AS SELECT stack_id, depth, t.function AS function, t.file AS file,
+            t.line AS line, o.function AS own_function, o.file AS own_file, o.line AS own_line,
+            stack_text(stack_id) AS text
+        FROM stacks_ LEFT JOIN lines_ t ON t.frame = top LEFT JOIN lines_ o ON o.frame = own""")
 
 
-def _kinds(con: duckdb.DuckDBPyConnection, sql: str) -> list[str]:
-    """DuckDB's names of the kinds of the statements in a text. Raises duckdb.Error for invalid ones."""
-    return [statement.type.name for statement in con.extract_statements(sql)]
+def _columns(snapshot: Snapshot, trace: Trace) -> dict[str, dict[str, Column]]:
+    """The columns of each table of one device."""
+    a, b, e, p, s, n = (trace.allocations, trace.blocks, trace.events, trace.spans, trace.segments, len(trace.events))
+    per_segment, moments, oom = np.diff(s.block_start), trace.moments, f"action = {ACTIONS.index('oom')}"
+    pools = ["default" if pool == (0, 0) else f"private ({pool[0]}, {pool[1]})" for pool in snapshot.pools]
+
+    def place(rows: Any) -> dict[str, Column]:
+        return {"stream": (rows.stream, f"list_extract({[*snapshot.streams]}, {{}}::INTEGER + 1)"),
+                "pool": _named(rows.pool, pools)}
+
+    def life(rows: Any) -> dict[str, Column]:
+        return {"start_event": _known(rows.start), "end_event": (rows.end, f"CASE WHEN {{}} < {n} THEN {{}} END"),
+                "start_us": _times(trace, rows.start), "end_us": _times(trace, rows.end)}
+
+    return {
+        "events": {
+            "event": _count(n), "action": _named(e.action, ACTIONS), "size": _number(e.size), **place(e),
+            "addr": (e.addr, f"CASE WHEN NOT {oom} THEN {_number(e.addr)[1]} END"), "time_us": (e.time_us, _NO_ZERO),
+            "stack_id": _known(e.stack), "allocation": _known(e.allocation),
+            "device_free": (e.addr, f"CASE WHEN {oom} THEN {_number(e.addr)[1]} END"),
+            "compile_context": _text(e.context), "user_metadata": _text(e.metadata)},
+        "allocations": {
+            "id": _count(len(a)), "addr": _number(a.addr), "size": _number(a.size), "requested_size": _number(a.size),
+            "rounded_size": (a.rounded, _NO_ZERO), **life(a),
+            "lifetime_us": (None, "nullif(end_us, 0) - nullif(start_us, 0)"), **place(a), "stack_id": _known(a.stack),
+            "freed_event": (a.freed, f"CASE WHEN {{}} < {n} THEN {{}} END"),
+            "category": _named(*categories(snapshot, trace))},
+        "moments": {
+            "moment": _count(moments), "time_us": (np.append(0, e.time_us), _NO_ZERO),
+            "live": _number(live_bytes(trace)), "reserved": _number(held(moments, p.start, p.end, p.size))},
+        "segments": {
+            "segment": _count(len(s)), "addr": _number(s.addr), "total_size": _number(s.total),
+            "allocated_size": _number(s.allocated), "active_size": _number(s.active),
+            "requested_size": _number(s.requested), "blocks": _number(per_segment), **place(s),
+            "type": _named(s.type, SEGMENT_TYPES), "expandable": (s.expandable, "{}::BOOLEAN"),
+            "stack_id": _known(s.stack)},
+        "blocks": {
+            "segment": (np.repeat(np.arange(len(s), dtype=np.int32), per_segment), "{}"), "addr": _number(b.addr),
+            "size": _number(b.size), "requested_size": _number(b.requested), "state": _named(b.state, BLOCK_STATES),
+            "stack_id": _known(b.stack), "allocation": _known(b.allocation)},
+        "spans": {"addr": _number(p.addr), "size": _number(p.size), **life(p), **place(p)},
+    }
+
+
+_NO_ZERO = "nullif({}, 0)"
+
+
+def _count(rows: int) -> Column:
+    return np.arange(rows, dtype=np.int32), "{}"
+
+
+def _number(values: np.ndarray) -> Column:
+    """Whole numbers: none is unsigned of 64 bits, since differences of such numbers are errors."""
+    if values.dtype != np.uint64:
+        return values, "{}"
+    return values, "{}::HUGEINT" if values.max(initial=0) >> np.uint64(63) else "{}::BIGINT"
+
+
+def _known(values: np.ndarray) -> Column:
+    return values, "CASE WHEN {} >= 0 THEN {} END"
+
+
+def _times(trace: Trace, events: np.ndarray) -> Column:
+    """The times of these events; NULL for those outside the trace, and where there is none."""
+    return np.append(trace.events.time_us, [0, 0])[events], _NO_ZERO  # M finds the last but one, -1 the last
+
+
+def _named(values: np.ndarray, names: Iterable[str]) -> Column:
+    """The name of each number; NULL for -1."""
+    listed = ", ".join("'" + name.replace("'", "''") + "'" for name in names)
+    return values, f"list_extract([{listed}], {{}}::INTEGER + 1)" if listed else "NULL"
+
+
+def _text(values: np.ndarray) -> Column:
+    """The text of each number. By a subquery, not a join, so that rows stay in their order."""
+    return values, "(SELECT words FROM texts WHERE n = {})" if (values >= 0).any() else "NULL::VARCHAR"
 
 
 def _connect() -> duckdb.DuckDBPyConnection:

@@ -81,11 +81,8 @@ class Details:
 def stack_lines(snapshot: Snapshot, stack: int) -> list[FrameLine]:
     """The frames of a stack, innermost first; none for NO_STACK."""
     kinds = _frames.frame_kinds(snapshot)
-    out = []
-    for number in snapshot.stacks.of(stack).tolist():
-        frame = snapshot.frame(number)
-        out.append(FrameLine(frame.file, frame.line, frame.name, int(kinds[number])))
-    return out
+    return [FrameLine(f.file, f.line, f.name, int(kinds[number]))
+            for number, f in zip(snapshot.stacks.of(stack), snapshot.stack(stack), strict=True)]
 
 
 def _since(trace: Trace, event: int) -> str:
@@ -128,10 +125,8 @@ def describe(snapshot: Snapshot, trace: Trace, allocation: int, moment: int | No
             rows.append(("Same stack", f"{count_text(len(same), 'allocation')}, "
                                        f"{size_text(int(a.size[same].sum()))} altogether"))
     rows.append(("Number", f"{allocation:,} on device {trace.device}"))
-    frames = stack_lines(snapshot, stack)
     freed = stack_lines(snapshot, int(trace.events.stack[end])) if end < m else []
-    return Details(allocation, f"{size_text(size)}  {_frames.stack_text(snapshot, stack, caller=False)}", rows,
-                   frames, freed)
+    return Details(allocation, summary(snapshot, trace, allocation), rows, stack_lines(snapshot, stack), freed)
 
 
 def _life(trace: Trace, allocation: int) -> list[tuple[str, str]]:
@@ -200,10 +195,6 @@ class SegmentsAt:
     def __len__(self) -> int:
         return len(self.addr)
 
-    def bytes_of(self, state: int) -> int:
-        """Bytes of all blocks of a state."""
-        return int(self.block_size.sum(where=self.block_state == state))
-
     @property
     def reserved(self) -> int:
         """Bytes of all segments."""
@@ -212,17 +203,17 @@ class SegmentsAt:
     @property
     def active(self) -> int:
         """Bytes of the blocks in use, rounded up as the allocator does."""
-        return self.bytes_of(ACTIVE)
+        return int(self.block_size.sum(where=self.block_state == ACTIVE))
 
     @property
     def pending(self) -> int:
         """Bytes that were freed but wait for another stream."""
-        return self.bytes_of(PENDING)
+        return int(self.block_size.sum(where=self.block_state == PENDING))
 
     @property
     def free(self) -> int:
         """Bytes in the cache that could be handed out."""
-        return self.bytes_of(INACTIVE)
+        return int(self.block_size.sum(where=self.block_state == INACTIVE))
 
     @property
     def largest_free(self) -> int:
@@ -241,13 +232,8 @@ class SegmentsAt:
 
     def free_of_segment(self) -> np.ndarray:
         """int64 (n,): free bytes in each segment."""
-        sums = np.zeros(len(self.block_size) + 1, np.int64)
-        np.cumsum(np.where(self.block_state == INACTIVE, self.block_size, 0), out=sums[1:])
-        return sums[self.block_start[1:]] - sums[self.block_start[:-1]]
-
-    def segment_of_block(self) -> np.ndarray:
-        """int64 (b,): the segment that each block lies in."""
-        return np.repeat(np.arange(len(self)), np.diff(self.block_start))
+        free = np.append(0, np.cumsum(np.where(self.block_state == INACTIVE, self.block_size, 0)))
+        return np.diff(free[self.block_start])
 
 
 def segments_at(snapshot: Snapshot, trace: Trace, moment: int) -> SegmentsAt:
@@ -258,48 +244,34 @@ def segments_at(snapshot: Snapshot, trace: Trace, moment: int) -> SegmentsAt:
     """
     check_moment(trace, moment)
     addr, size, stream, pool, expandable = _reserved(trace, moment)
-    b_addr, b_size, state, allocation, known = _occupied(trace, moment)
-    segment = np.searchsorted(addr, b_addr, "right") - 1
+    a = trace.allocations
+    ids = np.flatnonzero((a.start < moment) & (np.maximum(a.freed, a.end) >= moment)).astype(np.int32)
+    ids = ids[np.argsort(a.addr[ids], kind="stable")]
+    segment = np.searchsorted(addr, signed(a.addr[ids]), "right") - 1
     inside = segment >= 0
-    inside[inside] = b_addr[inside] < (addr + size)[segment[inside]]
-    b_addr, b_size, state, allocation, known, segment = (
-        x[inside] for x in (b_addr, b_size, state, allocation, known, segment))
-    end_of = addr + size
-    limit = np.append(b_addr[1:], np.iinfo(np.int64).max)[:len(b_addr)]
-    limit = np.minimum(limit, end_of[segment])
-    b_size = np.minimum(b_size, limit - b_addr)
-    rest = limit - b_addr - b_size
-    whole = ~known & (rest > 0) & (rest <= SMALL) & (size[segment] > SMALL_SEGMENT) & ~expandable[segment]
-    b_size = np.where(whole, limit - b_addr, b_size)
-    keep = b_size > 0
-    b_addr, b_size, state, allocation, segment = (x[keep] for x in (b_addr, b_size, state, allocation, segment))
-    return _filled(moment, (addr, size, stream, pool, expandable), (b_addr, b_size, state, allocation, segment))
-
-
-def _filled(moment: int, segments: tuple[np.ndarray, ...], blocks: tuple[np.ndarray, ...]) -> SegmentsAt:
-    """Put free blocks where nothing is."""
-    addr, size, stream, pool, expandable = segments
-    b_addr, b_size, state, allocation, segment = blocks
-    first = np.searchsorted(segment, np.arange(len(addr) + 1))
-    end_of = addr + size
-    following = np.append(b_addr, np.int64(0))
-    after_start = np.where(first[:-1] < first[1:], following[first[:-1]], end_of)
-    last = np.append(segment[1:] != segment[:-1], True)[:len(segment)]
-    after_block = np.where(last, end_of[segment], following[1:])
-    gap_addr = np.concatenate([addr, b_addr + b_size])
-    gap = np.concatenate([after_start, after_block]) - gap_addr
-    gap_segment = np.concatenate([np.arange(len(addr)), segment])
-    some = gap > 0
-    count = int(np.count_nonzero(some))
-    all_addr = np.concatenate([b_addr, gap_addr[some]])
-    order = np.argsort(all_addr, kind="stable")
-    of_segment = np.concatenate([segment, gap_segment[some]])[order]
-    return SegmentsAt(
-        moment, unsigned(addr), size, stream, pool, expandable,
-        np.searchsorted(of_segment, np.arange(len(addr) + 1)), unsigned(all_addr[order]),
-        np.concatenate([b_size, gap[some]])[order],
-        np.concatenate([state, np.full(count, INACTIVE, np.uint8)])[order],
-        np.concatenate([allocation, np.full(count, -1, np.int32)])[order])
+    inside[inside] = signed(a.addr[ids[inside]]) < (addr + size)[segment[inside]]
+    ids, segment = ids[inside], segment[inside]
+    begin, rounded = signed(a.addr[ids]), a.rounded[ids]
+    limit = np.minimum(np.append(begin[1:], np.iinfo(np.int64).max)[:len(begin)], (addr + size)[segment])
+    taken = np.where(rounded > 0, rounded, (np.maximum(a.size[ids], 1) + 511) & ~np.int64(511))
+    rest = limit - begin - taken
+    whole = (rounded == 0) & (rest <= SMALL) & (size[segment] > SMALL_SEGMENT) & ~expandable[segment]
+    end = np.where(whole, limit, np.minimum(limit, begin + taken))
+    # Every piece between two edges is one block, or free.
+    edges = np.unique(np.concatenate([addr, addr + size, begin, end]))
+    edges, length = edges[:-1], np.diff(edges)
+    of_segment = np.searchsorted(addr, edges, "right") - 1
+    inside = of_segment >= 0
+    inside[inside] = edges[inside] < (addr + size)[of_segment[inside]]
+    edges, length, of_segment = edges[inside], length[inside], of_segment[inside]
+    begin, ids = begin[end > begin], ids[end > begin]
+    block = np.searchsorted(begin, edges)
+    used = np.append(begin, np.iinfo(np.int64).max)[block] == edges
+    allocation = np.where(used, np.append(ids, np.int32(-1))[block], np.int32(-1))
+    state = np.full(len(edges), INACTIVE, np.uint8)
+    state[used] = np.where(a.end[allocation[used]] >= moment, ACTIVE, PENDING)
+    return SegmentsAt(moment, unsigned(addr), size, stream, pool, expandable,
+                      np.searchsorted(of_segment, np.arange(len(addr) + 1)), unsigned(edges), length, state, allocation)
 
 
 def _reserved(trace: Trace, moment: int) -> tuple[np.ndarray, ...]:
@@ -325,17 +297,6 @@ def _reserved(trace: Trace, moment: int) -> tuple[np.ndarray, ...]:
     first = np.flatnonzero(new)
     total = np.add.reduceat(size, first) if len(first) else size
     return addr[first], total, stream[first], pool[first], expandable[first]
-
-
-def _occupied(trace: Trace, moment: int) -> tuple[np.ndarray, ...]:
-    """addr (signed), size, state, allocation of what is in use or pending, by address; and if its size is known."""
-    a = trace.allocations
-    ids = np.flatnonzero((a.start < moment) & (np.maximum(a.freed, a.end) >= moment))
-    ids = ids[np.argsort(a.addr[ids], kind="stable")]
-    rounded = a.rounded[ids]
-    size = np.where(rounded > 0, rounded, (np.maximum(a.size[ids], 1) + 511) & ~np.int64(511))
-    state = np.where(a.end[ids] >= moment, ACTIVE, PENDING).astype(np.uint8)
-    return signed(a.addr[ids]), size, state, ids.astype(np.int32), rounded > 0
 
 
 @dataclass(frozen=True)

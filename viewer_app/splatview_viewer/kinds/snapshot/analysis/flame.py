@@ -14,25 +14,12 @@ if TYPE_CHECKING:
     from splatview_viewer.kinds.snapshot.model import Snapshot, Trace
 
 
-@dataclass(frozen=True, eq=False)
-class _Tree:
-    """All stacks of a snapshot as a tree of calls, the outermost first. Nodes lie in the order of their depth."""
-
-    parent: np.ndarray
-    """int32 (N,); -1: the root, which is node 0."""
-    frame: np.ndarray
-    """int32 (N,): -1: the root; -2: no stack."""
-    level: np.ndarray
-    """int64 (depth + 1,): the nodes of depth d are level[d]..level[d + 1]."""
-    leaf: np.ndarray
-    """int32 (S + 1,): the node where each stack ends; the last is for NO_STACK."""
-
-
+@kept
 def _paths(snapshot: Snapshot) -> tuple[np.ndarray, np.ndarray]:
-    """The frames of all stacks, outermost first: (frames int32, start int64 (S + 1,)).
+    """The frames of all stacks, outermost first, the last those of NO_STACK: (frames int32, start int64 (S + 2,)).
 
     Python's frames come before those of C++, which PyTorch mixes up; the frames that stand in every stack and tell
-    nothing are left out, but where nothing else is there they stay.
+    nothing are left out, but where nothing else is there they stay. A stack without frames has the frame -2.
     """
     s = snapshot.stacks
     stack = np.repeat(np.arange(len(s), dtype=np.int32), np.diff(s.start))[::-1]
@@ -43,40 +30,10 @@ def _paths(snapshot: Snapshot) -> tuple[np.ndarray, np.ndarray]:
     keep = (kind != _frames.MACHINERY) | ~told[stack]
     frames, stack, kind = frames[keep], stack[keep], kind[keep]
     order = np.argsort(stack.astype(np.int64) * 2 + (kind > _frames.TORCH), kind="stable")
-    start = np.zeros(len(s) + 1, np.int64)
-    np.cumsum(np.bincount(stack, minlength=len(s)), out=start[1:])
-    return frames[order], start
-
-
-@kept
-def _tree(snapshot: Snapshot) -> _Tree:
-    frames, start = _paths(snapshot)
-    count = len(start) - 1
-    depth = np.diff(start)
-    leaf = np.zeros(count + 1, np.int32)
-    parents, named = [np.array([-1], np.int32)], [np.array([-1], np.int32)]
-    level = [0, 1]
-    going = np.flatnonzero(depth > 0)
-    width = np.int64(len(snapshot.stacks.file) + 1)
-    for d in range(int(depth.max(initial=0))):
-        key = leaf[going] * width + frames[start[going] + d]
-        order = np.argsort(key, kind="stable")  # what is in order from the level before costs little
-        going, key = going[order], key[order]
-        new = np.append(True, key[1:] != key[:-1])
-        leaf[going] = np.cumsum(new) - 1 + level[-1]
-        unique = key[new]
-        parents.append((unique // width).astype(np.int32))
-        named.append((unique % width).astype(np.int32))
-        level.append(level[-1] + len(unique))
-        going = going[depth[going] > d + 1]
-    if (leaf == 0).any():  # what has no stack is a child of the root
-        parents.insert(2, np.zeros(1, np.int32))
-        named.insert(2, np.full(1, -2, np.int32))
-        at = level[2] if len(level) > 2 else 1
-        leaf = np.where(leaf == 0, at, leaf + (leaf >= at)).astype(np.int32)
-        parents[3:] = [p + (p >= at) for p in parents[3:]]
-        level = [0, 1, *(end + 1 for end in (level[2:] or [1]))]
-    return _Tree(np.concatenate(parents), np.concatenate(named), np.array(level, np.int64), leaf)
+    depth = np.append(np.bincount(stack, minlength=len(s)), 0)
+    empty = depth == 0
+    frames = np.insert(frames[order], (np.cumsum(depth) - depth)[empty], -2)
+    return frames, np.append(0, np.cumsum(np.maximum(depth, 1)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,53 +104,34 @@ class FlameGraph:
 def flame(snapshot: Snapshot, trace: Trace, ids: np.ndarray | None = None) -> FlameGraph:
     """The flame graph of some allocations: ids, a mask bool (A,), or None for all. Python's frames come first, then
     those of C++ that tell something."""
-    tree = _tree(snapshot)
-    which = ids_of(trace, ids)
-    stack, size = trace.allocations.stack[which], trace.allocations.size[which]
-    stacks = len(tree.leaf)
-    of_stack = np.zeros(stacks, np.int64)
-    slot = np.where(stack < 0, stacks - 1, stack)
-    np.add.at(of_stack, slot, size)
-    total, count = len(tree.parent), np.bincount(slot, minlength=stacks)
-    width, number = np.zeros(total, np.int64), np.zeros(total, np.int64)
-    np.add.at(width, tree.leaf, of_stack)
-    np.add.at(number, tree.leaf, count)
-    levels = [slice(int(a), int(b)) for a, b in zip(tree.level[:-1], tree.level[1:], strict=True)]
-    for level in reversed(levels[1:]):
-        parent = tree.parent[level]  # ascending: brothers lie side by side
-        first = np.flatnonzero(np.append(True, parent[1:] != parent[:-1]))
-        width[parent[first]] += np.add.reduceat(width[level], first)
-        number[parent[first]] += np.add.reduceat(number[level], first)
-    return _lay_out(snapshot, trace, tree, (width, number), which)
-
-
-def _lay_out(snapshot: Snapshot, trace: Trace, tree: _Tree, sums: tuple[np.ndarray, np.ndarray],
-             which: np.ndarray | slice) -> FlameGraph:
-    """Leave out what is empty, and put brothers side by side, the largest first."""
-    width, count = sums
-    new = np.full(len(width), -1, np.int32)
-    new[0] = 0
-    x = np.zeros(len(width), np.int64)
-    scale = 1.001 * max(int(width[0]), 1)
-    order, level = [np.zeros(1, np.int64)], [0, 1]
-    for a, b in zip(tree.level[1:-1], tree.level[2:], strict=True):
-        nodes = a + np.flatnonzero(count[a:b])
-        if not len(nodes):
-            break
-        parent = tree.parent[nodes]
-        # by place of the parent, then from wide to narrow; one number for both is the quickest to sort
-        place = np.argsort(new[parent] + (1 - width[nodes] / scale), kind="stable")
-        nodes, parent = nodes[place], parent[place]
-        before = np.cumsum(width[nodes]) - width[nodes]
-        first = np.ones(len(nodes), bool)
-        first[1:] = parent[1:] != parent[:-1]
-        x[nodes] = x[parent] + before - before[np.flatnonzero(first)[np.cumsum(first) - 1]]
-        new[nodes] = np.arange(level[-1], level[-1] + len(nodes))
-        order.append(nodes)
-        level.append(level[-1] + len(nodes))
-    chosen = np.concatenate(order)
-    parent = tree.parent[chosen]
-    return FlameGraph(
-        snapshot, trace, np.where(parent >= 0, new[parent], -1).astype(np.int32), tree.frame[chosen],
-        np.repeat(np.arange(len(order), dtype=np.int32), np.diff(level)), x[chosen], width[chosen], count[chosen],
-        np.array(level, np.int64), new[tree.leaf], which)
+    frames, start = _paths(snapshot)
+    depth, which, frame_base = np.diff(start), ids_of(trace, ids), np.int64(len(snapshot.stacks.file) + 2)
+    slot = trace.allocations.stack[which] % len(depth)  # NO_STACK is the last
+    of_stack = np.zeros(len(depth), np.int64)
+    np.add.at(of_stack, slot, trace.allocations.size[which])
+    counts = np.bincount(slot, minlength=len(depth))
+    going = np.flatnonzero(counts)
+    leaf, node = np.full(len(depth), -1, np.int32), np.zeros(len(going), np.int64)
+    # parent, frame, x, width and count of the nodes of each depth
+    rows = [tuple(np.array([n], np.int64) for n in (-1, -1, 0, of_stack.sum(), counts.sum()))]
+    level = [0, 1]
+    while len(going):
+        key, of = np.unique(node * frame_base + frames[start[going] + len(rows) - 1] + 2, return_inverse=True)
+        width, count = np.zeros(len(key), np.int64), np.zeros(len(key), np.int64)
+        np.add.at(width, of, of_stack[going])
+        np.add.at(count, of, counts[going])
+        order = np.lexsort((-width, key // frame_base))  # brothers are side by side, the largest first
+        parent, width = (key // frame_base)[order], width[order]
+        before = np.cumsum(width) - width
+        x = rows[-1][2][parent - level[-2]] + before - before[np.searchsorted(parent, parent)]
+        rows.append((parent, key[order] % frame_base - 2, x, width, count[order]))
+        place = np.empty(len(key), np.int64)
+        place[order] = np.arange(level[-1], level[-1] + len(key))
+        level.append(level[-1] + len(key))
+        node = leaf[going] = place[of]
+        deeper = depth[going] >= len(rows)
+        going, node = going[deeper], node[deeper]
+    parent, frame, x, width, count = (np.concatenate(column) for column in zip(*rows, strict=True))
+    return FlameGraph(snapshot, trace, parent.astype(np.int32), frame.astype(np.int32),
+                      np.repeat(np.arange(len(rows), dtype=np.int32), np.diff(level)), x, width, count,
+                      np.array(level, np.int64), leaf, which)

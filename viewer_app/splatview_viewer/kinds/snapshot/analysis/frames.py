@@ -74,13 +74,15 @@ def of_frames(snapshot: Snapshot, tell: Callable[[str, str], int]) -> np.ndarray
 def sites(snapshot: Snapshot) -> np.ndarray:
     """int32 (S,): the frame that tells most about a stack: the innermost one of the user's code; where there is none,
     of other Python code, then of C++. -1 for a stack without frames."""
+    return _first(snapshot, frame_kinds(snapshot)[snapshot.stacks.frames])
+
+
+def _first(snapshot: Snapshot, rank: np.ndarray) -> np.ndarray:
+    """int32 (S,): the frame of the least rank in each stack, the innermost of equals; -1: none. rank: of all entries of
+    stacks; 255 is none."""
     s = snapshot.stacks
-    place = np.arange(len(s.frames), dtype=np.int64)
-    best = _reduce(np.minimum, frame_kinds(snapshot)[s.frames].astype(np.int64) << 48 | place, s.start, -1)
-    chosen = np.full(len(s), -1, np.int32)
-    some = best >= 0
-    chosen[some] = s.frames[best[some] & ((1 << 48) - 1)]
-    return chosen
+    best = _reduce(np.minimum, rank.astype(np.int64) << 48 | np.arange(len(rank)), s.start, 255 << 48)
+    return np.where(best < 255 << 48, np.append(s.frames, 0)[best & ((1 << 48) - 1)], -1).astype(np.int32)
 
 
 def _reduce(ufunc: np.ufunc, values: np.ndarray, start: np.ndarray, empty: int) -> np.ndarray:
@@ -154,17 +156,12 @@ def _operations(snapshot: Snapshot) -> tuple[np.ndarray, list[str]]:
     s = snapshot.stacks
     numbers, which = np.unique(s.name, return_inverse=True)
     names = [""] * len(numbers)
-    rank = np.full(len(numbers), 2, np.int64)  # of the operations, the innermost that does more than allocate
+    rank = np.full(len(numbers), 255, np.uint8)  # of the operations, the innermost that does more than allocate
     for i, number in enumerate(numbers.tolist()):
         if found := _OPERATION.match(snapshot.texts[number][:LONGEST]):
             names[i] = found.group(1)
             rank[i] = bool(_ALLOCATING.search(names[i]))
-    place = np.arange(len(s.frames), dtype=np.int64)
-    best = _reduce(np.minimum, rank[which[s.frames]] << 48 | place, s.start, 2 << 48)
-    out = np.full(len(s), -1, np.int32)
-    some = best < 2 << 48
-    out[some] = which[s.frames[best[some] & ((1 << 48) - 1)]]
-    return out, names
+    return np.append(which, -1)[_first(snapshot, rank[which[s.frames]])], names
 
 
 def frame_text(snapshot: Snapshot, frame: int) -> str:
@@ -288,12 +285,8 @@ def _category(says: int, freed: int, long: bool, before: bool) -> int:
     return _BEFORE if before and says == _NO_STACK else _OTHER
 
 
-def _table() -> np.ndarray:
-    table = np.empty((12, 6, 2, 2), np.uint8)
-    for index in np.ndindex(*table.shape):
-        says, freed, long, before = index
-        table[index] = _category(says, freed, bool(long), bool(before))
-    return table.reshape(-1)
+_TABLE = np.array([_category(says, freed, bool(long), bool(before))
+                   for says, freed, long, before in np.ndindex(12, 6, 2, 2)], np.uint8)
 
 
 @kept
@@ -322,4 +315,4 @@ def categories(snapshot: Snapshot, trace: Trace) -> tuple[np.ndarray, tuple[str,
     code += (a.end - a.start > max(m // 20, 1)).view(np.uint8)
     code = code.astype(np.uint16) * np.uint16(2)
     code += a.start < 0
-    return _table()[code], CATEGORIES
+    return _TABLE[code], CATEGORIES

@@ -11,7 +11,7 @@ import numpy as np
 
 from splatview_viewer.kinds.snapshot.analysis import frames as _frames
 from splatview_viewer.kinds.snapshot.analysis.frames import categories
-from splatview_viewer.kinds.snapshot.model import address_text, kept, parse_size, pool_text, stream_text
+from splatview_viewer.kinds.snapshot.model import address_text, kept, live_mask, parse_size, pool_text, stream_text
 from splatview_viewer.ui.format import age_text, exact_size_text, size_text
 
 if TYPE_CHECKING:
@@ -64,9 +64,9 @@ def search(snapshot: Snapshot, trace: Trace, text: str) -> Hits:
 
 def _find(snapshot: Snapshot, trace: Trace, word: str) -> tuple[np.ndarray, str]:
     """bool (A,), and what the word means."""
-    key, colon, value = word.partition(":")
-    if colon and value and key.lower() in _KEYS:
-        return _KEYS[key.lower()](snapshot, trace, value)
+    key, _, value = word.lower().partition(":")
+    if key in _KEYS and value:
+        return _keyed(snapshot, trace, key, value)
     lower = word.lower()
     if re.fullmatch(r"0x[0-9a-f]{1,16}", lower):
         return _address(trace, int(lower, 16))
@@ -79,11 +79,9 @@ def _address(trace: Trace, address: int) -> tuple[np.ndarray, str]:
     a = trace.allocations
     if address >= 1 << 64:
         return np.zeros(len(a), bool), f"no address is {address_text(address)}"
-    below = np.flatnonzero((a.addr <= address) & (a.addr >= max(address - int(a.size.max(initial=0)) - (2 << 20), 0)))
-    size = np.maximum(np.maximum(a.size[below], a.rounded[below]), 1)
-    mask = np.zeros(len(a), bool)
-    mask[below[address - a.addr[below] < size]] = True
-    return mask, f"over the address {address_text(address)}"
+    size = np.maximum(np.maximum(a.size, a.rounded), 1).view(np.uint64)
+    # The difference to a higher address is a huge number.
+    return np.uint64(address) - a.addr < size, f"over the address {address_text(address)}"
 
 
 def _size(trace: Trace, word: str) -> tuple[np.ndarray, str] | None:
@@ -113,39 +111,22 @@ def _size(trace: Trace, word: str) -> tuple[np.ndarray, str] | None:
 
 
 @kept
-def _blob(snapshot: Snapshot) -> bytes:
-    """All texts, in small letters."""
-    return snapshot.texts.blob.tobytes().lower()
+def _lowered(snapshot: Snapshot) -> list[str]:
+    return [text.lower() for text in snapshot.texts]
 
 
 def texts_with(snapshot: Snapshot, part: str) -> np.ndarray:
-    """int64: the numbers of the texts that have this part, whatever the case of ASCII letters."""
-    blob, start = _blob(snapshot), snapshot.texts.start
-    needle = part.encode("utf-8", "replace").lower()
-    found: list[int] = []
-    place = blob.find(needle)
-    while place >= 0 and needle:
-        number = int(np.searchsorted(start, place, "right")) - 1
-        end = int(start[number + 1])
-        if place + len(needle) <= end:
-            found.append(number)
-            place = blob.find(needle, end)
-        else:  # it lies across two texts
-            place = blob.find(needle, place + 1)
-    return np.array(found, np.int64)
+    """bool (T,): the texts that have this part, in whatever case."""
+    part = part.lower()
+    return np.array([part in text for text in _lowered(snapshot)], bool)
 
 
 def frames_with(snapshot: Snapshot, part: str) -> np.ndarray:
     """bool (F,): the frames whose function or file has this part; for "file:line" those of that line."""
-    s = snapshot.stacks
-    has = np.zeros(len(snapshot.texts), bool)
-    has[texts_with(snapshot, part)] = True
+    s, has = snapshot.stacks, texts_with(snapshot, part)
     frames = has[s.file] | has[s.name]
-    if place := _PLACE.fullmatch(part):
-        has[:] = False
-        has[texts_with(snapshot, place.group(1))] = True
-        number = int(place.group(2))
-        frames |= has[s.file] & (s.line == number) if number < 1 << 31 else False
+    if (place := _PLACE.fullmatch(part)) and (number := int(place.group(2))) < 1 << 31:
+        frames |= texts_with(snapshot, place.group(1))[s.file] & (s.line == number)
     return frames
 
 
@@ -155,63 +136,47 @@ def _text(snapshot: Snapshot, trace: Trace, word: str) -> tuple[np.ndarray, str]
     mask = stacks[a.stack]
     events = trace.events
     if (events.context >= 0).any() or (events.metadata >= 0).any():
-        has = np.zeros(len(snapshot.texts) + 1, bool)
-        has[texts_with(snapshot, word)] = True
+        has = np.append(texts_with(snapshot, word), False)
         mask |= (has[events.context] | has[events.metadata])[np.maximum(a.start, 0)] & (a.start >= 0)
     return mask, f'function or file has "{word}"'
 
 
-def _pool(snapshot: Snapshot, trace: Trace, value: str) -> tuple[np.ndarray, str]:
-    pool = trace.allocations.pool
-    if value.lower() in ("default", "private"):
-        private = value.lower() == "private"
-        return (pool > 0) if private else (pool == 0), "in a private pool" if private else "in the default pool"
-    numbers = tuple(int(n) for n in re.findall(r"\d{1,18}", value))
-    if numbers in snapshot.pools:
-        return pool == snapshot.pools.index(numbers), f"in the {pool_text((numbers[0], numbers[1]))}"
-    return np.zeros(len(pool), bool), f'no pool "{value}": it can be default, private, ' + ", ".join(
-        f"{a},{b}" for a, b in snapshot.pools[:8])
+def _keyed(snapshot: Snapshot, trace: Trace, key: str, value: str) -> tuple[np.ndarray, str]:
+    """bool (A,), and what key:value means. value: in small letters."""
+    a, m, times = trace.allocations, len(trace.events), trace.events.time_us
+    if key == "pool":
+        if value in ("default", "private"):
+            return (a.pool == 0) if value == "default" else (a.pool > 0), f"in a {value} pool"
+        numbers = tuple(int(n) for n in re.findall(r"\d{1,18}", value))
+        if numbers in snapshot.pools:
+            return a.pool == snapshot.pools.index(numbers), f"in the {pool_text((numbers[0], numbers[1]))}"
+        legal = "default, private, " + ", ".join(f"{x},{y}" for x, y in snapshot.pools[:8])
+    elif key == "stream":
+        found = {"default": 0} | {text: n for n in snapshot.streams for text in (str(n), hex(n))}
+        if found.get(value) in snapshot.streams:
+            return a.stream == snapshot.streams.index(found[value]), f"on {stream_text(found[value])}"
+        legal = ", ".join(map(str, snapshot.streams[:8]))
+    elif key == "category":
+        of_allocation, names = categories(snapshot, trace)
+        chosen = [k for k, name in enumerate(names) if value in name]
+        if chosen:
+            return np.isin(of_allocation, chosen), "category " + " or ".join(names[k] for k in chosen)
+        legal = ", ".join(names)
+    elif key == "live":
+        moment = m if value == "end" else int(value[:12]) if value.isascii() and value.isdigit() else m + 1
+        if moment <= m:
+            return live_mask(trace, moment), f"live at moment {moment:,}"
+        legal = f"end or 0 to {m:,}"
+    else:
+        age = _AGE.fullmatch(value)
+        if age is not None and m:
+            limit, more = float(age.group(2)) * _AGE_US[age.group(3)], age.group(1)[0] == ">"
+            lived = times[np.minimum(a.end, m - 1)] - times[np.maximum(a.start, 0)]
+            return (lived >= limit) if more else (lived <= limit), (
+                f"lived at {'least' if more else 'most'} {age_text(limit)}")
+        legal = ">1s, <20ms"
+    return np.zeros(len(a), bool), f'no {_KEYS[key]} "{value}": it can be {legal}'
 
 
-def _stream(snapshot: Snapshot, trace: Trace, value: str) -> tuple[np.ndarray, str]:
-    stream = trace.allocations.stream
-    try:
-        number = 0 if value.lower() == "default" else int(value, 0)
-    except ValueError:
-        number = -1
-    if number in snapshot.streams:
-        return stream == snapshot.streams.index(number), f"on {stream_text(number)}"
-    return np.zeros(len(stream), bool), f'no stream "{value}": it can be ' + ", ".join(map(str, snapshot.streams[:8]))
-
-
-def _category(snapshot: Snapshot, trace: Trace, value: str) -> tuple[np.ndarray, str]:
-    of_allocation, names = categories(snapshot, trace)
-    chosen = [k for k, name in enumerate(names) if value.lower() in name]
-    if not chosen:
-        return np.zeros(len(of_allocation), bool), f'no category "{value}": it can be {", ".join(names)}'
-    wanted = np.zeros(256, bool)
-    wanted[chosen] = True
-    return wanted[of_allocation], "category " + " or ".join(names[k] for k in chosen)
-
-
-def _live(snapshot: Snapshot, trace: Trace, value: str) -> tuple[np.ndarray, str]:
-    a, m = trace.allocations, len(trace.events)
-    if not (value == "end" or (value.isascii() and value.isdigit())) or (value != "end" and int(value[:12]) > m):
-        return np.zeros(len(a), bool), f'no moment "{value}": it can be end or 0 to {m:,}'
-    moment = m if value == "end" else int(value)
-    return (a.start < moment) & (a.end >= moment), f"live at moment {moment:,}"
-
-
-def _age(snapshot: Snapshot, trace: Trace, value: str) -> tuple[np.ndarray, str]:
-    a, times = trace.allocations, trace.events.time_us
-    found = _AGE.fullmatch(value.lower())
-    if found is None or not len(times):
-        return np.zeros(len(a), bool), f'no duration "{value}": write age:>1s or age:<20ms'
-    limit = float(found.group(2)) * _AGE_US[found.group(3)]
-    lived = times[np.minimum(a.end, len(times) - 1)] - times[np.maximum(a.start, 0)]
-    more = found.group(1)[0] == ">"
-    mask = (lived >= limit) if more else (lived <= limit)
-    return mask, f"lived at {'least' if more else 'most'} {age_text(limit)}"
-
-
-_KEYS = {"pool": _pool, "stream": _stream, "category": _category, "live": _live, "age": _age}
+_KEYS = {"pool": "pool", "stream": "stream", "category": "category", "live": "moment", "age": "duration"}
+"""Words before a colon, and what the value after it is."""

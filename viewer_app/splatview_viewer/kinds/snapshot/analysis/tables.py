@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
@@ -83,43 +83,33 @@ class Table:
 def group(snapshot: Snapshot, trace: Trace, ids: np.ndarray | None, by: By) -> Table:
     """Group allocations: those of `ids` (ids or a mask), or all. Raises ValueError for an unknown `by`."""
     a, which = trace.allocations, ids_of(trace, ids)
+    stacks, texts, site = snapshot.stacks, snapshot.texts, _frames.sites(snapshot)
     label: Callable[[int], str]
-    if by == "size":
-        groups, label = size_class(a.size[which]), size_class_text
-    elif by == "category":
-        of_allocation, names = categories(snapshot, trace)
-        groups, label = of_allocation[which], lambda key: names[key]
-    elif by == "pool":
-        groups, label = a.pool[which], lambda key: pool_text(snapshot.pools[key] if key >= 0 else None)
-    elif by == "stream":
-        groups, label = a.stream[which], lambda key: stream_text(snapshot.streams[key])
-    elif by in BYS:
-        of_stack, label = _by_stack(snapshot, by)
-        groups = np.append(of_stack, -1)[a.stack[which]]  # NO_STACK takes the last
-    else:
-        raise ValueError(f"{by!r} is not {', '.join(BYS[:-1])} or {BYS[-1]}")
+    match by:
+        case "size":
+            groups, label = size_class(a.size[which]), size_class_text
+        case "category":
+            of_allocation, names = categories(snapshot, trace)
+            groups, label = of_allocation[which], lambda key: names[key]
+        case "pool":
+            groups, label = a.pool[which], lambda key: pool_text(snapshot.pools[key] if key >= 0 else None)
+        case "stream":
+            groups, label = a.stream[which], lambda key: stream_text(snapshot.streams[key])
+        case "stack":
+            groups, label = a.stack[which], lambda key: _frames.stack_text(snapshot, key)
+        case "line" | "file" | "function":
+            of_frame, label = stacks.file, lambda key: _file_text(texts[key]) if key >= 0 else "no stack"
+            if by == "function":
+                of_frame, label = stacks.name, lambda key: _frames.short_name(texts[key]) if key >= 0 else "no stack"
+            if by == "line":  # frames that differ only in the function's name are one line
+                _, first, which_line = np.unique(stacks.file.astype(np.int64) << 32 | stacks.line.view(np.uint32),
+                                                 return_index=True, return_inverse=True)
+                of_frame, label = first[which_line], lambda key: _frames.frame_text(snapshot, key)
+            of_stack = np.append(of_frame, -1).astype(np.int32)[site]
+            groups = np.append(of_stack, -1)[a.stack[which]]  # NO_STACK takes the last
+        case _:
+            raise ValueError(f"{by!r} is not {', '.join(BYS[:-1])} or {BYS[-1]}")
     return Table(by, None if isinstance(which, slice) else which, groups, a.size[which], label)
-
-
-def _by_stack(snapshot: Snapshot, by: str) -> tuple[np.ndarray, Callable[[int], str]]:
-    stacks, site = snapshot.stacks, _frames.sites(snapshot)
-    if by == "stack":
-        return np.arange(len(site), dtype=np.int32), lambda key: _frames.stack_text(snapshot, key)
-    if by == "line":  # frames that differ only in the function's name are one line
-        order = np.lexsort((stacks.line, stacks.file))
-        new = np.ones(len(order), bool)
-        new[1:] = (np.diff(stacks.file[order]) != 0) | (np.diff(stacks.line[order]) != 0)
-        first = np.empty(len(order), np.int32)
-        first[order] = order[new][np.cumsum(new) - 1]
-        return _of_site(first, site), lambda key: _frames.frame_text(snapshot, key)
-    if by == "file":
-        return _of_site(stacks.file, site), lambda key: _file_text(snapshot.texts[key]) if key >= 0 else "no stack"
-    return (_of_site(stacks.name, site),
-            lambda key: _frames.short_name(snapshot.texts[key]) if key >= 0 else "no stack")
-
-
-def _of_site(of_frame: np.ndarray, site: np.ndarray) -> np.ndarray:
-    return np.append(of_frame, -1).astype(np.int32)[site]
 
 
 def _file_text(file: str) -> str:
@@ -195,27 +185,17 @@ def compare(a: Side, b: Side, by: By = "stack") -> Comparison:
 
     Raises: ValueError for a moment that a trace does not have, or an unknown `by`.
     """
-    first, second = (group(snapshot, trace, live_ids(trace, moment), by) for snapshot, trace, moment in (a, b))
-    names = [_names(snapshot, table, same=a[0] is b[0]) for snapshot, table in ((a[0], first), (b[0], second))]
+    tables = [group(snapshot, trace, live_ids(trace, moment), by) for snapshot, trace, moment in (a, b)]
+    names: list[list[Hashable]] = [table.key.tolist() for table in tables]
+    if a[0] is not b[0]:
+        for (snapshot, *_), table, keys in zip((a, b), tables, names, strict=True):
+            of_stack = _frames.stack_keys(snapshot)
+            keys[:] = [table[i].label if by != "stack" else int(of_stack[key]) if key >= 0 else None
+                       for i, key in enumerate(table.key.tolist())]
     places = [{name: i for i, name in reversed(list(enumerate(of)))} for of in names]
     everything = dict.fromkeys([*names[1], *names[0]])
-    rows = np.array([(places[0].get(name, -1), places[1].get(name, -1)) for name in everything], np.int64)
-    return Comparison((first, second), rows.reshape(-1, 2))
-
-
-def _names(snapshot: Snapshot, table: Table, *, same: bool) -> list[Hashable]:
-    """Return the keys by which the rows of a table are found at the other side."""
-    keys, texts, stacks = table.key.tolist(), snapshot.texts, snapshot.stacks
-    if same:
-        return keys
-    if table.by == "stack":
-        of_stack = _frames.stack_keys(snapshot)
-        return [int(of_stack[key]) if key >= 0 else None for key in keys]
-    if table.by in ("file", "function"):
-        return [texts[key] if key >= 0 else None for key in keys]
-    if table.by == "line":
-        return [(texts[int(stacks.file[key])], int(stacks.line[key])) if key >= 0 else None for key in keys]
-    return [table[i].label for i in range(len(table))]
+    rows = np.array([[place.get(name, -1) for place in places] for name in everything], np.int64)
+    return Comparison((tables[0], tables[1]), rows.reshape(-1, 2))
 
 
 PERIODS = 32
@@ -230,9 +210,9 @@ class Suspect:
 
     stack: int
     label: str
+    ids: np.ndarray
+    """int32: the allocations, those of the last periods left out."""
     bytes: int
-    """Of its allocations that are still there, those of the last periods left out."""
-    count: int
     oldest: int
     """The event that made the oldest of them."""
     age_us: int
@@ -241,14 +221,28 @@ class Suspect:
     """int64 (PERIODS,): bytes of this stack that were live at the end of each period."""
     kept: np.ndarray
     """int64 (PERIODS,): how many of those made in each period are still there."""
-    growth: float
-    """0..1: of the periods in which the stack allocated, the share that left something behind. 1: all of them."""
     growing: bool
     """Whether it looks like a leak, and not like something that was made once and is kept."""
-    verdict: str
-    """A sentence."""
-    ids: np.ndarray
-    """int32: the allocations."""
+    made: str
+    """What it is where a training step makes and keeps such things, else ""."""
+
+    @property
+    def count(self) -> int:
+        return len(self.ids)
+
+    @property
+    def verdict(self) -> str:
+        """A sentence."""
+        since = f"for {age_text(self.age_us)}" if self.age_us else f"since event {self.oldest:,}"
+        if self.growing:
+            some = int(np.count_nonzero(self.kept))
+            return (f"Grows: {count_text(self.count, 'allocation')} left behind in {some} of {PERIODS} parts of the "
+                    f"trace, about {size_text(self.bytes // max(some, 1))} in each; the oldest is held {since}.")
+        what = f"Probably {self.made}, which are kept: " if self.made else ""
+        if self.count == 1:
+            return f"{what or 'It was '}made once and held {since}."
+        return f"{what}{count_text(self.count, 'allocation')} held {since}" + (
+            "." if self.made else "; it does not grow steadily.")
 
 
 _GROWING, _FEW = 0.5, 4
@@ -262,93 +256,46 @@ def leaks(snapshot: Snapshot, trace: Trace) -> list[Suspect]:
 
     What was there before the trace, and what was made last, is not suspected: a snapshot cannot show it.
     """
-    a, m = trace.allocations, len(trace.events)
-    if m < 2 * PERIODS:
-        return []
+    a, m, times = trace.allocations, len(trace.events), trace.events.time_us
     edges = np.linspace(0, m, PERIODS + 1).astype(np.int64)
-    staying = np.flatnonzero((a.end >= m) & (a.start >= 0) & (a.start < edges[-1 - _RECENT]))
-    groups, group = np.unique(a.stack[staying], return_inverse=True)
-    if not len(groups):
+    made = (a.start >= 0) & (a.start < edges[-1 - _RECENT])
+    staying = np.flatnonzero(made & (a.end >= m))
+    if m < 2 * PERIODS or not len(staying):
         return []
-    period = np.searchsorted(edges, a.start[staying], "right") - 1
-    kept = np.bincount(group * PERIODS + period, minlength=len(groups) * PERIODS).reshape(-1, PERIODS)
-    total = np.zeros(len(groups), np.int64)
-    np.add.at(total, group, a.size[staying])
+    stacks, first_place, group = np.unique(a.stack[staying], return_index=True, return_inverse=True)
+
+    def sums(rows: np.ndarray, events: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
+        """By group and period: 0 is before the trace, PERIODS + 1 its end."""
+        at = rows * (PERIODS + 2) + np.searchsorted(edges, events, "right")
+        return np.bincount(at, weights, len(stacks) * (PERIODS + 2)).reshape(-1, PERIODS + 2).astype(np.int64)
+
     number = np.full(len(snapshot.stacks) + 1, -1, np.int64)  # the last is for NO_STACK
-    number[groups] = np.arange(len(groups))
+    number[stacks] = np.arange(len(stacks))
     mine = np.flatnonzero(number[a.stack] >= 0)
-    of_mine = number[a.stack[mine]]
-    born = _born(trace, edges, mine, of_mine, len(groups))
+    row, size = number[a.stack[mine]], a.size[mine]
+    kept = sums(group, a.start[staying])[:, 1:-1]
+    born = np.count_nonzero(sums(row[made[mine]], a.start[mine][made[mine]]), 1)
+    live = np.cumsum(sums(row, a.start[mine], size) - sums(row, a.end[mine], size), 1)[:, 1:-1]
+    total = np.bincount(group, a.size[staying]).astype(np.int64)
     first, last = np.argmax(kept > 0, 1), PERIODS - 1 - np.argmax(kept[:, ::-1] > 0, 1)
     filled = np.count_nonzero(kept, 1)
     # what a loop has in hand is kept from its last turn only, though it was made at every turn
     growth = filled / np.maximum(born, 1)
-    spread = growth * np.minimum(1.0, (last - first) / (PERIODS / 2))
-    count = kept.sum(1)
-    first_id = staying[np.unique(group, return_index=True)[1]]
-    kind = categories(snapshot, trace)[0][first_id]
+    kind = categories(snapshot, trace)[0][staying[first_place]]
     state = np.isin(kind, [CATEGORIES.index(name) for name in _STATE])
     growing = (growth >= _GROWING) & (filled >= _FEW) & (last - first >= PERIODS // 4) & ~state
+    spread = growth * np.minimum(1.0, (last - first) / (PERIODS / 2))
     score = total * np.where(growing, spread, 0.02 * spread)  # bytes, weighed by growth
     late = first >= PERIODS // 10  # what is made at the beginning and once is the model
     listed = np.flatnonzero(growing | late)
-    listed = listed[np.lexsort((-total[listed], -score[listed], ~growing[listed]))][:200]
-    order = np.argsort(group, kind="stable")
-    bounds = np.searchsorted(group[order], np.arange(len(groups) + 1))
-    live = _live(trace, edges, mine, of_mine, listed)
     out = []
-    for row, g in enumerate(listed.tolist()):
-        ids = staying[order[bounds[g]: bounds[g + 1]]].astype(np.int32)
+    for g in listed[np.lexsort((-total[listed], -score[listed], ~growing[listed]))][:200].tolist():
+        ids = staying[group == g].astype(np.int32)
         oldest = int(a.start[ids].min())
-        times = trace.events.time_us
-        age = int(times[-1] - times[oldest]) if times[oldest] > 0 else 0
-        out.append(Suspect(int(groups[g]), _frames.stack_text(snapshot, int(groups[g])), int(total[g]), int(count[g]),
-                           oldest, age, live[row], kept[g], float(growth[g]), bool(growing[g]),
-                           "", ids))
-        made = CATEGORIES[kind[g]] if state[g] else ""
-        out[-1] = replace(out[-1], verdict=_leak_verdict(out[-1], made))
+        out.append(Suspect(int(stacks[g]), _frames.stack_text(snapshot, int(stacks[g])), ids, int(total[g]), oldest,
+                           int(times[-1] - times[oldest]) if times[oldest] > 0 else 0, live[g], kept[g],
+                           bool(growing[g]), CATEGORIES[kind[g]] if state[g] else ""))
     return out
-
-
-def _born(trace: Trace, edges: np.ndarray, mine: np.ndarray, group: np.ndarray, groups: int) -> np.ndarray:
-    """int64 (groups,): in how many periods, the last left out, each group allocated at all.
-
-    mine: ids. group: int64, the group of each of them.
-    """
-    start = trace.allocations.start[mine]
-    inside = (start >= 0) & (start < edges[-1 - _RECENT])
-    period = np.searchsorted(edges, start[inside], "right") - 1
-    made = np.bincount(group[inside] * PERIODS + period, minlength=groups * PERIODS)
-    return np.count_nonzero(made.reshape(-1, PERIODS), 1)
-
-
-def _live(trace: Trace, edges: np.ndarray, mine: np.ndarray, group: np.ndarray, listed: np.ndarray) -> np.ndarray:
-    """int64 (len(listed), PERIODS): live bytes of these groups at the end of each period."""
-    a = trace.allocations
-    row = np.full(int(group.max(initial=0)) + 1, -1, np.int64)
-    row[listed] = np.arange(len(listed))
-    row = row[group]
-    ids, row = mine[row >= 0], row[row >= 0]
-    change = np.zeros((len(listed), PERIODS + 2), np.int64)
-    born = np.where(a.start[ids] < 0, 0, np.searchsorted(edges, a.start[ids], "right"))
-    died = np.searchsorted(edges, a.end[ids], "right")
-    np.add.at(change, (row, born), a.size[ids])
-    np.subtract.at(change, (row, np.minimum(died, PERIODS + 1)), a.size[ids])
-    return np.cumsum(change, 1)[:, 1: PERIODS + 1]
-
-
-def _leak_verdict(suspect: Suspect, made: str) -> str:
-    """made: what it is where a training step makes and keeps such things, else ""."""
-    since = f"for {age_text(suspect.age_us)}" if suspect.age_us else f"since event {suspect.oldest:,}"
-    if suspect.growing:
-        some = int(np.count_nonzero(suspect.kept))
-        return (f"Grows: {count_text(suspect.count, 'allocation')} left behind in {some} of {PERIODS} parts of the "
-                f"trace, about {size_text(suspect.bytes // max(some, 1))} in each; the oldest is held {since}.")
-    what = f"Probably {made}, which are kept: " if made else ""
-    if suspect.count == 1:
-        return f"{what or 'It was '}made once and held {since}."
-    return f"{what}{count_text(suspect.count, 'allocation')} held {since}" + (
-        "." if made else "; it does not grow steadily.")
 
 
 _OOM = ACTIONS.index("oom")
@@ -394,69 +341,51 @@ class Oom:
 @kept
 def post_mortem(snapshot: Snapshot, trace: Trace) -> list[Oom]:
     """Explain each `oom` of the trace, in their order; at most the last 32."""
-    events = np.flatnonzero(trace.events.action == _OOM)[-32:]
-    return [_one(snapshot, trace, int(event)) for event in events]
+    e, out = trace.events, []
+    for event in np.flatnonzero(e.action == _OOM)[-32:].tolist():
+        ids, at = live_ids(trace, event), segments_at(snapshot, trace, event)
+        asked, device_free = int(e.size[event]), int(e.addr[event])
+        pool, stream = max(int(e.pool[event]), 0), int(e.stream[event])
+        # Segments of 2 MiB serve only requests up to 1 MiB, which are served by no others but expandable ones.
+        mine = ((at.pool == pool) | (at.pool < 0)) & (at.stream == stream)
+        mine &= ((at.size <= SMALL_SEGMENT) == (asked <= SMALL)) | at.expandable
+        usable = at.block_size[(at.block_state == INACTIVE) & np.repeat(mine, np.diff(at.block_start))]
+        kind, verdict = _oom_verdict(at, asked, device_free, usable)
+        if pool or snapshot.streams[stream] != 0:
+            verdict += (f" It was asked for in the {pool_text(snapshot.pools[pool])} on the "
+                        f"{stream_text(snapshot.streams[stream])}.")
+        out.append(Oom(event, asked, device_free, int(trace.allocations.size[ids].sum()), at.active, at.pending,
+                       at.free, int(usable.max(initial=0)), len(usable),
+                       group(snapshot, trace, ids, "stack").first(20), kind, verdict, int(e.stack[event])))
+    return out
 
 
-def _one(snapshot: Snapshot, trace: Trace, event: int) -> Oom:
-    e = trace.events
-    ids = live_ids(trace, event)
-    at = segments_at(snapshot, trace, event)
-    asked, device_free = int(e.size[event]), max(int(e.addr[event]), 0)
-    pool, stream = int(e.pool[event]), int(e.stream[event])
-    holders = group(snapshot, trace, ids, "stack").first(20)
-    usable = _usable(at, max(pool, 0), stream, asked)
+def _oom_verdict(at: SegmentsAt, asked: int, device_free: int, usable: np.ndarray) -> tuple[str, str]:
+    """The kind, and the sentences. usable: sizes of the free blocks that the request could take."""
     free, largest = int(usable.sum()), int(usable.max(initial=0))
-    kind, verdict = _oom_verdict(at, (asked, device_free, free, largest), len(usable))
-    where = ""
-    if pool > 0 or snapshot.streams[stream] != 0:
-        where = f" It was asked for in the {pool_text(snapshot.pools[max(pool, 0)])} on the " \
-                f"{stream_text(snapshot.streams[stream])}."
-    return Oom(event, asked, device_free, int(trace.allocations.size[ids].sum()), at.active, at.pending, at.free,
-               largest, len(usable), holders, kind, verdict + where, int(e.stack[event]))
-
-
-def _usable(at: SegmentsAt, pool: int, stream: int, asked: int) -> np.ndarray:
-    """int64: sizes of the free blocks that a request in this pool and on this stream could take.
-
-    Segments of 2 MiB serve only requests up to 1 MiB, and those are served by no others (but expandable ones).
-    """
-    mine = ((at.pool == pool) | (at.pool < 0)) & (at.stream == stream)
-    mine &= ((at.size <= SMALL_SEGMENT) == (asked <= SMALL)) | at.expandable
-    return at.block_size[(at.block_state == INACTIVE) & mine[at.segment_of_block()]]
-
-
-def _oom_verdict(at: SegmentsAt, sizes: tuple[int, int, int, int], blocks: int) -> tuple[str, str]:
-    """The kind, and the sentences. sizes: bytes asked, free at the driver, usable in the cache, and its largest."""
-    asked, device_free, free, largest = sizes
-    a, limit = size_text(asked), ""
+    a, left = size_text(asked), size_text(device_free)
     if largest >= asked:
         return "limit", (f"A free block of {size_text(largest)} was there for the {a} that was asked for; a limit, "
                          f"or max_split_size, kept it from being used.")
     if device_free >= asked:
-        limit = (f"The driver still had {size_text(device_free)}: a limit (set_per_process_memory_fraction) kept the "
-                 f"allocator from taking it. Under the limit: ")
-        device_free = 0
-    driver = "" if limit else f", and the driver had {size_text(device_free)} left"
-    none_larger = f"{size_text(free)} was free in {count_text(blocks, 'block')}, none larger than {size_text(largest)}"
-    kind = "full"
+        return "limit", (f"The driver still had {left}: a limit (set_per_process_memory_fraction) kept the allocator "
+                         f"from taking it. {size_text(free)} was free in its cache, {a} was asked for.")
+    none_larger = (f"{size_text(free)} was free in {count_text(len(usable), 'block')}, none larger than "
+                   f"{size_text(largest)}")
+    helps = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True often helps."
     if free >= asked:
-        kind, why = "fragmentation", f"fragmentation: {none_larger}; {a} was asked for{driver}. {_HELPS}"
-    elif free and free + device_free >= asked:
-        kind, why = "fragmentation", (f"fragmentation: {none_larger}; with the {size_text(device_free)} that the "
-                                      f"driver had left, {a} would have fitted in one piece. {_HELPS}")
-    elif at.pending and free + device_free + at.pending >= asked:
-        kind, why = "pending", (f"{size_text(at.pending)} was freed but waited for another stream (record_stream); "
-                                f"with it the {a} that was asked for would have fitted.")
-    elif at.free > free and at.free + device_free >= asked:
-        kind, why = "elsewhere", (
+        return "fragmentation", (f"Fragmentation: {none_larger}; {a} was asked for, and the driver had {left} left. "
+                                 f"{helps}")
+    if free and free + device_free >= asked:
+        return "fragmentation", (f"Fragmentation: {none_larger}; with the {left} that the driver had left, {a} would "
+                                 f"have fitted in one piece. {helps}")
+    if at.pending and free + device_free + at.pending >= asked:
+        return "pending", (f"{size_text(at.pending)} was freed but waited for another stream (record_stream); with it "
+                           f"the {a} that was asked for would have fitted.")
+    if at.free > free and at.free + device_free >= asked:
+        return "elsewhere", (
             f"{size_text(at.free - free)} was free, but in other pools, for other streams or in segments for small "
-            f"blocks, where this request may not take it; {a} was asked for, {size_text(free)} free here{driver}.")
-    else:
-        left = "" if limit else f" and {size_text(device_free)} at the driver"
-        why = (f"really full: {size_text(at.active)} of {size_text(at.reserved)} reserved was in use; {a} was asked "
-               f"for, only {size_text(free)} cached{left} was free.")
-    return kind, limit + (why if limit else why[0].upper() + why[1:])
-
-
-_HELPS = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True often helps."
+            f"blocks, where this request may not take it; {a} was asked for, {size_text(free)} was free here, and the "
+            f"driver had {left} left.")
+    return "full", (f"Really full: {size_text(at.active)} of {size_text(at.reserved)} reserved was in use; {a} was "
+                    f"asked for, only {size_text(free)} cached and {left} at the driver was free.")

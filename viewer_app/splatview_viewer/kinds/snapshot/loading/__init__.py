@@ -6,16 +6,14 @@
 from __future__ import annotations
 
 import gc
-import json
 import re
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.formats.common import ZIP_MAGIC, Format, Progress, Start, silent
 from splatview_viewer.formats.sandbox import limits_for, run
-from splatview_viewer.kinds.snapshot.loading.unpickle import begins_as_pickle, is_packed, is_pickle, unpacked_limit
+from splatview_viewer.kinds.snapshot.loading.unpickle import begins_as_pickle, is_packed, unpacked_limit
 
 if TYPE_CHECKING:
     import numpy as np
@@ -110,28 +108,17 @@ def read_pickle(files: list[File], progress: Progress) -> tuple[SnapshotAnswer, 
 def is_snapshot(start: Start) -> bool:
     """Return True for a pickle of protocol 2 to 5, also a packed one, that does not look like a checkpoint.
 
-    Raises FileError for a snapshot that was saved in another way; the message has the command that converts it.
+    Raises FileError for a snapshot that was saved in another way.
     """
     head = start.head
     if start.path.is_dir():
         return False
-    _check_form(start)
-    if start.suffix in (".splat", ".pt", ".pth", ".ckpt") or LEGACY_MAGIC in head[:24]:
+    if LEGACY_MAGIC in head[:24] or head[:4] == ZIP_MAGIC or head.lstrip()[:1] in (b"{", b"["):
+        if _SNAPSHOT.search(head):
+            raise FileError("a snapshot saved by torch.save or json.dump; only what torch.cuda.memory._dump_snapshot "
+                            "writes can be opened: load it as it was saved, and write it with pickle.dump")
         return False
-    return is_pickle(head) or (is_packed(head) and begins_as_pickle(start.path))
-
-
-def _check_form(start: Start) -> None:
-    head, how, load = start.head, "", ""
-    name = json.dumps(start.name, ensure_ascii=False)
-    if head[:4] == ZIP_MAGIC or LEGACY_MAGIC in head[:24]:
-        how, load = "torch.save", f"import pickle, torch; pickle.dump(torch.load({name}, weights_only=True)"
-    elif head.lstrip()[:1] in (b"{", b"["):
-        how, load = "json.dump", f"import json, pickle; pickle.dump(json.load(open({name}))"
-    if how and _SNAPSHOT.search(head):
-        code = f'{load}, open({json.dumps(f"{start.name}.pickle", ensure_ascii=False)}, "wb"))'
-        raise FileError(f"a snapshot saved by {how}: what torch.cuda.memory._dump_snapshot writes can be opened. Make "
-                        f"that of it: python -c {shlex.quote(code)}")
+    return start.suffix not in (".splat", ".pt", ".pth", ".ckpt") and begins_as_pickle(start.path)
 
 
 FORMAT = Format("snapshot", (".pickle", ".pkl"), "PyTorch's memory snapshots, also packed by gzip or zstd",

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 from array import array
-from dataclasses import dataclass, field
 from itertools import chain, repeat
-from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from operator import attrgetter
+from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import numpy as np
+from msgspec import Meta
 
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.formats import Progress, silent
@@ -47,7 +48,7 @@ ACTION = {name: i for i, name in enumerate(ACTIONS)}
 STATE = {name: i for i, name in enumerate(BLOCK_STATES)} | {"active_awaiting_free": 2}
 TYPE = {name: i for i, name in enumerate(SEGMENT_TYPES)}
 OTHER, OOM = ACTION["other"], ACTION["oom"]
-NO_CONTEXT = (None, "", "N/A")
+NO_TEXT = (None, "", "N/A")
 MAX_TABLE = 2**15 - 1
 MAX_DEVICES = 1024
 """Traces of one file, at most."""
@@ -55,7 +56,6 @@ COLUMNS = {"action": np.uint8, "addr": np.uint64, "size": np.uint64, "time_us": 
            "pool": np.int16, "stack": np.int32, "context": np.int32, "metadata": np.int32}
 TOP = 2**64
 """Addresses, and the ends of what lies there, are smaller."""
-NOWHERE = object()
 SAMPLE, FEW = 4, 16
 """Each so many frames tell stacks apart at once; so many stacks that they do not tell apart are compared."""
 HELD = 1 << 18
@@ -63,31 +63,93 @@ HELD = 1 << 18
 MAX_LINE = 2**31 - 1
 
 
+_Whole = Annotated[int, Meta(ge=0)]
+_Bytes = Annotated[int, Meta(ge=0, lt=LIMIT)]
+_Stream = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+
+
+class _Frame(msgspec.Struct):
+    filename: str = ""
+    line: int = 0
+    name: str = ""
+
+
+class _Old(msgspec.Struct):
+    """What files of before 2023 say of a block."""
+
+    real_size: _Bytes | None = None
+    frames: Any = None
+
+
+class _Block(msgspec.Struct):
+    size: _Bytes
+    address: _Whole | None = None
+    requested_size: _Bytes | None = None
+    state: str = "inactive"
+    frames: Any = None
+    history: list[_Old] | None = None
+
+
+class _Segment(msgspec.Struct):
+    address: _Whole
+    total_size: _Bytes
+    device: Annotated[int, Meta(ge=0, lt=2**15)] = 0
+    allocated_size: _Bytes = 0
+    active_size: _Bytes = 0
+    requested_size: _Bytes = 0
+    stream: _Stream = 0
+    segment_type: Any = ""
+    segment_pool_id: Any = None
+    is_expandable: Any = False
+    frames: Any = None
+    blocks: list[_Block] | None = None
+
+
+class _Annotation(msgspec.Struct):
+    name: str = ""
+    stage: str = ""
+    device: Annotated[int, Meta(ge=-1, lt=2**15)] = 0
+    time_us: _Bytes = 0
+
+
+class _File(msgspec.Struct):
+    """What a pickle holds. Entries of traces are read many at once (`_Chunk`)."""
+
+    segments: list[_Segment] | None = None
+    device_traces: list[Any] | None = None
+    external_annotations: list[_Annotation] | None = None
+    allocator_settings: dict[Any, Any] | None = None
+    host_segments: list[Any] | None = None
+    host_traces: list[list[Any]] | None = None
+
+
+def read(value: Any, kind: Any, where: str) -> Any:
+    """A value of a file, if it is of this type. Raises FileError, which names what is wrong."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as e:
+        raise FileError(f"{where}: {e}") from None
+
+
 # -- texts, frames and stacks, each kept once --------------------------------------------------------------------------
 
 
-class Interner:
-    """Gives the same number to equal texts, frames and stacks.
+class Tables:
+    """Gives the same number to equal texts, frames, stacks, streams and pools, of all devices.
 
-    PyTorch's files share the dictionaries of frames, but each entry has a list of its own: the
-    identities of every fourth frame lead to few lists, which are compared; that mostly looks at identities too. What is
-    known is held, which keeps identities valid.
+    PyTorch's files share the dictionaries of frames, but each entry has a list of its own: the identities of every
+    fourth frame lead to few lists, which are compared; that mostly looks at identities too. What is known is held,
+    which keeps identities valid.
     """
 
     def __init__(self) -> None:
+        self.streams: dict[int, int] = {}
+        self.pools: dict[tuple[int, int], int] = {(0, 0): 0}
         self._texts: dict[str, int] = {}
         self._frames: dict[tuple[int, int, int], int] = {}
         self._stacks: dict[bytes, int] = {}
         self._known: dict[int, tuple[dict[Any, Any], int]] = {}
-        self._lists: dict[tuple[int, ...], list[tuple[list[Any], int]]] = {}
-
-    def text(self, text: str) -> int:
-        """The number of a text."""
-        return self._texts.setdefault(text, len(self._texts))
-
-    def stack(self, frames: list[int]) -> int:
-        """The number of a stack of frames with these numbers."""
-        return self._stacks.setdefault(array("i", frames).tobytes(), len(self._stacks))
+        self._lists: dict[tuple[int, ...], list[tuple[Any, int]]] = {}
 
     def stacks(self, lists: Sequence[Any], where: Callable[[int], str]) -> np.ndarray:
         """The numbers int32 (N,) of stacks as a file holds them: lists of dictionaries; None: no stack.
@@ -98,61 +160,59 @@ class Interner:
         Raises:
             FileError: no stack.
         """
-        ids = list(map(id, lists))
-        numbers: dict[int, int] = {}
-        for i, (identity, frames) in enumerate(zip(ids, lists, strict=True)):
-            if identity in numbers:
-                continue
-            if type(frames) is not list or not frames:
-                numbers[identity] = self._odd(frames, where, i)
-                continue
-            for known, number in self._lists.get(tuple(map(id, frames[::SAMPLE])), ()):
+        numbers = []
+        for i, frames in enumerate(lists):
+            if not frames or type(frames) is not list:
+                if frames is None or frames in ((), []):
+                    numbers.append(NO_STACK)
+                    continue
+                frames = read(frames, list[Any], where(i))
+            same = self._lists.get(key := tuple(map(id, frames[::SAMPLE])), ())
+            for known, number in same:
                 if known == frames:
-                    numbers[identity] = number
+                    numbers.append(number)
                     break
             else:
-                numbers[identity] = self._new(frames, where, i)
-        return np.fromiter(map(numbers.__getitem__, ids), np.int32, len(ids))
+                held = self._known
+                inner = [held[id(f)][1] if id(f) in held else self.frame(f, f"{where(i)}[{k}]")
+                         for k, f in enumerate(frames)]
+                numbers.append(self._stacks.setdefault(array("i", inner).tobytes(), len(self._stacks)))
+                if len(self._lists) >= HELD:
+                    self._lists.clear()
+                self._lists[key] = [(frames, numbers[-1]), *same[:FEW]]
+        return np.array(numbers, np.int32)
 
-    def _odd(self, frames: Any, where: Callable[[int], str], i: int) -> int:
-        if frames is None or frames in ((), []):
-            return NO_STACK
-        if type(frames) is not tuple:
-            raise FileError(f"{where(i)} is {shown(frames)}, not a list of frames")
-        return self._new(list(frames), where, i)
-
-    def _new(self, frames: list[Any], where: Callable[[int], str], i: int) -> int:
-        """The number of a stack that is not known by identity."""
-        known = self._known
-        found = [known.get(id(f)) for f in frames]
-        number = self.stack([self.frame(frames[k], lambda k=k: f"{where(i)}[{k}]") if f is None else f[1]
-                             for k, f in enumerate(found)])
-        if len(self._lists) >= HELD:
-            self._lists.clear()
-        same = self._lists.setdefault(tuple(map(id, frames[::SAMPLE])), [])
-        same[:] = [(list(frames), number), *same[:FEW]]
-        return number
-
-    def frame(self, frame: Any, where: Callable[[], str]) -> int:
+    def frame(self, frame: Any, where: str) -> int:
         """The number of a frame as a file holds it. `where`: what to call it in an error. Raises FileError."""
-        def fault(what: str) -> FileError:
-            return FileError(f"{where()}{what}")
-
-        if type(frame) is not dict:
-            raise fault(f" is {shown(frame)}, not a mapping with filename, line and name")
-        file, line, name = frame.get("filename", ""), frame.get("line", 0), frame.get("name", "")
-        if type(file) is not str or type(name) is not str:
-            key, value = ("filename", file) if type(file) is not str else ("name", name)
-            raise fault(f"[{key!r}] is {shown(value)}, not a text")
-        if type(line) is not int:
-            raise fault(f"['line'] is {shown(line)}, not a whole number")
-        if not -MAX_LINE <= line <= MAX_LINE:
-            line = 0  # what C++ frames say where nothing is known
-        number = self._frames.setdefault((self.text(file), line, self.text(name)), len(self._frames))
+        f, texts = read(frame, _Frame, where), self._texts
+        line = f.line if abs(f.line) <= MAX_LINE else 0  # what C++ frames say where nothing is known
+        key = texts.setdefault(f.filename, len(texts)), line, texts.setdefault(f.name, len(texts))
+        number = self._frames.setdefault(key, len(self._frames))
         if len(self._known) >= HELD:
             self._known.clear()
         self._known[id(frame)] = (frame, number)
         return number
+
+    def stream(self, value: Any, where: str) -> int:
+        return self._number(self.streams, read(value, _Stream, where), where)
+
+    def pool(self, value: Any, where: str) -> int:
+        if value is None:
+            return UNKNOWN_POOL
+        pool = read(value, tuple[_Whole, _Whole], where)
+        if max(pool) >= TOP:
+            raise FileError(f"{where} is {pool}: its numbers must be less than 2^64")
+        return self._number(self.pools, pool, where)
+
+    @staticmethod
+    def _number(table: dict[Any, int], value: Any, where: str) -> int:
+        number = table.setdefault(value, len(table))
+        if number > MAX_TABLE:
+            raise FileError(f"{where}: the {MAX_TABLE + 2:,}th different one; at most {MAX_TABLE + 1:,} can be read")
+        return number
+
+    def text(self, value: Any, where: str) -> int:
+        return -1 if value in NO_TEXT else self._texts.setdefault(read(value, str, where), len(self._texts))
 
     def finish(self) -> tuple[Texts, Stacks]:
         """All of it as columns."""
@@ -185,65 +245,8 @@ def _starts(lengths: list[int]) -> np.ndarray:
 # -- entries -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass
-class Tables:
-    """Tables of numbers that all devices share."""
-
-    interner: Interner = field(default_factory=Interner)
-    streams: dict[int, int] = field(default_factory=dict)
-    pools: dict[tuple[int, int], int] = field(default_factory=lambda: {(0, 0): 0})
-
-    def stream(self, value: Any, where: str) -> int:
-        if type(value) is not int or not -(2**63) <= value < 2**63:
-            raise FileError(f"{where} is {shown(value)}, not a whole number of 64 bits")
-        return self._number(self.streams, value, where)
-
-    def pool(self, value: Any, where: str) -> int:
-        if value is None:
-            return UNKNOWN_POOL
-        if type(value) not in (tuple, list) or len(value) != 2 or any(type(v) is not int or not 0 <= v < 2**64
-                                                                    for v in value):
-            raise FileError(f"{where} is {shown(value)}, not a pair of whole numbers")
-        return self._number(self.pools, tuple(value), where)
-
-    @staticmethod
-    def _number(table: dict[Any, int], value: Any, where: str) -> int:
-        number = table.setdefault(value, len(table))
-        if number > MAX_TABLE:
-            raise FileError(f"{where}: the {MAX_TABLE + 2:,}th different one; at most {MAX_TABLE + 1:,} can be read")
-        return number
-
-    def context(self, value: Any, where: str) -> int:
-        return -1 if value in NO_CONTEXT else self.text(value, where)
-
-    def text(self, value: Any, where: str) -> int:
-        if value is None or value == "":
-            return -1
-        if type(value) is not str:
-            raise FileError(f"{where} is {shown(value)}, not a text")
-        return self.interner.text(value)
-
-
-def whole(value: Any, where: str, top: int = LIMIT) -> int:
-    """A number that is whole and not negative. Raises FileError."""
-    if type(value) is not int:
-        raise FileError(f"{where} is {shown(value)}, not a whole number")
-    if not 0 <= value < top:
-        raise FileError(f"{where} is {shown(value)}; legal is 0 to {top - 1:,}")
-    return value
-
-
-def listed(value: Any, where: str) -> list[Any]:
-    """A list, or none. Raises FileError."""
-    if value is None:
-        return []
-    if type(value) not in (list, tuple):
-        raise FileError(f"{where} is {shown(value)}, not a list")
-    return value
-
-
 def read_events(trace: list[Any], device: int, tables: Tables, told: Callable[[int], None], *,
-                consume: bool) -> Events:
+                consume: bool = False) -> Events:
     """The columns of all entries of one device's trace.
 
     Args:
@@ -281,125 +284,95 @@ class _Chunk:
         if list(chain.from_iterable(self.rows)) == keys * len(self.rows):
             flat = list(chain.from_iterable(map(dict.values, self.rows)))
             self.columns = {key: flat[i::len(keys)] for i, key in enumerate(keys)}
-        action = self._actions()
-        t = self.tables
-        addr, size = self._numbers("addr", TOP, action), self._numbers("size", TOP)
-        for i in np.flatnonzero((action != OOM) & ((size >= LIMIT) | (addr + size < addr))).tolist():
-            whole(int(size[i]), self.where(i, "size"))
-            whole(int(addr[i]), self.where(i, "addr"), TOP - int(size[i]))
-        return {"action": action, "addr": addr, "size": size, "time_us": self._numbers("time_us"),
+        actions = self._values("action", None)
+        if set(map(type, actions)) != {str}:
+            i = next(i for i, v in enumerate(actions) if type(v) is not str)
+            raise FileError(f"{self.where(i, 'action')} is {shown(actions[i])}, not a text")
+        action = np.fromiter(map(ACTION.get, actions, repeat(OTHER)), np.uint8, len(actions))
+        t, failed = self.tables, action == OOM
+        addr = self._values("addr", 0)
+        for i in np.flatnonzero(failed).tolist():  # it has no address, but what the driver still had
+            addr[i] = self.rows[i].get("device_free", addr[i])
+        size = self._numbers("size", self._values("size", 0), np.where(failed, TOP - 1, LIMIT - 1))
+        return {"action": action, "size": size,
+                "addr": self._numbers("addr", addr, np.where(failed, TOP - 1, (TOP - 1) - size)),
+                "time_us": self._numbers("time_us", self._values("time_us", 0), LIMIT - 1),
                 "stream": self._table("stream", 0, t.stream), "pool": self._table("pool_id", None, t.pool),
-                "context": self._table("compile_context", None, t.context),
+                "context": self._table("compile_context", None, t.text),
                 "metadata": self._table("user_metadata", None, t.text),
-                "stack": t.interner.stacks(self._values("frames", None), lambda i: self.where(i, "frames"))}
+                "stack": t.stacks(self._values("frames", None), lambda i: self.where(i, "frames"))}
 
     def _values(self, key: str, missing: Any) -> list[Any]:
         if self.columns is not None:
-            values = self.columns.get(key)
-            return [missing] * len(self.rows) if values is None else values
+            return self.columns.get(key) or [missing] * len(self.rows)
         return [e.get(key, missing) for e in self.rows]
 
-    def _actions(self) -> np.ndarray:
-        values = self._values("action", NOWHERE)
-        if set(map(type, values)) != {str}:
-            i = next(i for i, v in enumerate(values) if type(v) is not str)
-            raise FileError(f"{self.where(i)} has no action" if values[i] is NOWHERE else
-                            f"{self.where(i, 'action')} is {shown(values[i])}, not a text")
-        return np.fromiter(map(ACTION.get, values, repeat(OTHER)), np.uint8, len(values))
-
-    def _numbers(self, key: str, top: int = LIMIT, action: np.ndarray | None = None) -> np.ndarray:
-        values = self._values(key, 0)
-        if action is not None:
-            for i in np.flatnonzero(action == OOM).tolist():  # it has no address, but what the driver still had
-                values[i] = self.rows[i].get("device_free", values[i])
+    def _numbers(self, key: str, values: list[Any], most: Any) -> np.ndarray:
+        """uint64, `most` at most: one number or an array."""
         try:
             out = np.frombuffer(array("Q", values), np.uint64)  # refuses whatever is no whole number of 64 bits
-            if int(out.max()) < top:
+            if (out <= np.asarray(most, np.uint64)).all():
                 return out
         except (TypeError, OverflowError):
             pass
-        return np.array([whole(v, self.where(i, key), top) for i, v in enumerate(values)], np.uint64)
+        limits = np.broadcast_to(np.asarray(most, np.uint64), len(values)).tolist()
+        i = next(i for i, v in enumerate(values) if type(v) is not int or not 0 <= v <= limits[i])
+        raise FileError(f"{self.where(i, key)} is {shown(values[i])}; legal is a whole number from 0 to {limits[i]:,}")
 
     def _table(self, key: str, missing: Any, number: Callable[[Any, str], int]) -> np.ndarray | int:
         """A column of few different values: each is looked at once."""
         values = self._values(key, missing)
+        if type(values[0]) in (str, int, tuple, type(None)) and values.count(values[0]) == len(values):
+            return number(values[0], self.where(0, key))
         try:
-            if type(values[0]) in (str, int, tuple, type(None)) and values.count(values[0]) == len(values):
-                return number(values[0], self.where(0, key))
-            numbers = {v: number(v, "") for v in set(values)}
+            numbers = {v: number(v, key) for v in set(values)}
             return np.fromiter(map(numbers.__getitem__, values), np.int32, len(values))
         except (TypeError, FileError):  # lists instead of tuples; or something wrong, which is named
             return np.array([number(v, self.where(i, key)) for i, v in enumerate(values)], np.int32)
 
 
-def read_segments(entries: list[Any], tables: Tables, devices: Iterable[int]) -> dict[int, tuple[Segments, Blocks]]:
+def read_segments(entries: list[_Segment], tables: Tables, devices: Iterable[int]
+                  ) -> dict[int, tuple[Segments, Blocks]]:
     """The segments and blocks by device, in the order of their addresses; of `devices` also where there are none."""
-    by_device: dict[int, list[tuple[int, str, dict[str, Any]]]] = {device: [] for device in devices}
-    for i, s in enumerate(entries):
-        where = f"segments[{i}]"
-        if type(s) is not dict:
-            raise FileError(f"{where} is {shown(s)}, not a mapping")
-        device = whole(s.get("device", 0), f"{where}['device']", 2**15)
-        top = TOP - whole(s.get("total_size"), f"{where}['total_size']")
-        by_device.setdefault(device, []).append((whole(s.get("address"), f"{where}['address']", top), where, s))
-    return {device: _segments(sorted(rows, key=itemgetter(0)), tables) for device, rows in sorted(by_device.items())}
+    by_device: dict[int, list[_Segment]] = {device: [] for device in devices}
+    for s in sorted(entries, key=attrgetter("address")):
+        by_device.setdefault(s.device, []).append(s)
+    return {device: _segments(rows, tables) for device, rows in sorted(by_device.items())}
 
 
-def _segments(rows: list[tuple[int, str, dict[str, Any]]], tables: Tables) -> tuple[Segments, Blocks]:
-    table: list[tuple[Any, ...]] = []
-    blocks: list[tuple[int, ...]] = []
+def _segments(rows: list[_Segment], tables: Tables) -> tuple[Segments, Blocks]:
+    blocks: list[tuple[int, int, int, int]] = []
     frames: list[Any] = []
-    block_frames: list[Any] = []
-    names: list[str] = []
     starts = [0]
-    for address, where, s in rows:
-        sizes = [whole(s.get(key, 0), f"{where}[{key!r}]") for key in ("allocated_size", "active_size",
-                                                                      "requested_size")]
-        kind = s.get("segment_type", "")
-        pool = tables.pool(s.get("segment_pool_id"), f"{where}['segment_pool_id']")
-        table.append((address, s["total_size"], *sizes, tables.stream(s.get("stream", 0), f"{where}['stream']"),
-                      max(pool, 0), TYPE.get(kind, 2) if type(kind) is str else 2, s.get("is_expandable") is True))
-        frames.append(s.get("frames"))
-        at = address
-        for j, b in enumerate(listed(s.get("blocks"), f"{where}['blocks']")):
-            inner = f"{where}['blocks'][{j}]"
-            row, stack = _block(b, inner, at)
-            at = row[0] + row[1]
-            blocks.append(row)
-            block_frames.append(stack)
-            names.append(inner)
+    for s in rows:
+        at = s.address
+        for b in s.blocks or ():
+            old = b.history[0] if b.history else _Old()
+            requested = next(n for n in (b.requested_size, old.real_size, b.size) if n is not None)
+            begin = at if b.address is None else b.address
+            blocks.append((begin, b.size, requested, STATE.get(b.state, 3)))
+            frames.append(old.frames if b.frames is None else b.frames)
+            at = begin + b.size
+            if at > TOP:
+                raise FileError(f"a block at {begin:#x} of {b.size:,} bytes: it ends beyond 2^64")
+        if s.address + s.total_size > TOP:
+            raise FileError(f"a segment at {s.address:#x} of {s.total_size:,} bytes: it ends beyond 2^64")
         starts.append(len(blocks))
-    columns = list(zip(*table, strict=True)) or [()] * 9
-    addr = np.array(columns[0], np.uint64)
-    total, allocated, active, requested = (np.array(c, np.int64) for c in columns[1:5])
-    interner = tables.interner
-    stack = interner.stacks(frames, lambda i: f"{rows[i][1]}['frames']")
-    segments = Segments(addr, total, allocated, active, requested, np.array(columns[5], np.int16),
-                        np.array(columns[6], np.int16), np.array(columns[7], np.uint8), np.array(columns[8], bool),
-                        stack, np.array(starts, np.int32))
+    pools = [max(tables.pool(s.segment_pool_id, f"segment_pool_id of the segment at {s.address:#x}"), 0) for s in rows]
+    kinds = [TYPE.get(s.segment_type, 2) if type(s.segment_type) is str else 2 for s in rows]
+    total, allocated, active, requested = np.array(
+        [(s.total_size, s.allocated_size, s.active_size, s.requested_size) for s in rows], np.int64).reshape(-1, 4).T
+    segments = Segments(
+        np.array([s.address for s in rows], np.uint64), total.copy(), allocated.copy(), active.copy(), requested.copy(),
+        np.array([tables.stream(s.stream, "stream of a segment") for s in rows], np.int16), np.array(pools, np.int16),
+        np.array(kinds, np.uint8), np.array([s.is_expandable is True for s in rows], bool),
+        tables.stacks([s.frames for s in rows], lambda i: f"frames of the segment at {rows[i].address:#x}"),
+        np.array(starts, np.int32))
     b = np.array(blocks, np.uint64).reshape(-1, 4)
-    block_addr, size, block_requested = b[:, 0].copy(), *(b[:, i].astype(np.int64) for i in (1, 2))
-    block_stack = interner.stacks(block_frames, lambda i: f"{names[i]}['frames']")
-    return segments, Blocks(block_addr, size, block_requested, b[:, 3].astype(np.uint8), block_stack,
+    size, requested = b[:, 1].astype(np.int64), b[:, 2].astype(np.int64)
+    return segments, Blocks(b[:, 0].copy(), size, requested, b[:, 3].astype(np.uint8),
+                            tables.stacks(frames, lambda i: f"frames of the block at {blocks[i][0]:#x}"),
                             np.full(len(b), -1, np.int32))
-
-
-def _block(b: Any, where: str, at: int) -> tuple[tuple[int, int, int, int], Any]:
-    """Address, size, requested size and state of a block, and its frames. `at`: where it begins if it does not say."""
-    if type(b) is not dict:
-        raise FileError(f"{where} is {shown(b)}, not a mapping")
-    size = whole(b.get("size"), f"{where}['size']")
-    state = b.get("state", "inactive")
-    if type(state) is not str:
-        raise FileError(f"{where}['state'] is {shown(state)}, not a text")
-    frames, requested = b.get("frames"), b.get("requested_size")
-    if requested is None or frames is None:  # as files of before 2023 say it
-        old = listed(b.get("history"), f"{where}['history']")
-        last = old[0] if old and type(old[0]) is dict else {}
-        requested = last.get("real_size", size) if requested is None else requested
-        frames = last.get("frames") if frames is None else frames
-    return (whole(b.get("address", at), f"{where}['address']", TOP - size), size,
-            whole(requested, f"{where}['requested_size']"), STATE.get(state, 3)), frames
 
 
 # -- the whole ---------------------------------------------------------------------------------------------------------
@@ -419,121 +392,77 @@ def convert(data: Any, name: str, progress: Progress = silent, *, consume: bool 
     if type(data) is list and data and type(data[0]) is dict and "total_size" in data[0]:
         data = {"segments": data}
     if type(data) is not dict or not any(key in data for key in ("segments", "device_traces")):
-        raise FileError(f"a pickle, but no memory snapshot: it holds {_found(data)}; a snapshot is a mapping with "
+        found = shown(data)
+        if type(data) is dict:
+            found = f"a mapping with {', '.join(map(shown, list(data)[:6])) or 'nothing'}"
+        raise FileError(f"a pickle, but no memory snapshot: it holds {found}; a snapshot is a mapping with "
                         "segments and device_traces, as torch.cuda.memory._dump_snapshot writes it")
-    traces = listed(data.get("device_traces"), "device_traces")
+    file = read(data, _File, "the snapshot")
+    traces = [[] if t is None else t for t in file.device_traces or ()]
+    if any(type(t) is not list for t in traces):
+        raise FileError("device_traces holds something that is no list of entries")
     if len(traces) > MAX_DEVICES:
         raise FileError(f"device_traces has {len(traces):,} devices; at most {MAX_DEVICES:,} can be read")
-    counts = [len(listed(t, f"device_traces[{d}]")) for d, t in enumerate(traces)]
+    counts = list(map(len, traces))
     if sum(counts) > MAX_EVENTS:
         raise FileError(f"the traces have {sum(counts):,} events; at most {MAX_EVENTS:,} can be read")
-    tables = Tables()
-    done = [0]
-
-    def told(count: int) -> None:
-        progress("reading events", _READING * (done[0] + count) / max(sum(counts), 1))
-
+    tables, done, total = Tables(), 0, max(sum(counts), 1)
     events: dict[int, Events] = {}
     for device, (trace, count) in enumerate(zip(traces, counts, strict=True)):
         if count:
+            def told(read: int, done: int = done) -> None:
+                progress("reading events", _READING * (done + read) / total)
+
             events[device] = read_events(trace, device, tables, told, consume=consume)
+            done += count
             if consume:
                 trace.clear()
-        done[0] += count
-    segments = read_segments(listed(data.get("segments"), "segments"), tables, events)
+    segments = read_segments(file.segments or [], tables, events)
     notes: list[str] = []
     made: list[Trace] = []
     for device in segments:
         progress("pairing", _READING + (1 - _READING) * len(made) / len(segments))
-        e = events[device] if device in events else read_events([], device, tables, told, consume=False)
+        e = events[device] if device in events else read_events([], device, tables, lambda read: None)
         made.append(_trace(device, e, *segments[device], notes))
-    notes += _more_notes(data, made)
-    texts, stacks = tables.interner.finish()
+    host, host_segments = sum(map(len, file.host_traces or ())), len(file.host_segments or ())
+    if host or host_segments:
+        notes.append(f"the file also tells of pinned host memory ({host_segments:,} segments, {host:,} events), which "
+                     "is not shown")
+    if not any(counts):
+        notes.append("no events: recording was off; only what was live at the end is known")
+    texts, stacks = tables.finish()
     return Snapshot(name, tuple(made), texts, stacks, tuple(tables.streams), tuple(tables.pools),
-                    _annotations(data.get("external_annotations")), _settings(data.get("allocator_settings")),
-                    tuple(notes), file_bytes)
+                    tuple(Annotation(a.name, a.stage, a.device, a.time_us) for a in file.external_annotations or ()),
+                    _settings(file.allocator_settings or {}), tuple(notes), file_bytes)
 
 
 def _trace(device: int, events: Events, segments: Segments, blocks: Blocks, notes: list[str]) -> Trace:
     per_segment = np.diff(segments.block_start)
-    p = pair(events, blocks, np.repeat(segments.stream, per_segment), np.repeat(segments.pool, per_segment))
-    events.allocation[:] = p.events_allocation
-    blocks.allocation[:] = p.blocks_allocation
+    a, (lost, late, unheld) = pair(events, blocks, np.repeat(segments.stream, per_segment),
+                                   np.repeat(segments.pool, per_segment))
     spans = make_spans(events, segments)
-    fill_pools(p.allocations, events, segments, spans)
-    a = p.allocations
+    fill_pools(a, events, segments, spans)
     if float(np.sum(a.size, dtype=np.float64)) >= LIMIT:  # beyond it sums would overflow
         raise FileError(f"device {device}: the sizes of its allocations are together more than any machine hands out")
     early = int((a.start < 0).sum())
     bytes_early = int(a.size[a.start < 0].sum())
     for count, text in (
             (early, f"{{}} allocations ({bytes_early / 2**30:.2f} GiB) were live before the trace begins"),
-            (p.lost_frees, "{} allocations end where their address was handed out again: their free is not in the "
+            (lost, "{} allocations end where their address was handed out again: their free is not in the "
                            "trace"),
-            (p.late, "{} allocations have no alloc in the trace though their address was in use before (was recording "
+            (late, "{} allocations have no alloc in the trace though their address was in use before (was recording "
                      "paused?); they are shown as live from its beginning"),
-            (p.unheld, "{} allocations are live at the end of the trace, but no block holds them")):
+            (unheld, "{} allocations are live at the end of the trace, but no block holds them")):
         if count:
             notes.append(f"device {device}: {text.format(f'{count:,}')}")
     return Trace(device, events, a, spans, segments, blocks)
 
 
-def _more_notes(data: dict[str, Any], traces: list[Trace]) -> list[str]:
-    notes: list[str] = []
-    host = sum(len(t) for t in listed(data.get("host_traces"), "host_traces") if type(t) in (list, tuple))
-    host_segments = len(listed(data.get("host_segments"), "host_segments"))
-    if host or host_segments:
-        notes.append(f"the file also tells of pinned host memory ({host_segments:,} segments, {host:,} events), which "
-                     "is not shown")
-    if not any(len(t.events) for t in traces):
-        notes.append("no events: recording was off; only what was live at the end is known")
-    return notes
-
-
-def _annotations(value: Any) -> tuple[Annotation, ...]:
-    out: list[Annotation] = []
-    for i, a in enumerate(listed(value, "external_annotations")):
-        where = f"external_annotations[{i}]"
-        if type(a) is not dict:
-            raise FileError(f"{where} is {shown(a)}, not a mapping")
-        name, stage, device = a.get("name", ""), a.get("stage", ""), a.get("device", 0)
-        for key, text in (("name", name), ("stage", stage)):
-            if type(text) is not str:
-                raise FileError(f"{where}[{key!r}] is {shown(text)}, not a text")
-        if type(device) is not int or not -1 <= device < 2**15:
-            raise FileError(f"{where}['device'] is {shown(device)}, not the number of a device")
-        out.append(Annotation(name, stage, device, whole(a.get("time_us", 0), f"{where}['time_us']")))
-    return tuple(out)
-
-
-def _settings(value: Any) -> dict[str, Any]:
-    """Return the allocator's settings as JSON values, limited in number and length."""
-    left = [4096]
-
-    def plain(v: Any, depth: int) -> Any:
-        left[0] -= 1
-        if left[0] < 0 or depth > 8:
-            return "..."
-        if type(v) is dict:
-            return {str(k)[:200]: plain(x, depth + 1) for k, x in list(v.items())[:1024]
-                    if type(k) in (str, int, bool, float)}
-        if type(v) in (list, tuple):
-            return [plain(x, depth + 1) for x in v[:1024]]
-        if v is None or type(v) is bool or (type(v) is int and v.bit_length() <= 64) or (
-                type(v) is float and abs(v) < float("inf")):
-            return v
-        return v[:1000] if type(v) is str else shown(v)
-
-    if value is None:
+def _settings(value: dict[Any, Any]) -> dict[str, Any]:
+    """Return the allocator's settings as JSON values; none where they are too many or refer to themselves."""
+    try:
+        text = json.dumps(value, skipkeys=True, default=shown, allow_nan=False)
+    except (ValueError, RecursionError):
         return {}
-    if type(value) is not dict:
-        raise FileError(f"allocator_settings is {shown(value)}, not a mapping")
-    settings = plain(value, 0)
-    return settings if len(json.dumps(settings)) <= MAX_SETTINGS else {}
-
-
-def _found(data: Any) -> str:
-    if type(data) is dict:
-        keys = [shown(k) for k in list(data)[:6]]
-        return f"a mapping with {', '.join(keys)}" + (", ..." if len(data) > 6 else "") if keys else "an empty mapping"
-    return shown(data)
+    return json.loads(text, parse_int=lambda digits: int(digits) if len(digits) < 19 else digits) if (
+        len(text) <= MAX_SETTINGS) else {}

@@ -5,8 +5,8 @@ Pairs are found by arrays: an event's meaning depends only on the event before i
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
+from bisect import bisect_left, bisect_right, insort
+from operator import itemgetter
 
 import numpy as np
 
@@ -29,28 +29,18 @@ GIVEN = tuple(ACTIONS.index(a) for a in ("segment_free", "segment_unmap"))
 NOTHING = 255
 
 
-@dataclass
-class Paired:
-    """The allocations of a device, and what was odd."""
-
-    allocations: Allocations
-    events_allocation: np.ndarray
-    """int32 (M,)"""
-    blocks_allocation: np.ndarray
-    lost_frees: int
-    """Allocations that ended because their address was handed out again."""
-    late: int
-    """Frees and blocks of memory whose address was in use and free before: their alloc is missing in mid-trace."""
-    unheld: int
-    """Allocations that are live at the end and that no block holds, though there are blocks."""
-
-
-def pair(events: Events, blocks: Blocks, block_stream: np.ndarray, block_pool: np.ndarray) -> Paired:
-    """The allocations of a trace and of the blocks at its end, numbered as `model` says.
+def pair(events: Events, blocks: Blocks, block_stream: np.ndarray, block_pool: np.ndarray
+         ) -> tuple[Allocations, tuple[int, int, int]]:
+    """The allocations of a trace and of the blocks at its end, numbered as `model` says. Writes their numbers into
+    `events.allocation` and `blocks.allocation`.
 
     Args:
-        block_stream: int16, the stream of each block's segment.
-        block_pool: int16, likewise.
+        block_stream, block_pool: int16, of each block's segment.
+
+    Returns: the allocations, and three counts:
+        those that ended because their address was handed out again;
+        frees and blocks of memory whose address was in use and free before: their alloc is missing in mid-trace;
+        allocations that are live at the end and that no block holds, though there are blocks.
     """
     m = len(events)
     which = _by_address(events)
@@ -103,20 +93,21 @@ def pair(events: Events, blocks: Blocks, block_stream: np.ndarray, block_pool: n
     ids = np.empty(len(order), np.int32)
     ids[order] = np.arange(len(order), dtype=np.int32)
 
-    of_events = np.full(m, -1, np.int32)
-    of_events[which] = ids[number]
-    of_blocks = np.where(held >= 0, ids[held], -1).astype(np.int32) if len(ids) else held.astype(np.int32)
+    events.allocation[which] = ids[number]
+    known = np.flatnonzero(held >= 0)
+    of = blocks.allocation[known] = ids[held[known]]
     dtypes = {"start": np.int32, "end": np.int32, "freed": np.int32, "stack": np.int32, "stream": np.int16,
               "pool": np.int16}
     allocations = Allocations(**{name: column[order].astype(dtypes.get(name, column.dtype))
                                  for name, column in every.items()}, rounded=np.zeros(len(order), np.int64))
-    _take_from_blocks(allocations, blocks, of_blocks, block_pool)
-    unheld = 0
-    if len(blocks):
-        live = allocations.end == m
-        live[of_blocks[of_blocks >= 0]] = False
-        unheld = int(live.sum())
-    return Paired(allocations, of_events, of_blocks, lost, late, unheld)
+    # The blocks at the end say the rounded size, and what the events did not.
+    a = allocations
+    a.rounded[of] = blocks.size[known]
+    a.stack[of] = np.where(a.stack[of] == NO_STACK, blocks.stack[known], a.stack[of])
+    a.pool[of] = np.where(a.pool[of] == UNKNOWN_POOL, block_pool[known], a.pool[of])
+    live = a.end == m
+    live[of] = False
+    return allocations, (lost, late, int(live.sum()) if len(blocks) else 0)
 
 
 def _by_address(events: Events) -> np.ndarray:
@@ -160,82 +151,49 @@ def _order(rows: dict[str, np.ndarray]) -> np.ndarray:
     return np.concatenate([old, new[np.argsort(rows["start"][new])]])
 
 
-def _take_from_blocks(a: Allocations, blocks: Blocks, of_blocks: np.ndarray, pool: np.ndarray) -> None:
-    """Take over from the blocks at the end: the rounded size, and what the events did not say."""
-    known = np.flatnonzero(of_blocks >= 0)
-    of = of_blocks[known]
-    a.rounded[of] = blocks.size[known]
-    a.stack[of] = np.where(a.stack[of] == NO_STACK, blocks.stack[known], a.stack[of])
-    a.pool[of] = np.where(a.pool[of] == UNKNOWN_POOL, pool[known], a.pool[of])
-
-
-class _Reserved:
-    """Reserved memory along the trace: ranges that do not overlap, in the order of their addresses."""
-
-    def __init__(self) -> None:
-        self.first: list[int] = []
-        self.rest: list[tuple[int, int, int, int]] = []  # end of the range, event, stream, pool
-        self.rows: list[tuple[int, int, int, int, int, int]] = []
-
-    def take_out(self, low: int, high: int, event: int) -> list[tuple[int, int]]:
-        """End what is reserved of a range. Returns the parts of it that were not known to be reserved."""
-        i = max(bisect_right(self.first, low) - 1, 0)
-        j = bisect_left(self.first, high)
-        unknown: list[tuple[int, int]] = []
-        keep: list[tuple[int, tuple[int, int, int, int]]] = []
-        at = low
-        for first, (last, start, stream, pool) in zip(self.first[i:j], self.rest[i:j], strict=True):
-            a, b = max(first, low), min(last, high)
-            if a >= b:
-                keep.append((first, (last, start, stream, pool)))
-                continue
-            if at < a:
-                unknown.append((at, a))
-            at = b
-            self.rows.append((a, b - a, start, event, stream, pool))
-            if first < a:
-                keep.append((first, (a, start, stream, pool)))
-            if b < last:
-                keep.append((b, (last, start, stream, pool)))
-        if at < high:
-            unknown.append((at, high))
-        self.first[i:j] = [k[0] for k in keep]
-        self.rest[i:j] = [k[1] for k in keep]
-        return unknown
-
-    def put(self, low: int, high: int, event: int, stream: int, pool: int) -> None:
-        i = bisect_left(self.first, low)
-        self.first.insert(i, low)
-        self.rest.insert(i, (high, event, stream, pool))
-
-
 def make_spans(events: Events, segments: Segments) -> Spans:
     """The ranges that were reserved, ordered by their beginning, then by address.
 
     What is given back or there at the end without having been got in the trace was there before it.
     """
     m = len(events)
-    reserved = _Reserved()
+    held: list[tuple[int, int, int, int, int]] = []
+    """What is reserved now, by address: its first byte, its end, event, stream, pool."""
+    rows: list[tuple[int, int, int, int, int, int]] = []
+
+    def take_out(low: int, high: int, event: int) -> list[tuple[int, int]]:
+        """End what is reserved of a range. Returns the parts of it that were not known to be reserved."""
+        i, j = bisect_right(held, low, key=itemgetter(1)), bisect_left(held, high, key=itemgetter(0))
+        unknown, keep, at = [], [], low
+        for first, last, start, stream, pool in held[i:j]:
+            a, b = max(first, low), min(last, high)
+            rows.append((a, b - a, start, event, stream, pool))
+            unknown.append((at, a))
+            keep += [(first, a, start, stream, pool), (b, last, start, stream, pool)]
+            at = b
+        unknown.append((at, high))
+        held[i:j] = [part for part in keep if part[0] < part[1]]
+        return [part for part in unknown if part[0] < part[1]]
+
     for e in np.flatnonzero(np.isin(events.action, GOT + GIVEN)).tolist():
         low, stream, pool = int(events.addr[e]), int(events.stream[e]), int(events.pool[e])
         high = low + int(events.size[e])
         if high <= low:
             continue
-        unknown = reserved.take_out(low, high, e)
+        unknown = take_out(low, high, e)
         if events.action[e] in GOT:
-            reserved.put(low, high, e, stream, pool)
+            insort(held, (low, high, e, stream, pool))
         else:
-            reserved.rows += [(a, b - a, -1, e, stream, pool) for a, b in unknown]
+            rows += [(a, b - a, -1, e, stream, pool) for a, b in unknown]
     for low, size, stream, pool in zip(segments.addr.tolist(), segments.total.tolist(), segments.stream.tolist(),
                                        segments.pool.tolist(), strict=True):
-        count = len(reserved.rows)
-        unknown = reserved.take_out(low, low + size, m)
+        count = len(rows)
+        unknown = take_out(low, low + size, m)
         # What the events did not say, the segment does.
-        reserved.rows[count:] = [(*r[:5], pool if r[5] == UNKNOWN_POOL else r[5]) for r in reserved.rows[count:]]
-        reserved.rows += [(a, b - a, -1, m, stream, pool) for a, b in unknown]
-    reserved.rows += [(first, last - first, start, m, stream, pool)
-                      for first, (last, start, stream, pool) in zip(reserved.first, reserved.rest, strict=True)]
-    rows = sorted(reserved.rows, key=lambda r: (r[2], r[0], r[3]))
+        rows[count:] = [(*r[:5], pool if r[5] == UNKNOWN_POOL else r[5]) for r in rows[count:]]
+        rows += [(a, b - a, -1, m, stream, pool) for a, b in unknown]
+    rows += [(first, last - first, start, m, stream, pool) for first, last, start, stream, pool in held]
+    rows.sort(key=itemgetter(2, 0, 3))
     dtypes = np.uint64, np.int64, np.int32, np.int32, np.int16, np.int16
     return Spans(*map(np.array, zip(*rows, strict=True) if rows else [()] * len(dtypes), dtypes))
 

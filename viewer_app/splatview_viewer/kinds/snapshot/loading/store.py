@@ -15,11 +15,9 @@ import mmap
 import os
 import stat
 import struct
-import time
-from dataclasses import fields
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+from typing import Annotated, Any, BinaryIO
 
 import msgspec
 import numpy as np
@@ -45,9 +43,6 @@ from splatview_viewer.kinds.snapshot.model import (
     Trace,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
 MAGIC = b"splatview.mem.3\n"
 TAIL = struct.Struct("<Q16s")
 DTYPES: dict[str, dict[str, str]] = {
@@ -67,9 +62,6 @@ DTYPES: dict[str, dict[str, str]] = {
 PARTS = {"events": Events, "allocations": Allocations, "spans": Spans, "segments": Segments, "blocks": Blocks}
 LIMIT_BYTES = 8 << 30
 """Bytes of all files in the cache folder; those not used for longest are removed."""
-ROOM = 256 << 20
-"""Bytes that must stay free on the disk."""
-STALE_S = 86_400
 
 Count = Annotated[int, Meta(ge=0, le=2**31 - 2)]
 Stream = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
@@ -115,38 +107,35 @@ def packed(snapshot: Snapshot) -> tuple[SnapshotAnswer, list[np.ndarray]]:
 
 def unpacked(answer: SnapshotAnswer, arrays: list[np.ndarray], name: str) -> Snapshot:
     """Return the snapshot of a description and its arrays. Raises FileError where they do not fit together."""
-    left = iter(arrays)
+    wanted = [(part, column, np.dtype("<" + dtype)) for part, columns in DTYPES.items()
+              for column, dtype in columns.items()]
+    _check(len(arrays) == len(wanted), "arrays")
     found: dict[str, dict[str, np.ndarray]] = {part: {} for part in DTYPES}
-    for part, columns in DTYPES.items():
-        for column, dtype in columns.items():
-            a = next(left, None)
-            if a is None or a.ndim != 1 or a.dtype != np.dtype("<" + dtype):
-                raise FileError(f"damaged: {part}.{column}")
-            a.flags.writeable = False
-            found[part][column] = a
+    for (part, column, dtype), a in zip(wanted, arrays, strict=True):
+        _check(a.ndim == 1 and a.dtype == dtype, f"{part}.{column}")
+        a.flags.writeable = False
+        found[part][column] = a
     texts, stacks = Texts(**found["texts"]), Stacks(**found["stacks"])
-    if answer.pools[:1] != [(0, 0)] or any(not 0 <= number < 2**64 for pool in answer.pools for number in pool):
-        raise FileError("damaged: pools")
-    _check_offsets(texts.start, len(texts.blob), "texts.start")
-    _check_offsets(stacks.start, len(stacks.frames), "stacks.start")
-    _check_within(stacks.file, 0, len(texts), "stacks.file")
-    _check_within(stacks.name, 0, len(texts), "stacks.name")
-    _check_within(stacks.frames, 0, len(stacks.file), "stacks.frames")
-    _check_lengths(found["stacks"], ("line", "name"), len(stacks.file), "stacks")
+    _check(answer.pools[:1] == [(0, 0)] and all(0 <= n < 2**64 for pool in answer.pools for n in pool), "pools")
+    for offsets, values in ((texts.start, texts.blob), (stacks.start, stacks.frames)):
+        _check(len(offsets) > 0 and offsets[0] == 0 and offsets[-1] == len(values) and (np.diff(offsets) >= 0).all(),
+               "offsets")
+    _check(len(stacks.line) == len(stacks.name) == len(stacks.file), "stacks")
+    for numbers, top in ((stacks.file, len(texts)), (stacks.name, len(texts)), (stacks.frames, len(stacks.file))):
+        _check_within(numbers, 0, top, "stacks")
     for i, part in enumerate(PARTS):
-        _check_lengths(found[part], found[part], sum(d.rows[i] for d in answer.devices), part)
+        rows = sum(d.rows[i] for d in answer.devices)
+        _check(all(len(a) == rows for a in found[part].values()), f"rows of {part}")
     tops = {"stream": len(answer.streams), "stack": len(stacks), "context": len(texts), "metadata": len(texts),
             "pool": len(answer.pools)}
     traces: list[Trace] = []
-    begins = [0] * len(PARTS)
+    at = [0] * len(PARTS)
     for d in answer.devices:
-        parts = {part: {column: a[at: at + n] for column, a in found[part].items()}
-                 for part, at, n in zip(PARTS, begins, d.rows, strict=True)}
-        begins = [at + n for at, n in zip(begins, d.rows, strict=True)]
-        traces.append(_trace(d, parts, tops))
+        traces.append(_trace(d, {part: {column: a[i: i + n] for column, a in found[part].items()}
+                                 for part, i, n in zip(PARTS, at, d.rows, strict=True)}, tops))
+        at = [i + n for i, n in zip(at, d.rows, strict=True)]
     annotations = decoded(found["annotations"]["json"].tobytes(), tuple[Annotation, ...])
-    if any(not (-1 <= a.device < 2**15 and 0 <= a.time_us < LIMIT) for a in annotations):
-        raise FileError("damaged: annotations")
+    _check(all(-1 <= a.device < 2**15 and 0 <= a.time_us < LIMIT for a in annotations), "annotations")
     return Snapshot(name, tuple(traces), texts, stacks, tuple(answer.streams), tuple(answer.pools), annotations,
                     answer.settings, tuple(answer.notes), answer.file_bytes)
 
@@ -156,43 +145,31 @@ def _trace(device: Device, parts: dict[str, dict[str, np.ndarray]], tops: dict[s
     m, count, _, _, blocks = device.rows
     lows = {"stack": -1, "context": -1, "metadata": -1, "allocation": -1, "pool": -1, "start": -1}
     tops = {**tops, "allocation": count, "start": m, "end": m + 1, "freed": m + 1, "action": len(ACTIONS),
-            "state": len(BLOCK_STATES), "type": len(SEGMENT_TYPES), "blocks": blocks + 1}
+            "state": len(BLOCK_STATES), "type": len(SEGMENT_TYPES), "blocks": blocks + 1, "expandable": 2}
     for part, columns in parts.items():
         for name, a in columns.items():
-            if name == "expandable":
-                _check_within(a.view(np.uint8), 0, 2, name)
-            elif a.dtype != np.uint64:  # in which every number is legal
-                _check_within(a, lows.get(name, 0), tops.get(name, LIMIT), f"{part}.{name}")
+            if a.dtype != np.uint64:  # in which every number is legal
+                _check_within(a.view(np.uint8) if a.dtype == bool else a, lows.get(name, 0), tops.get(name, LIMIT),
+                              f"{part}.{name}")
     a = parts["allocations"]
-    if bool((a["end"] <= a["start"]).any()) or bool((a["freed"] < a["end"]).any()) or (
-            float(np.sum(a["size"], dtype=np.float64)) >= LIMIT):
-        raise FileError("damaged: allocations")
+    _check((a["end"] > a["start"]).all() and (a["freed"] >= a["end"]).all()
+           and float(np.sum(a["size"], dtype=np.float64)) < LIMIT, "allocations")
     starts = np.concatenate([[0], np.cumsum(parts["segments"].pop("blocks"), dtype=np.int64)])
-    if starts[-1] != blocks:
-        raise FileError("damaged: segments.blocks")
-    starts.flags.writeable = False
+    _check(starts[-1] == blocks, "segments.blocks")
     parts["segments"]["block_start"] = starts.astype(np.int32)
+    parts["segments"]["block_start"].flags.writeable = False
     return Trace(device.device, **{part: PARTS[part](**parts[part]) for part in PARTS})  # type: ignore[arg-type]
 
 
-def _check_within(a: np.ndarray, low: int, top: int, label: str) -> None:
+def _check(fine: Any, what: str) -> None:
+    if not fine:
+        raise FileError(f"damaged: {what}")
+
+
+def _check_within(a: np.ndarray, low: int, top: int, what: str) -> None:
     """Raise FileError unless all numbers are in low to top - 1."""
-    if len(a) and not (low <= int(a.min()) and int(a.max()) < top):
-        raise FileError(f"damaged: {label} has numbers outside {low} to {top - 1}")
+    _check(not len(a) or (low <= int(a.min()) and int(a.max()) < top), what)
 
-
-def _check_offsets(a: np.ndarray, end: int, label: str) -> None:
-    if len(a) == 0 or int(a[0]) != 0 or int(a[-1]) != end or bool((np.diff(a) < 0).any()):
-        raise FileError(f"damaged: {label}")
-
-
-def _check_lengths(columns: dict[str, np.ndarray], names: Iterable[str], count: int, label: str) -> None:
-    if any(len(columns[name]) != count for name in names):
-        raise FileError(f"damaged: the columns of {label} have not {count:,} rows")
-
-
-for _part, _class in {**PARTS, "stacks": Stacks}.items():
-    assert set(DTYPES[_part]) == {f.name.replace("block_start", "blocks") for f in fields(_class)}, _part
 
 # -- the cache folder --------------------------------------------------------------------------------------------------
 
@@ -226,9 +203,6 @@ def kept(where: Path, key: str, name: str) -> Snapshot | None:
     except OSError:
         return None
     try:
-        s = os.fstat(fd)
-        if not stat.S_ISREG(s.st_mode) or s.st_uid != os.geteuid():
-            return None
         snapshot = read(fd, name)
         os.utime(fd)  # used now
         return snapshot
@@ -240,16 +214,19 @@ def kept(where: Path, key: str, name: str) -> Snapshot | None:
 
 
 def keep(where: Path, key: str, answer: SnapshotAnswer, arrays: list[np.ndarray]) -> None:
-    """Write columns to the cache folder. Does nothing where that fails."""
+    """Write columns to the cache folder, and remove those that were not used for longest until the rest is small
+    enough. Does nothing where that fails."""
+    file = where / f"{key}.columns"
     with contextlib.suppress(OSError):
-        disk = os.statvfs(where)
-        if disk.f_bavail * disk.f_frsize <= sum(a.nbytes for a in arrays) + ROOM:
-            return
-        file = where / f"{key}.columns"
         file.unlink(missing_ok=True)  # a link would be followed
         with output_file(file, private=True) as out:
             write(out.file, answer, arrays)
-        _trim(where, key)
+        used = {path: path.lstat() for path in where.iterdir()}  # also what was left half written
+        total = sum(s.st_size for s in used.values())
+        for path in sorted(used, key=lambda path: used[path].st_mtime):
+            if total > LIMIT_BYTES and path != file:
+                path.unlink()
+                total -= used[path].st_size
 
 
 def write(file: BinaryIO, answer: SnapshotAnswer, arrays: list[np.ndarray]) -> None:
@@ -271,23 +248,3 @@ def read(fd: int, name: str) -> Snapshot:
         raise FileError("no file of columns of this version, or not a whole one")
     done = decoded(room[begin: begin + length], Done)
     return unpacked(decoded(bytes(done.answer), SnapshotAnswer), arrays_of(done.columns, room), name)
-
-
-def _trim(where: Path, newest: str) -> None:
-    """Remove what was not used for longest until the rest is small enough, and what was left half written."""
-    found: list[tuple[float, int, Path]] = []
-    now = time.time()
-    for path in where.iterdir():
-        with contextlib.suppress(OSError):
-            s = path.lstat()
-            if path.suffix == ".part" and now - s.st_mtime > STALE_S:
-                path.unlink()
-            elif path.suffix == ".columns":
-                found.append((float("inf") if path.stem == newest else s.st_mtime, s.st_size, path))
-    total = sum(size for _, size, _ in found)
-    for _, size, path in sorted(found)[:-1]:
-        if total <= LIMIT_BYTES:
-            break
-        with contextlib.suppress(OSError):
-            path.unlink()
-            total -= size

@@ -17,33 +17,24 @@ if TYPE_CHECKING:
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 PLAIN_RATIO = 256
 """How much larger than the file its content may be: snapshots, which repeat themselves, shrink by 10 to 60."""
-
-
-PEEK = 1 << 18
-"""Bytes at the beginning of a packed file that are enough to unpack some: a block of zstd's takes up to 128 KiB."""
 MAX_WINDOW = 1 << 27
-
-
-class RefusedError(FileError):
-    """The pickle asks for more than containers and scalars."""
 
 
 class SnapshotUnpickler(pickle.Unpickler):
     """Makes containers, texts and numbers, and nothing else: a pickle that asks for anything else is refused."""
 
     def find_class(self, module: str, name: str) -> NoReturn:
-        raise RefusedError(f"refused: the pickle asks for {module[:60]}.{name[:60]}; a memory snapshot holds only "
-                           "mappings, lists, texts and numbers. Nothing of it was run")
+        raise FileError(f"refused: the pickle asks for {module[:60]}.{name[:60]}; a memory snapshot holds only "
+                        "mappings, lists, texts and numbers. Nothing of it was run")
 
     def persistent_load(self, pid: Any) -> NoReturn:
-        raise RefusedError("refused: the pickle asks for objects stored elsewhere; a memory snapshot holds only "
-                           "mappings, lists, texts and numbers. Nothing of it was run")
+        self.find_class("objects", "stored elsewhere")
 
 
 class Counted(io.RawIOBase):
-    """A stream that says how far it has been read, and that ends with an error where it becomes too long."""
+    """A stream that reports how far it has been read, and that ends with an error where it becomes too long."""
 
-    def __init__(self, inner: BinaryIO, limit: int, told: Callable[[int], None]) -> None:
+    def __init__(self, inner: Any, limit: int, told: Callable[[int], None]) -> None:
         super().__init__()
         self.inner, self.limit, self.told = inner, limit, told
         self.count = 0
@@ -52,18 +43,12 @@ class Counted(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        with memoryview(buffer).cast("B") as view:
-            n = self.inner.readinto(view)  # type: ignore[attr-defined]
+        n = self.inner.readinto(buffer)
         self.count += n
         if self.count > self.limit:
             raise FileError(f"made to exhaust memory: unpacked it is more than {self.limit:,} bytes")
         self.told(self.count)
         return n
-
-
-def is_pickle(head: bytes) -> bool:
-    """True if a file that begins so is a pickle of protocol 2 to 5."""
-    return len(head) >= 2 and head[0] == 0x80 and 2 <= head[1] <= 5
 
 
 def is_packed(head: bytes) -> bool:
@@ -72,28 +57,20 @@ def is_packed(head: bytes) -> bool:
 
 
 def begins_as_pickle(path: Path) -> bool:
-    """True if the content of a packed file begins as a pickle; only its beginning is unpacked."""
-    with open(path, "rb") as f:
-        head = f.read(PEEK)
-    if head[:2] == GZIP:
-        import zlib
-
+    """True if the content of a file, plain or packed, begins as a pickle of protocol 2 to 5."""
+    with open(path, "rb", buffering=0) as f:
+        content, errors = _content(f)
         try:
-            return is_pickle(zlib.decompressobj(31).decompress(head, 16))
-        except zlib.error:
+            head = content.read(2)
+        except errors:
             return False
-    import zstandard
-
-    try:
-        return is_pickle(zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW).stream_reader(head).read(16))
-    except zstandard.ZstdError:
-        return False
+    return len(head) == 2 and head[0] == 0x80 and 2 <= head[1] <= 5
 
 
 def unpacked_limit(path: Path) -> int:
     """Return the bytes of pickle that a file may hold. Raises OSError."""
-    size = path.stat().st_size
     with open_regular(path) as f:
+        size = path.stat().st_size
         return max(BOMB_BYTES, PLAIN_RATIO * size) if is_packed(f.read(4)) else size
 
 
@@ -106,24 +83,10 @@ def unpickle(path: Path, told: Callable[[float], None] = lambda fraction: None) 
     Raises:
         FileError: damaged, or refused.
     """
-    limit, size = unpacked_limit(path), path.stat().st_size
+    limit, size = unpacked_limit(path), max(path.stat().st_size, 1)
     with open(path, "rb", buffering=0) as f:
-        head = f.read(4)
-        f.seek(0)
-        inner: Any = f
-        errors: tuple[type[Exception], ...] = (EOFError,)
-        if head[:2] == GZIP:
-            import gzip
-            import zlib
-
-            inner = gzip.GzipFile(fileobj=io.BufferedReader(f, 1 << 18), mode="rb")  # type: ignore[arg-type]
-            errors += (zlib.error, gzip.BadGzipFile)
-        elif head == ZSTD:
-            import zstandard
-
-            inner = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW).stream_reader(f, read_across_frames=True)
-            errors += (zstandard.ZstdError,)
-        stream = Counted(inner, limit, lambda count: told((f.tell() if inner is not f else count) / max(size, 1)))
+        content, errors = _content(f)
+        stream = Counted(content, limit, lambda count: told((count if content is f else f.tell()) / size))
         try:
             return SnapshotUnpickler(io.BufferedReader(stream, 1 << 20)).load(), stream.count
         except (FileError, MemoryError):
@@ -134,3 +97,21 @@ def unpickle(path: Path, told: Callable[[float], None] = lambda fraction: None) 
             raise
         except Exception as e:  # a damaged pickle ends in errors of any kind
             raise FileError(f"a damaged pickle: {type(e).__name__}: {str(e)[:200]}") from None
+
+
+def _content(f: BinaryIO) -> tuple[Any, tuple[type[Exception], ...]]:
+    """The unpacked bytes of a file, as a stream, and the errors of one that is damaged."""
+    head = f.read(4)
+    f.seek(0)
+    if head[:2] == GZIP:
+        import gzip
+        import zlib
+
+        return gzip.GzipFile(fileobj=io.BufferedReader(f, 1 << 18)), (  # type: ignore[arg-type]
+            EOFError, zlib.error, gzip.BadGzipFile)
+    if head == ZSTD:
+        import zstandard
+
+        unpacker = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW)
+        return unpacker.stream_reader(f, read_across_frames=True), (EOFError, zstandard.ZstdError)
+    return f, (EOFError,)

@@ -146,9 +146,9 @@ class Bands:
         A pixel shows the mean of the colours of all bands in it, by their bytes. Bands of 3 pixels and more have a
         darker line at their lower edge.
         """
-        n = (2 * self._index.longest + 4096 + 255) // 256 * 256
-        lists = (np.empty(n, np.int32), np.empty(n, np.int32), np.zeros(n), np.zeros((n // 16, 4)),
-                 np.zeros((n // 256, 4)), np.empty(len(self._size), np.int32))
+        n = 2 * self._index.longest + 4096
+        lists = (np.empty(n, np.int32), np.empty(n, np.int32), np.zeros(n), np.zeros(((n >> kernels().BLOCK) + 1, 4)),
+                 np.empty(len(self._size), np.int32))
         kernels().paint_bands(self._index.kernel, self._size, self.numbers, paint.tables(self.count),
                               (frozen(moments, np.int32), float(low), float(per_pixel)),
                               columns.indices(canvas.width)[:2], (canvas.packed, canvas.ids), lists)
@@ -169,34 +169,40 @@ class Addresses:
     def __init__(self, trace: Trace) -> None:
         a, s = trace.allocations, trace.spans
         events = len(trace.events)
-        place = kernels().place
-        addr, size = frozen(signed(a.addr), np.int64), frozen(a.size, np.int64)
-        self._ranges(*_union(signed(s.addr), signed(s.addr) + s.size))
-        places = np.empty(len(a), np.int64)
-        if place(addr, size, self._first, self._last, self._shift, places):
-            lost = places < 0  # in no range that was reserved: the trace does not say all
-            first = np.concatenate([self._first, addr[lost]])
-            last = np.concatenate([self._last, addr[lost] + np.maximum(size[lost], 1)])
-            self._ranges(*_union(first, last))
-            place(addr, size, self._first, self._last, self._shift, places)
+        addr, size = signed(a.addr), frozen(a.size, np.int64)
+        self._ranges(signed(s.addr), signed(s.addr) + s.size)
+        lost = self._places_of(addr, size) < 0  # in no range that was reserved: the trace does not say all
+        if lost.any():
+            self._ranges(np.concatenate([self._first, addr[lost]]),
+                         np.concatenate([self._last, addr[lost] + np.maximum(size[lost], 1)]))
         self._index = LiveIndex(a.start, a.end, events)
         self._size = size
-        self._places = frozen(places, np.int64)
-        order = np.argsort(s.start, kind="stable")
-        starts, ends, bottoms, sizes = (np.asarray(c)[order] for c in (s.start, s.end, signed(s.addr), s.size))
-        lies = np.empty(len(s), np.int64)
-        place(frozen(bottoms, np.int64), frozen(sizes, np.int64), self._first, self._last, self._shift, lies)
-        self._spans = LiveIndex(starts, ends, events).kernel, frozen(lies, np.int64), frozen(sizes, np.int64)
+        self._places = self._places_of(addr, size)
+        self._spans = (LiveIndex(s.start, s.end, events).kernel, self._places_of(signed(s.addr), s.size),
+                       frozen(s.size, np.int64))
 
     def _ranges(self, first: np.ndarray, last: np.ndarray) -> None:
+        """Put ranges, which may overlap or touch, one above the other."""
+        if len(first):
+            order = np.argsort(first, kind="stable")
+            first, last = first[order], np.maximum.accumulate(last[order])
+            opens = np.append(True, first[1:] > last[:-1])
+            first, last = first[opens], last[np.append(opens[1:], True)]
         total = int((last - first).sum())
         gap = int(total * min(GAP, GAPS / max(len(first) - 1, 1)))
         bottom = np.concatenate([[0], np.cumsum(last - first + gap)[:-1]]) if len(first) else first
-        self._first, self._last = frozen(first, np.int64), frozen(last, np.int64)
-        self._bottom = frozen(bottom, np.int64)
-        self._shift = frozen(bottom - first, np.int64)
+        self._first, self._last = first, last
+        self._bottom = bottom
         self.height = int(bottom[-1] + last[-1] - first[-1]) if len(first) else 0
         """Bytes from the bottom to the top."""
+
+    def _places_of(self, addr: np.ndarray, size: np.ndarray) -> np.ndarray:
+        """int64: y of each (signed) address; -1 for memory that does not lie in one range."""
+        if not len(self._first):
+            return frozen(np.full(len(addr), -1), np.int64)
+        r = np.maximum(np.searchsorted(self._first, addr, "right") - 1, 0)
+        inside = (self._first[r] <= addr) & (addr + size <= self._last[r])
+        return frozen(np.where(inside, addr - self._first[r] + self._bottom[r], -1), np.int64)
 
     def place(self, addr: int) -> int | None:
         """y of an address; None where nobody ever had memory."""
@@ -232,14 +238,3 @@ class Addresses:
                                   (frozen(moments, np.int32), float(low), float(per_pixel)),
                                   columns.indices(canvas.width)[:2], (canvas.packed, canvas.ids),
                                   np.empty((2, canvas.height + 2, kernels().SUMS)))
-
-
-def _union(first: np.ndarray, last: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Ranges that neither overlap nor touch, ascending, of ranges that may."""
-    if not len(first):
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    order = np.argsort(first, kind="stable")
-    first, last = first[order], np.maximum.accumulate(last[order])
-    opens = np.concatenate([[True], first[1:] > last[:-1]])
-    closes = np.concatenate([opens[1:], [True]])
-    return first[opens], last[closes]

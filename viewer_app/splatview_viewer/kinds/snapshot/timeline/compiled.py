@@ -9,11 +9,16 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from splatview_ipc.system.child_program import ChildProgram, end_with_parent
+from splatview_ipc.system.optional_packages import needed
 from splatview_viewer.core.errors import ViewerError
-from splatview_viewer.kinds.snapshot import check_timeline
+from splatview_viewer.kinds.snapshot import TIMELINE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _lock = threading.Lock()
 _importing = threading.Lock()
@@ -22,36 +27,43 @@ _ended = False
 _module: Any = None
 
 
-def warm_up() -> None:
-    """Load the kernels, which are compiled first if they are not stored. Blocks; for worker threads. Idempotent.
+def kernels() -> Any:
+    """Return the module `kernels`, which is compiled first if it is not stored. Blocks; for worker threads.
 
     Raises ViewerError.
     """
     global _module
     with _lock:
-        if _module is not None:
-            return
-        check_timeline()
-        with _importing:
-            if _ended:
-                return
-            from splatview_viewer.kinds.snapshot import _numba
-            from splatview_viewer.kinds.snapshot.timeline import _kernels
-        if _numba.needs_compiling():
-            with contextlib.suppress(OSError):  # `load` compiles then
-                program = ChildProgram(__name__)
-                try:
-                    program.wait()
-                finally:
-                    program.end()
-        with _importing:
-            if not _ended:
-                _numba.load()
-                _module = _kernels
+        if _module is None:
+            with needed(TIMELINE, "numba", error=ViewerError):
+                module = _unless_ended(lambda: import_module("splatview_viewer.kinds.snapshot.timeline.kernels"))
+            if not module.stored():
+                with contextlib.suppress(OSError):  # `load` compiles then
+                    program = ChildProgram(__name__)
+                    try:
+                        program.wait()
+                    finally:
+                        program.end()
+            _unless_ended(module.load)
+            _module = module
+        return _module
+
+
+def warm_up() -> None:
+    """Load the kernels ahead of their use, which reports the error if they cannot be loaded. Blocks. Idempotent."""
+    with contextlib.suppress(ViewerError):
+        kernels()
+
+
+def _unless_ended(load: Callable[[], Any]) -> Any:
+    with _importing:
+        if _ended:
+            raise ViewerError("the program ends before its kernels are loaded")
+        return load()
 
 
 def end_loading() -> None:
-    """Stop `warm_up` from loading more, and wait for a load in progress. Call it at the end of the program.
+    """Stop `kernels` from loading more, and wait for a load in progress. Call it at the end of the program.
 
     numba registers finalizers while it is imported. A thread that does so while Python runs the registered ones makes
     Python print a traceback.
@@ -61,18 +73,8 @@ def end_loading() -> None:
         _ended = True
 
 
-def kernels() -> Any:
-    """Return the module `_kernels`. Blocks as `warm_up`. Raises ViewerError."""
-    if _module is None:
-        warm_up()
-    if _module is None:
-        raise ViewerError("the program ends before its kernels are loaded")
-    return _module
-
-
 if __name__ == "__main__":
     end_with_parent()
-    from splatview_viewer.kinds.snapshot import _numba
-    from splatview_viewer.kinds.snapshot.timeline import _kernels  # noqa: F401  which declares them
+    from splatview_viewer.kinds.snapshot.timeline import kernels as module
 
-    _numba.load()
+    module.load()

@@ -34,32 +34,27 @@ class LiveIndex:
         n = len(self.start)
         if n and bool((self.start[1:] < self.start[:-1]).any()):
             raise ValueError("the allocations of a trace must be in the order in which they began")
-        order, ends = np.empty(n, np.int32), np.empty(n, np.int32)
-        count = kernels().order_by_end(self.end, events, order, ends)
+        # Both in one number: sorting numbers is several times quicker than a stable order.
+        ending = np.flatnonzero(self.end < events)
+        ordered = np.sort(self.end[ending].astype(np.int64) << 32 | ending)
+        ends, order = ordered >> 32, ordered & 0xFFFFFFFF
         room = n // kernels().APART + 3
         moment, first, begin = np.empty(room, np.int32), np.empty(room, np.int32), np.zeros(room, np.int64)
         listed = np.empty(3 * n, np.int32)
         made, used = kernels().checkpoints(self.start, self.end, moment, first, begin, listed)
         self.kernel = (self.start, self.end, frozen(moment[:made], np.int32), frozen(first[:made], np.int32),
                        frozen(begin[:made + 1], np.int64), frozen(listed[:used].copy(), np.int32),
-                       frozen(ends[:count], np.int32), frozen(order[:count], np.int32))
+                       frozen(ends, np.int32), frozen(order, np.int32))
         follows = np.append(self.kernel[3][1:], n)
         self.longest = int((np.diff(self.kernel[4]) + follows - self.kernel[3]).max())
         """At most so many have to be looked at for one moment."""
-        self._room = 1024
 
     def live(self, moment: int) -> np.ndarray:
         """int32: the numbers of what is live, ascending. IndexError for a moment outside of the trace."""
         if not 0 <= moment <= self.events:
             raise IndexError(f"there is no moment {moment}: they are 0 to {self.events}")
-        live_at = kernels().live_at
-        out = np.empty(self._room, np.int32)
-        count = live_at(self.kernel, moment, out)
-        if count < 0:
-            self._room = -count * 5 // 4
-            out = np.empty(-count, np.int32)
-            count = live_at(self.kernel, moment, out)
-        return out[:count]
+        out = np.empty(self.longest, np.int32)
+        return out[:kernels().live_at(self.kernel, moment, out)]
 
 
 class Axis:
@@ -130,19 +125,16 @@ class Envelope:
     def __init__(self, values: np.ndarray) -> None:
         """values: int64 (n,), n >= 1."""
         self._values = frozen(values, np.int64)
-        block = kernels().PYRAMID
-        blocks = (len(values) + block - 1) // block
-        low, high = np.empty(blocks, np.int64), np.empty(blocks, np.int64)
-        kernels().pyramid(self._values, low, high)
-        self._low, self._high = frozen(low, np.int64), frozen(high, np.int64)
+        blocks = np.arange(0, len(values), kernels().PYRAMID)
+        self._low, self._high = (frozen(reduce.reduceat(self._values, blocks), np.int64)
+                                 for reduce in (np.minimum, np.maximum))
 
     def __call__(self, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """int64 (W,) twice: least and greatest of edges[x] <= k < edges[x + 1]; in a column without any: what holds.
 
         edges: int64 (W + 1,), ascending."""
         low, high = np.empty(len(edges) - 1, np.int64), np.empty(len(edges) - 1, np.int64)
-        compute = kernels().envelope
-        compute(self._values, self._low, self._high, frozen(edges, np.int64), low, high)
+        kernels().envelope(self._values, self._low, self._high, frozen(edges, np.int64), low, high)
         return low, high
 
     def peaks(self, edges: np.ndarray) -> np.ndarray:

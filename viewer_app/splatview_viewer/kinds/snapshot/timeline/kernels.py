@@ -1,31 +1,168 @@
-"""The kernels of the index, of bands and of addresses, and those of `_column_kernels`, which share no part with them.
+"""All kernels of timelines: what is live, columns of moments, and finished columns of pixels.
 
-They are in one file because numba compiles a stored kernel again only if the kernel's own file has changed, not if one
-of its parts has. Importing this module compiles nothing; `compiled.kernels()` returns it with its kernels compiled.
+They are in one file because numba compiles a stored kernel again only if the kernel's own file has changed. Importing
+this module compiles nothing; `compiled.kernels()` returns it with its kernels compiled.
+
+numba takes settings from a file `.numba_config.yaml` in the current folder if PyYAML is installed. One of them names
+the folder of its cache, and what lies in the cache is unpickled: where others may write, the file would run their code.
+There is no way to switch that off but to hide PyYAML while numba is imported.
 """
-# pyright: reportIndexIssue=false
+# pyright: reportIndexIssue=false, reportArgumentType=false, reportCallIssue=false
 
 from __future__ import annotations
 
+import sys
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 
-from splatview_viewer.kinds.snapshot._numba import R32, R64, f64, i32, i64, inline, kernel, read, types, void, write
-from splatview_viewer.kinds.snapshot.timeline._column_kernels import (
-    PYRAMID,
-    assemble,
-    envelope,
-    paint_ground,
-    peaks,
-    pyramid,
-)
+if TYPE_CHECKING or "numba" in sys.modules:
+    import numba
+else:
+    warnings.filterwarnings("ignore", message="A Numba config file is found")  # it is, and stays unread
+    present = {name: module for name, module in sys.modules.items() if name == "yaml"}
+    sys.modules["yaml"] = None  # an import of it fails
+    try:
+        import numba
+    finally:
+        del sys.modules["yaml"]
+        sys.modules.update(present)
 
-__all__ = ["APART", "PYRAMID", "SUMS", "assemble", "checkpoints", "envelope", "live_at", "order_by_end",
-           "paint_addresses", "paint_bands", "paint_ground", "peaks", "place", "pyramid"]
+from numba import types
 
+f64, i32, i64, u32, void = types.float64, types.int32, types.int64, types.uint32, types.void
+_kernels: list[tuple[Any, Any]] = []
+"""Each kernel and its signature."""
+_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+
+
+def read(dtype: Any, ndim: int = 1) -> Any:
+    """An array that a kernel only reads; arrays in a mapped file are read-only."""
+    return types.Array(dtype, ndim, "C", readonly=True)
+
+
+def write(dtype: Any, ndim: int = 1) -> Any:
+    """An array that a kernel writes."""
+    return types.Array(dtype, ndim, "C")
+
+
+def kernel(signature: Any) -> Any:
+    """Declare a kernel of one signature, without the GIL, which `load` compiles."""
+    def declare(function: Any) -> Any:
+        made = numba.njit(function, cache=True, **_OPTIONS)
+        _kernels.append((made, signature))
+        return made
+    return declare
+
+
+inline = numba.njit(**_OPTIONS)
+"""Declares a part of kernels, compiled with each that uses it."""
+
+
+def stored() -> bool:
+    """Return whether the kernels are in numba's cache, the last of them since this file has changed."""
+    made, source = _kernels[-1][0], Path(__file__)
+    return any(path.stat().st_mtime >= source.stat().st_mtime
+               for path in Path(made.stats.cache_path).glob(f"{source.stem}.{made.__name__}-*.nbi"))  # numba's names
+
+
+def load() -> None:
+    """Load all kernels, and compile those that are not stored."""
+    for made, signature in _kernels:
+        made.compile(signature)
+        made.disable_compile()
+
+
+R32, R64 = read(i32), read(i64)
+CANVAS = types.Tuple((write(u32, 2), write(i32, 2)))
+"""Pixels (W, H) and ids (W, H)."""
+PART = types.UniTuple(i64, 2)
+"""The first column of a part, and the one after its last."""
+PYRAMID = 64
+"""Values whose least and greatest are known together."""
 APART = 2048
 """Fewest allocations between two checkpoints."""
 SUMS = 12
 """Sums of each row of pixels that `paint_addresses` works with."""
+
+# -- columns of moments, and pictures of columns -----------------------------------------------------------------------
+
+
+@kernel(void(R64, R64, R64, write(i32)))
+def peaks(values, high, edges, out):
+    """For each column the moment with the greatest value, the first of equals."""
+    n = len(values)
+    for x in range(len(out)):
+        k, end = max(edges[x], 0), min(edges[x + 1], n)
+        best = k if k < end else edges[x] - 1 if 1 <= edges[x] <= n else -1
+        while k < end:
+            if k % PYRAMID == 0 and k + PYRAMID <= end and high[k // PYRAMID] <= values[best]:
+                k += PYRAMID
+                continue
+            if values[k] > values[best]:
+                best = k
+            k += 1
+        out[x] = best
+
+
+@kernel(void(R64, R64, R64, R64, write(i64), write(i64)))
+def envelope(values, low, high, edges, least, greatest):
+    """For each column the least and the greatest value; an empty column: the value that holds there."""
+    n = len(values)
+    for x in range(len(least)):
+        k, end = min(max(edges[x], 0), n), min(edges[x + 1], n)
+        if k >= end:
+            k = min(max(edges[x] - 1, 0), n - 1)
+            end = k + 1
+        lo = hi = values[k]
+        while k < end:
+            if k % PYRAMID == 0 and k + PYRAMID <= end:
+                lo, hi = min(lo, low[k // PYRAMID]), max(hi, high[k // PYRAMID])
+                k += PYRAMID
+            else:
+                lo, hi = min(lo, values[k]), max(hi, values[k])
+                k += 1
+        least[x] = lo
+        greatest[x] = hi
+
+
+TILE = 32
+"""Columns and rows that are turned over in one go: they fit a processor's cache."""
+
+
+@kernel(void(CANVAS, CANVAS, types.UniTuple(write(i64), 2), CANVAS, write(u32, 2), PART))
+def assemble(before, fresh, origin, canvas, rows, part):
+    """Columns part[0] to part[1] of a picture.
+
+    origin: for each column, which one of `before` it is, or -1; and otherwise which one of `fresh`. They are put into
+    `canvas`, and as pixels into rows (H, W), the lowest one first."""
+    pixels, ids = canvas
+    height = pixels.shape[1]
+    for left in range(part[0], part[1], TILE):
+        right = min(left + TILE, part[1])
+        for x in range(left, right):
+            if origin[0][x] >= 0:
+                pixels[x] = before[0][origin[0][x]]
+                ids[x] = before[1][origin[0][x]]
+            else:
+                pixels[x] = fresh[0][origin[1][x]]
+                ids[x] = fresh[1][origin[1][x]]
+        for top in range(0, height, TILE):
+            for y in range(top, min(top + TILE, height)):
+                for x in range(left, right):
+                    rows[height - 1 - y, x] = pixels[x, y]
+
+
+@kernel(void(write(u32, 2), write(i64), write(i64), types.UniTuple(u32, 2), i64))
+def paint_ground(pixels, top, bottom, shades, line):
+    """In each column, the rows from top to bottom become the first shade, the highest `line` of them the second if
+    they are not the picture's highest."""
+    for x in range(len(top)):
+        for y in range(top[x], bottom[x]):
+            pixels[x, y] = shades[1] if y < top[x] + line and top[x] > 0 else shades[0]
+
 
 # -- what is live at a moment ----------------------------------------------------------------------------------------
 
@@ -33,26 +170,7 @@ INDEX = types.Tuple((R32, R32, R32, R32, R64, R32, R32, R32))
 """start, end; of checkpoints: moment, first, begin in the list, the list; those that end: their ends, their numbers."""
 
 
-@kernel(i64(R32, i64, write(i32), write(i32)))
-def order_by_end(end, events, order, ends):
-    """Numbers of those that end before the last moment, sorted by their end; the ends likewise. Returns how many."""
-    count = np.zeros(events + 1, np.int32)
-    for i in range(len(end)):
-        if 0 <= end[i] < events:
-            count[end[i] + 1] += 1
-    for e in range(events):
-        count[e + 1] += count[e]
-    total = count[events]
-    for i in range(len(end)):
-        e = end[i]
-        if 0 <= e < events:
-            order[count[e]] = i
-            ends[count[e]] = e
-            count[e] += 1
-    return total
-
-
-@kernel(types.UniTuple(i64, 2)(R32, R32, write(i32), write(i32), write(i64), write(i32)))
+@kernel(PART(R32, R32, write(i32), write(i32), write(i64), write(i32)))
 def checkpoints(start, end, moment, first, begin, listed):
     """Lists of what is live now and then: after at least as many allocations as the last list is long, so that all of
     them together are at most twice as long as there are allocations.
@@ -103,26 +221,15 @@ def checkpoints(start, end, moment, first, begin, listed):
 @inline
 def before(values, limit):
     """Number of the sorted values that are less than the limit."""
-    low, high = np.int64(0), np.int64(len(values))
-    while low < high:
-        middle = (low + high) >> 1
-        if values[middle] < limit:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+    return np.searchsorted(values, np.int32(limit))
 
 
 @kernel(i64(INDEX, i64, write(i32)))
 def live_at(index, k, out):
-    """Writes the numbers of what is live at moment k, ascending. Returns how many, or, when out is too short to be
-    sure, minus the length that it must have."""
+    """Writes the numbers of what is live at moment k, ascending, and returns how many. out: as long as `longest`."""
     start, end, moment, first, begin, listed, _, _ = index
     c = before(moment, k + 1) - 1
     upto = before(start, k)
-    need = begin[c + 1] - begin[c] + max(upto - first[c], 0)
-    if need > len(out):
-        return -need
     n = 0
     for j in range(begin[c], begin[c + 1]):
         i = listed[j]
@@ -138,30 +245,25 @@ def live_at(index, k, out):
 #
 # A column needs what is live at its moment, in order, with its sizes. This is held as a dense list of entries, and is
 # brought from one column to the next by what began and ended between them (an ended entry keeps its place with size
-# 0), or is built anew from a checkpoint where that costs less. Sums over FEW and over MANY entries let the painter skip
+# 0), or is built anew from a checkpoint where that costs less. Sums over blocks of entries let the painter skip
 # what lies below the picture, and take at once what lies within one pixel. What is below the lowest change looks as it
 # did in the column before, and is copied from there. Sums of bytes, and of bytes times colour, are whole numbers below
 # 2^53 in float64: adding and taking away is exact.
 
-FEW, MANY = 4, 8
-"""Entries in a small and in a large block, as powers of two."""
+BLOCK = 5
+"""Entries in a block, as a power of two."""
 TALL = 3.0
 """Bands of this many pixels and more are parted from what is below by a darker line."""
 SHADE = 0.62
 """How bright that line is."""
-SUMMARY = 0.2
-"""Small blocks up to this part of a pixel are divided between two pixels as if all in it had one colour."""
 
-F2 = write(f64, 2)
-INKS = types.Tuple((read(types.uint16), read(types.uint8), types.Array(f64, 2, "C", readonly=True),
-                    types.Array(f64, 2, "C", readonly=True)))
+INKS = types.Tuple((read(types.uint16), read(types.uint8), read(f64, 2), read(f64, 2)))
 """classes, lit (or none), shades (2 K, 3), grounds (2, 3)"""
 COLUMNS = types.Tuple((R32, f64, f64))
 """moments, low, bytes per pixel"""
-CANVAS = types.Tuple((write(types.uint32, 2), write(i32, 2)))
-LIST = types.Tuple((write(i32), write(i32), write(f64), F2, F2, write(i32)))
-"""Entries: their allocations, shades, sizes (zeros); sums of bytes, red, green and blue over small and large blocks
-(zeros), where each number of the index is."""
+LIST = types.Tuple((write(i32), write(i32), write(f64), write(f64, 2), write(i32)))
+"""Entries: their allocations, shades, sizes (zeros); sums of bytes, red, green and blue over blocks (zeros), and
+where each number of the index is."""
 
 
 @inline
@@ -190,78 +292,49 @@ def emit(pixels, ids, row, sums, under, tall, per, ground):
 def fill(pixels, ids, first, last, color, number):
     """Rows first <= row < last, counted from the bottom."""
     height = len(pixels)
-    for y in range(height - last, height - first):
-        pixels[y] = color
-    for y in range(height - last, height - first):
-        ids[y] = number
+    pixels[height - last: height - first] = color
+    ids[height - last: height - first] = number
 
 
 @inline
 def again(pixels, ids, x, rows):
     """Copies the lowest rows of a column from the one before."""
-    for y in range(pixels.shape[1] - rows, pixels.shape[1]):
-        pixels[x, y] = pixels[x - 1, y]
-    for y in range(pixels.shape[1] - rows, pixels.shape[1]):
-        ids[x, y] = ids[x - 1, y]
+    first = pixels.shape[1] - rows
+    pixels[x, first:] = pixels[x - 1, first:]
+    ids[x, first:] = ids[x - 1, first:]
 
 
 @inline
-def add(sums, a, size, red, green, blue):
-    s, r, g, b = sums[a, 0] + size, sums[a, 1] + red, sums[a, 2] + green, sums[a, 3] + blue
-    sums[a, 0] = s
-    sums[a, 1] = r
-    sums[a, 2] = g
-    sums[a, 3] = b
+def change(blocks, j, size, shades, shade):
+    """Adds an entry to the sums of its block; a negative size takes it away."""
+    a = j >> BLOCK
+    blocks[a, 0] += size
+    blocks[a, 1] += size * shades[shade, 0]
+    blocks[a, 2] += size * shades[shade, 1]
+    blocks[a, 3] += size * shades[shade, 2]
 
 
 @inline
-def change(few, many, j, size, shades, shade):
-    """Adds an entry to the sums of its blocks; a negative size takes it away."""
-    red, green, blue = size * shades[shade, 0], size * shades[shade, 1], size * shades[shade, 2]
-    add(few, j >> FEW, size, red, green, blue)
-    add(many, j >> MANY, size, red, green, blue)
-
-
-@inline
-def clear(sizes, few, many, count):
-    """Makes the sizes and sums of the first entries zeros again."""
-    for j in range(count):
-        sizes[j] = 0.0
-    for a in range((count + (1 << FEW) - 1) >> FEW):
-        few[a, 0] = few[a, 1] = few[a, 2] = few[a, 3] = 0.0
-    for b in range((count + (1 << MANY) - 1) >> MANY):
-        many[b, 0] = many[b, 1] = many[b, 2] = many[b, 3] = 0.0
-
-
-@inline
-def reach(sizes, few, many, count, byte):
+def reach(sizes, blocks, count, byte):
     """The first entry that ends above this byte, and where it begins; count if there is none."""
     base = 0.0
     j = np.int64(0)
-    while j < count:
-        if j & ((1 << MANY) - 1) == 0 and base + many[j >> MANY, 0] <= byte:
-            base += many[j >> MANY, 0]
-            j += 1 << MANY
-        elif j & ((1 << FEW) - 1) == 0 and base + few[j >> FEW, 0] <= byte:
-            base += few[j >> FEW, 0]
-            j += 1 << FEW
-        elif base + sizes[j] <= byte:
-            base += sizes[j]
-            j += 1
-        else:
-            break
+    while j < count and base + blocks[j >> BLOCK, 0] <= byte:
+        base += blocks[j >> BLOCK, 0]
+        j += 1 << BLOCK
+    while j < count and base + sizes[j] <= byte:
+        base += sizes[j]
+        j += 1
     return min(j, count), base
 
 
 @inline
-def bottom_of(sizes, few, many, entry):
+def bottom_of(sizes, blocks, entry):
     """The byte at which an entry begins."""
     base = 0.0
-    for b in range(entry >> MANY):
-        base += many[b, 0]
-    for a in range(entry >> MANY << (MANY - FEW), entry >> FEW):
-        base += few[a, 0]
-    for j in range(entry >> FEW << FEW, entry):
+    for a in range(entry >> BLOCK):
+        base += blocks[a, 0]
+    for j in range(entry >> BLOCK << BLOCK, entry):
         base += sizes[j]
     return base
 
@@ -269,7 +342,7 @@ def bottom_of(sizes, few, many, entry):
 @inline
 def stack(pixels, ids, row, origin, per, entries, count, colors):
     """Paints one column (H,) from this row up. origin: the byte at which row 0 begins."""
-    numbers, shown, sizes, few, many, _ = entries
+    numbers, shown, sizes, blocks, _ = entries
     shades, ground = colors
     height = len(pixels)
     empty = packed(ground[0, 0], ground[0, 1], ground[0, 2])
@@ -281,83 +354,55 @@ def stack(pixels, ids, row, origin, per, entries, count, colors):
     top, centre = bottom + per, bottom + 0.5 * per
     covered = red = green = blue = 0.0
     under = np.int32(-1)
-    j, base = reach(sizes, few, many, count, bottom)
+    j, base = reach(sizes, blocks, count, bottom)
     while j < count and row < height:
-        step = np.int64(1)
         size = sizes[j]
-        if j & ((1 << FEW) - 1) == 0 and base >= bottom:
-            if j & ((1 << MANY) - 1) == 0:
-                b = j >> MANY
-                end = base + many[b, 0]
-                if end <= top and (end <= centre or base > centre):
-                    covered += many[b, 0]
-                    red += many[b, 1]
-                    green += many[b, 2]
-                    blue += many[b, 3]
-                    base = end
-                    j += 1 << MANY
-                    continue
-            a = j >> FEW
-            whole = few[a, 0]
+        if j & ((1 << BLOCK) - 1) == 0 and base >= bottom:
+            a = j >> BLOCK
+            whole = blocks[a, 0]
             end = base + whole
             if end <= top and (end <= centre or base > centre):
                 covered += whole
-                red += few[a, 1]
-                green += few[a, 2]
-                blue += few[a, 3]
+                red += blocks[a, 1]
+                green += blocks[a, 2]
+                blue += blocks[a, 3]
                 base = end
-                j += 1 << FEW
+                j += 1 << BLOCK
                 continue
-            if whole <= SUMMARY * per:
-                step = np.int64(1 << FEW)
-                size = whole
         if size == 0.0:
             j += 1
             continue
         end = base + size
-        if step == 1:
-            shade = shown[j]
-            number = numbers[j]
-            r, g, b_ = shades[shade, 0], shades[shade, 1], shades[shade, 2]
-        else:
-            a = j >> FEW
-            by = 1.0 / size
-            r, g, b_ = few[a, 1] * by, few[a, 2] * by, few[a, 3] * by
-            number = np.int32(-1)
-            if base <= centre < end:
-                i, at = j, base + sizes[j]
-                while at <= centre and i + 1 < count:
-                    i += 1
-                    at += sizes[i]
-                number = numbers[i]
+        shade, number = shown[j], numbers[j]
+        r, g, b = shades[shade, 0], shades[shade, 1], shades[shade, 2]
         if base <= centre < end:
             under = number
         part = min(end, top) - max(base, bottom)
         covered += part
         red += part * r
         green += part * g
-        blue += part * b_
+        blue += part * b
         if end > top:
             emit(pixels, ids, row, (covered, red, green, blue), under, size >= TALL * per and base >= bottom, per,
                  ground)
             row += 1
             full = min(np.int64((end - origin) / per), height)
             if row < full:
-                fill(pixels, ids, row, full, packed(r, g, b_), number)
+                fill(pixels, ids, row, full, packed(r, g, b), number)
                 row = full
             bottom = origin + row * per
             top, centre = bottom + per, bottom + 0.5 * per
             covered = max(end - bottom, 0.0)
-            red, green, blue = covered * r, covered * g, covered * b_
+            red, green, blue = covered * r, covered * g, covered * b
             under = number if centre < end else np.int32(-1)
         base = end
-        j += step
+        j += 1
     if row < height:
         emit(pixels, ids, row, (covered, red, green, blue), under, False, per, ground)
         fill(pixels, ids, row + 1, height, empty, np.int32(-1))
 
 
-@kernel(i64(INDEX, R64, R32, INKS, COLUMNS, types.UniTuple(i64, 2), CANVAS, LIST))
+@kernel(i64(INDEX, R64, R32, INKS, COLUMNS, PART, CANVAS, LIST))
 def paint_bands(index, size, name, inks, columns, part, canvas, entries):
     """Paints the columns part[0] <= x < part[1]. name: which allocation each number of the index is (none: itself).
 
@@ -367,7 +412,7 @@ def paint_bands(index, size, name, inks, columns, part, canvas, entries):
     classes, lit, shades, ground = inks
     moments, low, per = columns
     pixels, ids = canvas
-    numbers, shown, sizes, few, many, where = entries
+    numbers, shown, sizes, blocks, where = entries
     height = pixels.shape[1]
     empty = packed(ground[0, 0], ground[0, 1], ground[0, 2])
     count = limit = built = started = gone = np.int64(0)
@@ -384,7 +429,8 @@ def paint_bands(index, size, name, inks, columns, part, canvas, entries):
         anew = held + max(upto - first[c], 0)
         lowest = count
         if known < 0 or k < known or upto - started + ended - gone > 3 * anew or count + upto - started > limit:
-            clear(sizes, few, many, count)
+            sizes[:count] = 0.0
+            blocks[:(count >> BLOCK) + 1] = 0.0
             count = lowest = np.int64(0)
             limit = min(2 * anew + 4096, len(sizes))
             built += 1
@@ -396,7 +442,7 @@ def paint_bands(index, size, name, inks, columns, part, canvas, entries):
                 if i < started:
                     j = np.int64(where[i])
                     lowest = min(lowest, j)
-                    change(few, many, j, -sizes[j], shades, shown[j])
+                    change(blocks, j, -sizes[j], shades, shown[j])
                     sizes[j] = 0.0
         fresh = count
         for t in range(held + max(upto - started, 0)):
@@ -410,14 +456,14 @@ def paint_bands(index, size, name, inks, columns, part, canvas, entries):
                 shown[count] = shade
                 sizes[count] = size[i]
                 where[i] = count
-                change(few, many, count, np.float64(size[i]), shades, shade)
+                change(blocks, count, np.float64(size[i]), shades, shade)
                 count += 1
         row = np.int64(0)
         if drawn >= 0 and drawn <= k:
             if lowest == fresh and fresh == count:
                 row = height
             elif lowest > 0:
-                row = min(max(np.int64((bottom_of(sizes, few, many, lowest) - low) / per), 0), height)
+                row = min(max(np.int64((bottom_of(sizes, blocks, lowest) - low) / per), 0), height)
         again(pixels, ids, x, row)
         if row < height:
             stack(pixels[x], ids[x], row, low, per, entries, count, (shades, ground))
@@ -436,24 +482,6 @@ def paint_bands(index, size, name, inks, columns, part, canvas, entries):
 
 LAYER = types.Tuple((INDEX, R64, R64))
 """What may be live, where it lies, and sizes."""
-
-
-@kernel(i64(R64, R64, R64, R64, R64, write(i64)))
-def place(addr, size, first, last, shift, out):
-    """Writes the place of each allocation in ranges first <= address < last that are moved by `shift`; -1: in none.
-    Returns how many lie in none."""
-    lost = 0
-    r = 0
-    for i in range(len(addr)):
-        a = addr[i]
-        if not (len(first) and first[r] <= a and a + size[i] <= last[r]):
-            r = max(before(first, a + 1) - 1, 0)
-        if len(first) and first[r] <= a and a + size[i] <= last[r]:
-            out[i] = a + shift[r]
-        else:
-            out[i] = -1
-            lost += 1
-    return lost
 
 
 @inline
@@ -553,9 +581,7 @@ def move(layer, plain, inks, view, sums, state, k):
     started = state[1]
     changed = False
     if state[0] < 0 or k < state[0] or upto - started + ended - state[2] > 3 * anew + len(sums):
-        for row in range(len(sums)):
-            for column in range(SUMS):
-                sums[row, column] = 0.0
+        sums[:] = 0.0
         sums[0, 10] = 1.0
         started = np.int64(first[c])
         changed = True
@@ -585,7 +611,7 @@ def move(layer, plain, inks, view, sums, state, k):
     return changed
 
 
-@kernel(void(LAYER, LAYER, INKS, COLUMNS, types.UniTuple(i64, 2), CANVAS, write(types.float64, 3)))
+@kernel(void(LAYER, LAYER, INKS, COLUMNS, PART, CANVAS, write(f64, 3)))
 def paint_addresses(blocks, spans, inks, columns, part, canvas, sums):
     """Paints the columns part[0] <= x < part[1]. sums: room (2, H + 2, SUMS)."""
     ground = inks[3]
