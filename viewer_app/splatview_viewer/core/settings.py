@@ -95,22 +95,11 @@ class PairSettings(_Settings):
 
 
 @dataclass
-class CamerasSettings(_Settings):
-    """How the cameras of a training are shown by themselves."""
-
-    size: float = 1.0
-    """How large they are drawn, times what fits."""
-    background: Color = (0.062, 0.067, 0.078)
-    """Behind them, RGB in [0, 1]."""
-
-
-@dataclass
 class ViewSettings:
     """The settings of one stream, whatever its kind."""
 
     gaussians: GaussianSettings = field(default_factory=GaussianSettings)
     snapshot: SnapshotSettings = field(default_factory=SnapshotSettings)
-    cameras: CamerasSettings = field(default_factory=CamerasSettings)
     pair: PairSettings = field(default_factory=PairSettings)
 
 
