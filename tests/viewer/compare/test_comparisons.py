@@ -10,11 +10,12 @@ import pytest
 from PIL import Image
 from support.frames import cloud
 from support.scene_files import ply_columns, truth, write_ply
+from support.view_cases import see
 
 import splatview
 from splatview_viewer.app.loop import step
-from splatview_viewer.compare.pair_view import PairView
-from splatview_viewer.compare.together import Together
+from splatview_viewer.compare.merged import MergedSource
+from splatview_viewer.compare.pair import PairView
 from splatview_viewer.core.events import PointerMove, PointerPress, PointerRelease, Wheel
 from splatview_viewer.scene.turning import STAYS, Placement
 
@@ -67,26 +68,26 @@ class House:
 
     def pair(self, first: str, second: str) -> PairView:
         self.show(first)
-        self.comparisons.pair(self.pane, self.keys[second])
-        view = self.pane.view
-        assert isinstance(view, PairView)
+        self.comparisons.compare("pair", self.pane, self.keys[second])
+        view = self.app.shows(PairView)
+        assert view is not None
         self.app.until(lambda: len(view.views) == 2)
         return view
 
-    def together(self, *names: str) -> Together:
+    def together(self, *names: str) -> MergedSource:
         self.show(names[0])
         for name in names[1:]:
-            self.comparisons.together(self.pane, self.keys[name])
+            self.comparisons.compare("together", self.pane, self.keys[name])
         exactly(self.pane.entry)
         source = self.pane.slot.source
-        assert isinstance(source, Together)
+        assert isinstance(source, MergedSource)
         self.app.until(lambda: self.pane.view is not None and not self.pane.view.empty)
         return source
 
     def picture(self) -> np.ndarray:
         """(H, W, 3) int: what is seen, once nothing moves any more."""
         source = self.pane.slot.source
-        if isinstance(source, Together):
+        if isinstance(source, MergedSource):
             step(self.app)
             self.app.until(lambda: not (source.reading or source.has_news()))
         self.app.seat.mark()
@@ -138,7 +139,7 @@ def test_the_line_is_dragged_and_nothing_else(house: Callable[..., House]) -> No
     h.app.do(PointerMove(250, 100), PointerPress(250, 100), PointerMove(120, 160), PointerRelease(120, 160))
     after = h.picture()
     assert view.divider.x(h.app.seat.layout()) == 120
-    assert view.settings.at == pytest.approx(120 / SIZE[0])
+    assert view.state.at == pytest.approx(120 / SIZE[0])
     np.testing.assert_array_equal(after[:, :120], before[:, :120])
     np.testing.assert_array_equal(after[:, 250:], before[:, 250:])
     assert (after[:, 120:250] != before[:, 120:250]).any()
@@ -146,23 +147,26 @@ def test_the_line_is_dragged_and_nothing_else(house: Callable[..., House]) -> No
     assert view.divider.x(h.app.seat.layout()) == 250, "a double click puts it into the middle"
 
 
-def test_the_difference_to_itself_is_nothing(house: Callable[..., House], tmp_path: Path) -> None:
+def test_boxes_are_seen_in_a_difference_and_do_not_count_in_its_psnr(house: Callable[..., House]) -> None:
     h = house("a", "b")
-    copy = tmp_path / "copy.ply"
-    copy.write_bytes(h.files[0].read_bytes())
-    h.app.catalogue.open_file(copy)
-    h.keys["copy"] = str(copy)
-    h.app.until(lambda: all(e.progress is None for e in h.app.state.entries))
-    view = h.pair("a", "copy")
-    view.settings.how = "difference"
+    pixels = np.random.default_rng(0).integers(0, 256, (40, 60, 3), np.uint8)
+    for name in ("one", "two"):
+        splatview.publish(pixels, name)
+    h.app.until(lambda: len(h.app.state.entries) == 4)
+    h.keys |= {entry.name: entry.key for entry in h.app.state.entries}
+    view = h.pair("one", "two")
+    see(h.pane.view, how="difference")
     assert h.picture().max() <= 4
+    splatview.annotate("two", boxes=[[5, 5, 40, 30]])
+    h.app.until(lambda: h.picture().max() > 100)
+    view.psnr = None
     h.app.until(lambda: view.psnr is not None)
-    assert "no difference" in view.details
+    assert "no difference" in view.info().details
     other = h.pair("a", "b")
-    other.settings.how = "difference"
+    see(h.pane.view, how="difference")
     assert h.picture().max() > 200
     h.app.until(lambda: other.psnr is not None)
-    assert any(line.startswith("PSNR") for line in other.details)
+    assert any(line.startswith("PSNR") for line in other.info().details)
 
 
 def test_a_fault_of_one_side_leaves_the_other(house: Callable[..., House], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,7 +191,7 @@ def test_a_fault_of_one_side_leaves_the_other(house: Callable[..., House], monke
 def test_panes_beside_each_other_are_tied(house: Callable[..., House]) -> None:
     h = house("a", "b")
     h.show("a")
-    h.comparisons.beside(h.pane, h.keys["b"])
+    h.comparisons.compare("beside", h.pane, h.keys["b"])
     panes = list(h.app.seat.panes)
     h.app.until(lambda: all(pane.view is not None and not pane.view.empty for pane in panes))
     h.app.do()
@@ -239,7 +243,7 @@ def test_scenes_come_and_go(house: Callable[..., House]) -> None:
     h = house("a", "b", "c")
     source = h.together("a", "b")
     assert h.pane.entry.name == "a.ply + b.ply"
-    h.comparisons.together(h.pane, h.keys["c"])
+    h.comparisons.compare("together", h.pane, h.keys["c"])
     h.app.until(lambda: h.pane.view.details[0] == "600 Gaussians")
     assert h.pane.entry.name == "a.ply + b.ply + c.ply"
     assert [e.group for e in h.app.state.entries].count("Compare") == 1
@@ -261,12 +265,11 @@ def test_live_streams_are_open_while_they_are_compared_and_no_longer(house: Call
     stream = h.app.catalogue.slots[entry.key].source.stream  # type: ignore[attr-defined]
     h.show("a")
     h.app.until(lambda: not stream.opened)
-    getattr(h.comparisons, how)(h.pane, entry.key)
+    h.comparisons.compare(how, h.pane, entry.key)
 
     def counts() -> list[str]:
-        view = h.pane.view
-        views = view.views if isinstance(view, PairView) else [] if view is None else [view]
-        return [v.details[0] for v in views if not v.empty]
+        pair, view = h.app.shows(PairView), h.pane.view
+        return [v.details[0] for v in (pair.views if pair is not None else [view]) if v is not None and not v.empty]
 
     h.app.until(lambda: counts() == (["500 Gaussians"] if how == "together" else ["200 Gaussians", "300 Gaussians"]))
     splatview.publish(cloud(100), "splats")

@@ -81,26 +81,11 @@ class SnapshotSettings(_Settings):
 
 
 @dataclass
-class PairSettings(_Settings):
-    """How two things are seen in one picture."""
-
-    how: Literal["split", "difference", "blend"] = "split"
-    """split: one on either side of a line. difference: how far they are from each other. blend: one over the other."""
-    at: float = 0.5
-    """Where the line is, 0 to 1 from the left; how much is seen of the second."""
-    gain: float = 4.0
-    """Multiplies differences."""
-    alike: bool = True
-    """Whether both are shown in the same way, and not only from the same place."""
-
-
-@dataclass
 class ViewSettings:
     """The settings of one stream, whatever its kind."""
 
     gaussians: GaussianSettings = field(default_factory=GaussianSettings)
     snapshot: SnapshotSettings = field(default_factory=SnapshotSettings)
-    pair: PairSettings = field(default_factory=PairSettings)
 
 
 @dataclass
