@@ -128,7 +128,7 @@ class PairView(View[PairData, PairState]):
     @state.setter
     def state(self, state: PairState) -> None:
         self._state = state
-        for view, wanted in zip(self._both(), state.place.sides, strict=True) if any(state.place.sides) else ():
+        for view, wanted in zip(self._both(), state.place.sides, strict=True):
             if isinstance(view, Adapted) and wanted is not None:
                 view.view.state = wanted
             elif view is not None and wanted not in (None, view):
@@ -175,29 +175,29 @@ class PairView(View[PairData, PairState]):
         return True
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
-        s, views = self._state, self._both()
+        s = self._state
         self._size, self._rect = framebuffer.size, rect
-        if None in views:
-            self.psnr, self._measure_at = None, math.inf
-            if self._use(lambda view: view.draw(framebuffer, rect)):
-                return
-        else:
-            if not getattr(views[s.used], "framed", True):  # it chooses its place when it is drawn
-                self._draw_sides([s.used])
-            follow(views[1 - s.used], views[s.used], alike=s.alike)
-            if self._draw_sides((0, 1)):
-                at = (self.divider.x(rect) - rect.x) / max(rect.width, 1) if s.how == "split" else s.at
-                self._compositor.draw(framebuffer, rect, s.how, at, s.gain, part=rect)
-                self._measure_at = min(self._measure_at, self._now + _MEASURED_AFTER)
-                return
-        framebuffer.use()
-        framebuffer.clear(*BACKDROP, 1.0, viewport=rect.viewport(framebuffer.height))
+        if self._draw_sides():
+            at = (self.divider.x(rect) - rect.x) / max(rect.width, 1) if s.how == "split" else s.at
+            self._compositor.draw(framebuffer, rect, s.how, at, s.gain, part=rect)
+            self._measure_at = min(self._measure_at, self._now + _MEASURED_AFTER)
+            return
+        self.psnr, self._measure_at = None, math.inf
+        if not self._use(lambda view: view.draw(framebuffer, rect)):  # the one that there is
+            framebuffer.use()
+            framebuffer.clear(*BACKDROP, 1.0, viewport=rect.viewport(framebuffer.height))
 
-    def _draw_sides(self, sides: Sequence[int]) -> bool:
-        """Draw into targets as large as the framebuffer. Returns False after a fault."""
+    def _draw_sides(self) -> bool:
+        """Draw both into targets as large as the framebuffer. Returns False where one is missing or fails."""
+        used, views = self._state.used, self._both()
+        if None in views:
+            return False
         dtype: Literal["f4", "f1"] = "f4" if self._state.how == "difference" else "f1"
-        targets = [self._compositor.target(i, *self._size, dtype) for i in (0, 1)]
-        return all([self._use(lambda view, i=i: view.draw(targets[i], self._rect), [i]) for i in sides])
+        first, second = (self._compositor.target(i, *self._size, dtype) for i in (used, 1 - used))
+        drawn = self._use(lambda view: view.draw(first, self._rect), [used])
+        follow(views[1 - used], views[used], alike=self._state.alike)  # which may find its place when it is drawn
+        drawn += self._use(lambda view: view.draw(second, self._rect), [1 - used])
+        return len(drawn) == 2
 
     def _measure(self) -> bool:
         """Compare the two, without what only helps to look at them. Returns True for another PSNR: it is drawn again
@@ -205,7 +205,7 @@ class PairView(View[PairData, PairState]):
         before, self._measure_at = _words(self.psnr), math.inf
         self.host.exact = "scene"
         with self.data.ctx.scope(self.data.ctx.fbo, moderngl.NOTHING):  # which is bound again afterwards
-            drawn = self._draw_sides((0, 1))
+            drawn = self._draw_sides()
         self.host.exact = ""
         if drawn:
             self._compositor.measure(self._rect)
