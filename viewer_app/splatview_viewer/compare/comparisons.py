@@ -7,7 +7,7 @@ from weakref import WeakKeyDictionary
 
 from splatview_viewer.compare.controls import sections_of
 from splatview_viewer.compare.merged import MergedSource, name_of
-from splatview_viewer.compare.pair import PairData, PairSource, PairState, PairView, follow
+from splatview_viewer.compare.pair import PairSource, PairState, PairView, follow
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.old_view import Adapted
 from splatview_viewer.core.settings import Entry
@@ -90,9 +90,9 @@ class Comparisons:
         if made is not None:
             pane.select(made)
             return
-        source = PairSource(self._catalogue, keys)
+        source = PairSource(self._catalogue, keys, self._ctx, self._work)
         slot = self._add(name_of([shown.entry, other.entry], " vs "), "pair", source, pane)
-        view: Any = Adapted(PairView(PairData(self._catalogue, keys, self._ctx, self._work), PairState()))
+        view: Any = Adapted(PairView(source, PairState()))
         view.update(None)
         slot.views[None], slot.view_kind = view, "pair"
 

@@ -87,25 +87,28 @@ class Side:
     host: Host = field(default_factory=Host)
 
 
-@dataclass
-class PairData:
-    """Shared by all views of a comparison."""
+class PairSource(Source):
+    """The source of an entry that shows two others, which have sources of their own. Shared by all views of it."""
 
-    catalogue: Catalogue
-    keys: tuple[str, str]
-    """Of the entries."""
-    ctx: moderngl.Context
-    work: GpuWork
-    compositors: list[PairCompositor] = field(default_factory=list)
+    path = "compared"
+
+    def __init__(self, catalogue: Catalogue, keys: tuple[str, str], ctx: moderngl.Context, work: GpuWork) -> None:
+        self.catalogue, self.uses, self.ctx, self.work = catalogue, keys, ctx, work
+        self.compositors: list[PairCompositor] = []
+
+    def refresh(self, entry: Entry, now: float) -> bool:
+        if any(key not in self.catalogue.slots for key in self.uses):
+            self.catalogue.forget(entry.key)
+        return False
 
 
-class PairView(View[PairData, PairState]):
+class PairView(View[PairSource, PairState]):
     """One user's view: two views, each as if it were alone, and one picture of both."""
 
     kind: ClassVar[str] = "pair"
 
-    def __init__(self, data: PairData, state: PairState) -> None:
-        self._sides, self.host = [Side(key) for key in data.keys], Host()
+    def __init__(self, data: PairSource, state: PairState) -> None:
+        self._sides, self.host = [Side(key) for key in data.uses], Host()
         super().__init__(data, state)
         self.psnr: float | None = None
         """Of the two pictures, a moment ago."""
@@ -153,10 +156,15 @@ class PairView(View[PairData, PairState]):
         return [view for view in self._both() if view is not None]
 
     @property
+    def _leading(self) -> int:
+        """The side that the other one follows."""
+        used = self._state.used
+        return used if self._both()[used] is not None else 1 - used
+
+    @property
     def lead(self) -> OldView | None:
-        """The view that the other one follows."""
-        views, used = self._both(), self._state.used
-        return views[used] or views[1 - used]
+        """Its view."""
+        return self._both()[self._leading]
 
     def _use(self, what: Callable[[OldView], T], sides: Sequence[int] = (0, 1)) -> list[T]:
         """Call `what` with the views of some sides, and return the results. A fault is shown in place of its side, and
@@ -213,10 +221,10 @@ class PairView(View[PairData, PairState]):
         return _words(self.psnr) != before
 
     def ui(self, rect: Rect, scale: float) -> bool:
-        again = self._use(lambda view: view.over(rect, scale), [self._state.used])
+        again = self._use(lambda view: view.over(rect, scale), [self._leading])
         if self._state.how == "split" and len(self.views) == 2:
             slots = self.data.catalogue.slots
-            first, second = told_apart([slots[key].entry for key in self.data.keys])
+            first, second = told_apart([slots[key].entry for key in self.data.uses])
             self.divider.over(rect, scale, (first, second))
         return any(again)
 
@@ -229,7 +237,7 @@ class PairView(View[PairData, PairState]):
         return self._divider
 
     def handle(self, event: Event, rect: Rect) -> bool:
-        split, sides = self._state.how == "split", [self._state.used]
+        split, sides = self._state.how == "split", [self._leading]
         if split and not self._held:
             divider = self.divider
             again = divider.handle(event, rect, self.host.scale)
@@ -325,18 +333,3 @@ def told_apart(entries: Sequence[Entry]) -> list[str]:
     """Return the names of entries, with the run's where several have the same."""
     names = [entry.name for entry in entries]
     return [f"{e.name} \u00b7 {e.group}" if names.count(e.name) > 1 else e.name for e in entries]
-
-
-class PairSource(Source):
-    """The source of an entry that shows two others, which have sources of their own."""
-
-    path = "compared"
-
-    def __init__(self, catalogue: Catalogue, keys: tuple[str, str]) -> None:
-        self.uses = keys
-        self._catalogue = catalogue
-
-    def refresh(self, entry: Entry, now: float) -> bool:
-        if any(key not in self._catalogue.slots for key in self.uses):
-            self._catalogue.forget(entry.key)
-        return False
