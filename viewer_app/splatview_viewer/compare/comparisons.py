@@ -119,15 +119,17 @@ class Comparisons:
         if (known := self.ties.get(user)) is None:
             return
         active = user.panes.active
-        views = [_leading(pane.view) for pane in sorted(user.panes.seen, key=lambda pane: pane is not active)]
+        seen: list[Any] = [pane.view for pane in sorted(user.panes.seen, key=lambda pane: pane is not active)]
+        of_pairs = (v.view.lead if isinstance(v, Adapted) and isinstance(v.view, PairView) else v for v in seen)
+        views: list[Any] = [view for view in of_pairs if view is not None and view.kind in COMPARED and not view.empty]
         for kind in COMPARED:
-            alike: list[Any] = [view for view in views if view is not None and view.kind == kind and not view.empty]
+            alike = [view for view in views if view.kind == kind]
             moved = [view for view in alike if view in known and known[view] != _place(view)]
             leader: Any = next(iter(moved or [view for view in alike if view in known] or alike), None)
             for view in alike:
                 if view is not leader and (moved or view not in known):
                     follow(view, leader, leader.rect)
-        self.ties[user] = {view: _place(view) for view in views if view is not None and view.kind in COMPARED}
+        self.ties[user] = {view: _place(view) for view in views}
 
     # -- the panel ---------------------------------------------------------------------------------------------------
 
@@ -135,11 +137,6 @@ class Comparisons:
         """Return the part of the panel for comparing what a viewport shows."""
         pane: Any = next((p for p, v in slot.views.items() if v is view and p in self._catalogue.panes), None)
         return [] if pane is None or slot.entry.kind not in COMPARED else sections_of(self, slot, pane)
-
-
-def _leading(view: Any) -> Any:
-    """Return a viewport's view; of a pair, that of the side which the other one follows."""
-    return view.view.lead if isinstance(view, Adapted) and isinstance(view.view, PairView) else view
 
 
 def _place(view: Any) -> object:
