@@ -10,11 +10,12 @@ import pytest
 from PIL import Image
 from support.frames import cloud
 from support.scene_files import ply_columns, truth, write_ply
+from support.view_cases import see
 
 import splatview
 from splatview_viewer.app.loop import step
-from splatview_viewer.compare.pair_view import PairView
-from splatview_viewer.compare.together import Together
+from splatview_viewer.compare.merged import MergedSource
+from splatview_viewer.compare.pair import PairView
 from splatview_viewer.core.events import PointerMove, PointerPress, PointerRelease, Wheel
 from splatview_viewer.scene.turning import STAYS, Placement
 
@@ -54,11 +55,6 @@ class House:
     def pane(self) -> Any:
         return self.app.seat.panes.active
 
-    @property
-    def comparisons(self) -> Any:
-        (comparisons,) = self.app.catalogue.features
-        return comparisons
-
     def show(self, name: str) -> Any:
         """Have it shown alone; its view."""
         self.app.seat.select(self.keys[name])
@@ -67,26 +63,26 @@ class House:
 
     def pair(self, first: str, second: str) -> PairView:
         self.show(first)
-        self.comparisons.pair(self.pane, self.keys[second])
-        view = self.pane.view
-        assert isinstance(view, PairView)
+        self.app.seat.compare("pair", self.keys[second])
+        view = self.app.shows(PairView)
+        assert view is not None
         self.app.until(lambda: len(view.views) == 2)
         return view
 
-    def together(self, *names: str) -> Together:
+    def together(self, *names: str) -> MergedSource:
         self.show(names[0])
         for name in names[1:]:
-            self.comparisons.together(self.pane, self.keys[name])
+            self.app.seat.compare("together", self.keys[name])
         exactly(self.pane.entry)
         source = self.pane.slot.source
-        assert isinstance(source, Together)
+        assert isinstance(source, MergedSource)
         self.app.until(lambda: self.pane.view is not None and not self.pane.view.empty)
         return source
 
     def picture(self) -> np.ndarray:
         """(H, W, 3) int: what is seen, once nothing moves any more."""
         source = self.pane.slot.source
-        if isinstance(source, Together):
+        if isinstance(source, MergedSource):
             step(self.app)
             self.app.until(lambda: not (source.reading or source.has_news()))
         self.app.seat.mark()
@@ -126,6 +122,12 @@ def test_sides_show_their_own_and_move_together(house: Callable[..., House], nam
     after, line = h.picture(), view.divider.x(h.app.seat.layout())
     assert (after != before).any()
     assert line == SIZE[0] // 2
+    follower = h.pane.view.beside(None)  # whose picture is a copy of a state
+    for _ in range(2):
+        follower.like(h.pane.view)
+        follower.draw(h.app.screen.framebuffer, h.app.seat.layout())
+    np.testing.assert_array_equal(h.app.picture(), after)
+    follower.close()
     first, second = (h.alone(name, part) for name, part in zip(names, list(view.views), strict=True))
     np.testing.assert_array_equal(after[:, :line], first[:, :line])
     np.testing.assert_array_equal(after[:, line:], second[:, line:])
@@ -138,7 +140,7 @@ def test_the_line_is_dragged_and_nothing_else(house: Callable[..., House]) -> No
     h.app.do(PointerMove(250, 100), PointerPress(250, 100), PointerMove(120, 160), PointerRelease(120, 160))
     after = h.picture()
     assert view.divider.x(h.app.seat.layout()) == 120
-    assert view.settings.at == pytest.approx(120 / SIZE[0])
+    assert view.state.at == pytest.approx(120 / SIZE[0])
     np.testing.assert_array_equal(after[:, :120], before[:, :120])
     np.testing.assert_array_equal(after[:, 250:], before[:, 250:])
     assert (after[:, 120:250] != before[:, 120:250]).any()
@@ -146,23 +148,23 @@ def test_the_line_is_dragged_and_nothing_else(house: Callable[..., House]) -> No
     assert view.divider.x(h.app.seat.layout()) == 250, "a double click puts it into the middle"
 
 
-def test_the_difference_to_itself_is_nothing(house: Callable[..., House], tmp_path: Path) -> None:
-    h = house("a", "b")
-    copy = tmp_path / "copy.ply"
-    copy.write_bytes(h.files[0].read_bytes())
-    h.app.catalogue.open_file(copy)
-    h.keys["copy"] = str(copy)
-    h.app.until(lambda: all(e.progress is None for e in h.app.state.entries))
-    view = h.pair("a", "copy")
-    view.settings.how = "difference"
+def test_boxes_are_seen_in_a_difference_and_do_not_count_in_its_psnr(house: Callable[..., House]) -> None:
+    h = house()
+    pixels = np.random.default_rng(0).integers(0, 256, (40, 60, 3), np.uint8)
+    for name in ("one", "two"):
+        splatview.publish(pixels, name)
+    h.app.until(lambda: len(h.app.state.entries) == 2)
+    h.keys |= {entry.name: entry.key for entry in h.app.state.entries}
+    view = h.pair("one", "two")
+    see(h.pane.view, how="difference")
     assert h.picture().max() <= 4
+    splatview.annotate("two", boxes=[[5, 5, 40, 30]])
+    h.app.until(lambda: h.picture().max() > 100)
+    view.psnr = None
     h.app.until(lambda: view.psnr is not None)
-    assert "no difference" in view.details
-    other = h.pair("a", "b")
-    other.settings.how = "difference"
-    assert h.picture().max() > 200
-    h.app.until(lambda: other.psnr is not None)
-    assert any(line.startswith("PSNR") for line in other.details)
+    assert "no difference" in view.info().details
+    splatview.publish(255 - pixels, "two")
+    h.app.until(lambda: any(line.startswith("PSNR") for line in view.info().details))
 
 
 def test_a_fault_of_one_side_leaves_the_other(house: Callable[..., House], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,7 +189,7 @@ def test_a_fault_of_one_side_leaves_the_other(house: Callable[..., House], monke
 def test_panes_beside_each_other_are_tied(house: Callable[..., House]) -> None:
     h = house("a", "b")
     h.show("a")
-    h.comparisons.beside(h.pane, h.keys["b"])
+    h.app.seat.compare("beside", h.keys["b"])
     panes = list(h.app.seat.panes)
     h.app.until(lambda: all(pane.view is not None and not pane.view.empty for pane in panes))
     h.app.do()
@@ -203,7 +205,7 @@ def test_panes_beside_each_other_are_tied(house: Callable[..., House]) -> None:
         h.app.do(PointerPress(x, y), PointerMove(x + 25, y + 10), PointerRelease(x + 25, y + 10))
         assert len(set(cameras())) == 1
         assert cameras() != before
-    h.comparisons.tie(h.app.seat, False)
+    h.app.catalogue.features[0].tie(h.app.seat, False)  # type: ignore[attr-defined]
     h.app.do(Wheel(panes[0].rect.x + 40, panes[0].rect.y + 60, 3.0))
     assert len(set(cameras())) == 2
 
@@ -211,15 +213,8 @@ def test_panes_beside_each_other_are_tied(house: Callable[..., House]) -> None:
 # -- several scenes in one picture -------------------------------------------------------------------------------------
 
 
-def test_together_they_are_one_scene(house: Callable[..., House]) -> None:
+def test_scenes_are_one_and_each_is_seen_or_not_and_put_anywhere(house: Callable[..., House]) -> None:
     h = house("a", "b", "ab")
-    h.together("a", "b")
-    together = h.picture()
-    np.testing.assert_allclose(together, h.alone("ab", h.pane.view), atol=1)
-
-
-def test_each_is_seen_or_not_and_put_anywhere(house: Callable[..., House]) -> None:
-    h = house("a", "b")
     source = h.together("a", "b")
     both, look = h.picture(), h.pane.view
     source.parts[1].visible = False
@@ -233,13 +228,14 @@ def test_each_is_seen_or_not_and_put_anywhere(house: Callable[..., House]) -> No
     source.parts[0].visible = source.parts[1].visible = True
     np.testing.assert_array_equal(h.picture(), both)
     np.testing.assert_allclose(only, h.alone("a", look), atol=1)
+    np.testing.assert_allclose(both, h.alone("ab", look), atol=1)
 
 
 def test_scenes_come_and_go(house: Callable[..., House]) -> None:
     h = house("a", "b", "c")
     source = h.together("a", "b")
     assert h.pane.entry.name == "a.ply + b.ply"
-    h.comparisons.together(h.pane, h.keys["c"])
+    h.app.seat.compare("together", h.keys["c"])
     h.app.until(lambda: h.pane.view.details[0] == "600 Gaussians")
     assert h.pane.entry.name == "a.ply + b.ply + c.ply"
     assert [e.group for e in h.app.state.entries].count("Compare") == 1
@@ -261,12 +257,11 @@ def test_live_streams_are_open_while_they_are_compared_and_no_longer(house: Call
     stream = h.app.catalogue.slots[entry.key].source.stream  # type: ignore[attr-defined]
     h.show("a")
     h.app.until(lambda: not stream.opened)
-    getattr(h.comparisons, how)(h.pane, entry.key)
+    h.app.seat.compare(how, entry.key)
 
     def counts() -> list[str]:
-        view = h.pane.view
-        views = view.views if isinstance(view, PairView) else [] if view is None else [view]
-        return [v.details[0] for v in views if not v.empty]
+        pair, view = h.app.shows(PairView), h.pane.view
+        return [v.details[0] for v in (pair.views if pair is not None else [view]) if v is not None and not v.empty]
 
     h.app.until(lambda: counts() == (["500 Gaussians"] if how == "together" else ["200 Gaussians", "300 Gaussians"]))
     splatview.publish(cloud(100), "splats")

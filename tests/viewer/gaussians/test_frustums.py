@@ -16,7 +16,7 @@ from splatview_viewer.core.events import PointerMove, PointerPress, PointerRelea
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.geometry.cameras import Camera, intrinsics, look_at, project
 from splatview_viewer.gpu.work import GpuWork
-from splatview_viewer.kinds.cameras.view import CamerasView
+from splatview_viewer.kinds.cameras.view import CamerasState, CamerasView
 from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.render.cameras.content import CamerasContent
 from splatview_viewer.render.cameras.drawing import Look
@@ -45,12 +45,10 @@ def answer(content: CamerasContent, now: float = 0.0) -> None:
 @pytest.fixture
 def content(screen: OffscreenScreen) -> Iterator[CamerasContent]:
     made = CamerasContent(screen.ctx, GpuWork(screen.ctx))
-    user = CamerasView(screen.ctx)
-    made.join(user)
+    user = CamerasView(made, CamerasState())
     assert made.update(cameras_frame(COUNT, 1))
     yield made
-    made.leave(user)
-    user.close()
+    user.release("last")
 
 
 @pytest.fixture

@@ -197,13 +197,12 @@ class _Shared:
 class Adapted:
     """A `core.view.View` behind the protocol above. `shared`: of the view beside it; None: its data is new."""
 
-    takes_films = False
     opening = ""
     """No file: the view opens files through its host."""
 
     def __init__(self, view: base.View[Any, Any], shared: _Shared | None = None) -> None:
         self.view = view
-        self.kind, self.keys, self.content = view.kind, view.keys, view.data
+        self.kind, self.content = view.kind, view.data
         self._shared = shared or _Shared()
         self._shared.views += 1
         self.rect: Rect | None = None
@@ -275,8 +274,13 @@ class Adapted:
         self.rect = rect
         return not self.empty and self._draws_again(partial(self.view.handle, event, rect))
 
+    @property
+    def takes_films(self) -> bool:
+        return getattr(self.view, "takes_films", False)
+
     def dropped(self, file: Path, film: Any = None) -> bool:
-        return False
+        view: Any = self.view
+        return self.takes_films and view.dropped(file, film)
 
     def tick(self, now: float) -> bool:
         return self._draws_again(partial(self.view.tick, now))
@@ -285,6 +289,10 @@ class Adapted:
         """Call a method that may change the state."""
         before = self.view.state
         return bool(call()) or self.view.state != before
+
+    @property
+    def keys(self) -> Sequence[KeyHelp]:
+        return self.view.keys
 
     def panel(self) -> bool:
         return any([section.draw() for section in self._sections if not section.title])

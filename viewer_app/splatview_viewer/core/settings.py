@@ -81,37 +81,11 @@ class SnapshotSettings(_Settings):
 
 
 @dataclass
-class PairSettings(_Settings):
-    """How two things are seen in one picture."""
-
-    how: Literal["split", "difference", "blend"] = "split"
-    """split: one on either side of a line. difference: how far they are from each other. blend: one over the other."""
-    at: float = 0.5
-    """Where the line is, 0 to 1 from the left; how much is seen of the second."""
-    gain: float = 4.0
-    """Multiplies differences."""
-    alike: bool = True
-    """Whether both are shown in the same way, and not only from the same place."""
-
-
-@dataclass
-class CamerasSettings(_Settings):
-    """How the cameras of a training are shown by themselves."""
-
-    size: float = 1.0
-    """How large they are drawn, times what fits."""
-    background: Color = (0.062, 0.067, 0.078)
-    """Behind them, RGB in [0, 1]."""
-
-
-@dataclass
 class ViewSettings:
     """The settings of one stream, whatever its kind."""
 
     gaussians: GaussianSettings = field(default_factory=GaussianSettings)
     snapshot: SnapshotSettings = field(default_factory=SnapshotSettings)
-    cameras: CamerasSettings = field(default_factory=CamerasSettings)
-    pair: PairSettings = field(default_factory=PairSettings)
 
 
 @dataclass

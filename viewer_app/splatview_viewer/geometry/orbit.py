@@ -27,6 +27,21 @@ _NEAREST, _FARTHEST = 1e-9, 1e9
 Drag = Literal["orbit", "look", "pan", "roll"]
 
 
+@dataclass(frozen=True)
+class OrbitPlace:
+    """Where an `Orbit` looks from, as plain values: its fields."""
+
+    rotation: tuple[float, ...]
+    """Row by row."""
+    target: tuple[float, ...]
+    distance: float
+    up: tuple[float, ...]
+    fov: float
+    model: CameraModel
+    near: float
+    far: float
+
+
 @dataclass
 class Orbit:
     """A camera that turns around a target, in OpenCV axes.
@@ -62,6 +77,18 @@ class Orbit:
     def position(self) -> np.ndarray:
         """(3,) where the camera stands."""
         return self.target - self.rotation[2] * self.distance
+
+    @property
+    def place(self) -> OrbitPlace:
+        rotation, target, up = (tuple(array.ravel().tolist()) for array in (self.rotation, self.target, self.up))
+        return OrbitPlace(rotation, target, float(self.distance), up, float(self.fov), self.model, float(self.near),
+                          float(self.far))
+
+    @place.setter
+    def place(self, place: OrbitPlace) -> None:
+        self.rotation = np.array(place.rotation).reshape(3, 3)
+        self.target, self.distance, self.up = np.array(place.target), place.distance, np.array(place.up)
+        self.fov, self.model, self.near, self.far = place.fov, place.model, place.near, place.far
 
     def take(self, camera: Camera, target: np.ndarray) -> None:
         """Look from `camera`; orbit around the point nearest to `target` on its line of sight."""
@@ -261,9 +288,7 @@ class Orbit:
 
     def look_like(self, other: Orbit) -> None:
         """Look from where another one does."""
-        # Never changed in place, so the arrays may be shared.
-        self.rotation, self.target, self.distance, self.up = other.rotation, other.target, other.distance, other.up
-        self.fov, self.model, self.near, self.far = other.fov, other.model, other.near, other.far
+        self.place = other.place
 
     def copy(self) -> Orbit:
         return replace(self, rotation=self.rotation.copy(), target=self.target.copy(), up=self.up.copy())

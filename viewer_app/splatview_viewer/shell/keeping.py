@@ -59,11 +59,11 @@ def _see_through(seat: Seat, view: View, screen: Screen) -> np.ndarray:
     kept: Any = view.view.state if isinstance(view, Adapted) else getattr(view, "settings", None)
     if not hasattr(kept, "background"):
         return _as_shown(seat, view, screen)
-    before = kept.background
+    before, alpha = kept.background, {"alpha": "background"} if hasattr(kept, "alpha") else {}
 
     def draw(framebuffer: moderngl.Framebuffer, background: Color) -> None:
-        if isinstance(view, Adapted):  # an image
-            view.view.state = replace(kept, background=background, alpha="background")
+        if isinstance(view, Adapted):
+            view.view.state = replace(kept, background=background, **alpha)
         else:
             kept.background = background
         view.draw(framebuffer, Rect(0, 0, *screen.state.size))

@@ -287,7 +287,6 @@ class Catalogue:
         news = bool(self._commands)
         while self._commands:
             self._commands.popleft()()
-        news = any([feature.update() for feature in self.features]) or news
         self.links.update(now)
         self._open_snapshots()
         news = any([self._take_in(slot, now) for slot in self.watched()]) or news
@@ -376,7 +375,7 @@ class Catalogue:
     def _ready(self, slot: Slot, now: float) -> bool:
         """Return whether an entry may take another value, which would soon be seen."""
         view = slot.view
-        if now < slot.next_feed or any(f.reads(slot) for f in self.features) or (view is not None and view.busy):
+        if now < slot.next_feed or (view is not None and view.busy):
             return False
         if view is not None and view.kind in SCENES:  # for the GPU's sake; an image costs no more than its drawing
             moving = any(v.moving for v in slot.views.values())

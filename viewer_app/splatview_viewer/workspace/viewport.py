@@ -60,14 +60,6 @@ class Viewport(Protocol):
 class Feature(Protocol):
     """An addition to the catalogue that shows several entries in one picture: comparisons."""
 
-    def reads(self, slot: Slot) -> bool:
-        """Return whether the data of an entry's views are in use, so that a new version must wait."""
-        ...
-
-    def update(self) -> bool:
-        """Work once a turn. True when there is something new for a picture."""
-        ...
-
     def pull(self, user: Any) -> None:
         """Prepare the viewports of a user, before they are drawn."""
 

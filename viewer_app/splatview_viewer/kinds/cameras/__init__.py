@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from splatview_viewer.kinds.cameras.view import CamerasView
 
 
-def _view() -> type[CamerasView]:
-    from splatview_viewer.kinds.cameras.view import CamerasView
+def _view(ctx: Any, work: Any) -> CamerasView:
+    from splatview_viewer.kinds.cameras.view import CamerasContent, CamerasState, CamerasView
 
-    return CamerasView
+    return CamerasView(CamerasContent(ctx, work), CamerasState())
 
 
 class PartLink(Link):
@@ -29,4 +29,4 @@ class PartLink(Link):
                 stream.request_photos(camera, side)
 
 
-KIND = Kind("cameras", _view, rank=2, still="plot", links=(PartLink("cameras", over=True),))
+KIND = Kind("cameras", view=_view, rank=2, still="plot", links=(PartLink("cameras", over=True),))

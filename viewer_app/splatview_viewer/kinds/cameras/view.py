@@ -1,23 +1,20 @@
-"""Shows the cameras of a training by themselves: where they stand, and their photographs in rows; a click opens one."""
+"""Shows the cameras of a training by themselves: their frustums, and their photographs in rows; a click opens one."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import Key, Pinch, PointerLeave, PointerMove, PointerPress, PointerRelease, Wheel
-from splatview_viewer.core.old_view import Simple
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.core.settings import CamerasSettings
-from splatview_viewer.core.view import KeyHelp, meta_phrases
+from splatview_viewer.core.view import Info, KeyHelp, Section, View, meta_phrases
 from splatview_viewer.geometry.cameras import frame_points
-from splatview_viewer.geometry.controls import PanZoom
-from splatview_viewer.geometry.orbit import Orbit
+from splatview_viewer.geometry.controls import FITTED, PanZoom, Place
+from splatview_viewer.geometry.orbit import Orbit, OrbitPlace
 from splatview_viewer.geometry.training_cameras import snapped, up_of_cameras
-from splatview_viewer.gpu.work import GpuWork
 from splatview_viewer.render.cameras import drawing
 from splatview_viewer.render.cameras.content import CamerasContent
 from splatview_viewer.render.cameras.drawing import Grid, Look, Outlines
@@ -29,26 +26,58 @@ if TYPE_CHECKING:
     import moderngl
 
     from splatview_viewer.core.events import Event
-    from splatview_viewer.core.host import Host
-    from splatview_viewer.core.old_view import View
     from splatview_viewer.core.view import Value
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.geometry.training_cameras import CameraSet
 
 _LINES = 0.87, 0.88, 0.90, 0.8
 _GROUND = 0.13, 0.14, 0.155
-"""What has no photograph yet. It lies among pictures, so it is the same in light and dark."""
+"""Of missing photographs. Among pictures, so it is the same in light and dark."""
 _PHOTO, _GAP = 150.0, 10.0
-"""Points: the width of small photographs, and between them."""
+"""Width of small photographs and the space between them, in points."""
 _WIDE = 640.0
-"""Points of width from which cameras are seen beside their photographs."""
+"""Least width in points for photographs beside the cameras."""
 _STILL = 4.0
+"""Points that the pointer may move during a click."""
 _NOTCH = 60.0
-"""Points that a notch of the wheel moves the rows."""
+"""Points that a notch of the wheel scrolls."""
 
 
-class CamerasView(Simple):
-    """One user's look at the cameras. The left part shows where they stand, the right one their photographs."""
+@dataclass(frozen=True)
+class CamerasPlace:
+    """The part that is seen."""
+
+    orbit: OrbitPlace | None = None
+    """The user's camera; None: all cameras are in view."""
+    above: float = 0.0
+    """Photographs above the upper edge of the rows."""
+    opened: int | None = None
+    """The camera whose photograph fills the picture."""
+    photo: Place = FITTED
+    """The part of that photograph."""
+    hovered: int | None = None
+    """The camera under the pointer, which is marked."""
+    seen_in: tuple[int, int] | None = None
+    """Size of the rectangle that `orbit` is for, of which any other one shows all; None: the one at hand."""
+
+    def seen_from(self, rect: Rect) -> CamerasPlace:
+        """Return the place of which other rectangles show all that is seen in `rect`."""
+        return replace(self, seen_in=self.seen_in or (rect.width, rect.height), photo=self.photo.seen_from(rect))
+
+
+@dataclass(frozen=True)
+class CamerasState:
+    """All that decides the picture beside the cameras."""
+
+    place: CamerasPlace = CamerasPlace()
+    size: float = 1.0
+    """Factor of the frustums' size, which fits their distances."""
+    background: tuple[float, float, float] = (0.062, 0.067, 0.078)
+    """RGB in [0, 1]."""
+
+
+class CamerasView(View[CamerasContent, CamerasState]):
+    """One user's view of the cameras: frustums on the left, photographs on the right."""
 
     kind: ClassVar[str] = "cameras"
     keys: Sequence[KeyHelp] = (
@@ -59,320 +88,278 @@ class CamerasView(Simple):
         KeyHelp("Cameras", "F", "See all cameras"),
     )
 
-    def __init__(self, ctx: moderngl.Context, settings: CamerasSettings | None = None, *, work: GpuWork | None = None,
-                 beside: CamerasView | None = None) -> None:
-        """`beside`: a view of the same cameras, whose context and `work` this one takes."""
-        self.settings = settings or CamerasSettings()
-        self.host: Host = Simple.host
-        self.content = beside.content if beside is not None else CamerasContent(ctx, work or GpuWork(ctx))
-        """What it may share with others."""
-        self.content.join(self)
-        self.orbit = Orbit()
-        self.opened: int | None = None
-        """The camera whose photograph fills the picture."""
-        self.hovered: int | None = None
-        self._pan_zoom = PanZoom()
-        self._framed = False
-        self._seen_in: tuple[int, int] | None = None
-        """The size of somebody else's picture of where they stand, all of which is to be seen."""
-        self._scroll = 0.0
-        self._photo = PhotoTexture(ctx)
+    def __init__(self, data: CamerasContent, state: CamerasState) -> None:
+        super().__init__(data, state)
+        data.join(self)
+        self._drawn = data.changes
+        """The version of the data that was drawn last, or for which drawing was asked."""
+        self._orbit = Orbit()
+        self._hand = PanZoom()
+        self._photo = PhotoTexture(data.ctx)
         self._outlines = Outlines()
-        self._told = self.content.changes
-        """What of the content was drawn, or for which drawing was asked."""
         self._press: tuple[float, float] | None = None
+        """Begin of a click."""
         self._turning = False
+        """A drag that turns the cameras lasts."""
         self._rect = Rect(0, 0, 1, 1)
 
     def wake(self) -> None:
-        """Something came, in another thread."""
+        """Have the loop turn soon. From any thread."""
         self.host.wake()
 
-    def beside(self, settings: CamerasSettings) -> CamerasView:
-        return CamerasView(self.content.ctx, settings, beside=self)
-
-    def like(self, other: View) -> None:
-        if not isinstance(other, CamerasView):
-            raise ViewerError(f"cameras: a view of {other.kind} cannot be followed")
-        self.orbit.look_like(other.orbit)
-        self._framed, self._scroll, self.opened = other._framed, other._scroll, other.opened
-        self.hovered = other.hovered  # it stands out in the picture
-        stand, _ = other._parts(other._rect)
-        self._seen_in = other._seen_in or (stand.width, stand.height)
-        self._pan_zoom.place = other._pan_zoom.place.seen_from(other._rect)
-        self.settings.take(other.settings)
-
-    def update(self, value: Value) -> bool:
-        taken = self.content.update(value)
+    def take(self, link: str, value: Value) -> bool:
+        taken = self.data.update(value)
         if taken:
-            self._told = self.content.changes  # whoever calls knows
+            self._drawn = self.data.changes  # whoever calls draws it
         return taken
 
-    # -- where things lie ----------------------------------------------------------------------------------------
+    def tick(self, now: float) -> bool:
+        self.data.small = True
+        self.data.tick(now)
+        before, self._drawn = self._drawn, self.data.changes
+        return before != self._drawn
+
+    def release(self, how: Literal["idle", "away", "closed", "last"]) -> None:
+        if how != "idle":
+            self._photo.close()
+        if how in ("closed", "last"):
+            self.data.leave(self)
+
+    # -- what is seen --------------------------------------------------------------------------------------------
 
     @property
-    def _cameras(self) -> CameraSet | None:
-        return self.content.cameras
+    def _cameras(self) -> CameraSet:
+        cameras = self.data.cameras
+        assert cameras is not None
+        return cameras
+
+    @property
+    def opened(self) -> int | None:
+        """The camera whose photograph is seen."""
+        number = self.state.place.opened
+        return number if number is not None and number < len(self._cameras) else None
+
+    @property
+    def hovered(self) -> int | None:
+        """The camera under the pointer."""
+        number = self.state.place.hovered
+        return number if number is not None and number < len(self._cameras) else None
+
+    def _put(self, **changes: Any) -> None:
+        """Change fields of the place."""
+        self.state = replace(self.state, place=replace(self.state.place, **changes))
 
     def _parts(self, rect: Rect) -> tuple[Rect, Rect | None]:
-        """Where cameras are seen, and where their photographs are."""
+        """Return the rectangles of the frustums and of the rows of photographs."""
         cameras = self._cameras
-        if cameras is None or not (cameras.photos or any(cameras.paths)) or rect.width < _WIDE * self.host.scale:
+        if not (cameras.photos or any(cameras.paths)) or rect.width < _WIDE * self.host.scale:
             return rect, None
         left = rect.width // 2
-        return Rect(rect.x, rect.y, left, rect.height), Rect(rect.x + left, rect.y, rect.width - left, rect.height)
+        return replace(rect, width=left), replace(rect, x=rect.x + left, width=rect.width - left)
 
-    def _grid(self, rows: Rect) -> Grid:
-        cameras, scale = self._cameras, self.host.scale
-        gap = _GAP * scale
-        columns = max(round((rows.width - gap) / ((_PHOTO + _GAP) * scale)), 1)
+    def _grid(self, rows: Rect, down: float = 0.0) -> Grid:
+        """Return the layout of the rows, scrolled `down` by so many more pixels."""
+        gap = _GAP * self.host.scale
+        columns = max(round((rows.width - gap) / ((_PHOTO + _GAP) * self.host.scale)), 1)
         width = (rows.width - gap) / columns
-        shape = 0.75 if cameras is None else cameras.shape
-        grid = Grid(columns, (width, (width - gap) * min(max(shape, 0.3), 2.0) + gap), gap)
-        rest = 0.0 if cameras is None else max(grid.height(len(cameras)) - rows.height, 0.0)
-        self._scroll = min(max(self._scroll, 0.0), rest)
-        return Grid(columns, grid.cell, gap, self._scroll)
+        grid = Grid(columns, (width, (width - gap) * min(max(self._cameras.shape, 0.3), 2.0) + gap), gap)
+        hidden = max(grid.height(len(self._cameras)) - rows.height, 0.0)
+        scroll = self.state.place.above / columns * grid.cell[1] + down
+        return replace(grid, scroll=min(max(scroll, 0.0), hidden))
 
     @property
     def _depth(self) -> float:
-        cameras = self._cameras
-        return 1.0 if cameras is None else 0.5 * cameras.spacing * self.settings.size
+        return 0.5 * self._cameras.spacing * self.state.size
 
-    def _frame(self, rect: Rect) -> None:
-        """See all of them."""
-        cameras = self._cameras
-        if cameras is None or not cameras.fine.any():
-            return
-        fine = cameras.fine
+    def _look(self, stand: Rect) -> Camera:
+        """Return the user's camera for the rectangle of the frustums, and have `_orbit` be there."""
+        place, size = self.state.place, (stand.width, stand.height)
+        if place.orbit is not None:
+            self._orbit.place = place.orbit
+            if place.seen_in is None:
+                return self._orbit.camera(*size)
+            theirs, _ = self._parts(Rect(0, 0, *place.seen_in))
+            return self._orbit.camera(theirs.width, theirs.height).fitted(*size)
+        cameras, fine = self._cameras, self._cameras.fine
+        if not fine.any():
+            return self._orbit.camera(*size)
         up = up_of_cameras(cameras.viewmats[fine])
-        if up is not None:
-            self.orbit.up = snapped(up)
+        self._orbit.up = Orbit().up if up is None else snapped(up)
         ends = cameras.positions[fine] + cameras.viewmats[fine, 2, :3] * self._depth
-        camera = frame_points(np.concatenate([cameras.positions[fine], ends]), rect.width, rect.height,
-                              up=self.orbit.up)
-        self.orbit.take(camera, ends.mean(0))
-        self._framed, self._seen_in = True, None
+        camera = frame_points(np.concatenate([cameras.positions[fine], ends]), *size, up=self._orbit.up)
+        self._orbit.take(camera, ends.mean(0))
+        return self._orbit.camera(*size)
 
-    def _camera(self, stand: Rect) -> Camera:
-        """From where they are seen."""
-        if not self._framed:
-            self._frame(stand)
-        size = stand.width, stand.height
-        if self._seen_in is not None and self._seen_in != size:
-            return self.orbit.camera(*self._seen_in).fitted(*size)
-        return self.orbit.camera(*size)
-
-    def _turn(self, event: Event, stand: Rect) -> bool:
-        """Have the user's hand move the camera, from where it is: at first sight, or where somebody is who was followed
-        until now."""
-        camera = self._camera(stand)
-        if self._seen_in is not None:
-            self.orbit.take(camera, self.orbit.target)
-            self._seen_in = None
-        return self.orbit.handle(event, stand)
+    def _zoomed(self) -> PanZoom:
+        """Return the hand that places the opened photograph as the state has it."""
+        photo = None if self.opened is None else self.data.photos.whole(self.opened)
+        self._hand.size = (1, 1) if photo is None else (photo.shape[1], photo.shape[0])
+        self._hand.place = self.state.place.photo
+        return self._hand
 
     # -- events --------------------------------------------------------------------------------------------------
 
     def open(self, number: int | None) -> None:
         """Have this photograph fill the picture; None: none."""
-        cameras = self._cameras
-        if number is not None and (cameras is None or not 0 <= number < len(cameras)):
-            return
-        self.opened = number
-        self._pan_zoom.fit()
+        self._put(opened=number, photo=FITTED)
 
     def handle(self, event: Event, rect: Rect) -> bool:
         self._rect = rect
-        cameras = self._cameras
-        if cameras is None:
-            return False
         if isinstance(event, Key):
-            return self._key(event, rect)
-        if self.opened is not None:
-            return self._pan_zoom.handle(event, rect)
+            self._key(event, rect)
+        elif self.opened is not None:
+            self._zoom(event, rect)
+        else:
+            self._point(event, rect)
+        return False  # another state is drawn in any case
+
+    def _zoom(self, event: Event, rect: Rect) -> None:
+        """Move the opened photograph."""
+        hand = self._zoomed()
+        hand.handle(event, rect)
+        self._put(photo=hand.place)
+
+    def _point(self, event: Event, rect: Rect) -> None:
         stand, rows = self._parts(rect)
         match event:
             case PointerMove():
                 if self._press is not None and math.dist(self._press, (event.x, event.y)) > _STILL * self.host.scale:
                     self._press = None
                 if self._turning:
-                    return self._turn(event, stand)
-                return self._hover(event.x, event.y, rect)
+                    self._turn(event, stand)
+                else:
+                    self._hover(event.x, event.y, rect)
             case PointerLeave():
-                return self._hover(math.nan, math.nan, rect)
+                self._put(hovered=None)
             case PointerPress():
                 self._hover(event.x, event.y, rect)
                 self._press = (event.x, event.y) if event.button == "left" and not event.mods else None
                 self._turning = rows is None or not rows.contains(event.x, event.y)
                 if self._turning:
                     self._turn(event, stand)
-                return True
             case PointerRelease():
                 pressed, self._press, self._turning = self._press, None, False
-                self.orbit.let_go()
+                self._orbit.let_go()
                 if pressed is not None and self.hovered is not None:
                     self.open(self.hovered)
-                return True
             case Wheel() if rows is not None and rows.contains(event.x, event.y):
-                self._scroll -= event.dy * _NOTCH * self.host.scale
+                self._scroll(rows, -event.dy * _NOTCH * self.host.scale)
                 self._hover(event.x, event.y, rect)
-                return True
             case Pinch() if rows is not None and rows.contains(event.x, event.y):
                 self._press = None
-                self._scroll -= event.dy
-                return True
+                self._scroll(rows, -event.dy)
             case Wheel() | Pinch():
                 self._press = None
-                return self._turn(event, stand)
-        return False
+                self._turn(event, stand)
 
-    def _key(self, event: Key, rect: Rect) -> bool:
+    def _turn(self, event: Event, stand: Rect) -> None:
+        """Move the user's camera by hand, from where it is."""
+        camera = self._look(stand)
+        if self.state.place.seen_in is not None:
+            self._orbit.take(camera, self._orbit.target)
+        if self._orbit.handle(event, stand):
+            self._put(orbit=self._orbit.place, seen_in=None)
+
+    def _scroll(self, rows: Rect, down: float) -> None:
+        """Scroll by so many pixels."""
+        grid = self._grid(rows, down)
+        self._put(above=grid.scroll / grid.cell[1] * grid.columns)
+
+    def _key(self, event: Key, rect: Rect) -> None:
         if not event.pressed or event.mods:
-            return False
-        cameras = self._cameras
-        assert cameras is not None
-        match event.name:
-            case "escape" if self.opened is not None:
+            return
+        number, rows = self.opened, self._parts(rect)[1]
+        down = {"page_down": 1, "page_up": -1}.get(event.name, 0)
+        if number is not None:
+            if event.name == "escape":
                 self.open(None)
-            case "page_up" | "page_down" if self.opened is not None:
-                self.open((self.opened + (1 if event.name == "page_down" else -1)) % len(cameras))
-            case "page_up" | "page_down":
-                self._scroll += rect.height * (0.9 if event.name == "page_down" else -0.9)
-            case "f" if self.opened is None:
-                self._framed = False
-            case _:
-                return self.opened is not None and self._pan_zoom.handle(event, rect)
-        return True
+            elif down:
+                self.open((number + down) % len(self._cameras))
+            else:
+                self._zoom(event, rect)
+        elif event.name == "f":
+            self._put(orbit=None)
+        elif down and rows is not None:
+            self._scroll(rows, 0.9 * rect.height * down)
 
-    def _hover(self, x: float, y: float, rect: Rect) -> bool:
-        cameras = self._cameras
-        before, self.hovered = self.hovered, None
-        if cameras is not None and rect.contains(x, y):
+    def _hover(self, x: float, y: float, rect: Rect) -> None:
+        found = None
+        if rect.contains(x, y):
             stand, rows = self._parts(rect)
             if rows is not None and rows.contains(x, y):
-                self.hovered = self._grid(rows).at(x - rows.x, y - rows.y, len(cameras))
+                found = self._grid(rows).at(x - rows.x, y - rows.y, len(self._cameras))
             else:
-                self.hovered = self._outlines.at(cameras, self._camera(stand), self._depth, x - stand.x, y - stand.y,
-                                                 8 * self.host.scale)
-        return before != self.hovered
-
-    def tick(self, now: float) -> bool:
-        content = self.content
-        content.small = True
-        content.tick(now)
-        again, self._told = self._told != content.changes, content.changes
-        return again and content.cameras is not None
+                found = self._outlines.at(self._cameras, self._look(stand), self._depth, x - stand.x, y - stand.y,
+                                          8 * self.host.scale)
+        self._put(hovered=found)
 
     # -- pictures ------------------------------------------------------------------------------------------------
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
-        self._rect, self._told = rect, self.content.changes
-        framebuffer.use()
-        framebuffer.clear(*self.settings.background, 1.0, viewport=rect.viewport(framebuffer.height))
-        cameras = self._cameras
-        if cameras is None:
-            return
-        if self.opened is not None and self.opened < len(cameras):
-            self._draw_photo(framebuffer, rect, self.opened)
-            return
-        stand, rows = self._parts(rect)
         from splatview_viewer.ui import theme
 
-        accent, alive = theme.MARK, theme.NOW
-        current = self.content.current
-        look = Look(_LINES, (accent.x, accent.y, accent.z, 1.0), (alive.x, alive.y, alive.z, 1.0), self._depth,
-                    1.5 * self.host.scale, -1 if self.hovered is None else self.hovered,
-                    -1 if current is None else current, opacity=1.0)
-        self.content.drawing.draw(framebuffer, stand, self._camera(stand), look)
-        if rows is not None:
-            self.content.drawing.draw_gallery(framebuffer, rows, self._grid(rows), _GROUND)
-
-    def _draw_photo(self, framebuffer: moderngl.Framebuffer, rect: Rect, number: int) -> None:
-        photo = self.content.photos.whole(number)
-        if photo is None:
+        self._rect, self._drawn = rect, self.data.changes
+        framebuffer.use()
+        framebuffer.clear(*self.state.background, 1.0, viewport=rect.viewport(framebuffer.height))
+        if self.opened is not None:
+            if (photo := self.data.photos.whole(self.opened)) is not None:
+                self._photo.take(photo)
+                hand = self._zoomed()
+                (x, y, zoom), (width, height) = hand.placed(rect), hand.size
+                place = Rect(round(x), round(y), max(round(width * zoom), 1), max(round(height * zoom), 1))
+                self._photo.draw(framebuffer, place, clip=rect)
             return
-        self._photo.take(photo)
-        self._pan_zoom.size = photo.shape[1], photo.shape[0]
-        self._photo.draw(framebuffer, self._placed(rect), clip=rect)
+        stand, rows = self._parts(rect)
+        accent, alive, hovered, current = theme.MARK, theme.NOW, self.hovered, self.data.current
+        look = Look(_LINES, (accent.x, accent.y, accent.z, 1.0), (alive.x, alive.y, alive.z, 1.0), self._depth,
+                    1.5 * self.host.scale, -1 if hovered is None else hovered, -1 if current is None else current,
+                    opacity=1.0)
+        self.data.drawing.draw(framebuffer, stand, self._look(stand), look)
+        if rows is not None:
+            self.data.drawing.draw_gallery(framebuffer, rows, self._grid(rows), _GROUND)
 
-    def _placed(self, rect: Rect) -> Rect:
-        """Where the photograph lies that is open; parts of it may be outside."""
-        x, y, zoom = self._pan_zoom.placed(rect)
-        width, height = self._pan_zoom.size
-        return Rect(round(x), round(y), max(round(width * zoom), 1), max(round(height * zoom), 1))
-
-    def over(self, rect: Rect, scale: float) -> bool:
-        cameras = self._cameras
-        if cameras is None:
-            return False
-        if self.opened is not None and self.opened < len(cameras):
-            trouble = self.content.photos.trouble(self.opened)
-            waiting = not trouble and self.content.photos.whole(self.opened) is None
+    def ui(self, rect: Rect, scale: float) -> bool:
+        cameras, photos = self._cameras, self.data.photos
+        if self.opened is not None:
+            trouble = photos.trouble(self.opened)
+            waiting = not trouble and photos.whole(self.opened) is None
             drawing.title(cameras.called(self.opened), trouble or ("The photograph is on its way" if waiting else ""),
                           rect, scale)
             return False
         stand, rows = self._parts(rect)
-        grid = None if rows is None else self._grid(rows)
-        if rows is not None and grid is not None:
-            drawing.rows(cameras, grid, rows, (self.hovered, self.content.current), scale)
-        if self.hovered is not None and self.hovered < len(cameras):
-            drawing.named(cameras, self.hovered, self._camera(stand), self._depth, stand)
+        if rows is not None:
+            drawing.rows(cameras, self._grid(rows), rows, (self.hovered, self.data.current), scale)
+        if self.hovered is not None:
+            drawing.named(cameras, self.hovered, self._look(stand), self._depth, stand)
         return False
 
-    def boards(self, rect: Rect) -> Sequence[Rect]:
-        return ()
+    # -- words ---------------------------------------------------------------------------------------------------
 
-    def panel(self) -> bool:
+    def panel(self) -> Sequence[Section]:
+        return (Section("", self._controls),)
+
+    def _controls(self) -> None:
         from splatview_viewer.ui import widgets as ui
 
-        s, before = self.settings, (self.settings.size, self.settings.background)
         if ui.buttons("Cameras", ["See all"], ["All cameras (F)"]) is not None:
-            self.opened, self._framed = None, False
-            return True
-        s.size = ui.slider("Size", s.size, (0.1, 10.0), "%.2f", reset=1.0)
-        s.background = ui.color("Backdrop", s.background)
-        return before != (s.size, s.background)
+            self._put(orbit=None, opened=None)
+        self.state = replace(self.state, size=ui.slider("Size", self.state.size, (0.1, 10.0), "%.2f", reset=1.0),
+                             background=ui.color("Backdrop", self.state.background))
 
-    @property
-    def empty(self) -> bool:
-        return self._cameras is None
-
-    @property
-    def details(self) -> list[str]:
+    def info(self) -> Info:
         cameras = self._cameras
-        if cameras is None:
-            return []
-        wrong = len(cameras) - int(cameras.fine.sum())
-        sizes = cameras.distinct_sizes
+        wrong, sizes = len(cameras) - int(cameras.fine.sum()), cameras.distinct_sizes
         out = [f"{len(cameras):,} cameras"]
         out += [f"{w} x {h}" for w, h in sizes] if len(sizes) == 1 else [f"{len(sizes)} sizes"] if sizes else []
         if wrong:
             out.append(f"{wrong:,} of them are none: their matrices are no poses")
-        return [*out, *meta_phrases(self.content.meta, ("photos", "trouble"))]
+        return Info([*out, *meta_phrases(self.data.meta, ("photos", "trouble"))], (), self._read(),
+                    ["cameras uploaded"], {"draw": self.data.work.ms.get("frustums", 0.0)})
 
-    @property
-    def extras(self) -> list[str]:
-        return []
-
-    @property
-    def readout(self) -> str:
-        cameras, number = self._cameras, self.hovered
-        if cameras is None or number is None or number >= len(cameras) or not cameras.fine[number]:
+    def _read(self) -> str:
+        """Return the name and place of the camera under the pointer."""
+        number = self.hovered
+        if number is None or not self._cameras.fine[number]:
             return ""
-        x, y, z = cameras.positions[number].round(6) + 0.0
-        return f"{cameras.called(number)}   at {x:.3g}, {y:.3g}, {z:.3g}"
-
-    @property
-    def path(self) -> list[str]:
-        return ["cameras uploaded"]
-
-    @property
-    def timings(self) -> dict[str, float]:
-        return {"draw": self.content.work.ms.get("frustums", 0.0)}
-
-    def drop(self) -> None:
-        self._photo.close()
-
-    def close(self) -> None:
-        self._photo.close()
-        self.content.leave(self)
+        x, y, z = self._cameras.positions[number].round(6) + 0.0
+        return f"{self._cameras.called(number)}   at {x:.3g}, {y:.3g}, {z:.3g}"

@@ -106,7 +106,7 @@ class ImageView(View[ImageContent, ImageState]):
         with data.work("image", rect.width, rect.height, *source.size, round(math.log2(zoom))):
             array.render(moderngl.TRIANGLES, vertices=3)
         data.drawn = data.work.submitted
-        if data.layers and s.overlay:
+        if data.layers and s.overlay and self.host.exact != "scene":
             self.draw_layers(framebuffer, rect, self.host.scale)
         self._drawn = self._version
 

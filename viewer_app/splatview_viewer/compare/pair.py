@@ -1,0 +1,335 @@
+"""Two streams or files of a kind in one picture, split by a line, blended or as their difference, from one place."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+
+import moderngl
+
+from splatview_viewer.core.events import Key, PointerLeave, PointerMove, PointerPress, PointerRelease
+from splatview_viewer.core.host import Host
+from splatview_viewer.core.old_view import Adapted
+from splatview_viewer.core.screen import Rect
+from splatview_viewer.core.settings import BACKDROP
+from splatview_viewer.core.view import Info, KeyHelp, Section, View, Wants
+from splatview_viewer.render.pair_compositor import PairCompositor
+from splatview_viewer.ui.divider import KEPT, Divider
+from splatview_viewer.workspace.sources import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from splatview_viewer.core.events import Event
+    from splatview_viewer.core.old_view import View as OldView
+    from splatview_viewer.core.settings import Entry
+    from splatview_viewer.core.view import Value
+    from splatview_viewer.formats.nerfstudio import Film
+    from splatview_viewer.gpu.work import GpuWork
+    from splatview_viewer.workspace.catalogue import Catalogue
+
+T = TypeVar("T")
+_MEASURED_AFTER = 0.25
+"""Seconds from a picture to the measurement of its PSNR."""
+_KEY = KeyHelp("Compare", "Drag the line", "See more of one side; a double click: both alike")
+
+
+def follow(view: Any, leader: Any, rect: Rect | None = None, *, alike: bool = False) -> None:
+    """Have a view show the part that `leader` of the same kind shows, in `rect` if that is another rectangle. alike:
+    with the same settings as well."""
+    if not isinstance(view, Adapted):
+        kept = replace(view.settings)
+        view.like(leader)
+        if not alike:
+            view.settings.take(kept)
+        return
+    state = leader.view.state if alike else replace(view.view.state, place=leader.view.state.place)
+    view.view.state = state if rect is None else replace(state, place=state.place.seen_from(rect))
+
+
+@dataclass(frozen=True)
+class PairPlace:
+    """The states of both views."""
+
+    sides: tuple[Any, Any] = (None, None)
+    """None: as that view is by itself."""
+
+    def seen_from(self, rect: Rect) -> PairPlace:
+        """Return the place of which other rectangles show all that is seen in `rect`."""
+        first, second = (replace(side, place=side.place.seen_from(rect)) if hasattr(side, "place") else side
+                         for side in self.sides)
+        return PairPlace((first, second))
+
+
+@dataclass(frozen=True)
+class PairState:
+    """How two views make one picture."""
+
+    how: Literal["split", "difference", "blend"] = "split"
+    at: float = 0.5
+    """Place of the line, 0 to 1 from the left; opacity of the second."""
+    gain: float = 4.0
+    """Factor of differences."""
+    alike: bool = True
+    """Both have the same settings, and not only the same place."""
+    used: int = 0
+    """The side that was pressed last, 0 or 1. The other one follows it; panel and keys are its own."""
+    place: PairPlace = PairPlace()
+
+
+@dataclass(eq=False)
+class Side:
+    """A viewport, for the catalogue: what it shows is drawn by a `PairView`."""
+
+    key: str
+    host: Host = field(default_factory=Host)
+
+
+class PairSource(Source):
+    """The source of an entry that shows two others, which have sources of their own. Shared by all views of it."""
+
+    path = "compared"
+
+    def __init__(self, catalogue: Catalogue, keys: tuple[str, str], ctx: moderngl.Context, work: GpuWork) -> None:
+        self.catalogue, self.uses, self.ctx, self.work = catalogue, keys, ctx, work
+        self.compositors: list[PairCompositor] = []
+
+    def refresh(self, entry: Entry, now: float) -> bool:
+        if any(key not in self.catalogue.slots for key in self.uses):
+            self.catalogue.forget(entry.key)
+        return False
+
+
+class PairView(View[PairSource, PairState]):
+    """One user's view: two views, each as if it were alone, and one picture of both."""
+
+    kind: ClassVar[str] = "pair"
+
+    def __init__(self, data: PairSource, state: PairState) -> None:
+        self._sides, self.host = [Side(key) for key in data.uses], Host()
+        super().__init__(data, state)
+        self.psnr: float | None = None
+        """Of the two pictures, a moment ago."""
+        self._compositor = PairCompositor(data.ctx, data.work)
+        data.compositors.append(self._compositor)
+        self._divider = Divider()
+        self._held = False
+        """A drag lasts."""
+        self._now = 0.0
+        self._measure_at = math.inf
+        self._size = 1, 1
+        """Of the framebuffer that was drawn into, in `_rect`."""
+        self._rect = Rect(0, 0, 1, 1)
+
+    @property
+    def state(self) -> PairState:  # type: ignore[override]
+        first, second = (view.view.state if isinstance(view, Adapted) else view for view in self._both())
+        return replace(self._state, place=PairPlace((first, second)))
+
+    @state.setter
+    def state(self, state: PairState) -> None:
+        self._state = state
+        for view, wanted in zip(self._both(), state.place.sides, strict=True):
+            if isinstance(view, Adapted) and wanted is not None:
+                view.view.state = wanted
+            elif view is not None and wanted not in (None, view):
+                view.like(wanted)
+
+    # -- the two views -----------------------------------------------------------------------------------------------
+
+    def _both(self) -> list[Any]:
+        """Return the view of each side, None for one that has nothing to show."""
+        catalogue, out = self.data.catalogue, list[Any]()
+        for side in self._sides:
+            slot, side.host = catalogue.slots.get(side.key), self.host
+            view = None if slot is None or slot.entry.fault else catalogue.view(side)  # type: ignore[arg-type]
+            if view is not None:
+                view.host = replace(self.host, name=view.host.name, again=view.host.again)
+            out.append(None if view is None or view.empty else view)
+        return out
+
+    @property
+    def views(self) -> list[OldView]:
+        """The views that have something to show."""
+        return [view for view in self._both() if view is not None]
+
+    @property
+    def _leading(self) -> int:
+        """The side that the other one follows."""
+        used = self._state.used
+        return used if self._both()[used] is not None else 1 - used
+
+    @property
+    def lead(self) -> OldView | None:
+        """Its view."""
+        return self._both()[self._leading]
+
+    def _use(self, what: Callable[[OldView], T], sides: Sequence[int] = (0, 1)) -> list[T]:
+        """Call `what` with the views of some sides, and return the results. A fault is shown in place of its side, and
+        the other one goes on."""
+        catalogue, out = self.data.catalogue, list[T]()
+        for side, view in [(self._sides[i], self._both()[i]) for i in sides]:
+            if view is not None:
+                with catalogue.guard(catalogue.slots[side.key]):
+                    out.append(what(view))
+        return out
+
+    # -- pictures ----------------------------------------------------------------------------------------------------
+
+    def take(self, link: str, value: Value) -> bool:
+        """Return True: the values are those of the two entries."""
+        return True
+
+    def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
+        s = self._state
+        self._size, self._rect = framebuffer.size, rect
+        if self._draw_sides():
+            at = (self.divider.x(rect) - rect.x) / max(rect.width, 1) if s.how == "split" else s.at
+            self._compositor.draw(framebuffer, rect, s.how, at, s.gain, part=rect)
+            self._measure_at = min(self._measure_at, self._now + _MEASURED_AFTER)
+            return
+        self.psnr, self._measure_at = None, math.inf
+        if not self._use(lambda view: view.draw(framebuffer, rect)):  # the one that there is
+            framebuffer.use()
+            framebuffer.clear(*BACKDROP, 1.0, viewport=rect.viewport(framebuffer.height))
+
+    def _draw_sides(self) -> bool:
+        """Draw both into targets as large as the framebuffer. Returns False where one is missing or fails."""
+        used, views = self._state.used, self._both()
+        if None in views:
+            return False
+        dtype: Literal["f4", "f1"] = "f4" if self._state.how == "difference" else "f1"
+        first, second = (self._compositor.target(i, *self._size, dtype) for i in (used, 1 - used))
+        drawn = self._use(lambda view: view.draw(first, self._rect), [used])
+        follow(views[1 - used], views[used], alike=self._state.alike)  # which may find its place when it is drawn
+        drawn += self._use(lambda view: view.draw(second, self._rect), [1 - used])
+        return len(drawn) == 2
+
+    def _measure(self) -> bool:
+        """Compare the two, without what only helps to look at them. Returns True for another PSNR: it is drawn again
+        only for that, as each picture is measured."""
+        before, self._measure_at = _words(self.psnr), math.inf
+        self.host.exact = "scene"
+        with self.data.ctx.scope(self.data.ctx.fbo, moderngl.NOTHING):  # which is bound again afterwards
+            drawn = self._draw_sides()
+        self.host.exact = ""
+        if drawn:
+            self._compositor.measure(self._rect)
+            self.psnr = self._compositor.psnr()
+        return _words(self.psnr) != before
+
+    def ui(self, rect: Rect, scale: float) -> bool:
+        again = self._use(lambda view: view.over(rect, scale), [self._leading])
+        if self._state.how == "split" and len(self.views) == 2:
+            slots = self.data.catalogue.slots
+            first, second = told_apart([slots[key].entry for key in self.data.uses])
+            self.divider.over(rect, scale, (first, second))
+        return any(again)
+
+    # -- events and time ---------------------------------------------------------------------------------------------
+
+    @property
+    def divider(self) -> Divider:
+        """The line, as the state has it."""
+        self._divider.at = min(max(self._state.at, KEPT), 1 - KEPT)
+        return self._divider
+
+    def handle(self, event: Event, rect: Rect) -> bool:
+        split, sides = self._state.how == "split", [self._leading]
+        if split and not self._held:
+            divider = self.divider
+            again = divider.handle(event, rect, self.host.scale)
+            if again is not None:
+                self._state = replace(self._state, at=divider.at)
+                return again
+        if isinstance(event, (PointerMove, PointerPress)) and not self._held:
+            sides = [int(split and event.x >= self.divider.x(rect))]
+        if isinstance(event, PointerPress):
+            self._held, self._state = True, replace(self._state, used=sides[0])
+        elif isinstance(event, PointerRelease):
+            self._held = False
+        elif isinstance(event, PointerLeave) or (isinstance(event, Key) and not event.pressed):  # wherever it began
+            sides = [0, 1]
+        return any(self._use(lambda view: view.handle(event, rect), sides))
+
+    def tick(self, now: float) -> bool:
+        self._now = now
+        again = any(self._use(lambda view: view.tick(now)))
+        return (now >= self._measure_at and self._measure()) or again
+
+    @property
+    def takes_films(self) -> bool:
+        return self.lead is not None and self.lead.takes_films
+
+    def dropped(self, file: Path, film: Film | None = None) -> bool:
+        return self.lead is not None and self.lead.dropped(file, film)
+
+    def release(self, how: Literal["idle", "away", "closed", "last"]) -> None:
+        data = self.data
+        if how == "idle":
+            for compositor in data.compositors:
+                compositor.drop()
+        elif how == "away":
+            self._compositor.drop()
+            self._use(lambda view: view.drop())
+        elif self._compositor in data.compositors:
+            data.compositors.remove(self._compositor)
+            self._compositor.close()
+            for side in self._sides:
+                data.catalogue.leave(side)  # type: ignore[arg-type]
+
+    # -- words -------------------------------------------------------------------------------------------------------
+
+    @property
+    def keys(self) -> Sequence[KeyHelp]:  # type: ignore[override]
+        return [_KEY, *(self.lead.keys if self.lead is not None else ())]
+
+    def panel(self) -> Sequence[Section]:
+        """Return its own controls, and those of the side that was pressed last."""
+        lead, own = self.lead, Section("", self._controls)
+        return [own] if lead is None else [own, Section("", lead.panel), *lead.sections]
+
+    def _controls(self) -> None:
+        from imgui_bundle import imgui
+
+        from splatview_viewer.ui import widgets as ui
+
+        s = self._state
+        how = ui.choice("Compare", s.how, {"split": "Split by a line", "difference": "Difference", "blend": "Blend"})
+        if how == "difference":
+            s = replace(s, gain=ui.slider("Stronger", s.gain, (1.0, 64.0), "%.0f \u00d7", reset=4.0))
+        if how == "blend":
+            s = replace(s, at=ui.slider("Second", s.at, (0.0, 1.0), "%.2f", reset=0.5))
+        self._state = replace(s, how=how, alike=ui.check("Same view", s.alike))
+        imgui.set_item_tooltip("Both are shown in the same way. Off: only from the same place; what the panel\n"
+                               "says is then of the side that was clicked last.")
+
+    def info(self) -> Info:
+        s, views, lead = self._state, self.views, self.lead
+        details = [f"brightest from {1 / s.gain:.0%} on"] if s.how == "difference" else []
+        timings = {"compare": self.data.work.ms.get("compare", 0.0)}
+        for name, ms in (item for view in views for item in view.timings.items()):
+            timings[name] = timings.get(name, 0.0) + ms
+        return Info([*details, *_words(self.psnr)], [line for view in views for line in view.details],
+                    "" if lead is None else lead.readout,
+                    list(dict.fromkeys(line for view in views for line in view.path)), timings)
+
+    @property
+    def wants(self) -> Wants:
+        views, lead = self.views, self.lead
+        return Wants(cuda=any(view.cuda for view in views), moving=any(view.moving for view in views),
+                     boards=() if lead is None else lead.boards(self._rect))
+
+
+def _words(psnr: float | None) -> list[str]:
+    if psnr is None:
+        return []
+    return ["no difference" if psnr == math.inf else f"PSNR {psnr:.2f} dB"]
+
+
+def told_apart(entries: Sequence[Entry]) -> list[str]:
+    """Return the names of entries, with the run's where several have the same."""
+    names = [entry.name for entry in entries]
+    return [f"{e.name} \u00b7 {e.group}" if names.count(e.name) > 1 else e.name for e in entries]
