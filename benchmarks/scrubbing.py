@@ -20,8 +20,8 @@ import numpy as np
 from splatview_viewer.app.loop import App, AppOptions, step
 from splatview_viewer.core.events import PointerMove, PointerPress, PointerRelease
 from splatview_viewer.kinds.gaussians.view import GaussianView
-from splatview_viewer.recording.files import StreamFolder, write_packed
-from splatview_viewer.recording.packed import pack
+from splatview_viewer.recording.files import StreamFolder
+from splatview_viewer.recording.packed import pack, read_packed, write_packed
 from splatview_viewer.recording.player import Player
 from splatview_viewer.recording.recording import Recording, Snapshot
 from splatview_viewer.scene.scene import GaussianScene
@@ -84,8 +84,6 @@ def record(root: Path) -> Path:
 def scrub(path: Path, where: str, took: float) -> list[dict[str, str]]:
     source = RecordedSource(path)
     if where == "memory":
-        from splatview_viewer.recording.files import read_packed
-
         source.close()
         found = Recording.opened(path)
         found.snapshots = [replace(s, packed=read_packed(s.file), file=None) for s in found.snapshots if s.file]
@@ -146,7 +144,7 @@ def drag(app: App, view: GaussianView, player: Player, seconds: float) -> list[t
             drawing[0], since = 0.0, time.perf_counter()
             step(app)
             spent = time.perf_counter() - since
-            turns.append((spent, spent - drawing[0], player._fed))
+            turns.append((spent, spent - drawing[0], player._fed and player._fed.number))
     finally:
         app.seat.draw = draw  # type: ignore[method-assign]
     screen.push(PointerRelease(*place_of(view, player, STEPS - 1)))
@@ -160,7 +158,7 @@ def rest(app: App, view: GaussianView, player: Player, place: int) -> tuple[floa
     begin = time.perf_counter()
     screen.push(PointerPress(*place_of(view, player, place)), PointerRelease(*place_of(view, player, place)))
     chosen = player.recording.snapshots[place]
-    _until(app, lambda: player._fed == chosen.number and view._told == view.content.loads and not app.seat.dirty)
+    _until(app, lambda: player._fed is chosen and view._told == view.content.loads and not app.seat.dirty)
     seen = time.perf_counter() - begin
     _until(app, lambda: not view.moving and not app.seat.dirty)  # and then it is sharp
     rect, camera = view.rect, view.camera()

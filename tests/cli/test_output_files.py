@@ -24,8 +24,8 @@ from splatview_viewer.formats.path_writers import make_writer
 from splatview_viewer.formats.pictures import output_path, save_picture
 from splatview_viewer.formats.ply import write_ply
 from splatview_viewer.kinds.snapshot.panes.sql import save_csv
-from splatview_viewer.recording.files import StreamFolder, read_index, read_packed, write_packed
-from splatview_viewer.recording.packed import pack
+from splatview_viewer.recording.files import StreamFolder, read_index
+from splatview_viewer.recording.packed import pack, read_packed, write_packed
 from splatview_viewer.recording.recording import Recording, Snapshot
 
 if TYPE_CHECKING:

@@ -7,14 +7,13 @@ everything evenly.
 from __future__ import annotations
 
 import bisect
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from splatview_viewer.core.errors import FileError, ViewerError
 from splatview_viewer.formats.pictures import make_output_folder
-from splatview_viewer.recording.files import MOST_SNAPSHOTS, Line, read_index, read_packed
-from splatview_viewer.recording.packed import unpack
+from splatview_viewer.recording.files import MOST_SNAPSHOTS, Line, read_index
+from splatview_viewer.recording.packed import read_packed, unpack
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,13 +42,11 @@ class Snapshot:
     file: Path | None = None
 
     def scene(self) -> GaussianScene:
-        """It again, in host memory. From any thread. Raises FileError where its file is gone or damaged."""
-        packed = self.packed
-        if packed is None:
-            assert self.file is not None
-            packed = read_packed(self.file)
-            if len(packed) != self.count:
-                raise FileError(f"{self.file}: holds {len(packed):,} Gaussians, and the index says {self.count:,}")
+        """Return it again, in host memory. From any thread. Raises FileError where its file is gone or damaged."""
+        packed = self.packed if self.file is None else read_packed(self.file)
+        assert packed is not None
+        if len(packed) != self.count:
+            raise FileError(f"{self.file}: holds {len(packed):,} Gaussians, and the index says {self.count:,}")
         return unpack(packed, version=self.version, notes=(f"step {self.step:,}", "recorded"))
 
 
@@ -123,13 +120,10 @@ class Recording:
                 for s in self.snapshots if s.file is not None]
 
     def place(self, snapshot: Snapshot) -> int:
-        """Where it stands, or if it was dropped the one nearest to it."""
-        numbers = [s.number for s in self.snapshots]
-        at = bisect.bisect_left(numbers, snapshot.number)
-        if at == len(numbers):
-            return max(at - 1, 0)
-        before = numbers[at - 1] if at else -math.inf
-        return at if numbers[at] - snapshot.number <= snapshot.number - before else at - 1
+        """Return its place, or if it was dropped that of the one nearest to it."""
+        at = bisect.bisect_left(self.snapshots, snapshot.number, key=lambda s: s.number)
+        near = range(max(at - 1, 0), min(at + 1, len(self)))
+        return min(near, key=lambda i: abs(self.snapshots[i].number - snapshot.number))
 
 
 EVERY = 100
@@ -167,8 +161,3 @@ class RecordOptions:
     @property
     def on(self) -> bool:
         return self.folder is not None or self.memory_mb > 0
-
-    @property
-    def limit(self) -> int:
-        """Bytes for all scenes together."""
-        return (self.memory_mb if self.folder is None else self.disk_mb) * 1_000_000
