@@ -22,14 +22,15 @@ from splatview_viewer.core.events import PointerMove, PointerPress, PointerRelea
 from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.recording.files import StreamFolder
 from splatview_viewer.recording.packed import pack, read_packed, write_packed
-from splatview_viewer.recording.player import Player
 from splatview_viewer.recording.recording import Recording, Snapshot
 from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.screens.offscreen import OffscreenScreen
-from splatview_viewer.workspace.sources import RecordedSource
+from splatview_viewer.workspace.sources import FileSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from splatview_viewer.recording.player import Player
 
 STEPS, COUNT = 200, 100_000
 SIZE = 1280, 720
@@ -82,17 +83,17 @@ def record(root: Path) -> Path:
 
 
 def scrub(path: Path, where: str, took: float) -> list[dict[str, str]]:
-    source = RecordedSource(path)
-    if where == "memory":
-        source.close()
-        found = Recording.opened(path)
-        found.snapshots = [replace(s, packed=read_packed(s.file), file=None) for s in found.snapshots if s.file]
-        source.player = Player(found, lambda: source.wake(), live=False)
+    source = FileSource(path)
     screen = OffscreenScreen(*SIZE)
     app = App(screen, AppOptions(files=(source,)))
     try:
+        _until(app, lambda: source.player is not None)
         player = source.player
         assert player is not None
+        if where == "memory":
+            snapshots = player.recording.snapshots
+            snapshots[:] = [replace(s, packed=read_packed(s.file), file=None) for s in snapshots if s.file]
+            player.seek(STEPS - 1)
         _until(app, lambda: player._fed is not None)
         _until(app, lambda: not app.seat.dirty)  # the bar is there
         view = app.seat.view

@@ -157,7 +157,7 @@ def test_an_image_in_place_is_held_once_for_all(in_place: Any, screen: Offscreen
 class Stream:
     """Stands in for a stream that brings one GPU frame."""
 
-    live = False
+    kind, live = "image", False
     sharing = "device-ring"
     version = 1
     run = SimpleNamespace(alive=True)

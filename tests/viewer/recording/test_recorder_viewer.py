@@ -13,7 +13,7 @@ from splatview_viewer.core.events import Key, PointerMove, PointerPress, Pointer
 from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.recording.files import read_index, streams_in
 from splatview_viewer.recording.recording import RecordOptions
-from splatview_viewer.workspace.sources import StreamSource, entries_of, file_source
+from splatview_viewer.workspace.sources import FileSource, StreamSource, entries_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -191,7 +191,7 @@ def test_a_folder_is_recorded_into_unseen_and_seen_again_later(tmp_path: Path,
     index = read_index(stream)
     assert index.name == "splats"
     assert [line.step for line in index.snapshots][-2:] == [10, 20]
-    later = open_viewer((300, 200), files=tuple(file_source(p) for p in entries_of([folder])))
+    later = open_viewer((300, 200), files=tuple(FileSource(p) for p in entries_of([folder])))
     later.until(lambda: seen(later) == 102)
     player = view(later).content.player
     assert player is not None and not player.has_live

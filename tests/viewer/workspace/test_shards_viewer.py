@@ -16,8 +16,8 @@ from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.recording.recording import RecordOptions
 from splatview_viewer.scene.merging import merged
 from splatview_viewer.scene.scene import GaussianScene
-from splatview_viewer.workspace.shards import panel
-from splatview_viewer.workspace.shards.stream import ShardedStream
+from splatview_viewer.workspace import shards_panel
+from splatview_viewer.workspace.shards import ShardedStream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -220,7 +220,7 @@ def test_a_part_is_shown_alone_and_the_whole_goes_on(viewer: Viewer, training: S
     ranks = training([300, 200])
     viewer.until(lambda: count(viewer) == 500)
     whole = slot(viewer).entry.key
-    panel.show(viewer.catalogue, stream(viewer), stream(viewer).parts[1], viewer.seat.panes.active)
+    shards_panel.show(viewer.catalogue, stream(viewer).parts[1].stream, viewer.seat.panes.active)
     viewer.until(lambda: count(viewer) == 200)
     assert entries(viewer) == ["gaussians \u00b7 2 shards", "gaussians \u00b7 rank 1 of 2"]
     viewer.until(lambda: not stream(viewer).parts[0].stream.opened)  # it is not shown any more

@@ -9,7 +9,7 @@ from splatview_ipc.control.run_folder import other_runs, runtime_folder
 from splatview_ipc.system.terminal import printable
 from splatview_viewer.core.errors import LateError, NotFoundError, ViewerError
 from splatview_viewer.kinds import SHOWN, about
-from splatview_viewer.workspace.shards.grouping import Shards
+from splatview_viewer.workspace.shards import Shards
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -63,7 +63,7 @@ class Finder:
         runs = self._runs(run)
         self._since = {r.id: self._since.get(r.id, now) for r in runs} | {
             r.id: self._since[r.id] for r in self._subscriber.runs if r.id in self._since}
-        there = self._whole(run, runs)
+        there = self._whole(run, runs, now)
         found = meant([(Candidate(s.name, s.kind), s) for s in there if s.kind in SHOWN and not s.info.over], name)
         told = bool(runs) and all(r.welcomed or r.refused or now > self._since[r.id] + SETTLE for r in runs)
         if found is not None and (told or now > settled):
@@ -76,15 +76,15 @@ class Finder:
             raise self._nothing(name, run)
         return None
 
-    def look(self, run: str | None) -> None:
+    def look(self, run: str | None, now: float) -> None:
         """Take in what happened: parts of a scene that was found may come late. `run` as for `find`."""
         self._subscriber.poll()
-        self._whole(run, [r for r in self._subscriber.runs if run is None or r.folder.description.is_called(run)])
+        self._whole(run, [r for r in self._subscriber.runs if run is None or r.folder.description.is_called(run)], now)
 
-    def _whole(self, run: str | None, runs: Sequence[RemoteRun]) -> list[Any]:
+    def _whole(self, run: str | None, runs: Sequence[RemoteRun], now: float) -> list[Any]:
         """The streams of these runs; parts of one scene as one."""
         self._shards.run = run
-        return self._shards.update([s for r in runs for s in r.streams.values()])
+        return self._shards.update([s for r in runs for s in r.streams.values()], now)
 
     def _runs(self, run: str | None) -> list[RemoteRun]:
         """The live ones, oldest first."""

@@ -1,19 +1,18 @@
-"""A scene in parts as one stream: what `ipc.RemoteStream` and `ipc.RemoteRun` are to the rest of the viewer."""
+"""Scenes of which each process of a training publishes a part: found among the streams, and read as one stream."""
 
 from __future__ import annotations
 
-import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from splatview_viewer.core.errors import ViewerError
+from splatview_viewer.kinds import SCENES
 from splatview_viewer.scene.frames import JoinedFrame, JoinedTensor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from splatview_ipc.control.frame import Frame
-    from splatview_ipc.control.messages import StreamInfo
     from splatview_ipc.subscriber.remote_run import RemoteRun
     from splatview_ipc.subscriber.remote_stream import RemoteStream
 
@@ -24,10 +23,14 @@ TOGETHER = 0.1
 picture for each step is enough, and a rank that is stopped does not hold up the others."""
 _MARK = 0.25
 """Seconds for which a version is awaited that a rank has counted, but has not marked yet."""
+_ALIKE = ("color", "activated")
+"""Metadata by which the numbers are to be understood."""
+_Key = tuple[str, str, int]
+"""Group, name, number of ranks."""
 
 
 class Part:
-    """One rank's stream. It is open as long as anybody wants it: who shows the whole, or the rank alone."""
+    """One rank's stream."""
 
     def __init__(self, rank: int, stream: RemoteStream) -> None:
         self.rank = rank
@@ -35,30 +38,19 @@ class Part:
         self.taken = 0
         """The version that was read last."""
         self.skipped = False
-        """Whether it brought nothing for so long that the picture is without it."""
+        """True if it brought nothing for so long that the picture is without it."""
         self._since = 0.0
-        """Since when nothing comes though something is to; 0: that is not so."""
-        self._wanted: set[object] = set()
+        """Time since which a frame has been awaited; 0: none is."""
 
     @property
     def alive(self) -> bool:
         return self.stream.run.alive
 
-    def open(self, who: object) -> None:
-        self._wanted.add(who)
-        self.stream.open()
-
-    def release(self, who: object) -> None:
-        self._wanted.discard(who)
-        if not self._wanted:
-            self.stream.release()
-
     def read(self, now: float) -> Frame | None:
-        """Its newest frame, the last one again if there is no newer; None while one is to be awaited, and where it is
-        left out (`skipped`)."""
+        """Return its newest frame, the last one again if there is no newer; None while one is to be awaited, and where
+        it is left out (`skipped`)."""
         stream = self.stream
-        if self._wanted:  # somebody else may have given it back
-            stream.open()
+        stream.open()  # it may have come later than the others
         newer = stream.version > self.taken
         if newer and (frame := stream.read(self.taken)) is not None:
             self._since, self.skipped = 0.0, False
@@ -66,8 +58,7 @@ class Part:
         if newer:
             self._since = self._since or now
         if not newer or not self.alive or now > self._since + _MARK:
-            frame = stream.read(0)
-            if frame is not None:
+            if (frame := stream.read(0)) is not None:
                 self.skipped = False
                 return frame
             self._since = self._since or now
@@ -75,137 +66,43 @@ class Part:
         return None
 
 
-class Alone:
-    """One rank's stream, for whoever shows it by itself beside the whole: `ipc.RemoteStream` in all but this."""
-
-    def __init__(self, part: Part, title: str) -> None:
-        self.part = part
-        self.title = title
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.part.stream, name)
-
-    def open(self) -> None:
-        self.part.open(self)
-
-    def release(self) -> None:
-        self.part.release(self)
-
-
-class ShardedRun:
-    """The processes that train one scene."""
-
-    refused: str | None = None
-
-    def __init__(self, stream: ShardedStream) -> None:
-        self._stream = stream
-
-    @property
-    def runs(self) -> list[RemoteRun]:
-        """Those whose parts are shown, by rank."""
-        return [part.stream.run for part in self._stream.parts]
-
-    def __contains__(self, run: object) -> bool:
-        return any(each is run for each in self.runs)
-
-    @property
-    def _live(self) -> list[RemoteRun]:
-        return [run for run in self.runs if run.alive]
-
-    @property
-    def _first(self) -> RemoteRun:
-        return self._stream.lead.run
-
-    @property
-    def id(self) -> str:
-        return self._first.id
-
-    @property
-    def name(self) -> str:
-        return self._first.name
-
-    @property
-    def pid(self) -> int:
-        return self._first.pid
-
-    @property
-    def alive(self) -> bool:
-        return bool(self._live)
-
-    @property
-    def ended_at(self) -> float:
-        return max((run.ended_at for run in self.runs), default=0.0)
-
-    @property
-    def paused(self) -> bool:
-        return any(run.paused for run in self._live)
-
-    @property
-    def waits(self) -> int:
-        return max((run.waits for run in self._live), default=0)
-
-    @property
-    def streams(self) -> Mapping[int, RemoteStream]:
-        """All that these processes publish."""
-        return dict(enumerate(s for run in self.runs for s in run.streams.values()))
-
-    def set_paused(self, paused: bool) -> None:
-        """All of them: what trains together would wait for the one that is paused."""
-        for run in self._live:
-            run.set_paused(paused)
-
-    def step(self) -> None:
-        for run in self._live:
-            run.step()
-
-
 class ShardedStream:
-    """A scene of which each process of a training publishes a part."""
+    """A scene in parts, read as one stream. Whatever is not said here is that of the first rank that lives: it is used
+    like a `RemoteStream`."""
 
-    kind = "gaussians"
-    order = None
-
-    def __init__(self, name: str, group: str, world: int) -> None:
+    def __init__(self, name: str, group: str, world: int, now: float) -> None:
         """It has parts once `put` was called, with at least one at first."""
+        self.now = now
+        """The time of the last turn."""
         self.name = name
         self.group = group
         self.world = world
         self.parts: list[Part] = []
-        """Those there are, by rank; some may have ended."""
-        self._last: list[RemoteStream] = []
-        """The parts there were last: what is said of a scene of which there are none any more."""
-        self.run = ShardedRun(self)
+        """By rank; some may have ended."""
+        self.lead: Any = None
+        """The stream of the first rank that lives, or of the first one."""
         self.shown: tuple[tuple[int, int, int], ...] = ()
         """Of what was read last: ranks, their numbers of Gaussians and versions."""
-        self._opened = False
         self._gathers = True
-        """Whether what is shown first is being awaited, so that all of it is framed."""
-        self._began = time.monotonic()
+        """True while the first version is awaited, so that all of it is framed."""
+        self._began = now
         self._version = 0
         self._counted: tuple[tuple[Any, ...], ...] = ()
         """The parts' versions when a version was counted last, those of their frames once it was read."""
         self._new_since = 0.0
-        """Since when there is something new that was not counted; 0: there is nothing."""
+        """Time since which there is something new that was not counted; 0: there is nothing."""
 
-    # -- parts -----------------------------------------------------------------------------------------------------
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.lead, name)
 
     def put(self, parts: Sequence[tuple[int, RemoteStream]]) -> None:
-        """These are its parts now, by rank."""
+        """Replace its parts: streams by rank. None: what was read last stays."""
         known = {id(part.stream): part for part in self.parts}
-        before, self.parts = self.parts, [known.pop(id(s), None) or self._begun(rank, s) for rank, s in parts]
-        for part in before:
-            if id(part.stream) in known:
-                part.release(self)
-        if before and len(known) == len(before):  # the training was started again
-            self._gathers, self._began = True, time.monotonic()
-        if self.parts:
-            self._last = [part.stream for part in self.parts]
-
-    def _begun(self, rank: int, stream: RemoteStream) -> Part:
-        part = Part(rank, stream)
-        if self._opened:
-            part.open(self)
-        return part
+        if known and not any(id(stream) in known for _, stream in parts):  # the training was started again
+            self._gathers, self._began = True, self.now
+        self.parts = [known.get(id(stream)) or Part(rank, stream) for rank, stream in parts]
+        if parts:
+            self.lead = next((stream for _, stream in parts if stream.run.alive), parts[0][1])
 
     @property
     def title(self) -> str:
@@ -213,14 +110,20 @@ class ShardedStream:
 
     @property
     def trouble(self) -> str:
-        """Which parts are missing, for people; "" where none is."""
-        ranks = {part.rank: part for part in self.parts}
-        return missing(self.world, [r for r, p in ranks.items() if p.alive and not p.skipped],
-                       [r for r, p in ranks.items() if not p.alive], [r for r, p in ranks.items() if p.skipped])
+        """The ranks that are missing, for people; "" where none is."""
+        ended = {part.rank for part in self.parts if not part.alive}
+        silent = {part.rank for part in self.parts if part.skipped} - ended
+        there = {part.rank for part in self.parts} - ended - silent
+        absent = set(range(self.world)) - there - ended - silent
+        if len(there) == self.world or (not there and not silent and len(ended) == self.world):
+            return ""
+        words = [f"{ranks_of(ranks)} {word}" for ranks, word in (
+            (ended, "ended"), (silent, "not answering"), (absent, "not found")) if ranks]
+        return f"{len(there)} of {self.world} shards; {', '.join(words)}"
 
     @property
     def notes(self) -> list[str]:
-        """What is said in Details."""
+        """Lines for Details."""
         if not self.shown:
             return []
         versions = [version for *_, version in self.shown]
@@ -232,38 +135,17 @@ class ShardedStream:
     # -- as a stream -------------------------------------------------------------------------------------------------
 
     @property
-    def lead(self) -> RemoteStream:
-        """The stream of the first rank that lives, or else the first one."""
-        return next((part.stream for part in self.parts if part.alive), self._last[0])
-
-    @property
-    def info(self) -> StreamInfo:
-        return self.lead.info
-
-    @property
     def shape(self) -> tuple[int, ...]:
         shapes = [part.stream.shape for part in self.parts]
         return (sum(shape[0] for shape in shapes), *shapes[0][1:]) if shapes and all(shapes) else ()
-
-    @property
-    def dtype(self) -> str:
-        return self.lead.dtype
 
     @property
     def device(self) -> str:
         return ", ".join(dict.fromkeys(part.stream.device for part in self.parts))
 
     @property
-    def gpu(self) -> str:
-        return self.lead.gpu
-
-    @property
     def live(self) -> bool:
         return any(part.stream.live for part in self.parts)
-
-    @property
-    def sharing(self) -> str:
-        return self.lead.sharing
 
     @property
     def rate_hz(self) -> float:
@@ -271,31 +153,21 @@ class ShardedStream:
 
     @property
     def fault(self) -> str | None:
-        """Why no part can be read; what is wrong with some is said as trouble."""
+        """The reasons why no part can be read; those of some are trouble."""
         faults = [f"rank {part.rank}: {part.stream.fault}" for part in self.parts if part.stream.fault]
         return "; ".join(faults[:3]) if faults and len(faults) == len(self.parts) else None
 
     @property
     def fallback(self) -> str:
-        found: dict[str, list[int]] = {}
-        for part in self.parts:
-            if part.stream.fallback:
-                found.setdefault(part.stream.fallback, []).append(part.rank)
-        return "; ".join(f"{text} ({ranks_of(ranks)})" for text, ranks in found.items())
-
-    @property
-    def opened(self) -> bool:
-        return any(part.stream.opened for part in self.parts)
+        return "; ".join(dict.fromkeys(part.stream.fallback for part in self.parts if part.stream.fallback))
 
     def open(self) -> None:
-        self._opened = True
         for part in self.parts:
-            part.open(self)
+            part.stream.open()
 
     def release(self) -> None:
-        self._opened = False
         for part in self.parts:
-            part.release(self)
+            part.stream.release()
             part.taken = 0
 
     def refuse(self, reason: str) -> None:
@@ -305,10 +177,9 @@ class ShardedStream:
 
     @property
     def version(self) -> int:
-        """Counts what there is to be seen: as a rule a step that all live ranks have published, and then it is their
-        version. Never goes back."""
-        now = time.monotonic()
-        parts = self.parts
+        """The count of what there is to be seen: as a rule a step that all live ranks have published, and then it is
+        their version. Never goes back."""
+        now, parts = self.now, self.parts
         versions = tuple((id(p.stream), p.stream.version, p.alive, p.skipped and p.stream.opened) for p in parts)
         if not parts or versions == self._counted:
             return self._version
@@ -329,33 +200,139 @@ class ShardedStream:
         version = self.version
         if version <= after:
             return None
-        now = time.monotonic()
+        frames = dict[Part, "Frame"]()
         with ExitStack() as stack:
-            found: list[tuple[Part, Frame]] = []
             for part in self.parts:
-                frame = part.read(now)
-                if frame is not None:
+                if (frame := part.read(self.now)) is not None:
                     stack.callback(frame.close)
-                    found.append((part, frame))
+                    frames[part] = frame
                 elif not part.skipped:
                     return None
-            if not found:
+            if not frames:
                 return None
-            joined = join([frame for _, frame in found], [part.rank for part, _ in found], version, self.trouble)
+            joined = join([*frames.values()], [part.rank for part in frames], version, self.trouble)
             stack.pop_all()
-        for part, frame in found:
+        for part, frame in frames.items():
             part.taken = frame.version
         # A version may be counted before its frame is there: then it is new once more.
-        taken = {id(part.stream): part.taken for part, _ in found}
+        taken = {id(part.stream): part.taken for part in frames}
         self._counted = tuple((key, min(version, taken.get(key, version)), *rest)
                               for key, version, *rest in self._counted)
-        self.shown = tuple((part.rank, count, frame.version) for (part, frame), (_, count) in
-                           zip(found, joined.shards, strict=True))
+        self.shown = tuple((rank, count, frame.version)
+                           for (rank, count), frame in zip(joined.shards, frames.values(), strict=True))
         return joined
 
 
+class Shards:
+    """The scenes in parts that are published now or were lately. Each is one object for as long as it has parts."""
+
+    def __init__(self, run: str | None = None) -> None:
+        self.run = run
+        """The run's id, beginning of an id, name or process id that was asked for; None: any. A process that was asked
+        for by its own is shown alone."""
+        self._known: dict[_Key, ShardedStream] = {}
+        self._said: list[str] = []
+        self.clashes: set[_Key] = set()
+        """Where two processes publish the same rank of the same training: which of the others goes with which cannot be
+        known, so none are put together."""
+
+    @property
+    def streams(self) -> list[ShardedStream]:
+        return list(self._known.values())
+
+    def turn(self, now: float) -> None:
+        """To be called at least once in each turn of the loop: versions of ranks wait for each other for a while."""
+        for whole in self.streams:
+            whole.now = now
+
+    def update(self, streams: Sequence[RemoteStream], now: float) -> list[Any]:
+        """Return these streams with all parts of a scene replaced by one stream, in the place of the first of them."""
+        self.turn(now)
+        found: dict[_Key, list[RemoteStream]] = {}
+        for stream in streams:
+            if (key := self._key(stream)) is not None:
+                found.setdefault(key, []).append(stream)
+        self.clashes.clear()
+        for key, members in found.items():
+            whole = self._known.get(key)
+            parts = _chosen(members, [] if whole is None else whole.parts)
+            if parts is None:
+                self.clashes.add(key)
+                continue
+            if whole is None:
+                group, name, world = key
+                whole = self._known[key] = ShardedStream(name, group, world, now)
+            whole.put(parts)
+        for key in [k for k in self._known if k not in found or k in self.clashes]:
+            self._known.pop(key).put([])
+        out = [self._known.get(self._key(stream), stream) for stream in streams]  # type: ignore[arg-type]
+        return list({id(stream): stream for stream in out}.values())
+
+    def say(self, notices: list[str]) -> None:
+        """Write a notice where two trainings cannot be told apart."""
+        said = [f"{name}: two trainings of {world} shards look like one. Set SPLATVIEW_GROUP to a word of its own for "
+                f"each of them" for _, name, world in sorted(self.clashes)]
+        if said != self._said:
+            notices[:] = [text for text in notices if text not in self._said] + said
+            self._said = said
+
+    def _key(self, stream: RemoteStream) -> _Key | None:
+        """None: it is a scene of its own, or is to be seen alone."""
+        info, run = stream.info, self.run
+        if info.shard is None or stream.kind not in SCENES or (run is not None and run != stream.run.name):
+            return None
+        return info.group, info.name, info.shard[1]
+
+
+def _chosen(members: Sequence[RemoteStream], before: Sequence[Part]) -> list[tuple[int, RemoteStream]] | None:
+    """Return the stream of each rank; None where two live ones are of the same rank. Of a rank that was started again
+    it is the new one; and where all had ended before, no earlier one is left."""
+    live: dict[int, RemoteStream] = {}
+    ended: dict[int, RemoteStream] = {}
+    known = {id(part.stream) for part in before}
+    for stream in members:
+        rank = stream.info.shard[0] if stream.info.shard is not None else 0
+        if stream.run.alive and rank in live:
+            return None
+        (live if stream.run.alive else ended)[rank] = stream
+    if live:
+        again = not any(id(stream) in known for stream in live.values())
+        ended = {rank: stream for rank, stream in ended.items() if id(stream) in known and not again}
+    return sorted((ended | live).items())
+
+
+def streams_of(stream: Any) -> list[RemoteStream]:
+    """Return the streams of the processes that publish a stream."""
+    return [part.stream for part in stream.parts] if isinstance(stream, ShardedStream) else [stream]
+
+
+def runs_of(stream: Any) -> list[RemoteRun]:
+    """Return the processes that publish a stream."""
+    return [each.run for each in streams_of(stream)]
+
+
+def key_of(stream: Any) -> str:
+    """Return the key of a stream's entry."""
+    if isinstance(stream, ShardedStream):
+        return f"shards {stream.group}/{stream.name}/{stream.world}"
+    return f"{stream.run.id}/{stream.name}"
+
+
+def title_of(stream: Any) -> str:
+    """Return the name of a stream in the list."""
+    if isinstance(stream, ShardedStream):
+        return stream.title
+    shard = stream.info.shard
+    return str(stream.name) if shard is None else f"{stream.name} \u00b7 rank {shard[0]} of {shard[1]}"
+
+
+def group_of(stream: Any) -> str:
+    """Return the words over the streams of a run in the list."""
+    return f"{stream.run.name} \u00b7 {stream.run.pid}"
+
+
 def ranks_of(ranks: Iterable[int]) -> str:
-    """Ranks in words, such as "rank 2" or "ranks 0 to 3, 5"."""
+    """Return ranks in words, such as "rank 2" or "ranks 0 to 3, 5"."""
     spans: list[list[int]] = []
     for rank in sorted(set(ranks)):
         if spans and rank == spans[-1][1] + 1:
@@ -365,22 +342,6 @@ def ranks_of(ranks: Iterable[int]) -> str:
     texts = [f"{a}" if a == b else f"{a}, {b}" if b == a + 1 else f"{a} to {b}" for a, b in spans]
     one = len(spans) == 1 and spans[0][0] == spans[0][1]
     return f"rank{'' if one else 's'} {', '.join(texts)}"
-
-
-def missing(world: int, there: Iterable[int], ended: Iterable[int], silent: Iterable[int]) -> str:
-    """What is said where not all ranks are there: ended ones, those that bring nothing, and those not found."""
-    there, ended, silent = set(there), set(ended), set(silent)
-    if len(there) == world or (not there and not silent and len(ended) == world):
-        return ""
-    silent -= ended
-    absent = set(range(world)) - there - ended - silent
-    parts = [f"{ranks_of(ranks)} {word}" for ranks, word in (
-        (ended, "ended"), (silent, "not answering"), (absent, "not found")) if ranks]
-    return f"{len(there)} of {world} shards; {', '.join(parts)}"
-
-
-_ALIKE = ("color", "activated")
-"""Metadata that says what the numbers mean."""
 
 
 def join(frames: Sequence[Frame], ranks: Sequence[int], version: int, trouble: str = "") -> JoinedFrame:
