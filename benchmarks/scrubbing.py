@@ -20,9 +20,8 @@ import numpy as np
 from splatview_viewer.app.loop import App, AppOptions, step
 from splatview_viewer.core.events import PointerMove, PointerPress, PointerRelease
 from splatview_viewer.kinds.gaussians.view import GaussianView
-from splatview_viewer.recording.files import StreamFolder
 from splatview_viewer.recording.packed import pack, read_packed, write_packed
-from splatview_viewer.recording.recording import Recording, Snapshot
+from splatview_viewer.recording.recording import Recording, Snapshot, StreamFolder
 from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.workspace.sources import FileSource
@@ -75,9 +74,10 @@ def record(root: Path) -> Path:
     folder = StreamFolder(root, "benchmark", "splats")
     recording = Recording(1.0, limit=1 << 40, folder=folder)
     for number, scene in enumerate(scenes(), 1):
-        file = folder.file(number)
-        recording.add(Snapshot(number, number * 100, number, 0, COUNT, write_packed(file, pack(scene)), file=file))
-    folder.write_index(recording.every, recording.lines())
+        file = recording.next_file
+        size = write_packed(folder.path / file, pack(scene))
+        recording.add(Snapshot(file, number * 100, number, 0, COUNT, size))
+    folder.write_index(recording.every, recording.snapshots)
     folder.close()
     return folder.path
 
@@ -91,9 +91,9 @@ def scrub(path: Path, where: str, took: float) -> list[dict[str, str]]:
         player = source.player
         assert player is not None
         if where == "memory":
-            snapshots = player.recording.snapshots
-            snapshots[:] = [replace(s, packed=read_packed(s.file), file=None) for s in snapshots if s.file]
-            player.seek(STEPS - 1)
+            player.recording = Recording(limit=1 << 40)
+            for snapshot in Recording.opened(path).snapshots:
+                player.recording.add(snapshot, read_packed(path / snapshot.file))
         _until(app, lambda: player._fed is not None)
         _until(app, lambda: not app.seat.dirty)  # the bar is there
         view = app.seat.view
@@ -159,14 +159,14 @@ def rest(app: App, view: GaussianView, player: Player, place: int) -> tuple[floa
     begin = time.perf_counter()
     screen.push(PointerPress(*place_of(view, player, place)), PointerRelease(*place_of(view, player, place)))
     chosen = player.recording.snapshots[place]
-    _until(app, lambda: player._fed is chosen and view._told == view.content.loads and not app.seat.dirty)
+    _until(app, lambda: player._fed == chosen and view._told == view.content.loads and not app.seat.dirty)
     seen = time.perf_counter() - begin
     _until(app, lambda: not view.moving and not app.seat.dirty)  # and then it is sharp
     rect, camera = view.rect, view.camera()
     assert camera is not None
     alone = GaussianView(screen.ctx, replace(view.settings))
     try:
-        alone.update(chosen.scene())
+        alone.update(player.recording.scene(chosen))
         alone.use_camera(camera)
         pictures = []
         for one in (view, alone):

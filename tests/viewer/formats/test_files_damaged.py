@@ -20,8 +20,8 @@ from splatview_viewer.core.memo import Memo
 from splatview_viewer.formats import load_scene, open_file
 from splatview_viewer.formats.nerfstudio import read_path
 from splatview_viewer.geometry.cameras import camera_from_json
-from splatview_viewer.recording.files import INDEX, read_index
 from splatview_viewer.recording.packed import read_packed
+from splatview_viewer.recording.recording import INDEX, read_index
 from splatview_viewer.scene.scene import GaussianScene
 
 T = w.truth(20, degree=1)

@@ -9,14 +9,13 @@ import pytest
 from support.recordings import NAMES, scene
 
 from splatview_viewer.core.errors import ViewerError
-from splatview_viewer.recording.packed import Packed, pack, packed_bytes, unpack
+from splatview_viewer.recording.packed import pack, packed_bytes, unpack
 from splatview_viewer.recording.player import Player
 from splatview_viewer.recording.recording import Recording, Snapshot
 from splatview_viewer.render.activation import activate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from splatview_viewer.scene.scene import GaussianScene
 
@@ -49,8 +48,8 @@ def test_what_cannot_be_drawn_cannot_be_drawn_afterwards(name: str) -> None:
     np.testing.assert_array_equal(after.means, left.means)
 
 
-def snapshot(number: int, made: Packed | None = None, file: Path | None = None) -> Snapshot:
-    return Snapshot(number, number * 5, number, 0, 30, 10, packed=made, file=file)
+def snapshot(number: int) -> Snapshot:
+    return Snapshot(f"{number:09}.gaussians", number * 5, number, 0, 30, 10)
 
 
 def test_a_recording_is_bounded_and_covers_everything_however_many_come() -> None:
@@ -84,12 +83,12 @@ class Screenless:
 
 
 @pytest.fixture
-def player(tmp_path: Path) -> Iterator[Player]:
-    """Twenty snapshots, and one whose file is gone."""
+def player() -> Iterator[Player]:
+    """Twenty snapshots, and one that is gone."""
     recording = Recording(1.0, limit=10**9)
     for number in range(1, 21):
-        recording.add(snapshot(number, pack(scene(30, seed=number))))
-    recording.add(snapshot(21, file=tmp_path / "gone.gaussians"))
+        recording.add(snapshot(number), pack(scene(30, seed=number)))
+    recording.add(snapshot(21))
     made = Player(recording, lambda: None)
     yield made
     made.close()
@@ -117,7 +116,7 @@ def test_the_snapshot_that_is_asked_for_comes(player: Player, wait_until: Callab
     assert places == [None, None, 20, 0]
     player.seek(99)
     wait_until(player.has_news)
-    with pytest.raises(ViewerError, match=r"gone\.gaussians"):
+    with pytest.raises(ViewerError, match=r"000000021\.gaussians"):
         player.feed(view)  # type: ignore[arg-type]
     player.live()
     assert (player.at, player.has_news()) == (None, False)

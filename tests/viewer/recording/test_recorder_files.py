@@ -12,15 +12,17 @@ import pytest
 from support.recordings import scene
 
 from splatview_viewer.core.errors import FileError, ViewerError
-from splatview_viewer.recording.files import (
+from splatview_viewer.recording.packed import layout, pack, read_packed, unpack, write_packed
+from splatview_viewer.recording.recording import (
     INDEX,
+    Recording,
+    RecordOptions,
+    Snapshot,
     StreamFolder,
     is_recording,
     read_index,
     streams_in,
 )
-from splatview_viewer.recording.packed import layout, pack, read_packed, unpack, write_packed
-from splatview_viewer.recording.recording import Recording, RecordOptions, Snapshot
 from splatview_viewer.workspace.sources import check_files, entries_of
 
 if TYPE_CHECKING:
@@ -33,11 +35,10 @@ def record(root: Path, count: int = 5, begin: int = 1, run: str = "a run") -> Pa
     try:
         recording = Recording(100.0, limit=10**9, folder=folder)
         for number in range(begin, begin + count):
-            made = pack(scene(20, seed=number), (0.25, 0.5, 1.0))
-            file = folder.file(recording.next_number)
-            size = write_packed(file, made)
-            recording.add(Snapshot(recording.next_number, number * 10, number, 1, 20, size, file=file))
-        folder.write_index(recording.every, recording.lines())
+            file = recording.next_file
+            size = write_packed(folder.path / file, pack(scene(20, seed=number), (0.25, 0.5, 1.0)))
+            recording.add(Snapshot(file, number * 10, number, 1, 20, size))
+        folder.write_index(recording.every, recording.snapshots)
         return folder.path
     finally:
         folder.close()
@@ -90,7 +91,7 @@ def test_what_was_recorded_is_found_again(tmp_path: Path) -> None:
     assert streams_in(tmp_path / "none") == []
     recording = Recording.opened(folder)
     assert [s.step for s in recording.snapshots] == [10, 20, 30, 40, 50]
-    shown = recording.snapshots[2].scene()
+    shown = recording.scene(recording.snapshots[2])
     np.testing.assert_array_equal(shown.means, scene(20, seed=3).means)
     assert shown.background == (0.25, 0.5, 1.0)
     assert recording.nbytes == sum(p.stat().st_size for p in folder.glob("*.gaussians"))

@@ -11,8 +11,7 @@ import torch
 import splatview
 from splatview_viewer.core.events import Key, PointerMove, PointerPress, PointerRelease
 from splatview_viewer.kinds.gaussians.view import GaussianView
-from splatview_viewer.recording.files import read_index, streams_in
-from splatview_viewer.recording.recording import RecordOptions
+from splatview_viewer.recording.recording import RecordOptions, read_index, streams_in
 from splatview_viewer.workspace.sources import FileSource, StreamSource, entries_of
 
 if TYPE_CHECKING:
@@ -95,11 +94,12 @@ def test_what_is_shown_is_recorded_every_so_many_steps(viewer: Viewer) -> None:
         publish(i)
         viewer.until(lambda i=i: seen(viewer) == 100 + i)
         viewer.until(lambda i=i: len(steps(viewer)) == i // 2 + 1)
-    snapshots = tape(viewer).recording.snapshots
+    recording = tape(viewer).recording
     assert steps(viewer) == [0, 20, 40, 60]
-    for one in snapshots:
-        assert one.count == len(one.scene()) == 100 + one.step // 10  # the whole version
-        np.testing.assert_allclose(one.scene().sh0, one.step / 1000, atol=1e-3)
+    for one in recording.snapshots:
+        scene = recording.scene(one)
+        assert one.count == len(scene) == 100 + one.step // 10  # the whole version
+        np.testing.assert_allclose(scene.sh0, one.step / 1000, atol=1e-3)
     splatview.publish(torch.zeros(8, 8, 3), "render")
     viewer.until(lambda: len(viewer.state.entries) == 2)
     assert source(viewer, "render").tape is None

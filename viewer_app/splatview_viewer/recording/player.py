@@ -129,13 +129,13 @@ class Player:
         wanted = [self.position, *(snapshots[place] for place in near if 0 <= place < len(snapshots))]
         keep, room = list[Snapshot](), CACHE_BYTES
         for snapshot in dict.fromkeys([*wanted, *reversed(self._ready)]):
-            room -= UNPACKED * snapshot.nbytes
+            room -= UNPACKED * snapshot.bytes
             if room >= 0 or snapshot is self.position:
                 keep.append(snapshot)
         self._ready = {snapshot: self._ready[snapshot] for snapshot in reversed(keep) if snapshot in self._ready}
         for snapshot in keep:
             if snapshot not in self._ready:
-                job = self._jobs.submit(lambda _, one=snapshot: one.scene())
+                job = self._jobs.submit(lambda _, one=snapshot: self.recording.scene(one))
                 self._making = snapshot, job, snapshot is self.position
                 return
 

@@ -6,15 +6,14 @@ import logging
 import math
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from splatview_ipc.control.errors import SharingError
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.jobs import Job, Jobs
-from splatview_viewer.recording.files import StreamFolder
-from splatview_viewer.recording.packed import pack, packed_bytes, write_packed
+from splatview_viewer.recording.packed import Packed, pack, packed_bytes, write_packed
 from splatview_viewer.recording.player import Player
-from splatview_viewer.recording.recording import EVERY, Recording, Snapshot
+from splatview_viewer.recording.recording import EVERY, Recording, Snapshot, StreamFolder
 from splatview_viewer.scene.frames import background_of, scene_of
 
 if TYPE_CHECKING:
@@ -112,15 +111,14 @@ class _Seen:
     not_before: float = 0.0
 
 
-@dataclass
-class _Taking:
-    """A snapshot that a job takes."""
+class _Made(NamedTuple):
+    """The outcome of a job that takes a snapshot."""
 
-    frame: Frame
-    work: tuple[object, ...] = ()
-    """That the GPU is given for it."""
-    seconds: float = 0.0
-    gpu_ms: float = 0.0
+    snapshot: Snapshot | None
+    """None: the frame was overwritten meanwhile."""
+    packed: Packed
+    seconds: float
+    """Of a processor's time."""
 
 
 class Tape:
@@ -135,7 +133,8 @@ class Tape:
         self.trouble = ""
         """Why nothing is recorded at the moment."""
         self._seen = _Seen()
-        self._taking: tuple[_Taking, Job[Snapshot | None]] | None = None
+        self._taking: tuple[Frame, Job[_Made]] | None = None
+        """The frame of which a job takes a snapshot."""
         self._written: Job[None] | None = None
         """Done when the folder's index is written."""
 
@@ -207,71 +206,66 @@ class Tape:
         means, higher = frame.tensors["means"], frame.tensors.get("shN")
         needed = packed_bytes(means.shape[0], higher.shape[1] if higher is not None else 0,
                               bool(frame.meta.get("activated")), means.dtype == "float64")
-        recording, taking = self.recording, _Taking(frame)
+        recording = self.recording
         if needed > recording.limit:
             option = "--record-disk" if recording.folder is not None else "--record-memory"
             raise ViewerError(f"a snapshot of {stream.name} takes {needed / 1e6:,.0f} MB, and "
                               f"{recording.limit / 1e6:,.0f} MB are allowed: see {option}")
-        number, scene, cuda = recording.next_number, None, None
-        file = None if recording.folder is None else recording.folder.file(number)
+        scene, cuda, file, path = None, None, recording.next_file, recording.path
         if frame.on_gpu:
             scene, ready = scene_of(frame, in_place=True)
             cuda = self._recorder.gpu_stream(scene.gpu)
             assert ready is not None
             ready(cuda.cuda_stream)
-            # Alike enough that the next ones are measured by the last.
-            taking.work = "record", means.shape[0].bit_length()
-            self._recorder.governor.gives(taking.work, "cuda")
+            self._recorder.governor.gives(_work(frame), "cuda")
         else:
             background = background_of(frame)
 
-        def make(_: Job[Snapshot | None]) -> Snapshot | None:
-            begin = time.thread_time()
+        def make(_: Job[_Made]) -> _Made:
+            begin, snapshot = time.thread_time(), None
             packed = pack(scene_of(frame)[0] if scene is None else scene, background, cuda)
-            taking.gpu_ms, size, made = packed.gpu_ms, packed.data.nbytes, None
             if frame.intact():
-                if file is not None:
-                    size = write_packed(file, packed)
-                made = Snapshot(number, step, frame.version, frame.time_ns, len(packed), size,
-                                packed=packed if file is None else None, file=file)
-            taking.seconds = time.thread_time() - begin
-            return made
+                if path is not None:
+                    write_packed(path / file, packed)
+                snapshot = Snapshot(file, step, frame.version, frame.time_ns, len(packed), packed.data.nbytes)
+            return _Made(snapshot, packed, time.thread_time() - begin)
 
-        self._taking = taking, self._recorder.jobs.submit(make)
+        self._taking = frame, self._recorder.jobs.submit(make)
         return True
 
     def _take_in(self, now: float) -> None:
         """Add what the job has made to the recording."""
         assert self._taking is not None
-        (taking, job), self._taking = self._taking, None
-        taking.frame.close()
-        seen, rest = self._seen, taking.seconds / _SHARE
-        if taking.gpu_ms:
-            governor = self._recorder.governor
-            governor.took(taking.work, taking.gpu_ms)
-            cost = governor.cost(taking.work) or taking.gpu_ms  # without what other processes did in between
-            rest = max(rest, cost * 1e-3 / (_SHARE * governor.share))
-        gap = _GAP if self._wanted_every is None else 0.0
-        seen.not_before = max(seen.taken_at + gap, now + rest)
-        snapshot = None
+        (frame, job), self._taking = self._taking, None
+        frame.close()
+        seen, recording = self._seen, self.recording
+        seen.not_before = seen.taken_at + (_GAP if self._wanted_every is None else 0.0)
+        taken = seen.version_taken
+        seen.version_taken = 0  # if it failed, or was overwritten meanwhile: the next one that comes
         if job.fault:
             self._fault(job.fault, now)
-        elif (snapshot := job.result()) is not None:
-            self.trouble = ""
-            self._settle(self.recording.add(snapshot))
-        if snapshot is None:  # failed, or overwritten meanwhile: the next one that comes
-            seen.version_taken = 0
+            return
+        made, rest = job.result(), job.result().seconds / _SHARE
+        if made.packed.gpu_ms:
+            governor, work = self._recorder.governor, _work(frame)
+            governor.took(work, made.packed.gpu_ms)
+            cost = governor.cost(work) or made.packed.gpu_ms  # without what other processes did in between
+            rest = max(rest, cost * 1e-3 / (_SHARE * governor.share))
+        seen.not_before = max(seen.not_before, now + rest)
+        if made.snapshot is not None:
+            self.trouble, seen.version_taken = "", taken
+            self._settle(recording.add(made.snapshot, made.packed if recording.path is None else None))
 
     def _settle(self, dropped: list[Snapshot]) -> None:
         """Have the folder's index written."""
         recording, folder = self.recording, self.recording.folder
         if folder is None:
             return
-        every, lines, gone = recording.every, recording.lines(), [s.file for s in dropped if s.file is not None]
+        every, snapshots = recording.every, list(recording.snapshots)
 
         def write(_: Job[None]) -> None:
             try:
-                folder.write_index(every, lines, gone)
+                folder.write_index(every, snapshots, dropped)
             except OSError as e:
                 self._say(f"{folder.path}: its index cannot be written: {e}")
 
@@ -290,8 +284,8 @@ class Tape:
         """Wait until the job does not read a GPU's memory any more, some milliseconds as a rule, because that memory is
         about to go; what is on the host stays as long as it is held. `whole`: wait in any case. Idempotent."""
         if self._taking is not None:
-            taking, job = self._taking
-            if (whole or taking.frame.on_gpu) and job.wait(_PATIENCE):
+            frame, job = self._taking
+            if (whole or frame.on_gpu) and job.wait(_PATIENCE):
                 self._take_in(self._seen.taken_at)
 
     def close(self) -> None:
@@ -303,3 +297,8 @@ class Tape:
             if self._written is not None:
                 self._written.wait(_PATIENCE)
             self.recording.folder.close()
+
+
+def _work(frame: Frame) -> tuple[object, ...]:
+    """Return the GPU's work for a snapshot: of scenes alike enough that the next ones are measured by the last."""
+    return "record", frame.tensors["means"].shape[0].bit_length()
