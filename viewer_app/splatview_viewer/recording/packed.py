@@ -114,7 +114,6 @@ def packed_bytes(count: int, coefficients: int, activated: bool, wide: bool = Fa
 def _empty(header: Header) -> Packed:
     """Make a packed scene whose arrays are to be filled."""
     text = msgspec.json.encode(header)
-    text = text.ljust(-(-(_START + len(text)) // 8) * 8 - _START)  # arrays begin where numbers of 8 bytes may lie
     start = _MAGIC + struct.pack("<I", len(text)) + text
     size = packed_bytes(header.count, header.coefficients, header.activated, header.wide)
     data = np.empty(len(start) + size, np.uint8)
@@ -191,7 +190,7 @@ def unpack(packed: Packed, *, version: int = 0, notes: tuple[str, ...] = ()) -> 
     import torch
 
     header, background = packed.header, packed.header.background
-    # Arrays may begin at odd bytes.
+    # An array may begin at any byte.
     means, quats, scales, opacities, sh0, higher, unit = (
         torch.from_numpy(np.require(array, requirements="A")) for array in packed.arrays.values())
     higher = higher.float()
