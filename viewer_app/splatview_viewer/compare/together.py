@@ -177,9 +177,8 @@ class Together(Source):
     def notes(self) -> list[str]:  # type: ignore[override]
         return [f"of {len(self.parts)} scenes"]
 
-    def refresh(self, entry: Entry, now: float) -> bool:
+    def refresh(self, entry: Entry, now: float) -> None:
         self._now = now
-        return False
 
     def open(self) -> None:
         if self._failed:  # who looks again tries again

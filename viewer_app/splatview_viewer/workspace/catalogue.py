@@ -256,11 +256,12 @@ class Catalogue:
             self.notice(self.subscriber.fault)
         news = False
         for slot in list(self.slots.values()):
-            rate, progress = slot.entry.rate_hz, slot.entry.progress
-            if slot.source.refresh(slot.entry, now):
-                news = True
-            self.rate_changes += slot.entry.rate_hz != rate
-            if slot.entry.progress != progress:
+            entry = slot.entry
+            before, rate, progress = _told(entry), entry.rate_hz, entry.progress
+            slot.source.refresh(entry, now)
+            news |= _told(entry) != before
+            self.rate_changes += entry.rate_hz != rate
+            if entry.progress != progress:
                 self._mark_all()
         if news:
             self.list_changed()
@@ -283,7 +284,9 @@ class Catalogue:
         followed = {id(slot.source.stream): slot for slot in self.slots.values() if slot.source.stream is not None}
         there = self.shards.update(self.subscriber.streams, now)
         present = {id(stream) for stream in there}
-        self.shards.say(self.notices)
+        for _, name, world in self.shards.clashes:
+            self.notice(f"{name}: two trainings of {world} shards look like one. Set SPLATVIEW_GROUP to a word of its "
+                        "own for each of them")
         for stream in there:
             if id(stream) in followed or not stream.run.alive:  # an ended one is shown already, or was continued
                 continue
@@ -433,3 +436,8 @@ class Catalogue:
             except Exception:
                 log.exception("while closing")
 
+
+def _told(entry: Entry) -> tuple[object, ...]:
+    """Return what the list tells of an entry, beside its rate and progress."""
+    return (entry.alive, entry.kind, entry.fault_of_source, entry.paused, entry.paused and entry.waits,
+            entry.progress is None)

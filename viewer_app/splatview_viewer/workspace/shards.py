@@ -231,7 +231,6 @@ class Shards:
         """The run's id, beginning of an id, name or process id that was asked for; None: any. A process that was asked
         for by its own is shown alone."""
         self._known: dict[_Key, ShardedStream] = {}
-        self._said: list[str] = []
         self.clashes: set[_Key] = set()
         """Where two processes publish the same rank of the same training: which of the others goes with which cannot be
         known, so none are put together."""
@@ -267,14 +266,6 @@ class Shards:
             self._known.pop(key).put([])
         out = [self._known.get(self._key(stream), stream) for stream in streams]  # type: ignore[arg-type]
         return list({id(stream): stream for stream in out}.values())
-
-    def say(self, notices: list[str]) -> None:
-        """Write a notice where two trainings cannot be told apart."""
-        said = [f"{name}: two trainings of {world} shards look like one. Set SPLATVIEW_GROUP to a word of its own for "
-                f"each of them" for _, name, world in sorted(self.clashes)]
-        if said != self._said:
-            notices[:] = [text for text in notices if text not in self._said] + said
-            self._said = said
 
     def _key(self, stream: RemoteStream) -> _Key | None:
         """None: it is a scene of its own, or is to be seen alone."""

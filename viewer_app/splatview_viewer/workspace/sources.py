@@ -72,10 +72,8 @@ class Source:
     uses: Sequence[str] = ()
     """Keys of the entries that it shows in one picture."""
 
-    def refresh(self, entry: Entry, now: float) -> bool:
-        """Bring an entry of the list up to date. True when something that is seen changed, beside its rate and its
-        progress."""
-        return False
+    def refresh(self, entry: Entry, now: float) -> None:
+        """Bring an entry of the list up to date, once in each turn of the loop."""
 
     def follow(self, stream: Any) -> None:
         """Continue with another run's stream."""
@@ -123,14 +121,13 @@ class StreamSource(Source):
         """The version that was handed out last; 0: none, or something recorded."""
         self._confirmed = True
         self._live_at = 0.0
-        self._last: tuple[object, ...] = ()
 
     def follow(self, stream: Any) -> None:
         if self.tape is not None:
             self.tape.anew()
         self.stream, self._seen, self.trouble = stream, 0, ""
 
-    def refresh(self, entry: Entry, now: float) -> bool:
+    def refresh(self, entry: Entry, now: float) -> None:
         stream, runs = self.stream, [run for run in runs_of(self.stream) if run.alive]
         entry.alive = stream.run.alive
         entry.version = stream.version
@@ -140,13 +137,10 @@ class StreamSource(Source):
         entry.note = "" if entry.alive else "ended"
         entry.paused = any(run.paused for run in runs) if entry.alive else None
         entry.waits = max((run.waits for run in runs), default=0)
-        seen = entry.alive, entry.kind, entry.fault_of_source, entry.paused, entry.paused and entry.waits
-        changed, self._last = seen != self._last, seen
         if self._recorder is not None and self.tape is None and self.streams:
             self.tape = self._recorder.begin(stream.run.name, stream.name)
         if self.tape is not None:
             self.tape.turn(stream, bool(self.streams), getattr(self._content, "background", None), now)
-        return changed
 
     @property
     def streams(self) -> Sequence[RemoteStream]:  # type: ignore[override]
@@ -278,7 +272,6 @@ class FileSource(Source):
         self.error = ""
         """The reason why it could not be read, for people."""
         self._kind = ""
-        self._last: tuple[object, ...] = ()
 
         def read(job: Job[Value]) -> Value:
             from splatview_viewer.kinds.files import open_file, read_untrusted
@@ -294,7 +287,7 @@ class FileSource(Source):
         """It is being read, or was just read and not taken in."""
         return self._job is not None
 
-    def refresh(self, entry: Entry, now: float) -> bool:
+    def refresh(self, entry: Entry, now: float) -> None:
         job = self._job
         if job is not None and job.done:
             self._job, self.error = None, job.fault
@@ -308,9 +301,6 @@ class FileSource(Source):
         entry.kind, entry.fault_of_source = self._kind, self.error
         # Each new value is drawn, and drawing may take what reading needs.
         entry.progress = None if self._job is None else int(self._job.progress * _PROGRESS_STEPS) / _PROGRESS_STEPS
-        seen = entry.kind, entry.progress is None, entry.fault_of_source
-        changed, self._last = seen != self._last, seen
-        return changed
 
     def has_news(self) -> bool:
         return self.value is not None if self.player is None else self.player.has_news()
