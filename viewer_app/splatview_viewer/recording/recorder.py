@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from splatview_ipc.control.frame import Frame
     from splatview_ipc.subscriber.remote_stream import RemoteStream
-    from splatview_viewer.core.settings import Color
     from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.recording.recording import RecordOptions
 
@@ -149,8 +148,8 @@ class Tape:
         self.recording.limit = limit
         self._settle(self.recording.fit())
 
-    def turn(self, stream: RemoteStream, wanted: bool, background: Color | None, now: float) -> None:
-        """Work once in each turn of the loop. `wanted`: the stream is open. `background`: that is shown with it."""
+    def turn(self, stream: RemoteStream, wanted: bool, now: float) -> None:
+        """Work once in each turn of the loop. `wanted`: the stream is open."""
         self.player.tick(now)
         if self._taking is not None:
             if not self._taking[1].done:
@@ -163,7 +162,7 @@ class Tape:
             return
         last = not stream.run.alive or now - seen.since >= max(_QUIET, 3 * seen.period)
         if (last and seen.version_taken) or (version > seen.looked and self._is_due(version, now)):
-            self._begin(stream, background, last, now)
+            self._begin(stream, last, now)
 
     def _is_due(self, version: int, now: float) -> bool:
         """Return whether to take a new version, or to look at its step."""
@@ -175,7 +174,7 @@ class Tape:
         return (self._wanted_every is not None or version >= seen.version_taken + every
                 or now >= seen.taken_at + _SELDOM * every / self._first_every)
 
-    def _begin(self, stream: RemoteStream, background: Color | None, last: bool, now: float) -> None:
+    def _begin(self, stream: RemoteStream, last: bool, now: float) -> None:
         """Read the newest version, and have a job take it. `last`: however few steps came since."""
         seen = self._seen
         frame = stream.read(after=seen.version_taken or seen.looked)
@@ -190,7 +189,7 @@ class Tape:
         try:
             if seen.version_taken and early and not last:
                 return
-            keep = self._take(stream, frame, step, background)
+            keep = self._take(stream, frame, step)
             seen.version_taken, seen.step_taken, seen.taken_at = frame.version, step, now
         except (SharingError, ViewerError) as e:
             if isinstance(e, SharingError) and frame.on_gpu:
@@ -200,9 +199,11 @@ class Tape:
             if not keep:
                 frame.close()
 
-    def _take(self, stream: RemoteStream, frame: Frame, step: int, background: Color | None) -> bool:
+    def _take(self, stream: RemoteStream, frame: Frame, step: int) -> bool:
         """Have a job pack a frame, and write it where a folder is recorded into. Raises ViewerError if it would not
         fit."""
+        import torch
+
         means, higher = frame.tensors["means"], frame.tensors.get("shN")
         needed = packed_bytes(means.shape[0], higher.shape[1] if higher is not None else 0,
                               bool(frame.meta.get("activated")), means.dtype == "float64")
@@ -218,11 +219,11 @@ class Tape:
             assert ready is not None
             ready(cuda.cuda_stream)
             self._recorder.governor.gives(_work(frame), "cuda")
-        else:
-            background = background_of(frame)
 
         def make(_: Job[_Made]) -> _Made:
             begin, snapshot = time.thread_time(), None
+            with torch.cuda.stream(cuda):
+                background = background_of(frame)
             packed = pack(scene_of(frame)[0] if scene is None else scene, background, cuda)
             if frame.intact():
                 if path is not None:

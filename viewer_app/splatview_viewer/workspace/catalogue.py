@@ -19,7 +19,7 @@ from splatview_viewer.core.settings import Entry
 from splatview_viewer.gpu.health import GpuMemory
 from splatview_viewer.kinds import SCENES, about, make_view
 from splatview_viewer.workspace.links import PLOT_PERIOD_S, Counts, Links
-from splatview_viewer.workspace.names import Candidate, meant
+from splatview_viewer.workspace.names import meant
 from splatview_viewer.workspace.shards import Shards, group_of, key_of, runs_of, title_of
 from splatview_viewer.workspace.sources import FileSource, StreamSource
 
@@ -182,7 +182,7 @@ class Catalogue:
     def _mark(self, slot: Slot, pictures: int = 1) -> None:
         """Have the viewports that show an entry drawn."""
         for pane in self.panes:
-            if pane.key == slot.entry.key or self.links.seen_by(pane, slot):
+            if self.links.seen_by(pane, slot):
                 pane.seat.mark(pictures)
 
     def _mark_all(self, pictures: int = 1) -> None:
@@ -379,15 +379,12 @@ class Catalogue:
     def _choose(self, pane: Viewport) -> None:
         """Show what is meant where the user chose nothing. What was found first gives way to better of its run, which
         often comes a little later."""
-        def known(entry: Entry) -> Candidate:
-            return Candidate(entry.name, entry.kind, entry.alive, entry.is_file)
-
         entries = [slot.entry for slot in self.slots.values()]
         if (shown := self.shown(pane)) is not None:
             rank = about(shown.entry.kind).rank
             entries = [e for e in entries if e.alive and not e.is_file and e.group == shown.entry.group
                        and about(e.kind).rank < rank]
-        if (entry := meant((known(e), e) for e in entries)) is not None:
+        if (entry := meant(entries)) is not None:
             self.show(pane, entry.key)
 
     def _feed(self, slot: Slot, now: float) -> None:

@@ -3,7 +3,7 @@ there is none."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from splatview_ipc.control.run_folder import other_runs, runtime_folder
 from splatview_ipc.system.terminal import printable
@@ -20,24 +20,17 @@ if TYPE_CHECKING:
 
 SETTLE = 1.0
 """Seconds after which a run that was found has told its streams."""
-T = TypeVar("T")
+T = TypeVar("T", bound=Any)
 
 
-class Candidate(NamedTuple):
-    """The facts by which a stream or an entry is chosen."""
+def meant(found: Iterable[T], name: str | None = None) -> T | None:
+    """Return the entry or live stream that is meant by a name, or by none: live streams before files, those before ended
+    ones, kinds of a lower rank first (Gaussians before others, memory and curves last), of equals the newest, which is
+    the last of `found`."""
+    def order(value: Any) -> tuple[bool, bool, int]:
+        return getattr(value, "alive", True), not getattr(value, "is_file", False), -about(value.kind).rank
 
-    name: str
-    kind: str
-    alive: bool = True
-    is_file: bool = False
-
-
-def meant(found: Iterable[tuple[Candidate, T]], name: str | None = None) -> T | None:
-    """Return what is meant by a name, or by none: live streams before files, those before ended ones, kinds of a lower
-    rank first (Gaussians before others, memory and curves last), of equals the newest, which is the last of `found`."""
-    named = [(known, value) for known, value in found if name in (None, known.name)]
-    return max(reversed(named), key=lambda n: (n[0].alive, not n[0].is_file, -about(n[0].kind).rank),
-               default=(None, None))[1]
+    return max(reversed([value for value in found if name in (None, value.name)]), key=order, default=None)
 
 
 class Finder:
@@ -64,7 +57,7 @@ class Finder:
         self._since = {r.id: self._since.get(r.id, now) for r in runs} | {
             r.id: self._since[r.id] for r in self._subscriber.runs if r.id in self._since}
         there = self._whole(run, runs, now)
-        found = meant([(Candidate(s.name, s.kind), s) for s in there if s.kind in SHOWN and not s.info.over], name)
+        found = meant([s for s in there if s.kind in SHOWN and not s.info.over], name)
         told = bool(runs) and all(r.welcomed or r.refused or now > self._since[r.id] + SETTLE for r in runs)
         if found is not None and (told or now > settled):
             return found

@@ -114,8 +114,6 @@ class StreamSource(Source):
         self.tape: Tape | None = None
         """The recording of it."""
         self._recorder = recorder if stream.kind in SCENES else None
-        self._content: Any = None
-        """The content of the views that it feeds."""
         self._is_seen = False
         self._seen = 0
         """The version that was handed out last; 0: none, or something recorded."""
@@ -140,7 +138,7 @@ class StreamSource(Source):
         if self._recorder is not None and self.tape is None and self.streams:
             self.tape = self._recorder.begin(stream.run.name, stream.name)
         if self.tape is not None:
-            self.tape.turn(stream, bool(self.streams), getattr(self._content, "background", None), now)
+            self.tape.turn(stream, bool(self.streams), now)
 
     @property
     def streams(self) -> Sequence[RemoteStream]:  # type: ignore[override]
@@ -179,8 +177,7 @@ class StreamSource(Source):
 
     def feed(self, view: View) -> bool:
         if self.tape is not None:
-            self._content = getattr(view, "content", None)
-            self._content.player = self.tape.player
+            view.content.player = self.tape.player  # type: ignore[attr-defined]
         if (player := self._player) is not None:
             self._seen = 0  # what comes is new again afterwards
             return player.feed(view)
