@@ -24,9 +24,9 @@ T = TypeVar("T", bound=Any)
 
 
 def meant(found: Iterable[T], name: str | None = None) -> T | None:
-    """Return the entry or live stream that is meant by a name, or by none: live streams before files, those before ended
-    ones, kinds of a lower rank first (Gaussians before others, memory and curves last), of equals the newest, which is
-    the last of `found`."""
+    """Return the entry or live stream that is meant by a name, or by none: live streams before files, those before
+    ended ones, kinds of a lower rank first (Gaussians before others, memory and curves last), of equals the newest,
+    which is the last of `found`."""
     def order(value: Any) -> tuple[bool, bool, int]:
         return getattr(value, "alive", True), not getattr(value, "is_file", False), -about(value.kind).rank
 

@@ -37,6 +37,8 @@ class Part:
         self.stream = stream
         self.taken = 0
         """The version that was read last."""
+        self.counted = 0
+        """The newest version that counts in the whole's."""
         self.skipped = False
         """True if it brought nothing for so long that the picture is without it."""
         self._since = 0.0
@@ -87,8 +89,8 @@ class ShardedStream:
         """True while the first version is awaited, so that all of it is framed."""
         self._began = now
         self._version = 0
-        self._counted: tuple[tuple[Any, ...], ...] = ()
-        """The parts' versions when a version was counted last, those of their frames once it was read."""
+        self._state: tuple[tuple[Any, ...], ...] = ()
+        """Which parts there were, lived and were left out when a version was counted last."""
         self._new_since = 0.0
         """Time since which there is something new that was not counted; 0: there is nothing."""
 
@@ -180,18 +182,19 @@ class ShardedStream:
         """The count of what there is to be seen: as a rule a step that all live ranks have published, and then it is
         their version. Never goes back."""
         now, parts = self.now, self.parts
-        versions = tuple((id(p.stream), p.stream.version, p.alive, p.skipped and p.stream.opened) for p in parts)
-        if not parts or versions == self._counted:
+        state = tuple((id(part.stream), part.alive, part.skipped and part.stream.opened) for part in parts)
+        new = [part for part in parts if part.stream.version > part.counted]
+        if not parts or not (new or state != self._state):
             return self._version
         if self._gathers and len(parts) < self.world and now < self._began + GATHER:
             return self._version
-        before: dict[int, list[Any]] = {key: rest for key, *rest in self._counted}
-        others = any(before.get(key, [])[1:] != rest for key, _, *rest in versions)
-        late = [key for key, v, alive, _ in versions if alive and v <= (before.get(key) or [0])[0]]
         self._new_since = self._new_since or now
-        newest = max(v for _, v, *_ in versions)
-        if newest and ((others and not self._gathers) or not late or now >= self._new_since + TOGETHER):
-            self._counted, self._new_since, self._gathers = versions, 0.0, False
+        newest = max(part.stream.version for part in parts)
+        complete = all(part in new for part in parts if part.alive)
+        if newest and (complete or now >= self._new_since + TOGETHER or (state != self._state and not self._gathers)):
+            for part in parts:
+                part.counted = part.stream.version
+            self._state, self._new_since, self._gathers = state, 0.0, False
             self._version = max(self._version + 1, newest)
         return self._version
 
@@ -214,10 +217,7 @@ class ShardedStream:
             stack.pop_all()
         for part, frame in frames.items():
             part.taken = frame.version
-        # A version may be counted before its frame is there: then it is new once more.
-        taken = {id(part.stream): part.taken for part in frames}
-        self._counted = tuple((key, min(version, taken.get(key, version)), *rest)
-                              for key, version, *rest in self._counted)
+            part.counted = min(part.counted, part.taken)  # counted before its frame was there: it is new once more
         self.shown = tuple((rank, count, frame.version)
                            for (rank, count), frame in zip(joined.shards, frames.values(), strict=True))
         return joined
