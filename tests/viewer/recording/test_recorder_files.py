@@ -80,28 +80,22 @@ def test_what_is_no_snapshot_is_refused(tmp_path: Path, data: bytes, words: str)
     assert str(path) in str(caught.value)
 
 
-def test_what_was_recorded_is_found_again(tmp_path: Path) -> None:
-    folder = record(tmp_path / "kept")
-    assert is_recording(folder)
-    assert not is_recording(tmp_path)
-    assert streams_in(tmp_path / "kept") == streams_in(folder) == [folder]
+def test_what_was_recorded_is_found_again_and_gone_on_with(tmp_path: Path) -> None:
+    folder = record(tmp_path, 3)
+    assert is_recording(folder) and not is_recording(tmp_path)
+    assert streams_in(tmp_path) == streams_in(folder) == [folder]
     assert streams_in(tmp_path / "none") == []
+    (folder / "000000009.gaussians").write_bytes(b"not in the index")
+    (folder / "000000004.gaussians.part").write_bytes(b"half")
+    (folder / "notes.txt").write_text("the user's own")
+    assert record(tmp_path, 2, begin=4) == folder
+    assert sorted(p.name for p in folder.iterdir()) == [*(f"{n:09}.gaussians" for n in range(1, 6)), "notes.txt", INDEX]
     recording = Recording.opened(folder)
     assert [s.step for s in recording.snapshots] == [10, 20, 30, 40, 50]
     shown = recording.scene(recording.snapshots[2])
     np.testing.assert_array_equal(shown.means, scene(20, seed=3).means)
     assert shown.background == (0.25, 0.5, 1.0)
     assert recording.nbytes == sum(p.stat().st_size for p in folder.glob("*.gaussians"))
-
-
-def test_a_folder_is_gone_on_with(tmp_path: Path) -> None:
-    folder = record(tmp_path, 3)
-    (folder / "000000009.gaussians").write_bytes(b"not in the index")
-    (folder / "000000004.gaussians.part").write_bytes(b"half")
-    (folder / "notes.txt").write_text("the user's own")
-    assert record(tmp_path, 2, begin=4) == folder
-    assert sorted(p.name for p in folder.iterdir()) == [*(f"{n:09}.gaussians" for n in range(1, 6)), "notes.txt", INDEX]
-    assert [s.version for s in Recording.opened(folder).snapshots] == [1, 2, 3, 4, 5]
 
 
 def test_folders_are_of_one_stream_and_one_writer(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import torch
 
 import splatview
 from splatview_viewer.core.events import Key, PointerMove, PointerPress, PointerRelease
+from splatview_viewer.kinds.gaussians.history import History
 from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.recording.recording import RecordOptions, read_index, streams_in
 from splatview_viewer.workspace.sources import FileSource, StreamSource, entries_of
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
     from support.viewer import Viewer
 
-    from splatview_viewer.kinds.gaussians.history import History
     from splatview_viewer.recording.recorder import Tape
 
 MEANS = torch.nn.functional.normalize(torch.randn(60_000, 3, generator=torch.Generator().manual_seed(0)))
@@ -76,13 +76,10 @@ def seen(viewer: Viewer) -> int:
     return -1 if facts is None else facts.count
 
 
-def goes_back(viewer: Viewer) -> bool:
-    return any("recorded" in text for text in view(viewer).details)
-
-
 def bar_at(viewer: Viewer, place: float) -> tuple[float, float]:
     """The point of the slider where a snapshot is."""
-    history: History = view(viewer).tools["history"]  # type: ignore[assignment]
+    history = view(viewer).tools["history"]
+    assert isinstance(history, History)
     track = history.track
     assert track is not None
     return track.x + track.width * place / len(tape(viewer).player.recording), track.y + track.height / 2
@@ -105,7 +102,7 @@ def test_what_is_shown_is_recorded_every_so_many_steps(viewer: Viewer) -> None:
     assert source(viewer, "render").tape is None
 
 
-def test_the_bar_goes_back_and_returns(viewer: Viewer) -> None:
+def test_the_bar_and_keys_go_back_and_return(viewer: Viewer) -> None:
     record(viewer, 0, 1, 2, 3)
     viewer.do()
     player = tape(viewer).player
@@ -122,29 +119,20 @@ def test_the_bar_goes_back_and_returns(viewer: Viewer) -> None:
     viewer.do(PointerMove(*bar_at(viewer, 0)))
     viewer.until(lambda: player.at == 0 and seen(viewer) == 100)
     viewer.do(PointerRelease(*bar_at(viewer, 0)))
-    assert goes_back(viewer)
+    assert any("recorded" in text for text in view(viewer).details)
     record(viewer, 4)  # the recording goes on meanwhile
     assert seen(viewer) == 100
     end = bar_at(viewer, len(player.recording))
     viewer.do(PointerPress(*end), PointerRelease(*end))
     viewer.until(lambda: player.position is None and seen(viewer) == 104)
-
-
-def test_keys_go_back_and_hide_the_bar(viewer: Viewer) -> None:
-    record(viewer, 0, 1, 2, 3)
-    history: History = view(viewer).tools["history"]  # type: ignore[assignment]
-    player = tape(viewer).player
-    places = []
-    for key in ("comma", "comma", "period"):
+    places, history = [], view(viewer).tools["history"]
+    assert isinstance(history, History)
+    for key in ("comma", "comma", "period", "t", "end"):
         viewer.do(Key(key))
         places.append(player.at)
-    assert places in ([3, 2, 3], [2, 1, 2])
-    viewer.do(Key("t"))
-    assert history.shown  # it is how one returns
-    viewer.do(Key("end"))
-    assert player.at is None
-    assert not history.shown
-    assert history.bar_height() == 0
+        assert history.shown == (key != "end")  # it is how one returns
+    newest = len(player.recording) - 1
+    assert places == [newest, newest - 1, newest, newest, None]
     viewer.do(Key("t"))
     assert history.shown
 
