@@ -189,8 +189,8 @@ class Tape:
         try:
             if seen.version_taken and early and not last:
                 return
-            keep = self._take(stream, frame, step)
-            seen.version_taken, seen.step_taken, seen.taken_at = frame.version, step, now
+            self._take(stream, frame, step)
+            keep, seen.version_taken, seen.step_taken, seen.taken_at = True, frame.version, step, now
         except (SharingError, ViewerError) as e:
             if isinstance(e, SharingError) and frame.on_gpu:
                 stream.refuse(str(e))  # the same data may come in another way
@@ -199,7 +199,7 @@ class Tape:
             if not keep:
                 frame.close()
 
-    def _take(self, stream: RemoteStream, frame: Frame, step: int) -> bool:
+    def _take(self, stream: RemoteStream, frame: Frame, step: int) -> None:
         """Have a job pack a frame, and write it where a folder is recorded into. Raises ViewerError if it would not
         fit."""
         import torch
@@ -232,7 +232,6 @@ class Tape:
             return _Made(snapshot, packed, time.thread_time() - begin)
 
         self._taking = frame, self._recorder.jobs.submit(make)
-        return True
 
     def _take_in(self, now: float) -> None:
         """Add what the job has made to the recording."""

@@ -12,7 +12,7 @@ from splatview_viewer.kinds import SHOWN, about
 from splatview_viewer.workspace.shards import Shards
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from splatview_ipc.subscriber.remote_run import RemoteRun
     from splatview_ipc.subscriber.remote_stream import RemoteStream
@@ -52,11 +52,10 @@ class Finder:
         None: not yet. A run that has just started may tell its streams until `settled`; until `deadline` where none has
         any yet. Then raises NotFoundError that lists what there is; ViewerError where runs cannot be found.
         """
-        self._subscriber.poll()
+        there = [s for s in self.look(run, now) if s.run.alive]
         runs = self._runs(run)
         self._since = {r.id: self._since.get(r.id, now) for r in runs} | {
             r.id: self._since[r.id] for r in self._subscriber.runs if r.id in self._since}
-        there = self._whole(run, runs, now)
         found = meant([s for s in there if s.kind in SHOWN and not s.info.over], name)
         told = bool(runs) and all(r.welcomed or r.refused or now > self._since[r.id] + SETTLE for r in runs)
         if found is not None and (told or now > settled):
@@ -69,20 +68,16 @@ class Finder:
             raise self._nothing(name, run)
         return None
 
-    def look(self, run: str | None, now: float) -> None:
-        """Take in what happened: parts of a scene that was found may come late. `run` as for `find`."""
+    def look(self, run: str | None, now: float) -> list[Any]:
+        """Take in what happened, and return the streams, parts of one scene as one: they may come late. `run` as for
+        `find`."""
         self._subscriber.poll()
-        self._whole(run, [r for r in self._subscriber.runs if run is None or r.folder.description.is_called(run)], now)
-
-    def _whole(self, run: str | None, runs: Sequence[RemoteRun], now: float) -> list[Any]:
-        """The streams of these runs; parts of one scene as one."""
         self._shards.run = run
-        return self._shards.update([s for r in runs for s in r.streams.values()], now)
+        return self._shards.update([s for s in self._subscriber.streams if _called(s.run, run)], now)
 
     def _runs(self, run: str | None) -> list[RemoteRun]:
-        """The live ones, oldest first."""
-        alive = [r for r in self._subscriber.runs if r.alive]
-        return alive if run is None else [r for r in alive if r.folder.description.is_called(run)]
+        """Return the live ones, oldest first."""
+        return [r for r in self._subscriber.runs if r.alive and _called(r, run)]
 
     def _nothing(self, name: str | None, run: str | None) -> ViewerError:
         who, runs = self._who, self._runs(run)
@@ -103,6 +98,10 @@ class Finder:
         if not any(r.welcomed for r in runs):
             return LateError(f"{who}: {named} did not answer: its process is stopped, very busy or out of open files")
         return NotFoundError(f"{who}: no stream is published yet by {named}")
+
+
+def _called(run: RemoteRun, name: str | None) -> bool:
+    return name is None or run.folder.description.is_called(name)
 
 
 def why_nothing(stream: RemoteStream, who: str, timeout: float) -> ViewerError:

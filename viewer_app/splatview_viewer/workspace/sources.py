@@ -37,19 +37,13 @@ _PROGRESS_STEPS = 50
 
 
 def make_subscriber(ctx: moderngl.Context, run: str | None, client: str = "viewer") -> Subscriber:
-    """A subscriber that takes what can be shown with this context: memory of a GPU that CUDA sees or OpenGL draws on.
-
-    Neither is asked to do anything: no CUDA context is made.
-    """
+    """Return a subscriber that takes what can be shown with this context: memory of a GPU that CUDA sees or OpenGL
+    draws on. Neither is asked to do anything: no CUDA context is made."""
     from splatview_ipc.gl.glapi import gl_device_uuid
     from splatview_ipc.subscriber.subscriber import Subscriber, can_take
 
     drawn_on = gl_device_uuid(ctx)
-
-    def fits(way: str, gpu: str) -> bool:
-        return can_take(way, gpu, drawn_on)
-
-    return Subscriber(run=run, client=client, transports=fits)
+    return Subscriber(run=run, client=client, transports=lambda way, gpu: can_take(way, gpu, drawn_on))
 
 
 class Source:
