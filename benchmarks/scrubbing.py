@@ -20,16 +20,16 @@ import numpy as np
 from splatview_viewer.app.loop import App, AppOptions, step
 from splatview_viewer.core.events import PointerMove, PointerPress, PointerRelease
 from splatview_viewer.kinds.gaussians.view import GaussianView
-from splatview_viewer.recording.packed import pack, read_packed, write_packed
-from splatview_viewer.recording.recording import Recording, Snapshot, StreamFolder
+from splatview_viewer.recording.files import StreamFolder, write_packed
+from splatview_viewer.recording.packed import pack
+from splatview_viewer.recording.player import Player
+from splatview_viewer.recording.recording import Recording, Snapshot
 from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.screens.offscreen import OffscreenScreen
-from splatview_viewer.workspace.sources import FileSource
+from splatview_viewer.workspace.sources import RecordedSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from splatview_viewer.recording.player import Player
 
 STEPS, COUNT = 200, 100_000
 SIZE = 1280, 720
@@ -74,26 +74,27 @@ def record(root: Path) -> Path:
     folder = StreamFolder(root, "benchmark", "splats")
     recording = Recording(1.0, limit=1 << 40, folder=folder)
     for number, scene in enumerate(scenes(), 1):
-        file = recording.next_file
-        size = write_packed(folder.path / file, pack(scene))
-        recording.add(Snapshot(file, number * 100, number, 0, COUNT, size))
-    folder.write_index(recording.every, recording.snapshots)
+        file = folder.file(number)
+        recording.add(Snapshot(number, number * 100, number, 0, COUNT, write_packed(file, pack(scene)), file=file))
+    folder.write_index(recording.every, recording.lines())
     folder.close()
     return folder.path
 
 
 def scrub(path: Path, where: str, took: float) -> list[dict[str, str]]:
-    source = FileSource(path)
+    source = RecordedSource(path)
+    if where == "memory":
+        from splatview_viewer.recording.files import read_packed
+
+        source.close()
+        found = Recording.opened(path)
+        found.snapshots = [replace(s, packed=read_packed(s.file), file=None) for s in found.snapshots if s.file]
+        source.player = Player(found, lambda: source.wake(), live=False)
     screen = OffscreenScreen(*SIZE)
     app = App(screen, AppOptions(files=(source,)))
     try:
-        _until(app, lambda: source.player is not None)
         player = source.player
         assert player is not None
-        if where == "memory":
-            player.recording = Recording(limit=1 << 40)
-            for snapshot in Recording.opened(path).snapshots:
-                player.recording.add(snapshot, read_packed(path / snapshot.file))
         _until(app, lambda: player._fed is not None)
         _until(app, lambda: not app.seat.dirty)  # the bar is there
         view = app.seat.view
@@ -145,7 +146,7 @@ def drag(app: App, view: GaussianView, player: Player, seconds: float) -> list[t
             drawing[0], since = 0.0, time.perf_counter()
             step(app)
             spent = time.perf_counter() - since
-            turns.append((spent, spent - drawing[0], player._fed and player._fed.number))
+            turns.append((spent, spent - drawing[0], player._fed))
     finally:
         app.seat.draw = draw  # type: ignore[method-assign]
     screen.push(PointerRelease(*place_of(view, player, STEPS - 1)))
@@ -159,14 +160,14 @@ def rest(app: App, view: GaussianView, player: Player, place: int) -> tuple[floa
     begin = time.perf_counter()
     screen.push(PointerPress(*place_of(view, player, place)), PointerRelease(*place_of(view, player, place)))
     chosen = player.recording.snapshots[place]
-    _until(app, lambda: player._fed == chosen and view._told == view.content.loads and not app.seat.dirty)
+    _until(app, lambda: player._fed == chosen.number and view._told == view.content.loads and not app.seat.dirty)
     seen = time.perf_counter() - begin
     _until(app, lambda: not view.moving and not app.seat.dirty)  # and then it is sharp
     rect, camera = view.rect, view.camera()
     assert camera is not None
     alone = GaussianView(screen.ctx, replace(view.settings))
     try:
-        alone.update(player.recording.scene(chosen))
+        alone.update(chosen.scene())
         alone.use_camera(camera)
         pictures = []
         for one in (view, alone):

@@ -51,7 +51,7 @@ def main(frames: int) -> None:
 
     until("the stream", follow)
     source = StreamSource(found[0])
-    source.stream.open()
+    source.open()
     clock, rect = GlClock(), Rect(0, 0, *SIZE)
     streamed, plain = (make_view("image", screen.ctx, ViewSettings()) for _ in range(2))
     expected = pattern()
