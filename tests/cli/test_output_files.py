@@ -24,9 +24,8 @@ from splatview_viewer.formats.camera_paths import make_writer
 from splatview_viewer.formats.pictures import output_path, save_picture
 from splatview_viewer.formats.ply import write_ply
 from splatview_viewer.kinds.snapshot.panes.sql import save_csv
-from splatview_viewer.recording.files import StreamFolder, read_index, read_packed, write_packed
-from splatview_viewer.recording.packed import pack
-from splatview_viewer.recording.recording import Recording, Snapshot
+from splatview_viewer.recording.packed import pack, read_packed, write_packed
+from splatview_viewer.recording.recording import Recording, Snapshot, StreamFolder, read_index
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -254,10 +253,9 @@ def test_a_full_disk_while_recording_keeps_what_is_whole(tmp_path: Path) -> None
     recording, made = Recording(1.0, limit=10**9, folder=folder), pack(scene(5000), None)
 
     def record(number: int) -> None:
-        file = folder.file(recording.next_number)
-        size = write_packed(file, made)
-        recording.add(Snapshot(recording.next_number, number, number, 1, 5000, size, file=file))
-        folder.write_index(recording.every, recording.lines())
+        file = recording.next_file
+        recording.add(Snapshot(file, number, number, 1, 5000, write_packed(folder.path / file, made)))
+        folder.write_index(recording.every, recording.snapshots)
 
     record(1)
     record(2)

@@ -65,7 +65,7 @@ class Followed:
         self.trainer, self.view = trainer, view
         self.subscriber: Subscriber = make_subscriber(screen.ctx, None)
         self.source = StreamSource(find(Finder(self.subscriber, "test"), name, None, clock() + PATIENCE))
-        self.source.open()
+        self.source.stream.open()
 
     def until(self, condition: Callable[[], bool], what: str) -> None:
         """Take what comes, as the viewer's loop does."""

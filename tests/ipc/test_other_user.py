@@ -19,7 +19,7 @@ from splatview_ipc.control.registry import Announcement
 from splatview_ipc.subscriber.subscriber import Subscriber
 from splatview_viewer.core.memo import Memo, memo_file
 from splatview_viewer.kinds.snapshot.loading import from_pickled, store
-from splatview_viewer.recording.files import StreamFolder
+from splatview_viewer.recording.recording import StreamFolder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

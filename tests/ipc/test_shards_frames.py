@@ -13,9 +13,7 @@ from splatview_ipc.control.frame import Frame, RemoteTensor
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.kinds.gaussians.frames import Facts
 from splatview_viewer.scene.frames import scene_of
-from splatview_viewer.workspace.shards import stream as shard_stream
-from splatview_viewer.workspace.shards.grouping import Shards
-from splatview_viewer.workspace.shards.stream import join
+from splatview_viewer.workspace.shards import GATHER, TOGETHER, Shards, join
 
 
 def frame(n: int, rank: int = 0, *, rest: int | None = 3, rgb: bool = False,
@@ -60,14 +58,6 @@ def test_what_does_not_fit_together_is_said(other: dict[str, Any], words: str) -
 # -- when there is a new one -------------------------------------------------------------------------------------------
 
 
-class FakeTime:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-
 def source(rank: int, world: int = 2, group: str = "a" * 16, name: str = "scene", run: str = "train") -> Any:
     """What there is of a rank's stream as far as versions go."""
     info = SimpleNamespace(shard=(rank, world), group=group, name=name, shape=(3, 14))
@@ -79,77 +69,77 @@ def source(rank: int, world: int = 2, group: str = "a" * 16, name: str = "scene"
     return made
 
 
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> FakeTime:
-    made = FakeTime()
-    monkeypatch.setattr(shard_stream, "time", made)
-    return made
+class Viewer:
+    """Puts the streams of ranks together, in turns at times of its own."""
+
+    def __init__(self, *ranks: Any) -> None:
+        self.shards, self.ranks, self.now = Shards(), list(ranks), 100.0
+        (self.whole,) = self.shards.update(self.ranks, self.now)
+
+    def version_after(self, seconds: float = 0.0) -> int:
+        self.whole.version  # noqa: B018  (it looks)
+        self.now += seconds
+        self.shards.turn(self.now)
+        return self.whole.version
+
+    def found(self, *ranks: Any) -> None:
+        self.ranks += ranks
+        self.shards.update(self.ranks, self.now)
 
 
-def test_a_step_of_all_is_one_version(clock: FakeTime) -> None:
+def test_a_step_of_all_is_one_version() -> None:
     ranks = [source(0), source(1)]
-    whole = Shards().update(ranks)[0]
-    assert whole.version == 1
+    viewer = Viewer(*ranks)
+    assert viewer.version_after() == 1
     ranks[0].version = 2
-    assert whole.version == 1  # the other comes in a moment
+    assert viewer.version_after() == 1  # the other comes in a moment
     ranks[1].version = 2
-    assert whole.version == 2
+    assert viewer.version_after() == 2
     ranks[0].version = 5
-    assert whole.version == 2
-    clock.now += shard_stream.TOGETHER
-    assert whole.version == 5  # it does not come
+    assert viewer.version_after() == 2
+    assert viewer.version_after(TOGETHER) == 5  # it does not come
     for step in (6, 7, 8):
         ranks[0].version = step
-        whole.version  # noqa: B018  (it looks)
-        clock.now += shard_stream.TOGETHER
-        assert whole.version == step
+        assert viewer.version_after(TOGETHER) == step
     ranks[1].version = 3  # it is far behind
-    whole.version  # noqa: B018
-    clock.now += shard_stream.TOGETHER
-    assert whole.version == 9
+    assert viewer.version_after(TOGETHER) == 9
 
 
-def test_the_first_picture_waits_for_all_but_not_for_long(clock: FakeTime) -> None:
-    shards, first = Shards(), source(0, 3)
-    whole = shards.update([first])[0]
-    assert whole.version == 0
-    clock.now += shard_stream.GATHER / 2
-    shards.update([first, source(1, 3)])
-    assert whole.version == 0
-    clock.now += shard_stream.GATHER
-    assert whole.version == 1
-    frame_ = whole.read(0)
-    assert frame_ is not None
-    assert frame_.meta["trouble"] == "2 of 3 shards; rank 2 not found"
-    shards.update([first, *(p.stream for p in whole.parts[1:]), source(2, 3)])
-    assert whole.version == 2  # at once
-    assert whole.read(1).meta.get("trouble") is None
+def test_the_first_picture_waits_for_all_but_not_for_long() -> None:
+    viewer = Viewer(source(0, 3))
+    assert viewer.version_after() == 0
+    assert viewer.version_after(GATHER / 2) == 0
+    viewer.found(source(1, 3))
+    assert viewer.version_after() == 0
+    assert viewer.version_after(GATHER) == 1
+    assert viewer.whole.read(0).meta["trouble"] == "2 of 3 shards; rank 2 not found"
+    viewer.found(source(2, 3))
+    assert viewer.version_after() == 2  # at once
+    assert viewer.whole.read(1).meta.get("trouble") is None
 
 
-def test_who_brings_nothing_is_left_out_until_it_does(clock: FakeTime) -> None:
+def test_a_rank_that_brings_nothing_is_left_out_until_it_does() -> None:
     ranks = [source(0), source(1)]
-    whole = Shards().update(ranks)[0]
+    viewer = Viewer(*ranks)
+    whole = viewer.whole
     ranks[1].opened = False
     assert whole.read(0) is None  # it may come
-    clock.now += shard_stream.GATHER + 0.1
+    viewer.version_after(GATHER + 0.1)
     left = whole.read(0)
-    assert left.shards == ((0, 3),)
-    assert left.version == 1
+    assert (left.shards, left.version) == (((0, 3),), 1)
     assert whole.trouble == "1 of 2 shards; rank 1 not answering"
     ranks[1].opened = True
-    version = whole.version
-    assert version == 2
+    assert viewer.version_after() == 2
     assert whole.read(1).shards == ((0, 3), (1, 3))
     assert whole.trouble == ""
 
 
-def test_one_that_has_ended_is_said_at_once(clock: FakeTime) -> None:
+def test_a_rank_that_has_ended_is_told_at_once() -> None:
     ranks = [source(0), source(1)]
-    shards = Shards()
-    whole = shards.update(ranks)[0]
-    assert whole.read(0).version == 1
+    viewer = Viewer(*ranks)
+    assert viewer.whole.read(0).version == 1
     ranks[1].run.alive = False
-    shards.update(ranks)
-    assert whole.version == 2
-    assert whole.read(1).meta["trouble"] == "1 of 2 shards; rank 1 ended"
-    assert whole.run.alive
+    viewer.found()
+    assert viewer.version_after() == 2
+    assert viewer.whole.read(1).meta["trouble"] == "1 of 2 shards; rank 1 ended"
+    assert viewer.whole.run.alive

@@ -7,11 +7,11 @@ import socket
 from typing import TYPE_CHECKING
 
 from support.soak import next_line
-from support.wait import wait_until
+from support.wait import clock, wait_until
 
 from splatview_ipc.subscriber.subscriber import Subscriber
 from splatview_viewer.scene.frames import scene_of
-from splatview_viewer.workspace.shards.grouping import Shards
+from splatview_viewer.workspace.shards import Shards
 
 if TYPE_CHECKING:
     from support.programs import Programs
@@ -71,7 +71,7 @@ def test_publishing_calls_no_collective_and_all_ranks_are_one_scene(programs: Pr
         def seen() -> bool:
             """Whether the last step of all ranks is seen as one scene."""
             subscriber.poll()
-            shards.update(subscriber.streams)
+            shards.update(subscriber.streams, clock())
             for stream in shards.streams:
                 stream.open()
                 if (frame := stream.read()) is not None:

@@ -22,8 +22,7 @@ from splatview_viewer.formats import Format, load_scene, open_file, silent
 from splatview_viewer.formats.checkpoint import read_tensors
 from splatview_viewer.formats.ply import write_ply
 from splatview_viewer.kinds.files import FORMATS, read_untrusted
-from splatview_viewer.recording.files import read_packed, write_packed
-from splatview_viewer.recording.packed import pack, unpack
+from splatview_viewer.recording.packed import pack, read_packed, unpack, write_packed
 from splatview_viewer.render.activation import activate
 from splatview_viewer.scene.scene import FIELDS, GaussianScene
 

@@ -24,7 +24,8 @@ from splatview_viewer.formats import load_scene, open_file, silent
 from splatview_viewer.formats.camera_paths import read_path
 from splatview_viewer.formats.splat import SPLAT
 from splatview_viewer.geometry.cameras import camera_from_json
-from splatview_viewer.recording.files import INDEX, read_index, read_packed
+from splatview_viewer.recording.packed import read_packed
+from splatview_viewer.recording.recording import INDEX, read_index
 from splatview_viewer.scene.scene import GaussianScene
 
 if TYPE_CHECKING:

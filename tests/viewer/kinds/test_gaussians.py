@@ -16,7 +16,7 @@ from splatview_viewer.core.events import Key, PointerMove, PointerPress, Pointer
 from splatview_viewer.core.settings import GaussianSettings
 from splatview_viewer.geometry.cameras import Camera, intrinsics, look_at
 from splatview_viewer.kinds.gaussians.view import GaussianView
-from splatview_viewer.workspace.shards.stream import join
+from splatview_viewer.workspace.shards import join
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -82,37 +82,6 @@ def test_a_gpu_image_goes_through_the_host_where_nothing_else_works(
     assert "import does not work here" in reasons
 
 
-def test_what_is_drawn_in_place_is_held_until_the_next_frame_is_drawn(in_place: Any, screen: OffscreenScreen
-                                                                     ) -> None:
-    first, second = picture(50), picture(90)
-    assert first.show(in_place)
-    assert (shown(in_place, screen) == 50).all()
-    assert not in_place.tick(clock())
-    assert not first.released
-    assert second.show(in_place)
-    assert (shown(in_place, screen) == 90).all()
-    in_place.tick(clock())
-    assert first.released
-    assert not second.released
-    assert in_place.path == ["drawn in place"]
-    in_place.close()
-    assert second.released
-
-
-def test_a_frame_that_is_overwritten_while_it_is_drawn_is_stale(in_place: Any, screen: OffscreenScreen) -> None:
-    first, second = picture(50), picture(90)
-    first.show(in_place)
-    shown(in_place, screen)
-    in_place.tick(clock())
-    assert not in_place.stale
-    shown(in_place, screen)
-    first.whole = False
-    in_place.tick(clock())
-    assert in_place.stale
-    assert second.show(in_place)
-    assert not in_place.stale
-
-
 def test_a_frame_that_is_torn_when_it_comes_is_not_taken(in_place: Any, screen: OffscreenScreen) -> None:
     first, torn = picture(50), picture(90)
     first.show(in_place)
@@ -133,31 +102,35 @@ def test_nan_of_a_gpu_image_are_counted_by_the_gpu(in_place: Any, screen: Offscr
     assert in_place.content.hints.hint is None
 
 
-def test_an_image_in_place_is_held_once_for_all(in_place: Any, screen: OffscreenScreen) -> None:
+def test_an_image_in_place_is_held_for_all_until_the_next_is_drawn(in_place: Any, screen: OffscreenScreen) -> None:
     a, b = in_place, in_place.beside(None)
     first, second = picture(50), picture(90)
     first.show(a)
     assert (shown(a, screen) == 50).all()
+    assert (a.path, a.tick(clock()), first.released) == (["drawn in place"], False, False)
     second.show(b)
     assert not first.released
     assert (shown(b, screen) == 90).all()
     a.tick(clock())
-    assert first.released
+    assert first.released and not second.released
     assert (shown(a, screen) == 90).all()
     a.close()
     assert not second.released
     shown(b, screen)
-    second.whole = False
+    second.whole = False  # overwritten while it is drawn
     b.tick(clock())
     assert b.stale
+    third = picture(70)
+    assert third.show(b)
+    assert not b.stale
     b.close()
-    assert second.released
+    assert second.released and third.released
 
 
 class Stream:
     """Stands in for a stream that brings one GPU frame."""
 
-    live = False
+    kind, live = "image", False
     sharing = "device-ring"
     version = 1
     run = SimpleNamespace(alive=True)
@@ -195,21 +168,13 @@ def unfinished(memory: Memory) -> Shared:
     return Shared("image", {"image": memory}, lambda stream: None, layout="HWC")
 
 
-def test_the_first_version_in_a_place_decides(in_place: Any) -> None:
+def test_the_first_version_in_a_place_decides_and_the_next_is_drawn_again_when_it_arrives(in_place: Any) -> None:
     """Of a trainer that is always ahead of its GPU, none of the newest versions has arrived when it is read."""
     memory = Memory(full(50))
-    first = unfinished(memory)
+    first, second = unfinished(memory), unfinished(memory)
     assert not first.show(in_place)
     assert not unfinished(memory).show(in_place)
     first.arrived = True
-    assert unfinished(memory).show(in_place)
-
-
-def test_the_next_version_in_the_same_place_is_taken_and_drawn_again_when_it_arrives(in_place: Any) -> None:
-    memory = Memory(full(50))
-    first, second = unfinished(memory), unfinished(memory)
-    first.arrived = True
-    assert first.show(in_place)
     assert second.show(in_place)
     assert not in_place.tick(0.0)
     second.arrived = True
@@ -249,39 +214,22 @@ def two(gaussians: GaussianView, screen: OffscreenScreen) -> Iterator[list[Gauss
     views[1].close()
 
 
-def test_a_scene_is_read_with_the_picture_that_shows_it_and_held_until_then(
-        gaussians: GaussianView, reader: Reader, screen: OffscreenScreen) -> None:
-    shared = scene()
-    assert shared.show(gaussians)
-    assert not shared.released
-    assert not gaussians.busy
-    assert reader.loads == 0
-    before = shown(gaussians, screen)
-    assert before.max() > 50
-    assert shared.released
-    assert gaussians.path == ["parameters read in place", "gsplat renderer"]
-    shown(gaussians, screen)
-    assert reader.loads == reader.drawings == 1
-    second = scene(seed=5)
-    assert second.show(gaussians)
-    assert (shown(gaussians, screen) != before).any()
-    assert second.released
-    assert reader.loads == reader.drawings == 2
-
-
-def test_a_scene_in_place_is_read_with_the_first_picture_of_any(
+def test_a_scene_in_place_is_read_with_the_first_picture_of_any_and_held_until_then(
         two: list[GaussianView], reader: Reader, screen: OffscreenScreen) -> None:
+    assert all(view.path == ["parameters read in place", "gsplat renderer"] for view in two)
     for k in range(4):
         loads, drawings = reader.loads, reader.drawings
         shared = scene(seed=k + 1)
         assert shared.show(two[k % 2])
-        assert not shared.released
+        assert not shared.released and not two[k % 2].busy
         before = [view.picture.of for view in two]
         for view in two:
             shown(view, screen)
             assert shared.released
         assert all(view.picture.of != b for view, b in zip(two, before, strict=True))
         assert (reader.loads - loads, reader.drawings - drawings) == (1, 2)
+        shown(two[0], screen)
+        assert reader.drawings - drawings == 2  # the same picture again
 
 
 def test_what_was_overwritten_while_it_was_read_is_never_seen(two: list[GaussianView],

@@ -226,9 +226,9 @@ def test_a_run_that_logs_is_seen_beside_its_scene(viewer: Viewer) -> None:
     scalars = next(s for s in viewer.catalogue.slots.values() if s.entry.kind == "scalars")
     assert strip.key == scalars.entry.key
     viewer.do(Key("h"), Key("h", pressed=False))  # without the panel it is not needed
-    viewer.until(lambda: not viewer.catalogue.links.slots)
+    viewer.until(lambda: scalars not in viewer.catalogue.watched())
     viewer.do(Key("h"), Key("h", pressed=False))
-    viewer.until(lambda: scalars in viewer.catalogue.links.slots)
+    viewer.until(lambda: scalars in viewer.catalogue.watched())
     viewer.seat.select(scalars.entry.key)
     viewer.until(lambda: (view := viewer.shows(ScalarsView)) is not None and "Gaussians" in view.data.plots)
     view = viewer.shows(ScalarsView)

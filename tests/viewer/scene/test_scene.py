@@ -219,7 +219,7 @@ def test_it_is_packed_as_on_the_cpu(device: str, dtype: torch.dtype) -> None:
     given = replace(given, **{name: getattr(given, name).to(dtype) for name in FIELDS})
     wanted = pack(given.to_host()).arrays
     made = pack(given, (0.5, 0.25, 1.0), torch.cuda.Stream() if given.on_gpu else None)
-    assert made.background == (0.5, 0.25, 1.0)
+    assert made.header.background == (0.5, 0.25, 1.0)
     assert (made.gpu_ms > 0) == given.on_gpu
     for name, (shape, kind) in layout(len(given), 3, given.activated).items():
         assert (made.arrays[name].shape, made.arrays[name].dtype) == (shape, kind)

@@ -69,7 +69,7 @@ def test_each_shows_what_it_wants(house: House, tmp_path: Path) -> None:
     assert [shown(seat) for seat in house.app.seats] == ["picture.png", "other.png"]
     assert len(house.app.catalogue.watched()) == 2
     house.app.seats[0].select(str(other))
-    assert len(house.app.catalogue.watched()) == 1
+    house.until(lambda: len(house.app.catalogue.watched()) == 1)
 
 
 def test_one_follows_another_until_it_moves_by_itself(house: House) -> None:

@@ -186,10 +186,10 @@ def test_the_memory_is_plotted_beside_the_scene_that_causes_it(viewer: Viewer, t
     newest = beside(viewer).memory
     until(viewer, train, lambda: beside(viewer).memory is not newest)
     select(viewer, "memory")
-    viewer.until(lambda: viewer.catalogue.links.slots == [])
+    viewer.until(lambda: viewer.catalogue.watched() == [viewer.seat.shown])
     assert beside(viewer).memory is None
     select(viewer, "render")
-    until(viewer, train, lambda: beside(viewer).memory and viewer.catalogue.links.slots != [])
+    until(viewer, train, lambda: beside(viewer).memory and len(viewer.catalogue.watched()) > 1)
 
 
 @pytest.mark.usefixtures("timeline_kernels")

@@ -6,23 +6,25 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from splatview_viewer.workspace.names import Candidate, meant
+from splatview_viewer.core.settings import Entry
+from splatview_viewer.workspace.names import meant
 
 if TYPE_CHECKING:
     from support.viewer import Viewer
 
-IMAGE, SCENE, CURVES, FILE, ENDED = (
-    Candidate("render", "image"), Candidate("splats", "gaussians"), Candidate("log", "scalars"),
-    Candidate("a.ply", "gaussians", is_file=True), Candidate("splats", "gaussians", alive=False))
+IMAGE, OTHER, SCENE, CURVES, FILE, ENDED = (
+    Entry("", "", "render", "image"), Entry("", "", "other", "image"), Entry("", "", "splats", "gaussians"),
+    Entry("", "", "log", "scalars"), Entry("", "", "a.ply", "gaussians", is_file=True),
+    Entry("", "", "splats", "gaussians", alive=False))
 
 
 @pytest.mark.parametrize(("found", "name", "expected"), [
-    ([], None, None), ([CURVES, IMAGE], None, 1), ([SCENE, IMAGE], None, 0), ([IMAGE, IMAGE], None, 1),
+    ([], None, None), ([CURVES, IMAGE], None, 1), ([SCENE, IMAGE], None, 0), ([IMAGE, OTHER], None, 1),
     ([FILE, CURVES], None, 1), ([ENDED, FILE], None, 1), ([SCENE, IMAGE], "render", 1),
-    ([ENDED, SCENE, IMAGE], "splats", 1), ([SCENE], "other", None),
+    ([ENDED, SCENE, IMAGE], "splats", 1), ([SCENE], "another", None),
 ])
-def test_meant(found: list[Candidate], name: str | None, expected: int | None) -> None:
-    assert meant([(candidate, i) for i, candidate in enumerate(found)], name) == expected
+def test_meant(found: list[Entry], name: str | None, expected: int | None) -> None:
+    assert meant(found, name) is (None if expected is None else found[expected])
 
 
 def test_commands_are_executed_in_their_order_in_the_next_turn(viewer: Viewer) -> None:

@@ -58,11 +58,11 @@ class _Viewer:
         from splatview_viewer.app.restart import Restart, Resumed
         from splatview_viewer.core.memo import Memo, memo_file
         from splatview_viewer.core.screen import parse_size
-        from splatview_viewer.workspace.sources import check_files, entries_of, file_source
+        from splatview_viewer.workspace.sources import FileSource, check_files, entries_of
 
         size, restart = parse_size(self.size), Restart(Resumed.take())
         check_files(entries := entries_of(files))
-        begun = tuple(map(file_source, entries))  # they are read while the screen is being opened
+        begun = tuple(map(FileSource, entries))  # they are read while the screen is being opened
         screen = self._open_screen(size)
         self._load(screen)
         asked = list[int]()

@@ -120,7 +120,7 @@ class Grabber:
         def attempt() -> RenderResult | bool | None:
             """False where nothing will come."""
             drawn = self._attempt(kept, request.after or (wanted if time.monotonic() < soft else 1), order)
-            self._subscriber.poll()
+            self._finder.look(request.run, time.monotonic())
             return drawn or (False if kept.stream.fault or not run.alive else None)
 
         drawn = until(attempt, deadline, _GLANCE)

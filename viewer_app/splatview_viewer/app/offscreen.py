@@ -185,7 +185,7 @@ def _newest(screen: OffscreenScreen, who: str, asked: Shot | Video,
         stream.open()
 
         def attempt() -> T | None:
-            finder.look(asked.run)
+            finder.look(asked.run, time.monotonic())
             frame = stream.read()
             if frame is None:
                 return None

@@ -78,12 +78,12 @@ class MergedSource(Source):
     def uses(self) -> list[str]:  # type: ignore[override]
         return [part.key for part in self.parts if part.visible]
 
-    def refresh(self, entry: Entry, now: float) -> bool:
+    def refresh(self, entry: Entry, now: float) -> None:
         catalogue, before = self._catalogue, entry.name
         self.parts = [part for part in self.parts if part.key in catalogue.slots]
         if not self.parts:
             catalogue.forget(entry.key)
-            return False
+            return
         entry.name = name_of([catalogue.slots[part.key].entry for part in self.parts], " + ")
         self.notes = [f"of {len(self.parts)} scenes"]
         if (own := catalogue.slots[entry.key]) in catalogue.watched():

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from splatview_viewer.core.old_view import View as OldView
     from splatview_viewer.core.settings import Entry
     from splatview_viewer.core.view import Value
-    from splatview_viewer.formats.nerfstudio import Film
+    from splatview_viewer.formats.camera_paths import Film
     from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.workspace.catalogue import Catalogue
 
@@ -96,10 +96,9 @@ class PairSource(Source):
         self.catalogue, self.uses, self.ctx, self.work = catalogue, keys, ctx, work
         self.compositors: list[PairCompositor] = []
 
-    def refresh(self, entry: Entry, now: float) -> bool:
+    def refresh(self, entry: Entry, now: float) -> None:
         if any(key not in self.catalogue.slots for key in self.uses):
             self.catalogue.forget(entry.key)
-        return False
 
 
 class PairView(View[PairSource, PairState]):

@@ -1,5 +1,8 @@
 """A scene made small, to keep many of them: a third of its float32 numbers, and it can hardly be told from them.
 
+In memory and in a file it is the same bytes: 8 bytes SVSCENE1, the length of the header as uint32, the header as JSON,
+then the arrays of `layout` one after the other, little-endian:
+
 means       float32, or float64, as they are
 quats       unit quaternions times 32767, int16: off by at most 2e-5
 scales      logarithms as float16: sizes off by at most 0.4 % (of Gaussians smaller than e**-16: 0.8 %); those of scenes
@@ -8,21 +11,31 @@ opacities   logits as float16: opacities off by at most 2e-4; those of activated
 sh0         float16: colours off by at most 1.4e-4 of full scale, up to four times the brightness of white
 shN         int8, each Gaussian's as parts of its own largest one: off by at most 1/254 of that
 
-What cannot be drawn (`Renderer.load`) cannot be drawn afterwards either.
+What cannot be drawn (`Renderer.load`) cannot be drawn afterwards either. Nothing is unpickled, and sizes are checked
+before memory is taken.
 """
 
 from __future__ import annotations
 
 import functools
+import os
+import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import numpy as np
 
+from splatview_ipc.kinds.gaussians import SH_REST
+from splatview_ipc.system.files import write_output
+from splatview_viewer.core.errors import FileError
+from splatview_viewer.core.regular import open_regular
+from splatview_viewer.formats import check_memory, scene_bytes
 from splatview_viewer.scene.scene import FIELDS, GaussianScene, HostCopy, as_floats
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     import torch
 
@@ -34,45 +47,118 @@ memory that it passes through stays small."""
 _HALF = 65504.0
 """The largest float16."""
 _UNIT = 32767.0
+_MAGIC = b"SVSCENE1"
+_START, _MOST_HEADER = len(_MAGIC) + 4, 4096
+"""Bytes."""
+
+
+class Header(msgspec.Struct, frozen=True):
+    """What the arrays of a packed scene are."""
+
+    count: Annotated[int, msgspec.Meta(ge=0, le=2**40)]
+    coefficients: int
+    """Of spherical harmonics beyond degree 0, for each Gaussian."""
+    sh_degree: int
+    activated: bool
+    antialiased: bool
+    background: tuple[float, float, float] | None = None
+    """That came with the scene, RGB in [0, 1]."""
+    wide: bool = False
+    """True for positions of float64."""
 
 
 @dataclass(frozen=True, eq=False)
 class Packed:
-    """N Gaussians as they are kept."""
+    """One scene as it is kept."""
 
-    arrays: dict[str, np.ndarray]
-    """By the names of `layout`, of its shapes and dtypes."""
-    sh_degree: int
-    activated: bool
-    antialiased: bool
-    background: Color | None = None
-    """That came with the scene, RGB in [0, 1]."""
+    header: Header
+    data: np.ndarray
+    """All bytes, (N,) uint8."""
     gpu_ms: float = 0.0
     """Milliseconds that a GPU took to pack it."""
 
     def __len__(self) -> int:
-        return len(self.arrays["means"])
+        return self.header.count
 
     @property
-    def nbytes(self) -> int:
-        return sum(a.nbytes for a in self.arrays.values())
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The arrays by the names of `layout`: views of `data`."""
+        h, out = self.header, {}
+        at = self.data.nbytes - packed_bytes(h.count, h.coefficients, h.activated, h.wide)
+        for name, (shape, dtype) in layout(h.count, h.coefficients, h.activated, h.wide).items():
+            size = _size(shape, dtype)
+            out[name], at = self.data[at: at + size].view(dtype).reshape(shape), at + size
+        return out
 
 
 def layout(count: int, coefficients: int, activated: bool,
            wide: bool = False) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
-    """Shape and dtype of each array of `count` Gaussians with so many coefficients beyond degree 0, in their order.
-    `wide`: with `means` of float64."""
-    scale = np.float32 if activated else np.float16
+    """Return shape and dtype of each array of `count` Gaussians with so many coefficients beyond degree 0, in their
+    order. `wide`: with `means` of float64."""
+    scale = "<f4" if activated else "<f2"
     return {name: (shape, np.dtype(dtype)) for name, shape, dtype in (
-        ("means", (count, 3), np.float64 if wide else np.float32), ("quats", (count, 4), np.int16),
-        ("scales", (count, 3), scale), ("opacities", (count,), np.float16), ("sh0", (count, 3), np.float16),
-        ("shN", (count, coefficients, 3), np.int8), ("sh_unit", (count if coefficients else 0,), np.float16))}
+        ("means", (count, 3), "<f8" if wide else "<f4"), ("quats", (count, 4), "<i2"), ("scales", (count, 3), scale),
+        ("opacities", (count,), "<f2"), ("sh0", (count, 3), "<f2"), ("shN", (count, coefficients, 3), "<i1"),
+        ("sh_unit", (count if coefficients else 0,), "<f2"))}
+
+
+def _size(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
+    return int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
 
 
 def packed_bytes(count: int, coefficients: int, activated: bool, wide: bool = False) -> int:
-    """What such a scene takes."""
-    sizes = layout(count, coefficients, activated, wide).values()
-    return sum(int(np.prod(shape, dtype=np.int64)) * dtype.itemsize for shape, dtype in sizes)
+    """Return the size of the arrays of such a scene."""
+    return sum(_size(*each) for each in layout(count, coefficients, activated, wide).values())
+
+
+def _empty(header: Header) -> Packed:
+    """Make a packed scene whose arrays are to be filled."""
+    text = msgspec.json.encode(header)
+    start = _MAGIC + struct.pack("<I", len(text)) + text
+    size = packed_bytes(header.count, header.coefficients, header.activated, header.wide)
+    data = np.empty(len(start) + size, np.uint8)
+    data[:len(start)] = np.frombuffer(start, np.uint8)
+    return Packed(header, data)
+
+
+def write_packed(path: Path, packed: Packed) -> int:
+    """Write a scene into a file; return its size in bytes. Raises OSError."""
+    write_output(path, packed.data)
+    return packed.data.nbytes
+
+
+def read_packed(path: Path) -> Packed:
+    """Return the scene of a file. Raises FileError for what is missing, damaged or none; takes only the memory that its
+    size allows."""
+    try:
+        with open_regular(path) as f:
+            size = os.fstat(f.fileno()).st_size
+            start = f.read(_START)
+            if len(start) != _START or not start.startswith(_MAGIC):
+                raise FileError(f"{path}: no snapshot of a recording")
+            (length,) = struct.unpack_from("<I", start, len(_MAGIC))
+            if length > _MOST_HEADER:
+                raise FileError(f"{path}: damaged: a header of {length:,} bytes; at most {_MOST_HEADER:,}")
+            header = msgspec.json.decode(f.read(length), type=Header)
+            if header.coefficients not in SH_REST or not 0 <= header.sh_degree < len(SH_REST):
+                raise FileError(f"{path}: damaged: {header.coefficients} coefficients, degree {header.sh_degree}")
+            needed = packed_bytes(header.count, header.coefficients, header.activated, header.wide)
+            if size != _START + length + needed:
+                raise FileError(f"{path}: damaged: {size:,} bytes, and {header.count:,} Gaussians take "
+                                f"{_START + length + needed:,}")
+            # What is read, and what it becomes to be drawn (`unpack`).
+            check_memory(needed + scene_bytes(header.count, header.coefficients), f"{path}: {header.count:,} Gaussians")
+            f.seek(0)
+            data = np.fromfile(f, np.uint8, size)
+            if len(data) != size:
+                raise FileError(f"{path}: damaged: it was cut off while it was read")
+    except OSError as e:
+        raise FileError(f"{path}: cannot be read: {e.strerror or e}") from e
+    except (msgspec.MsgspecError, ValueError, RecursionError, OverflowError) as e:
+        raise FileError(f"{path}: damaged: {e}") from e
+    except MemoryError as e:
+        raise FileError(f"{path}: not enough memory to load it") from e
+    return Packed(header, data)
 
 
 def pack(scene: GaussianScene, background: Color | None = None, stream: torch.cuda.Stream | None = None) -> Packed:
@@ -83,35 +169,38 @@ def pack(scene: GaussianScene, background: Color | None = None, stream: torch.cu
     """
     import torch
 
-    count, coefficients = len(scene), scene.shN.shape[1]
-    shapes = layout(count, coefficients, scene.activated, scene.means.dtype.itemsize == 8)
-    arrays = {name: np.empty(shape, dtype) for name, (shape, dtype) in shapes.items()}
-    gpu_ms = 0.0
+    made = _empty(Header(len(scene), scene.shN.shape[1], min(scene.sh_degree, scene.stored_sh_degree), scene.activated,
+                         scene.antialiased, background, scene.means.dtype.itemsize == 8))
+    arrays, gpu_ms = made.arrays.values(), 0.0
     with torch.cuda.stream(stream):
         if scene.on_gpu:  # CUDA loads kernels at their first use: not in the time that is measured
             HostCopy(scene, lambda: pack_rows(scene[:1]))
         step = _CHUNK_GPU if scene.on_gpu else _CHUNK
-        for start in range(0, count, step):
+        for start in range(0, len(scene), step):
             marks = [torch.cuda.Event(enable_timing=True) for _ in range(2)] if scene.on_gpu else []
             copy = HostCopy(scene, functools.partial(_pack_between, scene[start: start + step], marks))
-            for array, part in zip(arrays.values(), copy.arrays(), strict=True):
+            for array, part in zip(arrays, copy.arrays(), strict=True):
                 array[start: start + len(part)] = part
             gpu_ms += marks[0].elapsed_time(marks[1]) if marks else 0.0
-    return Packed(arrays, min(scene.sh_degree, scene.stored_sh_degree), scene.activated, scene.antialiased, background,
-                  gpu_ms)
+    return Packed(made.header, made.data, gpu_ms)
 
 
 def unpack(packed: Packed, *, version: int = 0, notes: tuple[str, ...] = ()) -> GaussianScene:
     """Return the scene again, as float32 (`means` also float64) on the CPU. From any thread."""
     import torch
 
-    means, quats, scales, opacities, sh0, higher, unit = map(torch.from_numpy, packed.arrays.values())
+    header, background = packed.header, packed.header.background
+    # An array may begin at any byte.
+    means, quats, scales, opacities, sh0, higher, unit = (
+        torch.from_numpy(np.require(array, requirements="A")) for array in packed.arrays.values())
     higher = higher.float()
     if higher.numel():
         higher *= unit.float()[:, None, None]
+    if background is not None and not all(0 <= v <= 1 for v in background):
+        background = None
     return GaussianScene(means, quats * (1 / _UNIT), scales.float(), opacities.float(), sh0.float(), higher,
-                         activated=packed.activated, sh_degree=packed.sh_degree, antialiased=packed.antialiased,
-                         version=version, notes=notes, background=packed.background)
+                         activated=header.activated, sh_degree=header.sh_degree, antialiased=header.antialiased,
+                         version=version, notes=notes, background=background)
 
 
 def _pack_between(scene: GaussianScene, marks: Sequence[torch.cuda.Event]) -> list[torch.Tensor]:

@@ -2,116 +2,51 @@
 
 from __future__ import annotations
 
-import logging
-from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.jobs import Job, Jobs
-from splatview_viewer.formats import scene_bytes
+from splatview_viewer.recording.recording import Snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from splatview_viewer.core.old_view import View
-    from splatview_viewer.recording.recording import Recording, Snapshot
+    from splatview_viewer.recording.recording import Recording
     from splatview_viewer.scene.scene import GaussianScene
-
-log = logging.getLogger("splatview")
 
 CACHE_BYTES = 256 << 20
 """Of scenes that are ready to be shown."""
 AHEAD = 4
 """Snapshots that are made ready before they are asked for, on the way that one goes."""
+UNPACKED = 3
+"""Size of a scene that is ready, in that of its snapshot."""
 PLAY_PERIOD = 0.1
 """Seconds between two snapshots while it plays."""
 
 
-class Decoder:
-    """Unpacks snapshots one after the other in jobs, the one that is waited for first."""
-
-    def __init__(self, wake: Callable[[], None]) -> None:
-        """`wake`: called from another thread when one is ready."""
-        self._jobs = Jobs("splatview history", wake)
-        self._wanted: list[Snapshot] = []
-        self._ready: OrderedDict[int, GaussianScene | str] = OrderedDict()
-        """By number: a scene, or why there is none."""
-        self._newest: tuple[Snapshot, GaussianScene | str] | None = None
-        """What was made ready last because it was waited for."""
-        self._making: tuple[Snapshot, Job[GaussianScene], bool] | None = None
-        """What is being made ready, and whether it was waited for when that began."""
-
-    def want(self, snapshots: Sequence[Snapshot]) -> None:
-        """Make these ready: the first is waited for, the others may be soon. Nothing: give back all that is ready."""
-        self._wanted = list(snapshots)
-        if not self._wanted:
-            self.close()
-            return
-        if (found := self._ready.get(self._wanted[0].number)) is not None:
-            self._ready.move_to_end(self._wanted[0].number)
-            self._newest = self._wanted[0], found
-        self._go_on()
-
-    def newest(self) -> tuple[Snapshot, GaussianScene | str] | None:
-        """What was waited for and became ready last: which, and the scene or why there is none."""
-        self._go_on()
-        return self._newest
-
-    def _go_on(self) -> None:
-        """Take in what is ready, and begin with the next."""
-        if self._making is not None:
-            snapshot, job, waited_for = self._making
-            if not job.done:
-                return
-            self._making = None
-            made = self._ready[snapshot.number] = job.fault or job.result()
-            if waited_for or snapshot.number == self._wanted[0].number:
-                self._newest = snapshot, made
-            self._forget()
-        for i, snapshot in enumerate(self._wanted):
-            if snapshot.number not in self._ready:
-                self._making = snapshot, self._jobs.submit(lambda _, one=snapshot: one.scene()), i == 0
-                return
-
-    def _forget(self) -> None:
-        """Keep what was used last, as far as there is room; what is waited for in any case."""
-        keep = {s.number for s in self._wanted[:1]}
-        used = sum(map(_size, self._ready.values()))
-        wanted = {s.number for s in self._wanted}
-        for number in sorted(self._ready, key=lambda n: n in wanted):  # stable: the oldest first
-            if used <= CACHE_BYTES and len(self._ready) <= 64:
-                break
-            if number not in keep:
-                used -= _size(self._ready.pop(number))
-
-    def close(self) -> None:
-        """Give back all that is ready. Idempotent."""
-        self._jobs.close()
-        self._wanted, self._newest, self._making = [], None, None
-        self._ready.clear()
-
-
-def _size(made: GaussianScene | str) -> int:
-    return 0 if isinstance(made, str) else scene_bytes(len(made), made.shN.shape[1])
-
-
 class Player:
-    """What is shown of a stream: what comes live, or a snapshot. The same for everybody who looks at it."""
+    """The part of a stream that is shown: what comes live, or a snapshot. The same for all who look at the stream."""
 
     def __init__(self, recording: Recording, wake: Callable[[], None], *, live: bool = True) -> None:
-        """`live`: whether there is something beside the recording."""
+        """`live`: there is something beside the recording. `wake`: called from another thread when one is ready."""
         self.recording = recording
         self.has_live = live
         self.position: Snapshot | None = None if live else recording.snapshots[-1]
-        """What is to be shown; None: what comes live."""
+        """The snapshot to be shown; None: what comes live."""
         self.playing = False
-        self._decoder = Decoder(wake)
-        self._fed: int | None = None
-        """The number of the snapshot that the view was given last."""
+        self._jobs = Jobs("splatview history", wake)
+        self._ready: dict[Snapshot, GaussianScene | str] = {}
+        """Scenes, or the reasons why there are none; the one that was used last is the last."""
+        self._newest: tuple[Snapshot, GaussianScene | str] | None = None
+        """The one that was waited for and became ready last."""
+        self._making: tuple[Snapshot, Job[GaussianScene], bool] | None = None
+        """The one that is being made ready; True if it was waited for when that began."""
+        self._fed: Snapshot | None = None
+        """The snapshot that the view was given last."""
         self._next_at = 0.0
         self._direction = 1
-        if not live:
-            self._want()
+        self._make()
 
     @property
     def at(self) -> int | None:
@@ -126,12 +61,11 @@ class Player:
         chosen = snapshots[min(max(place, 0), len(snapshots) - 1)]
         if chosen is self.position:
             return
-        if self.position is not None:
-            self._direction = 1 if chosen.number > self.position.number else -1
-        else:
-            self._direction = -1
+        self._direction = 1 if self.position is not None and chosen.number > self.position.number else -1
         self.position = chosen
-        self._want()
+        if chosen in self._ready:
+            self._newest = chosen, self._ready[chosen]
+        self._make()
 
     def move(self, by: int) -> None:
         """Show the snapshot so many places on. Before what is live lies the last."""
@@ -150,7 +84,7 @@ class Player:
         self.playing = False
         if self.has_live:
             self.position = self._fed = None
-            self._decoder.want(())
+            self.close()
         else:
             self.seek(len(self.recording) - 1)
 
@@ -165,56 +99,74 @@ class Player:
         if self.playing and self.at in (None, len(self.recording) - 1):
             self.seek(0)
 
-    def _want(self) -> None:
-        at = self.at
-        assert at is not None and self.position is not None
-        snapshots, d = self.recording.snapshots, self._direction
-        ahead = [snapshots[p] for i in range(1, AHEAD + 1) if 0 <= (p := at + d * i) < len(snapshots)]
-        behind = [snapshots[at - d]] if 0 <= at - d < len(snapshots) else []
-        self._decoder.want([self.position, *ahead, *behind])
-
     def tick(self, now: float) -> None:
         """Play on; once in each turn of the loop."""
-        if self.playing and self._fed == (self.position.number if self.position else None) and now >= self._next_at:
+        if self.playing and self._fed is self.position and now >= self._next_at:
             self._next_at = max(self._next_at + PLAY_PERIOD, now + PLAY_PERIOD / 2)
             at = self.at
             assert at is not None
             if at + 1 < len(self.recording):
                 self.seek(at + 1)
             else:
-                self.playing = False
-                if self.has_live:
-                    self.live()
+                self.move(1)
 
-    # -- as a source -------------------------------------------------------------------------------------------
+    # -- snapshots that are ready --------------------------------------------------------------------------------
 
-    def has_news(self) -> bool:
-        """Whether `feed` would bring something new, while a snapshot is shown."""
-        newest = self._decoder.newest()
-        return self.position is not None and newest is not None and newest[0].number != self._fed
-
-    def feed(self, view: View) -> bool:
-        """Give the view the snapshot that is ready. Raises FileError for one that cannot be read."""
-        newest = self._decoder.newest()
-        if newest is None or self.position is None:
-            return False
-        snapshot, made = newest
-        if isinstance(made, str):
-            self._fed = snapshot.number
-            if snapshot not in self.recording.snapshots:  # dropped while it was being read
-                self.position = self.recording.snapshots[self.recording.place(snapshot)]
-                self._want()
-                return False
-            raise ViewerError(made)
-        taken = view.update(made)
-        if taken:
-            self._fed = snapshot.number
-        return taken
-
-    def again(self) -> None:
-        """The view wants it anew."""
-        self._fed = None
+    def _make(self) -> None:
+        """Take in the one that is ready, and begin with the next: the one that is shown, or one that may be soon."""
+        if self._making is not None:
+            snapshot, job, waited_for = self._making
+            if not job.done:
+                return
+            self._making = None
+            made = self._ready[snapshot] = job.fault or job.result()
+            if waited_for or snapshot is self.position:
+                self._newest = snapshot, made
+        if (at := self.at) is None or self.position is None:
+            return
+        snapshots, d = self.recording.snapshots, self._direction
+        near = [at + d * i for i in (*range(1, AHEAD + 1), -1)]
+        wanted = [self.position, *(snapshots[place] for place in near if 0 <= place < len(snapshots))]
+        keep, room = list[Snapshot](), CACHE_BYTES
+        for snapshot in dict.fromkeys([*wanted, *reversed(self._ready)]):
+            room -= UNPACKED * snapshot.bytes
+            if room >= 0 or snapshot is self.position:
+                keep.append(snapshot)
+        self._ready = {snapshot: self._ready[snapshot] for snapshot in reversed(keep) if snapshot in self._ready}
+        for snapshot in keep:
+            if snapshot not in self._ready:
+                job = self._jobs.submit(lambda _, one=snapshot: self.recording.scene(one))
+                self._making = snapshot, job, snapshot is self.position
+                return
 
     def close(self) -> None:
-        """Give back everything. Idempotent."""
-        self._decoder.close()
+        """Give back all that is ready. Idempotent."""
+        self._jobs.close()
+        self._newest = self._making = None
+        self._ready.clear()
+
+    # -- as a source ---------------------------------------------------------------------------------------------
+
+    def has_news(self) -> bool:
+        """Return whether `feed` would bring something new, while a snapshot is shown."""
+        self._make()
+        return self.position is not None and self._newest is not None and self._newest[0] is not self._fed
+
+    def feed(self, view: View) -> bool:
+        """Give the view the snapshot that is ready. Raises ViewerError for one that cannot be read."""
+        if self._newest is None or self.position is None:
+            return False
+        snapshot, made = self._newest
+        if not isinstance(made, str):
+            if taken := view.update(made):
+                self._fed = snapshot
+            return taken
+        self._fed = snapshot
+        if snapshot in self.recording.snapshots:
+            raise ViewerError(made)
+        self.seek(self.recording.place(snapshot))  # it was dropped while it was being read
+        return False
+
+    def again(self) -> None:
+        """Bring the snapshot that is shown once more."""
+        self._fed = None

@@ -1,139 +1,267 @@
-"""The snapshots of one stream, from the first version on, as many as a limit allows.
+"""Recordings: the snapshots of one stream, from the first version on, as many as a limit allows; in memory or on disk.
 
-When it is reached, every second one is dropped, and from then on half as many are taken: what is left always covers
-everything evenly.
+When the limit is reached, every second one is dropped, and from then on half as many are taken: what is left always
+covers everything evenly. On disk there is a folder for each stream, with a file for each snapshot and an index:
+
+    recording.json          names of run and stream; of each snapshot its file, step, version, time, count and bytes
+    000000042.gaussians     a packed scene (`recording.packed`)
+
+A file that the index does not name is no part of the recording. Every file is written beside its place and then moved
+there, so that none is ever half written.
 """
 
 from __future__ import annotations
 
 import bisect
-import math
+import fcntl
+import os
+import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+import msgspec
+
+from splatview_ipc.system.files import write_output
 from splatview_viewer.core.errors import FileError, ViewerError
+from splatview_viewer.core.regular import open_regular
 from splatview_viewer.formats.pictures import make_output_folder
-from splatview_viewer.recording.files import MOST_SNAPSHOTS, Line, read_index, read_packed
-from splatview_viewer.recording.packed import unpack
+from splatview_viewer.recording.packed import read_packed, unpack
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
-    from splatview_viewer.recording.files import StreamFolder
     from splatview_viewer.recording.packed import Packed
     from splatview_viewer.scene.scene import GaussianScene
 
+INDEX = "recording.json"
+EVERY = 100
+"""Versions between two snapshots, at first, if nothing else is asked for."""
+MOST_SNAPSHOTS = 2000
+"""Of one recording, in memory as well."""
+_FORMAT = 1
+_MOST_INDEX = 4 << 20
+"""Bytes."""
+_NAME = re.compile(r"\d{9}\.gaussians")
+_PART = ".part"
 
-@dataclass(frozen=True, eq=False)
-class Snapshot:
-    """One version of the scene, in memory or in a file."""
+_Count = Annotated[int, msgspec.Meta(ge=0, le=2**40)]
+_Whole = Annotated[int, msgspec.Meta(ge=-(2**62), le=2**62)]
+_Text = Annotated[str, msgspec.Meta(max_length=200)]
 
-    number: int
-    """Counts the snapshots of a recording, those that were dropped as well."""
-    step: int
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """One version of a scene, as the index describes it."""
+
+    file: str
+    """Its number of nine digits, also of one in memory, and ".gaussians"."""
+    step: _Whole
     """The trainer's, or if it says none the version."""
-    version: int
-    time_ns: int
-    """When it was published."""
-    count: int
+    version: _Whole
+    time_ns: _Whole
+    """Time of publication, ns since the epoch."""
+    count: _Count
     """Gaussians."""
-    nbytes: int
-    """That are kept."""
-    packed: Packed | None = None
-    file: Path | None = None
+    bytes: _Count
 
-    def scene(self) -> GaussianScene:
-        """It again, in host memory. From any thread. Raises FileError where its file is gone or damaged."""
-        packed = self.packed
-        if packed is None:
-            assert self.file is not None
-            packed = read_packed(self.file)
-            if len(packed) != self.count:
-                raise FileError(f"{self.file}: holds {len(packed):,} Gaussians, and the index says {self.count:,}")
-        return unpack(packed, version=self.version, notes=(f"step {self.step:,}", "recorded"))
+    @property
+    def number(self) -> int:
+        """Counts the snapshots of a recording, those that were dropped as well."""
+        return int(self.file[:9])
+
+
+class Index(msgspec.Struct, frozen=True):
+    """What a folder holds."""
+
+    format: int
+    run: _Text
+    """The run's name."""
+    name: _Text
+    """The stream's."""
+    every: float
+    """Versions, or steps, between two snapshots."""
+    snapshots: list[Snapshot]
+
+
+def is_recording(path: Path) -> bool:
+    """Return whether a folder is that of a recorded stream."""
+    return os.path.isfile(path / INDEX)
+
+
+def streams_in(path: Path) -> list[Path]:
+    """Return the streams' folders in what was recorded; the folder itself if it is one; [] for anything else."""
+    if is_recording(path):
+        return [path]
+    try:
+        return sorted(p for p in path.iterdir() if is_recording(p))
+    except OSError:
+        return []
+
+
+def read_index(folder: Path) -> Index:
+    """Return what a stream's folder holds, the oldest first, without what is missing or of another size.
+
+    Raises FileError for an index that is missing, damaged, or of a later version.
+    """
+    path = folder / INDEX
+    try:
+        with open_regular(path) as f:
+            text = f.read(_MOST_INDEX + 1)
+        if len(text) > _MOST_INDEX:
+            raise FileError(f"{path}: over {_MOST_INDEX:,} bytes, so it is no index of a recording")
+        index = msgspec.json.decode(text, type=Index)
+    except OSError as e:
+        raise FileError(f"{path}: cannot be read: {e.strerror or e}") from e
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as e:
+        raise FileError(f"{path}: damaged: {e}") from e
+    if index.format != _FORMAT:
+        raise FileError(f"{path}: format {index.format}, and this viewer reads {_FORMAT}: install a newer splatview")
+    if not 0 < index.every < 1e18:
+        raise FileError(f"{path}: damaged: a snapshot every {index.every} steps")
+    there = {line.file: line for line in index.snapshots[:MOST_SNAPSHOTS] if _NAME.fullmatch(line.file)
+             and _size(folder / line.file) == line.bytes}
+    return msgspec.structs.replace(index, snapshots=[there[name] for name in sorted(there)])
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.lstat().st_size
+    except OSError:
+        return -1
+
+
+class StreamFolder:
+    """The folder into which one stream is being recorded: locked until it is closed.
+
+    Methods but `close` are called from one thread at a time.
+    """
+
+    def __init__(self, root: Path, run: str, name: str) -> None:
+        """Make a folder in `root`, for its owner alone (0700); one that was recorded before by a run and stream of
+        these names is continued, unless another program writes there. Raises OSError, and FileError for a folder that
+        cannot be used."""
+        self.run, self.name = run[:200], name[:200]
+        self.before = Index(_FORMAT, self.run, self.name, 1.0, [])
+        """What was recorded here before."""
+        make_output_folder(root)
+        base = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{run}-{name}").strip("-.")[:100] or "stream"
+        for number in range(1, 100):
+            self.path = root / (base if number == 1 else f"{base}-{number}")
+            self.path.mkdir(mode=0o700, exist_ok=True)
+            self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                found = read_index(self.path) if is_recording(self.path) else self.before
+                if (found.run, found.name) == (self.run, self.name):
+                    self.before = found
+                    self._tidy()
+                    return
+            except BlockingIOError:
+                pass
+            except BaseException:
+                self.close()
+                raise
+            self.close()
+        raise FileError(f"{root / base}: it and 98 like it are being written by others; record into another folder")
+
+    def _tidy(self) -> None:
+        """Remove what a recording that ended in the middle of writing has left."""
+        named = {line.file for line in self.before.snapshots}
+        for path in self.path.iterdir():
+            if (_NAME.fullmatch(path.name) and path.name not in named) or path.name.endswith(_PART):
+                path.unlink(missing_ok=True)
+
+    def write_index(self, every: float, snapshots: list[Snapshot], dropped: Iterable[Snapshot] = ()) -> None:
+        """Write what there is, and then remove what has been dropped. Raises OSError."""
+        index = Index(_FORMAT, self.run, self.name, every, snapshots)
+        write_output(self.path / INDEX, msgspec.json.format(msgspec.json.encode(index), indent=1))
+        for snapshot in dropped:
+            (self.path / snapshot.file).unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Let others write here. Idempotent."""
+        if self._lock >= 0:
+            os.close(self._lock)
+        self._lock = -1
 
 
 class Recording:
-    """The snapshots in the order in which they were taken. Belongs to the loop's thread, but for what a snapshot does.
+    """The snapshots in the order in which they were taken. Belongs to the loop's thread, but for `scene`.
 
     Steps may go back, when a run was started again.
     """
 
     def __init__(self, every: float = 1.0, *, limit: int = 0, folder: StreamFolder | None = None) -> None:
-        """`every`: versions, or steps, between two snapshots. `limit`: bytes. `folder`: where they lie, if not in
-        memory; what lies there already is a part of it."""
-        self.snapshots: list[Snapshot] = []
+        """`every`: versions, or steps, between two snapshots. `limit`: bytes. `folder`: where they are kept, if not in
+        memory; what is there already is a part of it."""
         self.every = every
         self.limit = limit
         self.folder = folder
+        self.path: Path | None = None
+        """The folder that is read; None: they are in memory."""
+        self.snapshots: list[Snapshot] = []
         self.changes = 0
-        self.nbytes = 0
-        if folder is not None and folder.before.snapshots:
-            self._take_in(folder.path, folder.before.snapshots)
+        self._packed: dict[Snapshot, Packed] = {}
+        if folder is not None:
+            self.path, self.snapshots = folder.path, folder.before.snapshots
             self.every = max(every, folder.before.every)
 
     @classmethod
     def opened(cls, path: Path) -> Recording:
-        """What was recorded in a stream's folder, to be looked at. Raises FileError if nothing is there."""
+        """Return what was recorded in a stream's folder, to be looked at. Raises FileError if nothing is there."""
         index = read_index(path)
         if not index.snapshots:
             raise FileError(f"{path}: no snapshot in it that is whole")
         made = cls(index.every)
-        made._take_in(path, index.snapshots)
+        made.path, made.snapshots = path, index.snapshots
         return made
-
-    def _take_in(self, path: Path, lines: list[Line]) -> None:
-        self.snapshots = [Snapshot(int(line.file[:9]), line.step, line.version, line.time_ns, line.count, line.bytes,
-                                   file=path / line.file) for line in lines]
-        self.nbytes = sum(s.nbytes for s in self.snapshots)
 
     def __len__(self) -> int:
         return len(self.snapshots)
 
     @property
-    def next_number(self) -> int:
-        return self.snapshots[-1].number + 1 if self.snapshots else 1
+    def nbytes(self) -> int:
+        return sum(snapshot.bytes for snapshot in self.snapshots)
 
-    def add(self, snapshot: Snapshot) -> list[Snapshot]:
-        """Take one more; those that are dropped for it."""
+    @property
+    def next_file(self) -> str:
+        """The name of the next snapshot's file."""
+        return f"{self.snapshots[-1].number + 1 if self.snapshots else 1:09}.gaussians"
+
+    def add(self, snapshot: Snapshot, packed: Packed | None = None) -> list[Snapshot]:
+        """Take one more, `packed` where they are in memory; return those that are dropped for it."""
         self.snapshots.append(snapshot)
-        self.nbytes += snapshot.nbytes
+        if packed is not None:
+            self._packed[snapshot] = packed
         return self.fit()
 
     def fit(self) -> list[Snapshot]:
-        """Drop what is over the limit; what is dropped. The first and the newest stay as long as any others."""
+        """Drop what is over the limit, and return it. The first and the newest stay as long as any others."""
         dropped: list[Snapshot] = []
         while len(self) > 1 and (self.nbytes > self.limit or len(self) > MOST_SNAPSHOTS):
-            if len(self) == 2:
-                out = self.snapshots[:1]
-            else:
-                last = self.snapshots[-1]
-                out = [s for s in self.snapshots[1::2] if s is not last]
-                self.every *= 2
-            gone = {s.number for s in out}
-            self.snapshots = [s for s in self.snapshots if s.number not in gone]
-            self.nbytes -= sum(s.nbytes for s in out)
+            out = dict.fromkeys(self.snapshots[1:-1:2] or self.snapshots[:1])
+            self.every *= 2 if len(self) > 2 else 1
+            self.snapshots = [s for s in self.snapshots if s not in out]
             dropped += out
+        for snapshot in dropped:
+            self._packed.pop(snapshot, None)
         self.changes += 1
         return dropped
 
-    def lines(self) -> list[Line]:
-        """Of the index."""
-        return [Line(s.file.name, s.step, s.version, s.time_ns, s.count, s.nbytes)
-                for s in self.snapshots if s.file is not None]
-
     def place(self, snapshot: Snapshot) -> int:
-        """Where it stands, or if it was dropped the one nearest to it."""
-        numbers = [s.number for s in self.snapshots]
-        at = bisect.bisect_left(numbers, snapshot.number)
-        if at == len(numbers):
-            return max(at - 1, 0)
-        before = numbers[at - 1] if at else -math.inf
-        return at if numbers[at] - snapshot.number <= snapshot.number - before else at - 1
+        """Return its place, or if it was dropped that of the one nearest to it."""
+        at = bisect.bisect_left(self.snapshots, snapshot.number, key=lambda s: s.number)
+        near = range(max(at - 1, 0), min(at + 1, len(self)))
+        return min(near, key=lambda i: abs(self.snapshots[i].number - snapshot.number))
 
-
-EVERY = 100
-"""Versions between two snapshots, at first, if nothing else is asked for."""
+    def scene(self, snapshot: Snapshot) -> GaussianScene:
+        """Return a snapshot again, in host memory. From any thread. Raises FileError where its file is gone or damaged,
+        KeyError where it was dropped meanwhile."""
+        packed = self._packed[snapshot] if self.path is None else read_packed(self.path / snapshot.file)
+        if len(packed) != snapshot.count:
+            raise FileError(f"{self.path}/{snapshot.file}: holds {len(packed):,} Gaussians, and the index says "
+                            f"{snapshot.count:,}")
+        return unpack(packed, version=snapshot.version, notes=(f"step {snapshot.step:,}", "recorded"))
 
 
 @dataclass(frozen=True)
@@ -167,8 +295,3 @@ class RecordOptions:
     @property
     def on(self) -> bool:
         return self.folder is not None or self.memory_mb > 0
-
-    @property
-    def limit(self) -> int:
-        """Bytes for all scenes together."""
-        return (self.memory_mb if self.folder is None else self.disk_mb) * 1_000_000

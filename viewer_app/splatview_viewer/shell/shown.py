@@ -108,7 +108,7 @@ def describe(catalogue: Catalogue, slot: Slot | None, view: View | None, panel_o
 
         return drawn
 
-    from splatview_viewer.workspace.shards.panel import sections as shard_sections
+    from splatview_viewer.workspace.shards_panel import sections as shard_sections
 
     beside = [*shard_sections(catalogue, slot, view),
               *(section for feature in catalogue.features for section in feature.sections(slot, view))]
@@ -140,7 +140,7 @@ def strips_of(catalogue: Catalogue, slot: Slot) -> Strips:
                 head = f"Step {logged.step:,.12g}{rate}"
             losses = [c for c in logged.all if "loss" in c.name.lower()][:1]
             curves = [(c.name, c) for c in losses or [c for c in logged.all if len(c) > 1][:_MOST]]
-    count = catalogue.links.count_of(slot.source.stream)
+    count = catalogue.counts.curves.get(id(slot.source.stream))
     if count is not None:
         curves.append(("Gaussians", count))
     return Strips(head, curves, key, history, memory_key)

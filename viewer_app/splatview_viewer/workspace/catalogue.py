@@ -9,19 +9,19 @@ from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from splatview_ipc.control.memory_snapshots import find, newest_oom_snapshot
+from splatview_ipc.control.memory_snapshots import newest_oom_snapshot
 from splatview_ipc.gl.glapi import gl_device_uuid
 from splatview_viewer.core.errors import words_of
 from splatview_viewer.core.memo import Memo
 from splatview_viewer.core.settings import Entry
 from splatview_viewer.gpu.health import GpuMemory
 from splatview_viewer.kinds import SCENES, about, make_view
-from splatview_viewer.workspace.links import PLOT_PERIOD_S, Links
-from splatview_viewer.workspace.names import Candidate, meant
-from splatview_viewer.workspace.shards.grouping import Shards, group_of, key_of, title_of
-from splatview_viewer.workspace.sources import FileSource, StreamSource, file_source
+from splatview_viewer.workspace.links import PLOT_PERIOD_S, Counts, Links
+from splatview_viewer.workspace.names import meant
+from splatview_viewer.workspace.shards import Shards, group_of, key_of, runs_of, title_of
+from splatview_viewer.workspace.sources import FileSource, StreamSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -92,6 +92,7 @@ class Catalogue:
         """Counts changes of the streams' rates, and of the plots in the panel."""
         self.shards = Shards()
         self.links = Links(self)
+        self.counts = Counts()
         self.features: list[Feature] = []
         """To be set before anything is shown."""
         self.chooses = True
@@ -110,22 +111,17 @@ class Catalogue:
     # -- who shows what ------------------------------------------------------------------------------------
 
     def join(self, pane: Viewport) -> None:
-        """Add a viewport, and open what it shows."""
+        """Add a viewport."""
         self.panes.append(pane)
-        if pane.key in self.slots:
-            self._open(pane)
-            return
-        pane.key = None
-        if self._first in self.slots:
-            self.show(pane, self._first)
+        if pane.key not in self.slots:
+            pane.key = self._first if self._first in self.slots else None
+        pane.seat.mark(SETTLE)
 
     def part(self, pane: Viewport) -> None:
-        """Release what a viewport shows while it is not seen; its entry and its views stay."""
+        """Remove a viewport while it is not seen; its entry and its views stay."""
         if pane in self.panes:
             self.panes.remove(pane)
             self.drop_pictures(pane)
-            if (slot := self.shown(pane)) is not None:
-                self.let_go(slot)
 
     def drop_pictures(self, pane: Viewport) -> None:
         """Give back what a pane's views make again when they are drawn."""
@@ -149,9 +145,8 @@ class Catalogue:
         return self.slots.get(pane.key or "")
 
     def watched(self) -> list[Slot]:
-        """Return the entries that are shown, if only in the panel."""
-        keys = dict.fromkeys([*(pane.key for pane in self.panes), *(slot.entry.key for slot in self.links.slots)])
-        return [self.slots[key] for key in keys if key in self.slots]
+        """Return the entries that are seen, if only in the panel."""
+        return [slot for slot in self.links.watched if slot.entry.key in self.slots]
 
     def view(self, pane: Viewport) -> View | None:
         """Return the view that shows a viewport's entry, once it has had data."""
@@ -171,25 +166,12 @@ class Catalogue:
 
     def show(self, pane: Viewport, key: str | None) -> None:
         """Have a pane show this entry."""
-        if key == pane.key:
-            return
-        before = self.shown(pane)
-        pane.key = key
-        if before is not None:
-            self.let_go(before)
-        if pane in self.panes:
-            self._open(pane)
-
-    def _open(self, pane: Viewport) -> None:
-        if (slot := self.shown(pane)) is not None:
-            slot.entry.fault = ""
-            slot.source.open()
-        pane.seat.mark(SETTLE)
+        if key != pane.key:
+            pane.key = key
+            pane.seat.mark(SETTLE)
 
     def let_go(self, slot: Slot) -> None:
-        """Release an entry unless it is shown elsewhere."""
-        if slot in self.watched():
-            return
+        """Release an entry that is not seen any more."""
         if slot.view is not None:
             if not slot.entry.alive and not slot.view.busy and slot.source.has_news():
                 self._feed(slot, slot.next_feed)  # what an ended run published last can be had now, or never
@@ -200,7 +182,7 @@ class Catalogue:
     def _mark(self, slot: Slot, pictures: int = 1) -> None:
         """Have the viewports that show an entry drawn."""
         for pane in self.panes:
-            if pane.key == slot.entry.key or self.links.seen_by(pane, slot):
+            if self.links.seen_by(pane, slot):
                 pane.seat.mark(pictures)
 
     def _mark_all(self, pictures: int = 1) -> None:
@@ -211,7 +193,7 @@ class Catalogue:
 
     def open_file(self, file: Path | FileSource, pane: Viewport | None = None) -> FileSource:
         """Add a file to the list, for a pane to show; a job reads it, or does already."""
-        source = file if isinstance(file, FileSource) else file_source(file)
+        source = file if isinstance(file, FileSource) else FileSource(file)
         source.wake, path = self._wake, source.file
         key = str(path.absolute())
         if key in self.slots:
@@ -267,17 +249,19 @@ class Catalogue:
 
     def poll(self, now: float) -> bool:
         """Take in what runs and files brought. True when there is something new for a picture."""
+        self.shards.turn(now)
         if self.subscriber.poll():
-            self._match_streams()
+            self._match_streams(now)
         if self.subscriber.fault:
             self.notice(self.subscriber.fault)
         news = False
         for slot in list(self.slots.values()):
-            rate, progress = slot.entry.rate_hz, slot.entry.progress
-            if slot.source.refresh(slot.entry, now):
-                news = True
-            self.rate_changes += slot.entry.rate_hz != rate
-            if slot.entry.progress != progress:
+            entry = slot.entry
+            before, rate, progress = _told(entry), entry.rate_hz, entry.progress
+            slot.source.refresh(entry, now)
+            news |= _told(entry) != before
+            self.rate_changes += entry.rate_hz != rate
+            if entry.progress != progress:
                 self._mark_all()
         if news:
             self.list_changed()
@@ -287,17 +271,21 @@ class Catalogue:
         news = bool(self._commands)
         while self._commands:
             self._commands.popleft()()
-        self.links.update(now)
+        self.counts.update(self, now)
+        self.links.update()
         self._open_snapshots()
         news = any([self._take_in(slot, now) for slot in self.watched()]) or news
         return self.links.read(now) or news
 
-    def _match_streams(self) -> None:
+    def _match_streams(self, now: float) -> None:
         """A new stream continues an entry whose stream of its name and kind has ended: the one shown before others, one
         of the same run's name before others. Otherwise it is a new entry."""
         followed = {id(slot.source.stream): slot for slot in self.slots.values() if slot.source.stream is not None}
-        there = self.shards.update(self.subscriber.streams)
-        self.shards.say(self.notices)
+        there = self.shards.update(self.subscriber.streams, now)
+        present = {id(stream) for stream in there}
+        for _, name, world in self.shards.clashes:
+            self.notice(f"{name}: two trainings of {world} shards look like one. Set SPLATVIEW_GROUP to a word of its "
+                        "own for each of them")
         for stream in there:
             if id(stream) in followed or not stream.run.alive:  # an ended one is shown already, or was continued
                 continue
@@ -305,7 +293,8 @@ class Catalogue:
                 continue
             group = group_of(stream)
             fits = [slot for slot in self.slots.values() if (ended := slot.source.stream) is not None
-                    and not ended.run.alive and slot.entry.name == title_of(stream) and ended.kind == stream.kind]
+                    and (not ended.run.alive or id(ended) not in present)
+                    and (slot.entry.name, ended.kind) == (title_of(stream), stream.kind)]
             if fits:
                 watched = self.watched()
                 slot = max(fits, key=lambda s: (s in watched, s.entry.group == group))
@@ -315,37 +304,26 @@ class Catalogue:
                 self.slots[key_of(stream)] = Slot(Entry(key_of(stream), group, title_of(stream), stream.kind),
                                                   StreamSource(stream, self.recorder))
             self.list_changed()
-        present = {id(stream) for stream in there}
         for slot in followed.values():
             if id(slot.source.stream) not in present and slot not in self.watched():
                 self.forget(slot.entry.key)
 
     def _open_snapshots(self) -> None:
-        """Open the full snapshots of memory that were requested, and the last one of a run that ran out of it."""
+        """Open the last full snapshot of memory of a run that ran out of it."""
         for slot in list(self.slots.values()):
             stream = slot.source.stream
             if stream is None or not about(slot.entry.kind).snapshots:
                 continue
-            for pane, view in list(slot.views.items()):
-                shown: Any = view
-                shown.content.ask = stream.request_snapshot
-                name, shown.opening = shown.opening, ""
-                if name and pane is not None:
-                    self._open_snapshot(find(name), pane)
+            if (view := cast("Any", slot.view)) is not None:
+                view.content.ask = stream.request_snapshot
             if not stream.run.alive and stream.run.id not in self._ended:
                 self._ended.add(stream.run.id)
                 path = newest_oom_snapshot(stream.run.id, stream.run.ended_at - _DYING)
-                for pane in [p for p in self.panes if p.key == slot.entry.key] or [None]:
-                    self._open_snapshot(path, pane)
-
-    def _open_snapshot(self, path: Path | None, pane: Viewport | None) -> None:
-        """Open a snapshot, if there is one, for a viewport; None: only list it."""
-        if path is None:
-            return
-        if str(path) not in self.slots:
-            self.open_file(path, pane)
-        elif pane is not None:
-            pane.select(str(path))
+                panes = [pane for pane in self.panes if pane.key == slot.entry.key]
+                if path is not None and str(path) not in self.slots:
+                    self.open_file(path, panes[0] if panes else None)
+                for pane in panes if path is not None else ():
+                    pane.select(str(path))
 
     def settled(self) -> bool:
         """Return whether no source reads or has news for a viewport, and no command waits."""
@@ -381,8 +359,7 @@ class Catalogue:
             moving = any(v.moving for v in slot.views.values())
             if now < self._work.governor.next_version(slot.entry.rate_hz, moving):
                 return False
-        return any(pane.seat.takes(now) for pane in self.panes
-                   if pane.key == slot.entry.key or self.links.seen_by(pane, slot))
+        return any(pane.seat.takes(now) for pane in self.panes if self.links.seen_by(pane, slot))
 
     def gpu_is_needed(self, now: float) -> bool:
         """Return whether a run that is shown works on the GPU that the viewer uses: it publishes from there.
@@ -392,24 +369,21 @@ class Catalogue:
         for slot in self.watched():
             if slot.source.stream is None:
                 continue
-            run, cuda = slot.source.stream.run, slot.view is not None and slot.view.cuda
-            if run.alive and any(s.rate_hz > 0 and s.gpu and (cuda or s.gpu == self._gpu)
-                                 for s in run.streams.values()):
+            cuda = slot.view is not None and slot.view.cuda
+            if any(run.alive and s.rate_hz > 0 and s.gpu and (cuda or s.gpu == self._gpu)
+                   for run in runs_of(slot.source.stream) for s in run.streams.values()):
                 self._needed_until = now + _NEEDED_FOR
         return now < self._needed_until
 
     def _choose(self, pane: Viewport) -> None:
         """Show what is meant where the user chose nothing. What was found first gives way to better of its run, which
         often comes a little later."""
-        def known(entry: Entry) -> Candidate:
-            return Candidate(entry.name, entry.kind, entry.alive, entry.is_file)
-
         entries = [slot.entry for slot in self.slots.values()]
         if (shown := self.shown(pane)) is not None:
             rank = about(shown.entry.kind).rank
             entries = [e for e in entries if e.alive and not e.is_file and e.group == shown.entry.group
                        and about(e.kind).rank < rank]
-        if (entry := meant((known(e), e) for e in entries)) is not None:
+        if (entry := meant(entries)) is not None:
             self.show(pane, entry.key)
 
     def _feed(self, slot: Slot, now: float) -> None:
@@ -428,7 +402,7 @@ class Catalogue:
         cost = time.perf_counter() - begin
         # A scene that takes long to load leaves time for the mouse; a torn or late frame is soon asked for again.
         slot.next_feed = now + (2 * cost if cost > 0.02 else 0.0)
-        if self.links.only_plotted(slot):
+        if self.links.watched.get(slot) is False:
             slot.next_feed = now + PLOT_PERIOD_S
 
     @contextmanager
@@ -458,3 +432,8 @@ class Catalogue:
             except Exception:
                 log.exception("while closing")
 
+
+def _told(entry: Entry) -> tuple[object, ...]:
+    """Return what the list tells of an entry, beside its rate and progress."""
+    return (entry.alive, entry.kind, entry.fault_of_source, entry.paused, entry.paused and entry.waits,
+            entry.progress is None)

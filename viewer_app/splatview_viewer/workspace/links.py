@@ -2,7 +2,7 @@
 
 A link leads to an entry of its own, such as the cameras of a scene or the plots of its run, or to streams that were
 published over another one, such as the boxes over an image. Parts of a comparison are entries that are linked as well
-(`Source.uses`). `Links` opens, reads and releases what is linked to what viewports show.
+(`Source.uses`). `Links` opens what viewports show and what is linked to it, and releases everything else.
 
 For a single picture (`splatview shot`, `splatview.grab`):
 
@@ -23,7 +23,7 @@ from splatview_ipc.kinds.series import scalar_rows, scalar_series
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.kinds import SCENES, STRIPS, about, links_of
 from splatview_viewer.kinds.scalars.curves import Curve
-from splatview_viewer.workspace.shards.grouping import belongs
+from splatview_viewer.workspace.shards import runs_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -126,134 +126,139 @@ class _Feed:
         self.seen = 0
         self.next = 0.0
         self.fault = ""
-        """Why its newest frame cannot be shown."""
+        """The reason why its newest frame cannot be shown."""
 
+    def tend(self, now: float) -> None:
+        """Do what is due with the stream, once a turn."""
+        _open(self.stream)
+        content = getattr(self.slot.view, "content", None)
+        if content is not self.content:  # other views than before
+            self.content, self.seen, self.fault = content, 0, ""
+        if content is not None:
+            self.link.tend(content, self.stream, now)
 
-class _Count:
-    """The number of Gaussians of a scene over time: seen from outside, whether or not the run logs it."""
-
-    def __init__(self) -> None:
-        self.curve: Curve | None = None
-        """Once the number has changed. Its steps are versions."""
-        self._series = scalar_series(_COUNTS)
-        self._last = (-1, -1)
-        """The number, and the version that had it."""
-
-    def look(self, stream: Any) -> bool:
-        """Return whether there are more or less than before."""
-        shape, version, before = stream.shape, stream.version, self._last[0]
-        if not shape or not version or (shape[0], version) == self._last:
+    def take(self, now: float) -> bool:
+        """Read the newest frame. True when there is something new for a picture."""
+        stream = self.stream
+        if (frame := stream.read(self.seen)) is None:
+            self.next = now + 0.001
+            if not stream.run.alive:  # what was announced last will not come any more
+                self.seen = stream.version
             return False
-        self._series.extend(scalar_rows(np.array([[version, time.time(), shape[0]]], np.float64)))
-        self._last = shape[0], version
-        if self.curve is not None or 0 <= before != shape[0]:
-            self.curve = Curve.of(stream.name, self._series.rows)
-        return before != shape[0]
+        begin = time.perf_counter()
+        with frame:
+            try:
+                if not self.link.take(self.content, stream, frame):
+                    return False
+                self.fault = ""
+            except ViewerError as e:
+                self.fault = str(e)
+            self.seen = frame.version
+        cost = time.perf_counter() - begin
+        self.next = now + (2 * cost if cost > 0.005 else 0.0)
+        return True
+
+    def release(self) -> None:
+        self.stream.release()
+        if self.content is not None and self.content is getattr(self.slot.view, "content", None):
+            self.link.drop(self.content, self.stream)
 
 
 class Links:
-    """Opens, reads and releases what is linked to the entries that viewports show, and nothing else."""
+    """Knows what is seen: the entries that viewports show, and what is linked to them."""
 
     def __init__(self, catalogue: Catalogue) -> None:
-        self.slots: list[Slot] = []
-        """Entries that are open because a viewport shows another one."""
+        self.watched: dict[Slot, bool] = {}
+        """The entries that are seen; False: in the panel alone."""
         self._catalogue = catalogue
-        self._beside: dict[Viewport, list[Slot]] = {}
-        """The linked entries of each viewport."""
-        self._shown: list[Slot] = []
-        """The part of `slots` that is seen in pictures."""
+        self._seen: dict[Viewport, list[Slot]] = {}
+        """The entries that are seen in each viewport, and in the panel beside it."""
+        self._opened: dict[int, RemoteStream] = {}
+        """By id()."""
         self._feeds: dict[int, _Feed] = {}
         """By the stream's id()."""
-        self._counts: dict[int, _Count] = {}
-        """By the id() of a scene's stream."""
-        self._count_at = 0.0
 
     # -- which entries ---------------------------------------------------------------------------------------------
 
-    def entries(self, slot: Slot | None) -> list[Slot]:
+    def plots(self, slot: Slot) -> list[Slot]:
+        """Return the entries that are plotted in the panel beside another one: one of a kind at most."""
+        return list(self._of_run(slot, plotted=True).values())
+
+    def _parts(self, slot: Slot) -> list[Slot]:
         """Return the entries that are seen in the picture of another one."""
-        if slot is None:
-            return []
         slots = self._catalogue.slots
         parts = [slots[key] for key in slot.source.uses if key in slots]
-        return [*parts, *(deep for part in parts for deep in self.entries(part)), *self._of_run(slot, plotted=False)]
+        return [*parts, *(deep for part in parts for deep in self._parts(part)),
+                *self._of_run(slot, plotted=False).values()]
 
-    def plots(self, slot: Slot | None) -> list[Slot]:
-        """Return the entries that are plotted in the panel beside another one: one of a kind at most."""
-        return [] if slot is None else self._of_run(slot, plotted=True)
-
-    def _of_run(self, slot: Slot, *, plotted: bool) -> list[Slot]:
-        if slot.source.stream is None:
-            return []
-        found = [self._linked(link, slot) for link in links_of(slot.entry.kind) if not link.over
-                 and link.plotted == plotted]
-        return [entry for entry in found if entry is not None]
-
-    def _linked(self, link: Link, slot: Slot) -> Slot | None:
-        """The entry of the link's kind of the run whose stream an entry shows."""
-        return next((s for s in self._catalogue.slots.values() if s.entry.kind == link.kind
-                     and s.source.stream is not None and belongs(s.source.stream.run, slot.source.stream.run)), None)
+    def _of_run(self, slot: Slot, *, plotted: bool) -> dict[Link, Slot]:
+        """Return the entries of the run whose stream an entry shows, by the links that lead to them."""
+        stream = slot.source.stream
+        links = [link for link in links_of(slot.entry.kind) if not link.over and link.plotted == plotted]
+        if stream is None or not links:
+            return {}
+        runs = runs_of(stream)
+        first = {s.entry.kind: s for s in reversed(self._catalogue.slots.values())
+                 if s.source.stream is not None and s.source.stream.run in runs}
+        return {link: first[link.kind] for link in links if link.kind in first}
 
     def seen_by(self, pane: Viewport, slot: Slot) -> bool:
-        """Return whether a viewport, or the panel beside it, shows an entry linked to its own."""
-        return slot in self._beside.get(pane, ())
-
-    def only_plotted(self, slot: Slot) -> bool:
-        """Return whether an entry is seen in the panel alone."""
-        return slot in self.slots and slot not in self._shown and all(
-            pane.key != slot.entry.key for pane in self._catalogue.panes)
+        """Return whether a viewport, or the panel beside it, shows an entry."""
+        return slot in self._seen.get(pane, ())
 
     # -- once a turn -----------------------------------------------------------------------------------------------
 
-    def update(self, now: float) -> None:
-        """Open what is seen from now on, release what is not, and hand over what is shared."""
-        catalogue, before = self._catalogue, self.slots
-        self._count(now)
-        shown = {pane: self.entries(catalogue.shown(pane)) for pane in catalogue.panes}
-        self._beside = {pane: [*slots, *(self.plots(catalogue.shown(pane)) if pane.has_panel else ())]
-                        for pane, slots in shown.items()}
-        self._shown = [slot for slots in shown.values() for slot in slots]
-        self.slots = list(dict.fromkeys(slot for slots in self._beside.values() for slot in slots))
-        for slot in self.slots:
+    def update(self) -> None:
+        """Open what is seen from now on, release what is not any more, and hand over what is shared."""
+        catalogue, before = self._catalogue, self.watched
+        self._seen, self.watched = {}, {}
+        for pane in catalogue.panes:
+            if (shown := catalogue.shown(pane)) is not None:
+                pictures, plots = [shown, *self._parts(shown)], self.plots(shown) if pane.has_panel else []
+                self._seen[pane] = [*pictures, *plots]
+                self.watched = dict.fromkeys(plots, False) | self.watched | dict.fromkeys(pictures, True)
+        for slot in self.watched:
             if slot not in before:
                 slot.entry.fault = ""
                 slot.source.open()
         for slot in before:
-            if slot not in self.slots and slot.entry.key in catalogue.slots:
+            if slot not in self.watched and slot.entry.key in catalogue.slots:
                 catalogue.let_go(slot)
-        watched = catalogue.watched()
         for slot in catalogue.slots.values():
+            linked = self._of_run(slot, plotted=False) if slot in self.watched else {}
             for link in links_of(slot.entry.kind) if slot.views and slot.source.stream is not None else ():
                 if not (link.over or link.plotted):
-                    linked = self._linked(link, slot) if slot in watched else None
-                    content = getattr(linked.view, "content", None) if linked is not None else None
+                    content = getattr(linked[link].view, "content", None) if link in linked else None
                     for view in slot.views.values():
                         link.use(view, content)
+        self._share()
+
+    def _share(self) -> None:
+        """Have runs share the streams that are used, and no others. Runs and streams come and go."""
+        catalogue, streams = self._catalogue, self._catalogue.subscriber.streams
+        wanted = {id(stream): stream for slot in catalogue.slots.values() for stream in slot.source.streams}
+        over = {id(fed): (link, slot, fed) for slot in self.watched if slot.source.stream is not None
+                for link, fed in linked_to(slot.source.stream, streams)}
+        for key, stream in self._opened.items():
+            if key not in wanted:
+                stream.release()
+        for key, stream in wanted.items():
+            if key not in self._opened:
+                stream.open()
+        for key, feed in list(self._feeds.items()):
+            if key not in over or over[key][1] is not feed.slot:
+                self._feeds.pop(key).release()
+        self._opened = wanted
+        self._feeds = {key: self._feeds.get(key) or _Feed(*found) for key, found in over.items()}
 
     def read(self, now: float) -> bool:
-        """Read what is new of the streams over those that are shown: runs and streams come and go, and users show
-        something else. True when there is something new for a picture."""
-        streams = self._catalogue.subscriber.streams
-        wanted = {id(fed): (link, slot, fed) for slot in self._catalogue.watched() if slot.source.stream is not None
-                  for link, fed in linked_to(slot.source.stream, streams)}
-        for key, feed in list(self._feeds.items()):
-            if key not in wanted or wanted[key][1] is not feed.slot:
-                del self._feeds[key]
-                feed.stream.release()
-                if feed.content is not None and feed.content is getattr(feed.slot.view, "content", None):
-                    feed.link.drop(feed.content, feed.stream)
-        for key, found in wanted.items():
-            if key not in self._feeds:
-                self._feeds[key] = _Feed(*found)
+        """Read what is new of the streams over those that are seen. True when there is something new for a picture."""
         news = False
-        for feed in list(self._feeds.values()):
-            _open(feed.stream)
-            content = getattr(feed.slot.view, "content", None)
-            if content is not feed.content:  # other views than before
-                feed.content, feed.seen, feed.fault = content, 0, ""
-            if content is not None:
-                feed.link.tend(content, feed.stream, now)
-                news |= self._ready(feed, now) and self._take(feed, now)
+        for feed in self._feeds.values():
+            feed.tend(now)
+            if self._ready(feed, now):
+                with self._catalogue.guard(feed.slot):
+                    news |= feed.take(now)
         return news
 
     def has_news(self, now: float) -> bool:
@@ -261,33 +266,11 @@ class Links:
         return any(self._ready(feed, now) for feed in self._feeds.values())
 
     def _ready(self, feed: _Feed, now: float) -> bool:
-        if feed.stream.version <= feed.seen or now < feed.next:
+        view = feed.slot.view
+        if feed.stream.version <= feed.seen or now < feed.next or feed.content is None or view is None or view.empty:
             return False
-        slot, view = feed.slot, feed.slot.view
-        return view is not None and not view.empty and any(
-            pane.seat.screen.state.visible and pane.seat.takes(now) and now >= pane.seat.may_draw(now)
-            for pane in self._catalogue.panes if pane.key == slot.entry.key or self.seen_by(pane, slot))
-
-    def _take(self, feed: _Feed, now: float) -> bool:
-        stream = feed.stream
-        frame = stream.read(feed.seen)
-        if frame is None:
-            feed.next = now + 0.001
-            if not stream.run.alive:  # what was announced last will not come any more
-                feed.seen = stream.version
-            return False
-        begin = time.perf_counter()
-        with frame, self._catalogue.guard(feed.slot):
-            try:
-                if not feed.link.take(feed.content, stream, frame):
-                    return False
-                feed.fault = ""
-            except ViewerError as e:
-                feed.fault = str(e)
-            feed.seen = frame.version
-        cost = time.perf_counter() - begin
-        feed.next = now + (2 * cost if cost > 0.005 else 0.0)
-        return True
+        return any(pane.seat.screen.state.visible and pane.seat.takes(now) and now >= pane.seat.may_draw(now)
+                   for pane, seen in self._seen.items() if feed.slot in seen)
 
     def troubles(self, slot: Slot) -> list[str]:
         """Return what is wrong with the stream that an entry shows, or with those over it, in their publishers' words.
@@ -295,35 +278,59 @@ class Links:
         out = [slot.source.trouble] if slot.entry.kind not in STRIPS else []
         for feed in self._feeds.values():
             if feed.slot is slot and feed.content is not None:
-                out.append(feed.link.trouble(feed.content, feed.stream))
-                out.append(feed.fault or feed.stream.fault or "")
+                out += [feed.link.trouble(feed.content, feed.stream), feed.fault or feed.stream.fault or ""]
         return [text for text in dict.fromkeys(out) if text]
 
-    # -- the number of Gaussians, beside what a run logs --------------------------------------------------------------
 
-    def count_of(self, stream: Any) -> Curve | None:
-        """Return the number of Gaussians of a scene over time, if that ever changed."""
-        count = self._counts.get(id(stream))
-        return None if count is None else count.curve
+# -- the number of Gaussians, beside what a run logs ------------------------------------------------------------------
 
-    def _count(self, now: float) -> None:
+
+class Counts:
+    """The number of Gaussians of each scene over time: seen from outside, whether or not the run logs it."""
+
+    def __init__(self) -> None:
+        self.curves: dict[int, Curve] = {}
+        """By the id() of the stream: of scenes whose number has changed. Steps are versions."""
+        self._series: dict[int, Any] = {}
+        self._last: dict[int, tuple[int, int]] = {}
+        """The number, and the version that had it."""
+        self._next_at = 0.0
+
+    def update(self, catalogue: Catalogue, now: float) -> None:
         """Take down the number of Gaussians of all scenes; opens none, as shapes are known anyway."""
-        if now < self._count_at:
+        if now < self._next_at:
             return
-        self._count_at, catalogue = now + _COUNT_PERIOD_S, self._catalogue
-        scenes = [s for s in [*catalogue.subscriber.streams, *catalogue.shards.streams] if s.kind in SCENES]
-        self._counts = {id(scene): self._counts.get(id(scene)) or _Count() for scene in scenes}
-        if not any([scene.run.alive and self._counts[id(scene)].look(scene) for scene in scenes]):
-            return
-        catalogue.rate_changes += 1
-        for slot in catalogue.slots.values():
-            content: Any = getattr(slot.view, "content", None)
-            if about(slot.entry.kind).counts and content is not None and slot.source.stream is not None:
-                beside = []
-                for stream in slot.source.stream.run.streams.values() if content.curves.all else ():
-                    if (curve := self.count_of(stream)) is not None:
-                        rows, clock = np.array(curve.rows, order="F"), content.curves.clock
-                        rows[:, 0] = np.interp(rows[:, 1], clock["time"], clock["step"])  # steps instead of versions
-                        beside.append(Curve.of(curve.name, rows))
-                if beside:
-                    content.show_beside({"Gaussians": beside})
+        self._next_at = now + _COUNT_PERIOD_S
+        streams = [*catalogue.subscriber.streams, *catalogue.shards.streams]
+        scenes = {id(stream): stream for stream in streams if stream.kind in SCENES}
+        for kept in (self.curves, self._series, self._last):
+            for gone in kept.keys() - scenes.keys():
+                del kept[gone]
+        if any([self._look(key, scene) for key, scene in scenes.items() if scene.run.alive]):
+            catalogue.rate_changes += 1
+            for slot in catalogue.slots.values():
+                if about(slot.entry.kind).counts and slot.view is not None and slot.source.stream is not None:
+                    self._show(slot.view, slot.source.stream.run.streams.values())
+
+    def _look(self, key: int, scene: Any) -> bool:
+        """Return whether a scene has more or less Gaussians than before."""
+        shape, version, before = scene.shape, scene.version, self._last.get(key, (-1, -1))
+        if not shape or not version or (shape[0], version) == before:
+            return False
+        series = self._series.setdefault(key, scalar_series(_COUNTS))
+        series.extend(scalar_rows(np.array([[version, time.time(), shape[0]]], np.float64)))
+        self._last[key] = shape[0], version
+        if key in self.curves or 0 <= before[0] != shape[0]:
+            self.curves[key] = Curve.of(scene.name, series.rows)
+        return before[0] != shape[0]
+
+    def _show(self, view: Any, streams: Iterable[RemoteStream]) -> None:
+        """Plot the numbers of a run's scenes beside what it logs, by its steps instead of versions."""
+        logged, beside = view.content.curves, []
+        for curve in (self.curves.get(id(stream)) for stream in streams) if logged.all else ():
+            if curve is not None:
+                rows = np.array(curve.rows, order="F")
+                rows[:, 0] = np.interp(rows[:, 1], logged.clock["time"], logged.clock["step"])
+                beside.append(Curve.of(curve.name, rows))
+        if beside:
+            view.content.show_beside({"Gaussians": beside})

@@ -3,16 +3,16 @@ there is none."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from splatview_ipc.control.run_folder import other_runs, runtime_folder
 from splatview_ipc.system.terminal import printable
 from splatview_viewer.core.errors import LateError, NotFoundError, ViewerError
 from splatview_viewer.kinds import SHOWN, about
-from splatview_viewer.workspace.shards.grouping import Shards
+from splatview_viewer.workspace.shards import Shards
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from splatview_ipc.subscriber.remote_run import RemoteRun
     from splatview_ipc.subscriber.remote_stream import RemoteStream
@@ -20,24 +20,17 @@ if TYPE_CHECKING:
 
 SETTLE = 1.0
 """Seconds after which a run that was found has told its streams."""
-T = TypeVar("T")
+T = TypeVar("T", bound=Any)
 
 
-class Candidate(NamedTuple):
-    """The facts by which a stream or an entry is chosen."""
+def meant(found: Iterable[T], name: str | None = None) -> T | None:
+    """Return the entry or live stream that is meant by a name, or by none: live streams before files, those before
+    ended ones, kinds of a lower rank first (Gaussians before others, memory and curves last), of equals the newest,
+    which is the last of `found`."""
+    def order(value: Any) -> tuple[bool, bool, int]:
+        return getattr(value, "alive", True), not getattr(value, "is_file", False), -about(value.kind).rank
 
-    name: str
-    kind: str
-    alive: bool = True
-    is_file: bool = False
-
-
-def meant(found: Iterable[tuple[Candidate, T]], name: str | None = None) -> T | None:
-    """Return what is meant by a name, or by none: live streams before files, those before ended ones, kinds of a lower
-    rank first (Gaussians before others, memory and curves last), of equals the newest, which is the last of `found`."""
-    named = [(known, value) for known, value in found if name in (None, known.name)]
-    return max(reversed(named), key=lambda n: (n[0].alive, not n[0].is_file, -about(n[0].kind).rank),
-               default=(None, None))[1]
+    return max(reversed([value for value in found if name in (None, value.name)]), key=order, default=None)
 
 
 class Finder:
@@ -59,12 +52,11 @@ class Finder:
         None: not yet. A run that has just started may tell its streams until `settled`; until `deadline` where none has
         any yet. Then raises NotFoundError that lists what there is; ViewerError where runs cannot be found.
         """
-        self._subscriber.poll()
+        there = [s for s in self.look(run, now) if s.run.alive]
         runs = self._runs(run)
         self._since = {r.id: self._since.get(r.id, now) for r in runs} | {
             r.id: self._since[r.id] for r in self._subscriber.runs if r.id in self._since}
-        there = self._whole(run, runs)
-        found = meant([(Candidate(s.name, s.kind), s) for s in there if s.kind in SHOWN and not s.info.over], name)
+        found = meant([s for s in there if s.kind in SHOWN and not s.info.over], name)
         told = bool(runs) and all(r.welcomed or r.refused or now > self._since[r.id] + SETTLE for r in runs)
         if found is not None and (told or now > settled):
             return found
@@ -76,20 +68,16 @@ class Finder:
             raise self._nothing(name, run)
         return None
 
-    def look(self, run: str | None) -> None:
-        """Take in what happened: parts of a scene that was found may come late. `run` as for `find`."""
+    def look(self, run: str | None, now: float) -> list[Any]:
+        """Take in what happened, and return the streams, parts of one scene as one: they may come late. `run` as for
+        `find`."""
         self._subscriber.poll()
-        self._whole(run, [r for r in self._subscriber.runs if run is None or r.folder.description.is_called(run)])
-
-    def _whole(self, run: str | None, runs: Sequence[RemoteRun]) -> list[Any]:
-        """The streams of these runs; parts of one scene as one."""
         self._shards.run = run
-        return self._shards.update([s for r in runs for s in r.streams.values()])
+        return self._shards.update([s for s in self._subscriber.streams if _called(s.run, run)], now)
 
     def _runs(self, run: str | None) -> list[RemoteRun]:
-        """The live ones, oldest first."""
-        alive = [r for r in self._subscriber.runs if r.alive]
-        return alive if run is None else [r for r in alive if r.folder.description.is_called(run)]
+        """Return the live ones, oldest first."""
+        return [r for r in self._subscriber.runs if r.alive and _called(r, run)]
 
     def _nothing(self, name: str | None, run: str | None) -> ViewerError:
         who, runs = self._who, self._runs(run)
@@ -110,6 +98,10 @@ class Finder:
         if not any(r.welcomed for r in runs):
             return LateError(f"{who}: {named} did not answer: its process is stopped, very busy or out of open files")
         return NotFoundError(f"{who}: no stream is published yet by {named}")
+
+
+def _called(run: RemoteRun, name: str | None) -> bool:
+    return name is None or run.folder.description.is_called(name)
 
 
 def why_nothing(stream: RemoteStream, who: str, timeout: float) -> ViewerError:

@@ -1,4 +1,4 @@
-"""Sources of the entries' data: a stream of a run, a file that a job reads, or a recording on disk."""
+"""Sources of the entries' data: a stream of a run, or a file or recording that a job reads."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from splatview_viewer.core.jobs import Job, Jobs
 from splatview_viewer.formats import fault_text
 from splatview_viewer.kinds import SCENES, kind_of
 from splatview_viewer.kinds.files import recognise
-from splatview_viewer.recording.files import is_recording, streams_in
 from splatview_viewer.recording.player import Player
-from splatview_viewer.recording.recording import Recording
+from splatview_viewer.recording.recording import Recording, is_recording, streams_in
+from splatview_viewer.workspace.shards import runs_of, streams_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from splatview_viewer.core.settings import Entry, Wish
     from splatview_viewer.core.view import Value
     from splatview_viewer.recording.recorder import Recorder, Tape
-    from splatview_viewer.workspace.shards.stream import Alone, ShardedStream
-
 
 LIVE_PERIOD = 1 / 30
 """Seconds between looks at tensors that change in place all the time."""
@@ -39,19 +37,13 @@ _PROGRESS_STEPS = 50
 
 
 def make_subscriber(ctx: moderngl.Context, run: str | None, client: str = "viewer") -> Subscriber:
-    """A subscriber that takes what can be shown with this context: memory of a GPU that CUDA sees or OpenGL draws on.
-
-    Neither is asked to do anything: no CUDA context is made.
-    """
+    """Return a subscriber that takes what can be shown with this context: memory of a GPU that CUDA sees or OpenGL
+    draws on. Neither is asked to do anything: no CUDA context is made."""
     from splatview_ipc.gl.glapi import gl_device_uuid
     from splatview_ipc.subscriber.subscriber import Subscriber, can_take
 
     drawn_on = gl_device_uuid(ctx)
-
-    def fits(way: str, gpu: str) -> bool:
-        return can_take(way, gpu, drawn_on)
-
-    return Subscriber(run=run, client=client, transports=fits)
+    return Subscriber(run=run, client=client, transports=lambda way, gpu: can_take(way, gpu, drawn_on))
 
 
 class Source:
@@ -67,15 +59,15 @@ class Source:
     """True while a job reads or makes what is handed out next."""
     stream: Any = None
     """The stream of a run; None: it is none."""
+    streams: Sequence[RemoteStream] = ()
+    """The streams that runs are to share for it now."""
     trouble: str = ""
     """The publisher's report of what is wrong with the value handed out last."""
     uses: Sequence[str] = ()
     """Keys of the entries that it shows in one picture."""
 
-    def refresh(self, entry: Entry, now: float) -> bool:
-        """Bring an entry of the list up to date. True when something that is seen changed, beside its rate and its
-        progress."""
-        return False
+    def refresh(self, entry: Entry, now: float) -> None:
+        """Bring an entry of the list up to date, once in each turn of the loop."""
 
     def follow(self, stream: Any) -> None:
         """Continue with another run's stream."""
@@ -84,10 +76,10 @@ class Source:
         """Pause its run, have it continue, or have a paused run take a step."""
 
     def open(self) -> None:
-        """Have its data brought from now on. Idempotent."""
+        """Its entry is seen from now on."""
 
     def release(self) -> None:
-        """Have no data brought for now. Idempotent."""
+        """Its entry is not seen any more."""
 
     def has_news(self) -> bool:
         """Return whether `feed` would bring something new. Cheap."""
@@ -107,95 +99,60 @@ class Source:
 class StreamSource(Source):
     """A stream of a run; after a restart of the trainer, the stream of the same name of the next run.
 
-    What is recorded of it can be handed out instead of what comes (`player`).
+    What is recorded of it can be handed out instead of what comes (`Tape.player`).
     """
 
-    def __init__(self, stream: RemoteStream | ShardedStream | Alone, recorder: Recorder | None = None) -> None:
-        """`recorder`: takes snapshots of it, if it is a stream of Gaussians."""
+    def __init__(self, stream: Any, recorder: Recorder | None = None) -> None:
+        """`stream`: a RemoteStream, or a ShardedStream. `recorder`: takes snapshots of it, if it is one of scenes."""
         self.stream = stream
         self.tape: Tape | None = None
         """The recording of it."""
-        self._recorder = recorder
-        self._content: Any = None
-        """The content of the views that it feeds."""
-        self._away = False
-        """True while something recorded is shown."""
+        self._recorder = recorder if stream.kind in SCENES else None
+        self._is_seen = False
         self._seen = 0
+        """The version that was handed out last; 0: none, or something recorded."""
         self._confirmed = True
-        self._wanted = False
         self._live_at = 0.0
-        self._last: tuple[object, ...] = ()
 
-    def follow(self, stream: RemoteStream | ShardedStream) -> None:
+    def follow(self, stream: Any) -> None:
         if self.tape is not None:
             self.tape.anew()
-        if self._is_open:
-            self.stream.release()
-        self.stream = stream
-        if self._is_open:
-            stream.open()
-        self._seen = 0
-        self.trouble = ""
+        self.stream, self._seen, self.trouble = stream, 0, ""
 
-    def refresh(self, entry: Entry, now: float) -> bool:
-        stream = self.stream
+    def refresh(self, entry: Entry, now: float) -> None:
+        stream, runs = self.stream, [run for run in runs_of(self.stream) if run.alive]
         entry.alive = stream.run.alive
         entry.version = stream.version
         entry.rate_hz = stream.rate_hz if entry.alive else 0.0
         entry.kind = stream.kind
         entry.fault_of_source = stream.fault or stream.run.refused or ""
         entry.note = "" if entry.alive else "ended"
-        entry.paused = stream.run.paused if entry.alive else None
-        entry.waits = stream.run.waits
-        seen = entry.alive, entry.kind, entry.fault_of_source, entry.paused, entry.paused and entry.waits
-        changed, self._last = seen != self._last, seen
-        if self._recorder is not None and stream.kind in SCENES:
-            self._record(self._recorder, now)
-        return changed
-
-    # -- what is recorded ------------------------------------------------------------------------------------
-
-    def _record(self, recorder: Recorder, now: float) -> None:
-        """Take a snapshot now and then."""
-        if self.tape is None:
-            if not self._is_open:
-                return
-            self.tape = recorder.begin(self.stream.run.name, self.stream.name)
-            self.stream.open()
-        self.tape.turn(self.stream, self._is_open, getattr(self._content, "background", None), now)
+        entry.paused = any(run.paused for run in runs) if entry.alive else None
+        entry.waits = max((run.waits for run in runs), default=0)
+        if self._recorder is not None and self.tape is None and self.streams:
+            self.tape = self._recorder.begin(stream.run.name, stream.name)
+        if self.tape is not None:
+            self.tape.turn(stream, bool(self.streams), now)
 
     @property
-    def _is_open(self) -> bool:
-        """True while its data is wanted: to be shown, or to be written to disk."""
-        recorder = self._recorder
-        return self._wanted or (recorder is not None and recorder.options.folder is not None
-                                and self.stream.kind in SCENES)
+    def streams(self) -> Sequence[RemoteStream]:  # type: ignore[override]
+        """Those that are seen, or written to disk."""
+        on_disk = self._recorder is not None and self._recorder.options.folder is not None
+        return streams_of(self.stream) if self._is_seen or on_disk else ()
 
     @property
     def _player(self) -> Player | None:
         """The player that brings what is shown; None: the run does."""
         player = self.tape.player if self.tape is not None else None
-        if player is None:
-            return None
-        if player.position is not None:
-            self._away = True
-            return player
-        if self._away:  # back to what comes, also if nothing came meanwhile
-            self._away, self._seen = False, 0
-        return None
-
-    # -- what comes ------------------------------------------------------------------------------------------
+        return player if player is not None and player.position is not None else None
 
     def open(self) -> None:
-        self._wanted = True
-        self.stream.open()
+        self._is_seen = True
 
     def release(self) -> None:
-        self._wanted = False
-        if not self._is_open:
-            if self.tape is not None:
-                self.tape.finish()
-            self.stream.release()
+        self._is_seen = False
+        if self.tape is not None and not self.streams:
+            self.tape.finish()
 
     def has_news(self) -> bool:
         if (player := self._player) is not None:
@@ -208,16 +165,15 @@ class StreamSource(Source):
                 and time.monotonic() >= self._live_at)
 
     def again(self) -> None:
+        self._seen = 0
         if (player := self._player) is not None:
             player.again()
-        else:
-            self._seen = 0
 
     def feed(self, view: View) -> bool:
         if self.tape is not None:
-            self._content = getattr(view, "content", None)
-            self._content.player = self.tape.player
+            view.content.player = self.tape.player  # type: ignore[attr-defined]
         if (player := self._player) is not None:
+            self._seen = 0  # what comes is new again afterwards
             return player.feed(view)
         stream = self.stream
         after = self._seen - 1 if stream.live and stream.version == self._seen else self._seen
@@ -248,10 +204,11 @@ class StreamSource(Source):
         return taken
 
     def set_paused(self, paused: Wish) -> None:
-        if paused == "step":
-            self.stream.run.step()
-        else:
-            self.stream.run.set_paused(paused)
+        for run in runs_of(self.stream):  # what trains together would wait for the one that is paused
+            if paused == "step":
+                run.step()
+            else:
+                run.set_paused(paused)
 
     @property
     def path(self) -> str:  # type: ignore[override]
@@ -269,10 +226,10 @@ class StreamSource(Source):
         return [*out, f"tensors on {stream.device}" + (f", {name}" if (name := _gpu_name(stream.gpu)) else "")]
 
     def close(self) -> None:
+        self._is_seen = False
         if self.tape is not None:
             self.tape.close()
         self.tape = self._recorder = None
-        self.release()
 
 
 _names: dict[str, str] = {}
@@ -289,7 +246,7 @@ def _gpu_name(uuid: str) -> str:
 
 
 class FileSource(Source):
-    """A file, read once by a job so that the picture never stands still."""
+    """A file, or a folder with a recorded stream: read once by a job so that the picture never stands still."""
 
     path = "file"
     done: Callable[[Path], None] | None = None
@@ -301,14 +258,17 @@ class FileSource(Source):
         self.file = path
         self.wake = wake
         self.value: Value | None = None
+        self.player: Player | None = None
+        """Brings a recording's snapshots, at first the newest."""
         self.error = ""
-        """Why it could not be read, for people."""
+        """The reason why it could not be read, for people."""
         self._kind = ""
-        self._last: tuple[object, ...] = ()
 
         def read(job: Job[Value]) -> Value:
             from splatview_viewer.kinds.files import open_file, read_untrusted
 
+            if not apart and is_recording(path):
+                return Recording.opened(path)
             return (read_untrusted if apart else open_file)(path, job.report)
 
         self._job: Job[Value] | None = Jobs(f"read {path.name}", lambda: self.wake()).submit(read)
@@ -318,32 +278,40 @@ class FileSource(Source):
         """It is being read, or was just read and not taken in."""
         return self._job is not None
 
-    def refresh(self, entry: Entry, now: float) -> bool:
+    def refresh(self, entry: Entry, now: float) -> None:
         job = self._job
         if job is not None and job.done:
             self._job, self.error = None, job.fault
-            if not self.error:
-                self.value = job.result()
+            self.value = None if self.error else job.result()
+            if isinstance(self.value, Recording):
+                self.player, self.value, self._kind = Player(self.value, self.wake, live=False), None, SCENES[0]
+            elif not self.error:
                 self._kind = kind_of(self.value)
+        if self.player is not None:
+            self.player.tick(now)
         entry.kind, entry.fault_of_source = self._kind, self.error
         # Each new value is drawn, and drawing may take what reading needs.
         entry.progress = None if self._job is None else int(self._job.progress * _PROGRESS_STEPS) / _PROGRESS_STEPS
-        seen = entry.kind, entry.progress is None, entry.fault_of_source
-        changed, self._last = seen != self._last, seen
-        return changed
 
     def has_news(self) -> bool:
-        return self.value is not None
+        return self.value is not None if self.player is None else self.player.has_news()
+
+    def again(self) -> None:
+        if self.player is not None:
+            self.player.again()
 
     def feed(self, view: View) -> bool:
-        if self.value is None:
-            return False
+        if self.player is not None:
+            view.content.player = self.player  # type: ignore[attr-defined]
+            return self.player.feed(view)
         value, self.value = self.value, None  # the view holds it from here on
-        return view.update(value)
+        return value is not None and view.update(value)
 
     def close(self) -> None:
         if self._job is not None:
             self._job.cancel()
+        if self.player is not None:
+            self.player.close()
         self.value = self._job = None
         if self.done is not None:
             self.done(self.file)
@@ -365,52 +333,3 @@ def check_files(paths: Sequence[Path]) -> None:
             faults.append(f"{path}: {fault_text(e)}")
     if faults and len(faults) == len(paths):
         raise FileError("\n".join(faults))
-
-
-def file_source(path: Path) -> FileSource:
-    """Begin to read a file, or a folder with what was recorded of a stream."""
-    return RecordedSource(path) if is_recording(path) else FileSource(path)
-
-
-class RecordedSource(FileSource):
-    """Shows one snapshot of a recording, at first the newest."""
-
-    def __init__(self, path: Path, wake: Callable[[], None] = lambda: None) -> None:
-        """As FileSource."""
-        self.file = path
-        self.wake = wake
-        self.error = ""
-        self.player: Player | None = None
-        self._last: tuple[object, ...] = ()
-        try:
-            self.player = Player(Recording.opened(path), lambda: self.wake(), live=False)
-        except FileError as e:
-            self.error = str(e)
-
-    @property
-    def reading(self) -> bool:  # type: ignore[override]
-        return False
-
-    def refresh(self, entry: Entry, now: float) -> bool:
-        if self.player is not None:
-            self.player.tick(now)
-        entry.kind, entry.progress, entry.fault_of_source = "gaussians", None, self.error
-        seen = entry.kind, entry.fault_of_source
-        changed, self._last = seen != self._last, seen
-        return changed
-
-    def has_news(self) -> bool:
-        return self.player is not None and self.player.has_news()
-
-    def again(self) -> None:
-        assert self.player is not None  # it has brought something
-        self.player.again()
-
-    def feed(self, view: View) -> bool:
-        assert self.player is not None  # as it has news
-        view.content.player = self.player  # type: ignore[attr-defined]
-        return self.player.feed(view)
-
-    def close(self) -> None:
-        if self.player is not None:
-            self.player.close()

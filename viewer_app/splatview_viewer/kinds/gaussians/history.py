@@ -120,9 +120,9 @@ class History(Tool):
                 imgui.align_text_to_frame_padding()
                 left = imgui.get_cursor_pos_x()
                 ui.colored(words, theme.DIM if player.at is None else theme.TEXT)
-                snapshots = player.recording.snapshots
-                where = "in memory" if snapshots[-1].file is None else "on disk"
-                imgui.set_item_tooltip(f"{len(snapshots):,} snapshots\n{player.recording.nbytes / 1e6:,.1f} MB {where}")
+                kept = player.recording
+                where = "in memory" if kept.path is None else "on disk"
+                imgui.set_item_tooltip(f"{len(kept):,} snapshots\n{kept.nbytes / 1e6:,.1f} MB {where}")
                 if player.has_live:
                     imgui.same_line(left + room + gap)
                     imgui.push_style_color(imgui.Col_.text, theme.ALIVE if player.at is None else theme.DIM)
