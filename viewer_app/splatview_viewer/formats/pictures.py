@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
-from splatview_ipc.system.files import PICTURES, OutputError, check_output, output_error, output_file, take_free_name
+from splatview_ipc.system.files import PICTURES, OutputError, check_output, output_error, output_file
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.core.regular import open_regular
 from splatview_viewer.formats.common import Format, Progress, Start, check_memory, check_ratio, read_exact
@@ -173,8 +173,3 @@ def make_output_folder(path: str | os.PathLike[str]) -> list[Path]:
     if not os.access(folder, os.W_OK | os.X_OK):
         raise OutputError(Path(path), "permission denied; choose a folder that you can write")
     return made
-
-
-def make_new_folder(path: Path) -> Path:
-    """Make a folder for output that did not exist: `path`, or the next free numbered name. Raises OutputError."""
-    return take_free_name(path, Path.mkdir)

@@ -217,7 +217,14 @@ def read_header(f: BinaryIO) -> Header:
                 raise FileError(f"PLY: format {clipped(form)!r} is not ascii, binary_little_endian or "
                                 "binary_big_endian")
             case ["element", name, count]:
-                _add_element(header, name, count)
+                if header.element(name) is not None:
+                    raise FileError(f"PLY: element {clipped(name)!r} twice")
+                if len(header.elements) == MOST_ELEMENTS:
+                    raise FileError(f"PLY: more than {MOST_ELEMENTS} elements")
+                if not (count.isascii() and count.isdigit() and len(count) <= MOST_DIGITS):
+                    raise FileError(f"PLY: element {clipped(name)!r} has a count of {clipped(count)}; expected a "
+                                    f"number of at most {MOST_DIGITS} digits")
+                header.elements.append(Element(name, int(count)))
             case ["property", _, _, *_] as words if header.elements:
                 header.elements[-1].add(words, ">" if header.format == "binary_big_endian" else "<")
             case _:
@@ -225,17 +232,6 @@ def read_header(f: BinaryIO) -> Header:
     if not header.format:
         raise FileError("PLY: the header has no 'format' line")
     return header
-
-
-def _add_element(header: Header, name: str, count: str) -> None:
-    if header.element(name) is not None:
-        raise FileError(f"PLY: element {clipped(name)!r} twice")
-    if len(header.elements) == MOST_ELEMENTS:
-        raise FileError(f"PLY: more than {MOST_ELEMENTS} elements")
-    if not (count.isascii() and count.isdigit() and len(count) <= MOST_DIGITS):
-        raise FileError(f"PLY: element {clipped(name)!r} has a count of {clipped(count)}; expected a number of at most "
-                        f"{MOST_DIGITS} digits")
-    header.elements.append(Element(name, int(count)))
 
 
 # -- one number for each property --------------------------------------------------------------------------------------
