@@ -42,7 +42,6 @@ from splatview_viewer.recording.files import INDEX, read_index, read_packed, wri
 from splatview_viewer.recording.packed import pack, unpack
 from splatview_viewer.scene.scene import FIELDS, GaussianScene
 from splatview_viewer.web import messages as m
-from splatview_viewer.web.files import safe_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -302,11 +301,6 @@ def _page_message(data: bytes) -> None:
         assert m.parse(m.encode(message)) == message
 
 
-def _upload_name(data: bytes) -> None:
-    name = safe_name(data.decode(errors="surrogateescape"))
-    assert 0 < len(name.encode()) <= 200 and "/" not in name and "\0" not in name and name not in (".", "..")
-
-
 TARGETS: dict[str, Target] = {
     "ply": of_format("ply", "s.ply", lambda seed: {}, lambda p: w.write_ply(p, w.ply_columns(T)),
                      lambda p: w.write_ply(p, w.ply_columns(T), order="a"),
@@ -337,7 +331,6 @@ TARGETS: dict[str, Target] = {
        for name, whole in colmap_files().items()},
     "transforms": of_json(partial(_data_set, name="transforms.json"), [TRANSFORMS]),
     "page_message": of_json(_page_message, [json.loads(m.encode(message)) for message in PAGE]),
-    "upload_name": Target(_upload_name, lambda: [b"../../etc/passwd", "a\0b\u202e.ply".encode(), b"C:\\x\\y.ply"]),
     **{name: Target(run, lambda seeds=seeds: seeds) for name, (run, seeds) in messages.READERS.items()},
 }
 """By name."""

@@ -78,12 +78,22 @@ def find_format(path: Path, name: str = "", formats: tuple[Format, ...] = FORMAT
     Raises:
         FileError: missing, empty or of no known format; the message lists the formats.
     """
-    start = Start(path, name or str(path), b"" if path.is_dir() else _head(path))
+    head = b""
+    if not path.is_dir():
+        try:
+            with open_regular(path) as f:
+                head = f.read(4096)
+        except (OSError, ValueError) as e:
+            why = f"cannot be read: {getattr(e, 'strerror', None) or e}"
+            raise FileError("no such file or folder" if isinstance(e, FileNotFoundError) else why) from None
+        if not head:
+            raise FileError("the file is empty")
+    start = Start(path, name or str(path), head)
     if found := next((f for f in formats if f.sniff(start)), None):
         return found
     if path.is_dir():
         raise FileError("a folder without meta.json (SOG) and without checkpoints named *_rank*.pt")
-    if start.head[:4] == ZIP_MAGIC:
+    if head[:4] == ZIP_MAGIC:
         raise FileError(f"a zip with neither meta.json (SOG) nor data.pkl (checkpoint); it holds "
                         f"{', '.join(sorted(start.zip_names)[:8]) or 'nothing'}")
     named = next((f for f in formats if start.suffix in f.suffixes), None)
@@ -93,19 +103,6 @@ def find_format(path: Path, name: str = "", formats: tuple[Format, ...] = FORMAT
     if not named.by_suffix:
         raise FileError(f"named {start.suffix} but its content is none: the file is damaged or misnamed")
     return named
-
-
-def _head(path: Path) -> bytes:
-    try:
-        with open_regular(path) as f:
-            head = f.read(4096)
-    except FileNotFoundError:
-        raise FileError("no such file or folder") from None
-    except (OSError, ValueError) as e:
-        raise FileError(f"cannot be read: {getattr(e, 'strerror', None) or e}") from None
-    if not head:
-        raise FileError("the file is empty")
-    return head
 
 
 def load_scene(path: str | Path, progress: Progress = silent) -> GaussianScene:

@@ -13,23 +13,23 @@ import contextlib
 import json
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from splatview_ipc.system.files import output_error, output_file
+from splatview_ipc.system.files import output_error, output_file, take_free_name
 from splatview_ipc.system.optional_packages import needed, require
 from splatview_viewer.core.errors import CameraError, FileError
 from splatview_viewer.core.regular import open_regular
 from splatview_viewer.formats.common import check_json
-from splatview_viewer.formats.pictures import check_writable, make_new_folder, make_output_folder, save_picture
+from splatview_viewer.formats.pictures import check_writable, make_output_folder, save_picture
 from splatview_viewer.geometry import rotations
 from splatview_viewer.geometry.cameras import field_of_view
 from splatview_viewer.geometry.path import MOST_KEYS, SECONDS, CameraPath, Key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 FILE_LIMIT = 64 << 20
 """Bytes of a file; two hours of pictures take 60 MB."""
@@ -219,13 +219,11 @@ class PngFolder:
     """000000.png and so on."""
 
     def __init__(self, out: Path, numbered: bool = False) -> None:
-        self.out = out
         self._count = 0
         if out.suffix and not numbered and not out.is_dir():
             raise FileError(f"{out}: films are written as .mp4, or as PNGs into a folder; {out.suffix!r} is neither")
         with _named(out):
-            if numbered:
-                self.out = make_new_folder(out)
+            self.out = take_free_name(out, Path.mkdir) if numbered else out
             self._made = [self.out] if numbered else make_output_folder(out)
             taken = next(self.out.glob("[0-9]*.png"), None)
         if taken is not None:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
-from splatview_ipc.system.files import PICTURES, OutputError, check_output, output_error, output_file, take_free_name
+from splatview_ipc.system.files import PICTURES, OutputError, check_output, output_error, output_file
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.core.regular import open_regular
-from splatview_viewer.formats.common import Format, Progress, Start, check_memory, check_ratio, read_exact
+from splatview_viewer.formats.common import Format, Progress, check_memory, check_ratio, read_exact
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -101,12 +101,9 @@ def read_npy(path: Path, progress: Progress) -> np.ndarray:
     return np.array(a, np.float32 if dtype.kind == "f" else dtype.newbyteorder("="), order="C")
 
 
-def _is_picture(start: Start) -> bool:
-    head = start.head
-    return head.startswith((b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff")) or (head[:4], head[8:12]) == (b"RIFF", b"WEBP")
-
-
-PICTURE = Format("picture", (".png", ".jpg", ".jpeg", ".webp"), "pictures", _is_picture, read_picture)
+PICTURE = Format("picture", (".png", ".jpg", ".jpeg", ".webp"), "pictures",
+                 lambda start: start.head.startswith((b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff"))
+                 or (start.head[:4], start.head[8:12]) == (b"RIFF", b"WEBP"), read_picture)
 NPY = Format("npy", (".npy",), "an array (H, W), (H, W, C) or (C, H, W)",
              lambda start: start.head.startswith(b"\x93NUMPY"), read_npy)
 
@@ -173,8 +170,3 @@ def make_output_folder(path: str | os.PathLike[str]) -> list[Path]:
     if not os.access(folder, os.W_OK | os.X_OK):
         raise OutputError(Path(path), "permission denied; choose a folder that you can write")
     return made
-
-
-def make_new_folder(path: Path) -> Path:
-    """Make a folder for output that did not exist: `path`, or the next free numbered name. Raises OutputError."""
-    return take_free_name(path, Path.mkdir)

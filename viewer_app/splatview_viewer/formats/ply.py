@@ -217,7 +217,14 @@ def read_header(f: BinaryIO) -> Header:
                 raise FileError(f"PLY: format {clipped(form)!r} is not ascii, binary_little_endian or "
                                 "binary_big_endian")
             case ["element", name, count]:
-                _add_element(header, name, count)
+                if header.element(name) is not None:
+                    raise FileError(f"PLY: element {clipped(name)!r} twice")
+                if len(header.elements) == MOST_ELEMENTS:
+                    raise FileError(f"PLY: more than {MOST_ELEMENTS} elements")
+                if not (count.isascii() and count.isdigit() and len(count) <= MOST_DIGITS):
+                    raise FileError(f"PLY: element {clipped(name)!r} has a count of {clipped(count)}; expected a "
+                                    f"number of at most {MOST_DIGITS} digits")
+                header.elements.append(Element(name, int(count)))
             case ["property", _, _, *_] as words if header.elements:
                 header.elements[-1].add(words, ">" if header.format == "binary_big_endian" else "<")
             case _:
@@ -225,17 +232,6 @@ def read_header(f: BinaryIO) -> Header:
     if not header.format:
         raise FileError("PLY: the header has no 'format' line")
     return header
-
-
-def _add_element(header: Header, name: str, count: str) -> None:
-    if header.element(name) is not None:
-        raise FileError(f"PLY: element {clipped(name)!r} twice")
-    if len(header.elements) == MOST_ELEMENTS:
-        raise FileError(f"PLY: more than {MOST_ELEMENTS} elements")
-    if not (count.isascii() and count.isdigit() and len(count) <= MOST_DIGITS):
-        raise FileError(f"PLY: element {clipped(name)!r} has a count of {clipped(count)}; expected a number of at most "
-                        f"{MOST_DIGITS} digits")
-    header.elements.append(Element(name, int(count)))
 
 
 # -- one number for each property --------------------------------------------------------------------------------------
@@ -421,36 +417,33 @@ def write_ply(scene: GaussianScene, path: Path, *, antialiased: bool = False, ke
     index = (drawn if keep is None else drawn & keep).nonzero()[:, 0]
     if not len(index):
         raise FileError("PLY: none of the Gaussians is left to be written")
-    try:
-        with output_file(path, numbered=True) as out:
-            _write(out.file, scene, index, antialiased, progress)
-    except OSError as e:
-        raise FileError(str(e)) from e
-    return out.path, len(index)
-
-
-def _write(f: BinaryIO, scene: GaussianScene, index: torch.Tensor, antialiased: bool, progress: Progress) -> None:
     rest = 3 * scene.shN.shape[1]
     names = ["x", "y", "z", "nx", "ny", "nz", *(f"f_dc_{i}" for i in range(3)), *(f"f_rest_{i}" for i in range(rest)),
              "opacity", *(f"scale_{i}" for i in range(3)), *(f"rot_{i}" for i in range(4))]
     wide = "double" if scene.means.dtype.itemsize == 8 else "float"
     record = np.dtype([("means", "<f8" if wide == "double" else "<f4", 3), ("rest", "<f4", len(names) - 3)])
     comments = ["comment SplatRenderMode: mip"] if antialiased else []
-    f.write("\n".join(["ply", "format binary_little_endian 1.0", *comments, f"element vertex {len(index)}",
-                       *(f"property {wide if name in 'xyz' else 'float'} {name}" for name in names),
-                       "end_header", ""]).encode())
-    for start in range(0, len(index), _ROWS):
-        part = scene[index[start: start + _ROWS]]
-        records = np.zeros(len(part), record)
-        records["means"], block = part.means.numpy(), records["rest"]
-        block[:, 3:6] = part.sh0.numpy()
-        # Channel by channel, while tensors go coefficient by coefficient.
-        block[:, 6: 6 + rest] = part.shN.transpose(1, 2).flatten(1).numpy()
-        block[:, 6 + rest] = part.opacities.double().clamp(1e-37, 1 - _NEAREST_OPACITY).logit().numpy()
-        block[:, 7 + rest: 10 + rest] = part.scales.double().clamp(_LEAST_SCALE).log().numpy()
-        block[:, 10 + rest:] = part.quats.numpy()
-        f.write(records.data)
-        progress("writing Gaussians", min(start + _ROWS, len(index)) / len(index))
+    header = "\n".join(["ply", "format binary_little_endian 1.0", *comments, f"element vertex {len(index)}",
+                        *(f"property {wide if name in 'xyz' else 'float'} {name}" for name in names),
+                        "end_header", ""]).encode()
+    try:
+        with output_file(path, numbered=True) as out:
+            out.file.write(header)
+            for start in range(0, len(index), _ROWS):
+                part = scene[index[start: start + _ROWS]]
+                records = np.zeros(len(part), record)
+                records["means"], block = part.means.numpy(), records["rest"]
+                block[:, 3:6] = part.sh0.numpy()
+                # Channel by channel, while tensors go coefficient by coefficient.
+                block[:, 6: 6 + rest] = part.shN.transpose(1, 2).flatten(1).numpy()
+                block[:, 6 + rest] = part.opacities.double().clamp(1e-37, 1 - _NEAREST_OPACITY).logit().numpy()
+                block[:, 7 + rest: 10 + rest] = part.scales.double().clamp(_LEAST_SCALE).log().numpy()
+                block[:, 10 + rest:] = part.quats.numpy()
+                out.file.write(records.data)
+                progress("writing Gaussians", min(start + _ROWS, len(index)) / len(index))
+    except OSError as e:
+        raise FileError(str(e)) from e
+    return out.path, len(index)
 
 
 PLY = Format("ply", (".ply",), "3D Gaussian splatting PLY (inria, gsplat), SuperSplat's compressed PLY",

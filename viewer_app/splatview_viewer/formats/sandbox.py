@@ -27,7 +27,7 @@ import sys
 import tempfile
 import threading
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, NoReturn
 
@@ -42,7 +42,7 @@ from splatview_viewer.core.regular import open_regular
 from splatview_viewer.formats.common import Progress, fault_text, silent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
 BASE, PER_BYTE = 3 << 29, 64
 """Bytes of memory that the child may take in any case, and for each byte of the files: packed scenes become so large.
@@ -139,7 +139,10 @@ def run(function: Callable[[list[File], Progress], tuple[Any, list[np.ndarray]]]
         FileError: the function raised, the child crashed or reached a limit, or its result is not what it describes.
         OSError: a file cannot be opened.
     """
-    with _turn(progress), ExitStack() as opened:
+    while not _turns.acquire(timeout=POLL):
+        progress("waiting for other files", 0.0)
+    with ExitStack() as opened:
+        opened.callback(_turns.release)
         files = [opened.enter_context(open_regular(path)).fileno() for path in paths]
         out = os.memfd_create("splatview-file", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         opened.callback(os.close, out)
@@ -150,17 +153,6 @@ def run(function: Callable[[list[File], Progress], tuple[Any, list[np.ndarray]]]
         done = program.wait(progress)
         program.end()  # what is mapped is never written by another process
         return decoded(bytes(done.answer), answer), arrays_of(done.columns, mapped(out))
-
-
-@contextmanager
-def _turn(progress: Progress) -> Iterator[None]:
-    """Wait for a place among the AT_ONCE child processes that run at a time."""
-    while not _turns.acquire(timeout=POLL):
-        progress("waiting for other files", 0.0)
-    try:
-        yield
-    finally:
-        _turns.release()
 
 
 def decoded(data: bytes, answer: Any) -> Any:

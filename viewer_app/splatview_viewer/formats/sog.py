@@ -40,7 +40,6 @@ from splatview_viewer.formats.common import (
 from splatview_viewer.formats.pictures import open_picture
 
 if TYPE_CHECKING:
-    import zipfile
     from collections.abc import Callable
 
     Load = Callable[[str, int], bytes]
@@ -73,7 +72,15 @@ def read_sog(path: Path, progress: Progress) -> Fields:
                      if i.filename.rpartition("/")[2] == "meta.json"), "")
         length = path.stat().st_size
         most = max(UNPACK_SPARE, UNPACK_RATIO * length)
-        return _read(lambda name, limit: _from_zip(archive, root + name, min(limit, most)), length, progress)
+
+        def load(name: str, limit: int) -> bytes:
+            with archive.open(root + name) as member:
+                data = member.read(min(limit, most) + 1)
+            if len(data) > min(limit, most):
+                raise FileError(f"SOG: {clipped(name)!r} unpacks to more than {min(limit, most):,} bytes")
+            return data
+
+        return _read(load, length, progress)
 
 
 def _from_folder(path: Path, name: str, limit: int) -> bytes:
@@ -88,14 +95,6 @@ def _from_folder(path: Path, name: str, limit: int) -> bytes:
             return f.read(held)
     except (OSError, ValueError) as e:
         raise FileError(f"SOG: {name!r} cannot be read: {getattr(e, 'strerror', None) or e}") from None
-
-
-def _from_zip(archive: zipfile.ZipFile, name: str, limit: int) -> bytes:
-    with archive.open(name) as member:
-        data = member.read(limit + 1)
-    if len(data) > limit:
-        raise FileError(f"SOG: {clipped(name)!r} unpacks to more than {limit:,} bytes")
-    return data
 
 
 def _read(load: Load, packed: int | None, progress: Progress) -> Fields:

@@ -110,6 +110,10 @@ def _zstd(raw: bytes) -> tuple[_Head, dict[str, bytes], bytes]:
     *numbers, count, at = struct.unpack_from("<IIBBBBI", raw, 4)
     head = _Head._make(numbers)
     head.check((4,), len(raw))
+    try:
+        import zstandard  # pyright: ignore[reportMissingImports]  (optional: only version 4 needs it)
+    except ImportError:
+        raise FileError("SPZ: version 4 needs zstd: pip install zstandard, or save as version 3") from None
     sizes = {name: size for name, size in head.sizes.items() if size}
     if count != len(sizes) or at < 32 or at + 16 * count > len(raw):
         raise FileError(f"SPZ: {count} streams at byte {at}; {len(sizes)} streams within {len(raw):,} bytes "
@@ -120,24 +124,15 @@ def _zstd(raw: bytes) -> tuple[_Head, dict[str, bytes], bytes]:
         if unpacked != size or packed > len(raw) - start:
             raise FileError(f"SPZ: stream {name!r} claims {packed:,} bytes packed and {unpacked:,} unpacked; "
                             f"{head.n:,} Gaussians need {size:,} and the file has {len(raw) - start:,} left")
-        parts[name] = _unpacked(raw[start:start + packed], size, name)
+        try:
+            with zstandard.ZstdDecompressor().stream_reader(raw[start:start + packed]) as reader:
+                parts[name] = reader.read(size)
+        except (zstandard.ZstdError, MemoryError) as e:
+            raise FileError(f"SPZ: stream {name!r} is damaged: {e}") from None
+        if len(parts[name]) != size:
+            raise FileError(f"SPZ: stream {name!r} is truncated: {len(parts[name]):,} of {size:,} bytes")
         start += packed
     return head, parts, raw[32:at]
-
-
-def _unpacked(packed: bytes, size: int, name: str) -> bytes:
-    try:
-        import zstandard  # pyright: ignore[reportMissingImports]  (optional: only version 4 needs it)
-    except ImportError:
-        raise FileError("SPZ: version 4 needs zstd: pip install zstandard, or save as version 3") from None
-    try:
-        with zstandard.ZstdDecompressor().stream_reader(packed) as reader:
-            data = reader.read(size)
-    except (zstandard.ZstdError, MemoryError) as e:
-        raise FileError(f"SPZ: stream {name!r} is damaged: {e}") from None
-    if len(data) != size:
-        raise FileError(f"SPZ: stream {name!r} is truncated: {len(data):,} of {size:,} bytes")
-    return data
 
 
 def _axes(extensions: bytes, notes: list[str]) -> np.ndarray:
