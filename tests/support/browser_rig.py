@@ -20,6 +20,7 @@ from support.web_clients import Image, Page
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Self
 
     import moderngl
 
@@ -29,23 +30,27 @@ CAPTION = Caption()
 RED, GREEN, BLUE = (0.8, 0.1, 0.2), (0.1, 0.7, 0.3), (0.2, 0.3, 0.9)
 
 
-class Rig(ExitStack):
+class Rig:
     """A context, a server and the pages that are connected to it."""
 
     def __init__(self) -> None:
-        super().__init__()
         self.ctx: moderngl.Context = create_context()
         self.woken = 0
         self._encoder: Encoder | None = None
         self.pages: dict[BrowserScreen, Page] = {}
-        self.callback(self._release)
         self.server = WebServer(port=0, wake=self._wake)
-        self.callback(self.server.close)
 
     def _wake(self) -> None:
         self.woken += 1
 
-    def _release(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for screen, page in self.pages.items():
+            screen.close()
+            page.end()
+        self.server.close()
         if self._encoder is not None:
             self._encoder.close()
         assert self.ctx.error == "GL_NO_ERROR"
@@ -54,15 +59,16 @@ class Rig(ExitStack):
     def open(self, width: int = 96, height: int = 64, scale: float = 1.0, *, visible: bool = True, acks: bool = True,
              reading: bool = True, encoder: Encoder | None = None) -> BrowserScreen:
         """A page that says hello, and its screen."""
-        page = self.enter_context(Page(self.server.port, acks=acks, reading=reading))
         hello = Hello(id="page", width=width, height=height, scale=scale, visible=visible)
-        page.connect(token=self.server.token).send(hello)
-        (arrived,) = wait_until(self.server.arrivals, "the page arrives")
-        if reading:
-            page.receive()
         self._encoder = self._encoder or choose(self.ctx)
-        screen = BrowserScreen(self.ctx, arrived, encoder or self._encoder)
-        self.callback(screen.close)
+        with ExitStack() as opened:
+            page = opened.enter_context(Page(self.server.port, acks=acks, reading=reading))
+            page.connect(token=self.server.token).send(hello)
+            (arrived,) = wait_until(self.server.arrivals, "the page arrives")
+            if reading:
+                page.receive()
+            screen = BrowserScreen(self.ctx, arrived, encoder or self._encoder)
+            opened.pop_all()
         self.pages[screen] = page
         return screen
 

@@ -69,8 +69,8 @@ class Page:
         self.port, self.acks, self._reading = port, acks, reading
         self.closed: Closed | None = None
         """Code and reason, once the server has closed it."""
-        self._messages: queue.Queue[m.ServerMessage] = queue.Queue()
-        self._pictures: queue.Queue[Image] = queue.Queue()
+        self._messages: queue.SimpleQueue[m.ServerMessage] = queue.SimpleQueue()
+        self._pictures: queue.SimpleQueue[Image] = queue.SimpleQueue()
         self._socket: WebSocket | None = None
         self._thread = threading.Thread(target=self._read, name="page", daemon=True)
 
@@ -102,14 +102,14 @@ class Page:
         self._socket.send(text.encode() if isinstance(text, str) else text, binary=isinstance(text, bytes))
 
     def receive(self) -> m.ServerMessage:
-        return self._next(self._messages)
+        return self._messages.get(timeout=PATIENCE)
 
     def messages(self) -> list[m.ServerMessage]:
         """The messages that have come since this was asked last. Does not wait."""
         return [self._messages.get() for _ in range(self._messages.qsize())]
 
     def picture(self) -> Image:
-        return self._next(self._pictures)
+        return self._pictures.get(timeout=PATIENCE)
 
     def next_picture(self) -> Image | None:
         """The next picture; None where it has not come. Does not wait."""
@@ -130,12 +130,6 @@ class Page:
             self._socket.close()
         if self._thread.is_alive():
             self._thread.join()
-
-    def _next(self, source: queue.Queue[T]) -> T:
-        try:
-            return source.get(timeout=PATIENCE)
-        except queue.Empty:
-            raise AssertionError(f"nothing came within {PATIENCE} s; closed: {self.closed}") from None
 
     def _read(self) -> None:
         assert self._socket is not None

@@ -81,7 +81,7 @@ def test_title_trouble_and_clipboard(viewer: Viewer, open_page: Open) -> None:
     assert page.is_hidden("#copybox")
 
 
-def test_the_buttons_fade_and_leave_the_keys_to_the_viewer(viewer: Viewer, open_page: Open) -> None:
+def test_the_buttons_leave_the_keys_to_the_viewer(viewer: Viewer, open_page: Open) -> None:
     page, client = connected(viewer, open_page)
     page.mouse.move(300, 200)
     for button in ("#panel", "#fit"):
@@ -90,9 +90,6 @@ def test_the_buttons_fade_and_leave_the_keys_to_the_viewer(viewer: Viewer, open_
     assert [(said.name, said.pressed) for said in client.said(ev.Key)] == [
         ("h", True), ("h", False), ("f", True), ("f", False)]
     assert not client.said(ev.PointerPress)
-    page.mouse.move(300, 200)
-    until(page, "document.body.classList.contains('rest')")
-    until(page, "getComputedStyle(document.querySelector('#buttons')).opacity === '0'")
     client.forget()
     page.keyboard.press("F6")  # and by keyboard
     assert page.evaluate("document.activeElement.id") == "panel"
