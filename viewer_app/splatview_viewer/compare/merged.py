@@ -32,7 +32,7 @@ class Part:
     """One of the scenes."""
 
     key: str
-    """Of its entry."""
+    """Key of its entry."""
     visible: bool = True
     placement: Placement = STAYS
     pivot: np.ndarray | None = None

@@ -65,7 +65,7 @@ class PairPlace:
 
 @dataclass(frozen=True)
 class PairState:
-    """How two views make one picture."""
+    """One picture of two views."""
 
     how: Literal["split", "difference", "blend"] = "split"
     at: float = 0.5
@@ -110,7 +110,7 @@ class PairView(View[PairSource, PairState]):
         self._sides, self.host = [Side(key) for key in data.uses], Host()
         super().__init__(data, state)
         self.psnr: float | None = None
-        """Of the two pictures, a moment ago."""
+        """PSNR of the two pictures a moment ago, dB."""
         self._compositor = PairCompositor(data.ctx, data.work)
         data.compositors.append(self._compositor)
         self._divider = Divider()
@@ -119,7 +119,7 @@ class PairView(View[PairSource, PairState]):
         self._now = 0.0
         self._measure_at = math.inf
         self._size = 1, 1
-        """Of the framebuffer that was drawn into, in `_rect`."""
+        """Size of the framebuffer that was drawn into, in `_rect`."""
         self._rect = Rect(0, 0, 1, 1)
 
     @property
@@ -162,7 +162,7 @@ class PairView(View[PairSource, PairState]):
 
     @property
     def lead(self) -> OldView | None:
-        """Its view."""
+        """The view of that side."""
         return self._both()[self._leading]
 
     def _use(self, what: Callable[[OldView], T], sides: Sequence[int] = (0, 1)) -> list[T]:

@@ -29,7 +29,7 @@ Drag = Literal["orbit", "look", "pan", "roll"]
 
 @dataclass(frozen=True)
 class OrbitPlace:
-    """Where an `Orbit` looks from, as plain values: its fields."""
+    """The camera of an `Orbit` as plain values."""
 
     rotation: tuple[float, ...]
     """Row by row."""

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _LINES = 0.87, 0.88, 0.90, 0.8
 _GROUND = 0.13, 0.14, 0.155
-"""Of missing photographs. Among pictures, so it is the same in light and dark."""
+"""Colour of missing photographs: among pictures, so it is the same in light and dark."""
 _PHOTO, _GAP = 150.0, 10.0
 """Width of small photographs and the space between them, in points."""
 _WIDE = 640.0
