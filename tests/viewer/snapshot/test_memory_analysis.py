@@ -218,6 +218,9 @@ def test_stacks_of_two_runs() -> None:
     found = [(c.label.split()[0], c.before, c.after, c.count_before, c.count_after)
              for c in map(compared.__getitem__, range(len(compared)))]
     assert found == [("f", 200, 500, 2, 5), ("main", 14, 35, 2, 5), ("only_here", 0, 5, 0, 1)]
+    for by in BYS:
+        compared = compare((a, a.traces[0], 4), (b, b.traces[0], 11), by)
+        assert compared.changes.sum() == compared.after - compared.before == 540 - 214
 
 
 ENGINE = "torch::autograd::Engine::thread_main(std::shared_ptr<torch::autograd::GraphTask> const&)"

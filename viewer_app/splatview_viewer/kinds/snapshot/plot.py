@@ -16,7 +16,7 @@ from splatview_viewer.core.jobs import Job, Jobs
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import VERTEX
 from splatview_viewer.kinds.snapshot.painting import Painting, paint
-from splatview_viewer.kinds.snapshot.timeline.index import Envelope
+from splatview_viewer.kinds.snapshot.timeline.index import Peaks
 from splatview_viewer.ui import theme
 
 if TYPE_CHECKING:
@@ -293,8 +293,8 @@ class Minimap:
 
         def work() -> np.ndarray:
             edges = axis.edges(*axis.extent, rect.width)
-            live = bands.envelope(edges)[1].astype(np.float64)
-            held = Envelope(curve)(edges)[1].astype(np.float64) if curve is not None else np.zeros(len(live))
+            live = bands.peaks.most(edges).astype(np.float64)
+            held = Peaks(curve).most(edges).astype(np.float64) if curve is not None else np.zeros(len(live))
             top = max(float(live.max(initial=0)), float(held.max(initial=0)), 1.0) * 1.06
             return (np.stack([live, held], axis=1) * (rect.height / top)).astype(np.float32)
 

@@ -45,7 +45,7 @@ class Table:
                  label: Callable[[int], str]) -> None:
         """ids: int (n,), or None for all. group: int (n,), -1 and more. size: int64 (n,)."""
         self.by = by
-        self._ids, self._group, self._label = ids, group, label
+        self._ids, self._group, self.label = ids, group, label
         n = int(group.max()) + 2 if len(group) else 1
         shifted = group.astype(np.intp) + 1
         count = np.bincount(shifted, minlength=n)
@@ -63,7 +63,7 @@ class Table:
 
     def __getitem__(self, index: int) -> Row:
         key = int(self.key[index])
-        return Row(key, self._label(key), int(self.bytes[index]), int(self.count_of[index]), int(self.largest[index]))
+        return Row(key, self.label(key), int(self.bytes[index]), int(self.count_of[index]), int(self.largest[index]))
 
     def first(self, count: int) -> list[Row]:
         """Return the rows that hold most."""
@@ -186,12 +186,16 @@ def compare(a: Side, b: Side, by: By = "stack") -> Comparison:
     Raises: ValueError for a moment that a trace does not have, or an unknown `by`.
     """
     tables = [group(snapshot, trace, live_ids(trace, moment), by) for snapshot, trace, moment in (a, b)]
-    names: list[list[Hashable]] = [table.key.tolist() for table in tables]
-    if a[0] is not b[0]:
-        for (snapshot, *_), table, keys in zip((a, b), tables, names, strict=True):
-            of_stack = _frames.stack_keys(snapshot)
-            keys[:] = [table[i].label if by != "stack" else int(of_stack[key]) if key >= 0 else None
-                       for i, key in enumerate(table.key.tolist())]
+    names: list[list[Hashable]] = []
+    for (snapshot, *_), table in zip((a, b), tables, strict=True):
+        texts, stacks = snapshot.texts, snapshot.stacks
+        name: Callable[[int], Hashable] = {
+            "stack": lambda key, snapshot=snapshot: int(_frames.stack_keys(snapshot)[key]),
+            "file": texts.__getitem__, "function": texts.__getitem__,
+            "line": lambda key, texts=texts, stacks=stacks: (texts[int(stacks.file[key])], int(stacks.line[key])),
+        }.get(by, table.label)
+        # the numbers of two snapshots differ
+        names.append([key if a[0] is b[0] else name(key) if key >= 0 else None for key in table.key.tolist()])
     places = [{name: i for i, name in reversed(list(enumerate(of)))} for of in names]
     everything = dict.fromkeys([*names[1], *names[0]])
     rows = np.array([[place.get(name, -1) for place in places] for name in everything], np.int64)

@@ -56,6 +56,7 @@ COLUMNS = {"action": np.uint8, "addr": np.uint64, "size": np.uint64, "time_us": 
            "pool": np.int16, "stack": np.int32, "context": np.int32, "metadata": np.int32}
 TOP = 2**64
 """Addresses, and the ends of what lies there, are smaller."""
+LAST = np.uint64(TOP - 1)
 SAMPLE, FEW = 4, 16
 """Each so many frames tell stacks apart at once; so many stacks that they do not tell apart are compared."""
 HELD = 1 << 18
@@ -201,7 +202,7 @@ class Tables:
             return UNKNOWN_POOL
         pool = read(value, tuple[_Whole, _Whole], where)
         if max(pool) >= TOP:
-            raise FileError(f"{where} is {pool}: its numbers must be less than 2^64")
+            raise FileError(f"{where}: its numbers must be less than 2^64")
         return self._number(self.pools, pool, where)
 
     @staticmethod
@@ -293,9 +294,9 @@ class _Chunk:
         addr = self._values("addr", 0)
         for i in np.flatnonzero(failed).tolist():  # it has no address, but what the driver still had
             addr[i] = self.rows[i].get("device_free", addr[i])
-        size = self._numbers("size", self._values("size", 0), np.where(failed, TOP - 1, LIMIT - 1))
+        size = self._numbers("size", self._values("size", 0), np.where(failed, LAST, np.uint64(LIMIT - 1)))
         return {"action": action, "size": size,
-                "addr": self._numbers("addr", addr, np.where(failed, TOP - 1, (TOP - 1) - size)),
+                "addr": self._numbers("addr", addr, np.where(failed, LAST, LAST - size)),
                 "time_us": self._numbers("time_us", self._values("time_us", 0), LIMIT - 1),
                 "stream": self._table("stream", 0, t.stream), "pool": self._table("pool_id", None, t.pool),
                 "context": self._table("compile_context", None, t.text),
@@ -354,9 +355,9 @@ def _segments(rows: list[_Segment], tables: Tables) -> tuple[Segments, Blocks]:
             frames.append(old.frames if b.frames is None else b.frames)
             at = begin + b.size
             if at > TOP:
-                raise FileError(f"a block at {begin:#x} of {b.size:,} bytes: it ends beyond 2^64")
+                raise FileError(f"a block at {shown(begin)} of {b.size:,} bytes: it ends beyond 2^64")
         if s.address + s.total_size > TOP:
-            raise FileError(f"a segment at {s.address:#x} of {s.total_size:,} bytes: it ends beyond 2^64")
+            raise FileError(f"a segment at {shown(s.address)} of {s.total_size:,} bytes: it ends beyond 2^64")
         starts.append(len(blocks))
     pools = [max(tables.pool(s.segment_pool_id, f"segment_pool_id of the segment at {s.address:#x}"), 0) for s in rows]
     kinds = [TYPE.get(s.segment_type, 2) if type(s.segment_type) is str else 2 for s in rows]

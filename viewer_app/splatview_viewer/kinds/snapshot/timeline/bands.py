@@ -10,7 +10,7 @@ import numpy as np
 
 from splatview_viewer.kinds.snapshot.model import MIDDLE, held, signed
 from splatview_viewer.kinds.snapshot.timeline.compiled import kernels
-from splatview_viewer.kinds.snapshot.timeline.index import Envelope, LiveIndex, frozen
+from splatview_viewer.kinds.snapshot.timeline.index import LiveIndex, Peaks, frozen
 
 if TYPE_CHECKING:
     from splatview_viewer.kinds.snapshot.model import Trace
@@ -114,18 +114,9 @@ class Bands:
         self._size = frozen(size, np.int64)
         self.live = frozen(held(trace.moments, start, end, size), np.int64)
         """int64 (M + 1,): bytes at each moment."""
-        self._envelope = Envelope(self.live)
+        self.peaks = Peaks(self.live)
+        """Which moment a column shows: `bands.peaks(edges)`."""
         self._index = LiveIndex(start, end, len(trace.events))
-
-    def peaks(self, edges: np.ndarray) -> np.ndarray:
-        """int32 (W,): for column x the moment with most live bytes of edges[x] <= k < edges[x + 1].
-
-        A column without a moment of its own: edges[x] - 1, which holds there; -1 outside of the trace."""
-        return self._envelope.peaks(edges)
-
-    def envelope(self, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """int64 (W,) twice: the least and the most live bytes in each column."""
-        return self._envelope(edges)
 
     def pick(self, moment: int, byte: float) -> int:
         """The allocation that has this byte of the stack; -1: none. IndexError for a moment outside of the trace."""

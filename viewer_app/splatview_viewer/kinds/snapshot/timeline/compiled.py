@@ -35,8 +35,11 @@ def kernels() -> Any:
     global _module
     with _lock:
         if _module is None:
-            with needed(TIMELINE, "numba", error=ViewerError):
-                module = _unless_ended(lambda: import_module("splatview_viewer.kinds.snapshot.timeline.kernels"))
+            try:
+                with needed(TIMELINE, "numba", error=ViewerError):
+                    module = _unless_ended(lambda: import_module("splatview_viewer.kinds.snapshot.timeline.kernels"))
+            except RuntimeError as e:
+                raise ViewerError(f"{e}; set NUMBA_CACHE_DIR to a folder that can be written to") from None
             if not module.stored():
                 with contextlib.suppress(OSError):  # `load` compiles then
                     program = ChildProgram(__name__)

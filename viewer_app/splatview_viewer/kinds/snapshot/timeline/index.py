@@ -119,26 +119,23 @@ def reserved(trace: Trace, pool: int | None = None) -> np.ndarray:
     return held(trace.moments, s.start[chosen], s.end[chosen], s.size[chosen])
 
 
-class Envelope:
-    """The least, the greatest and the peak of many values in each column of a picture, exactly, by a pyramid."""
+class Peaks:
+    """Where the greatest of many values is in each column of a picture."""
 
     def __init__(self, values: np.ndarray) -> None:
         """values: int64 (n,), n >= 1."""
         self._values = frozen(values, np.int64)
-        blocks = np.arange(0, len(values), kernels().PYRAMID)
-        self._low, self._high = (frozen(reduce.reduceat(self._values, blocks), np.int64)
-                                 for reduce in (np.minimum, np.maximum))
+        self._high = frozen(np.maximum.reduceat(values, np.arange(0, len(values), kernels().PYRAMID)), np.int64)
 
-    def __call__(self, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """int64 (W,) twice: least and greatest of edges[x] <= k < edges[x + 1]; in a column without any: what holds.
+    def __call__(self, edges: np.ndarray) -> np.ndarray:
+        """int32 (W,): for column x the place of the greatest of edges[x] <= k < edges[x + 1], the first of equals.
 
-        edges: int64 (W + 1,), ascending."""
-        low, high = np.empty(len(edges) - 1, np.int64), np.empty(len(edges) - 1, np.int64)
-        kernels().envelope(self._values, self._low, self._high, frozen(edges, np.int64), low, high)
-        return low, high
-
-    def peaks(self, edges: np.ndarray) -> np.ndarray:
-        """int32 (W,): where the greatest is; see `Bands.peaks`."""
+        A column without a place of its own: edges[x] - 1, whose value holds there; -1 beyond the values. edges: int64
+        (W + 1,), ascending."""
         out = np.empty(len(edges) - 1, np.int32)
         kernels().peaks(self._values, self._high, frozen(edges, np.int64), out)
         return out
+
+    def most(self, edges: np.ndarray) -> np.ndarray:
+        """int64 (W,): these values; the last one in columns beyond the values."""
+        return self._values[self(edges)]

@@ -81,7 +81,7 @@ CANVAS = types.Tuple((write(u32, 2), write(i32, 2)))
 PART = types.UniTuple(i64, 2)
 """The first column of a part, and the one after its last."""
 PYRAMID = 64
-"""Values whose least and greatest are known together."""
+"""Values whose greatest is known."""
 APART = 2048
 """Fewest allocations between two checkpoints."""
 SUMS = 12
@@ -105,27 +105,6 @@ def peaks(values, high, edges, out):
                 best = k
             k += 1
         out[x] = best
-
-
-@kernel(void(R64, R64, R64, R64, write(i64), write(i64)))
-def envelope(values, low, high, edges, least, greatest):
-    """For each column the least and the greatest value; an empty column: the value that holds there."""
-    n = len(values)
-    for x in range(len(least)):
-        k, end = min(max(edges[x], 0), n), min(edges[x + 1], n)
-        if k >= end:
-            k = min(max(edges[x] - 1, 0), n - 1)
-            end = k + 1
-        lo = hi = values[k]
-        while k < end:
-            if k % PYRAMID == 0 and k + PYRAMID <= end:
-                lo, hi = min(lo, low[k // PYRAMID]), max(hi, high[k // PYRAMID])
-                k += PYRAMID
-            else:
-                lo, hi = min(lo, values[k]), max(hi, values[k])
-                k += 1
-        least[x] = lo
-        greatest[x] = hi
 
 
 TILE = 32
