@@ -146,14 +146,6 @@ class ShardedStream:
         return ", ".join(dict.fromkeys(part.stream.device for part in self.parts))
 
     @property
-    def live(self) -> bool:
-        return any(part.stream.live for part in self.parts)
-
-    @property
-    def rate_hz(self) -> float:
-        return max((part.stream.rate_hz for part in self.parts), default=0.0)
-
-    @property
     def fault(self) -> str | None:
         """The reasons why no part can be read; those of some are trouble."""
         faults = [f"rank {part.rank}: {part.stream.fault}" for part in self.parts if part.stream.fault]
