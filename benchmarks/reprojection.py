@@ -99,7 +99,7 @@ def _error(screen: OffscreenScreen, view: GaussianView, name: str, path: Iterato
     cameras = list(path)
     for first in range(0, len(cameras), EVERY):
         camera, *between = cameras[first:first + EVERY]
-        picture.render_later(camera, options, (camera.key, options, view.content.loads))
+        view.content.begin(picture, camera, options, (camera.key, options, view.content.loads))
         view.content.land(wait=True)
         assert picture.known, "the picture has no depth"
         last = _shown(screen, view, None)
@@ -113,8 +113,8 @@ def _error(screen: OffscreenScreen, view: GaussianView, name: str, path: Iterato
 
 def _shown(screen: OffscreenScreen, view: GaussianView, towards: Camera | None) -> np.ndarray:
     rect = Rect(0, 0, *SIZE)
-    view.picture.draw(screen.framebuffer, rect, (0.0, 0.0, 0.0), view.settings,
-                      None if towards is None else (towards, view.orbit.distance))
+    view.picture.motion.towards = towards
+    view.lay(view.content.source(view.picture, view.orbit.distance), screen.framebuffer, rect)
     return screen.pixels()[RIM:-RIM, RIM:-RIM, :3].astype(np.float32)
 
 

@@ -81,7 +81,7 @@ def test_every_picture_is_the_scene_from_there(view: GaussianView, screen: Offsc
     for i, picture in enumerate(pictures):
         np.testing.assert_array_equal(picture, true_picture(view, screen, i))
     assert all((a != b).any() for a, b in pairwise(pictures))  # it moves
-    assert len(view.content.views) == 1
+    assert len(view.content.pictures) == 1
 
 
 def test_an_mp4_shows_the_same(view: GaussianView, screen: OffscreenScreen, tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_what_is_given_up_leaves_no_mp4(view: GaussianView, screen: OffscreenScr
     filming.close()
     assert filming.ended
     assert not list(tmp_path.iterdir())
-    assert len(view.content.views) == 1
+    assert len(view.content.pictures) == 1
 
 
 @pytest.mark.parametrize(("name", "transparent", "words"), [

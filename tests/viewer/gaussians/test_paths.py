@@ -271,4 +271,4 @@ def test_it_is_filmed_while_the_loop_goes_on(rig: Rig, tmp_path: Path, monkeypat
     rig.tool.cancel()
     assert rig.tool.filming is None
     assert "given up" in rig.said[-1]
-    assert len(rig.view.content.views) == 1
+    assert len(rig.view.content.pictures) == 1

@@ -35,7 +35,7 @@ def no_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "current_stream", lambda *_: stream)
     # However slow the machine is, a trainer lives, and what would need CUDA is not done a second time.
     for name in ("_REPLACED", "_LOOK_PERIOD", "_PATIENCE"):
-        monkeypatch.setattr(f"splatview_viewer.kinds.gaussians.content.{name}", 1e6)
+        monkeypatch.setattr(f"splatview_viewer.kinds.gaussians.cache.{name}", 1e6)
 
 
 # -- images ----------------------------------------------------------------------------------------------------

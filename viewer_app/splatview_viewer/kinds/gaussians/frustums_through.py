@@ -175,7 +175,7 @@ class Through:
         self._photo.take(photo)
         rendered = self._pair.target(0, place.width, place.height, "f1")
         whole = Rect(rect.x - place.x, rect.y - place.y, rect.width, rect.height)
-        view.picture.draw(rendered, whole, view.background, view.settings)
+        view.lay(view.picture.source, rendered, whole)
         self._photo.draw(self._pair.target(1, place.width, place.height, "f1"), Rect(0, 0, place.width, place.height))
         if self.how == "side":
             framebuffer.use()

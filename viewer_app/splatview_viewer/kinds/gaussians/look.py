@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui
 
+from splatview_viewer.core.view import Section
 from splatview_viewer.kinds.gaussians.tool import Tool
 from splatview_viewer.scene import color_maps
 from splatview_viewer.ui import theme
@@ -77,6 +78,18 @@ class Look(Tool):
             if max(abs(a - b) for a, b in zip(color, view.background, strict=True)) > 1e-4:
                 s.background = color
         return before != s
+
+    def sections(self) -> Sequence[Section]:
+        if not self.view.cuda:  # OpenGL draws as ever
+            return ()
+        return [Section("Motion", self._motion, tip="What is seen while the camera moves")]
+
+    def _motion(self) -> bool:
+        s, before = self.view.settings, self.view.settings.reproject
+        s.reproject = ui.check("Smooth", before)
+        imgui.set_item_tooltip("While the camera moves and the GPU has no time for a new picture, the last one is "
+                               "moved along. Once the camera rests, and in screenshots, the scene itself is drawn.")
+        return s.reproject != before
 
     def _mapped(self, s: GaussianSettings) -> None:
         s.color_map = ui.choice("Colours", s.color_map, color_maps.NAMES)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _TOOLS: dict[str, str] = {
     "look": "Look", "frustums": "Frustums", "crop": "Crop", "inspect": "Inspect", "filter": "Filter",
-    "history": "History", "path": "PathTool", "navigate": "Navigate", "motion": "Motion",
+    "history": "History", "path": "PathTool", "navigate": "Navigate",
 }
 """The module of each tool and its class, in the order in which events are offered to them."""
 
@@ -128,7 +128,7 @@ class SceneReader:
         self._name = name
         self._jobs = Jobs(name, lambda: view.host.wake())
         self._of: tuple[int, object] | None = None
-        """The scene (`GaussianContent.loads`) and the key of what was computed last, or is being computed."""
+        """The scene (`SceneCache.loads`) and the key of what was computed last, or is being computed."""
         self._next = -math.inf
         """Time from which another version is read."""
 

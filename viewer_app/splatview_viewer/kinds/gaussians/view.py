@@ -15,10 +15,9 @@ from splatview_viewer.core.settings import GaussianSettings
 from splatview_viewer.core.view import CANVAS_WORDS
 from splatview_viewer.geometry.controls import Orbit
 from splatview_viewer.geometry.orbit import SECONDS
-from splatview_viewer.gpu.governor import scaled
 from splatview_viewer.gpu.work import GpuWork
-from splatview_viewer.kinds.gaussians.content import GaussianContent
-from splatview_viewer.kinds.gaussians.picture import ScenePicture
+from splatview_viewer.kinds.gaussians.cache import Pace, SceneCache
+from splatview_viewer.kinds.gaussians.picture import Picture
 from splatview_viewer.kinds.gaussians.tool import in_order, make_tools
 from splatview_viewer.render.base import RenderOptions
 from splatview_viewer.render.choose import renderer_note
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     import moderngl
     import torch
 
+    from splatview_ipc.gl.base import PixelSource
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.old_view import View
     from splatview_viewer.core.settings import Color
@@ -37,11 +37,12 @@ if TYPE_CHECKING:
     from splatview_viewer.formats.nerfstudio import Film
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.kinds.gaussians.look import Look
-    from splatview_viewer.kinds.gaussians.motion import Motion
     from splatview_viewer.kinds.gaussians.navigate import Navigate
     from splatview_viewer.kinds.gaussians.tool import Tool
     from splatview_viewer.render.base import Renderer
 
+_SOLID = "color", "alpha", "normals", "ellipsoids", "rings", "points"
+"""Pictures of things that are somewhere: they can be moved along with the camera."""
 _REST = 0.2
 """Seconds without input after which a coarse picture is drawn again in full."""
 
@@ -59,13 +60,11 @@ class GaussianView:
         self.orbit = orbit or Orbit()
         self.framed = orbit is not None
         """Whether it has its camera; it is chosen with the next picture otherwise."""
-        self.in_use = False
-        """Whether it was drawn since somebody shows its scene."""
         self.ctx = ctx
         self.work = beside.work if beside is not None else work or GpuWork(ctx)
-        self.content = beside.content if beside is not None else GaussianContent(ctx, self.work, renderer)
+        self.content = beside.content if beside is not None else SceneCache(ctx, self.work, renderer)
         """What it may share with other views."""
-        self.picture = ScenePicture(ctx, self.content, self.work)
+        self.picture = Picture(ctx)
         self._told = self.content.loads
         """The scene that was drawn last, or for which drawing was asked."""
         self._camera: Camera | None = None
@@ -73,19 +72,13 @@ class GaussianView:
         """The size of somebody else's picture, all of which is to be seen."""
         self.rect = Rect(0, 0, 1, 1)
         """Where it was drawn last."""
-        self.scale = 1.0
-        """The resolution of its picture."""
-        self._coarse = 1.0
         self.moved_at: float | None = -math.inf
         """Time of the turn in which the camera was last moved; None: since the last turn."""
         self.host = Host()
         """What it may ask of whoever shows it."""
         self.tools = make_tools(self)
-        self._motion: Motion = self.tools["motion"]  # type: ignore[assignment]
         self.navigate: Navigate = self.tools["navigate"]  # type: ignore[assignment]
-        self.content.views.append(self)
-        if self.content.facts is not None:
-            self.begin()
+        self.content.pictures.append(self.picture)
 
     def beside(self, settings: GaussianSettings) -> GaussianView:
         return GaussianView(self.ctx, settings, beside=self)
@@ -101,15 +94,10 @@ class GaussianView:
             tool.like(other.tools[name])
 
     def update(self, value: Value) -> bool:
-        taken = self.content.update(value)
+        taken = self.content.put(value)
         if taken:
             self._told = self.content.loads  # whoever calls knows
         return taken
-
-    def begin(self) -> None:
-        """There is a scene to be seen for the first time."""
-        if self.settings.coarse_ms < math.inf and (scale := self.content.first_scale) < 1.0:
-            self._coarse, self.moved_at = scale, None
 
     def use_camera(self, camera: Camera, pivot: np.ndarray | None = None) -> None:
         """Draw with exactly this camera until the user moves it. `pivot`: (3,) what to orbit around then, as far as
@@ -180,10 +168,10 @@ class GaussianView:
     def _chosen_camera(self, rect: Rect) -> Camera:
         content, size = self.content, (rect.width, rect.height)
         assert content.facts is not None
-        if not self.framed and content.facts.count and content.sight is not None:
-            camera = content.sight.camera(*size, self.navigate.first_up())
+        if not self.framed and content.facts.count and (sight := content.newest_sight()) is not None:
+            camera = sight.camera(*size, self.navigate.first_up())
             model = self.orbit.model
-            self.orbit.take(camera, content.sight.middle)
+            self.orbit.take(camera, sight.middle)
             self.orbit.model = model
             self.framed = True
         if self._seen_in is not None and self._seen_in != size:
@@ -195,26 +183,6 @@ class GaussianView:
                 return self._camera
             return self._camera.resized(*size)
         return self.orbit.camera(*size)
-
-    def _render(self, rect: Rect) -> None:
-        """Draw the scene, unless the picture that is there shows just this."""
-        content = self.content
-        scene = content.facts
-        assert scene is not None
-        size, options, camera = (rect.width, rect.height), self.options, self._current_camera(rect)
-        if self._motion.render(camera, options) or content.awaited:
-            return
-        moving = self.moving and not self.host.exact
-        scale = min(self._coarse, self.work.governor.scale("scene", size)) if moving else 1.0
-        if scale < 1.0:
-            camera = camera.resized(*scaled(size, scale))
-        wanted = camera.key, options, content.loads
-        picture = self.picture
-        self.scale = scale
-        if picture.source is not None and wanted == picture.of:
-            return
-        if (ms := picture.render(camera, options, wanted)) is not None:
-            self._adapt(ms)
 
     @property
     def options(self) -> RenderOptions:
@@ -237,30 +205,26 @@ class GaussianView:
         content = self.content
         if content.facts is None or not self.cuda:
             return None
-        self.in_use = True
         camera = self._current_camera(Rect(0, 0, width, height))
-        return self.picture.tensor(camera, self.options, self.background)
-
-    def _adapt(self, ms: float) -> None:
-        """Choose the resolution of pictures during a drag from what the last one took."""
-        budget = self.settings.coarse_ms
-        if ms > budget:
-            self._coarse = max(self.scale * max(math.sqrt(budget / ms), 0.5), 0.2)
-        elif self.scale < 1.0 and ms < budget / 2:
-            self._coarse = min(self.scale * 1.25, 1.0)
-        elif self.scale == 1.0:
-            self._coarse = 1.0
+        return content.tensor(self.picture, camera, self.options, self.background)
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
-        content = self.content
-        self.rect, self.in_use = rect, True
+        content, s, exact = self.content, self.settings, bool(self.host.exact)
+        self.rect = rect
         if content.facts is not None:
-            self._render(rect)
+            pace = Pace(self.moving and not exact, s.reproject and s.show in _SOLID and not exact,
+                        math.inf if exact else s.coarse_ms)
+            content.picture(self.picture, self._current_camera(rect), self.options, pace)
         self._told = content.loads
-        towards = self._motion.towards if content.facts is not None else None
-        self.picture.draw(framebuffer, rect, self.background, self.settings, towards)
+        self.lay(content.source(self.picture, self.orbit.distance), framebuffer, rect)
         for tool in self.tools.values():
             tool.draw(framebuffer, rect)
+
+    def lay(self, source: PixelSource | None, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
+        """Draw what its picture consists of, or nothing, over its background."""
+        s = self.settings
+        colors = s.color_map, self.picture.depth.shown_range(s)
+        self.content.composer.lay(source, framebuffer, rect, self.background, s.show, colors)
 
     def over(self, rect: Rect, scale: float) -> bool:
         if self.host.exact:  # a picture to keep has nothing on it that only helps to look
@@ -327,13 +291,13 @@ class GaussianView:
         again, self._told = self._told != content.loads, content.loads
         for tool in self.tools.values():
             again |= tool.tick(now)
-        for view in content.views:  # also of those that were hidden in this turn
-            if view.moved_at is None:
-                view.moved_at = now
-        return again or (self.scale < 1.0 and not self.moving)
+        if self.moved_at is None:
+            self.moved_at = now
+        again |= content.moves_on(self.picture, self.moving)
+        return again or (self.picture.scale < 1.0 and not self.moving)
 
     def leave(self) -> None:
-        self.content.leave()
+        self.content.rest()
 
     def drop(self) -> None:
         self.picture.drop()
@@ -369,7 +333,8 @@ class GaussianView:
         out += scene.phrases
         for tool in self.tools.values():
             out += tool.details()
-        coarse = [f"at {self.scale:.0%} for now"] if self.scale < 1.0 else []
+        scale = self.picture.scale
+        coarse = [f"at {scale:.0%} for now"] if scale < 1.0 else []
         return [*out, *coarse, *scene.notes]
 
     @property
@@ -393,10 +358,9 @@ class GaussianView:
     @property
     def timings(self) -> dict[str, float]:
         gpu = self.content.renderer.gpu_ms
-        return self.content.stopwatch.ms | self.picture.stopwatch.ms | ({} if gpu is None else {"GPU": gpu})
+        return self.content.stopwatch.ms | ({} if gpu is None else {"GPU": gpu})
 
     def close(self) -> None:
         for tool in self.tools.values():
             tool.close()
-        self.content.release(self)
-        self.picture.close()
+        self.content.release(self.picture)
