@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -25,9 +25,10 @@ from benchmarks.gpu.scenes import ORBIT, SIZE, ball, intrinsics, viewmat
 from benchmarks.gpu.smooth_driver import VARIABLE
 from benchmarks.gpu.viewer import Viewer
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.core.settings import GaussianSettings
+from splatview_viewer.core.settings import ViewSettings
 from splatview_viewer.geometry.cameras import Camera
-from splatview_viewer.kinds.gaussians.view import GaussianView
+from splatview_viewer.kinds import make_view
+from splatview_viewer.kinds.gaussians import view as gaussians
 from splatview_viewer.render.base import RenderOptions
 from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.screens.offscreen import OffscreenScreen
@@ -64,7 +65,8 @@ def _pictures() -> list[dict[str, str]]:
     raw = ball(1_000_000)
     scene = GaussianScene(raw["means"], raw["quats"], raw["scales"], raw["opacities"], raw["sh0"][:, 0], raw["shN"])
     screen = OffscreenScreen(*SIZE)
-    view = GaussianView(screen.ctx, GaussianSettings(coarse_ms=math.inf))
+    gaussians.COARSE_MS = math.inf
+    view: Any = make_view("gaussians", screen.ctx, ViewSettings())
     try:
         assert view.update(scene)
         view.use_camera(Camera(viewmat(0.3, 0.25, ORBIT), intrinsics(*SIZE), *SIZE))
@@ -92,7 +94,7 @@ def _paths(orbit: Orbit) -> dict[str, Iterator[Camera]]:
             "nearer, 50 %/s": along(lambda o, s: o.dolly(1 - s / 120, SIZE[0] / 2, height / 2, Rect(0, 0, *SIZE)))}
 
 
-def _error(screen: OffscreenScreen, view: GaussianView, name: str, path: Iterator[Camera]) -> dict[str, str]:
+def _error(screen: OffscreenScreen, view: Any, name: str, path: Iterator[Camera]) -> dict[str, str]:
     picture, options = view.picture, view.options
     moved_db: list[float] = []
     stale_db: list[float] = []
@@ -111,14 +113,14 @@ def _error(screen: OffscreenScreen, view: GaussianView, name: str, path: Iterato
             "dB, worst": f"{min(moved_db):.1f}", "dB, stale": f"{statistics.median(stale_db):.1f}"}
 
 
-def _shown(screen: OffscreenScreen, view: GaussianView, towards: Camera | None) -> np.ndarray:
+def _shown(screen: OffscreenScreen, view: Any, towards: Camera | None) -> np.ndarray:
     rect = Rect(0, 0, *SIZE)
     view.picture.motion.towards = towards
     view.lay(view.content.source(view.picture, view.orbit.distance), screen.framebuffer, rect)
     return screen.pixels()[RIM:-RIM, RIM:-RIM, :3].astype(np.float32)
 
 
-def _true(view: GaussianView, camera: Camera) -> np.ndarray:
+def _true(view: Any, camera: Camera) -> np.ndarray:
     pixels = view.content.renderer.render(camera, RenderOptions(depth=False)).pixels()
     return (pixels.color[RIM:-RIM, RIM:-RIM] * 255).clip(0, 255)
 
@@ -127,7 +129,7 @@ def _psnr(a: np.ndarray, b: np.ndarray) -> float:
     return float(20 * np.log10(255 / max(np.sqrt(np.mean((a - b) ** 2)), 1e-6)))
 
 
-def _costs(screen: OffscreenScreen, view: GaussianView) -> dict[str, str]:
+def _costs(screen: OffscreenScreen, view: Any) -> dict[str, str]:
     """Milliseconds of the GPU, waited for."""
     content, picture, rect = view.content, view.picture, Rect(0, 0, *SIZE)
     orbit, options = view.orbit.copy(), view.options

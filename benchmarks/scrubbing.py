@@ -19,7 +19,8 @@ import numpy as np
 
 from splatview_viewer.app.loop import App, AppOptions, step
 from splatview_viewer.core.events import PointerMove, PointerPress, PointerRelease
-from splatview_viewer.kinds.gaussians.view import GaussianView
+from splatview_viewer.core.settings import ViewSettings
+from splatview_viewer.kinds import make_view
 from splatview_viewer.recording.files import StreamFolder, write_packed
 from splatview_viewer.recording.packed import pack
 from splatview_viewer.recording.player import Player
@@ -97,8 +98,7 @@ def scrub(path: Path, where: str, took: float) -> list[dict[str, str]]:
         assert player is not None
         _until(app, lambda: player._fed is not None)
         _until(app, lambda: not app.seat.dirty)  # the bar is there
-        view = app.seat.view
-        assert isinstance(view, GaussianView)
+        view: Any = app.seat.view
         renderer = view.content.renderer.name
         rows = []
         for name, seconds in DRAGS:
@@ -119,14 +119,14 @@ def scrub(path: Path, where: str, took: float) -> list[dict[str, str]]:
         app.close()
 
 
-def place_of(view: GaussianView, player: Player, place: float) -> tuple[float, float]:
+def place_of(view: Any, player: Player, place: float) -> tuple[float, float]:
     """Where a snapshot lies in the bar (`history_bar`: a wide one, without what is live)."""
     rect = view.rect
     left, right = rect.x + 10 + 26 + 6, rect.x + rect.width - 10 - 92 - 10 - 6
     return left + (right - left) * place / (len(player.recording) - 1), rect.y + rect.height - 15
 
 
-def drag(app: App, view: GaussianView, player: Player, seconds: float) -> list[tuple[float, float, int | None]]:
+def drag(app: App, view: Any, player: Player, seconds: float) -> list[tuple[float, float, int | None]]:
     """Of each turn its seconds, those without drawing, and which snapshot was shown then."""
     screen: Any = app.screen
     drawing = [0.0]
@@ -154,7 +154,7 @@ def drag(app: App, view: GaussianView, player: Player, seconds: float) -> list[t
     return turns
 
 
-def rest(app: App, view: GaussianView, player: Player, place: int) -> tuple[float, int]:
+def rest(app: App, view: Any, player: Player, place: int) -> tuple[float, int]:
     """Seconds until a snapshot is seen, and by how much its picture differs from that of the scene drawn apart."""
     screen: Any = app.screen
     begin = time.perf_counter()
@@ -165,8 +165,9 @@ def rest(app: App, view: GaussianView, player: Player, place: int) -> tuple[floa
     _until(app, lambda: not view.moving and not app.seat.dirty)  # and then it is sharp
     rect, camera = view.rect, view.camera()
     assert camera is not None
-    alone = GaussianView(screen.ctx, replace(view.settings))
+    alone: Any = make_view("gaussians", screen.ctx, ViewSettings())
     try:
+        alone.like(view)
         alone.update(chosen.scene())
         alone.use_camera(camera)
         pictures = []

@@ -5,16 +5,15 @@ from __future__ import annotations
 import os
 
 from benchmarks.gpu.driver import main
-from splatview_viewer.core.settings import GaussianSettings
+from splatview_viewer.kinds.gaussians.state import GaussianState
 
 VARIABLE = "SPLATVIEW_BENCH_SMOOTH"
 
 if __name__ == "__main__":
-    before = GaussianSettings.__init__
+    before = GaussianState.__init__
 
-    def made(self: GaussianSettings, *args: object, **more: object) -> None:
-        before(self, *args, **more)  # type: ignore[arg-type]
-        self.reproject = os.environ[VARIABLE] != "0"
+    def made(self: GaussianState, *args: object, **more: object) -> None:
+        before(self, *args, **{"smooth": os.environ[VARIABLE] != "0", **more})  # type: ignore[arg-type]
 
-    GaussianSettings.__init__ = made  # type: ignore[method-assign]
+    GaussianState.__init__ = made  # type: ignore[method-assign]
     main()

@@ -18,10 +18,10 @@ from support.scene_files import ply_columns, truth, write_ply
 from support.web_visitors import ask, kept
 
 from splatview_viewer import formats as files
+from splatview_viewer.core.old_view import Adapted
 from splatview_viewer.formats import load_scene, nerfstudio, sandbox
 from splatview_viewer.kinds.gaussians.filter import Filter
 from splatview_viewer.kinds.gaussians.path import PathTool
-from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.web import messages as m
 
 if TYPE_CHECKING:
@@ -61,12 +61,12 @@ class FilePages(House):
         (to / offer.name).write_bytes(body)
         return to / offer.name
 
-    def show(self, page: Page, scene: Path) -> GaussianView:
+    def show(self, page: Page, scene: Path) -> Any:
         """Have a page show a file of this machine."""
         seat = self.seats[page]
         self.app.catalogue.open_file(scene, seat.panes.active)
-        self.until(lambda: isinstance(seat.view, GaussianView) and seat.view.content.facts is not None)
-        assert isinstance(seat.view, GaussianView)
+        self.until(lambda: isinstance(seat.view, Adapted) and not seat.view.empty)
+        assert isinstance(seat.view, Adapted)
         return seat.view
 
     def forget_all(self) -> None:
@@ -107,7 +107,7 @@ def shown(seat: Seat) -> str:
     return "" if entry is None else entry.name
 
 
-def path_tool(view: GaussianView) -> PathTool:
+def path_tool(view: Any) -> PathTool:
     tool = view.tools["path"]
     assert isinstance(tool, PathTool)
     return tool

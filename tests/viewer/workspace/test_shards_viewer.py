@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pytest
 import torch
+from support.view_cases import scene_view
 
 from splatview.adapters import recognise
 from splatview_ipc.publisher.publisher import Publisher
 from splatview_viewer.app.loop import step
-from splatview_viewer.kinds.gaussians.view import GaussianView
+from splatview_viewer.core.old_view import Adapted
 from splatview_viewer.recording.recording import RecordOptions
 from splatview_viewer.scene.merging import merged
 from splatview_viewer.scene.scene import GaussianScene
@@ -114,7 +114,7 @@ def count(viewer: Viewer) -> int:
     """Gaussians in what is shown."""
     step(viewer)
     found = viewer.seat.shown
-    facts = found.view.content.facts if found is not None and isinstance(found.view, GaussianView) else None
+    facts = found.view.content.facts if found is not None and isinstance(found.view, Adapted) else None
     return -1 if facts is None else facts.count
 
 
@@ -131,14 +131,12 @@ def test_ranks_are_one_entry_and_one_scene(viewer: Viewer, training: Start) -> N
     assert trouble(viewer) == ""
     entry, view = slot(viewer).entry, slot(viewer).view
     assert (entry.kind, entry.alive) == ("gaussians", True)
-    entry.settings.gaussians.coarse_ms, entry.settings.gaussians.reproject = math.inf, False
     viewer.seat.mark()
     viewer.do()
     picture = viewer.picture()
-    alone = GaussianView(viewer.screen.ctx)
+    alone = scene_view(viewer.screen)
     try:
         alone.update(merged([part(300, 0), part(200, 1), part(100, 2)], [False] * 3))
-        alone.settings.coarse_ms, alone.settings.reproject = math.inf, False
         alone.like(view)
         alone.draw(viewer.screen.framebuffer, view.rect)
         x, y, width, height = view.rect.x, view.rect.y, view.rect.width, view.rect.height
@@ -231,7 +229,7 @@ def test_a_part_is_shown_alone_and_the_whole_goes_on(viewer: Viewer, training: S
     ranks.publish(1, 210)
     viewer.until(lambda: count(viewer) == 520)
     shown = {s.entry.key: s for s in viewer.catalogue.slots.values()}
-    viewer.until(lambda: {facts.count for s in shown.values() if isinstance(s.view, GaussianView)
+    viewer.until(lambda: {facts.count for s in shown.values() if isinstance(s.view, Adapted)
                           and (facts := s.view.content.facts) is not None} == {520, 210})
     for pane in list(viewer.seat.panes):
         if pane.key != whole:

@@ -197,18 +197,29 @@ class _Shared:
 class Adapted:
     """A `core.view.View` behind the protocol above. `shared`: of the view beside it; None: its data is new."""
 
-    takes_films = False
     opening = ""
     """No file: the view opens files through its host."""
 
     def __init__(self, view: base.View[Any, Any], shared: _Shared | None = None) -> None:
         self.view = view
-        self.kind, self.keys, self.content = view.kind, view.keys, view.data
+        self.kind, self.content = view.kind, view.data
         self._shared = shared or _Shared()
         self._shared.views += 1
         self.rect: Rect | None = None
         """The rectangle that it was used in last."""
         self._closed = False
+
+    def __getattr__(self, name: str) -> Any:
+        """Members that views of one kind have."""
+        return getattr(self.view, name)
+
+    @property
+    def keys(self) -> Sequence[KeyHelp]:
+        return self.view.keys
+
+    @property
+    def takes_films(self) -> bool:
+        return getattr(self.view, "takes_films", False)
 
     @property
     def host(self) -> Host:
@@ -276,7 +287,8 @@ class Adapted:
         return not self.empty and self._draws_again(partial(self.view.handle, event, rect))
 
     def dropped(self, file: Path, film: Any = None) -> bool:
-        return False
+        dropped = getattr(self.view, "dropped", None)
+        return dropped is not None and dropped(file, film)
 
     def tick(self, now: float) -> bool:
         return self._draws_again(partial(self.view.tick, now))

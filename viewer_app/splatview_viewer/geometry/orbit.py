@@ -10,7 +10,16 @@ import numpy as np
 
 from splatview_viewer.core.events import Event, Pinch, PointerMove, PointerPress, PointerRelease, Wheel
 from splatview_viewer.geometry import rotations
-from splatview_viewer.geometry.cameras import DEFAULT_FOV, FAR, Camera, CameraModel, field_of_view, focal_length
+from splatview_viewer.geometry.cameras import (
+    DEFAULT_FOV,
+    DEFAULT_UP,
+    FAR,
+    NEAR,
+    Camera,
+    CameraModel,
+    field_of_view,
+    focal_length,
+)
 
 if TYPE_CHECKING:
     from splatview_viewer.core.screen import Rect
@@ -25,6 +34,20 @@ _POLE = math.radians(89)
 _NEAREST, _FARTHEST = 1e-9, 1e9
 
 Drag = Literal["orbit", "look", "pan", "roll"]
+
+
+@dataclass(frozen=True)
+class Pose:
+    """The place of an `Orbit` as plain values: its fields of the same names."""
+
+    rotation: tuple[tuple[float, ...], ...] = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
+    target: tuple[float, ...] = (0.0, 0.0, 0.0)
+    distance: float = 1.0
+    up: tuple[float, ...] = DEFAULT_UP
+    fov: float = DEFAULT_FOV
+    model: CameraModel = "pinhole"
+    near: float = NEAR
+    far: float = FAR
 
 
 @dataclass
@@ -259,11 +282,18 @@ class Orbit:
         self.roll(-turn)
         self.pan(x - (c * x - s * y), y - (s * x + c * y), rect.height)
 
-    def look_like(self, other: Orbit) -> None:
-        """Look from where another one does."""
-        # Never changed in place, so the arrays may be shared.
-        self.rotation, self.target, self.distance, self.up = other.rotation, other.target, other.distance, other.up
-        self.fov, self.model, self.near, self.far = other.fov, other.model, other.near, other.far
+    @property
+    def pose(self) -> Pose:
+        rows: list[list[float]] = self.rotation.tolist()
+        return Pose(tuple(tuple(row) for row in rows), tuple(self.target.tolist()), float(self.distance),
+                    tuple(np.asarray(self.up, np.float64).tolist()), float(self.fov), self.model, float(self.near),
+                    float(self.far))
+
+    @pose.setter
+    def pose(self, pose: Pose) -> None:
+        self.rotation, self.target, self.up = np.array(pose.rotation), np.array(pose.target), np.array(pose.up)
+        self.distance, self.fov, self.model, self.near, self.far = (
+            pose.distance, pose.fov, pose.model, pose.near, pose.far)
 
     def copy(self) -> Orbit:
         return replace(self, rotation=self.rotation.copy(), target=self.target.copy(), up=self.up.copy())

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 def keep_picture(seat: Seat, transparent: bool = False) -> None:
     """Hand the user what the active pane's view shows, as large as the screen: of images and plots with what is written
     over them, of scenes without what only helps to look at them. Transparent: with nothing behind, and nothing over."""
-    pane, screen = seat.panes.active, seat.screen
-    found = pane.working()
+    screen, found = seat.screen, seat.panes.active.working()
     if found is None or found[1].empty or screen.state.closed:
         return
     slot, view = found
@@ -62,8 +61,9 @@ def _see_through(seat: Seat, view: View, screen: Screen) -> np.ndarray:
     before = kept.background
 
     def draw(framebuffer: moderngl.Framebuffer, background: Color) -> None:
-        if isinstance(view, Adapted):  # an image
-            view.view.state = replace(kept, background=background, alpha="background")
+        if isinstance(view, Adapted):
+            image = {"alpha": "background"} if hasattr(kept, "alpha") else {}
+            view.view.state = replace(kept, background=background, **image)
         else:
             kept.background = background
         view.draw(framebuffer, Rect(0, 0, *screen.state.size))

@@ -123,7 +123,7 @@ class PathTool(Tool):
 
     def around(self) -> None:
         """A path once around the middle of the scene, from where the camera is."""
-        camera, sight = self.view.camera(), self.view.content.sight
+        camera, sight = self.view.camera(), self.view.data.sight
         if camera is not None and sight is not None:
             self.film = replace(self.film, path=turntable(camera, sight.middle, self.view.orbit.up))
             self._edited(None)
@@ -208,7 +208,7 @@ class PathTool(Tool):
         out = output_path(_stem(self.view.host.name), "" if self.as_frames else ".mp4")
         transparent = self.transparent and self.as_frames
         try:
-            camerawork = Camerawork(self.view.ctx, self.view, film.width, film.height)
+            camerawork = Camerawork(self.view.data.ctx, self.view, film.width, film.height)
         except ViewerError as e:
             self.view.host.say(str(e))
             return

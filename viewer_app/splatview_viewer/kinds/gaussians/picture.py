@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from splatview_ipc.gl.base import Canvas, PixelSource
     from splatview_ipc.gl.sources import TextureSource
     from splatview_viewer.core.screen import Rect
-    from splatview_viewer.core.settings import Color, GaussianSettings
+    from splatview_viewer.core.settings import Color
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.render.base import Picture as Rendered
@@ -140,7 +140,7 @@ class Composer:
             show: str = "color", colors: tuple[str, tuple[float, float]] = ("", (0.0, 0.0))) -> None:
         """Draw a picture, or none, over a background of RGB in [0, 1].
 
-        show: as `GaussianSettings.show`. colors: the name of the colour map of numbers, and the range that it spans.
+        show: as `GaussianState.show`. colors: the name of the colour map of numbers, and the range that it spans.
         """
         viewport = rect.viewport(framebuffer.height)
         framebuffer.use()
@@ -204,12 +204,6 @@ class DepthPicture:
         self._range_before = (0.0, 0.0)
         self.range = (0.0, 0.0)
         """What is seen of it: the 1st and 99th percentile of depths, world units; 0 and the 99th of counts."""
-
-    def shown_range(self, settings: GaussianSettings) -> tuple[float, float]:
-        """What lies at both ends of the colour map."""
-        if settings.show == "depth" and settings.depth_range is not None:
-            return settings.depth_range
-        return self.range
 
     def source(self, picture: Rendered, version: Any, now: float, *, counts: bool = False) -> PixelSource:
         """Four channels, float32: expected depth in world units or, if `counts`, the picture's first channel; 0, 0,
