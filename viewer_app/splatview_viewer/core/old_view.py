@@ -214,14 +214,6 @@ class Adapted:
         return getattr(self.view, name)
 
     @property
-    def keys(self) -> Sequence[KeyHelp]:
-        return self.view.keys
-
-    @property
-    def takes_films(self) -> bool:
-        return getattr(self.view, "takes_films", False)
-
-    @property
     def host(self) -> Host:
         return self.view.host
 
@@ -286,9 +278,13 @@ class Adapted:
         self.rect = rect
         return not self.empty and self._draws_again(partial(self.view.handle, event, rect))
 
+    @property
+    def takes_films(self) -> bool:
+        return getattr(self.view, "takes_films", False)
+
     def dropped(self, file: Path, film: Any = None) -> bool:
-        dropped = getattr(self.view, "dropped", None)
-        return dropped is not None and dropped(file, film)
+        view: Any = self.view
+        return self.takes_films and view.dropped(file, film)
 
     def tick(self, now: float) -> bool:
         return self._draws_again(partial(self.view.tick, now))
@@ -297,6 +293,10 @@ class Adapted:
         """Call a method that may change the state."""
         before = self.view.state
         return bool(call()) or self.view.state != before
+
+    @property
+    def keys(self) -> Sequence[KeyHelp]:
+        return self.view.keys
 
     def panel(self) -> bool:
         return any([section.draw() for section in self._sections if not section.title])

@@ -10,16 +10,7 @@ import numpy as np
 
 from splatview_viewer.core.events import Event, Pinch, PointerMove, PointerPress, PointerRelease, Wheel
 from splatview_viewer.geometry import rotations
-from splatview_viewer.geometry.cameras import (
-    DEFAULT_FOV,
-    DEFAULT_UP,
-    FAR,
-    NEAR,
-    Camera,
-    CameraModel,
-    field_of_view,
-    focal_length,
-)
+from splatview_viewer.geometry.cameras import DEFAULT_FOV, FAR, Camera, CameraModel, field_of_view, focal_length
 
 if TYPE_CHECKING:
     from splatview_viewer.core.screen import Rect
@@ -37,17 +28,18 @@ Drag = Literal["orbit", "look", "pan", "roll"]
 
 
 @dataclass(frozen=True)
-class Pose:
-    """The place of an `Orbit` as plain values: its fields of the same names."""
+class OrbitPlace:
+    """Where an `Orbit` looks from, as plain values: its fields."""
 
-    rotation: tuple[tuple[float, ...], ...] = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
-    target: tuple[float, ...] = (0.0, 0.0, 0.0)
-    distance: float = 1.0
-    up: tuple[float, ...] = DEFAULT_UP
-    fov: float = DEFAULT_FOV
-    model: CameraModel = "pinhole"
-    near: float = NEAR
-    far: float = FAR
+    rotation: tuple[float, ...]
+    """Row by row."""
+    target: tuple[float, ...]
+    distance: float
+    up: tuple[float, ...]
+    fov: float
+    model: CameraModel
+    near: float
+    far: float
 
 
 @dataclass
@@ -85,6 +77,18 @@ class Orbit:
     def position(self) -> np.ndarray:
         """(3,) where the camera stands."""
         return self.target - self.rotation[2] * self.distance
+
+    @property
+    def place(self) -> OrbitPlace:
+        rotation, target, up = (tuple(array.ravel().tolist()) for array in (self.rotation, self.target, self.up))
+        return OrbitPlace(rotation, target, float(self.distance), up, float(self.fov), self.model, float(self.near),
+                          float(self.far))
+
+    @place.setter
+    def place(self, place: OrbitPlace) -> None:
+        self.rotation = np.array(place.rotation).reshape(3, 3)
+        self.target, self.distance, self.up = np.array(place.target), place.distance, np.array(place.up)
+        self.fov, self.model, self.near, self.far = place.fov, place.model, place.near, place.far
 
     def take(self, camera: Camera, target: np.ndarray) -> None:
         """Look from `camera`; orbit around the point nearest to `target` on its line of sight."""
@@ -282,18 +286,9 @@ class Orbit:
         self.roll(-turn)
         self.pan(x - (c * x - s * y), y - (s * x + c * y), rect.height)
 
-    @property
-    def pose(self) -> Pose:
-        rows: list[list[float]] = self.rotation.tolist()
-        return Pose(tuple(tuple(row) for row in rows), tuple(self.target.tolist()), float(self.distance),
-                    tuple(np.asarray(self.up, np.float64).tolist()), float(self.fov), self.model, float(self.near),
-                    float(self.far))
-
-    @pose.setter
-    def pose(self, pose: Pose) -> None:
-        self.rotation, self.target, self.up = np.array(pose.rotation), np.array(pose.target), np.array(pose.up)
-        self.distance, self.fov, self.model, self.near, self.far = (
-            pose.distance, pose.fov, pose.model, pose.near, pose.far)
+    def look_like(self, other: Orbit) -> None:
+        """Look from where another one does."""
+        self.place = other.place
 
     def copy(self) -> Orbit:
         return replace(self, rotation=self.rotation.copy(), target=self.target.copy(), up=self.up.copy())

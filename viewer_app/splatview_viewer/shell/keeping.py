@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 def keep_picture(seat: Seat, transparent: bool = False) -> None:
     """Hand the user what the active pane's view shows, as large as the screen: of images and plots with what is written
     over them, of scenes without what only helps to look at them. Transparent: with nothing behind, and nothing over."""
-    screen, found = seat.screen, seat.panes.active.working()
+    pane, screen = seat.panes.active, seat.screen
+    found = pane.working()
     if found is None or found[1].empty or screen.state.closed:
         return
     slot, view = found
@@ -58,12 +59,11 @@ def _see_through(seat: Seat, view: View, screen: Screen) -> np.ndarray:
     kept: Any = view.view.state if isinstance(view, Adapted) else getattr(view, "settings", None)
     if not hasattr(kept, "background"):
         return _as_shown(seat, view, screen)
-    before = kept.background
+    before, alpha = kept.background, {"alpha": "background"} if hasattr(kept, "alpha") else {}
 
     def draw(framebuffer: moderngl.Framebuffer, background: Color) -> None:
         if isinstance(view, Adapted):
-            image = {"alpha": "background"} if hasattr(kept, "alpha") else {}
-            view.view.state = replace(kept, background=background, **image)
+            view.view.state = replace(kept, background=background, **alpha)
         else:
             kept.background = background
         view.draw(framebuffer, Rect(0, 0, *screen.state.size))

@@ -94,7 +94,7 @@ class CamerasView(Simple):
     def like(self, other: View) -> None:
         if not isinstance(other, CamerasView):
             raise ViewerError(f"cameras: a view of {other.kind} cannot be followed")
-        self.orbit.pose = other.orbit.pose
+        self.orbit.look_like(other.orbit)
         self._framed, self._scroll, self.opened = other._framed, other._scroll, other.opened
         self.hovered = other.hovered  # it stands out in the picture
         stand, _ = other._parts(other._rect)

@@ -368,7 +368,7 @@ class Navigate(Tool):
             if camera is not None:
                 view.use_camera(camera, flight.end.target)
                 return True
-        view.orbit.pose = (there or flight.end).pose
+        view.orbit.look_like(there or flight.end)
         self._there = view.orbit.rotation
         view.moved()
         return True

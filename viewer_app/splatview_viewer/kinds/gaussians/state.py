@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from splatview_viewer.core.selection import EVERYTHING, Selection
 from splatview_viewer.geometry.cameras import FAR, NEAR, Camera, CameraModel
-from splatview_viewer.geometry.orbit import Pose
+from splatview_viewer.geometry.orbit import Orbit, OrbitPlace
 
 if TYPE_CHECKING:
     from splatview_viewer.core.screen import Rect
@@ -55,9 +55,9 @@ class CameraPlace:
 
     framed: bool = False
     """False: the next picture chooses the camera, from which the whole scene is seen."""
-    pose: Pose = field(default_factory=Pose)
+    orbit: OrbitPlace = Orbit().place
     given: Given | None = None
-    """Exactly this one is used until the user moves it; None: that of `pose`."""
+    """Exactly this one is used until the user moves it; None: that of `orbit`."""
     seen_in: tuple[int, int] | None = None
     """Size of the rectangle that the camera is for, of which any other one shows all; None: the one at hand."""
     up_by: Literal["", "scene", "cameras", "user"] = ""

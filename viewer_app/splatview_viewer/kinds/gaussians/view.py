@@ -61,8 +61,8 @@ class GaussianView(View[SceneCache, GaussianState]):
         self._told = data.loads
         """The scene that was drawn last, or for which drawing was asked."""
         self._hand = Orbit()
-        self._hand_at = state.place.pose
-        """The pose of `_hand`, unless a tool moves it just now."""
+        self._hand_at = state.place.orbit
+        """The place of `_hand`, unless a tool moves it just now."""
         self.tools = make_tools(self)
         self.navigate: Navigate = self.tools["navigate"]  # type: ignore[assignment]
 
@@ -81,8 +81,8 @@ class GaussianView(View[SceneCache, GaussianState]):
     @property
     def orbit(self) -> Orbit:
         """The camera of the state, to be moved; `moved` puts it back."""
-        if self._hand_at is not (pose := self.state.place.pose):
-            self._hand.pose, self._hand_at = pose, pose
+        if self._hand_at is not (place := self.state.place.orbit):
+            self._hand.place, self._hand_at = place, place
         return self._hand
 
     def moved(self, **fields: Any) -> None:
@@ -92,8 +92,8 @@ class GaussianView(View[SceneCache, GaussianState]):
 
     def place(self, **fields: Any) -> None:
         """Change the place of the camera to that of `orbit`, and other fields of it."""
-        self._hand_at = self.orbit.pose
-        self.change(place=replace(self.state.place, pose=self._hand_at, **fields))
+        self._hand_at = self.orbit.place
+        self.change(place=replace(self.state.place, orbit=self._hand_at, **fields))
 
     def use_camera(self, camera: Camera, pivot: np.ndarray | None = None) -> None:
         """Draw with exactly this camera until the user moves it. `pivot`: (3,) what to orbit around then, as far as
@@ -114,7 +114,7 @@ class GaussianView(View[SceneCache, GaussianState]):
     def look_with(self, camera: Camera | None) -> None:
         """Draw with exactly this camera, which nobody moves; None: look at the whole scene, as at first sight of it."""
         up = self.orbit.up  # found at first sight alone
-        self.orbit.pose = Orbit(up=up).pose
+        self.orbit.place = Orbit(up=up).place
         self.place(given=None if camera is None else Given.of(camera), seen_in=None, framed=camera is not None)
 
     def frame(self) -> None:
