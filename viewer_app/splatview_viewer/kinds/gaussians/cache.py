@@ -288,7 +288,7 @@ class SceneCache:
             self._go_on_looking()  # only begins to look, while CUDA draws
             counts = options.paint == "overdraw"
             mapped = options.depth or counts
-            source = (place.depth.source(rendered, wanted, self.now, counts=counts) if mapped else rendered.source())
+            source = (place.depth.source(rendered, self.now, counts=counts) if mapped else rendered.source())
             if not self._let_go():
                 if mapped:
                     place.depth.undo()

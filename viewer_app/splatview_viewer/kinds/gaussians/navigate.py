@@ -70,7 +70,7 @@ class Navigate(Tool):
         self.looks = False
         """Whether a drag looks around, as one flies."""
         self.numbers = False
-        """Whether the panel's fold of numbers is open."""
+        """The panel's fold of numbers is open."""
         self._copying = False
         """Whether the camera has to go to the clipboard, which is imgui's to do."""
         self._flight: tuple[Flight, Camera | None] | None = None
@@ -408,7 +408,7 @@ def panel(navigate: Navigate) -> bool:
 
 
 def _fold(label: str, opened: bool, tip: str) -> bool:
-    """A quiet line that opens and closes what follows; whether it is open from now on."""
+    """Draw a quiet line that opens and closes what follows; return True if it is open."""
     left, line = imgui.get_cursor_screen_pos(), imgui.get_text_line_height()
     pressed, _ = imgui.selectable(f"##fold {label}", False, 0, ImVec2(0, line))
     imgui.set_item_tooltip(tip)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import moderngl
 import numpy as np
@@ -71,7 +71,8 @@ class Picture:
         """Its resolution, and that of the next one while the camera moves."""
         self.motion = Motion()
         self.depth = DepthPicture(ctx)
-        self._copy = PictureCopy(ctx)
+        self._ctx = ctx
+        self._copy: tuple[moderngl.Framebuffer, TextureSource] | None = None
 
     @property
     def known(self) -> bool:
@@ -84,10 +85,16 @@ class Picture:
         self.source, self.camera, self.of, self.lent, self.kept = source, camera, of, lent, kept
 
     def keep(self, composer: Composer) -> None:
-        """Replace what was lent by a copy."""
-        assert self.source is not None
-        self.source = composer.copy(self.source, self._copy)
-        self.lent = False
+        """Replace what was lent by a copy, which the renderer's next picture leaves alone."""
+        source, copy = self.source, self._copy
+        assert source is not None
+        if copy is None or (copy[1].size, copy[1].dtype) != (source.size, source.dtype):
+            self.drop_copy()
+            texture = self._ctx.texture(source.size, source.channels, dtype=_COPY_FORMATS[source.dtype], alignment=1)
+            texture.filter = moderngl.NEAREST, moderngl.NEAREST
+            copy = self._copy = self._ctx.framebuffer([texture]), texture_source(texture)
+        composer.copy(source, copy[0])
+        self.source, self.lent = copy[1], False
         if not self.known:  # then it was no copy
             self.kept = None
 
@@ -101,8 +108,11 @@ class Picture:
             self.coarse = 1.0
 
     def drop_copy(self) -> None:
-        """Give back the memory of copies."""
-        self._copy.close()
+        """Give back the memory of copies. Idempotent."""
+        if self._copy is not None:
+            self._copy[0].release()
+            self._copy[1].texture.release()
+            self._copy = None
 
     def lose(self) -> None:
         """Forget what was lent: the renderer is gone."""
@@ -114,7 +124,7 @@ class Picture:
         """Show none until it is rendered again."""
         self.stay()
         self.become()
-        self._copy.close()
+        self.drop_copy()
 
     def stay(self) -> None:
         """Give back what only moving it needs. Idempotent."""
@@ -165,11 +175,12 @@ class Composer:
         with self._work("compose", rect.width, rect.height):
             array.render(moderngl.TRIANGLES, vertices=3)
 
-    def copy(self, source: PixelSource, to: PictureCopy) -> TextureSource:
-        """Copy a picture's values, pixel by pixel."""
+    def copy(self, source: PixelSource, framebuffer: moderngl.Framebuffer) -> None:
+        """Copy a picture's values, pixel by pixel. Leaves the bound framebuffer and the enable flags as they were."""
         array = self._array((*source.defines, "COPY"))
-        with self._work("copy", *source.size):
-            return to.take(source, array)
+        with self._work("copy", *source.size), self._ctx.scope(framebuffer, moderngl.NOTHING):
+            source.bind(array.program, 0)
+            array.render(moderngl.TRIANGLES, vertices=3)
 
     def _array(self, defines: tuple[str, ...]) -> moderngl.VertexArray:
         if defines not in self._arrays:
@@ -187,7 +198,7 @@ class Composer:
 
 
 class DepthPicture:
-    """Makes of a picture one of numbers: expected depth, or how many Gaussians there are, and alpha.
+    """Makes of a picture one of numbers: expected depth, or the number of Gaussians, and alpha.
 
     A picture that lies on a GPU (it has `on_gpu`, as gsplat's) stays there.
     """
@@ -196,36 +207,27 @@ class DepthPicture:
         self._ctx = ctx
         self._bridge = HostBridge(ctx)
         self._canvas: Canvas | None = None
-        self._source: PixelSource | None = None
-        self._of: Any = None
         self._on_gpu = False
-        self._ranged_at = -1e9
+        self._ranged_at = -math.inf
         self._counts = False
         self._range_before = (0.0, 0.0)
         self.range = (0.0, 0.0)
-        """What is seen of it: the 1st and 99th percentile of depths, world units; 0 and the 99th of counts."""
+        """The 1st and 99th percentile of depths, world units; 0 and the 99th of counts."""
 
-    def source(self, picture: Rendered, version: Any, now: float, *, counts: bool = False) -> PixelSource:
-        """Four channels, float32: expected depth in world units or, if `counts`, the picture's first channel; 0, 0,
-        alpha. Made once for each `version`."""
-        if self._source is None or self._of != version:
-            if counts != self._counts:
-                self._counts, self._ranged_at = counts, -1e9
-            on_gpu = getattr(picture, "on_gpu", None)
-            self._on_gpu, self._range_before = on_gpu is not None, self.range
-            if on_gpu is None:
-                self._source = self._from_host(picture)
-            else:
-                with on_gpu() as (rgba, depth):
-                    self._source = self._from_device(rgba, depth, now)
-            self._of = version
-        return self._source
+    def source(self, picture: Rendered, now: float, *, counts: bool = False) -> PixelSource:
+        """Return four channels, float32: expected depth in world units or, if `counts`, the picture's first channel; 0,
+        0, alpha."""
+        if counts != self._counts:
+            self._counts, self._ranged_at = counts, -math.inf
+        on_gpu = getattr(picture, "on_gpu", None)
+        self._on_gpu, self._range_before = on_gpu is not None, self.range
+        if on_gpu is None:
+            return self._from_host(picture)
+        with on_gpu() as (rgba, depth):
+            return self._from_device(rgba, depth, now)
 
     def undo(self) -> None:
-        """The last one is not to be shown: the one before stays as it is."""
-        if self._source is None:
-            return
-        self._source = self._of = None
+        """Do not show the last one: the one before stays as it is."""
         self.range = self._range_before
         if self._on_gpu and self._canvas is not None:
             self._canvas.undo()
@@ -279,39 +281,7 @@ class DepthPicture:
 
     def close(self) -> None:
         """Give back everything. Idempotent."""
-        self._source = None
         self._bridge.close()
         if self._canvas is not None:
             self._canvas.close()
             self._canvas = None
-
-
-class PictureCopy:
-    """A copy of a picture, which the renderer's next one leaves alone: one at a time, bit by bit as it was."""
-
-    def __init__(self, ctx: moderngl.Context) -> None:
-        self._ctx = ctx
-        self._framebuffer: moderngl.Framebuffer | None = None
-        self._source: TextureSource | None = None
-
-    def take(self, source: PixelSource, array: moderngl.VertexArray) -> TextureSource:
-        """The same picture, valid until the next `take`. `source`: four channels of float16 or float32; `array`: what
-        draws its values (compose.glsl with COPY). Leaves the bound framebuffer and the enable flags as they were."""
-        before = self._source
-        if self._framebuffer is None or before is None or (before.size, before.dtype) != (source.size, source.dtype):
-            self.close()
-            texture = self._ctx.texture(source.size, source.channels, dtype=_COPY_FORMATS[source.dtype], alignment=1)
-            texture.filter = moderngl.NEAREST, moderngl.NEAREST
-            self._framebuffer = self._ctx.framebuffer([texture])
-            self._source = before = texture_source(texture)
-        with self._ctx.scope(self._framebuffer, moderngl.NOTHING):
-            source.bind(array.program, 0)
-            array.render(moderngl.TRIANGLES, vertices=3)
-        return before
-
-    def close(self) -> None:
-        """Give back everything. Idempotent."""
-        if self._framebuffer is not None and self._source is not None:
-            self._framebuffer.release()
-            self._source.texture.release()
-        self._framebuffer = self._source = None

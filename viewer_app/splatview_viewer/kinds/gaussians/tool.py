@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import time
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from splatview_viewer.core.errors import RendererError
@@ -28,12 +27,6 @@ if TYPE_CHECKING:
     from splatview_viewer.formats.nerfstudio import Film
     from splatview_viewer.kinds.gaussians.view import GaussianView
     from splatview_viewer.scene.scene import GaussianScene
-
-_TOOLS: dict[str, str] = {
-    "look": "Look", "frustums": "Frustums", "crop": "Crop", "inspect": "Inspect", "filter": "Filter",
-    "history": "History", "path": "PathTool", "navigate": "Navigate",
-}
-"""The module of each tool and its class, in the order in which events are offered to them."""
 
 _PERIOD = 0.5
 """Seconds between two versions of a live scene that are read for a tool."""
@@ -103,13 +96,6 @@ class Tool:
 
     def close(self) -> None:
         """Give back everything. Idempotent."""
-
-
-def make_tools(view: GaussianView) -> dict[str, Tool]:
-    """One of each, by name."""
-    made = [getattr(import_module(f"splatview_viewer.kinds.gaussians.{module}"), cls)(view)
-            for module, cls in _TOOLS.items()]
-    return {tool.name: tool for tool in made}
 
 
 def in_order(sections: Sequence[Section]) -> list[Section]:

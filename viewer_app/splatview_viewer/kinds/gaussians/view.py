@@ -13,9 +13,17 @@ from splatview_viewer.core.view import CANVAS_WORDS, Info, Section, View, Wants
 from splatview_viewer.geometry.controls import Orbit
 from splatview_viewer.geometry.orbit import SECONDS
 from splatview_viewer.kinds.gaussians.cache import Pace, SceneCache
+from splatview_viewer.kinds.gaussians.crop import Crop
+from splatview_viewer.kinds.gaussians.filter import Filter
+from splatview_viewer.kinds.gaussians.frustums import Frustums
+from splatview_viewer.kinds.gaussians.history import History
+from splatview_viewer.kinds.gaussians.inspect import Inspect
+from splatview_viewer.kinds.gaussians.look import Look
+from splatview_viewer.kinds.gaussians.navigate import Navigate
+from splatview_viewer.kinds.gaussians.path import PathTool
 from splatview_viewer.kinds.gaussians.picture import Picture
 from splatview_viewer.kinds.gaussians.state import GaussianState, Given
-from splatview_viewer.kinds.gaussians.tool import in_order, make_tools
+from splatview_viewer.kinds.gaussians.tool import in_order
 from splatview_viewer.render.base import RenderOptions
 from splatview_viewer.render.choose import renderer_note
 
@@ -32,14 +40,13 @@ if TYPE_CHECKING:
     from splatview_viewer.core.view import KeyHelp, Value
     from splatview_viewer.formats.nerfstudio import Film
     from splatview_viewer.geometry.cameras import Camera
-    from splatview_viewer.kinds.gaussians.look import Look
-    from splatview_viewer.kinds.gaussians.navigate import Navigate
     from splatview_viewer.kinds.gaussians.tool import Tool
 
 COARSE_MS = 60.0
 """While the camera moves, pictures that take longer than this are drawn at a lower resolution."""
 _SOLID = "color", "alpha", "normals", "ellipsoids", "rings", "points"
 """Pictures of things that are somewhere: they can be moved along with the camera."""
+_TOOLS = Frustums, Crop, Inspect, Filter, History, PathTool
 _REST = 0.2
 """Seconds without input after which a coarse picture is drawn again in full."""
 
@@ -63,8 +70,10 @@ class GaussianView(View[SceneCache, GaussianState]):
         self._hand = Orbit()
         self._hand_at = state.place.orbit
         """The place of `_hand`, unless a tool moves it just now."""
-        self.tools = make_tools(self)
-        self.navigate: Navigate = self.tools["navigate"]  # type: ignore[assignment]
+        self.look, self.navigate = Look(self), Navigate(self)
+        made = (self.look, *(tool(self) for tool in _TOOLS), self.navigate)
+        self.tools: dict[str, Tool] = {tool.name: tool for tool in made}
+        """By name, in the order in which events are offered to them."""
 
     def take(self, link: str, value: Value) -> bool:
         taken = self.data.put(value)
@@ -292,9 +301,8 @@ class GaussianView(View[SceneCache, GaussianState]):
         return sum(tool.bar_height() for tool in self.tools.values()) * self.host.scale
 
     def panel(self) -> Sequence[Section]:
-        look: Look = self.tools["look"]  # type: ignore[assignment]
         sections = in_order([section for tool in self.tools.values() for section in tool.sections()])
-        return [Section("", look.panel), *sections]
+        return [Section("", self.look.panel), *sections]
 
     @property
     def keys(self) -> Sequence[KeyHelp]:  # type: ignore[override]
