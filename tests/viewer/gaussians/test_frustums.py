@@ -169,6 +169,25 @@ def test_each_way_to_compare(view: Any, screen: OffscreenScreen, content: Camera
     np.testing.assert_array_equal(moved[:, 122:], photo[:, 122:])
 
 
+def test_a_follower_sees_the_photograph_and_leaves_with_its_leader(view: Any, screen: OffscreenScreen,
+                                                                   content: CamerasContent) -> None:
+    through(view, 1, screen, content)
+    frustums(view).change(how="photo", opacity=0.7)
+    other = view.beside(None)
+    try:
+        frustums(other).use(content)
+        other.like(view)
+        other.tick(5.0)
+        assert frustums(other).through.there
+        np.testing.assert_array_equal(shown(other, screen), shown(view, screen))
+        frustums(view).leave()
+        other.like(view)
+        other.tick(6.0)
+        assert frustums(other).through.index is None
+    finally:
+        other.close()
+
+
 def test_the_psnr_is_that_of_the_same_pixels(view: Any, screen: OffscreenScreen,
                                              content: CamerasContent) -> None:
     through(view, 2, screen, content)
