@@ -13,6 +13,7 @@ from imgui_bundle import ImVec2, imgui
 from splatview_viewer.core.events import Key, Pinch, PointerLeave, PointerMove, PointerPress, PointerRelease
 from splatview_viewer.core.view import KeyHelp, Section
 from splatview_viewer.geometry.cameras import project
+from splatview_viewer.geometry.orbit import SECONDS
 from splatview_viewer.kinds.gaussians.frustums_through import HOWS, Through
 from splatview_viewer.kinds.gaussians.tool import Tool
 from splatview_viewer.render.cameras.drawing import Look, Outlines
@@ -120,7 +121,7 @@ class Frustums(Tool):
         content = self.content
         return 1.0 if content is None or content.cameras is None else 0.5 * content.cameras.spacing * self.state.size
 
-    def enter(self, index: int, seconds: float | None = None) -> None:
+    def enter(self, index: int, seconds: float = SECONDS) -> None:
         """Look through a camera; one that there is not, or that is none, says so."""
         content = self.content
         if content is not None and self.through.enter(content, index, seconds):
@@ -256,8 +257,6 @@ class Frustums(Tool):
             content.drawing.draw(framebuffer, rect, camera, self._look(content))
 
     def _look(self, content: CamerasContent) -> Look:
-        from splatview_viewer.ui import theme
-
         def color(of: object) -> tuple[float, float, float, float]:
             return of.x, of.y, of.z, 1.0  # type: ignore[attr-defined]
 
@@ -283,7 +282,9 @@ class Frustums(Tool):
     def bar(self, rect: Rect, scale: float) -> bool:
         content = self.content
         if content is not None and self.through.index is not None:
-            draw_bar(self, content, rect, scale)
+            with ui.board(f"cameras {id(self)}", rect, (10 * scale, 0), theme.BAR) as opened:
+                if opened:
+                    draw_bar(self, content, rect, scale)
         return False
 
     @property
@@ -340,13 +341,7 @@ def label_photo(tool: Frustums, content: CamerasContent, rect: Rect, scale: floa
 
 
 def draw_bar(tool: Frustums, content: CamerasContent, rect: Rect, scale: float) -> None:
-    """Draw the strip below the picture while the view looks through a camera."""
-    with ui.board(f"cameras {id(tool)}", rect, (10 * scale, 0), theme.BAR) as opened:
-        if opened:
-            _bar(tool, content, rect, scale)
-
-
-def _bar(tool: Frustums, content: CamerasContent, rect: Rect, scale: float) -> None:
+    """Draw what the strip below the picture holds while the view looks through a camera."""
     through, how = tool.through, tool.state.how
     wide, medium = rect.width >= _WIDE * scale, rect.width >= _MEDIUM * scale
     gap = 6 * scale

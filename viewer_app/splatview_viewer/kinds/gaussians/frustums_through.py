@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from splatview_viewer.core.host import Host
 from splatview_viewer.core.screen import Rect
+from splatview_viewer.geometry.orbit import SECONDS
 from splatview_viewer.geometry.training_cameras import at_size
 from splatview_viewer.kinds.gaussians.state import GaussianState
 from splatview_viewer.render.cameras.photos import PhotoTexture
@@ -59,8 +60,8 @@ class Through:
 
     # -- going there and back ------------------------------------------------------------------------------------
 
-    def enter(self, content: CamerasContent, index: int, seconds: float | None = None) -> bool:
-        """Look through this camera. `seconds`: how long the way takes, None: as usual. False if it is none."""
+    def enter(self, content: CamerasContent, index: int, seconds: float = SECONDS) -> bool:
+        """Look through this camera, after a flight of so many seconds. False if it is none."""
         cameras, view = content.cameras, self.view
         camera = None if cameras is None else cameras.camera(index)
         here = view.camera()
@@ -88,13 +89,9 @@ class Through:
             self._camera = content.cameras.camera(self.index)
         self._size = self._room(self.view.rect)
 
-    def _go(self, seconds: float | None) -> None:
+    def _go(self, seconds: float) -> None:
         self._size = self._room(self.view.rect)
-        target = self._target()
-        if seconds is None:
-            self.view.fly_to(target)
-        else:
-            self.view.fly_to(target, seconds)
+        self.view.fly_to(self._target(), seconds)
 
     def _room(self, rect: Rect) -> tuple[int, int, int]:
         """Width and height of the picture, and how much of that the bars at its lower edge leave to the photograph."""

@@ -234,7 +234,11 @@ def panel(tool: Inspect) -> None:
     entered, typed = imgui.input_text_with_hint("##index", "None", text, flags)
     imgui.set_item_tooltip("In the scene as it was published or saved. Type one and press Enter")
     if entered and typed != text:
-        _typed(tool, typed.strip())
+        facts, index = tool.view.data.facts, int(typed) if typed.strip().isdecimal() else -1
+        if typed.strip() and facts is not None and not 0 <= index < facts.count:
+            tool.view.host.say(f"{typed[:20]} is no index: this scene's go from 0 to {facts.count - 1:,}")
+        else:
+            tool.choose(index if typed.strip() else None)
     values = tool.values
     if tool.index is None or values is None:
         ui.wrapped("Click a Gaussian in the picture" if tool.index is None else "Reading", theme.DIM)
@@ -254,15 +258,6 @@ def panel(tool: Inspect) -> None:
         tool.look_at()
     elif pressed == 1:
         tool.choose(None)
-
-
-def _typed(tool: Inspect, text: str) -> None:
-    """Choose the one whose index was typed; none by nothing."""
-    facts, index = tool.view.data.facts, int(text) if text.isdecimal() else -1
-    if text and facts is not None and not 0 <= index < facts.count:
-        tool.view.host.say(f"{text[:20]} is no index: this scene's go from 0 to {facts.count - 1:,}")
-    else:
-        tool.choose(index if text else None)
 
 
 def _rows(tool: Inspect, values: Values, label: float | None = None) -> None:

@@ -208,16 +208,11 @@ class PathTool(Tool):
         out = output_path(_stem(self.view.host.name), "" if self.as_frames else ".mp4")
         transparent = self.transparent and self.as_frames
         try:
-            camerawork = Camerawork(self.view.data.ctx, self.view, film.width, film.height)
-        except ViewerError as e:
-            self.view.host.say(str(e))
-            return
-        try:
             writer = make_writer(out, film.width, film.height, film.fps, transparent, numbered=True)
         except ViewerError as e:
-            camerawork.close()
             self.view.host.say(str(e))
             return
+        camerawork = Camerawork(self.view.data.ctx, self.view, film.width, film.height)
         self.filming = Filming(camerawork, film, writer, transparent=transparent, wake=self.view.host.wake)
 
     def cancel(self) -> None:
