@@ -11,7 +11,7 @@ import itertools
 import math
 import statistics
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -20,9 +20,10 @@ from benchmarks.gpu import require_gpu, tried
 from benchmarks.gpu.scenes import ORBIT, SIZE, Activated, activated, ball, intrinsics, viewmat
 from splatview_viewer.core.events import PointerMove, PointerPress
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.core.settings import GaussianSettings
+from splatview_viewer.core.settings import ViewSettings
 from splatview_viewer.geometry.cameras import Camera
-from splatview_viewer.kinds.gaussians.view import GaussianView
+from splatview_viewer.kinds import make_view
+from splatview_viewer.kinds.gaussians import view as gaussians
 from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.screens.offscreen import OffscreenScreen
 
@@ -55,7 +56,7 @@ def run() -> list[dict[str, str]]:
 class _Mouse:
     """Drags without end, a little back and forth, so that the scene stays in view."""
 
-    def __init__(self, moved: GaussianView | Orbit, rect: Rect) -> None:
+    def __init__(self, moved: Any | Orbit, rect: Rect) -> None:
         self._moved, self._rect, self._i = moved, rect, 0
         moved.handle(PointerPress(*self._at()), rect)
 
@@ -83,7 +84,9 @@ def _measure(screen: OffscreenScreen, n: int, target: float) -> dict[str, str]:
     raw = ball(n)
     scene = GaussianScene(raw["means"], raw["quats"], raw["scales"], raw["opacities"], raw["sh0"][:, 0], raw["shN"])
     rect = Rect(0, 0, *SIZE)
-    view = GaussianView(screen.ctx, GaussianSettings(coarse_ms=math.inf, reproject=False))
+    gaussians.COARSE_MS = math.inf
+    view: Any = make_view("gaussians", screen.ctx, ViewSettings())
+    view.change(smooth=False)
     assert view.update(scene)
     view.draw(screen.framebuffer, rect)
     view.use_camera(Camera(viewmat(0.3, 0.25, ORBIT), intrinsics(*SIZE), *SIZE))
@@ -146,7 +149,7 @@ def _alone(arguments: Activated, view: torch.Tensor, K: torch.Tensor) -> torch.T
     return rasterization(*arguments, view, K, *SIZE, sh_degree=3, packed=False)[0][0]
 
 
-def _check(screen: OffscreenScreen, view: GaussianView, rect: Rect, alone: Callable[[torch.Tensor], torch.Tensor],
+def _check(screen: OffscreenScreen, view: Any, rect: Rect, alone: Callable[[torch.Tensor], torch.Tensor],
            ours: Callable[[], None]) -> float:
     """Decibels between the viewer's framebuffer and gsplat's picture of the same camera."""
     for _ in range(3):

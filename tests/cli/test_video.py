@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ import pytest
 from PIL import Image
 from support.frames import cloud, gaussian_frame
 from support.scene_files import ply_columns, truth, write_ply
+from support.view_cases import scene_view
 from support.wait import wait_until
 
 from splatview_viewer.__main__ import main
@@ -21,7 +21,6 @@ from splatview_viewer.formats.camera_paths import Film, make_writer, write_path
 from splatview_viewer.geometry.cameras import Camera, intrinsics, look_at
 from splatview_viewer.geometry.path import CameraPath, Key
 from splatview_viewer.kinds.gaussians.film import Camerawork, Filming
-from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.render.gl.renderer import GlRenderer
 
 if TYPE_CHECKING:
@@ -43,15 +42,15 @@ def short_film(fps: float = 10.0) -> Film:
 
 
 @pytest.fixture
-def view(screen: OffscreenScreen) -> Iterator[GaussianView]:
-    made = GaussianView(screen.ctx, renderer=GlRenderer(screen.ctx))
+def view(screen: OffscreenScreen) -> Iterator[Any]:
+    made = scene_view(screen, GlRenderer(screen.ctx))
     made.update(gaussian_frame(cloud(300, seed=5)))
     yield made
     made.close()
 
 
-def made(view: GaussianView, screen: OffscreenScreen, out: Path, **more: Any) -> Filming:
-    filming = Filming(Camerawork(screen.ctx, view, W, H), short_film(), make_writer(
+def made(view: Any, screen: OffscreenScreen, out: Path, **more: Any) -> Filming:
+    filming = Filming(Camerawork(screen.ctx, view.view, W, H), short_film(), make_writer(
         out, W, H, 10.0, more.get("transparent", False)), **more)
     try:
         wait_until(lambda: (filming.turn(), filming.ended)[-1])
@@ -60,9 +59,10 @@ def made(view: GaussianView, screen: OffscreenScreen, out: Path, **more: Any) ->
     return filming
 
 
-def true_picture(view: GaussianView, screen: OffscreenScreen, i: int, background: Any = (0, 0, 0)) -> np.ndarray:
+def true_picture(view: Any, screen: OffscreenScreen, i: int, background: Any = (0, 0, 0)) -> np.ndarray:
     """What the view itself draws from there."""
-    other = view.beside(type(view.settings)(background=background, coarse_ms=math.inf))
+    other = view.beside(None)
+    other.change(background=background)
     screen.resize(W, H)
     other.look_with(short_film().path.at(i / 10, W, H))
     other.draw(screen.framebuffer, Rect(0, 0, W, H))
@@ -70,7 +70,7 @@ def true_picture(view: GaussianView, screen: OffscreenScreen, i: int, background
     return screen.pixels()[..., :3]
 
 
-def test_every_picture_is_the_scene_from_there(view: GaussianView, screen: OffscreenScreen, tmp_path: Path) -> None:
+def test_every_picture_is_the_scene_from_there(view: Any, screen: OffscreenScreen, tmp_path: Path) -> None:
     filming = made(view, screen, tmp_path / "film")
     assert not filming.fault
     files = sorted((tmp_path / "film").iterdir())
@@ -80,10 +80,10 @@ def test_every_picture_is_the_scene_from_there(view: GaussianView, screen: Offsc
     for i, picture in enumerate(pictures):
         np.testing.assert_array_equal(picture, true_picture(view, screen, i))
     assert all((a != b).any() for a, b in pairwise(pictures))  # it moves
-    assert len(view.content.views) == 1
+    assert len(view.content.pictures) == 1
 
 
-def test_an_mp4_shows_the_same(view: GaussianView, screen: OffscreenScreen, tmp_path: Path) -> None:
+def test_an_mp4_shows_the_same(view: Any, screen: OffscreenScreen, tmp_path: Path) -> None:
     out = tmp_path / "film.mp4"
     assert not made(view, screen, out).fault
     with av.open(str(out)) as file:
@@ -98,7 +98,7 @@ def test_an_mp4_shows_the_same(view: GaussianView, screen: OffscreenScreen, tmp_
     assert [p.name for p in tmp_path.iterdir()] == ["film.mp4"]
 
 
-def test_transparent_pictures_lie_over_anything(view: GaussianView, screen: OffscreenScreen, tmp_path: Path) -> None:
+def test_transparent_pictures_lie_over_anything(view: Any, screen: OffscreenScreen, tmp_path: Path) -> None:
     assert not made(view, screen, tmp_path / "film", transparent=True).fault
     picture = np.asarray(Image.open(tmp_path / "film" / "000003.png")).astype(float)
     assert picture.shape == (H, W, 4)
@@ -110,15 +110,15 @@ def test_transparent_pictures_lie_over_anything(view: GaussianView, screen: Offs
         np.testing.assert_allclose(over, true_picture(view, screen, 3, background), atol=2.1)
 
 
-def test_what_is_given_up_leaves_no_mp4(view: GaussianView, screen: OffscreenScreen, tmp_path: Path) -> None:
+def test_what_is_given_up_leaves_no_mp4(view: Any, screen: OffscreenScreen, tmp_path: Path) -> None:
     out = tmp_path / "film.mp4"
-    filming = Filming(Camerawork(screen.ctx, view, W, H), short_film(), make_writer(out, W, H, 10.0, False))
+    filming = Filming(Camerawork(screen.ctx, view.view, W, H), short_film(), make_writer(out, W, H, 10.0, False))
     filming.turn(0.0)
     filming.close()
     filming.close()
     assert filming.ended
     assert not list(tmp_path.iterdir())
-    assert len(view.content.views) == 1
+    assert len(view.content.pictures) == 1
 
 
 @pytest.mark.parametrize(("name", "transparent", "words"), [

@@ -73,15 +73,14 @@ import sys
 sys.path[:0] = sys.argv[1:]
 import torch
 from support.renderer_cases import Chance, psnr, random_scene
-from support.view_cases import shown
-from splatview_viewer.kinds.gaussians.view import GaussianView
+from support.view_cases import scene_view, shown
 from splatview_viewer.render.gl.renderer import GlRenderer
 from splatview_viewer.render.gsplat.build import kernels
 from splatview_viewer.screens.offscreen import OffscreenScreen
 
 assert kernels().wait(), kernels().reason
 screen = OffscreenScreen(160, 120)
-view = GaussianView(screen.ctx)
+view = scene_view(screen)
 view.update(random_scene(1, Chance(n=3000)))
 shown(view, screen)
 assert "gsplat renderer" in view.path, view.extras
@@ -93,7 +92,7 @@ big = random_scene(1, Chance(n=2_000_000, sh_degree=3))
 view.update(big)
 got = shown(view, screen)
 assert "gl renderer" in view.path and "memory" in view.extras[-1], view.extras
-other = GaussianView(screen.ctx, renderer=GlRenderer(screen.ctx))
+other = scene_view(screen, GlRenderer(screen.ctx))
 other.update(big)
 other.like(view)
 assert psnr(got / 255, shown(other, screen) / 255) > 40

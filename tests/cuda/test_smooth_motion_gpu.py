@@ -9,16 +9,14 @@ import numpy as np
 import pytest
 import torch
 from support.renderer_cases import read_source
-from support.view_cases import shown
+from support.view_cases import scene_view, shown
 from support.wait import turns
 
 from splatview_viewer.core.events import PointerMove, PointerPress
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.core.settings import GaussianSettings
 from splatview_viewer.geometry.cameras import Camera, intrinsics, look_at
 from splatview_viewer.gpu.governor import Governor
 from splatview_viewer.gpu.work import GpuWork
-from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.render.base import RenderOptions
 from splatview_viewer.render.gsplat import moving as gsplat_moving
 from splatview_viewer.render.gsplat.renderer import GsplatRenderer
@@ -47,6 +45,7 @@ def screen_fixture() -> Iterator[OffscreenScreen]:
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever moves the camera rests when the test says so."""
     monkeypatch.setattr("splatview_viewer.kinds.gaussians.view._REST", 1e6)
+    monkeypatch.setattr("splatview_viewer.kinds.gaussians.view.COARSE_MS", math.inf)
 
 
 def ball(n: int = 20_000) -> GaussianScene:
@@ -73,10 +72,8 @@ def test_the_last_picture_is_moved_while_the_next_is_awaited(screen: OffscreenSc
     governor.moves_along = lambda *_: True  # type: ignore[method-assign]  # however quick this GPU is
     monkeypatch.setattr(gsplat_moving, "BRIDGES", ("import", "host"))
     work = GpuWork(screen.ctx, governor)
-    view = GaussianView(screen.ctx, GaussianSettings(coarse_ms=math.inf), work=work,
-                        renderer=GsplatRenderer(screen.ctx))
-    still = GaussianView(screen.ctx, GaussianSettings(reproject=False, coarse_ms=math.inf),
-                         renderer=GsplatRenderer(screen.ctx))
+    view = scene_view(screen, GsplatRenderer(screen.ctx), work)
+    still = scene_view(screen, GsplatRenderer(screen.ctx), smooth=False)
     try:
         for v in (view, still):
             v.update(ball())
@@ -107,7 +104,7 @@ def test_the_last_picture_is_moved_while_the_next_is_awaited(screen: OffscreenSc
         true = shown(still, screen)
         assert psnr(moved, true) > 33
         assert psnr(moved, true) > psnr(seen, true) + 8
-        view.moved_at = -math.inf
+        view.view.moved_at = -math.inf
         assert view.tick(now[0])
         assert psnr(shown(view, screen), true) > 50
     finally:

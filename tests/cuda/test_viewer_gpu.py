@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from support.programs import Programs
+from support.view_cases import see
 from support.viewer_cases import (
     BRIDGES,
     FORMS,
@@ -185,6 +186,6 @@ def test_depth_and_alpha_stay_on_the_gpu(trainers: dict[str, Trainer], open_view
     monkeypatch.setattr(GsplatPicture, "pixels", never)
     slot = viewer.seat.shown
     assert slot is not None
-    slot.view.settings.show = show  # type: ignore[union-attr]
+    see(slot.view, show=show)
     viewer.seat.mark()
     wait_for_scene(viewer, trainer, want, least=24.0 if show == "depth" else 36.0)  # Turbo is steep

@@ -37,6 +37,7 @@ SIZE = 320, 240
 @pytest.fixture(name="screen")
 def screen_fixture(monkeypatch: pytest.MonkeyPatch) -> Iterator[OffscreenScreen]:
     monkeypatch.setenv("SPLATVIEW_RENDERER", "gsplat")
+    monkeypatch.setattr("splatview_viewer.kinds.gaussians.view.COARSE_MS", math.inf)
     screen = OffscreenScreen(*SIZE)
     yield screen
     error = screen.ctx.error
@@ -127,7 +128,7 @@ def test_what_was_overwritten_is_never_seen_by_anybody(screen: OffscreenScreen, 
         frame(0).show(views[0])
         for view, look in zip(views, users, strict=True):
             look.take(view, screen)
-            view.moved_at = -math.inf  # type: ignore[attr-defined]
+            view.view.moved_at = -math.inf  # type: ignore[attr-defined]
         before = [part(view, screen, look) for view, look in zip(views, users, strict=True)]
         for k in range(6):
             torn = frame(k + 5)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 from collections import Counter
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
@@ -14,8 +13,12 @@ from splatview_ipc.gl.host import HostBridge
 from splatview_viewer.core.events import Pinch, PointerMove, PointerPress, PointerRelease, Wheel
 from splatview_viewer.core.old_view import Adapted
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.core.settings import GaussianSettings, ViewSettings
+from splatview_viewer.core.settings import ViewSettings
+from splatview_viewer.gpu.work import GpuWork
 from splatview_viewer.kinds import make_view
+from splatview_viewer.kinds.gaussians.cache import SceneCache
+from splatview_viewer.kinds.gaussians.state import GaussianState
+from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.kinds.snapshot.view import Shared
 from splatview_viewer.render.cameras import content as cameras
 from splatview_viewer.render.gl.renderer import GlRenderer
@@ -115,14 +118,13 @@ LOOKS = [
 
 
 def settings(kind: str) -> Any:
-    made = ViewSettings(gaussians=GaussianSettings(coarse_ms=math.inf, reproject=False))
-    return getattr(made, kind, None)
+    return getattr(ViewSettings(), kind, None)
 
 
 @contextlib.contextmanager
 def opened(kind: str, screen: OffscreenScreen, count: int = 2) -> Iterator[list[View]]:
-    first: Any = Adapted(stub_kind.view(screen.ctx, None)) if kind == "stub" else make_view(
-        kind, screen.ctx, ViewSettings(gaussians=GaussianSettings(coarse_ms=math.inf, reproject=False)))
+    first: Any = (Adapted(stub_kind.view(screen.ctx, None)) if kind == "stub"
+                  else make_view(kind, screen.ctx, ViewSettings()))
     views = [first, *(first.beside(settings(kind)) for _ in range(count - 1))]
     try:
         yield views
@@ -139,6 +141,12 @@ def alone(kind: str, screen: OffscreenScreen, look: Look, *later: Any) -> np.nda
         for other in later:
             view.update(other)
         return part(view, screen, look)
+
+
+def scene_view(screen: OffscreenScreen, renderer: Any = None, work: GpuWork | None = None, **changes: Any) -> Any:
+    """A view of Gaussians, in a state with these fields changed."""
+    data = SceneCache(screen.ctx, work or GpuWork(screen.ctx), renderer)
+    return Adapted(GaussianView(data, GaussianState(**changes)))
 
 
 def image_view(screen: OffscreenScreen, **changes: Any) -> Any:

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from splatview_viewer.app.loop import step
+from splatview_viewer.core.old_view import Adapted
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.formats.pictures import save_picture
 from splatview_viewer.geometry.cameras import Camera, intrinsics, look_at
-from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.kinds.image.view import ImageView
 from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from support.programs import Programs
-from support.view_cases import see
+from support.view_cases import scene_view, see
 from support.wait import PATIENCE
 
 if TYPE_CHECKING:
@@ -169,13 +169,12 @@ def keep(viewer: Viewer, name: str) -> None:
 def expected_scene(k: int, show: str = "color") -> np.ndarray:
     """(240, 320, 3) as OpenGL draws the same numbers from host memory. Before a viewer is opened: it lets go of the
     thread's OpenGL context."""
-    from splatview_viewer.core.settings import GaussianSettings
     from splatview_viewer.render.gl.renderer import GlRenderer
 
     t = NAMES["scene"](k)
     scene = GaussianScene(t["means"], t["quats"], t["scales"], t["opacities"], t["sh0"][:, 0], t["shN"], sh_degree=1)
     screen = OffscreenScreen(320, 240)
-    view = GaussianView(screen.ctx, GaussianSettings(show=show), renderer=GlRenderer(screen.ctx))  # type: ignore[arg-type]
+    view = scene_view(screen, GlRenderer(screen.ctx), show=show)
     try:
         view.update(scene)
         view.use_camera(CAMERA)
@@ -190,15 +189,15 @@ def psnr(a: np.ndarray, b: np.ndarray) -> float:
     return float(-10 * np.log10(((a - b) ** 2).mean() / 255**2 + 1e-12))
 
 
-def wait_for_scene(viewer: Viewer, trainer: Trainer, want: np.ndarray, least: float = 36.0) -> GaussianView:
+def wait_for_scene(viewer: Viewer, trainer: Trainer, want: np.ndarray, least: float = 36.0) -> Any:
     end, best, view = time.monotonic() + PATIENCE, 0.0, None
     while time.monotonic() < end:
         step(viewer)
         slot = viewer.seat.shown
         view = slot.view if slot is not None else None
-        if not isinstance(view, GaussianView) or view.empty:
+        if not isinstance(view, Adapted) or view.empty:
             continue
-        if view._camera is None:
+        if not view.fixed:
             view.use_camera(CAMERA)
             viewer.seat.mark()
             continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -29,6 +30,12 @@ def open_viewer(runtime_dir: object) -> Iterator[Callable[..., Viewer]]:
     yield build
     for viewer in opened:
         viewer.close()
+
+
+@pytest.fixture
+def sharp(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scenes are drawn in full resolution while the camera moves, however slow the machine is."""
+    monkeypatch.setattr("splatview_viewer.kinds.gaussians.view.COARSE_MS", math.inf)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 
     from support.viewer import Viewer
 
+pytestmark = pytest.mark.usefixtures("sharp")
 SIZE = 500, 320
 
 
@@ -46,8 +46,6 @@ class House:
         self.files = [make(folder, name) for name in names]
         self.app = open_viewer(SIZE, files=tuple(self.files), panel=False)
         self.keys = {name: str(file.absolute()) for name, file in zip(names, self.files, strict=True)}
-        for entry in self.app.state.entries:
-            exactly(entry)
         self.app.do()
         self.app.until(lambda: all(e.progress is None for e in self.app.state.entries))
 
@@ -73,7 +71,6 @@ class House:
         self.show(names[0])
         for name in names[1:]:
             self.app.seat.compare("together", self.keys[name])
-        exactly(self.pane.entry)
         source = self.pane.slot.source
         assert isinstance(source, MergedSource)
         self.app.until(lambda: self.pane.view is not None and not self.pane.view.empty)
@@ -96,11 +93,6 @@ class House:
         self.app.seat.mark()
         self.app.do()
         return self.app.picture()
-
-
-def exactly(entry: Any) -> None:
-    """No picture of it is coarse, or another one that was moved."""
-    entry.settings.gaussians.coarse_ms, entry.settings.gaussians.reproject = math.inf, False
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 import torch
 from support.frames import cloud, gaussian_frame
 from support.training_camera_cases import SIZE, cameras_frame, photographs, photos_frame
-from support.view_cases import RECT, H, W, shown
+from support.view_cases import RECT, H, W, scene_view, shown
 from support.wait import clock, wait_until
 
 from splatview_viewer.core.events import PointerMove, PointerPress, PointerRelease
@@ -17,7 +17,6 @@ from splatview_viewer.core.screen import Rect
 from splatview_viewer.geometry.cameras import Camera, intrinsics, look_at, project
 from splatview_viewer.gpu.work import GpuWork
 from splatview_viewer.kinds.cameras.view import CamerasState, CamerasView
-from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.render.cameras.content import CamerasContent
 from splatview_viewer.render.cameras.drawing import Look
 
@@ -52,8 +51,8 @@ def content(screen: OffscreenScreen) -> Iterator[CamerasContent]:
 
 
 @pytest.fixture
-def view(screen: OffscreenScreen, content: CamerasContent) -> Iterator[GaussianView]:
-    made = GaussianView(screen.ctx)
+def view(screen: OffscreenScreen, content: CamerasContent) -> Iterator[Any]:
+    made = scene_view(screen)
     made.update(gaussian_frame())
     frustums(made).use(content)
     shown(made, screen)
@@ -61,12 +60,12 @@ def view(screen: OffscreenScreen, content: CamerasContent) -> Iterator[GaussianV
     made.close()
 
 
-def frustums(view: GaussianView) -> Frustums:
+def frustums(view: Any) -> Frustums:
     return view.tools["frustums"]  # type: ignore[return-value]
 
 
 def test_following_begins_when_the_scene_has_come(screen: OffscreenScreen, content: CamerasContent) -> None:
-    view = GaussianView(screen.ctx)
+    view = scene_view(screen)
     try:
         tool = frustums(view)
         tool.use(content)
@@ -116,7 +115,7 @@ def test_lines_lie_where_the_cameras_are(screen: OffscreenScreen, content: Camer
 # -- through a camera --------------------------------------------------------------------------------------------------
 
 
-def through(view: GaussianView, number: int, screen: OffscreenScreen, content: CamerasContent,
+def through(view: Any, number: int, screen: OffscreenScreen, content: CamerasContent,
             rect: Rect = RECT) -> None:
     """Look through a camera, until its photograph is there."""
     frustums(view).enter(number, 0.0)
@@ -129,7 +128,7 @@ def through(view: GaussianView, number: int, screen: OffscreenScreen, content: C
     assert frustums(view).through.there
 
 
-def test_each_way_to_compare(view: GaussianView, screen: OffscreenScreen, content: CamerasContent) -> None:
+def test_each_way_to_compare(view: Any, screen: OffscreenScreen, content: CamerasContent) -> None:
     screen.resize(480, 400)
     rect = Rect(0, 0, 480, 400)
     view.draw(screen.framebuffer, rect)
@@ -139,8 +138,9 @@ def test_each_way_to_compare(view: GaussianView, screen: OffscreenScreen, conten
     place = tool.place(rect)
     assert (place.width, place.height) == (480, 320)
     pictures = {}
-    for tool.how in ("render", "photo", "wipe", "side", "error"):
-        pictures[tool.how] = shown(view, screen, rect)
+    for how in ("render", "photo", "wipe", "side", "error"):
+        frustums(view).change(how=how)
+        pictures[how] = shown(view, screen, rect)
     inside = slice(place.y, place.y + 320), slice(0, 480)
     photo, rendered = pictures["photo"][inside], pictures["render"][inside]
     wanted = np.kron(PHOTOS[1].numpy(), np.ones((10, 10, 1)))
@@ -153,21 +153,40 @@ def test_each_way_to_compare(view: GaussianView, screen: OffscreenScreen, conten
     apart = np.abs(photo - rendered).mean(2)
     bright = pictures["error"][inside].sum(2)
     assert bright[apart > 60].mean() > bright[apart < 20].mean() + 50 if (apart < 20).any() else bright.mean() > 50
-    tool.how, tool.opacity = "photo", 0.5
+    frustums(view).change(how="photo", opacity=0.5)
     half = shown(view, screen, rect)[inside]
     assert np.abs(half - (photo + rendered) / 2).max() <= 1.5
     # The line is dragged.
-    tool.how = "wipe"
+    frustums(view).change(how="wipe")
     y = place.y + 100
     assert view.handle(PointerPress(240, y), rect)
     assert view.handle(PointerMove(120, y), rect)
     assert view.handle(PointerRelease(120, y), rect)
-    assert abs(tool.divider.at - 0.25) < 0.01
+    assert abs(view.view.state.training.at - 0.25) < 0.01
     moved = shown(view, screen, rect)[inside]
     np.testing.assert_array_equal(moved[:, 122:], photo[:, 122:])
 
 
-def test_the_psnr_is_that_of_the_same_pixels(view: GaussianView, screen: OffscreenScreen,
+def test_a_follower_sees_the_photograph_and_leaves_with_its_leader(view: Any, screen: OffscreenScreen,
+                                                                   content: CamerasContent) -> None:
+    through(view, 1, screen, content)
+    frustums(view).change(how="photo", opacity=0.7)
+    other = view.beside(None)
+    try:
+        frustums(other).use(content)
+        other.like(view)
+        other.tick(5.0)
+        assert frustums(other).through.there
+        np.testing.assert_array_equal(shown(other, screen), shown(view, screen))
+        frustums(view).leave()
+        other.like(view)
+        other.tick(6.0)
+        assert frustums(other).through.index is None
+    finally:
+        other.close()
+
+
+def test_the_psnr_is_that_of_the_same_pixels(view: Any, screen: OffscreenScreen,
                                              content: CamerasContent) -> None:
     through(view, 2, screen, content)
     tool = frustums(view).through
@@ -178,7 +197,7 @@ def test_the_psnr_is_that_of_the_same_pixels(view: GaussianView, screen: Offscre
 
     wait_until(measured)
     assert content.cameras is not None
-    alone = view.beside(view.settings)
+    alone = view.beside(None)
     try:
         camera = content.cameras.camera(2)
         assert camera is not None

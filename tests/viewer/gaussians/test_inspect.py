@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import inspect
 import math
-import pkgutil
 from dataclasses import replace
-from importlib import import_module
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pytest
 from imgui_bundle import imgui
 from support.frames import cloud, gaussian_frame
-from support.view_cases import RECT, shown
+from support.view_cases import RECT, scene_view, shown
 from support.wait import clock, wait_until
 
-import splatview_viewer.kinds.gaussians
 from splatview_viewer.core.events import (
     NO_MODS,
     Key,
@@ -30,13 +26,11 @@ from splatview_viewer.core.events import (
     Wheel,
 )
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.core.settings import GaussianSettings
 from splatview_viewer.formats import load_scene
 from splatview_viewer.kinds.gaussians.crop import Crop
 from splatview_viewer.kinds.gaussians.filter import Filter
 from splatview_viewer.kinds.gaussians.inspect import Inspect
 from splatview_viewer.kinds.gaussians.tool import Tool
-from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.render.picking import pick
 from splatview_viewer.scene import Box, shapes
 from splatview_viewer.scene.statistics import QUANTITIES
@@ -48,6 +42,7 @@ if TYPE_CHECKING:
 
     from splatview_viewer.screens.offscreen import OffscreenScreen
 
+pytestmark = pytest.mark.usefixtures("sharp")
 MIDDLE = RECT.width / 2, RECT.height / 2
 ALT: Mods = frozenset({"alt"})
 T = TypeVar("T", bound=Tool)
@@ -63,8 +58,8 @@ EVENTS = (
 
 
 @pytest.fixture
-def view(screen: OffscreenScreen) -> Iterator[GaussianView]:
-    made = GaussianView(screen.ctx, GaussianSettings(coarse_ms=math.inf))
+def view(screen: OffscreenScreen) -> Iterator[Any]:
+    made = scene_view(screen)
     assert made.update(gaussian_frame())
     shown(made, screen)
     yield made
@@ -78,13 +73,13 @@ def panel(screen: OffscreenScreen) -> Iterator[Panel]:
     made.close()
 
 
-def tool_of(view: GaussianView, cls: type[T]) -> T:
+def tool_of(view: Any, cls: type[T]) -> T:
     found = view.tools[cls.name]
     assert isinstance(found, cls)
     return found
 
 
-def see(view: GaussianView, panel: Panel, screen: OffscreenScreen, *titles: str) -> None:
+def see(view: Any, panel: Panel, screen: OffscreenScreen, *titles: str) -> None:
     """A turn of the loop while these parts of the panel are open, in a window of their own."""
     def over(_: Rect, scale: float) -> bool:
         view.over(RECT, scale)
@@ -100,12 +95,12 @@ def see(view: GaussianView, panel: Panel, screen: OffscreenScreen, *titles: str)
     panel.draw_over(screen.framebuffer, over, 1.0)
 
 
-def click(view: GaussianView, x: float, y: float, mods: Mods = NO_MODS) -> None:
+def click(view: Any, x: float, y: float, mods: Mods = NO_MODS) -> None:
     for event in (PointerMove(x, y, mods), PointerPress(x, y, mods=mods), PointerRelease(x, y, mods=mods)):
         view.handle(event, RECT)
 
 
-def until(view: GaussianView, condition: Callable[[], object]) -> None:
+def until(view: Any, condition: Callable[[], object]) -> None:
     """Take turns of the loop until it holds."""
     wait_until(lambda: (view.tick(clock()), condition())[1])
 
@@ -113,13 +108,8 @@ def until(view: GaussianView, condition: Callable[[], object]) -> None:
 # -- all tools ---------------------------------------------------------------------------------------------------------
 
 
-def test_every_module_with_a_tool_is_registered(view: GaussianView) -> None:
-    found = set()
-    for module in pkgutil.iter_modules(splatview_viewer.kinds.gaussians.__path__):
-        loaded = import_module(f"splatview_viewer.kinds.gaussians.{module.name}")
-        found |= {cls.name for _, cls in inspect.getmembers(loaded, inspect.isclass)
-                  if issubclass(cls, Tool) and cls is not Tool and cls.__module__ == loaded.__name__}
-    assert found == set(view.tools)
+def test_every_tool_is_part_of_a_view(view: Any) -> None:
+    assert {cls.name for cls in Tool.__subclasses__()} == set(view.tools)
     for tool in view.tools.values():
         assert all(line.group and line.keys and line.does for line in tool.keys)
     told = {line.group for line in view.keys}
@@ -129,7 +119,7 @@ def test_every_module_with_a_tool_is_registered(view: GaussianView) -> None:
 
 @pytest.mark.parametrize("loaded", [False, True], ids=["empty", "loaded"])
 def test_tools_take_every_event_and_draw_in_every_place(screen: OffscreenScreen, panel: Panel, loaded: bool) -> None:
-    view = GaussianView(screen.ctx)
+    view = scene_view(screen)
     if loaded:
         assert view.update(gaussian_frame())
         before = shown(view, screen)
@@ -144,25 +134,22 @@ def test_tools_take_every_event_and_draw_in_every_place(screen: OffscreenScreen,
         for rect, scale in ((RECT, 1.0), (Rect(0, 0, 8, 8), 2.0)):
             def over(_: Rect, s: float, rect: Rect = rect, tool: Tool = tool) -> bool:
                 changed = [tool.over(rect, s), tool.bar(rect, s), *(part.draw() for part in tool.sections())]
-                assert set(changed) <= {True, False}
+                assert set(changed) <= {True, False, None}
                 return False
 
             panel.draw_over(screen.framebuffer, over, scale)
             assert all(isinstance(board, Rect) for board in tool.boards(rect))
         assert 0 <= tool.bar_height() < math.inf
-    other = view.beside(view.settings)
     for tool in view.tools.values():
-        tool.like(other.tools[tool.name])
         tool.close()
         tool.close()
-    other.close()
     view.close()
 
 
 # -- a click -----------------------------------------------------------------------------------------------------------
 
 
-def test_alt_and_a_click_choose_what_is_seen(view: GaussianView) -> None:
+def test_alt_and_a_click_choose_what_is_seen(view: Any) -> None:
     tool, camera = tool_of(view, Inspect), view.camera(RECT)
     assert camera is not None
     wanted = pick(view.content.renderer.scene(), camera, *MIDDLE, view.options)
@@ -171,12 +158,12 @@ def test_alt_and_a_click_choose_what_is_seen(view: GaussianView) -> None:
     until(view, lambda: tool.values)
     assert tool.index == wanted.index
     assert tool.hit is not None and tool.hit.weight == pytest.approx(wanted.weight)
-    assert view.settings.selection.marked == (wanted.index,)
+    assert view.view.state.selection.marked == (wanted.index,)
     assert tool.values is not None
     np.testing.assert_allclose(tool.values.mean, cloud()["means"][wanted.index].numpy(), rtol=1e-6)
 
 
-def test_a_choice_survives_versions_until_their_number_changes(view: GaussianView) -> None:
+def test_a_choice_survives_versions_until_their_number_changes(view: Any) -> None:
     tool, said = tool_of(view, Inspect), []
     view.host = replace(view.host, say=said.append)
     tool.choose(7)
@@ -190,20 +177,20 @@ def test_a_choice_survives_versions_until_their_number_changes(view: GaussianVie
     assert not said
     assert view.update(gaussian_frame(cloud(300), version=3))
     view.tick(clock())
-    assert tool.index is None and view.settings.selection.marked == ()
+    assert tool.index is None and view.view.state.selection.marked == ()
     assert len(said) == 1
 
 
 # -- histograms --------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_filtered_is_counted_and_not_drawn(view: GaussianView, panel: Panel, screen: OffscreenScreen) -> None:
+def test_what_is_filtered_is_counted_and_not_drawn(view: Any, panel: Panel, screen: OffscreenScreen) -> None:
     tool, before = tool_of(view, Filter), shown(view, screen)
     assert not tool.details()
 
     def counted() -> bool:
         see(view, panel, screen, "Filter")
-        return tool.chosen_by == replace(view.settings.selection, marked=())
+        return tool.chosen_by == replace(view.view.state.selection, marked=())
 
     wait_until(counted)
     assert tool.statistics is not None
@@ -224,7 +211,7 @@ def test_what_is_filtered_is_counted_and_not_drawn(view: GaussianView, panel: Pa
 # -- boxes and spheres -------------------------------------------------------------------------------------------------
 
 
-def test_handles_are_dragged_only_while_the_part_is_open(view: GaussianView, panel: Panel,
+def test_handles_are_dragged_only_while_the_part_is_open(view: Any, panel: Panel,
                                                          screen: OffscreenScreen) -> None:
     tool, camera = tool_of(view, Crop), view.camera(RECT)
     assert camera is not None
@@ -254,7 +241,7 @@ def test_handles_are_dragged_only_while_the_part_is_open(view: GaussianView, pan
 # -- saving ------------------------------------------------------------------------------------------------------------
 
 
-def test_it_is_saved_where_it_is_said(view: GaussianView, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_saved_where_it_is_said(view: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     tool, said = tool_of(view, Filter), []
     view.host = replace(view.host, say=said.append, name="../my run: splats.ply")

@@ -12,14 +12,13 @@ import pytest
 import torch
 from imgui_bundle import imgui
 from support.frames import gaussian_frame
-from support.view_cases import shown
+from support.view_cases import scene_view, shown
 from support.wait import wait_until
 
 from splatview_viewer.core.events import Key, Mods, PointerMove, PointerPress, PointerRelease, Text, Wheel
 from splatview_viewer.core.host import Host
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.geometry.cameras import Camera, intrinsics, look_at
-from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.shell.panel import Panel
 
@@ -45,10 +44,10 @@ def balls(centers: np.ndarray) -> dict[str, torch.Tensor]:
 
 
 @pytest.fixture(name="view")
-def view_fixture(screen: OffscreenScreen) -> Iterator[GaussianView]:
+def view_fixture(screen: OffscreenScreen) -> Iterator[Any]:
     """Two balls, seen from the front."""
     screen.resize(440, 330, 1.0)
-    made = GaussianView(screen.ctx)
+    made = scene_view(screen)
     made.said = []  # type: ignore[attr-defined]
     made.host = Host(made.said.append, name="scene")  # type: ignore[attr-defined]
     made.update(gaussian_frame(balls(np.array(CENTERS)), color="rgb"))
@@ -60,29 +59,29 @@ def view_fixture(screen: OffscreenScreen) -> Iterator[GaussianView]:
 
 
 @pytest.fixture(name="navigate")
-def navigate_fixture(view: GaussianView) -> Navigate:
+def navigate_fixture(view: Any) -> Navigate:
     return view.tools["navigate"]  # type: ignore[return-value]
 
 
-def viewmat(view: GaussianView) -> np.ndarray:
+def viewmat(view: Any) -> np.ndarray:
     camera = view.camera(RECT)
     assert camera is not None
     return camera.viewmat
 
 
-def arrive(view: GaussianView, start: float = 50.0) -> None:
+def arrive(view: Any, start: float = 50.0) -> None:
     """Let time pass until the camera rests."""
     assert any(not view.tick(start + i / 60) for i in range(200)), "it never rests"
 
 
-def said(view: GaussianView) -> str:
+def said(view: Any) -> str:
     return " | ".join(view.said)  # type: ignore[attr-defined]
 
 
 # -- flights -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_flight_ends_in_exactly_the_camera_that_was_given(view: GaussianView) -> None:
+def test_a_flight_ends_in_exactly_the_camera_that_was_given(view: Any) -> None:
     off_center = replace(SIDE, K=SIDE.K + np.array([[0, 0, 31.0], [0, 0, -17], [0, 0, 0]]))
     before = viewmat(view)
     view.fly_to(off_center)
@@ -99,7 +98,7 @@ def test_a_flight_ends_in_exactly_the_camera_that_was_given(view: GaussianView) 
 
 
 @pytest.mark.parametrize("event", [PointerPress(200, 100), Wheel(200, 100, 1.0), Key("w")])
-def test_the_user_interrupts_a_flight(view: GaussianView, event: Any) -> None:
+def test_the_user_interrupts_a_flight(view: Any, event: Any) -> None:
     view.fly_to(SIDE)
     view.tick(10.0)
     view.tick(10.2)
@@ -112,7 +111,7 @@ def test_the_user_interrupts_a_flight(view: GaussianView, event: Any) -> None:
 # -- keys that are held ------------------------------------------------------------------------------------------------
 
 
-def test_flying_looks_around_and_the_wheel_sets_the_speed(view: GaussianView, navigate: Navigate) -> None:
+def test_flying_looks_around_and_the_wheel_sets_the_speed(view: Any, navigate: Navigate) -> None:
     assert view.handle(Key("o"), RECT)
     position = view.orbit.position
     view.handle(PointerPress(200, 100), RECT)
@@ -137,7 +136,7 @@ def test_flying_looks_around_and_the_wheel_sets_the_speed(view: GaussianView, na
 # -- the pivot ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_double_click_orbits_around_what_is_there(view: GaussianView) -> None:
+def test_a_double_click_orbits_around_what_is_there(view: Any) -> None:
     p = FRONT.viewmat[:3, :3] @ CENTERS[1] + FRONT.viewmat[:3, 3]
     x, y = FRONT.K[0, 0] * p[0] / p[2] + 200, FRONT.K[1, 1] * p[1] / p[2] + 150
     for clicks in (1, 2):
@@ -163,8 +162,8 @@ def ground() -> dict[str, torch.Tensor]:
     return balls(centers)
 
 
-def test_up_is_found_in_the_ground_unless_the_user_says_it(view: GaussianView, screen: OffscreenScreen) -> None:
-    fresh = GaussianView(screen.ctx)
+def test_up_is_found_in_the_ground_unless_the_user_says_it(view: Any, screen: OffscreenScreen) -> None:
+    fresh = scene_view(screen)
     fresh.update(gaussian_frame(ground(), color="rgb"))
     shown(fresh, screen, RECT)
     np.testing.assert_array_equal(fresh.orbit.up, (1, 0, 0))
@@ -177,7 +176,7 @@ def test_up_is_found_in_the_ground_unless_the_user_says_it(view: GaussianView, s
     fresh.frame()
     shown(fresh, screen, RECT)
     np.testing.assert_array_equal(fresh.orbit.up, (0, 0, 1))
-    beside = fresh.beside(fresh.settings)
+    beside = fresh.beside(None)
     beside.like(fresh)
     np.testing.assert_array_equal(beside.orbit.up, (0, 0, 1))
     beside.close()
@@ -189,7 +188,7 @@ def test_up_is_found_in_the_ground_unless_the_user_says_it(view: GaussianView, s
 def test_up_of_the_file_goes_before_the_ground_and_cameras(cameras_first: bool, screen: OffscreenScreen) -> None:
     means, quats, scales, opacities, sh0 = ground().values()
     scene = GaussianScene(means, quats, scales, opacities, sh0, torch.zeros(len(means), 0, 3), up=(0, 0, -1))
-    fresh = GaussianView(screen.ctx)
+    fresh = scene_view(screen)
     tool: Navigate = fresh.tools["navigate"]  # type: ignore[assignment]
     if cameras_first:
         tool.cameras(np.eye(4)[None])
@@ -204,7 +203,7 @@ def test_up_of_the_file_goes_before_the_ground_and_cameras(cameras_first: bool, 
 # -- bookmarks and the clipboard ---------------------------------------------------------------------------------------
 
 
-def test_bookmarks_by_keys(view: GaussianView) -> None:
+def test_bookmarks_by_keys(view: Any) -> None:
     assert view.handle(Key("3", mods=CTRL), RECT)
     assert "bookmark 3" in said(view)
     view.use_camera(SIDE)
@@ -215,7 +214,7 @@ def test_bookmarks_by_keys(view: GaussianView) -> None:
     assert view.host.memo.get("bookmarks/scene")["3"]["camera"]["viewmat"] == FRONT.viewmat.tolist()
 
 
-def test_the_camera_goes_to_the_clipboard_and_back(view: GaussianView, screen: OffscreenScreen) -> None:
+def test_the_camera_goes_to_the_clipboard_and_back(view: Any, screen: OffscreenScreen) -> None:
     assert view.handle(Key("c", mods=CTRL), RECT)
     view.handle(Key("c", False, CTRL), RECT)
     panel = Panel()
@@ -240,7 +239,7 @@ def test_the_camera_goes_to_the_clipboard_and_back(view: GaussianView, screen: O
 
 
 @pytest.mark.parametrize("axis", [0, 3, 5])
-def test_a_click_on_an_axis_looks_along_it(view: GaussianView, axis: int) -> None:
+def test_a_click_on_an_axis_looks_along_it(view: Any, axis: int) -> None:
     view.use_camera(SIDE)
     view.orbit.orbit(0.4, 0.3)
     view.moved()

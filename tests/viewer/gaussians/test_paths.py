@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from support.frames import cloud, gaussian_frame
+from support.view_cases import scene_view
 from support.wait import clock, turns
 
 from splatview_viewer.core.errors import CameraError
@@ -20,7 +21,6 @@ from splatview_viewer.formats.camera_paths import FILE_LIMIT, Film, parse_path, 
 from splatview_viewer.geometry.cameras import Camera, field_of_view, intrinsics, look_at
 from splatview_viewer.geometry.path import CameraPath, Key
 from splatview_viewer.kinds.gaussians.path import PathTool
-from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.shell.panel import Panel
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ class Rig:
         screen.resize(W, H)
         self.screen = screen
         self.said: list[str] = []
-        self.view = GaussianView(screen.ctx)
+        self.view = scene_view(screen)
         self.view.host = Host(say=self.said.append, memo=Memo(), name="scene.ply")
         tool = self.view.tools["path"]
         assert isinstance(tool, PathTool)
@@ -271,4 +271,4 @@ def test_it_is_filmed_while_the_loop_goes_on(rig: Rig, tmp_path: Path, monkeypat
     rig.tool.cancel()
     assert rig.tool.filming is None
     assert "given up" in rig.said[-1]
-    assert len(rig.view.content.views) == 1
+    assert len(rig.view.content.pictures) == 1

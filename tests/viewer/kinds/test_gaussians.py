@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import torch
 from support.frames import cloud, frame_of, gaussian_frame
-from support.view_cases import RECT, H, W, shown
+from support.view_cases import RECT, H, W, scene_view, shown
 
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import Key, PointerMove, PointerPress, PointerRelease, Wheel
-from splatview_viewer.core.settings import GaussianSettings
 from splatview_viewer.geometry.cameras import Camera, intrinsics, look_at
-from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.workspace.shards import join
 
 if TYPE_CHECKING:
@@ -24,23 +22,24 @@ if TYPE_CHECKING:
     from splatview_ipc.control.frame import Frame
     from splatview_viewer.screens.offscreen import OffscreenScreen
 
+pytestmark = pytest.mark.usefixtures("sharp")
 FRONT = Camera(look_at((0, 0, -4), (0, 0, 0)), intrinsics(50, W, H), W, H)
 
 
 @pytest.fixture
-def gaussians(screen: OffscreenScreen) -> Iterator[GaussianView]:
-    v = GaussianView(screen.ctx, GaussianSettings(coarse_ms=math.inf))  # sharp, however slow the machine is
+def gaussians(screen: OffscreenScreen) -> Iterator[Any]:
+    v = scene_view(screen)
     yield v
     v.close()
 
 
-def test_a_scene_is_seen_whole_at_first_sight(gaussians: GaussianView, screen: OffscreenScreen) -> None:
+def test_a_scene_is_seen_whole_at_first_sight(gaussians: Any, screen: OffscreenScreen) -> None:
     tensors = cloud()
     tensors["means"] = tensors["means"] * torch.tensor([0.4, 2.0, 0.4]) + torch.tensor([50.0, -7.0, 3.0])
     tensors["scales"] -= 1.0
     tensors["means"][0] = torch.tensor([1e5, 0.0, 0.0])  # a floater
     tensors["means"][1, 0] = float("nan")
-    gaussians.settings.show = "alpha"
+    gaussians.change(show="alpha")
     gaussians.update(gaussian_frame(tensors))
     seen = np.argwhere(shown(gaussians, screen)[..., 0] > 40)
     (top, left), (bottom, right) = seen.min(axis=0), seen.max(axis=0)
@@ -51,7 +50,7 @@ def test_a_scene_is_seen_whole_at_first_sight(gaussians: GaussianView, screen: O
     assert "1 of 400 left out: 1 not finite" in gaussians.details
 
 
-def test_updates_keep_the_camera_and_f_frames_again(gaussians: GaussianView, screen: OffscreenScreen) -> None:
+def test_updates_keep_the_camera_and_f_frames_again(gaussians: Any, screen: OffscreenScreen) -> None:
     gaussians.update(gaussian_frame())
     shown(gaussians, screen)
     gaussians.handle(Wheel(20, 20, 3.0), RECT)
@@ -92,7 +91,7 @@ def as_frame(variant: str) -> Frame:
 
 @pytest.mark.parametrize(("variant", "tolerance"), [("float64", 1), ("float16", 10), ("bfloat16", 24), ("activated", 1),
                                                     ("rgb", 1), ("rgb_logit", 1), ("shN", 1)])
-def test_every_form_of_a_scene_looks_the_same(gaussians: GaussianView, screen: OffscreenScreen, variant: str,
+def test_every_form_of_a_scene_looks_the_same(gaussians: Any, screen: OffscreenScreen, variant: str,
                                               tolerance: int) -> None:
     gaussians.update(gaussian_frame())
     gaussians.use_camera(FRONT)
@@ -102,7 +101,7 @@ def test_every_form_of_a_scene_looks_the_same(gaussians: GaussianView, screen: O
     np.testing.assert_allclose(shown(gaussians, screen), expected, atol=tolerance)
 
 
-def test_georeferenced_streams_look_as_they_do_at_the_origin(gaussians: GaussianView, screen: OffscreenScreen) -> None:
+def test_georeferenced_streams_look_as_they_do_at_the_origin(gaussians: Any, screen: OffscreenScreen) -> None:
     tensors, offset = cloud(), torch.tensor([500_000.0, 5_400_000.0, 120.0], dtype=torch.float64)
     gaussians.update(gaussian_frame(tensors))
     expected, place = shown(gaussians, screen), gaussians.orbit.position
@@ -115,7 +114,7 @@ def test_georeferenced_streams_look_as_they_do_at_the_origin(gaussians: Gaussian
         np.testing.assert_allclose(gaussians.orbit.position - offset.numpy(), place, atol=1e-5)
 
 
-def test_small_scenes_are_orbited_like_large_ones(gaussians: GaussianView, screen: OffscreenScreen) -> None:
+def test_small_scenes_are_orbited_like_large_ones(gaussians: Any, screen: OffscreenScreen) -> None:
     seen = []
     for size in (1.0, 1e-3):
         t = cloud()
@@ -131,7 +130,7 @@ def test_small_scenes_are_orbited_like_large_ones(gaussians: GaussianView, scree
         np.testing.assert_allclose(small, large, atol=4)
 
 
-def test_scenes_that_look_like_something_else(gaussians: GaussianView) -> None:
+def test_scenes_that_look_like_something_else(gaussians: Any) -> None:
     raw = cloud()
     tilted = {**raw, "quats": raw["quats"] * 0.2 + torch.tensor([1.0, 0, 0, 0])}
     activated = {**raw, "scales": raw["scales"].exp(), "opacities": raw["opacities"].sigmoid()}
@@ -144,12 +143,12 @@ def test_scenes_that_look_like_something_else(gaussians: GaussianView) -> None:
         assert (hint and hint.choice) == choice
 
 
-def test_an_unknown_colour_space_is_refused(gaussians: GaussianView) -> None:
+def test_an_unknown_colour_space_is_refused(gaussians: Any) -> None:
     with pytest.raises(ViewerError, match="'hsv'"):
         gaussians.update(gaussian_frame(color="hsv"))
 
 
-def test_the_background_shines_through(gaussians: GaussianView, screen: OffscreenScreen) -> None:
+def test_the_background_shines_through(gaussians: Any, screen: OffscreenScreen) -> None:
     tensors = {"means": torch.zeros(1, 3), "quats": torch.tensor([[1.0, 0, 0, 0]]), "scales": torch.full((1, 3), -1.6),
                "opacities": torch.zeros(1), "rgb": torch.ones(1, 3),  # half transparent
                "background": torch.tensor([0.0, 0.0, 1.0])}
@@ -158,12 +157,12 @@ def test_the_background_shines_through(gaussians: GaussianView, screen: Offscree
     pixels = shown(gaussians, screen)
     assert pixels[0, 0].tolist() == [0, 0, 255]  # the stream's own
     assert pixels[H // 2, W // 2] == pytest.approx([127, 127, 255], abs=6)
-    gaussians.settings.background = (1.0, 0.0, 0.0)
+    gaussians.change(background=(1.0, 0.0, 0.0))
     pixels = shown(gaussians, screen)
     assert pixels[0, 0].tolist() == [255, 0, 0]
 
 
-def test_nothing_is_drawn_anew_while_nothing_changes(gaussians: GaussianView, screen: OffscreenScreen) -> None:
+def test_nothing_is_drawn_anew_while_nothing_changes(gaussians: Any, screen: OffscreenScreen) -> None:
     gaussians.update(gaussian_frame())
     shown(gaussians, screen)
     first = gaussians.picture.source

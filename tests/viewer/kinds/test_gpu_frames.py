@@ -3,7 +3,6 @@ happens when one is overwritten. The tensors' memory is a stand-in on the host; 
 
 from __future__ import annotations
 
-import math
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -12,14 +11,12 @@ import pytest
 import torch
 from support.device_frames import Memory, Reader, Shared
 from support.frames import cloud
-from support.view_cases import LOOKS, RECT, H, W, image_view, shown
+from support.view_cases import LOOKS, RECT, H, W, image_view, scene_view, shown
 from support.wait import clock, wait_until
 
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.gl.host import HostBridge
 from splatview_viewer.core.events import Wheel
-from splatview_viewer.core.settings import GaussianSettings
-from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.workspace.sources import StreamSource
 
 if TYPE_CHECKING:
@@ -30,12 +27,12 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(autouse=True)
-def no_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_cuda(monkeypatch: pytest.MonkeyPatch, sharp: None) -> None:
     stream = SimpleNamespace(cuda_stream=0, synchronize=lambda: None)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda *_: stream)
     # However slow the machine is, a trainer lives, and what would need CUDA is not done a second time.
     for name in ("_REPLACED", "_LOOK_PERIOD", "_PATIENCE"):
-        monkeypatch.setattr(f"splatview_viewer.kinds.gaussians.content.{name}", 1e6)
+        monkeypatch.setattr(f"splatview_viewer.kinds.gaussians.cache.{name}", 1e6)
 
 
 # -- images ----------------------------------------------------------------------------------------------------
@@ -195,17 +192,16 @@ def reader(screen: OffscreenScreen) -> Reader:
 
 
 @pytest.fixture
-def gaussians(screen: OffscreenScreen, reader: Reader) -> Iterator[GaussianView]:
-    v = GaussianView(screen.ctx, renderer=reader)
+def gaussians(screen: OffscreenScreen, reader: Reader) -> Iterator[Any]:
+    v = scene_view(screen, reader)
     yield v
     v.close()
 
 
 @pytest.fixture
-def two(gaussians: GaussianView, screen: OffscreenScreen) -> Iterator[list[GaussianView]]:
+def two(gaussians: Any, screen: OffscreenScreen) -> Iterator[list[Any]]:
     """Two views in different looks that show a scene in place."""
-    views = [gaussians, gaussians.beside(GaussianSettings(coarse_ms=math.inf))]
-    gaussians.settings.coarse_ms = math.inf
+    views = [gaussians, gaussians.beside(None)]
     scene().show(gaussians)
     for view, look in zip(views, (LOOKS[0], LOOKS[2]), strict=True):
         look.take(view, screen)
@@ -215,7 +211,7 @@ def two(gaussians: GaussianView, screen: OffscreenScreen) -> Iterator[list[Gauss
 
 
 def test_a_scene_in_place_is_read_with_the_first_picture_of_any_and_held_until_then(
-        two: list[GaussianView], reader: Reader, screen: OffscreenScreen) -> None:
+        two: list[Any], reader: Reader, screen: OffscreenScreen) -> None:
     assert all(view.path == ["parameters read in place", "gsplat renderer"] for view in two)
     for k in range(4):
         loads, drawings = reader.loads, reader.drawings
@@ -232,7 +228,7 @@ def test_a_scene_in_place_is_read_with_the_first_picture_of_any_and_held_until_t
         assert reader.drawings - drawings == 2  # the same picture again
 
 
-def test_what_was_overwritten_while_it_was_read_is_never_seen(two: list[GaussianView],
+def test_what_was_overwritten_while_it_was_read_is_never_seen(two: list[Any],
                                                                 screen: OffscreenScreen) -> None:
     """However many such scenes follow each other: the renderer draws into the memory of earlier pictures again."""
     before = [shown(view, screen) for view in two]
@@ -251,7 +247,7 @@ def test_what_was_overwritten_while_it_was_read_is_never_seen(two: list[Gaussian
         assert (shown(view, screen) != pixels).any()
 
 
-def test_the_last_view_gives_the_frame_back(two: list[GaussianView], screen: OffscreenScreen) -> None:
+def test_the_last_view_gives_the_frame_back(two: list[Any], screen: OffscreenScreen) -> None:
     shared = scene(seed=3)
     shared.show(two[0])
     two[0].close()

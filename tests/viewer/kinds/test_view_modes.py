@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from support.renderer_cases import Chance, looking_at_origin, random_scene
-from support.view_cases import shown
+from support.view_cases import scene_view, shown
 
-from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.render.base import RenderOptions
 from splatview_viewer.render.reference import ReferenceRenderer
 from splatview_viewer.scene import Selection, color_maps
@@ -17,7 +16,7 @@ from splatview_viewer.scene import Selection, color_maps
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from splatview_viewer.core.settings import Show
+    from splatview_viewer.kinds.gaussians.state import Show
     from splatview_viewer.render.base import Pixels
     from splatview_viewer.screens.offscreen import OffscreenScreen
 
@@ -28,12 +27,12 @@ BACKGROUND = 0.1, 0.2, 0.3
 
 
 @pytest.fixture
-def view(screen: OffscreenScreen) -> Iterator[GaussianView]:
+def view(screen: OffscreenScreen) -> Iterator[Any]:
     screen.resize(W, H)
-    made = GaussianView(screen.ctx)
+    made = scene_view(screen)
     made.update(SCENE)
     made.use_camera(CAMERA)
-    made.settings.background = BACKGROUND
+    made.change(background=BACKGROUND)
     yield made
     made.close()
 
@@ -60,40 +59,39 @@ def expected_depth(p: Pixels) -> np.ndarray:
 
 
 @pytest.mark.parametrize("show", ["color", "normals", "ellipsoids", "rings", "points"])
-def test_paints_lie_over_the_background(view: GaussianView, screen: OffscreenScreen, show: Show) -> None:
-    view.settings.show = show
+def test_paints_lie_over_the_background(view: Any, screen: OffscreenScreen, show: Show) -> None:
+    view.change(show=show)
     p = reference(paint=show)
     alike(shown(view, screen), over_background(p.color, p.alpha))
 
 
-def test_alpha_is_grey(view: GaussianView, screen: OffscreenScreen) -> None:
-    view.settings.show = "alpha"
+def test_alpha_is_grey(view: Any, screen: OffscreenScreen) -> None:
+    view.change(show="alpha")
     alike(shown(view, screen), np.repeat(reference().alpha[..., None] * 255, 3, axis=2))
 
 
 @pytest.mark.parametrize("name", list(color_maps.NAMES))
-def test_depth_by_every_map_over_a_range_by_hand(view: GaussianView, screen: OffscreenScreen, name: str) -> None:
-    s = view.settings
-    s.show, s.color_map, s.depth_range = "depth", name, (2.5, 5.5)
+def test_depth_by_every_map_over_a_range_by_hand(view: Any, screen: OffscreenScreen, name: str) -> None:
+    view.change(show="depth", color_map=name, depth_range=(2.5, 5.5))
     p = reference()
     wanted = color_maps.colors(name, (expected_depth(p) - 2.5) / 3) * p.alpha[..., None]
     alike(shown(view, screen), over_background(wanted, p.alpha))
 
 
-def test_the_range_of_depth_by_itself(view: GaussianView, screen: OffscreenScreen) -> None:
-    view.settings.show = "depth"
+def test_the_range_of_depth_by_itself(view: Any, screen: OffscreenScreen) -> None:
+    view.change(show="depth")
     automatic = shown(view, screen)
     p = reference()
     low, high = np.percentile(expected_depth(p)[p.alpha > 0.3], (1, 99))
     assert view.picture.depth.range == pytest.approx((low, high), rel=0.02)
-    view.settings.depth_range = view.picture.depth.range
+    view.change(depth_range=view.picture.depth.range)
     assert np.array_equal(shown(view, screen), automatic)
-    view.settings.depth_range = low, high / 2
+    view.change(depth_range=(low, high / 2))
     assert not np.array_equal(shown(view, screen), automatic)
 
 
-def test_overdraw_by_a_map(view: GaussianView, screen: OffscreenScreen) -> None:
-    view.settings.show, view.settings.color_map = "overdraw", "magma"
+def test_overdraw_by_a_map(view: Any, screen: OffscreenScreen) -> None:
+    view.change(show="overdraw", color_map="magma")
     got = shown(view, screen)
     p, (low, high) = reference(paint="overdraw"), view.picture.depth.range
     assert low == 0 and high == np.ceil(high) and 0.9 * np.percentile(p.color[..., 0], 98) <= high <= p.color.max()
@@ -101,13 +99,14 @@ def test_overdraw_by_a_map(view: GaussianView, screen: OffscreenScreen) -> None:
     alike(got, over_background(wanted, p.alpha), apart=0.01)
 
 
-def test_size_and_selection_reach_the_picture(view: GaussianView, screen: OffscreenScreen) -> None:
-    s = view.settings
-    s.show, s.scale, s.selection = "ellipsoids", 0.5, Selection(opacity=(0.4, 1.0), marked=(7,))
-    p = reference(paint="ellipsoids", scale=0.5, selection=s.selection)
+def test_size_and_selection_reach_the_picture(view: Any, screen: OffscreenScreen) -> None:
+    selection = Selection(opacity=(0.4, 1.0), marked=(7,))
+    view.change(show="ellipsoids", scale=0.5, selection=selection)
+    p = reference(paint="ellipsoids", scale=0.5, selection=selection)
     alike(shown(view, screen), over_background(p.color, p.alpha))
-    s.show, s.point_px, view.host.scale = "points", 4.0, 2.0  # in points of the screen
-    p = reference(paint="points", point_px=8.0, selection=s.selection)
+    view.change(show="points", point_px=4.0)
+    view.host.scale = 2.0  # diameters are in points of the screen
+    p = reference(paint="points", point_px=8.0, selection=selection)
     alike(shown(view, screen), over_background(p.color, p.alpha))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -10,8 +10,8 @@ import torch
 
 import splatview
 from splatview_viewer.core.events import Key, PointerMove, PointerPress, PointerRelease
+from splatview_viewer.core.old_view import Adapted
 from splatview_viewer.kinds.gaussians.history import History
-from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.recording.recording import RecordOptions, read_index, streams_in
 from splatview_viewer.workspace.sources import FileSource, StreamSource, entries_of
 
@@ -64,9 +64,9 @@ def record(viewer: Viewer, *numbers: int) -> None:
         viewer.until(lambda i=i: steps(viewer)[-1:] == [10 * i])
 
 
-def view(viewer: Viewer) -> GaussianView:
+def view(viewer: Viewer) -> Any:
     shown = viewer.seat.view
-    assert isinstance(shown, GaussianView)
+    assert isinstance(shown, Adapted)
     return shown
 
 

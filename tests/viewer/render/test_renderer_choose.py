@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pytest
 from support.renderer_cases import Chance, psnr, random_scene
-from support.view_cases import shown
+from support.view_cases import scene_view, shown
 
 from splatview_viewer.core.errors import RendererError
-from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.render import choose as choosing
 from splatview_viewer.render.choose import choose, renderer_note
 from splatview_viewer.render.gl.renderer import GlRenderer
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import moderngl
+
 
 
 class Promised(Kernels):
@@ -68,8 +68,8 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> Promised:
     return made
 
 
-def view_of(screen: OffscreenScreen) -> GaussianView:
-    view = GaussianView(screen.ctx)
+def view_of(screen: OffscreenScreen) -> Any:
+    view = scene_view(screen)
     view.update(random_scene(1, Chance(n=200)))
     return view
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from support.view_cases import scene_view
 
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.shell.help import KEYS, draw_help
 from splatview_viewer.shell.panel import Panel
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def lines(screen: OffscreenScreen) -> list[KeyHelp]:
     """What is said over a scene, which has the most keys."""
-    view = GaussianView(screen.ctx)
+    view = scene_view(screen)
     try:
         return [*(line for tool in view.tools.values() for line in tool.keys), *KEYS]
     finally:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,13 +24,12 @@ CTRL: Mods = frozenset({"ctrl"})
 
 
 @pytest.fixture
-def viewer(open_viewer: Callable[..., Viewer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Viewer:
+def viewer(open_viewer: Callable[..., Viewer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+           sharp: None) -> Viewer:
     """With two scenes, of which the first is seen."""
     monkeypatch.chdir(tmp_path)
     app = open_viewer(SIZE, files=tuple(
         write_ply(tmp_path / f"{name}.ply", ply_columns(truth(200, seed=ord(name)))) for name in "ab"))
-    for entry in app.state.entries:
-        entry.settings.gaussians.coarse_ms, entry.settings.gaussians.reproject = math.inf, False
     app.do()
     app.until(app.loaded)
     app.seat.select(app.state.entries[0].key)
@@ -97,11 +95,11 @@ def test_a_finger_taps_scrolls_and_holds_sliders(viewer: Viewer) -> None:
     viewer.do(PointerPress(x, y, touch=True), *(PointerMove(x, y - n) for n in range(0, 101, 10)),
               PointerRelease(x, y - 100))
     assert viewer.find("Size")[1] == pytest.approx(y - 100, abs=REACH)
-    assert view(viewer).settings.scale == 1.0
+    assert view(viewer).view.state.scale == 1.0
     x, y = viewer.find("Size")
     viewer.do(PointerPress(x, y, touch=True), PointerMove(x + REACH, y + 1), PointerMove(x + 40, y + 60),
               PointerRelease(x + 40, y + 60))  # sideways; from then on it may go anywhere
-    assert view(viewer).settings.scale > 1.0
+    assert view(viewer).view.state.scale > 1.0
     assert viewer.find("Size")[1] == y
 
 
@@ -123,4 +121,4 @@ def test_a_kept_picture_has_no_mark_on_it(viewer: Viewer, tmp_path: Path) -> Non
     viewer.do(Key("s", mods=CTRL))
     np.testing.assert_array_equal(kept(tmp_path), before)
     viewer.do()
-    assert view(viewer).settings.selection.marked == (3,)
+    assert view(viewer).view.state.selection.marked == (3,)

@@ -19,10 +19,10 @@ from support.scene_files import ply_columns, truth, write_ply
 from support.web_clients import ask, kept
 
 from splatview_viewer import formats as files
+from splatview_viewer.core.old_view import Adapted
 from splatview_viewer.formats import camera_paths, load_scene
 from splatview_viewer.kinds.gaussians.filter import Filter
 from splatview_viewer.kinds.gaussians.path import PathTool
-from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.web import messages as m
 
 if TYPE_CHECKING:
@@ -51,12 +51,12 @@ class FilePages(House):
         (to / offer.name).write_bytes(answer.body)
         return to / offer.name
 
-    def path_tool(self, page: Page, scene: Path) -> tuple[GaussianView, PathTool]:
+    def path_tool(self, page: Page, scene: Path) -> tuple[Any, PathTool]:
         """Have a page show a file of this machine, with a camera path around it."""
         seat = self.seats[page]
         self.app.catalogue.open_file(scene, seat.panes.active)
-        self.until(lambda: isinstance(seat.view, GaussianView) and seat.view.content.facts is not None)
-        assert isinstance(seat.view, GaussianView)
+        self.until(lambda: isinstance(seat.view, Adapted) and not seat.view.empty)
+        assert isinstance(seat.view, Adapted)
         tool = seat.view.tools["path"]
         assert isinstance(tool, PathTool)
         tool.around()

@@ -18,6 +18,7 @@ import numpy as np
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.system.files import check_picture
 from splatview_viewer.core.errors import CameraError, ViewerError
+from splatview_viewer.core.host import Host
 from splatview_viewer.core.old_view import Adapted
 from splatview_viewer.core.screen import MAX_SIZE, MIN_SIZE, Rect, parse_size, settled_pixels
 from splatview_viewer.core.settings import ViewSettings
@@ -229,12 +230,11 @@ class Still:
         """Its picture is written over with words; each is of one value alone."""
         self._who = who
         self._camera = camera
-        self._settings = settings = ViewSettings()
-        settings.gaussians.coarse_ms, settings.gaussians.reproject = math.inf, False
         self.view: View | None = None
         """What draws it; None before `prepare`."""
         self._image: ImageView | None = None
-        """The view, where it shows an image."""
+        self._scene: GaussianView | None = None
+        """The view, where it shows an image, or Gaussians."""
 
     def prepare(self, value: Value | None, look: Look) -> tuple[int, int] | None:
         """Get ready to draw this value, or with None the last one again; the picture's width and height.
@@ -247,18 +247,18 @@ class Still:
         size = look.size or DEFAULT_SIZE
         # A camera that makes no sense is told before anything is drawn.
         camera = None if look.camera is None else camera_from_json(look.camera, *size)
-        settings = self._settings
-        settings.gaussians.background = look.background
         if value is not None and self._plot:
             self.close()
         if (view := self.view) is None:
-            view = self.view = make_view(self.kind, self.screen.ctx, settings)
-            self._image = image_of(view)
+            view = self.view = make_view(self.kind, self.screen.ctx, ViewSettings())
+            self._image, self._scene = shown_by(view, ImageView), shown_by(view, GaussianView)
         if self._image is not None:
             background = look.background or (0.0, 0.0, 0.0)
             self._image.state = replace(self._image.state, alpha="background", background=background)
-        if isinstance(view, GaussianView):
-            view.look_with(camera)
+        if self._scene is not None:
+            self._scene.host = Host(exact="scene")
+            self._scene.change(background=look.background)
+            self._scene.look_with(camera)
         if value is not None and not _take(view, value):
             return None
         if look.size is None and self._image is not None:
@@ -285,11 +285,11 @@ class Still:
     @property
     def lacks(self) -> str:
         """Of what was drawn: which Gaussians are not in the picture, and why, in words; "" where all are."""
-        view = self.view
-        if not isinstance(view, GaussianView) or view.content.facts is None:
+        view = self._scene
+        if view is None or view.data.facts is None:
             return ""
-        renderer, camera, sight = view.content.renderer, view.camera(), view.content.sight
-        words = [renderer.left_out.words(view.content.facts.count), renderer.thinned]
+        renderer, camera, sight = view.data.renderer, view.camera(), view.data.sight
+        words = [renderer.left_out.words(view.data.facts.count), renderer.thinned]
         if camera is not None and sight is not None and len(sight.means):
             farthest = np.nanmax(sight.means @ camera.viewmat[2, :3], initial=-np.inf) + camera.viewmat[2, 3]
             if 0 < farthest < camera.near:
@@ -300,20 +300,20 @@ class Still:
     def tensor(self, size: tuple[int, int]) -> torch.Tensor | None:
         """The same as a tensor, (H, W, 3) uint8, top row first, for what torch's current stream does next. None where
         CUDA does not draw: then it is for `draw`."""
-        return self.view.tensor(*size) if isinstance(self.view, GaussianView) else None
+        return None if self._scene is None else self._scene.tensor(*size)
 
     def see_through(self, size: tuple[int, int]) -> np.ndarray:
         """What was prepared over no background: (H, W, 4) uint8, top row first, colours not multiplied by alpha.
 
         Raises ViewerError for what covers all of its background.
         """
-        view, image = self.view, self._image
-        if not isinstance(view, GaussianView) and image is None:
+        view, image, scene = self.view, self._image, self._scene
+        if scene is None and image is None:
             raise ViewerError(f"{self._who}: a picture of kind {self.kind} cannot be transparent; leave that out")
 
         def draw(framebuffer: moderngl.Framebuffer, background: Color) -> None:
-            if isinstance(view, GaussianView):
-                view.settings.background = background
+            if scene is not None:
+                scene.change(background=background)
             elif image is not None:
                 image.state = replace(image.state, background=background)
             assert view is not None
@@ -332,12 +332,12 @@ class Still:
         """Give back everything. Idempotent."""
         if self.view is not None:
             self.view.close()
-            self.view = None
+            self.view = self._scene = None
 
 
-def image_of(view: View | None) -> ImageView | None:
-    """Return the view of an image, None for other views."""
-    return view.view if isinstance(view, Adapted) and isinstance(view.view, ImageView) else None
+def shown_by(view: View | None, of: type[T]) -> T | None:
+    """Return the view if it is of this class."""
+    return view.view if isinstance(view, Adapted) and isinstance(view.view, of) else None
 
 
 def _take(view: View, value: Value) -> bool:
@@ -348,7 +348,7 @@ def _take(view: View, value: Value) -> bool:
 
     if not until(taken, time.monotonic() + _ARRIVAL):
         return False
-    if image_of(view) is not None:
+    if shown_by(view, ImageView) is not None:
         until(lambda: getattr(value, "complete", True) or None, time.monotonic() + _LATER)
     return True
 
@@ -417,11 +417,11 @@ def _film(still: Still, value: Value, look: Look, asked: Video, path: Film | Non
     still.draw((MIN_SIZE, MIN_SIZE))  # reads the scene
     if not still.whole():
         return None
-    view = still.view
-    assert isinstance(view, GaussianView)
+    view = shown_by(still.view, GaussianView)
+    assert view is not None
     if path is None:
         camera = view.camera(Rect(0, 0, *size))
-        sight = view.content.sight
+        sight = view.data.sight
         if camera is None or sight is None:
             raise ViewerError("video: there are no Gaussians to film")
         path = Film(turntable(camera, sight.middle, view.orbit.up))

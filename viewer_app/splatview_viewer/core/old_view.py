@@ -209,6 +209,10 @@ class Adapted:
         """The rectangle that it was used in last."""
         self._closed = False
 
+    def __getattr__(self, name: str) -> Any:
+        """Members that views of one kind have."""
+        return getattr(self.view, name)
+
     @property
     def host(self) -> Host:
         return self.view.host

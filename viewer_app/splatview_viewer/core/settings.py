@@ -5,13 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from splatview_viewer.core.selection import EVERYTHING, Selection
-
 if TYPE_CHECKING:
     from typing import Self
 
 Color = tuple[float, float, float]
-Show = Literal["color", "depth", "alpha", "normals", "ellipsoids", "rings", "points", "overdraw"]
 
 BACKDROP: Color = (0.075, 0.08, 0.09)
 """What surrounds a picture in the viewer."""
@@ -27,39 +24,6 @@ class _Settings:
         """Be what another one is."""
         for name, value in vars(other).items():
             setattr(self, name, value)
-
-
-@dataclass
-class GaussianSettings:
-    """How one stream of Gaussians is shown. Everything that decides the picture beside the camera."""
-
-    background: Color | None = None
-    """RGB in [0, 1]; None: what the stream brings, otherwise black."""
-    mode: Literal["scene", "classic", "antialiased"] = "scene"
-    """scene: as the scene was trained."""
-    sh_degree: int | None = None
-    """Highest degree of spherical harmonics to show; None: the scene's own."""
-    show: Show = "color"
-    scale: float = 1.0
-    """Multiplies the Gaussians' sizes."""
-    point_px: float = 3.0
-    """Diameter of points, in points of the screen."""
-    color_map: str = "turbo"
-    """For depth and overdraw."""
-    depth_range: tuple[float, float] | None = None
-    """Depth at both ends of the colour map, world units; None: the 1st and 99th percentile of what is seen."""
-    selection: Selection = EVERYTHING
-    """Which Gaussians are drawn."""
-    coarse_ms: float = 60.0
-    """While a drag lasts, pictures that take longer than this are drawn at a lower resolution; inf: never."""
-    reproject: bool = True
-    """Whether the last picture is moved to where the camera is while the next one is awaited."""
-
-    def take(self, other: GaussianSettings) -> None:
-        """Show what another one shows."""
-        for name, value in vars(other).items():
-            if name not in ("coarse_ms", "reproject"):
-                setattr(self, name, value)
 
 
 @dataclass
@@ -84,7 +48,6 @@ class SnapshotSettings(_Settings):
 class ViewSettings:
     """The settings of one stream, whatever its kind."""
 
-    gaussians: GaussianSettings = field(default_factory=GaussianSettings)
     snapshot: SnapshotSettings = field(default_factory=SnapshotSettings)
 
 

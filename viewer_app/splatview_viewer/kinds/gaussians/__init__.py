@@ -7,13 +7,18 @@ from typing import TYPE_CHECKING, Any
 from splatview_viewer.core.kind import Kind, Link
 
 if TYPE_CHECKING:
+    import moderngl
+
+    from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.kinds.gaussians.view import GaussianView
 
 
-def _view() -> type[GaussianView]:
+def _view(ctx: moderngl.Context, work: GpuWork) -> GaussianView:
+    from splatview_viewer.kinds.gaussians.cache import SceneCache
+    from splatview_viewer.kinds.gaussians.state import GaussianState
     from splatview_viewer.kinds.gaussians.view import GaussianView
 
-    return GaussianView
+    return GaussianView(SceneCache(ctx, work), GaussianState())
 
 
 def _holds(value: Any) -> bool:
@@ -29,5 +34,5 @@ class CamerasLink(Link):
         view.tools["frustums"].use(content)
 
 
-KIND = Kind("gaussians", _view, rank=0, compared=True, scene=True, holds=_holds,
+KIND = Kind("gaussians", view=_view, rank=0, compared=True, scene=True, holds=_holds,
             links=(CamerasLink("cameras"),))

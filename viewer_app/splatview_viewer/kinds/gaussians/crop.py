@@ -69,11 +69,11 @@ class Crop(Tool):
 
     @property
     def box(self) -> Box | None:
-        return self.view.settings.selection.box
+        return self.view.state.selection.box
 
     @property
     def sphere(self) -> Sphere | None:
-        return self.view.settings.selection.sphere
+        return self.view.state.selection.sphere
 
     @property
     def grabbed(self) -> Handle | None:
@@ -81,14 +81,13 @@ class Crop(Tool):
 
     def set(self, shape: Box | Sphere | None) -> None:
         """Crop by this shape; None: by none."""
-        settings = self.view.settings
-        settings.selection = replace(settings.selection, box=shape if isinstance(shape, Box) else None,
-                                     sphere=shape if isinstance(shape, Sphere) else None)
+        self.view.change(selection=replace(self.view.state.selection, box=shape if isinstance(shape, Box) else None,
+                                           sphere=shape if isinstance(shape, Sphere) else None))
         self.view.in_motion()  # it is dragged as a rule
 
     def fitted(self) -> tuple[Box, Sphere]:
         """Around what can be seen of the scene."""
-        sight = self.view.content.sight
+        sight = self.view.data.sight
         return (Box(), Sphere()) if sight is None else shapes.fitted(sight.means, sight.weights)
 
     # -- handles -----------------------------------------------------------------------------------------------
@@ -217,18 +216,18 @@ def _line(lines: imgui.ImDrawList, corners: np.ndarray, rect: Rect, alpha: float
     lines.add_polyline(points, theme.u32(_LINE, alpha), 1.25 * scale, flags)
 
 
-def panel(tool: Crop) -> bool:
-    """The panel's part. True when a picture has to follow."""
+def panel(tool: Crop) -> None:
+    """Draw the panel's part."""
     tool.shown = True
     shape = tool.box or tool.sphere
     kind = "" if shape is None else "box" if isinstance(shape, Box) else "sphere"
     chosen = ui.choice("Shape", kind, {"": "None", "box": "Box", "sphere": "Sphere"})
     if chosen != kind:
         box, sphere = tool.fitted()
-        tool.set({"": None, "box": box, "sphere": sphere}[chosen])
-        return True
+        shape = {"": None, "box": box, "sphere": sphere}[chosen]
+        tool.set(shape)
     if shape is None:
-        return False
+        return
     new: Box | Sphere = replace(shape, outside=ui.choice("Keep", shape.outside, {False: "Inside", True: "Outside"}))
     size = max(new.half) if isinstance(new, Box) else new.radius
     fmt = f"%.{min(max(2 - math.floor(math.log10(size)), 0), 9)}f"
@@ -253,10 +252,8 @@ def panel(tool: Crop) -> bool:
     if ui.buttons("", ["Fit to scene"], ["Around all but the outer hundredth of what can be seen"]) == 0:
         box, sphere = tool.fitted()
         new = replace(box if isinstance(new, Box) else sphere, outside=new.outside)
-    if new == shape:
-        return False
-    tool.set(new)
-    return True
+    if new != shape:
+        tool.set(new)
 
 
 def _three(label: str, values: Vector, speed: float, tip: str, *, least: float = -math.inf,

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections import deque
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from splatview_viewer.core.errors import ViewerError, words_of
+from splatview_viewer.core.host import Host
 from splatview_viewer.core.jobs import Job, Jobs
 from splatview_viewer.core.screen import Rect
 
@@ -35,9 +34,8 @@ class Camerawork:
 
     def __init__(self, ctx: moderngl.Context, view: GaussianView, width: int, height: int) -> None:
         """Of the scene that `view` shows, as it is shown there now; a camera of its own."""
-        settings = replace(view.settings, coarse_ms=math.inf, reproject=False,
-                           selection=replace(view.settings.selection, marked=()))
-        self._view = view.beside(settings)
+        self._view = type(view)(view.data, view.state)
+        self._view.host = Host(exact="scene")
         for tool in self._view.tools.values():
             tool.close()
         self._view.tools.clear()
@@ -63,12 +61,12 @@ class Camerawork:
         return np.frombuffer(data, np.uint8).reshape(height, width, 3)[::-1]
 
     def _drawn(self, framebuffer: moderngl.Framebuffer, background: Color) -> None:
-        self._view.settings.background = background
+        self._view.change(background=background)
         self._view.draw(framebuffer, Rect(0, 0, *self.size))
 
     def close(self) -> None:
         """Give back everything. Idempotent."""
-        self._view.close()
+        self._view.release("closed")
         if self._target is not None:
             for held in self._target:
                 held.release()

@@ -59,33 +59,34 @@ class Filter(Tool):
         """Whether the part of the panel is seen."""
 
     def limits(self, quantity: Quantity) -> tuple[float, float]:
-        return getattr(self.view.settings.selection, quantity.name)
+        return getattr(self.view.state.selection, quantity.name)
 
     def limit(self, quantity: Quantity, low: float, high: float) -> None:
         """Draw only those whose value lies between, both included."""
-        settings = self.view.settings
-        settings.selection = replace(settings.selection, **{quantity.name: (min(low, high), max(low, high))})
+        selection = self.view.state.selection
+        self.view.change(selection=replace(selection, **{quantity.name: (min(low, high), max(low, high))}))
         self.view.in_motion()  # it is dragged as a rule
 
     def reset(self, quantity: Quantity | None = None) -> None:
         """Draw all again, whatever this quantity; None: whatever hides some of them, a crop included."""
-        settings = self.view.settings
+        selection = self.view.state.selection
         if quantity is None:
-            settings.selection = replace(EVERYTHING, marked=settings.selection.marked)
+            selection = replace(EVERYTHING, marked=selection.marked)
         else:
-            settings.selection = replace(settings.selection, **{quantity.name: getattr(EVERYTHING, quantity.name)})
+            selection = replace(selection, **{quantity.name: getattr(EVERYTHING, quantity.name)})
+        self.view.change(selection=selection)
 
     @property
     def filters(self) -> bool:
         """Whether the selection hides anything, a crop included."""
-        return replace(self.view.settings.selection, marked=()) != EVERYTHING
+        return replace(self.view.state.selection, marked=()) != EVERYTHING
 
     def tick(self, now: float) -> bool:
         again = self.export.tick()
         if (come := self._reader.take()) is not None:
             (self.chosen_by, self.statistics), again = come, again or self.shown
-        if self.shown and self.view.content.facts is not None:
-            selection = replace(self.view.settings.selection, marked=())
+        if self.shown and self.view.data.facts is not None:
+            selection = replace(self.view.state.selection, marked=())
             self._reader.read(now, selection, lambda scene: count_later(scene, selection))
         return again
 
@@ -99,7 +100,7 @@ class Filter(Tool):
     def details(self) -> Sequence[str]:
         if not self.filters:
             return []
-        selection, statistics = replace(self.view.settings.selection, marked=()), self.statistics
+        selection, statistics = replace(self.view.state.selection, marked=()), self.statistics
         if statistics is not None and self.chosen_by == selection:
             return [f"{statistics.chosen:,} of them shown"]
         return ["filtered"] if replace(selection, box=None, sphere=None) != EVERYTHING else []
@@ -109,45 +110,42 @@ class Filter(Tool):
         self.export.close()
 
 
-def panel(tool: Filter) -> bool:
-    """The panel's part. True when a picture has to follow."""
+def panel(tool: Filter) -> None:
+    """Draw the panel's part."""
     tool.shown = True
-    facts, statistics = tool.view.content.facts, tool.statistics
-    changed = False
+    facts, statistics = tool.view.data.facts, tool.statistics
     for quantity in QUANTITIES:
         if quantity.name == "sh_energy" and (facts is None or not min(facts.sh_degree, facts.stored_sh_degree)):
             continue
-        changed |= _quantity(tool, quantity, statistics)
+        _quantity(tool, quantity, statistics)
     if statistics is not None:
         ui.row("Shown")
         imgui.text_unformatted(f"{statistics.chosen:,} of {statistics.total:,}")
     if tool.filters and ui.buttons("", ["Show all"], [
             "Nothing is hidden any more, be it by its numbers or by where it lies"]) == 0:
         tool.reset()
-        changed = True
     if tool.export.progress is not None:
         ui.row("Saving")
         imgui.progress_bar(tool.export.progress, ImVec2(-1, 0))
-        return changed
+        return
     pressed = ui.buttons("Save as .ply", ["Shown", "All"], [
         "Write the Gaussians that are shown to a file\nin the folder where the viewer runs",
         "Write all Gaussians of this scene to a file\nin the folder where the viewer runs"])
     if pressed is not None:
         tool.export.begin(chosen=pressed == 0)
-    return changed
 
 
-def _quantity(tool: Filter, quantity: Quantity, statistics: Statistics | None) -> bool:
-    """One histogram with the numbers of its range. True when that changed."""
+def _quantity(tool: Filter, quantity: Quantity, statistics: Statistics | None) -> None:
+    """One histogram with the numbers of its range."""
     label, fmt, tip = _WORDS[quantity.name]
     first, last = (0, quantity.bins) if statistics is None else statistics.used(quantity)
-    changed = _numbers(tool, quantity, (first, last), (label, fmt, tip))
+    _numbers(tool, quantity, (first, last), (label, fmt, tip))
     scale = theme.scale()
     corner, width, height = imgui.get_cursor_screen_pos(), imgui.get_content_region_avail().x, _HEIGHT * scale
     if width < 8 * scale:
-        return changed
+        return
     imgui.invisible_button(f"##histogram {quantity.name}", ImVec2(width, height))
-    changed |= _brush(tool, quantity, (corner.x, width, first, last), scale)
+    _brush(tool, quantity, (corner.x, width, first, last), scale)
     hovered = imgui.is_item_hovered(imgui.HoveredFlags_.for_tooltip.value) and not imgui.is_item_active()
     end = imgui.get_cursor_screen_pos()
     imgui.set_cursor_screen_pos(corner)
@@ -165,10 +163,9 @@ def _quantity(tool: Filter, quantity: Quantity, statistics: Statistics | None) -
         imgui.set_tooltip(_about(statistics, quantity, first + (imgui.get_mouse_pos().x - corner.x) / width
                                  * (last - first), (last - first) / _BARS))
     imgui.dummy(ImVec2(0, 2 * scale))
-    return changed
 
 
-def _numbers(tool: Filter, quantity: Quantity, used: tuple[int, int], words: tuple[str, str, str]) -> bool:
+def _numbers(tool: Filter, quantity: Quantity, used: tuple[int, int], words: tuple[str, str, str]) -> None:
     """The least and the most in two fields to drag or to type into."""
     label, fmt, tip = words
     before = tool.limits(quantity)
@@ -193,42 +190,38 @@ def _numbers(tool: Filter, quantity: Quantity, used: tuple[int, int], words: tup
             low = 0.0 if new <= ends[0] else new
         elif edited:
             high = (math.inf if quantity.log else 1.0) if new >= ends[1] else new
-    if (low, high) == before:
-        return False
     if low > high:  # the one that is moved pushes the other
         low, high = (low, low) if high == before[1] else (high, high)
-    tool.limit(quantity, low, high)
-    return True
+    if (low, high) != before:
+        tool.limit(quantity, low, high)
 
 
-def _brush(tool: Filter, quantity: Quantity, place: tuple[float, float, int, int], scale: float) -> bool:
+def _brush(tool: Filter, quantity: Quantity, place: tuple[float, float, int, int], scale: float) -> None:
     """Take what the pointer does over the histogram that was made last: left edge, width, first and last bin."""
     x, width, first, last = place
     if imgui.is_item_clicked(imgui.MouseButton_.right):
         tool.reset(quantity)
-        return True
+        return
     pointer = min(max(imgui.get_mouse_pos().x - x, 0.0), width)
     at = first + pointer / width * (last - first)
     low, high = (quantity.position(v) for v in tool.limits(quantity))
     if imgui.is_item_activated():
         near = _GRAB * scale / width * (last - first)
         tool.drag = quantity.name, high if abs(at - low) < near else low if abs(at - high) < near else at
-        return False
+        return
     if tool.drag is None or tool.drag[0] != quantity.name:
-        return False
+        return
     if not imgui.is_item_active():
         tool.drag = None
-        return False
+        return
     start = tool.drag[1]
     if abs(at - start) * width / (last - first) < 3 * scale:  # so far it is a click
-        return False
+        return
     least, most = min(at, start), max(at, start)
     limits = (0.0 if least <= first else quantity.edge(least),
               (math.inf if quantity.log else 1.0) if most >= last else quantity.edge(most))
-    if limits == tool.limits(quantity):
-        return False
-    tool.limit(quantity, *limits)
-    return True
+    if limits != tool.limits(quantity):
+        tool.limit(quantity, *limits)
 
 
 def _bars(plot: plots.Plot, counts: tuple[np.ndarray, np.ndarray], used: tuple[int, int]) -> None:
@@ -264,15 +257,15 @@ class Export:
     def begin(self, chosen: bool) -> None:
         """Save what the selection does not hide, or all that can be drawn, as a .ply in the folder where the viewer
         runs. A scene on a GPU is copied to the host at once, which takes a tenth of a second per million."""
-        view, facts = self._view, self._view.content.facts
+        view, facts = self._view, self._view.data.facts
         if facts is None or self._job is not None:
             return
         try:
-            scene, path = view.content.renderer.scene(), self._path()
+            scene, path = view.data.renderer.scene(), self._path()
         except (RendererError, FileError) as e:
             view.host.say(str(e))
             return
-        selection, antialiased = view.settings.selection, facts.antialiased
+        selection, antialiased = view.state.selection, facts.antialiased
         scene = scene.to_host()
 
         def work(job: Job[tuple[Path, int]]) -> tuple[Path, int]:
@@ -300,7 +293,7 @@ class Export:
 
     def _path(self) -> Path:
         """Of a file named after what is shown, and its step if that is published."""
-        facts = self._view.content.facts
+        facts = self._view.data.facts
         name = re.sub(r"[^\w.-]+", "-", Path(self._view.host.name).name.split(".")[0]).strip("-.") or "scene"
         step = next((n[5:].replace(",", "") for n in (facts.notes if facts else ()) if re.fullmatch(r"step [\d,]+", n)),
                     "")

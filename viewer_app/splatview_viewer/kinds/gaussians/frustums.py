@@ -4,7 +4,8 @@ cameras"."""
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from imgui_bundle import ImVec2, imgui
@@ -12,6 +13,7 @@ from imgui_bundle import ImVec2, imgui
 from splatview_viewer.core.events import Key, Pinch, PointerLeave, PointerMove, PointerPress, PointerRelease
 from splatview_viewer.core.view import KeyHelp, Section
 from splatview_viewer.geometry.cameras import project
+from splatview_viewer.geometry.orbit import SECONDS
 from splatview_viewer.kinds.gaussians.frustums_through import HOWS, Through
 from splatview_viewer.kinds.gaussians.tool import Tool
 from splatview_viewer.render.cameras.drawing import Look, Outlines
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.screen import Rect
+    from splatview_viewer.kinds.gaussians.state import Training
     from splatview_viewer.kinds.gaussians.view import GaussianView
     from splatview_viewer.render.cameras.content import CamerasContent
 
@@ -60,10 +63,6 @@ class Frustums(Tool):
 
     def __init__(self, view: GaussianView) -> None:
         super().__init__(view)
-        self.shown = True
-        self.pictures = True
-        self.size = 1.0
-        """How large frustums are, times what fits."""
         self.hovered: int | None = None
         """The camera under the pointer."""
         self.last = 0
@@ -82,6 +81,14 @@ class Frustums(Tool):
         """Whether some button is down: a drag is no hovering."""
         self._dirty = False
         self._followed_at = -math.inf
+
+    @property
+    def state(self) -> Training:
+        return self.view.state.training
+
+    def change(self, **fields: Any) -> None:
+        """Change fields of the state."""
+        self.view.change(training=replace(self.state, **fields))
 
     # -- the cameras -------------------------------------------------------------------------------------------
 
@@ -112,14 +119,14 @@ class Frustums(Tool):
     def depth(self) -> float:
         """How large frustums are, in world units."""
         content = self.content
-        return 1.0 if content is None or content.cameras is None else 0.5 * content.cameras.spacing * self.size
+        return 1.0 if content is None or content.cameras is None else 0.5 * content.cameras.spacing * self.state.size
 
-    def enter(self, index: int, seconds: float | None = None) -> None:
+    def enter(self, index: int, seconds: float = SECONDS) -> None:
         """Look through a camera; one that there is not, or that is none, says so."""
         content = self.content
         if content is not None and self.through.enter(content, index, seconds):
             self.last = index
-        elif content is not None and self.view.content.facts is not None:
+        elif content is not None and self.view.data.facts is not None:
             self.view.host.say(f"Camera {index} is no camera: its matrix is no pose")
         self.hovered, self._dirty = None, True
 
@@ -151,9 +158,12 @@ class Frustums(Tool):
         inside = self.through.index is not None
         if isinstance(event, Key):
             return self._key(event, inside)
-        if inside and self.through.there and self.through.how == "wipe":
-            taken = self.through.divider.handle(event, self.through.place(rect), self.view.host.scale)
+        if inside and self.through.there and self.state.how == "wipe":
+            divider = self.through.divider
+            divider.at = self.state.at
+            taken = divider.handle(event, self.through.place(rect), self.view.host.scale)
             if taken is not None:
+                self.change(at=divider.at)
                 return taken
         match event:
             case PointerMove():
@@ -199,7 +209,7 @@ class Frustums(Tool):
         found, content = None, self.content
         camera = self.view.camera(rect)
         if content is not None and content.cameras is not None and camera is not None and (
-                self.shown and self.through.index is None and rect.contains(x, y)):
+                self.state.shown and self.through.index is None and rect.contains(x, y)):
             found = self._outlines.at(content.cameras, camera, self.depth, x - rect.x, y - rect.y,
                                       _REACH * self.view.host.scale)
         if found != self.hovered:
@@ -214,13 +224,13 @@ class Frustums(Tool):
             self._told_cameras = content.cameras
             if content.cameras is not None and content.cameras.fine.any():
                 self.view.navigate.cameras(content.cameras.viewmats[content.cameras.fine])
-        content.small = self.shown and self.pictures
+        content.small = self.state.shown and self.state.pictures
         content.tick(now)
         if content.changes != self._told and now - self._told_at >= _LOOK:
             self._told, self._told_at = content.changes, now
-            again |= self.shown or self.through.index is not None
+            again |= self.state.shown or self.through.index is not None
         again |= self.through.tick(content, now)
-        if self.following and content.current is not None and self.view.content.facts is not None and (
+        if self.following and content.current is not None and self.view.data.facts is not None and (
                 now - self._followed_at >= _FOLLOW):
             left = self.through.index is None and self._followed_at > -math.inf
             self._followed_at = now
@@ -233,7 +243,7 @@ class Frustums(Tool):
 
     def follow(self, following: bool) -> None:
         """Whether to look through the camera that is trained with, from now on."""
-        self.following, self._followed_at = following, -math.inf
+        self.following, self._followed_at, self._dirty = following, -math.inf, True
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
         content, camera = self.content, self.view.camera(rect)
@@ -243,19 +253,17 @@ class Frustums(Tool):
             if self.through.there:
                 self.through.draw(framebuffer, rect, content)
                 return
-        if self.shown and content.cameras is not None:
+        if self.state.shown and content.cameras is not None:
             content.drawing.draw(framebuffer, rect, camera, self._look(content))
 
     def _look(self, content: CamerasContent) -> Look:
-        from splatview_viewer.ui import theme
-
         def color(of: object) -> tuple[float, float, float, float]:
             return of.x, of.y, of.z, 1.0  # type: ignore[attr-defined]
 
         marked = self.hovered if self.hovered is not None else self.through.index
         return Look(LINES, color(theme.MARK), color(theme.NOW), self.depth, 1.5 * self.view.host.scale,
                     -1 if marked is None else marked, -1 if content.current is None else content.current,
-                    self.pictures)
+                    self.state.pictures)
 
     def over(self, rect: Rect, scale: float) -> bool:
         content = self.content
@@ -273,9 +281,11 @@ class Frustums(Tool):
 
     def bar(self, rect: Rect, scale: float) -> bool:
         content = self.content
-        if content is None or self.through.index is None:
-            return False
-        return draw_bar(self, content, rect, scale)
+        if content is not None and self.through.index is not None:
+            with ui.board(f"cameras {id(self)}", rect, (10 * scale, 0), theme.BAR) as opened:
+                if opened:
+                    draw_bar(self, content, rect, scale)
+        return False
 
     @property
     def at_hand(self) -> bool:
@@ -293,18 +303,6 @@ class Frustums(Tool):
             return ()
         wrong = len(content.cameras) - int(content.cameras.fine.sum())
         return [f"{len(content.cameras):,} training cameras", *([f"{wrong:,} of them are none"] if wrong else [])]
-
-    def like(self, other: Tool) -> None:
-        if not isinstance(other, Frustums):
-            return
-        self.shown, self.pictures, self.size = other.shown, other.pictures, other.size
-        mine, theirs = self.through, other.through
-        mine.how, mine.opacity, mine.gain, mine.divider.at = (theirs.how, theirs.opacity, theirs.gain,
-                                                              theirs.divider.at)
-        if theirs.index is None and mine.index is not None:
-            mine.leave()
-        elif theirs.there and theirs.index is not None and mine.index != theirs.index and self.content is not None:
-            mine.enter(self.content, theirs.index, 0.0)
 
     def close(self) -> None:
         self.use(None)
@@ -326,38 +324,34 @@ def name_camera(tool: Frustums, content: CamerasContent, number: int, rect: Rect
 def label_photo(tool: Frustums, content: CamerasContent, rect: Rect, scale: float) -> None:
     """What stands over the picture while one looks through a camera."""
     through = tool.through
+    how = through.state.how
     if through.photo(content) is None:
-        if through.how != "render":
+        if how != "render":
             text = content.photos.trouble(through.index or 0) or "The photograph is on its way"
             place = through.place(rect)
             tag(text, place.x + 12 * scale, place.y + 12 * scale, rect)
         return
-    if through.how == "wipe":
+    if how == "wipe":
+        through.divider.at = through.state.at
         through.divider.over(through.place(rect), scale, ("Render", "Photo"))
-    elif through.how == "side":
+    elif how == "side":
         place = through.sides(rect)
         for text, x in (("Render", place.x), ("Photo", place.x + place.width / 2)):
             tag(text, x + 12 * scale, place.y + 12 * scale, rect)
 
 
-def draw_bar(tool: Frustums, content: CamerasContent, rect: Rect, scale: float) -> bool:
-    """The strip below the picture while one looks through a camera. True when a picture has to follow."""
-    with ui.board(f"cameras {id(tool)}", rect, (10 * scale, 0), theme.BAR) as opened:
-        return opened and _bar(tool, content, rect, scale)
-
-
-def _bar(tool: Frustums, content: CamerasContent, rect: Rect, scale: float) -> bool:
-    through, changed = tool.through, False
+def draw_bar(tool: Frustums, content: CamerasContent, rect: Rect, scale: float) -> None:
+    """Draw what the strip below the picture holds while the view looks through a camera."""
+    through, how = tool.through, tool.state.how
     wide, medium = rect.width >= _WIDE * scale, rect.width >= _MEDIUM * scale
     gap = 6 * scale
     imgui.set_cursor_pos_y((rect.height - imgui.get_frame_height()) / 2)
     for label, by, tip in (("<", -1, "The camera before (Page up)"), (">", 1, "The camera after (Page down)")):
         if imgui.button(label, ImVec2(26 * scale, 0)):
             tool.step(by)
-            changed = True
         imgui.set_item_tooltip(tip)
         imgui.same_line(0, gap)
-    slides = through.how in ("photo", "error")
+    slides = how in ("photo", "error")
     if (wide or (medium and not slides)) and content.cameras is not None and through.index is not None:
         imgui.align_text_to_frame_padding()
         called = content.cameras.called(through.index)
@@ -367,12 +361,10 @@ def _bar(tool: Frustums, content: CamerasContent, rect: Rect, scale: float) -> b
         imgui.text(called)
         imgui.same_line(0, 2 * gap)
     imgui.set_next_item_width(112 * scale)
-    before = through.how
     keys = list(HOWS)
-    _, index = imgui.combo("##how", keys.index(through.how), list(HOWS.values()))
-    through.how = keys[index]
-    imgui.set_item_tooltip(_TIPS[through.how])
-    changed |= through.how != before
+    _, index = imgui.combo("##how", keys.index(how), list(HOWS.values()))
+    tool.change(how=keys[index])
+    imgui.set_item_tooltip(_TIPS[keys[index]])
     words = _psnr(through.psnr)
     leave = imgui.calc_text_size("Leave").x + 2 * imgui.get_style().frame_padding.x
     right = rect.width - 10 * scale - leave
@@ -380,7 +372,14 @@ def _bar(tool: Frustums, content: CamerasContent, rect: Rect, scale: float) -> b
     if medium and slides:
         imgui.same_line(0, gap)
         imgui.set_next_item_width(110 * scale)
-        changed |= _amount(tool)
+        if how == "photo":
+            edited, value = imgui.slider_float("##opacity", tool.state.opacity * 100, 0.0, 100.0, "Opacity %.0f%%")
+            if edited:
+                tool.change(opacity=value / 100)
+        else:
+            _, gain = imgui.slider_float("##gain", tool.state.gain, 1.0, 32.0, "Error %.1f \u00d7",
+                                         imgui.SliderFlags_.logarithmic)
+            tool.change(gain=gain)
         words = words if imgui.get_item_rect_max().x - rect.x + gap < words_at else ""  # nothing over the slider
     if words and medium:
         imgui.same_line(words_at)
@@ -390,22 +389,7 @@ def _bar(tool: Frustums, content: CamerasContent, rect: Rect, scale: float) -> b
     imgui.same_line(right)
     if imgui.button("Leave"):
         tool.leave()
-        changed = True
     imgui.set_item_tooltip("Back to where you were (Escape)")
-    return changed
-
-
-def _amount(tool: Frustums) -> bool:
-    """A slider for what the chosen way to look has to be told."""
-    through = tool.through
-    if through.how == "photo":
-        edited, value = imgui.slider_float("##opacity", through.opacity * 100, 0.0, 100.0, "Opacity %.0f%%")
-        through.opacity = value / 100 if edited else through.opacity
-    else:
-        edited, value = imgui.slider_float("##gain", through.gain, 1.0, 32.0, "Error %.1f \u00d7",
-                                           imgui.SliderFlags_.logarithmic)
-        through.gain = value if edited else through.gain
-    return edited
 
 
 def _psnr(value: float | None) -> str:
@@ -414,43 +398,35 @@ def _psnr(value: float | None) -> str:
     return "Equal" if math.isinf(value) else f"PSNR {value:.2f} dB"
 
 
-def panel(tool: Frustums, content: CamerasContent) -> bool:
-    """The panel's part; True when a picture has to follow."""
-    through, cameras = tool.through, content.cameras
+def panel(tool: Frustums, content: CamerasContent) -> None:
+    """Draw the panel's part."""
+    through, cameras, s = tool.through, content.cameras, tool.state
     assert cameras is not None
-    before = tool.shown, tool.pictures, tool.size, tool.following
-    tool.shown = ui.check("Show", tool.shown)
-    if tool.shown:
+    s = replace(s, shown=ui.check("Show", s.shown))
+    if s.shown:
         if cameras.photos or any(cameras.paths):
-            tool.pictures = ui.check("Photos", tool.pictures)
-        tool.size = ui.slider("Size", tool.size, (0.1, 10.0), "%.2f", reset=1.0)
+            s = replace(s, pictures=ui.check("Photos", s.pictures))
+        s = replace(s, size=ui.slider("Size", s.size, (0.1, 10.0), "%.2f", reset=1.0))
+    tool.view.change(training=s)
     if content.current is not None:
         following = ui.check("Follow", tool.following)
         imgui.set_item_tooltip(f"Look through the camera that is trained with, now {content.current}")
         if following != tool.following:
             tool.follow(following)
-    changed = before != (tool.shown, tool.pictures, tool.size, tool.following)
     ui.row("Look through")
     edited, value = imgui.input_int("##camera", tool.last, 1, 10, imgui.InputTextFlags_.enter_returns_true)
     imgui.set_item_tooltip(f"The number of a camera, 0 to {len(cameras) - 1}, and Enter")
     if edited and value != through.index and 0 <= value < len(cameras):
         tool.following = False
         tool.enter(value)
-        changed = True
     if through.index is None or tool.view.rect.width >= _MEDIUM * tool.view.host.scale:
-        return changed
-    how = through.how  # for which the bar has no room
-    through.how = ui.choice("Compare", through.how, HOWS)
-    changed |= how != through.how
-    if through.how == "photo":
-        opacity = ui.slider("Opacity", through.opacity, (0.0, 1.0), "%.2f", reset=1.0)
-        changed |= opacity != through.opacity
-        through.opacity = opacity
-    elif through.how == "error":
-        gain = ui.slider("Error", through.gain, (1.0, 32.0), "%.1f \u00d7", reset=4.0)
-        changed |= gain != through.gain
-        through.gain = gain
+        return
+    # The bar has no room for these.
+    tool.change(how=ui.choice("Compare", tool.state.how, HOWS))
+    if tool.state.how == "photo":
+        tool.change(opacity=ui.slider("Opacity", tool.state.opacity, (0.0, 1.0), "%.2f", reset=1.0))
+    elif tool.state.how == "error":
+        tool.change(gain=ui.slider("Error", tool.state.gain, (1.0, 32.0), "%.1f \u00d7", reset=4.0))
     if words := _psnr(through.psnr):
         ui.row("PSNR")
         imgui.text(words.removeprefix("PSNR "))
-    return changed

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from splatview_viewer.core.host import Host
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.core.settings import GaussianSettings
+from splatview_viewer.geometry.orbit import SECONDS
 from splatview_viewer.geometry.training_cameras import at_size
+from splatview_viewer.kinds.gaussians.state import GaussianState
 from splatview_viewer.render.cameras.photos import PhotoTexture
 from splatview_viewer.render.pair_compositor import PairCompositor
 from splatview_viewer.ui.divider import Divider
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.geometry.orbit import Orbit
+    from splatview_viewer.kinds.gaussians.state import Training
     from splatview_viewer.kinds.gaussians.view import GaussianView
     from splatview_viewer.render.cameras.content import CamerasContent
     from splatview_viewer.render.pair_compositor import How
@@ -38,12 +40,6 @@ class Through:
         self.view = view
         self.index: int | None = None
         """The camera; None: one looks from elsewhere."""
-        self.how = "wipe"
-        """One of HOWS."""
-        self.opacity = 1.0
-        """Of the photograph, where that is shown."""
-        self.gain = 4.0
-        """Errors are multiplied by it."""
         self.divider = Divider()
         self.psnr: float | None = None
         """In dB, of the whole photograph and what is rendered at its size; None while it is not known."""
@@ -52,16 +48,20 @@ class Through:
         self._arrived = False
         self._before: tuple[Camera, Orbit] | None = None
         """From where one looked before."""
-        self._pair, self._meter = (PairCompositor(view.ctx, view.work) for _ in range(2))
-        self._photo = PhotoTexture(view.ctx)
+        self._pair, self._meter = (PairCompositor(view.data.ctx, view.data.work) for _ in range(2))
+        self._photo = PhotoTexture(view.data.ctx)
         self._measured: tuple[object, ...] = ()
         self._pending: tuple[object, ...] = ()
         self._next = 0.0
 
+    @property
+    def state(self) -> Training:
+        return self.view.state.training
+
     # -- going there and back ------------------------------------------------------------------------------------
 
-    def enter(self, content: CamerasContent, index: int, seconds: float | None = None) -> bool:
-        """Look through this camera. `seconds`: how long the way takes, None: as usual. False if it is none."""
+    def enter(self, content: CamerasContent, index: int, seconds: float = SECONDS) -> bool:
+        """Look through this camera, after a flight of so many seconds. False if it is none."""
         cameras, view = content.cameras, self.view
         camera = None if cameras is None else cameras.camera(index)
         here = view.camera()
@@ -71,17 +71,27 @@ class Through:
             self._before = here, view.orbit.copy()
         if index != self.index:
             self.psnr, self._measured, self._pending = None, (), ()
-        self.index, self._camera, self._arrived = index, camera, False
+        self._there(False)
+        self.index, self._camera = index, camera
         self._go(seconds)
         return True
 
-    def _go(self, seconds: float | None) -> None:
+    def _there(self, there: bool) -> None:
+        """Have the state say that the view looks through the camera, or through none."""
+        self._arrived = there
+        self.view.change(training=replace(self.state, through=self.index if there else None))
+
+    def _follow(self, content: CamerasContent) -> None:
+        """Look through the camera of the state, which another view left there."""
+        self._before, self.index, self._arrived = None, self.state.through, self.state.through is not None
+        self._camera = None
+        if content.cameras is not None and self.index is not None:
+            self._camera = content.cameras.camera(self.index)
         self._size = self._room(self.view.rect)
-        target = self._target()
-        if seconds is None:
-            self.view.fly_to(target)
-        else:
-            self.view.fly_to(target, seconds)
+
+    def _go(self, seconds: float) -> None:
+        self._size = self._room(self.view.rect)
+        self.view.fly_to(self._target(), seconds)
 
     def _room(self, rect: Rect) -> tuple[int, int, int]:
         """Width and height of the picture, and how much of that the bars at its lower edge leave to the photograph."""
@@ -98,7 +108,7 @@ class Through:
         """Look through none. `back`: from where one looked before."""
         before, self._before = self._before, None
         self.index = self._camera = self.psnr = None
-        self._arrived = False
+        self._there(False)
         self._measured, self._pending = (), ()
         self._pair.drop()
         self._meter.drop()
@@ -108,11 +118,13 @@ class Through:
 
     @property
     def there(self) -> bool:
-        """Whether what is seen is what the camera sees."""
-        return self._arrived
+        """True if what is seen is what the camera sees."""
+        return self._arrived and self.view.fixed and self._camera is not None
 
     def tick(self, content: CamerasContent, now: float) -> bool:
         """What time brings. True when the picture has to be drawn again."""
+        if self.state.through != (self.index if self._arrived else None):
+            self._follow(content)
         if self.index is None or self._camera is None:
             return False
         view = self.view
@@ -140,7 +152,7 @@ class Through:
             self.leave()
             return True
         if not self._arrived:
-            self._arrived = True
+            self._there(True)
             return True
         return self._measure(content, now)
 
@@ -169,23 +181,23 @@ class Through:
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect, content: CamerasContent) -> None:
         """Lay the photograph over what was rendered in `rect`."""
-        if not self._arrived or self.how == "render" or (photo := self.photo(content)) is None:
+        if not self.there or self.state.how == "render" or (photo := self.photo(content)) is None:
             return
         view, place = self.view, self.place(rect)
         self._photo.take(photo)
         rendered = self._pair.target(0, place.width, place.height, "f1")
         whole = Rect(rect.x - place.x, rect.y - place.y, rect.width, rect.height)
-        view.picture.draw(rendered, whole, view.background, view.settings)
+        view.lay(view.picture.source, rendered, whole)
         self._photo.draw(self._pair.target(1, place.width, place.height, "f1"), Rect(0, 0, place.width, place.height))
-        if self.how == "side":
+        if self.state.how == "side":
             framebuffer.use()
             framebuffer.clear(*view.background, 1.0, viewport=rect.viewport(framebuffer.height))
             self._pair.draw(framebuffer, self.sides(rect), "side")
             return
         ways: dict[str, tuple[How, float]] = {
-            "photo": ("blend", self.opacity), "wipe": ("split", self.divider.at), "error": ("difference", 0.5)}
-        how, at = ways[self.how]
-        self._pair.draw(framebuffer, place, how, at, self.gain)
+            "photo": ("blend", self.state.opacity), "wipe": ("split", self.state.at), "error": ("difference", 0.5)}
+        how, at = ways[self.state.how]
+        self._pair.draw(framebuffer, place, how, at, self.state.gain)
 
     # -- the PSNR ------------------------------------------------------------------------------------------------
 
@@ -193,9 +205,9 @@ class Through:
         """Render at the photograph's own size once in a while, as the scene was trained, and compare. True when the
         PSNR is another one."""
         view, photo = self.view, self.photo(content)
-        if photo is None or now < self._next or view.content.facts is None or view.stale:
+        if photo is None or now < self._next or view.data.facts is None or view.data.stale:
             return False
-        wanted = self.index, id(photo), view.content.loads, view.background
+        wanted = self.index, id(photo), view.data.loads, view.background
         if self._pending:
             before, self.psnr = self.psnr, self._meter.psnr()
             self._measured, self._pending, self._next = self._pending, (), now + _PERIOD
@@ -211,12 +223,13 @@ class Through:
         height, width = photo.shape[:2]
         rect = Rect(0, 0, width, height)
         bound = content.ctx.fbo  # ours must not stay so: it may be given back before anything else is drawn
-        eye = self.view.beside(GaussianSettings(background=self.view.background, coarse_ms=math.inf, reproject=False))
+        eye = type(self.view)(self.view.data, GaussianState(background=self.view.background))
+        eye.host = Host(exact="scene")
         try:
             eye.use_camera(at_size(self._camera, width, height))
             eye.draw(self._meter.target(0, width, height, "f1"), rect)
         finally:
-            eye.close()
+            eye.release("closed")
         self._photo.take(photo)
         self._photo.draw(self._meter.target(1, width, height, "f1"), rect)
         self._meter.measure()

@@ -53,7 +53,7 @@ class History(Tool):
     @property
     def player(self) -> Player | None:
         """What there is to go back through; None while there is nothing."""
-        player = self.view.content.player
+        player = self.view.data.player
         return player if player is not None and len(player.recording) > 1 else None
 
     @property
@@ -86,7 +86,7 @@ class History(Tool):
         return True
 
     def tick(self, now: float) -> bool:
-        player = self.view.content.player
+        player = self.view.data.player
         seen = player and (player, player.position, player.playing, player.recording.changes)
         changed, self._seen = seen != self._seen, seen
         if changed and player is not None and player.playing:

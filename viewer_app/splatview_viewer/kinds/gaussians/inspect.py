@@ -56,12 +56,12 @@ class Inspect(Tool):
 
     def __init__(self, view: GaussianView) -> None:
         super().__init__(view)
-        self.index: int | None = None
-        """Of the Gaussian that is chosen, in the published scene."""
         self.hit: Hit | None = None
         """What was under the pointer when it was chosen with that."""
         self.history: deque[Values] = deque(maxlen=_VERSIONS)
         """Its values, the newest last."""
+        self._of: int | None = None
+        """The Gaussian that `history` is about."""
         self._count = 0
         """Of the scene's Gaussians when it was chosen."""
         self._picker = Picker(view)
@@ -74,16 +74,24 @@ class Inspect(Tool):
 
     def choose(self, index: int | None, hit: Hit | None = None) -> None:
         """Have this one stand out; None: none. Those that the scene does not have are not chosen."""
-        facts = self.view.content.facts
+        facts = self.view.data.facts
         if index is not None and (facts is None or not 0 <= index < facts.count):
             return
-        if index != self.index:
+        self.view.change(selection=replace(self.view.state.selection, marked=() if index is None else (index,)))
+        self._begin(hit)
+
+    @property
+    def index(self) -> int | None:
+        """Of the Gaussian that is chosen, in the published scene."""
+        return next(iter(self.view.state.selection.marked), None)
+
+    def _begin(self, hit: Hit | None = None) -> None:
+        """Collect the values of the one that is chosen now."""
+        if self.index != self._of:
             self.history.clear()
             self._reader.forget()
-        self.index, self.hit = index, hit
-        self._count = 0 if facts is None else facts.count
-        settings = self.view.settings
-        settings.selection = replace(settings.selection, marked=() if index is None else (index,))
+        facts = self.view.data.facts
+        self._of, self.hit, self._count = self.index, hit, 0 if facts is None else facts.count
 
     @property
     def values(self) -> Values | None:
@@ -125,9 +133,11 @@ class Inspect(Tool):
         if picked is not None:
             self.choose(picked[0].index if picked else None, picked[0] if picked else None)
             again = True
+        if self.index != self._of:  # another view was followed
+            self._begin()
         if self.index is None:
             return again
-        content = self.view.content
+        content = self.view.data
         if content.facts is None or content.facts.count != self._count:
             self.view.host.say("The scene has another number of Gaussians now: none is chosen")
             self.choose(None)
@@ -148,10 +158,9 @@ class Inspect(Tool):
             return False
         camera = self.view.camera(rect)
         if camera is not None and self.values is not None:
-            outline(self.values.outline(camera, self.view.settings.scale), rect, scale)
+            outline(self.values.outline(camera, self.view.state.scale), rect, scale)
         if self._card and (place := self._board(rect)) is not None and card(self, place, scale):
             self.choose(None)
-            return True
         return False
 
     def boards(self, rect: Rect) -> Sequence[Rect]:
@@ -180,10 +189,6 @@ class Inspect(Tool):
         viewmat = camera.viewmat.copy()
         viewmat[:3, 3] = np.array([0.0, 0.0, distance]) - viewmat[:3, :3] @ mean
         view.fly_to(replace(camera, viewmat=viewmat), pivot=mean)
-
-    def like(self, other: Tool) -> None:
-        if isinstance(other, Inspect) and other.index != self.index:
-            self.choose(other.index, other.hit)
 
     def close(self) -> None:
         self._picker.forget()
@@ -220,21 +225,24 @@ def card(tool: Inspect, place: Rect, scale: float) -> bool:
     return bool(closed)
 
 
-def panel(tool: Inspect) -> bool:
-    """The panel's part. True when a picture has to follow."""
+def panel(tool: Inspect) -> None:
+    """Draw the panel's part."""
     tool.shown = True
     ui.row("Index")
     flags = imgui.InputTextFlags_.enter_returns_true | imgui.InputTextFlags_.chars_decimal
     text = "" if tool.index is None else str(tool.index)
     entered, typed = imgui.input_text_with_hint("##index", "None", text, flags)
     imgui.set_item_tooltip("In the scene as it was published or saved. Type one and press Enter")
-    changed = False
     if entered and typed != text:
-        changed = _typed(tool, typed.strip())
+        facts, index = tool.view.data.facts, int(typed) if typed.strip().isdecimal() else -1
+        if typed.strip() and facts is not None and not 0 <= index < facts.count:
+            tool.view.host.say(f"{typed[:20]} is no index: this scene's go from 0 to {facts.count - 1:,}")
+        else:
+            tool.choose(index if typed.strip() else None)
     values = tool.values
     if tool.index is None or values is None:
         ui.wrapped("Click a Gaussian in the picture" if tool.index is None else "Reading", theme.DIM)
-        return changed
+        return
     _rows(tool, values)
     _text("Rotation", "  ".join(f"{v:.3f}" for v in values.quat), "Quaternion w, x, y, z")
     if values.energies:
@@ -250,21 +258,10 @@ def panel(tool: Inspect) -> bool:
         tool.look_at()
     elif pressed == 1:
         tool.choose(None)
-    return changed or pressed is not None
-
-
-def _typed(tool: Inspect, text: str) -> bool:
-    """Choose the one whose index was typed; none by nothing. True when it is chosen."""
-    facts, index = tool.view.content.facts, int(text) if text.isdecimal() else -1
-    if text and facts is not None and not 0 <= index < facts.count:
-        tool.view.host.say(f"{text[:20]} is no index: this scene's go from 0 to {facts.count - 1:,}")
-        return False
-    tool.choose(index if text else None)
-    return True
 
 
 def _rows(tool: Inspect, values: Values, label: float | None = None) -> None:
-    facts = tool.view.content.facts
+    facts = tool.view.data.facts
     if facts is not None and tool.index is not None and (shard := facts.shard_of(tool.index)) is not None:
         _text("Rank", f"{shard[0]}, index {shard[1]:,}", "Which process trains it, and its index there", label)
     _text("Position", "  ".join(f"{v:.4g}" if abs(v) < 1e4 else f"{v:.2f}" for v in values.mean), "World units", label)

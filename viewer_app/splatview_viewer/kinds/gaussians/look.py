@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui
 
+from splatview_viewer.core.view import Section
 from splatview_viewer.kinds.gaussians.tool import Tool
 from splatview_viewer.scene import color_maps
 from splatview_viewer.ui import theme
@@ -19,13 +20,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from splatview_viewer.core.screen import Rect
-    from splatview_viewer.core.settings import GaussianSettings, Show
+    from splatview_viewer.kinds.gaussians.state import Show
 
 SHOWS: dict[Show, str] = {
     "color": "Colour", "depth": "Depth", "alpha": "Alpha", "normals": "Normals", "ellipsoids": "Ellipsoids",
     "rings": "Outlines", "points": "Centres", "overdraw": "Overdraw",
 }
-"""What `GaussianSettings.show` can be, and how it is called."""
+"""What `GaussianState.show` can be, and how it is called."""
 _TIPS = {
     "depth": "How far away it is: the mean along the line of sight, by what each Gaussian contributes.",
     "alpha": "How much of the background is covered.",
@@ -48,69 +49,77 @@ _LEAST = 280.0
 
 
 class Look(Tool):
-    """Steers the view's settings."""
+    """Changes the view's state."""
 
     name: ClassVar[str] = "look"
 
-    def panel(self) -> bool:
-        """The controls; True when a setting changed."""
-        view = self.view
-        s, before = view.settings, replace(view.settings)
-        s.show = ui.choice("Show", s.show, SHOWS)
+    def panel(self) -> None:
+        """Draw the controls."""
+        view, s = self.view, self.view.state
+        show: Show = ui.choice("Show", s.show, SHOWS)
+        s = replace(s, show=show)
         if s.show in _TIPS:
             imgui.set_item_tooltip(_TIPS[s.show])
         if s.show in _MAPPED:
-            self._mapped(s)
+            s = replace(s, color_map=ui.choice("Colours", s.color_map, color_maps.NAMES))
+        if s.show == "depth":
+            s = replace(s, depth_range=self._range(s.depth_range))
         if s.show not in ("ellipsoids", "rings", "points"):
-            s.mode = ui.choice("Mode", s.mode, {"scene": "As trained", "classic": "Classic",
-                                                "antialiased": "Antialiased"})
-        stored = view.content.facts.stored_sh_degree if view.content.facts is not None else 0
+            s = replace(s, mode=ui.choice("Mode", s.mode, {"scene": "As trained", "classic": "Classic",
+                                                           "antialiased": "Antialiased"}))
+        stored = view.data.facts.stored_sh_degree if view.data.facts is not None else 0
         if stored and s.show in _COLORED:
-            degrees: dict[int | None, str] = {None: "As trained"}
-            s.sh_degree = ui.choice("SH degree", s.sh_degree, degrees | {d: f"Up to {d}" for d in range(stored + 1)})
+            degrees: dict[int | None, str] = {None: "As trained"} | {d: f"Up to {d}" for d in range(stored + 1)}
+            s = replace(s, sh_degree=ui.choice("SH degree", s.sh_degree, degrees))
         if s.show == "points":
-            s.point_px = ui.slider("Diameter", s.point_px, _POINTS, "%.1f points", reset=3.0)
+            s = replace(s, point_px=ui.slider("Diameter", s.point_px, _POINTS, "%.1f points", reset=3.0))
         else:
-            s.scale = ui.slider("Size", s.scale, _SCALES, "%.2f \u00d7", reset=1.0)
+            s = replace(s, scale=ui.slider("Size", s.scale, _SCALES, "%.2f \u00d7", reset=1.0))
         if s.show != "alpha":
             color = ui.color("Background", view.background)
             if max(abs(a - b) for a, b in zip(color, view.background, strict=True)) > 1e-4:
-                s.background = color
-        return before != s
+                s = replace(s, background=color)
+        view.state = s
 
-    def _mapped(self, s: GaussianSettings) -> None:
-        s.color_map = ui.choice("Colours", s.color_map, color_maps.NAMES)
-        if s.show != "depth":
-            return
+    def _range(self, chosen: tuple[float, float] | None) -> tuple[float, float] | None:
+        """Draw the controls of the range of depths; return what is chosen, None: automatic."""
+        if not ui.choice("Range", chosen is not None, {False: "Automatic", True: "By hand"}):
+            return None
         low, high = self.view.picture.depth.range
-        by_hand = ui.choice("Range", s.depth_range is not None, {False: "Automatic", True: "By hand"})
-        if not by_hand:
-            s.depth_range = None
-            return
-        low, high = s.depth_range or (low, max(high, low + 1e-3))
+        low, high = chosen or (low, max(high, low + 1e-3))
         ui.row("From, to")
         speed = max(high - low, 1e-4) / 200
         _, low, high = imgui.drag_float_range2("##range", low, high, speed, 0.0, 1e9, "%.3g", "%.3g",
                                                imgui.SliderFlags_.always_clamp.value)
         imgui.set_item_tooltip("Depth at both ends of the colours. Drag, or Ctrl + click to type a number.")
-        s.depth_range = low, max(high, low)
+        return low, max(high, low)
+
+    def sections(self) -> Sequence[Section]:
+        if not self.view.data.renderer.wants_gpu:  # OpenGL draws as ever
+            return ()
+        return [Section("Motion", self._motion, tip="What is seen while the camera moves")]
+
+    def _motion(self) -> None:
+        self.view.change(smooth=ui.check("Smooth", self.view.state.smooth))
+        imgui.set_item_tooltip("While the camera moves and the GPU has no time for a new picture, the last one is "
+                               "moved along. Once the camera rests, and in screenshots, the scene itself is drawn.")
 
     def over(self, rect: Rect, scale: float) -> bool:
         view = self.view
-        if view.settings.show in _MAPPED and view.picture.source is not None and rect.width >= _LEAST * scale:
-            low, high = view.picture.depth.shown_range(view.settings)
+        if view.state.show in _MAPPED and view.picture.source is not None and rect.width >= _LEAST * scale:
+            low, high = view.depth_range
             if high > low:
                 place = replace(rect, height=rect.height - round(view.bars_height))
                 values = low, (low + high) / 2, high
-                title, words = ("Depth", _numbers(*values)) if view.settings.show == "depth" else (
+                title, words = ("Depth", _numbers(*values)) if view.state.show == "depth" else (
                     "Gaussians per pixel", [f"{round(v):,}" if high - low >= 10 else f"{v:g}" for v in values])
-                _legend(title, view.settings.color_map, words, place, scale)
+                _legend(title, view.state.color_map, words, place, scale)
         return False
 
     def details(self) -> Sequence[str]:
         view = self.view
-        low, high = view.picture.depth.shown_range(view.settings)
-        if view.settings.show == "depth" and high > 0:
+        low, high = view.depth_range
+        if view.state.show == "depth" and high > 0:
             return [f"depth {low:.3g} to {high:.3g}"]
         return []
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from imgui_bundle import ImVec2, imgui
@@ -70,7 +70,7 @@ class Navigate(Tool):
         self.looks = False
         """Whether a drag looks around, as one flies."""
         self.numbers = False
-        """Whether the panel's fold of numbers is open."""
+        """The panel's fold of numbers is open."""
         self._copying = False
         """Whether the camera has to go to the clipboard, which is imgui's to do."""
         self._flight: tuple[Flight, Camera | None] | None = None
@@ -80,10 +80,6 @@ class Navigate(Tool):
         self._picker = Picker(view)
         self.gizmo = Gizmo(self)
         self._viewmats: np.ndarray | None = None
-        self._up_by: Literal["", "scene", "cameras", "user"] = ""
-        """Who said what is up."""
-        self._moved = False
-        """Whether the user has moved the camera."""
         self._outside = False
         self._told_speed: float | None = math.inf
         """When to say how fast it flies by now: once the wheel rests; None: to be set by the next `tick`."""
@@ -95,7 +91,7 @@ class Navigate(Tool):
         view = self.view
         pivot = view.orbit.target if pivot is None else pivot
         self.stop()
-        if seconds <= 0 or not view.framed or view.content.facts is None:
+        if seconds <= 0 or not view.framed or view.data.facts is None:
             view.use_camera(camera, pivot)
             return
         end = view.orbit.copy()
@@ -109,10 +105,15 @@ class Navigate(Tool):
 
     def stop(self) -> None:
         """Stay here, whatever was under way: the user takes the camera."""
-        self._moved = True
+        self.view.place(by_hand=True)
         self._flight = None
         self.flying.stop()
         self._picker.forget()
+
+    def begin(self) -> None:
+        """The user takes the camera, to change what `orbit` says."""
+        self.stop()
+        self.view.go_on_from_here()
 
     @property
     def under_way(self) -> bool:
@@ -123,45 +124,48 @@ class Navigate(Tool):
         """Somebody published the cameras of the scene, (N, 4, 4) world to camera: they say what is up, unless the user
         or the scene's file has said so. A scene that is seen as at first is turned upright."""
         before, self._viewmats = self._viewmats, viewmats
-        up = up_of_cameras(viewmats) if before is None and self._up_by != "user" else None
+        view = self.view
+        up = up_of_cameras(viewmats) if before is None and view.state.place.up_by != "user" else None
         if up is None or self._file_up is not None:
             return
-        self._up_by, up = "cameras", snapped(up)
-        if float(up @ self.view.orbit.up) < _SAME:
-            self.view.orbit.up = up
-            if not (self._moved or self.view.fixed):
-                self.view.frame()
+        up, turned = snapped(up), False
+        if float(up @ view.orbit.up) < _SAME:
+            view.orbit.up, turned = up, True
+        view.place(up_by="cameras")
+        if turned and not (view.state.place.by_hand or view.fixed):
+            view.frame()
 
     def first_up(self) -> np.ndarray:
         """(3,) what is up when the scene is seen for the first time: as its file says, or cameras, or the ground it
         stands on, else as it was."""
-        undecided = not self._up_by or (self._up_by == "cameras" and self._file_up is not None)
+        view = self.view
+        by = view.state.place.up_by
+        undecided = not by or (by == "cameras" and self._file_up is not None)
         if undecided and (up := self.detected_up()) is not None:
-            self._up_by, self.view.orbit.up = "scene", up
-        return self.view.orbit.up
+            view.orbit.up = up
+            view.place(up_by="scene")
+        return view.orbit.up
 
     def detected_up(self) -> np.ndarray | None:
         """(3,) what is up by the scene's file, else the published cameras, else the ground; None where none says."""
         if self._file_up is not None:
             return np.array(self._file_up, np.float64)
         up = None if self._viewmats is None else up_of_cameras(self._viewmats)
-        sight = self.view.content.sight
+        sight = self.view.data.sight
         if up is None and sight is not None:
             up = up_of_scene(sight.means, sight.weights)
         return None if up is None else snapped(up)
 
     @property
     def _file_up(self) -> tuple[float, float, float] | None:
-        facts = self.view.content.facts
+        facts = self.view.data.facts
         return None if facts is None else facts.up
 
     def set_up(self, up: np.ndarray) -> None:
         """The user says what is up."""
-        self._up_by = "user"
-        self.stop()
-        self.view.go_on_from_here()
+        self.begin()
         self.view.orbit.set_up(up)
-        self.view.moved()
+        self.view.moved(up_by="user")
 
     @property
     def bookmarks(self) -> Bookmarks:
@@ -171,7 +175,7 @@ class Navigate(Tool):
 
     def frame(self) -> None:
         """See the whole scene in the direction in which one looks."""
-        view, sight = self.view, self.view.content.sight
+        view, sight = self.view, self.view.data.sight
         if not view.framed or sight is None or not len(sight.means):
             view.frame()
             return
@@ -184,7 +188,7 @@ class Navigate(Tool):
 
     def reset(self) -> None:
         """Upright; if it is that already, as at first sight."""
-        view, sight = self.view, self.view.content.sight
+        view, sight = self.view, self.view.data.sight
         if not view.framed or sight is None or not len(sight.means):
             view.frame()
             return
@@ -268,8 +272,7 @@ class Navigate(Tool):
             return True
         if not view.orbit.handle(event, rect):
             return None
-        self._moved = True
-        view.moved()
+        view.moved(by_hand=True)
         return True
 
     def _key(self, event: Key) -> bool | None:
@@ -278,8 +281,8 @@ class Navigate(Tool):
             if event.pressed:
                 self._flight = None
                 self._picker.forget()
-            return True
-        if not event.pressed or event.repeat or view.content.facts is None:
+            return False  # `tick` moves the camera
+        if not event.pressed or event.repeat or view.data.facts is None:
             return None
         if event.mods == {"ctrl"} and event.name in ("c", "v"):
             if event.name == "c":
@@ -335,11 +338,6 @@ class Navigate(Tool):
     def sections(self) -> Sequence[Section]:
         return [Section("Camera", lambda: panel(self), opened=True)]
 
-    def like(self, other: Tool) -> None:
-        assert isinstance(other, Navigate)
-        self.stop()
-        self._up_by, self._viewmats, self._moved = other._up_by, other._viewmats, other._moved
-
     def close(self) -> None:
         self._picker.forget()
 
@@ -380,7 +378,7 @@ class Navigate(Tool):
             return False
         step = self.flying.step(now)
         view = self.view
-        if step is None or view.content.facts is None or not view.framed:
+        if step is None or view.data.facts is None or not view.framed:
             return self.flying.moving
         if step.any():
             view.go_on_from_here()
@@ -389,22 +387,28 @@ class Navigate(Tool):
             orbit.move((step[:3] + up * step[3]) * orbit.distance)
             if step[4]:
                 orbit.roll(float(step[4]))
-            self._moved = True
-            view.moved()
+            view.moved(by_hand=True)
         return True
 
 
 def panel(navigate: Navigate) -> bool:
-    """Draw it; True when the picture changes."""
-    changed = _buttons(navigate) | _lens(navigate) | _up(navigate) | _bookmarks(navigate)
+    """Draw the panel's part. True when a picture has to follow though the state is the same."""
+    _buttons(navigate)
+    _lens(navigate)
+    _up(navigate)
+    _bookmarks(navigate)
     navigate.numbers = _fold("Numbers", navigate.numbers, "Position, near and far, and so on: to be read and typed")
-    if navigate.numbers:
-        changed |= _numbers(navigate) | _axes(navigate)
-    return changed
+    if not navigate.numbers:
+        return False
+    _numbers(navigate)
+    before = navigate.gizmo.shown
+    if (shown := ui.check("Show axes", before)) != before:
+        navigate.gizmo.shown = shown
+    return shown != before
 
 
 def _fold(label: str, opened: bool, tip: str) -> bool:
-    """A quiet line that opens and closes what follows; whether it is open from now on."""
+    """Draw a quiet line that opens and closes what follows; return True if it is open."""
     left, line = imgui.get_cursor_screen_pos(), imgui.get_text_line_height()
     pressed, _ = imgui.selectable(f"##fold {label}", False, 0, ImVec2(0, line))
     imgui.set_item_tooltip(tip)
@@ -418,18 +422,9 @@ def _fold(label: str, opened: bool, tip: str) -> bool:
     return opened
 
 
-def _axes(navigate: Navigate) -> bool:
-    """Whether the axes of the world are seen in the corner; remembered."""
-    before = navigate.gizmo.shown
-    if (shown := ui.check("Show axes", before)) != before:
-        navigate.gizmo.shown = shown
-    return shown != before
-
-
-def _buttons(navigate: Navigate) -> bool:
-    how = ui.choice("Drag", navigate.looks, {False: "Orbits", True: "Looks around (fly)"})
+def _buttons(navigate: Navigate) -> None:
+    navigate.looks = ui.choice("Drag", navigate.looks, {False: "Orbits", True: "Looks around (fly)"})
     imgui.set_item_tooltip("What dragging does (O). W A S D, Q and E fly either way.")
-    navigate.looks = how
     pressed = ui.buttons("Camera", ["Frame", "Copy", "Paste"], [
         "Look at the whole scene (F)",
         "Copy the camera to the clipboard, as splatview shot --camera takes it (Ctrl + C over the picture)",
@@ -444,54 +439,44 @@ def _buttons(navigate: Navigate) -> bool:
             navigate.paste(text)
         else:
             navigate.view.host.say("Press Ctrl + V over the picture to paste a camera")
-    return pressed is not None
 
 
-def _lens(navigate: Navigate) -> bool:
+def _lens(navigate: Navigate) -> None:
     orbit = navigate.view.orbit
     before = orbit.model, orbit.fov
     model: CameraModel = ui.choice("Projection", orbit.model, _MODELS)
     fov = ui.slider("Field of view", orbit.fov, (5.0, 120.0 if model != "fisheye" else 170.0), "%.0f deg",
                     reset=DEFAULT_FOV)
-    if (model, fov) == before:
-        return False
-    _begin(navigate)
-    orbit.model, orbit.fov = model, fov
-    navigate.view.moved()
-    return True
+    if (model, fov) != before:
+        navigate.begin()
+        orbit.model, orbit.fov = model, fov
+        navigate.view.moved()
 
 
-def _up(navigate: Navigate) -> bool:
+def _up(navigate: Navigate) -> None:
     up = navigate.view.orbit.up / np.linalg.norm(navigate.view.orbit.up)
     now = next((name for name, axis in UPS.items() if float(np.dot(axis, up)) > 1 - 1e-6), "own")
     options = {"own": "As detected"} if now == "own" else {}
     chosen = ui.choice("Up", now, options | {name: name for name in UPS} | {"detect": "Detect"})
     if chosen == now:
-        return False
+        return
     found = navigate.detected_up() if chosen == "detect" else np.array(UPS[chosen], np.float64)
     if found is None:
         navigate.view.host.say("Neither cameras nor a ground say what is up")
-        return False
-    navigate.set_up(found)
-    return True
+    else:
+        navigate.set_up(found)
 
 
-def _bookmarks(navigate: Navigate) -> bool:
+def _bookmarks(navigate: Navigate) -> None:
     """Small buttons by number: a click goes there."""
     ui.row("Bookmarks")
-    bookmarks, changed = navigate.bookmarks, False
+    bookmarks = navigate.bookmarks
     style, end = imgui.get_style(), imgui.get_cursor_screen_pos().x + imgui.get_content_region_avail().x
     left = imgui.get_cursor_pos_x()
     side = imgui.get_frame_height()
-    for number in [*bookmarks.numbers, None]:
-        if number is None:
-            pressed = imgui.button("+##keep", ImVec2(side, 0))
-            imgui.set_item_tooltip("Keep this camera as a bookmark (Shift + 1 to 9)")
-            if pressed:
-                navigate.keep()
-            break
+    for number in bookmarks.numbers:
         if imgui.button(f"{number}##bookmark", ImVec2(side if number < 10 else 1.3 * side, 0)):
-            changed |= navigate.visit(number)
+            navigate.visit(number)
         imgui.set_item_tooltip("Click: go there" + (f" ({number})" if number < 10 else "")
                                + ". Right click: replace or delete.")
         if imgui.begin_popup_context_item(f"bookmark {number}"):
@@ -504,14 +489,14 @@ def _bookmarks(navigate: Navigate) -> bool:
         if imgui.get_cursor_screen_pos().x + 1.3 * side > end:
             imgui.new_line()
             imgui.set_cursor_pos_x(left)
-    return changed
+    if imgui.button("+##keep", ImVec2(side, 0)):
+        navigate.keep()
+    imgui.set_item_tooltip("Keep this camera as a bookmark (Shift + 1 to 9)")
 
 
-def _numbers(navigate: Navigate) -> bool:
+def _numbers(navigate: Navigate) -> None:
     """Where the camera is, to be read and typed."""
-    view = navigate.view
-    orbit = view.orbit
-    changed = False
+    view, orbit = navigate.view, navigate.view.orbit
     position, target = orbit.position, orbit.target
     digits = min(max(2 - math.floor(math.log10(orbit.distance)), 0), 8)
     moved, place = _vector("Position", position, digits)
@@ -521,33 +506,28 @@ def _numbers(navigate: Navigate) -> bool:
         try:
             viewmat = look_at(place, aim, up)
         except CameraError:
-            return False  # not yet what somebody is typing
-        _begin(navigate)
+            return  # not yet what the user is typing
+        navigate.begin()
         orbit.rotation = viewmat[:3, :3]
         orbit.target, orbit.distance = aim, float(np.linalg.norm(aim - place))
         orbit.up = up / np.linalg.norm(up)
         view.moved()
-        changed = True
     tilt = ui.slider("Roll", math.degrees(orbit.tilt), (-180.0, 180.0), "%.0f deg", reset=0.0)
     if abs(tilt - math.degrees(orbit.tilt)) > 1e-3:
-        _begin(navigate)
+        navigate.begin()
         orbit.roll(math.radians(tilt) - orbit.tilt)
         view.moved()
-        changed = True
     least = min(_LIMITS[0], 1e-3 * orbit.distance)
     near = _distance("Near", orbit.near, least, least)
     far = _distance("Far", min(orbit.far, _LIMITS[1]), FAR, least)
     if abs(near - orbit.near) > 1e-9 * near and near < orbit.far:
-        _begin(navigate)
+        navigate.begin()
         orbit.near = near
         view.moved()
-        changed = True
     if far != min(orbit.far, _LIMITS[1]) and far > orbit.near:
-        _begin(navigate)
+        navigate.begin()
         orbit.far = far if far < _LIMITS[1] else FAR
         view.moved()
-        changed = True
-    return changed
 
 
 def _vector(label: str, value: np.ndarray, digits: int) -> tuple[bool, np.ndarray]:
@@ -567,9 +547,3 @@ def _distance(label: str, value: float, reset: float, least: float) -> float:
     if imgui.is_item_clicked(imgui.MouseButton_.right):
         return reset
     return new if edited else value
-
-
-def _begin(navigate: Navigate) -> None:
-    """The user takes the camera."""
-    navigate.stop()
-    navigate.view.go_on_from_here()

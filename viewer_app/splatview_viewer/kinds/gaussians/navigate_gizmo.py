@@ -63,7 +63,7 @@ class Gizmo:
         frustums: Frustums = self._navigate.view.tools["frustums"]  # type: ignore[assignment]
         if frustums.through.index is not None:  # a photograph lies there, and it is known from where one looks
             return None
-        if small or not self.shown or self._navigate.view.content.facts is None:
+        if small or not self.shown or self._navigate.view.data.facts is None:
             return None
         reach = (_RADIUS + _DOT + _MARGIN) * scale
         return rect.x + reach, rect.y + rect.height - self._navigate.view.bars_height - reach, scale

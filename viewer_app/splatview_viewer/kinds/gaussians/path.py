@@ -123,7 +123,7 @@ class PathTool(Tool):
 
     def around(self) -> None:
         """A path once around the middle of the scene, from where the camera is."""
-        camera, sight = self.view.camera(), self.view.content.sight
+        camera, sight = self.view.camera(), self.view.data.sight
         if camera is not None and sight is not None:
             self.film = replace(self.film, path=turntable(camera, sight.middle, self.view.orbit.up))
             self._edited(None)
@@ -208,16 +208,11 @@ class PathTool(Tool):
         out = output_path(_stem(self.view.host.name), "" if self.as_frames else ".mp4")
         transparent = self.transparent and self.as_frames
         try:
-            camerawork = Camerawork(self.view.ctx, self.view, film.width, film.height)
-        except ViewerError as e:
-            self.view.host.say(str(e))
-            return
-        try:
             writer = make_writer(out, film.width, film.height, film.fps, transparent, numbered=True)
         except ViewerError as e:
-            camerawork.close()
             self.view.host.say(str(e))
             return
+        camerawork = Camerawork(self.view.data.ctx, self.view, film.width, film.height)
         self.filming = Filming(camerawork, film, writer, transparent=transparent, wake=self.view.host.wake)
 
     def cancel(self) -> None:

@@ -1,199 +1,136 @@
-"""The picture of a scene that one user sees: where it lies, for how long, and how it is laid on the screen."""
+"""The picture of a scene that one viewport shows, and its composition over the background."""
 
 from __future__ import annotations
 
-import logging
-from dataclasses import replace
+import math
+from dataclasses import dataclass
+from importlib.resources import files
 from typing import TYPE_CHECKING
 
 import moderngl
+import numpy as np
 
-from splatview_ipc.control.errors import SharingError
-from splatview_viewer.core.errors import RendererError
-from splatview_viewer.core.view import Stopwatch
-from splatview_viewer.kinds.gaussians.depth import DepthPicture
+from splatview_ipc.gl.base import fragment_head
+from splatview_ipc.gl.host import HostBridge
+from splatview_viewer.core.view import VERTEX
 from splatview_viewer.render.gl.passes import texture_source
 from splatview_viewer.scene import color_maps
 
 if TYPE_CHECKING:
     import torch
 
-    from splatview_ipc.gl.base import PixelSource
+    from splatview_ipc.gl.base import Canvas, PixelSource
     from splatview_ipc.gl.sources import TextureSource
     from splatview_viewer.core.screen import Rect
-    from splatview_viewer.core.settings import Color, GaussianSettings
+    from splatview_viewer.core.settings import Color
     from splatview_viewer.geometry.cameras import Camera
     from splatview_viewer.gpu.work import GpuWork
-    from splatview_viewer.kinds.gaussians.content import GaussianContent
-    from splatview_viewer.render.base import RenderOptions
+    from splatview_viewer.render.base import Picture as Rendered
     from splatview_viewer.render.gsplat.moving import Kept
-
-log = logging.getLogger("splatview")
 
 _COPY_FORMATS = {"float16": "f2", "float32": "f4"}
 _SHOW = {"color": 0, "depth": 1, "overdraw": 1, "alpha": 2}
+_SEEN = 0.3
+"""Alpha from which on a pixel counts for the range."""
+_RANGE_PERIOD = 0.25
+"""Seconds between looks at the range of a picture on a GPU, which wait for it."""
+_SAMPLE, _SAMPLE_HOST = 1 << 20, 1 << 17
+"""Pixels that are looked at for that, on a GPU and in host memory."""
 
 
-class ScenePicture:
-    """Lies where the renderer drew it, for as long as that lasts; a copy takes its place before the renderer draws for
-    another view (`GaussianContent.render`)."""
+@dataclass
+class Motion:
+    """The movement of a picture to a camera that it was not rendered for."""
 
-    def __init__(self, ctx: moderngl.Context, content: GaussianContent, work: GpuWork) -> None:
+    towards: Camera | None = None
+    """None: the picture is shown as it is."""
+    used_at: float | None = None
+    """Time of the last turn in which it was moved; None: its memory was given back since."""
+    landed: bool = False
+    """A picture arrived that was not waited for, and the viewport was not drawn since."""
+
+
+class Picture:
+    """The picture of one viewport. `SceneCache.picture` fills it.
+
+    It is valid until the renderer draws again (`lent`); a copy takes its place before that if it is still shown.
+    """
+
+    def __init__(self, ctx: moderngl.Context) -> None:
         self.source: PixelSource | None = None
         """None while there is none."""
         self.of: tuple[object, ...] = ()
-        """What is seen in it: the camera's key, how it was drawn, which scene (`GaussianContent.loads`)."""
+        """Key of what it shows: the camera's, the options, the version of the scene (`SceneCache.loads`)."""
+        self.camera: Camera | None = None
+        """The camera that it was rendered with."""
         self.lent = False
-        """Whether it lies where the renderer draws next."""
-        self.seen: Camera | None = None
-        """The camera that sees it."""
+        """It lies where the renderer draws next."""
         self.kept: Kept | None = None
         """It as CUDA can move it to another camera; None where it cannot be moved."""
-        self.landed = False
-        """Set once it has come without having been waited for, until a tick takes note."""
+        self.scale = self.coarse = 1.0
+        """Its resolution, and that of the next one while the camera moves."""
+        self.motion = Motion()
         self.depth = DepthPicture(ctx)
-        self.stopwatch = Stopwatch()
         self._ctx = ctx
-        self._content = content
-        self._work = work
-        self._copy = PictureCopy(ctx)
+        self._copy: tuple[moderngl.Framebuffer, TextureSource] | None = None
 
     @property
     def known(self) -> bool:
-        """Whether it is known where the things in it are: it is moved by their depth then, as a plane otherwise."""
+        """True if the depth of its pixels is known: it is moved by depth then, as a plane otherwise."""
         return self.kept is not None and self.kept.grid is not None
-
-    def render(self, camera: Camera, options: RenderOptions, wanted: tuple[object, ...]) -> float | None:
-        """Become the picture that is `wanted`, which these make. Milliseconds that it took; None if nobody had to draw
-        it, or if the scene was overwritten meanwhile: then it is what it was."""
-        content = self._content
-        several = len(content.views) > 1
-        if several and (twin := content.lent(wanted)) is not None:
-            assert twin.source is not None
-            self.become(twin.source, camera, wanted, lent=True, kept=twin.kept)
-            return None
-        cuda, watch = content.renderer.wants_gpu, self.stopwatch
-        with watch("render"):
-            picture = content.render(self, camera, options)
-        with watch("wait"):
-            if cuda:
-                content.account()
-            content.has_looked()  # only begins to look, while CUDA draws
-            counts = options.paint == "overdraw"
-            mapped = options.depth or counts
-            source = self.depth.source(picture, wanted, content.now, counts=counts) if mapped else picture.source()
-            if not content.is_read():
-                if mapped:
-                    self.depth.undo()
-                return None
-        self.become(source, camera, wanted, lent=not mapped, kept=None if mapped else getattr(picture, "kept", None))
-        if not several:
-            self._copy.close()
-        return watch.ms["render"] + content.gpu_ms(camera)
 
     def become(self, source: PixelSource | None = None, camera: Camera | None = None, of: tuple[object, ...] = (), *,
                lent: bool = False, kept: Kept | None = None) -> None:
-        """Be this picture from now on, or none. `kept`: what moves it."""
-        self.source, self.seen, self.of, self.lent, self.kept = source, camera, of, lent, kept
+        """Take the place of the picture before; without arguments: show none."""
+        self.source, self.camera, self.of, self.lent, self.kept = source, camera, of, lent, kept
 
-    def render_later(self, camera: Camera, options: RenderOptions, wanted: tuple[object, ...]) -> None:
-        """As `render`, with depth as well, but the picture comes when it is done (`GaussianContent.land`): until then
-        it is what it was. At once where it cannot be moved along."""
-        content = self._content
-        with self.stopwatch("render"):
-            picture = content.begin(self, camera, replace(options, depth=True), wanted)
-        if picture is None or not content.is_read():
-            return
-        self.become(picture.source(), camera, wanted, lent=True)
-
-    def tensor(self, camera: Camera, options: RenderOptions, background: Color) -> torch.Tensor | None:
-        """What `draw` lays over the background, of colours, as uint8 (H, W, 3) on the GPU; None where it was not CUDA
-        that drew. Only this: what was shown is there no more, and nothing is yet."""
-        content = self._content
-        self.become()
-        picture = content.render(self, camera, options)
-        content.account()
-        content.has_looked()  # only begins to look, while CUDA draws
-        over = getattr(picture, "over", None)
-        drawn = None if over is None else over(background)
-        content.is_read()
-        return drawn
-
-    def keep(self) -> None:
-        """Be a copy from now on of what was lent."""
-        assert self.source is not None
-        array = self._content.vertex_array((*self.source.defines, "COPY"))
-        with self._work("copy", *self.source.size):
-            self.source = self._copy.take(self.source, array)
-        self.lent = False
+    def keep(self, composer: Composer) -> None:
+        """Replace what was lent by a copy, which the renderer's next picture leaves alone."""
+        source, copy = self.source, self._copy
+        assert source is not None
+        if copy is None or (copy[1].size, copy[1].dtype) != (source.size, source.dtype):
+            self.drop_copy()
+            texture = self._ctx.texture(source.size, source.channels, dtype=_COPY_FORMATS[source.dtype], alignment=1)
+            texture.filter = moderngl.NEAREST, moderngl.NEAREST
+            copy = self._copy = self._ctx.framebuffer([texture]), texture_source(texture)
+        composer.copy(source, copy[0])
+        self.source, self.lent = copy[1], False
         if not self.known:  # then it was no copy
             self.kept = None
 
+    def adapt(self, ms: float, budget_ms: float) -> None:
+        """Choose the resolution of pictures while the camera moves, from the time that rendering this one took."""
+        if ms > budget_ms:
+            self.coarse = max(self.scale * max(math.sqrt(budget_ms / ms), 0.5), 0.2)
+        elif self.scale < 1.0 and ms < budget_ms / 2:
+            self.coarse = min(self.scale * 1.25, 1.0)
+        elif self.scale == 1.0:
+            self.coarse = 1.0
+
+    def drop_copy(self) -> None:
+        """Give back the memory of copies. Idempotent."""
+        if self._copy is not None:
+            self._copy[0].release()
+            self._copy[1].texture.release()
+            self._copy = None
+
     def lose(self) -> None:
-        """What was lent is there no more."""
+        """Forget what was lent: the renderer is gone."""
         self.kept = None
         if self.lent:
             self.become()
 
     def drop(self) -> None:
-        """Be none, until it is rendered again."""
-        self.forget_motion()
+        """Show none until it is rendered again."""
+        self.stay()
         self.become()
-        self._copy.close()
+        self.drop_copy()
 
-    def forget_motion(self) -> None:
-        """Give back what is needed to move it only. Idempotent."""
+    def stay(self) -> None:
+        """Give back what only moving it needs. Idempotent."""
         if self.kept is not None:
             self.kept.mover.drop()
             self.kept = None
-
-    def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect, background: Color, settings: GaussianSettings,
-             towards: tuple[Camera, float] | None = None) -> None:
-        """Lay it over a background of RGB in [0, 1], as the settings say. `towards`: move it to this camera, of the
-        size of `rect`; and how far away from the one that sees it the scene is on the whole."""
-        viewport = rect.viewport(framebuffer.height)
-        framebuffer.use()
-        source = self.source
-        if source is None:
-            framebuffer.clear(*background, 1.0, viewport=viewport)
-            return
-        if towards is not None and self.seen is not None and self.kept is not None:
-            source = self._moved(self.kept, source, self.seen, *towards)
-            framebuffer.use()
-        # One that is smaller than its place on the screen is smoothed.
-        smooth = ("SMOOTH",) if source.size != (rect.width, rect.height) else ()
-        array = self._content.vertex_array((*source.defines, *smooth))
-        program = array.program
-        program["u_corner"] = rect.x, rect.y
-        program["u_size"] = rect.width, rect.height
-        program["u_height"] = float(framebuffer.height)
-        program["u_background"] = background
-        program["u_show"] = how = _SHOW.get(settings.show, 0)
-        if how == 1:
-            program["u_range"] = self.depth.shown_range(settings)
-            program["u_map"].write(color_maps.table(settings.color_map).tobytes())  # type: ignore[union-attr]
-        self._ctx.disable(moderngl.BLEND | moderngl.DEPTH_TEST | moderngl.CULL_FACE)
-        source.bind(program)
-        framebuffer.viewport = viewport
-        with self._work("compose", rect.width, rect.height):
-            array.render(moderngl.TRIANGLES, vertices=3)
-
-    def _moved(self, kept: Kept, source: PixelSource, seen: Camera, camera: Camera, middle: float) -> PixelSource:
-        """It as another camera sees it; as it is once moving has failed."""
-        self._work.governor.gives(self.warp_work((camera.width, camera.height)), "cuda")
-        try:
-            return kept.mover.take(kept, seen, camera, middle)
-        except (RendererError, SharingError, RuntimeError) as e:
-            log.warning("pictures are moved along no more: %s", e)
-            kept.mover.failure, self.kept = str(e) or type(e).__name__, None
-            return source
-
-    def warp_work(self, size: tuple[int, int]) -> tuple[object, ...]:
-        """The work (see `Governor`) of moving it, to be shown at this size."""
-        work = "warp", *size
-        if self.kept is not None and (ms := self.kept.mover.clock.news) is not None:
-            self._work.took(work, ms)
-        return work
 
     def close(self) -> None:
         """Give back everything. Idempotent."""
@@ -201,32 +138,150 @@ class ScenePicture:
         self.depth.close()
 
 
-class PictureCopy:
-    """A copy of a picture, which the renderer's next one leaves alone: one at a time, bit by bit as it was."""
+class Composer:
+    """Lays pictures over backgrounds, with one pass of a shader."""
 
-    def __init__(self, ctx: moderngl.Context) -> None:
+    def __init__(self, ctx: moderngl.Context, work: GpuWork) -> None:
         self._ctx = ctx
-        self._framebuffer: moderngl.Framebuffer | None = None
-        self._source: TextureSource | None = None
+        self._work = work
+        self._arrays: dict[tuple[str, ...], moderngl.VertexArray] = {}
 
-    def take(self, source: PixelSource, array: moderngl.VertexArray) -> TextureSource:
-        """The same picture, valid until the next `take`. `source`: four channels of float16 or float32; `array`: what
-        draws its values (compose.glsl with COPY). Leaves the bound framebuffer and the enable flags as they were."""
-        before = self._source
-        if self._framebuffer is None or before is None or (before.size, before.dtype) != (source.size, source.dtype):
-            self.close()
-            texture = self._ctx.texture(source.size, source.channels, dtype=_COPY_FORMATS[source.dtype], alignment=1)
-            texture.filter = moderngl.NEAREST, moderngl.NEAREST
-            self._framebuffer = self._ctx.framebuffer([texture])
-            self._source = before = texture_source(texture)
-        with self._ctx.scope(self._framebuffer, moderngl.NOTHING):
+    def lay(self, source: PixelSource | None, framebuffer: moderngl.Framebuffer, rect: Rect, background: Color,
+            show: str = "color", colors: tuple[str, tuple[float, float]] = ("", (0.0, 0.0))) -> None:
+        """Draw a picture, or none, over a background of RGB in [0, 1].
+
+        show: as `GaussianState.show`. colors: the name of the colour map of numbers, and the range that it spans.
+        """
+        viewport = rect.viewport(framebuffer.height)
+        framebuffer.use()
+        if source is None:
+            framebuffer.clear(*background, 1.0, viewport=viewport)
+            return
+        # One that is smaller than its place on the screen is smoothed.
+        smooth = ("SMOOTH",) if source.size != (rect.width, rect.height) else ()
+        array = self._array((*source.defines, *smooth))
+        program = array.program
+        program["u_corner"] = rect.x, rect.y
+        program["u_size"] = rect.width, rect.height
+        program["u_height"] = float(framebuffer.height)
+        program["u_background"] = background
+        program["u_show"] = how = _SHOW.get(show, 0)
+        if how == 1:
+            program["u_range"] = colors[1]
+            program["u_map"].write(color_maps.table(colors[0]).tobytes())  # type: ignore[union-attr]
+        self._ctx.disable(moderngl.BLEND | moderngl.DEPTH_TEST | moderngl.CULL_FACE)
+        source.bind(program)
+        framebuffer.viewport = viewport
+        with self._work("compose", rect.width, rect.height):
+            array.render(moderngl.TRIANGLES, vertices=3)
+
+    def copy(self, source: PixelSource, framebuffer: moderngl.Framebuffer) -> None:
+        """Copy a picture's values, pixel by pixel. Leaves the bound framebuffer and the enable flags as they were."""
+        array = self._array((*source.defines, "COPY"))
+        with self._work("copy", *source.size), self._ctx.scope(framebuffer, moderngl.NOTHING):
             source.bind(array.program, 0)
             array.render(moderngl.TRIANGLES, vertices=3)
-        return before
+
+    def _array(self, defines: tuple[str, ...]) -> moderngl.VertexArray:
+        if defines not in self._arrays:
+            text = files("splatview_viewer.kinds.gaussians").joinpath("compose.glsl").read_text()
+            program = self._ctx.program(vertex_shader=VERTEX, fragment_shader=fragment_head(defines) + text)
+            self._arrays[defines] = self._ctx.vertex_array(program, [])
+        return self._arrays[defines]
 
     def close(self) -> None:
         """Give back everything. Idempotent."""
-        if self._framebuffer is not None and self._source is not None:
-            self._framebuffer.release()
-            self._source.texture.release()
-        self._framebuffer = self._source = None
+        for array in self._arrays.values():
+            array.program.release()
+            array.release()
+        self._arrays.clear()
+
+
+class DepthPicture:
+    """Makes of a picture one of numbers: expected depth, or the number of Gaussians, and alpha.
+
+    A picture that lies on a GPU (it has `on_gpu`, as gsplat's) stays there.
+    """
+
+    def __init__(self, ctx: moderngl.Context) -> None:
+        self._ctx = ctx
+        self._bridge = HostBridge(ctx)
+        self._canvas: Canvas | None = None
+        self._on_gpu = False
+        self._ranged_at = -math.inf
+        self._counts = False
+        self._range_before = (0.0, 0.0)
+        self.range = (0.0, 0.0)
+        """The 1st and 99th percentile of depths, world units; 0 and the 99th of counts."""
+
+    def source(self, picture: Rendered, now: float, *, counts: bool = False) -> PixelSource:
+        """Return four channels, float32: expected depth in world units or, if `counts`, the picture's first channel; 0,
+        0, alpha."""
+        if counts != self._counts:
+            self._counts, self._ranged_at = counts, -math.inf
+        on_gpu = getattr(picture, "on_gpu", None)
+        self._on_gpu, self._range_before = on_gpu is not None, self.range
+        if on_gpu is None:
+            return self._from_host(picture)
+        with on_gpu() as (rgba, depth):
+            return self._from_device(rgba, depth, now)
+
+    def undo(self) -> None:
+        """Do not show the last one: the one before stays as it is."""
+        self.range = self._range_before
+        if self._on_gpu and self._canvas is not None:
+            self._canvas.undo()
+        else:
+            self._bridge.undo()
+
+    def _from_host(self, picture: Rendered) -> PixelSource:
+        pixels = picture.pixels()
+        if self._counts:
+            values = pixels.color[..., 0]
+        else:
+            assert pixels.depth is not None, "drawn without depth"
+            values = np.divide(pixels.depth, pixels.alpha, out=np.zeros_like(pixels.depth), where=pixels.alpha > 1e-6)
+        step = max(values.size // _SAMPLE_HOST, 1) | 1  # odd, so that it does not keep to some columns
+        sample = values.reshape(-1)[::step][pixels.alpha.reshape(-1)[::step] > _SEEN]
+        self.range = self._range_of(*np.percentile(sample, (1, 99)).tolist()) if len(sample) else (0.0, 0.0)
+        rgba = np.zeros((*values.shape, 4), np.float32)
+        rgba[..., 0], rgba[..., 3] = values, pixels.alpha
+        return self._bridge.put(rgba, "HWC")
+
+    def _range_of(self, low: float, high: float) -> tuple[float, float]:
+        return (0.0, max(math.ceil(high), 1.0)) if self._counts else (low, high)
+
+    def _from_device(self, rgba: torch.Tensor, depth: torch.Tensor | None, now: float) -> PixelSource:
+        import torch
+
+        from splatview_ipc.cuda.driver import gpu_uuid
+        from splatview_ipc.gl.probe import make_canvas
+
+        if self._canvas is None:
+            self._canvas = make_canvas(self._ctx, gpu_uuid(rgba.device.index))
+        alpha = rgba[..., 3]
+        if self._counts:
+            shown = rgba[..., 0]
+        else:
+            assert depth is not None, "drawn without depth"
+            shown = torch.where(alpha > 1e-6, depth / alpha.clamp(min=1e-6), 0.0)
+        if now - self._ranged_at >= _RANGE_PERIOD:
+            self._ranged_at = now
+            step = max(alpha.numel() // _SAMPLE, 1)
+            values = shown.reshape(-1)[::step][alpha.reshape(-1)[::step] > _SEEN]
+            if len(values):
+                self.range = self._range_of(*torch.quantile(values, values.new_tensor([0.01, 0.99])).tolist())
+            else:
+                self.range = (0.0, 0.0)
+        target = self._canvas.begin(alpha.shape[0], alpha.shape[1], 4, "float32")
+        target[..., 0].copy_(shown)
+        target[..., 1:3] = 0
+        target[..., 3].copy_(alpha)
+        return self._canvas.show()
+
+    def close(self) -> None:
+        """Give back everything. Idempotent."""
+        self._bridge.close()
+        if self._canvas is not None:
+            self._canvas.close()
+            self._canvas = None

@@ -1,7 +1,7 @@
 """The protocol of a tool: one thing that a user can do with a scene, in a file of its own.
 
 A view asks its tools one after the other: whoever takes an event keeps it from the rest. What a tool changes of the
-picture stands in the view's settings or is drawn over it; the tools of two users know nothing of each other.
+picture is in the view's state, or drawn over it; the tools of two users know nothing of each other.
 `tests/viewer/gaussians/test_inspect.py` runs one conformance suite over all of them.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import time
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from splatview_viewer.core.errors import RendererError
@@ -28,12 +27,6 @@ if TYPE_CHECKING:
     from splatview_viewer.formats.camera_paths import Film
     from splatview_viewer.kinds.gaussians.view import GaussianView
     from splatview_viewer.scene.scene import GaussianScene
-
-_TOOLS: dict[str, str] = {
-    "look": "Look", "frustums": "Frustums", "crop": "Crop", "inspect": "Inspect", "filter": "Filter",
-    "history": "History", "path": "PathTool", "navigate": "Navigate", "motion": "Motion",
-}
-"""The module of each tool and its class, in the order in which events are offered to them."""
 
 _PERIOD = 0.5
 """Seconds between two versions of a live scene that are read for a tool."""
@@ -101,18 +94,8 @@ class Tool:
         """What the status line says of it, in short phrases."""
         return ()
 
-    def like(self, other: Tool) -> None:
-        """Show what the same tool of another user's view shows."""
-
     def close(self) -> None:
         """Give back everything. Idempotent."""
-
-
-def make_tools(view: GaussianView) -> dict[str, Tool]:
-    """One of each, by name."""
-    made = [getattr(import_module(f"splatview_viewer.kinds.gaussians.{module}"), cls)(view)
-            for module, cls in _TOOLS.items()]
-    return {tool.name: tool for tool in made}
 
 
 def in_order(sections: Sequence[Section]) -> list[Section]:
@@ -128,19 +111,19 @@ class SceneReader:
         self._name = name
         self._jobs = Jobs(name, lambda: view.host.wake())
         self._of: tuple[int, object] | None = None
-        """The scene (`GaussianContent.loads`) and the key of what was computed last, or is being computed."""
+        """The scene (`SceneCache.loads`) and the key of what was computed last, or is being computed."""
         self._next = -math.inf
         """Time from which another version is read."""
 
     def read(self, now: float, key: object, ask: Callable[[GaussianScene], Callable[[], Any] | None]) -> None:
         """Have what `ask` returns computed, unless the key and the scene are still the same, or another version of it
         is too early. `ask` begins to read the scene, which may change afterwards."""
-        of = self._view.content.loads, key
+        of = self._view.data.loads, key
         if self._jobs.busy or of == self._of or (self._of is not None and key == self._of[1] and now < self._next):
             return
         self._of, begin = of, time.perf_counter()
         try:
-            if (tell := ask(self._view.content.renderer.scene())) is not None:
+            if (tell := ask(self._view.data.renderer.scene())) is not None:
                 self._jobs.submit(lambda _: (key, tell()), self._name)
         except RendererError:
             pass  # the picture says so
@@ -173,7 +156,7 @@ class Picker:
         camera = view.camera(rect)
         if camera is None:
             return
-        tell = pick_later(view.content.renderer.scene(), camera, x - rect.x, y - rect.y, view.options)
+        tell = pick_later(view.data.renderer.scene(), camera, x - rect.x, y - rect.y, view.options)
         self._jobs.submit(lambda _: [hit] if (hit := tell()) is not None else [], "pick")
 
     def take(self) -> list[Hit] | None:

@@ -1,25 +1,29 @@
-"""Shows Gaussians: a renderer draws them, one pass lays the result over the background, tools do the rest."""
+"""Shows Gaussians: the cache renders them, one pass lays the result over the background, tools do the rest."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from splatview_viewer.core.errors import ViewerError
-from splatview_viewer.core.host import Host
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.core.settings import GaussianSettings
-from splatview_viewer.core.view import CANVAS_WORDS
+from splatview_viewer.core.view import CANVAS_WORDS, Info, Section, View, Wants
 from splatview_viewer.geometry.controls import Orbit
 from splatview_viewer.geometry.orbit import SECONDS
-from splatview_viewer.gpu.governor import scaled
-from splatview_viewer.gpu.work import GpuWork
-from splatview_viewer.kinds.gaussians.content import GaussianContent
-from splatview_viewer.kinds.gaussians.picture import ScenePicture
-from splatview_viewer.kinds.gaussians.tool import in_order, make_tools
+from splatview_viewer.kinds.gaussians.cache import Pace, SceneCache
+from splatview_viewer.kinds.gaussians.crop import Crop
+from splatview_viewer.kinds.gaussians.filter import Filter
+from splatview_viewer.kinds.gaussians.frustums import Frustums
+from splatview_viewer.kinds.gaussians.history import History
+from splatview_viewer.kinds.gaussians.inspect import Inspect
+from splatview_viewer.kinds.gaussians.look import Look
+from splatview_viewer.kinds.gaussians.navigate import Navigate
+from splatview_viewer.kinds.gaussians.path import PathTool
+from splatview_viewer.kinds.gaussians.picture import Picture
+from splatview_viewer.kinds.gaussians.state import GaussianState, Given
+from splatview_viewer.kinds.gaussians.tool import in_order
 from splatview_viewer.render.base import RenderOptions
 from splatview_viewer.render.choose import renderer_note
 
@@ -30,97 +34,86 @@ if TYPE_CHECKING:
     import moderngl
     import torch
 
+    from splatview_ipc.gl.base import PixelSource
     from splatview_viewer.core.events import Event
-    from splatview_viewer.core.old_view import View
     from splatview_viewer.core.settings import Color
-    from splatview_viewer.core.view import KeyHelp, Section, Value
+    from splatview_viewer.core.view import KeyHelp, Value
     from splatview_viewer.formats.camera_paths import Film
     from splatview_viewer.geometry.cameras import Camera
-    from splatview_viewer.kinds.gaussians.look import Look
-    from splatview_viewer.kinds.gaussians.motion import Motion
-    from splatview_viewer.kinds.gaussians.navigate import Navigate
     from splatview_viewer.kinds.gaussians.tool import Tool
-    from splatview_viewer.render.base import Renderer
 
+COARSE_MS = 60.0
+"""While the camera moves, pictures that take longer than this are drawn at a lower resolution."""
+_SOLID = "color", "alpha", "normals", "ellipsoids", "rings", "points"
+"""Pictures of things that are somewhere: they can be moved along with the camera."""
+_TOOLS = Frustums, Crop, Inspect, Filter, History, PathTool
 _REST = 0.2
 """Seconds without input after which a coarse picture is drawn again in full."""
 
 
-class GaussianView:
-    """One user's look at a scene: the camera, what is drawn of it, and the picture that came of it."""
+class GaussianView(View[SceneCache, GaussianState]):
+    """One user's view of a scene: its camera, what is drawn of the scene, and the picture that came of it."""
 
     kind: ClassVar[str] = "gaussians"
+    takes_films = True
 
-    def __init__(self, ctx: moderngl.Context, settings: GaussianSettings | None = None, *,
-                 renderer: Renderer | None = None, orbit: Orbit | None = None, work: GpuWork | None = None,
-                 beside: GaussianView | None = None) -> None:
-        """`beside`: a view of the same scene, whose context, `renderer` and `work` this one takes."""
-        self.settings = settings or GaussianSettings()
-        self.orbit = orbit or Orbit()
-        self.framed = orbit is not None
-        """Whether it has its camera; it is chosen with the next picture otherwise."""
-        self.in_use = False
-        """Whether it was drawn since somebody shows its scene."""
-        self.ctx = ctx
-        self.work = beside.work if beside is not None else work or GpuWork(ctx)
-        self.content = beside.content if beside is not None else GaussianContent(ctx, self.work, renderer)
-        """What it may share with other views."""
-        self.picture = ScenePicture(ctx, self.content, self.work)
-        self._told = self.content.loads
-        """The scene that was drawn last, or for which drawing was asked."""
-        self._camera: Camera | None = None
-        self._seen_in: tuple[int, int] | None = None
-        """The size of somebody else's picture, all of which is to be seen."""
+    def __init__(self, data: SceneCache, state: GaussianState) -> None:
+        super().__init__(data, state)
+        self.picture = Picture(data.ctx)
+        data.pictures.append(self.picture)
         self.rect = Rect(0, 0, 1, 1)
-        """Where it was drawn last."""
-        self.scale = 1.0
-        """The resolution of its picture."""
-        self._coarse = 1.0
+        """The rectangle in which it was drawn last."""
         self.moved_at: float | None = -math.inf
         """Time of the turn in which the camera was last moved; None: since the last turn."""
-        self.host = Host()
-        """What it may ask of whoever shows it."""
-        self.tools = make_tools(self)
-        self._motion: Motion = self.tools["motion"]  # type: ignore[assignment]
-        self.navigate: Navigate = self.tools["navigate"]  # type: ignore[assignment]
-        self.content.views.append(self)
-        if self.content.facts is not None:
-            self.begin()
+        self._told = data.loads
+        """The scene that was drawn last, or for which drawing was asked."""
+        self._hand = Orbit()
+        self._hand_at = state.place.orbit
+        """The place of `_hand`, unless a tool moves it just now."""
+        self.look, self.navigate = Look(self), Navigate(self)
+        made = (self.look, *(tool(self) for tool in _TOOLS), self.navigate)
+        self.tools: dict[str, Tool] = {tool.name: tool for tool in made}
+        """By name, in the order in which events are offered to them."""
 
-    def beside(self, settings: GaussianSettings) -> GaussianView:
-        return GaussianView(self.ctx, settings, beside=self)
-
-    def like(self, other: View) -> None:
-        if not isinstance(other, GaussianView):
-            raise ViewerError(f"gaussians: a view of {other.kind} cannot be followed")
-        self.orbit.look_like(other.orbit)
-        self.framed, self._camera, self.moved_at = other.framed, other._camera, other.moved_at
-        self._seen_in = other._seen_in or (other.rect.width, other.rect.height)
-        self.settings.take(other.settings)
-        for name, tool in self.tools.items():
-            tool.like(other.tools[name])
-
-    def update(self, value: Value) -> bool:
-        taken = self.content.update(value)
+    def take(self, link: str, value: Value) -> bool:
+        taken = self.data.put(value)
         if taken:
-            self._told = self.content.loads  # whoever calls knows
+            self._told = self.data.loads  # the caller draws it
         return taken
 
-    def begin(self) -> None:
-        """There is a scene to be seen for the first time."""
-        if self.settings.coarse_ms < math.inf and (scale := self.content.first_scale) < 1.0:
-            self._coarse, self.moved_at = scale, None
+    def change(self, **fields: Any) -> None:
+        """Change fields of the state."""
+        self.state = replace(self.state, **fields)
+
+    # -- the camera --------------------------------------------------------------------------------------------
+
+    @property
+    def orbit(self) -> Orbit:
+        """The camera of the state, to be moved; `moved` puts it back."""
+        if self._hand_at is not (place := self.state.place.orbit):
+            self._hand.place, self._hand_at = place, place
+        return self._hand
+
+    def moved(self, **fields: Any) -> None:
+        """Look from where `orbit` is now; `fields` of the place change as well."""
+        self.place(given=None, seen_in=None, framed=self.data.facts is not None, **fields)
+        self.moved_at = None
+
+    def place(self, **fields: Any) -> None:
+        """Change the place of the camera to that of `orbit`, and other fields of it."""
+        self._hand_at = self.orbit.place
+        self.change(place=replace(self.state.place, orbit=self._hand_at, **fields))
 
     def use_camera(self, camera: Camera, pivot: np.ndarray | None = None) -> None:
         """Draw with exactly this camera until the user moves it. `pivot`: (3,) what to orbit around then, as far as
         that lies on its line of sight; None: the middle of the scene."""
+        sight = self.data.sight
         if pivot is None:
-            sight = self.content.sight
             pivot = sight.center if sight is not None else np.zeros(3)
-        if self.content.sight is not None:
-            camera = self.content.sight.near_of(camera)
+        if sight is not None:
+            camera = sight.near_of(camera)
         self.orbit.take(camera, pivot)
-        self._camera, self._seen_in, self.framed = camera, None, True
+        self.place(given=Given.of(camera), seen_in=None, framed=True)
 
     def fly_to(self, camera: Camera, seconds: float = SECONDS, pivot: np.ndarray | None = None) -> None:
         """Go to exactly this camera on a way that the eye can follow, as the loop goes on; the user may interrupt that.
@@ -129,97 +122,69 @@ class GaussianView:
 
     def look_with(self, camera: Camera | None) -> None:
         """Draw with exactly this camera, which nobody moves; None: look at the whole scene, as at first sight of it."""
-        up, self.orbit = self.orbit.up, Orbit()
-        self.orbit.up = up  # found at first sight alone
-        self._camera, self._seen_in, self.framed = camera, None, camera is not None
+        up = self.orbit.up  # found at first sight alone
+        self.orbit.place = Orbit(up=up).place
+        self.place(given=None if camera is None else Given.of(camera), seen_in=None, framed=camera is not None)
 
     def frame(self) -> None:
         """Look at the whole scene, as at first sight."""
-        self.framed, self._camera, self._seen_in = False, None, None
+        self.place(framed=False, given=None, seen_in=None)
 
     @property
-    def stale(self) -> bool:
-        return self.content.stale
-
-    @property
-    def busy(self) -> bool:
-        return self.content.busy
-
-    @property
-    def cuda(self) -> bool:
-        return self.content.renderer.wants_gpu
-
-    @property
-    def moving(self) -> bool:
-        """Whether somebody moved the camera just now."""
-        return self.moved_at is None or self.content.now - self.moved_at < _REST
-
-    def camera(self, rect: Rect | None = None) -> Camera | None:
-        """The camera with which it is drawn in a rectangle, the last one by default; None while there is no scene."""
-        return None if self.content.facts is None else self._current_camera(rect or self.rect)
+    def framed(self) -> bool:
+        """False while the next picture chooses the camera."""
+        return self.state.place.framed
 
     @property
     def fixed(self) -> bool:
-        """Whether it is seen with exactly a camera that was given, which nobody has moved yet."""
-        return self._camera is not None
+        """True while it is seen with exactly a camera that was given, which nobody has moved yet."""
+        return self.state.place.given is not None
+
+    @property
+    def moving(self) -> bool:
+        """True if the camera was moved just now."""
+        return self.moved_at is None or self.data.now - self.moved_at < _REST
 
     def in_motion(self) -> None:
-        """The camera moves, though nobody's hand does: for now, smooth goes before sharp."""
+        """Put smooth before sharp for now: the picture changes, though no hand moves the camera."""
         self.moved_at = None
 
-    def moved(self) -> None:
-        """The user has moved `orbit`: look from there."""
-        self._camera = self._seen_in = None
-        self.framed = self.content.facts is not None
-        self.moved_at = None
+    def go_on_from_here(self) -> None:
+        """Before the camera of a view that was followed until now is moved: begin where that is."""
+        if self.state.place.seen_in is None:
+            return
+        if self.data.facts is not None:
+            self.orbit.take(self._current_camera(self.rect), self.orbit.target)
+        self.place(given=None, seen_in=None)
+
+    def camera(self, rect: Rect | None = None) -> Camera | None:
+        """The camera with which it is drawn in a rectangle, the last one by default; None while there is no scene."""
+        return None if self.data.facts is None else self._current_camera(rect or self.rect)
 
     def _current_camera(self, rect: Rect) -> Camera:
-        camera, sight = self._chosen_camera(rect), self.content.sight
-        return camera if sight is None else sight.near_of(camera)
-
-    def _chosen_camera(self, rect: Rect) -> Camera:
-        content, size = self.content, (rect.width, rect.height)
-        assert content.facts is not None
-        if not self.framed and content.facts.count and content.sight is not None:
-            camera = content.sight.camera(*size, self.navigate.first_up())
-            model = self.orbit.model
-            self.orbit.take(camera, content.sight.middle)
+        size, facts = (rect.width, rect.height), self.data.facts
+        assert facts is not None
+        if not self.framed and facts.count and (sight := self.data.newest_sight()) is not None:
+            camera, model = sight.camera(*size, self.navigate.first_up()), self.orbit.model
+            self.orbit.take(camera, sight.middle)
             self.orbit.model = model
-            self.framed = True
-        if self._seen_in is not None and self._seen_in != size:
-            camera = self._camera.resized(*self._seen_in) if self._camera is not None else (
-                self.orbit.camera(*self._seen_in))
-            return camera.fitted(*size)
-        if self._camera is not None:
-            if (self._camera.width, self._camera.height) == size:
-                return self._camera
-            return self._camera.resized(*size)
-        return self.orbit.camera(*size)
+            self.place(framed=True)
+        given, seen_in = self.state.place.given, self.state.place.seen_in
+        if seen_in is not None and seen_in != size:
+            camera = given.camera.resized(*seen_in) if given is not None else self.orbit.camera(*seen_in)
+            camera = camera.fitted(*size)
+        elif given is not None:
+            camera = given.camera if (given.width, given.height) == size else given.camera.resized(*size)
+        else:
+            camera = self.orbit.camera(*size)
+        return camera if self.data.sight is None else self.data.sight.near_of(camera)
 
-    def _render(self, rect: Rect) -> None:
-        """Draw the scene, unless the picture that is there shows just this."""
-        content = self.content
-        scene = content.facts
-        assert scene is not None
-        size, options, camera = (rect.width, rect.height), self.options, self._current_camera(rect)
-        if self._motion.render(camera, options) or content.awaited:
-            return
-        moving = self.moving and not self.host.exact
-        scale = min(self._coarse, self.work.governor.scale("scene", size)) if moving else 1.0
-        if scale < 1.0:
-            camera = camera.resized(*scaled(size, scale))
-        wanted = camera.key, options, content.loads
-        picture = self.picture
-        self.scale = scale
-        if picture.source is not None and wanted == picture.of:
-            return
-        if (ms := picture.render(camera, options, wanted)) is not None:
-            self._adapt(ms)
+    # -- pictures ----------------------------------------------------------------------------------------------
 
     @property
     def options(self) -> RenderOptions:
-        """How its picture is drawn."""
-        s, facts = self.settings, self.content.facts
+        """Options of its picture."""
+        s, facts = self.state, self.data.facts
         trained = "antialiased" if facts is not None and facts.antialiased else "classic"
         mode = trained if s.mode == "scene" else s.mode
         paint = "color" if s.show in ("color", "depth", "alpha") else s.show
@@ -227,42 +192,82 @@ class GaussianView:
         return RenderOptions(mode, s.sh_degree, s.show == "depth", paint, s.scale, s.point_px * self.host.scale,
                              selection)
 
-    def tensor(self, width: int, height: int) -> torch.Tensor | None:
-        """What `draw` would draw into a framebuffer of this size, of colours in full resolution, without OpenGL: uint8
-        (height, width, 3) on the GPU that draws, top row first, for what torch's current stream does next.
-
-        None where CUDA does not draw. Afterwards the view is `stale` if the scene was overwritten meanwhile: that is no
-        picture then.
-        """
-        content = self.content
-        if content.facts is None or not self.cuda:
-            return None
-        self.in_use = True
-        camera = self._current_camera(Rect(0, 0, width, height))
-        return self.picture.tensor(camera, self.options, self.background)
-
-    def _adapt(self, ms: float) -> None:
-        """Choose the resolution of pictures during a drag from what the last one took."""
-        budget = self.settings.coarse_ms
-        if ms > budget:
-            self._coarse = max(self.scale * max(math.sqrt(budget / ms), 0.5), 0.2)
-        elif self.scale < 1.0 and ms < budget / 2:
-            self._coarse = min(self.scale * 1.25, 1.0)
-        elif self.scale == 1.0:
-            self._coarse = 1.0
+    @property
+    def background(self) -> Color:
+        return self.state.background or self.data.background or (0.0, 0.0, 0.0)
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
-        content = self.content
-        self.rect, self.in_use = rect, True
-        if content.facts is not None:
-            self._render(rect)
-        self._told = content.loads
-        towards = self._motion.towards if content.facts is not None else None
-        self.picture.draw(framebuffer, rect, self.background, self.settings, towards)
+        data, s, exact = self.data, self.state, bool(self.host.exact)
+        self.rect = rect
+        if data.facts is not None:
+            pace = Pace() if exact else Pace(self.moving, s.smooth and s.show in _SOLID, COARSE_MS)
+            data.picture(self.picture, self._current_camera(rect), self.options, pace)
+        self._told = data.loads
+        self.lay(data.source(self.picture, self.orbit.distance), framebuffer, rect)
         for tool in self.tools.values():
             tool.draw(framebuffer, rect)
 
-    def over(self, rect: Rect, scale: float) -> bool:
+    def lay(self, source: PixelSource | None, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
+        """Draw what its picture consists of, or nothing, over its background."""
+        s = self.state
+        self.data.composer.lay(source, framebuffer, rect, self.background, s.show, (s.color_map, self.depth_range))
+
+    @property
+    def depth_range(self) -> tuple[float, float]:
+        """The numbers at both ends of the colour map."""
+        chosen = self.state.depth_range if self.state.show == "depth" else None
+        return chosen or self.picture.depth.range
+
+    def tensor(self, width: int, height: int) -> torch.Tensor | None:
+        """Return what `draw` would draw into a framebuffer of this size, of colours in full resolution, without OpenGL:
+        uint8 (height, width, 3) on the GPU that draws, top row first, for what torch's current stream does next.
+
+        None where CUDA does not draw. Afterwards the view is stale if the scene was overwritten meanwhile: that is no
+        picture then.
+        """
+        data = self.data
+        if data.facts is None or not data.renderer.wants_gpu:
+            return None
+        return data.tensor(self.picture, self._current_camera(Rect(0, 0, width, height)), self.options,
+                           self.background)
+
+    def tick(self, now: float) -> bool:
+        """Draws in full what was drawn coarsely, once the user rests."""
+        data = self.data
+        data.tick(now)
+        again, self._told = self._told != data.loads, data.loads
+        for tool in self.tools.values():
+            again |= tool.tick(now)
+        if self.moved_at is None:
+            self.moved_at = now
+        again |= data.moves_on(self.picture, self.moving)
+        return again or (self.picture.scale < 1.0 and not self.moving)
+
+    def release(self, how: Literal["idle", "away", "closed", "last"]) -> None:
+        if how == "idle":
+            self.data.rest()
+        elif how == "away":
+            self.picture.drop()
+        else:
+            for tool in self.tools.values():
+                tool.close()
+            self.data.release(self.picture)
+
+    # -- tools -------------------------------------------------------------------------------------------------
+
+    def handle(self, event: Event, rect: Rect) -> bool:
+        self.rect = rect
+        for tool in self.tools.values():
+            if (again := tool.handle(event, rect)) is not None:
+                return again
+        return False
+
+    def dropped(self, file: Path, film: Film | None = None) -> bool:
+        """A file was dropped over the picture. True if it is a camera path, which is not to be opened by itself. film:
+        the path, if it was read already."""
+        return any(tool.dropped(file, film) for tool in self.tools.values())
+
+    def ui(self, rect: Rect, scale: float) -> bool:
         if self.host.exact:  # a picture to keep has nothing on it that only helps to look
             return False
         again = False
@@ -270,10 +275,10 @@ class GaussianView:
             again |= tool.bar(place, scale)
         for tool in self.tools.values():
             again |= tool.over(rect, scale)
-        hints = self.content.hints
+        hints = self.data.hints
         if hints.draw(self._above_bars(rect), scale, self.host.name) and hints.hint is not None:
-            self.content.choices.add(hints.hint.choice)
-            hints.hint = self.content.sight = None  # both are of the scene as it was
+            self.data.choices.add(hints.hint.choice)
+            hints.hint = self.data.sight = None  # both are of the scene as it was
             self.host.again()
         return again
 
@@ -281,7 +286,7 @@ class GaussianView:
         return replace(rect, height=max(rect.height - round(self.bars_height), 1))
 
     def _bars(self, rect: Rect, scale: float) -> list[tuple[Tool, Rect]]:
-        """Those that take a strip at the lower edge, one above the other, and where."""
+        """The tools that take a strip at the lower edge, one above the other, and their places."""
         out, bottom = [], rect.y + rect.height
         for tool in self.tools.values():
             height = min(round(tool.bar_height() * scale), bottom - rect.y)
@@ -295,108 +300,36 @@ class GaussianView:
         """Pixels that the strips at the lower edge take."""
         return sum(tool.bar_height() for tool in self.tools.values()) * self.host.scale
 
-    def boards(self, rect: Rect) -> Sequence[Rect]:
-        return [place for _, place in self._bars(rect, self.host.scale)] + [
-            board for tool in self.tools.values() for board in tool.boards(rect)] + (
-                self.content.hints.boards(self._above_bars(rect)))
-
-    def handle(self, event: Event, rect: Rect) -> bool:
-        self.rect = rect
-        for tool in self.tools.values():
-            if (again := tool.handle(event, rect)) is not None:
-                return again
-        return False
-
-    takes_films = True
-
-    def dropped(self, file: Path, film: Film | None = None) -> bool:
-        return any(tool.dropped(file, film) for tool in self.tools.values())
-
-    def go_on_from_here(self) -> None:
-        """Before the camera of somebody who was followed until now is moved: begin where that is."""
-        if self._seen_in is None:
-            return
-        if self.content.facts is not None:
-            self.orbit.take(self._current_camera(self.rect), self.orbit.target)
-        self._camera = self._seen_in = None
-
-    def tick(self, now: float) -> bool:
-        """Draws in full what was drawn coarsely, once the user rests."""
-        content = self.content
-        content.tick(now)
-        again, self._told = self._told != content.loads, content.loads
-        for tool in self.tools.values():
-            again |= tool.tick(now)
-        for view in content.views:  # also of those that were hidden in this turn
-            if view.moved_at is None:
-                view.moved_at = now
-        return again or (self.scale < 1.0 and not self.moving)
-
-    def leave(self) -> None:
-        self.content.leave()
-
-    def drop(self) -> None:
-        self.picture.drop()
-
-    def panel(self) -> bool:
-        look: Look = self.tools["look"]  # type: ignore[assignment]
-        return look.panel()
+    def panel(self) -> Sequence[Section]:
+        sections = in_order([section for tool in self.tools.values() for section in tool.sections()])
+        return [Section("", self.look.panel), *sections]
 
     @property
-    def sections(self) -> Sequence[Section]:
-        return in_order([section for tool in self.tools.values() for section in tool.sections()])
-
-    @property
-    def keys(self) -> Sequence[KeyHelp]:
+    def keys(self) -> Sequence[KeyHelp]:  # type: ignore[override]
         return [line for tool in self.tools.values() if tool.at_hand for line in tool.keys]
 
-    @property
-    def background(self) -> Color:
-        return self.settings.background or self.content.background or (0.0, 0.0, 0.0)
+    # -- words -------------------------------------------------------------------------------------------------
 
     @property
-    def empty(self) -> bool:
-        return self.content.facts is None
+    def wants(self) -> Wants:
+        data, rect = self.data, self.rect
+        boards = [*(place for _, place in self._bars(rect, self.host.scale)),
+                  *(board for tool in self.tools.values() for board in tool.boards(rect)),
+                  *data.hints.boards(self._above_bars(rect))]
+        return Wants(data.stale, data.busy, data.renderer.wants_gpu, self.moving, boards)
 
-    @property
-    def details(self) -> list[str]:
-        scene = self.content.facts
+    def info(self) -> Info:
+        data, scene, renderer, scale = self.data, self.data.facts, self.data.renderer, self.picture.scale
         if scene is None:
-            return []
-        out = [f"{scene.count:,} Gaussian{'s' * (scene.count != 1)}"]
-        renderer = self.content.renderer
-        out += [words for words in (renderer.left_out.words(scene.count), renderer.thinned) if words]
-        out += scene.phrases
-        for tool in self.tools.values():
-            out += tool.details()
-        coarse = [f"at {self.scale:.0%} for now"] if self.scale < 1.0 else []
-        return [*out, *coarse, *scene.notes]
-
-    @property
-    def extras(self) -> list[str]:
-        renderer = self.content.renderer
+            return Info()
+        left_out = [words for words in (renderer.left_out.words(scene.count), renderer.thinned) if words]
+        told = [phrase for tool in self.tools.values() for phrase in tool.details()]
         stages = ", ".join(f"{name} {ms:.1f}" for name, ms in renderer.timings.items())
-        note = renderer_note(renderer)
-        return [*([f"renderer: {stages} ms"] if stages else []), *([note] if note else [])]
-
-    @property
-    def readout(self) -> str:
-        return ""
-
-    @property
-    def path(self) -> list[str]:
-        how = "parameters read in place" if self.content.on_gpu else "parameters uploaded"
-        renderer = self.content.renderer
-        canvas = CANVAS_WORDS.get(getattr(renderer, "bridge", ""), "")
-        return [how, f"{renderer.name} renderer", *([canvas] if canvas else [])]
-
-    @property
-    def timings(self) -> dict[str, float]:
-        gpu = self.content.renderer.gpu_ms
-        return self.content.stopwatch.ms | self.picture.stopwatch.ms | ({} if gpu is None else {"GPU": gpu})
-
-    def close(self) -> None:
-        for tool in self.tools.values():
-            tool.close()
-        self.content.release(self)
-        self.picture.close()
+        canvas, note = CANVAS_WORDS.get(renderer.bridge, ""), renderer_note(renderer)
+        return Info(
+            [f"{scene.count:,} Gaussian{'s' * (scene.count != 1)}", *left_out, *scene.phrases, *told,
+             *([f"at {scale:.0%} for now"] if scale < 1.0 else []), *scene.notes],
+            [*([f"renderer: {stages} ms"] if stages else []), *([note] if note else [])],
+            path=["parameters read in place" if data.on_gpu else "parameters uploaded", f"{renderer.name} renderer",
+                  *([canvas] if canvas else [])],
+            timings=data.stopwatch.ms | ({} if renderer.gpu_ms is None else {"GPU": renderer.gpu_ms}))

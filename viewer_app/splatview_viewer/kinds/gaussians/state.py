@@ -1,0 +1,118 @@
+"""The state of a view of Gaussians: all that decides its picture beside the scene."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from splatview_viewer.core.selection import EVERYTHING, Selection
+from splatview_viewer.geometry.cameras import FAR, NEAR, Camera, CameraModel
+from splatview_viewer.geometry.orbit import Orbit, OrbitPlace
+
+if TYPE_CHECKING:
+    from splatview_viewer.core.screen import Rect
+
+Show = Literal["color", "depth", "alpha", "normals", "ellipsoids", "rings", "points", "overdraw"]
+
+
+@dataclass(frozen=True)
+class Given:
+    """A camera as plain values."""
+
+    viewmat: tuple[float, ...]
+    """Its 16 values, row by row."""
+    K: tuple[float, ...]
+    """Its 9 values, row by row."""
+    width: int
+    height: int
+    model: CameraModel = "pinhole"
+    near: float = NEAR
+    far: float = FAR
+
+    @classmethod
+    def of(cls, camera: Camera) -> Given:
+        return cls(tuple(camera.viewmat.ravel().tolist()), tuple(camera.K.ravel().tolist()), camera.width,
+                   camera.height, camera.model, camera.near, camera.far)
+
+    @property
+    def camera(self) -> Camera:
+        """The same object for the same values: its arrays are not to be changed."""
+        return _camera(self)
+
+
+@lru_cache(maxsize=16)
+def _camera(given: Given) -> Camera:
+    return Camera(np.array(given.viewmat).reshape(4, 4), np.array(given.K).reshape(3, 3), given.width, given.height,
+                  given.model, given.near, given.far)
+
+
+@dataclass(frozen=True)
+class CameraPlace:
+    """The camera of a view."""
+
+    framed: bool = False
+    """False: the next picture chooses the camera, from which the whole scene is seen."""
+    orbit: OrbitPlace = Orbit().place
+    given: Given | None = None
+    """Exactly this one is used until the user moves it; None: that of `orbit`."""
+    seen_in: tuple[int, int] | None = None
+    """Size of the rectangle that the camera is for, of which any other one shows all; None: the one at hand."""
+    up_by: Literal["", "scene", "cameras", "user"] = ""
+    """Origin of the direction upward."""
+    by_hand: bool = False
+    """The user has moved the camera."""
+
+    def seen_from(self, rect: Rect) -> CameraPlace:
+        """Return the place of which other rectangles show all that is seen in `rect`."""
+        return replace(self, seen_in=self.seen_in or (rect.width, rect.height))
+
+
+@dataclass(frozen=True)
+class Training:
+    """The training cameras in a view."""
+
+    shown: bool = True
+    pictures: bool = True
+    """Their photographs are seen in them."""
+    size: float = 1.0
+    """Size of frustums, times what fits."""
+    through: int | None = None
+    """The camera that the view looks through."""
+    how: Literal["render", "photo", "wipe", "side", "error"] = "wipe"
+    """Comparison of its photograph with the picture."""
+    opacity: float = 1.0
+    """Of the photograph."""
+    gain: float = 4.0
+    """Factor of errors."""
+    at: float = 0.5
+    """The line between both, 0 to 1 from the left."""
+
+
+@dataclass(frozen=True)
+class GaussianState:
+    """The camera of a view, and what is drawn of the scene."""
+
+    place: CameraPlace = CameraPlace()
+    show: Show = "color"
+    mode: Literal["scene", "classic", "antialiased"] = "scene"
+    """scene: as the scene was trained."""
+    sh_degree: int | None = None
+    """Highest degree of spherical harmonics to show; None: the scene's own."""
+    scale: float = 1.0
+    """Factor of the Gaussians' sizes."""
+    point_px: float = 3.0
+    """Diameter of points, in points of the screen."""
+    background: tuple[float, float, float] | None = None
+    """RGB in [0, 1]; None: the stream's own, otherwise black."""
+    color_map: str = "turbo"
+    """For depth and overdraw."""
+    depth_range: tuple[float, float] | None = None
+    """Depth at both ends of the colour map, world units; None: the 1st and 99th percentile of what is seen."""
+    selection: Selection = EVERYTHING
+    """The Gaussians that are drawn."""
+    training: Training = Training()
+    smooth: bool = True
+    """While the camera moves, the picture before may be moved along until the next one is done."""
