@@ -16,7 +16,7 @@ from splatview_viewer.core.old_view import Adapted
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.settings import GaussianSettings, ViewSettings
 from splatview_viewer.kinds import make_view
-from splatview_viewer.kinds.snapshot.view import Shared
+from splatview_viewer.kinds.snapshot.view import SnapshotData
 from splatview_viewer.render.cameras import content as cameras
 from splatview_viewer.render.gl.renderer import GlRenderer
 from splatview_viewer.shell.panel import Panel
@@ -76,9 +76,10 @@ def shown(view: View, screen: OffscreenScreen, rect: Rect | None = None) -> np.n
     rect = rect or Rect(0, 0, *screen.size)
     for _ in turns("the picture is complete"):
         view.draw(screen.framebuffer, rect)
-        if getattr(view, "complete", True):
+        inner: Any = getattr(view, "view", view)
+        if getattr(inner, "complete", True) or view.empty:
             break
-        view.wait(PATIENCE)  # type: ignore[attr-defined]
+        inner.wait(PATIENCE)
     if view.kind in WRITTEN:
         panel = Panel()
         for _ in range(2):  # words find their places
@@ -182,7 +183,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     count(HostBridge, "put", "taken")
     count(stub_kind.BarsView, "take", "taken")
     count(GlRenderer, "load", "taken")
-    count(Shared, "take", "taken")
+    count(SnapshotData, "take", "taken")
     count(cameras, "cameras_of", "taken")
     count(GlRenderer, "__init__", "renderers")
     count(GlRenderer, "_project", "drawn")

@@ -358,7 +358,7 @@ def _draw_plot(view: Any, framebuffer: moderngl.Framebuffer, rect: Rect) -> None
     """Draw a plot with its axes and words, once everything in it is worked out."""
     from splatview_viewer.shell.panel import Panel
 
-    panel = Panel()
+    panel, plot = Panel(), view.view
 
     def draw() -> None:
         view.draw(framebuffer, rect)
@@ -368,12 +368,12 @@ def _draw_plot(view: Any, framebuffer: moderngl.Framebuffer, rect: Rect) -> None
         end = time.monotonic() + _COMPLETE
         while True:
             settled_pixels(framebuffer, draw)
-            if getattr(view, "complete", True):
+            if getattr(plot, "complete", True):
                 break
             if time.monotonic() > end:  # some work on a picture while others are drawn
                 raise ViewerError(f"the picture was not complete within {_COMPLETE:g} s")
-            view.wait(end - time.monotonic())
-        if fault := getattr(view, "fault", ""):
+            plot.wait(end - time.monotonic())
+        if fault := getattr(plot, "fault", ""):
             raise ViewerError(fault)
     finally:
         panel.close()

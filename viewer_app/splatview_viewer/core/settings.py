@@ -63,24 +63,6 @@ class GaussianSettings:
 
 
 @dataclass
-class SnapshotSettings(_Settings):
-    """How one memory snapshot is shown."""
-
-    unit: Literal["events", "time"] = "events"
-    """What the time axis counts: events, or time as the clock goes."""
-    color_by: Literal["stack", "size", "category", "age", "stream", "pool"] = "stack"
-    """What the colours of allocations tell."""
-    reserved: bool = True
-    """Whether reserved bytes are seen behind the live ones."""
-    lanes: bool = False
-    """Whether each memory pool has a lane of its own."""
-    legend: bool = True
-    """Whether it is said over the plot what the colours tell."""
-    background: Color = (0.062, 0.067, 0.078)
-    """Of the plot, RGB in [0, 1]."""
-
-
-@dataclass
 class PairSettings(_Settings):
     """How two things are seen in one picture."""
 
@@ -109,7 +91,6 @@ class ViewSettings:
     """The settings of one stream, whatever its kind."""
 
     gaussians: GaussianSettings = field(default_factory=GaussianSettings)
-    snapshot: SnapshotSettings = field(default_factory=SnapshotSettings)
     cameras: CamerasSettings = field(default_factory=CamerasSettings)
     pair: PairSettings = field(default_factory=PairSettings)
 

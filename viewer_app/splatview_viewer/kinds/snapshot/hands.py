@@ -1,23 +1,22 @@
-"""From pointer, wheel, fingers and keys to a look."""
+"""From pointer, wheel, fingers and keys to a state."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from splatview_viewer.core.events import Key, Pinch, PointerLeave, PointerMove, PointerPress, PointerRelease, Wheel
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.geometry.controls import ZOOM_STEP
 from splatview_viewer.kinds.snapshot.state import TABS
-from splatview_viewer.kinds.snapshot.world import LEAST, LEAST_BYTES, full_y, held, pick, window_of
+from splatview_viewer.kinds.snapshot.world import LEAST, LEAST_BYTES, held
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from splatview_viewer.core.events import Event
-    from splatview_viewer.kinds.snapshot.content import Content
-    from splatview_viewer.kinds.snapshot.state import Look, Range
-    from splatview_viewer.kinds.snapshot.world import Layout, Window
+    from splatview_viewer.kinds.snapshot.state import Range
+    from splatview_viewer.kinds.snapshot.view import SnapshotView
+    from splatview_viewer.kinds.snapshot.world import Layout, World
 
 _PAN = 0.12
 """Of what is seen, by one press of a key."""
@@ -31,19 +30,16 @@ _ZOOMS = {"equal": 1, "e": 1, "minus": -1, "q": -1}
 
 
 class Hands:
-    """State of one user's pointer."""
+    """The pointer of one user over a plot and its minimap."""
 
-    def __init__(self, moment_at: Callable[[Window, float], int | None]) -> None:
-        """`moment_at(window, px)`: the moment that the plot's column there shows, if it is painted."""
-        self.scale = 1.0
-        """Pixels per point."""
+    def __init__(self, view: SnapshotView) -> None:
         self.at: tuple[float, float] | None = None
-        """Where the pointer is, while it is over the picture."""
-        self._moment_at = moment_at
+        """The place of the pointer, while it is over the picture."""
+        self._view = view
         self._grab: tuple[float, float] | None = None
         self._pressed: tuple[float, float] | None = None
         self._strip = False
-        """Whether the hand is on the minimap."""
+        """The hand is on the minimap."""
         self._chosen_before: tuple[int | None, int | None] = (None, None)
         """The allocation and the moment that were chosen before the last click."""
 
@@ -52,200 +48,174 @@ class Hands:
         """True while the picture is being moved."""
         return self._grab is not None and self._pressed is None
 
-    def handle(self, event: Event, layout: Layout, content: Content, look: Look) -> bool:
-        """Take a user's event; True when the picture has to be drawn again."""
+    def handle(self, event: Event, layout: Layout) -> bool:
+        """Take a user's event; True when the picture has to be drawn again though the state is the same."""
+        world = self._view.world()
+        if isinstance(event, Key):
+            if event.pressed and not event.mods & {"ctrl", "alt", "super"}:
+                self._key(event, layout.plot, world)
+            return False
+        if isinstance(event, PointerMove):
+            self.at = event.x, event.y
+        elif isinstance(event, PointerLeave):
+            self.at = None
+        if world is None:
+            return False
         match event:
             case PointerMove():
-                self.at = event.x, event.y
-                return self._move(event.x, event.y, layout, content, look)
-            case PointerLeave():
-                self.at = None
-                return self._point(None, content, look)
+                self._move(event.x, event.y, layout, world)
             case PointerPress():
-                return self._press(event, layout, content, look)
+                self._press(event, layout, world)
             case PointerRelease():
-                return self._release(event, layout, content, look)
-            case Wheel():
-                return self._wheel(event, layout, content, look)
-            case Pinch():
-                return self._pinch(event, layout, content, look)
-            case Key(pressed=True):
-                return not event.mods & {"ctrl", "alt", "super"} and self._key(event, layout, content, look)
-        return False
+                self._release(event, layout, world)
+            case Wheel() if layout.minimap is not None and layout.minimap.contains(event.x, event.y):
+                self._wheel_over_strip(event, layout.minimap, world)
+            case Wheel() if layout.plot is not None:
+                self._wheel(event, layout.plot, world)
+            case Pinch() if layout.plot is not None:
+                f = min(max(event.factor, 1 / 8), 8.0)
+                self._zoom(world, layout.plot, (event.x - event.dx, event.y - event.dy), (f, f))
+                self._pan(world, layout.plot, event.dx, event.dy)
+        self.point(layout.plot, world)
+        return isinstance(event, PointerMove) and self._view.state.pointed is not None  # the cross hair goes along
 
-    def look_again(self, layout: Layout, content: Content, look: Look) -> None:
-        """Find the allocation under a resting pointer again after the picture has changed."""
-        if self.at is not None and self._grab is None and layout.plot is not None and layout.plot.contains(*self.at):
-            self._point(self.at, content, look, layout.plot)
+    def point(self, plot: Rect | None, world: World) -> None:
+        """Tell what lies under the pointer."""
+        view, at = self._view, self.at
+        hovered = pointed = None
+        if at is not None and plot is not None and plot.contains(*at) and not self.dragging:
+            window = world.window(view.state, plot)
+            pointed = view.picture.moment_at(window, at[0])
+            if pointed is None:
+                pointed = world.axis.moment(window.x_at(at[0]))
+            hovered = world.pick(pointed, window.y_at(at[1]))
+        view.see(hovered=hovered, pointed=pointed)
 
     # -- the window ----------------------------------------------------------------------------------------------
 
-    def _show(self, content: Content, look: Look, x: Range | None, y: Range | None) -> bool:
+    def _show(self, world: World, x: Range | None, y: Range | None = None) -> None:
         """See these ranges, as far as they exist; None: leave it."""
-        axis, full = content.axis(look.device, look.settings.unit), full_y(content, look)
-        if axis is None or full is None:
-            return False
-        before = look.x, look.y, look.places
+        state = self._view.state
+        changes: dict[str, Any] = {}
         if x is not None:
-            look.x = held(x, axis.extent, LEAST[look.settings.unit])
+            changes["x"] = held(x, world.axis.extent, LEAST[state.style.unit])
         if y is not None:
-            seen = held(y, full, LEAST_BYTES)
-            if look.tab == "addresses":
-                look.places = seen
-            else:
-                look.y = seen
-        return (look.x, look.y, look.places) != before
+            changes["places" if state.tab == "addresses" else "y"] = held(y, world.full, LEAST_BYTES)
+        self._view.see(**changes)
 
-    def _zoom(self, window: Window, content: Content, look: Look, at: tuple[float, float],
-              factors: tuple[float, float]) -> bool:
+    def _zoom(self, world: World, plot: Rect, at: tuple[float, float], factors: tuple[float, float]) -> None:
         """Magnify around a point of the screen; factors of 1 leave an axis alone."""
-        w = window
+        w, (fx, fy) = world.window(self._view.state, plot), factors
         x, y = w.x_at(at[0]), w.y_at(at[1])
-        fx, fy = factors
-        return self._show(content, look, (x - (x - w.x0) / fx, x + (w.x1 - x) / fx) if fx != 1 else None,
-                          (y - (y - w.y0) / fy, y + (w.y1 - y) / fy) if fy != 1 else None)
+        self._show(world, (x - (x - w.x0) / fx, x + (w.x1 - x) / fx) if fx != 1 else None,
+                   (y - (y - w.y0) / fy, y + (w.y1 - y) / fy) if fy != 1 else None)
 
-    def _pan(self, window: Window, content: Content, look: Look, dx: float, dy: float) -> bool:
+    def _pan(self, world: World, plot: Rect, dx: float, dy: float) -> None:
         """The picture follows a drag of (dx, dy) pixels. What is fitted stays so."""
-        w = window
-        x, y = dx * w.step, dy * w.per_pixel
-        return self._show(content, look, (w.x0 - x, w.x1 - x) if dx and look.x is not None else None,
-                          (w.y0 + y, w.y1 + y) if dy and look.chosen_y is not None else None)
+        state = self._view.state
+        w, y = world.window(state, plot), state.places if state.tab == "addresses" else state.y
+        right, up = dx * w.step, dy * w.per_pixel
+        self._show(world, (w.x0 - right, w.x1 - right) if dx and state.x is not None else None,
+                   (w.y0 + up, w.y1 + up) if dy and y is not None else None)
 
     # -- events --------------------------------------------------------------------------------------------------
 
-    def _press(self, event: PointerPress, layout: Layout, content: Content, look: Look) -> bool:
+    def _press(self, event: PointerPress, layout: Layout, world: World) -> None:
+        view, plot = self._view, layout.plot
         self._strip = layout.minimap is not None and layout.minimap.contains(event.x, event.y)
         if event.clicks == 2 and event.button == "left":
             self._grab = self._pressed = None
-            look.selected, look.moment = self._chosen_before  # its first half was a click
-            look.fit()
-            return True
-        if self._strip:
+            selected, moment = self._chosen_before  # its first half was a click
+            view.state = replace(view.state.fitted(), selected=selected, moment=moment)
+        elif self._strip:
             self._grab, self._pressed = (event.x, event.y), None
-            return self._to_strip(event.x, layout, content, look)
-        plot, margin = layout.plot, round(70 * self.scale)  # its axes lie beside it
-        if plot is not None and Rect(plot.x - margin, plot.y, plot.width + margin, plot.height + margin).contains(
-                event.x, event.y):
-            self._grab = event.x, event.y
-            self._pressed = self._grab if event.button == "left" else None
-        return False
+            self._to_strip(event.x, layout, world)
+        elif plot is not None:
+            margin = round(70 * view.scale)  # its axes lie beside it
+            if Rect(plot.x - margin, plot.y, plot.width + margin, plot.height + margin).contains(event.x, event.y):
+                self._grab = event.x, event.y
+                self._pressed = self._grab if event.button == "left" else None
 
-    def _move(self, x: float, y: float, layout: Layout, content: Content, look: Look) -> bool:
+    def _move(self, x: float, y: float, layout: Layout, world: World) -> None:
         if self._grab is None:
-            return self._point((x, y) if layout.plot is not None and layout.plot.contains(x, y) else None, content,
-                               look, layout.plot)
+            return
         if self._pressed is not None:
-            if math.dist(self._pressed, (x, y)) <= _CLICK * self.scale:
-                return False
+            if math.dist(self._pressed, (x, y)) <= _CLICK * self._view.scale:
+                return
             self._pressed = None
         dx, dy = x - self._grab[0], y - self._grab[1]
         self._grab = x, y
         if self._strip:
-            return self._to_strip(x, layout, content, look)
-        window = window_of(content, look, layout.plot) if layout.plot is not None else None
-        return window is not None and self._pan(window, content, look, dx, dy)
+            self._to_strip(x, layout, world)
+        elif layout.plot is not None:
+            self._pan(world, layout.plot, dx, dy)
 
-    def _release(self, event: PointerRelease, layout: Layout, content: Content, look: Look) -> bool:
-        clicked = self._pressed is not None
+    def _release(self, event: PointerRelease, layout: Layout, world: World) -> None:
+        clicked, view = self._pressed is not None, self._view
         self._grab = self._pressed = None
         self._strip = False
-        if not clicked or layout.plot is None or not layout.plot.contains(event.x, event.y):
-            return False
-        self._point((event.x, event.y), content, look, layout.plot)
-        self._chosen_before = look.selected, look.moment
-        look.select(look.hovered)
-        look.moment = look.pointed if look.pointed is not None else look.moment
-        return True
+        if clicked and layout.plot is not None and layout.plot.contains(event.x, event.y):
+            self.at = event.x, event.y
+            self.point(layout.plot, world)
+            state = view.state
+            self._chosen_before = state.selected, state.moment
+            view.see(selected=state.hovered, moment=state.moment if state.pointed is None else state.pointed)
 
-    def _point(self, at: tuple[float, float] | None, content: Content, look: Look, plot: Rect | None = None) -> bool:
-        """Tell what lies under the pointer."""
-        before = look.hovered, look.pointed, at is None
-        look.hovered = look.pointed = None
-        window = window_of(content, look, plot) if at is not None and plot is not None else None
-        if at is not None and window is not None:
-            axis = content.axis(look.device, look.settings.unit)
-            moment = self._moment_at(window, at[0])
-            if moment is None and axis is not None:
-                moment = axis.moment(window.x_at(at[0]))
-            if moment is not None:
-                look.pointed = moment
-                found = pick(content, look, moment, window.y_at(at[1]))
-                look.hovered = found if found >= 0 else None
-            return True  # the cross hair follows the pointer
-        return before != (None, None, True)
-
-    def _to_strip(self, x: float, layout: Layout, content: Content, look: Look) -> bool:
+    def _to_strip(self, x: float, layout: Layout, world: World) -> None:
         """The window's middle goes where the hand is on the minimap."""
-        axis, strip = content.axis(look.device, look.settings.unit), layout.minimap
-        if axis is None or strip is None:
-            return False
-        low, high = axis.extent
-        seen = look.x or (low, low + (high - low) / 8)
-        middle = low + (x - strip.x) / strip.width * (high - low)
-        half = (seen[1] - seen[0]) / 2
-        return self._show(content, look, (middle - half, middle + half), None)
+        strip, (low, high) = layout.minimap, world.axis.extent
+        if strip is not None:
+            seen = self._view.state.x or (low, low + (high - low) / 8)
+            middle, half = low + (x - strip.x) / strip.width * (high - low), (seen[1] - seen[0]) / 2
+            self._show(world, (middle - half, middle + half))
 
-    def _wheel(self, event: Wheel, layout: Layout, content: Content, look: Look) -> bool:
-        plot, f = layout.plot, ZOOM_STEP ** max(min(event.dy, 8.0), -8.0)
-        if layout.minimap is not None and layout.minimap.contains(event.x, event.y):
-            axis = content.axis(look.device, look.settings.unit)
-            if axis is None:
-                return False
-            (low, high), (x0, x1) = axis.extent, look.x or axis.extent
-            at = low + (event.x - layout.minimap.x) / layout.minimap.width * (high - low)
-            at = min(max(at, x0), x1)
-            return self._show(content, look, (at - (at - x0) / f, at + (x1 - at) / f), None)
-        window = window_of(content, look, plot) if plot is not None else None
-        if window is None or plot is None:
-            return False
+    def _wheel_over_strip(self, event: Wheel, strip: Rect, world: World) -> None:
+        (low, high), (x0, x1) = world.axis.extent, self._view.state.x or world.axis.extent
+        at = min(max(low + (event.x - strip.x) / strip.width * (high - low), x0), x1)
+        f = _factor(event)
+        self._show(world, (at - (at - x0) / f, at + (x1 - at) / f))
+
+    def _wheel(self, event: Wheel, plot: Rect, world: World) -> None:
         at = min(max(event.x, plot.x), plot.x + plot.width), min(max(event.y, plot.y), plot.y + plot.height)
-        beside = event.x < plot.x, event.y >= plot.y + plot.height
-        fx = 1.0 if "ctrl" in event.mods or beside[0] else f
-        fy = 1.0 if "shift" in event.mods or beside[1] else f
-        moved = self._zoom(window, content, look, at, (fx, fy)) if event.dy else False
+        beside, below = event.x < plot.x, event.y >= plot.y + plot.height
+        f = _factor(event)
+        self._zoom(world, plot, at, (1.0 if "ctrl" in event.mods or beside else f,
+                                     1.0 if "shift" in event.mods or below else f))
         if event.dx:
-            moved |= self._pan(window, content, look, -event.dx * plot.width * _PAN / 2, 0)
-        if moved:
-            self._point(self.at if self.at is not None and plot.contains(*self.at) else None, content, look, plot)
-        return moved
+            self._pan(world, plot, -event.dx * plot.width * _PAN / 2, 0)
 
-    def _pinch(self, event: Pinch, layout: Layout, content: Content, look: Look) -> bool:
-        window = window_of(content, look, layout.plot) if layout.plot is not None else None
-        if window is None or layout.plot is None:
-            return False
-        f = min(max(event.factor, 1 / 8), 8.0)
-        moved = self._zoom(window, content, look, (event.x - event.dx, event.y - event.dy), (f, f))
-        window = window_of(content, look, layout.plot)
-        return (window is not None and self._pan(window, content, look, event.dx, event.dy)) or moved
+    def _key(self, event: Key, plot: Rect | None, world: World | None) -> None:
+        view, name, state = self._view, event.name, self._view.state
+        if (name in _STEPS or name in _ZOOMS or name in ("home", "end")) and world is not None and plot is not None:
+            self._key_of_window(event, plot, world)
+            return
+        moment = state.moment if state.pointed is None else state.pointed
+        match name:
+            case "f":
+                view.state = state.fitted()
+            case "escape":
+                view.state = state.cleared()
+            case "slash":
+                view.focus = True
+            case "m" if moment is not None:
+                view.state = state.marked(moment)
+            case _ if name.isdigit() and len(name) == 1 and 1 <= int(name) <= len(TABS):
+                view.see(tab=list(TABS)[int(name) - 1])
 
-    def _key(self, event: Key, layout: Layout, content: Content, look: Look) -> bool:
-        name, plot = event.name, layout.plot
-        window = window_of(content, look, plot) if plot is not None else None
-        if name in _STEPS and window is not None and plot is not None:
-            x, y = _STEPS[name]
-            return self._pan(window, content, look, -x * plot.width * _PAN, y * plot.height * _PAN)
-        if name in _ZOOMS and window is not None and plot is not None:
+    def _key_of_window(self, event: Key, plot: Rect, world: World) -> None:
+        name, x = event.name, self._view.state.x
+        if name in _STEPS:
+            right, up = _STEPS[name]
+            self._pan(world, plot, -right * plot.width * _PAN, up * plot.height * _PAN)
+        elif name in _ZOOMS:
             at = self.at if self.at is not None and plot.contains(*self.at) else (
                 plot.x + plot.width / 2, plot.y + plot.height / 2)
             f = (ZOOM_STEP ** 2) ** _ZOOMS[name]
-            return self._zoom(window, content, look, at, (f, 1.0 if "shift" in event.mods else f))
-        match name:
-            case "f":
-                look.fit()
-            case "escape":
-                look.clear()
-            case "slash":
-                look.wants_focus = "search"
-            case "m" if (look.pointed if look.pointed is not None else look.moment) is not None:
-                look.mark(look.pointed if look.pointed is not None else look.moment)  # type: ignore[arg-type]
-            case "home" | "end" if look.x is not None and window is not None:
-                far = window.x1 - window.x0 if name == "home" else window.x0 - window.x1
-                axis = content.axis(look.device, look.settings.unit)
-                low, high = axis.extent if axis is not None else (0.0, 0.0)
-                return self._show(content, look, (low, low + far) if far > 0 else (high + far, high), None)
-            case _ if name.isdigit() and len(name) == 1 and 1 <= int(name) <= len(TABS):
-                look.tab = list(TABS)[int(name) - 1]
-            case _:
-                return False
-        return True
+            self._zoom(world, plot, at, (f, 1.0 if "shift" in event.mods else f))
+        elif x is not None:
+            (low, high), width = world.axis.extent, x[1] - x[0]
+            self._show(world, (low, low + width) if name == "home" else (high - width, high))
+
+
+def _factor(event: Wheel) -> float:
+    return ZOOM_STEP ** max(min(event.dy, 8.0), -8.0)
