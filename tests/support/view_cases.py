@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 W, H = 64, 48
 RECT = Rect(0, 0, W, H)
-WRITTEN = ("scalars", "memory")
+WRITTEN = ("scalars", "memory", "snapshot")
 """The kinds whose picture is what is written over it."""
 SMALL, LOW = Rect(3, 5, 40, 30), Rect(0, 10, W, 20)
 
@@ -74,17 +74,21 @@ def value(kind: str, k: int = 0, **more: Any) -> Any:
 def shown(view: View, screen: OffscreenScreen, rect: Rect | None = None) -> np.ndarray:
     """(H, W, 3) int: what the view draws; all of it, of one whose pictures are painted by threads."""
     rect = rect or Rect(0, 0, *screen.size)
+    panel = Panel() if view.kind in WRITTEN else None
+    inner: Any = getattr(view, "view", view)
+    quiet = 0
     for _ in turns("the picture is complete"):
         view.draw(screen.framebuffer, rect)
-        inner: Any = getattr(view, "view", view)
-        if getattr(inner, "complete", True) or view.empty:
+        if panel is None:
             break
-        inner.wait(PATIENCE)
-    if view.kind in WRITTEN:
-        panel = Panel()
-        for _ in range(2):  # words find their places
-            panel.draw_over(screen.framebuffer, lambda _, scale: view.over(rect, scale), 1.0)
-        panel.close()
+        panel.draw_over(screen.framebuffer, lambda _, scale: view.over(rect, scale), 1.0)
+        quiet += 1
+        if not getattr(inner, "complete", True) and not view.empty:
+            inner.wait(PATIENCE)
+            quiet = 0
+        if quiet == 2:  # words find their places
+            panel.close()
+            break
     return screen.pixels()[..., :3].astype(int)
 
 

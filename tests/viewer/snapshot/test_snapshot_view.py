@@ -15,9 +15,8 @@ from support.snapshot_cases import User
 from support.wait import PATIENCE, clock, turns, wait_until
 
 from splatview_viewer.core.errors import ViewerError
-from splatview_viewer.core.events import Key, Mods, PointerLeave, PointerMove, PointerPress, PointerRelease, Text, Wheel
+from splatview_viewer.core.events import Key, Mods, PointerMove, PointerPress, PointerRelease, Text, Wheel
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.gpu.work import GpuWork
 from splatview_viewer.kinds.snapshot import world
 from splatview_viewer.kinds.snapshot.analysis.search import search
 from splatview_viewer.kinds.snapshot.axes import ranges_of
@@ -26,14 +25,12 @@ from splatview_viewer.kinds.snapshot.model import Annotation
 from splatview_viewer.kinds.snapshot.painting import Painting, paint
 from splatview_viewer.kinds.snapshot.state import TABS, SnapshotState, Style
 from splatview_viewer.kinds.snapshot.timeline.bands import Addresses, Bands
-from splatview_viewer.kinds.snapshot.view import SnapshotData, SnapshotView
+from splatview_viewer.kinds.snapshot.view import SnapshotView
 from splatview_viewer.kinds.snapshot.world import lay_out
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from splatview_viewer.kinds.snapshot.model import Snapshot
-    from splatview_viewer.kinds.snapshot.world import Window
     from splatview_viewer.screens.offscreen import OffscreenScreen
 
 pytestmark = pytest.mark.usefixtures("timeline_kernels")
@@ -41,195 +38,186 @@ pytestmark = pytest.mark.usefixtures("timeline_kernels")
 RECT = Rect(0, 0, 180, 120)
 
 
-def opened(screen: OffscreenScreen, snapshot: Snapshot, **state: Any) -> SnapshotView:
-    screen.resize(RECT.width, RECT.height, 1.0)
-    view = SnapshotView(SnapshotData(screen.ctx, GpuWork(screen.ctx)), SnapshotState(**state))
-    view.take("", snapshot)
-    return view
-
-
 @pytest.fixture
-def view(screen: OffscreenScreen) -> Iterator[SnapshotView]:
-    v = opened(screen, small_snapshot(0))
-    seen(v, screen)
-    yield v
-    v.release("last")
+def user(screen: OffscreenScreen) -> Iterator[User]:
+    made = User(screen, small_snapshot(0, 400), (1000, 500), style=Style(legend=False))
+    yield made
+    made.close()
 
 
-def seen(view: SnapshotView, screen: OffscreenScreen) -> np.ndarray:
-    """(H, W, 3) int: what the view draws when it is complete."""
-    for _ in turns("the picture is complete"):
-        view.draw(screen.framebuffer, RECT)
-        if view.complete:
-            break
-        view.wait(PATIENCE)
-    return screen.pixels()[..., :3].astype(int)
-
-
-def window(view: SnapshotView) -> Window:
-    found = view.world()
-    assert found is not None
-    return found.window(view.state, RECT)
-
-
-def painting(view: SnapshotView, before: Painting | None = None) -> Painting:
-    """What the view shows, painted from the beginning or from what was."""
-    found = world.picture_of(view.content, view.device, view.state, window(view), 1)
-    assert found is not None
-    return paint(*found, before)
+def painting(content: Content, state: SnapshotState, before: Painting | None = None) -> Painting:
+    """What a view in this state shows, painted from the beginning or from what was."""
+    for _ in turns("it can be painted"):
+        found = world.world_of(content, 0, state)
+        wanted = world.picture_of(content, 0, state, found, RECT, 1) if found is not None else None
+        if wanted is not None:
+            return paint(*wanted, before)
+        content.wait(PATIENCE)
+    raise AssertionError
 
 
 @pytest.mark.parametrize(("tab", "of"), [("timeline", Bands), ("addresses", Addresses)])
-def test_each_pixel_is_the_allocation_that_is_there(view: SnapshotView, screen: OffscreenScreen, tab: str,
-                                                    of: type[Bands | Addresses]) -> None:
-    view.see(tab=tab)
-    seen(view, screen)
-    made, w, laid_out = painting(view), window(view), of(small_snapshot(0).traces[0])
+def test_each_pixel_is_the_allocation_that_is_there(content: Content, tab: str, of: type[Bands | Addresses]) -> None:
+    made, laid_out = painting(content, SnapshotState(tab=tab)), of(content.snapshot.traces[0])
     for x in range(0, RECT.width, 7):
         for y in range(0, RECT.height, 5):
-            assert made.canvas.ids[x, y] == laid_out.pick(int(made.moments[x]), int(w.y_at(y + 0.5)))
-
-
-def test_the_picture_is_what_was_painted(view: SnapshotView, screen: OffscreenScreen) -> None:
-    made = painting(view)
-    rows = made.rows.view(np.uint8).reshape(RECT.height, RECT.width, 4)[::-1, :, :3]
-    np.testing.assert_array_equal(seen(view, screen), rows)
-    np.testing.assert_array_equal(rows, made.canvas.rgba.transpose(1, 0, 2)[..., :3])
+            at = made.sheet.low + (RECT.height - y - 0.5) * made.sheet.per_pixel
+            assert made.canvas.ids[x, y] == laid_out.pick(int(made.moments[x]), int(at))
 
 
 @pytest.mark.parametrize("lanes", [False, True])
-def test_columns_that_are_taken_over_are_as_if_painted_anew(screen: OffscreenScreen, lanes: bool) -> None:
-    view = opened(screen, small_snapshot(2, 4000, pools=2), style=Style(lanes=lanes))
-    seen(view, screen)
-    view.handle(Wheel(90, 60, 6), RECT)
-    before = painting(view)
+def test_columns_that_are_taken_over_are_as_if_painted_anew(lanes: bool) -> None:
+    content, state = Content(small_snapshot(2, 4000, pools=2)), SnapshotState(Style(lanes=lanes), x=(1000.0, 2000.0))
+    before = painting(content, state)
     assert before.painted == RECT.width
-    view.handle(PointerPress(90, 60), RECT)
-    for x in (70, 75, 140):
-        view.handle(PointerMove(x, 60), RECT)
-        made, anew = painting(view, before), painting(view)
+    for x in (1111.1, 1083.3, 1500.0):
+        shifted = replace(state, x=(x, x + 1000))
+        made, anew = painting(content, shifted, before), painting(content, shifted)
         assert made.painted < anew.painted == RECT.width
         np.testing.assert_array_equal(made.rows, anew.rows)
         np.testing.assert_array_equal(made.canvas.ids, anew.canvas.ids)
         before = made
-    view.release("last")
+    content.close()
 
 
-def test_lanes_lie_one_above_the_other(screen: OffscreenScreen) -> None:
-    snapshot = small_snapshot(3, 600, pools=3)
-    view = opened(screen, snapshot, style=Style(lanes=True))
-    seen(view, screen)
-    found, pools = view.world(), snapshot.traces[0].allocations.pool
+def test_lanes_lie_one_above_the_other() -> None:
+    snapshot, state = small_snapshot(3, 600, pools=3), SnapshotState(Style(lanes=True))
+    content, pools = Content(snapshot), snapshot.traces[0].allocations.pool
+    made, found = painting(content, state), world.world_of(content, 0, state)
     assert found is not None
-    lanes = found.layers
-    assert [lane.name for lane in lanes] == ["default pool", "private pool (0, 1)", "private pool (0, 2)"]
-    made, w = painting(view), window(view)
+    assert [lane.name for lane in found.layers] == ["default pool", "private pool (0, 1)", "private pool (0, 2)"]
     for y in range(RECT.height):
-        at = w.y_at(y + 0.5)
+        at = made.sheet.low + (RECT.height - y - 0.5) * made.sheet.per_pixel
         here = made.canvas.ids[:, y]
-        lane = next((k for k, lane in enumerate(lanes) if lane.base <= at < lane.base + lane.height), None)
+        lane = next((k for k, lane in enumerate(found.layers) if lane.base <= at < lane.base + lane.height), None)
         assert set(pools[here[here >= 0]].tolist()) <= ({lane} if lane is not None else set())
     assert (made.rows >> 24 == 255).all()
-    view.release("last")
+    content.close()
 
 
-def test_what_is_selected_is_lifted_and_nothing_else(view: SnapshotView, screen: OffscreenScreen) -> None:
-    before, made = seen(view, screen), painting(view)
-    there, counts = np.unique(made.canvas.ids[made.canvas.ids >= 0], return_counts=True)
+def test_the_picture_is_what_was_painted(user: User) -> None:
+    painted = user.view.picture.current
+    assert painted is not None
+    rows = painted.rows[::-1].copy().view(np.uint8).reshape(*painted.rows.shape, 4)[..., :3]
+    (h, w), pixels, some = painted.rows.shape, user.settle(), rows[::16, ::16]
+    same = [(pixels[y:y + h:16, x:x + w:16] == some).all(axis=-1).mean() for y in range(40, 60)
+            for x in range(20, 1000 - w)]
+    assert max(same) > 0.95  # but for a grid
+
+
+def test_what_is_selected_is_lifted_and_nothing_else(user: User) -> None:
+    picture = user.view.picture
+    painted = picture.current
+    assert painted is not None and picture.texture is not None
+    there, counts = np.unique(painted.canvas.ids[painted.canvas.ids >= 0], return_counts=True)
     chosen = int(there[counts.argmax()])
-    for name in ("selected", "hovered"):
-        view.see(**{name: chosen})
-        after = seen(view, screen)
-        changed = (after != before).any(axis=-1)
-        np.testing.assert_array_equal(changed, made.canvas.ids.T == chosen)
-        view.see(**{name: None})
-    np.testing.assert_array_equal(seen(view, screen), before)
+    for lifted in ((chosen, None), (None, chosen), (None, None)):
+        picture.lift(*lifted, 1)
+        now = np.frombuffer(picture.texture.read(), np.uint32).reshape(painted.rows.shape)
+        changed = (now != painted.rows)[::-1].T
+        np.testing.assert_array_equal(changed, (painted.canvas.ids == chosen) & (lifted != (None, None)))
 
 
-def test_nothing_is_painted_while_nothing_changes(view: SnapshotView, screen: OffscreenScreen,
-                                                  monkeypatch: pytest.MonkeyPatch) -> None:
-    seen(view, screen)
+def test_nothing_is_painted_while_nothing_changes(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Painting] = []
-    monkeypatch.setattr("splatview_viewer.kinds.snapshot.plot.paint", lambda *a: made.append(paint(*a)) or made[-1])
+    monkeypatch.setattr("splatview_viewer.kinds.snapshot.picture.paint",
+                        lambda *a: made.append(paint(*a)) or made[-1])
     for k in range(5):
-        assert not view.tick(clock())
-        view.handle(PointerMove(20 + 20 * k, 100), RECT)
-        seen(view, screen)
+        user.do(PointerMove(100 + 20 * k, 200))
+        user.settle()
+        assert not user.view.tick(clock())
     assert not made
-    view.handle(Wheel(90, 60, 1), RECT)
-    seen(view, screen)
-    assert len(made) == 1
+    user.do(Wheel(200, 200, 1))
+    user.settle()
+    assert 1 <= len(made) <= 2  # labels may have got wider
 
 
-def test_a_snapshot_without_anything_is_refused(view: SnapshotView) -> None:
-    before = view.info()
+def test_a_snapshot_without_anything_is_refused(user: User) -> None:
+    before = user.view.info().details
     with pytest.raises(ViewerError, match="no events and no segments"):
-        view.take("", replace(small_snapshot(0), traces=()))
-    assert view.info() == before
+        user.view.take("", replace(small_snapshot(0), traces=()))
+    assert user.view.info().details == before != []
 
 
-def test_the_wheel_keeps_what_is_under_the_pointer(view: SnapshotView) -> None:
+def test_the_wheel_keeps_what_is_under_the_pointer(user: User) -> None:
+    def window() -> tuple[tuple[float, float], tuple[float, float]]:
+        found = user.view.world()
+        assert found is not None
+        return found.window(user.state)
+
+    user.do(PointerMove(300, 250))
     for dy in (1, 2, 3, -1, 4):
-        before = window(view)
-        at = before.x_at(100), before.y_at(70)
-        view.handle(Wheel(100, 70, dy), RECT)
-        after = window(view)
-        assert (after.x_at(100), after.y_at(70)) == pytest.approx(at, rel=1e-6)
-        assert after.step == pytest.approx(before.step / 1.2**dy)
-    shift: Mods = frozenset({"shift"})
-    ctrl: Mods = frozenset({"ctrl"})
-    for mods, x, y in ((shift, True, False), (ctrl, False, True)):
-        before = window(view)
-        view.handle(Wheel(100, 70, 1, mods=mods), RECT)
-        assert (window(view).step != before.step, window(view).per_pixel != before.per_pixel) == (x, y)
+        at, before = user.view.pointer, window()
+        user.do(Wheel(300, 250, dy))
+        assert user.view.pointer == pytest.approx(at, rel=0.02)
+        for (a, b), (c, d) in zip(before, window(), strict=True):
+            assert d - c == pytest.approx((b - a) / 1.2**dy, rel=0.01)
+    held: tuple[tuple[Mods, tuple[bool, bool]], ...] = (
+        (frozenset({"shift"}), (True, False)), (frozenset({"ctrl"}), (False, True)))
+    for mods, changes in held:
+        before, name = window(), next(iter(mods))
+        user.do(Key(name, mods=mods), Wheel(300, 250, 1, mods=mods), Key(name, pressed=False))
+        assert tuple(a != b for a, b in zip(before, window(), strict=True)) == changes
 
 
-def test_a_drag_takes_the_picture_along_and_is_no_click(view: SnapshotView) -> None:
-    view.handle(Wheel(100, 70, 4), RECT)
-    before = window(view)
-    at = before.x_at(100), before.y_at(70)
-    view.handle(PointerPress(100, 70), RECT)
-    for x, y in ((102, 71), (90, 60), (80, 66)):
-        view.handle(PointerMove(x, y), RECT)
-    assert view.wants.moving
-    view.handle(PointerRelease(80, 66), RECT)
-    assert not view.wants.moving
-    assert (window(view).x_at(80), window(view).y_at(66)) == pytest.approx(at, rel=1e-3)
-    assert view.state.selected is None
+def test_a_drag_takes_the_picture_along_and_is_no_click(user: User) -> None:
+    user.do(PointerMove(300, 250), Wheel(300, 250, 4))
+    x, y = user.state.x, user.view.pointer
+    user.do(PointerPress(300, 250), PointerMove(290, 245), PointerMove(250, 240), PointerRelease(250, 240))
+    user.settle()
+    assert user.state.x != x
+    assert user.view.pointer == pytest.approx(y, rel=0.01)
+    assert user.state.selected is None
 
 
-def test_a_click_selects_what_lies_there(view: SnapshotView, screen: OffscreenScreen) -> None:
-    made = painting(view)
-    for x, y in ((20, 110), (100, 100), (170, 115), (100, 2)):
-        view.handle(PointerMove(x + 0.5, y + 0.5), RECT)
-        view.handle(PointerPress(x + 0.5, y + 0.5), RECT)
-        view.handle(PointerRelease(x + 0.5, y + 0.5), RECT)
-        found = int(made.canvas.ids[x, y])
-        assert view.state.selected == (found if found >= 0 else None)
-        assert view.state.moment == made.moments[x]
-        assert view.info().readout.startswith(f"{made.moments[x]:,} ")
-    view.handle(PointerLeave(), RECT)
-    assert view.state.hovered is view.state.pointed is None
-    assert view.info().readout == ""
+def test_a_click_selects_what_lies_there_and_a_double_click_sees_all(user: User) -> None:
+    found = user.view.world()
+    assert found is not None
+    for at in ((300, 350), (500, 360), (400, 80)):
+        user.do(PointerMove(*at))
+        moment = user.state.pointed
+        assert moment is not None and user.view.info().readout.startswith(f"{moment:,} ")
+        chosen = found.pick(moment, user.view.pointer[1])
+        user.click(at)
+        assert (user.state.moment, user.state.selected) == (moment, chosen)
+        user.view.see(selected=None)
+        user.settle()
+    user.do(Wheel(300, 350, 3))
+    assert user.state.x is not None
+    chosen = user.state.moment
+    user.click((300, 350), double=True)
+    assert (user.state.x, user.state.y, user.state.moment, user.state.selected) == (None, None, chosen, None)
+    user.do(PointerMove(5, 5))
+    assert user.state.hovered is user.state.pointed is None
+    assert user.view.info().readout == ""
 
 
-def test_keys(view: SnapshotView) -> None:
+def test_the_minimap_moves_the_window(user: User) -> None:
+    user.do(PointerMove(500, 470), Wheel(500, 470, 5))
+    first = user.state.x
+    assert first is not None
+    user.do(PointerPress(500, 470), PointerMove(200, 475))
+    dragged = user.state.x
+    user.do(PointerRelease(200, 475), PointerMove(600, 470))
+    assert dragged is not None and dragged[0] < first[0] and user.state.x == dragged
+
+
+def test_keys(user: User) -> None:
+    view = user.view
+
     def press(name: str, **how: Any) -> SnapshotState:
         view.handle(Key(name, **how), RECT)
         return view.state
 
-    press("e")
-    first = window(view)
-    press("d")
-    assert window(view).x0 > first.x0
-    press("a")
-    assert window(view).x0 == pytest.approx(first.x0)
-    press("w")
-    assert window(view).y0 > first.y0
-    press("home")
-    assert window(view).x0 == 0
+    first = press("e").x
+    assert first is not None
+    assert press("d").x != first
+    assert press("a").x == pytest.approx(first)
+    low = view.state.y
+    assert press("w").y != low
+    assert (press("home").x or (1,))[0] == 0
     press("q")
-    assert press("f") == SnapshotState()
+    assert press("f") == SnapshotState(view.state.style)
     for moment, marks in ((70, (70, None)), (20, (20, 70)), (30, (30, None))):
         view.go(moment)
         assert press("m").marks == marks
@@ -328,13 +316,6 @@ def test_nothing_overlaps() -> None:
                 assert found.details is not None or not details
                 assert (found.pane is not None) == (tab not in ("timeline", "addresses"))
                 assert found.plot is not None or tab == "about" or details
-
-
-@pytest.fixture
-def user(screen: OffscreenScreen) -> Iterator[User]:
-    made = User(screen, small_snapshot(0, 400))
-    yield made
-    made.close()
 
 
 def test_search_lights_what_it_finds(user: User) -> None:

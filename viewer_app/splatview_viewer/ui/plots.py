@@ -50,6 +50,12 @@ class Axis:
     """Of labels that ImPlot puts, as printf has it."""
     locked: bool = False
     """Whether the user cannot move it."""
+    limit: Range | None = None
+    """What the user cannot leave; a vertical axis with one is moved and zoomed along with the horizontal one."""
+    least: float = 0.0
+    """The least that the user can see of it at once; for an axis with a limit."""
+    above: bool = False
+    """Whether its grid is drawn over what is in the plot."""
 
 
 @dataclass
@@ -89,6 +95,11 @@ class Plot:
         """Fill a histogram of N bars between N + 1 edges."""
         x, y = np.repeat(edges.astype(np.float64), 2)[1:-1], np.repeat(heights.astype(np.float64), 2)
         implot.plot_shaded(label, x, 0 * y, y, implot.Spec(fill_color=color))
+
+    def image(self, texture: int, x: Range, y: Range) -> None:
+        """Draw an OpenGL texture between these places; its first row is the lowest."""
+        implot.plot_image("##image", imgui.ImTextureRef(texture), implot.Point(x[0], y[0]), implot.Point(x[1], y[1]),
+                          ImVec2(0, 1), ImVec2(1, 0))
 
     def say(self, label: str) -> None:
         """Write a line into the legend."""
@@ -155,8 +166,10 @@ def plot(name: str, size: tuple[float, float], x: Axis, y: Axis, *, above: Seque
     flags = (implot.Flags_.no_title | implot.Flags_.no_mouse_text | implot.Flags_.no_menus).value
     small = size[0] < _LEAST[0] * theme.scale() or size[1] < _LEAST[1] * theme.scale()
     flags |= implot.Flags_.no_legend.value if legend is None or small else 0
-    wheel = min(abs(imgui.get_io().mouse_wheel), 10.0)  # ImPlot asks only which way it turned
-    implot.get_input_map().zoom_rate = 0.5 * (ZOOM_STEP**wheel - 1)
+    wheel = imgui.get_io().mouse_wheel  # ImPlot asks only which way it turned: out it adds the rate r to what is seen,
+    factor = ZOOM_STEP ** min(abs(wheel), 10.0) + 1e-6  # in it takes away r / (1 + 2 r)
+    implot.get_input_map().zoom_rate = (factor - 1) / (2 - factor) if wheel > 0 else factor - 1
+    implot.get_input_map().override_mod = 0  # Ctrl is for the caller
     if not implot.begin_plot(f"##{name}", ImVec2(*size), flags):
         yield None
         return
@@ -186,7 +199,7 @@ def plot(name: str, size: tuple[float, float], x: Axis, y: Axis, *, above: Seque
     if found.hovered and aside and not x.locked:
         left, right = (end - _PAN * aside * (right - left) for end in (left, right))
     found.moved = left < right and _differ((left, right), x.span)
-    found.raised = (boxed or found.over_y) and low < high and _differ((low, high), y.span)
+    found.raised = (boxed or found.over_y or y.limit is not None) and low < high and _differ((low, high), y.span)
     found.x, found.y = (left, right), (low, high)
 
 
@@ -285,8 +298,12 @@ def _inside(found: Plot) -> Iterator[None]:
 
 
 def _setup(which: int, axis: Axis, flags: int = 0) -> None:
-    lock = implot.AxisFlags_.lock.value if axis.locked else 0
-    implot.setup_axis(which, None, flags | lock | implot.AxisFlags_.no_highlight.value)
+    flags |= (implot.AxisFlags_.lock.value if axis.locked else 0) | (
+        implot.AxisFlags_.foreground.value if axis.above else 0)
+    implot.setup_axis(which, None, flags | implot.AxisFlags_.no_highlight.value)
+    if axis.limit is not None:
+        implot.setup_axis_limits_constraints(which, *axis.limit)
+        implot.setup_axis_zoom_constraints(which, axis.least, axis.limit[1] - axis.limit[0])
     if axis.scale != "linear":
         implot.setup_axis_scale(which, (implot.Scale_.log10 if axis.scale == "log" else implot.Scale_.time).value)
     if axis.format:

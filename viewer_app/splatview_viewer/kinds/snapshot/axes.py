@@ -1,4 +1,4 @@
-"""Words and lines around a plot: its axes, marks, annotated ranges, the card beside the pointer, minimap and bar."""
+"""The plot of the timeline with its axes, marks, annotated ranges and the card beside the pointer; minimap and bar."""
 
 from __future__ import annotations
 
@@ -8,182 +8,190 @@ import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui
 
 from splatview_viewer.core.screen import Rect
+from splatview_viewer.geometry.controls import ZOOM_STEP
 from splatview_viewer.kinds.snapshot.analysis.details import marks
 from splatview_viewer.kinds.snapshot.analysis.frames import frame_text
 from splatview_viewer.kinds.snapshot.analysis.search import HELP
+from splatview_viewer.kinds.snapshot.keys import magnified
 from splatview_viewer.kinds.snapshot.panes.parts import chip
 from splatview_viewer.kinds.snapshot.state import TABS
 from splatview_viewer.kinds.snapshot.timeline.index import Envelope
-from splatview_viewer.kinds.snapshot.world import GUTTER, RESERVED
-from splatview_viewer.ui import format, theme
+from splatview_viewer.kinds.snapshot.world import LEAST, LEAST_BYTES, RESERVED, picture_of
+from splatview_viewer.ui import format, plots, theme
 from splatview_viewer.ui.format import age_text, size_text
-from splatview_viewer.ui.plots import bare
-from splatview_viewer.ui.widgets import board, card, faint, fitted, hover_card
+from splatview_viewer.ui.widgets import board, card, faint, fitted
 
 if TYPE_CHECKING:
     from splatview_viewer.kinds.snapshot.view import SnapshotView
-    from splatview_viewer.kinds.snapshot.world import Layout, Window, World
+    from splatview_viewer.kinds.snapshot.world import World
 
 _WIDEST = 420.0
 """Points of a line on the card beside the pointer."""
 _SMALL = 13.0
 """Points: the size of an axis's words."""
-_GRID = ImVec4(1.0, 1.0, 1.0, 0.055)
-_FRAME = ImVec4(1.0, 1.0, 1.0, 0.10)
-_HAIR = ImVec4(1.0, 1.0, 1.0, 0.28)
-_CARD = ImVec4(0.125, 0.134, 0.152, 0.97)
+_CLICK = 4.0
+"""Points that the pointer may move between press and release of a click."""
 _MARKED = ImVec4(0.98, 0.78, 0.32, 1.0)
 _CHOSEN = ImVec4(0.87, 0.88, 0.90, 0.75)
 _SPAN = ImVec4(0.97, 0.98, 1.0, 0.9)
 _LIVE = ImVec4(0.31, 0.41, 0.54, 1.0)
+_PAGE = ImVec4(0.083, 0.088, 0.100, 1.0)
 
 
-class Pen:
-    """Draws over one plot, behind imgui's windows, in pixels, in the small font."""
-
-    def __init__(self, rect: Rect, scale: float) -> None:
-        self.rect, self.scale = rect, scale
-        self.draw = imgui.get_background_draw_list()
-        self.size = imgui.get_text_line_height()
-        self.left, self.right = rect.x, rect.x + rect.width
-        self.top, self.bottom = rect.y, rect.y + rect.height
-
-    def write(self, x: float, y: float, text: str, color: ImVec4 = theme.DIM, align: float = 0.0) -> None:
-        """`align`: 0, 0.5 or 1, for words that begin at x, have it in their middle or end there. y: their top."""
-        at = ImVec2(round(x - align * imgui.calc_text_size(text).x), round(y))
-        self.draw.add_text(at, theme.u32(color), text)
-
-    def fill(self, x0: float, y0: float, x1: float, y1: float, color: ImVec4) -> None:
-        self.draw.add_rect_filled(ImVec2(round(x0), round(y0)), ImVec2(round(x1), round(y1)), theme.u32(color))
-
-    def upright(self, x: float, color: ImVec4, width: float = 1.0) -> None:
-        """A sharp line from edge to edge, `width` points wide."""
-        w = max(round(width * self.scale), 1)
-        self.fill(round(x) - w // 2, self.top, round(x) - w // 2 + w, self.bottom, color)
-
-    def level(self, y: float, color: ImVec4) -> None:
-        w = max(round(self.scale), 1)
-        self.fill(self.left, round(y) - w // 2, self.right, round(y) - w // 2 + w, color)
-
-    def tag(self, x: float, y: float, text: str, *, color: ImVec4 = theme.TEXT, beyond: float = 0.0,
-            align: float = 0.5) -> None:
-        """Words on a small card at (x, y), its upper edge, within the plot or so many pixels beside it."""
-        within = Rect(round(self.left - beyond), round(y), round(self.right - self.left + 1.2 * beyond),
-                      round(10 * self.size))
-        card(self.draw, (x, y), [(text, color)], (align, 0), within=within, ground=_CARD, pad=0.36)
+def draw_plot(view: SnapshotView, rect: Rect, said: str, done: float) -> Rect:
+    """Draw the timeline, and take what the user does in it; `said`: words instead of a picture, and how much of the
+    work is done, 0 to 1. Returns the area within the axes."""
+    scale, world = view.scale, view.world()
+    with board(f"snapshot plot {id(view)}", rect, (8 * scale, 8 * scale), _PAGE), theme.font_size(_SMALL):
+        room = imgui.get_content_region_avail()
+        if world is None:
+            _say(said, done, rect)
+            return rect
+        state, io, axis = view.state, imgui.get_io(), world.axis
+        x, y = world.window(state)
+        wide, high = max(int(room.x / (85 * scale)), 2), max(int(room.y / (45 * scale)), 2)
+        ticks = (format.count_ticks(*x, wide) if axis.unit == "events" else
+                 format.time_ticks(*x, axis.origin_us, wide))
+        across = plots.Axis(x, ticks=ticks, limit=axis.extent, least=LEAST[axis.unit], locked=io.key_ctrl, above=True)
+        up = plots.Axis(y, ticks=format.byte_ticks(*y, high), limit=world.full, least=LEAST_BYTES,
+                        locked=io.key_shift, above=True)
+        with plots.plot("timeline", (max(room.x, 1), max(room.y, 1)), across, up) as plot:
+            if plot is None:
+                return rect
+            _point(view, world, plot)
+            _draw_picture(view, world, plot)
+            if not plot.small:
+                _draw_over(view, world, plot, said)
+    if plot.reset:
+        view.state = view.fitted()
+    else:
+        view.state = world.showing(view.state, plot.x if plot.moved else None, plot.y if plot.raised else None)
+    _click(view, plot)
+    return plot.rect
 
 
-def draw_over(view: SnapshotView, layout: Layout, said: str, done: float) -> None:
-    """Axes, legend, marks, what is under the pointer, and `said`: words instead of a picture, and how much of the work
-    is done, 0 to 1."""
-    plot, scale = layout.plot, view.scale
-    if plot is None or plot.width < 80 * scale or plot.height < 40 * scale:
+def _say(said: str, done: float, rect: Rect) -> None:
+    """Write words and a bar in the middle of the plot."""
+    scale, draw = theme.scale() * theme.FONT_SIZE / _SMALL, imgui.get_window_draw_list()
+    x, y = rect.x + rect.width / 2, rect.y + rect.height / 2
+    card(draw, (x, y), [(said, theme.TEXT)], (0.5, 1.2), within=rect)
+    width = min(220 * scale, rect.width * 0.6)
+    for part, color in ((1.0, theme.BAR), (max(done, 0.03), theme.ACCENT)):
+        draw.add_rect_filled(ImVec2(x - width / 2, y + 4 * scale), ImVec2(x - width / 2 + width * part, y + 8 * scale),
+                             theme.u32(color))
+
+
+def _point(view: SnapshotView, world: World, plot: plots.Plot) -> None:
+    """Note what lies under the pointer."""
+    painted, state = view.picture.current, view.state
+    if not plot.hovered or imgui.is_mouse_dragging(imgui.MouseButton_.left):
+        if state.pointed is not None:
+            view.see(pointed=None, hovered=None)
         return
-    with theme.font_size(_SMALL):
-        pen, world = Pen(plot, scale), view.world()
-        if world is not None:
-            window = world.window(view.state, plot)
-            _draw_axes(pen, view, world, window)
-            above = _draw_annotations(pen, view, world, window)
-            _draw_marks(pen, view, world, window)
-            if layout.pane is None and view.state.style.legend:
-                _draw_legend(pen, view, above)
-            if view.state.lit is not None:
-                pen.tag(pen.left + 10 * scale, pen.top + above + 8 * scale,
-                        f"Lit: {view.state.lit.words}   (Esc: everything again)", align=0)
-            _draw_pointer(pen, view, world, window)
-            if said:
-                pen.tag(pen.right - 6 * scale, pen.bottom - pen.size - 12 * scale, said, color=theme.DIM, align=1)
-    if said and world is None:
-        middle, y = plot.x + plot.width / 2, plot.y + plot.height / 2
-        pen.write(middle, y - 1.2 * imgui.get_text_line_height(), said, theme.TEXT, align=0.5)
-        left, width = middle - min(110 * scale, plot.width * 0.3), min(220 * scale, plot.width * 0.6)
-        for part, color in ((1.0, theme.BAR), (max(done, 0.03), theme.ACCENT)):
-            pen.fill(left, y + 12 * scale, left + width * part, y + 16 * scale, color)
+    x, y = plot.pointer
+    moment = painted.moment_at(x) if painted is not None else None
+    moment = world.axis.moment(x) if moment is None else moment
+    view.see(pointed=moment, hovered=world.pick(moment, y))
+    view.pointer = x, y
 
 
-def _draw_axes(pen: Pen, view: SnapshotView, world: World, window: Window) -> None:
-    scale, r = pen.scale, window.rect
-    for at, text in format.byte_ticks(window.y0, window.y1, max(int(r.height / (38 * scale)), 2)):
-        y = window.py(at)
-        pen.level(y, _GRID)
-        pen.write(r.x - 8 * scale, y - pen.size / 2 - scale, text, align=1.0)
-    end, count = 0.0, max(int(r.width / (85 * scale)), 2)
-    ticks = (format.count_ticks(window.x0, window.x1, count) if world.axis.unit == "events" else
-             format.time_ticks(window.x0, window.x1, world.axis.origin_us, count))
-    for at, text in ticks:
-        x, half = window.px(at), imgui.calc_text_size(text).x / 2
-        pen.upright(x, _GRID)
-        if max(r.x - 30 * scale, end) <= x - half and x + half <= pen.right + 12 * scale:
-            pen.write(x, pen.bottom + 6 * scale, text, align=0.5)
-            end = x + half + 10 * scale
-    pen.level(pen.bottom, _FRAME)
-    pen.upright(r.x, _FRAME)
-    for layer in world.layers if len(world.layers) > 1 else ():
-        bottom, top = window.py(layer.base), window.py(layer.base + layer.height)
-        if bottom >= pen.top and top <= pen.bottom:
-            if bottom <= pen.bottom:
-                pen.level(bottom, _FRAME)
-            pen.tag(r.x + 10 * scale, min(max(top + 6 * scale, pen.top + 6 * scale), pen.bottom - 24 * scale),
-                    layer.name, color=theme.DIM, align=0)
+def _click(view: SnapshotView, plot: plots.Plot) -> None:
+    moved = imgui.get_io().mouse_drag_max_distance_sqr[0] > (_CLICK * view.scale) ** 2
+    if plot.hovered and imgui.is_mouse_released(imgui.MouseButton_.left) and not moved:
+        if imgui.get_io().mouse_clicked_last_count[0] == 1:
+            state = view.state
+            view.clicked = state.selected, state.moment
+            view.see(selected=state.hovered, moment=state.moment if state.pointed is None else state.pointed)
 
 
-def _draw_marks(pen: Pen, view: SnapshotView, world: World, window: Window) -> None:
+def _draw_picture(view: SnapshotView, world: World, plot: plots.Plot) -> None:
+    """Have the picture painted that belongs here, and draw it or, stretched, the one before."""
+    picture, line = view.picture, max(round(view.scale), 1)
+    wanted = picture_of(view.content, view.device, view.state, world, plot.rect, line)
+    if wanted is not None:
+        picture.want(*wanted)
+    painted = picture.current
+    if painted is not None and picture.texture is not None:
+        picture.lift(view.state.hovered, view.state.selected, line)
+        s = painted.sheet
+        plot.image(picture.texture.glo, (s.x0, s.x0 + s.step * s.width), (s.low, s.low + s.per_pixel * s.height))
+
+
+def _draw_over(view: SnapshotView, world: World, plot: plots.Plot, said: str) -> None:
+    """Draw lanes, ranges, marks, the legend, and what is under the pointer."""
+    scale, r = view.scale, plot.rect
+    with plot.drawing() as draw:
+        for layer in world.layers if len(world.layers) > 1 else ():
+            y = plot.at(plot.x[0], layer.base + layer.height)[1]
+            card(draw, (r.x + 10 * scale, min(max(y, r.y) + 6 * scale, r.y + r.height - 24 * scale)),
+                 [(layer.name, theme.DIM)])
+        above = _draw_annotations(draw, view, world, plot)
+        _draw_marks(draw, view, world, plot)
+        if view.tab in ("timeline", "addresses") and view.state.style.legend:
+            _draw_legend(draw, view, r, above)
+        if view.state.lit is not None:
+            words = f"Lit: {view.state.lit.words}   (Esc: everything again)"
+            card(draw, (r.x + 10 * scale, r.y + above + 8 * scale), [(words, theme.TEXT)], within=r)
+        if said:
+            card(draw, (r.x + r.width - 6 * scale, r.y + r.height - 6 * scale), [(said, theme.DIM)], (1, 1))
+    _draw_pointer(view, world, plot)
+
+
+def _draw_marks(draw: imgui.ImDrawList, view: SnapshotView, world: World, plot: plots.Plot) -> None:
     """The moments that were chosen and marked, out of memory errors, and how long the selected allocation lives."""
-    state, scale = view.state, pen.scale
-    a, b = state.marks
+    state, scale, r = view.state, plot.scale, plot.rect
+    (a, b), bottom = state.marks, plot.rect.y + plot.rect.height
 
     def at(moment: int) -> float:
-        return window.px(world.axis.x_of(moment))
+        return plot.at(world.axis.x_of(moment))[0]
 
-    def line(moment: int, color: ImVec4, text: str, y: float) -> None:
-        if pen.left - 1 <= at(moment) <= pen.right + 1:
-            pen.upright(at(moment), color, 1.5)
-            pen.tag(at(moment), y, text, color=color)
+    def line(moment: int, color: ImVec4, text: str, y: float, anchor: float) -> None:
+        plot.upright(world.axis.x_of(moment), color, 1.5)
+        if r.x - 1 <= at(moment) <= r.x + r.width + 1:
+            card(draw, (at(moment), y), [(text, color)], (0.5, anchor), within=r, pad=0.36)
 
     for moment in view.content.ooms(view.device) or ():
-        line(moment, theme.FAULT, "out of memory", pen.top + 2 * scale)
+        line(moment, theme.FAULT, "out of memory", r.y + 2 * scale, 0)
     if a is not None and b is not None:
-        pen.fill(max(at(a), pen.left), pen.top, min(max(at(b), pen.left), pen.right), pen.bottom, faint(_MARKED, 0.07))
+        draw.add_rect_filled(ImVec2(at(a), r.y), ImVec2(at(b), bottom), theme.u32(_MARKED, 0.07))
     for moment, name in ((a, "A"), (b, "B")):
         if moment is not None:
-            line(moment, _MARKED, name, pen.bottom - pen.size - 9 * scale)
-    if state.moment is not None and pen.left - 1 <= (x := at(state.moment)) <= pen.right + 1:
-        pen.upright(x, _CHOSEN)
-        s = 5 * scale
-        pen.draw.add_triangle_filled(ImVec2(x - s, pen.top), ImVec2(x + s, pen.top), ImVec2(x, pen.top + 1.3 * s),
-                                     theme.u32(_CHOSEN))
+            line(moment, _MARKED, name, bottom - 3 * scale, 1)
+    if state.moment is not None:
+        x, s = at(state.moment), 5 * scale
+        plot.upright(world.axis.x_of(state.moment), _CHOSEN)
+        draw.add_triangle_filled(ImVec2(x - s, r.y), ImVec2(x + s, r.y), ImVec2(x, r.y + 1.3 * s), theme.u32(_CHOSEN))
     if state.selected is not None:
         allocations = view.trace.allocations
         x0, x1 = (at(int(column[state.selected]) + 1) for column in (allocations.start, allocations.end))
-        if x1 >= pen.left and x0 <= pen.right:
-            x0 = max(x0, pen.left)
-            pen.fill(x0, pen.bottom - scale, max(min(x1, pen.right), x0 + 2 * scale), pen.bottom + 2 * scale, _SPAN)
+        draw.add_rect_filled(ImVec2(x0, bottom - 3 * scale), ImVec2(max(x1, x0 + 2 * scale), bottom), theme.u32(_SPAN))
 
 
-def _draw_pointer(pen: Pen, view: SnapshotView, world: World, window: Window) -> None:
+def _draw_pointer(view: SnapshotView, world: World, plot: plots.Plot) -> None:
     """The cross hair, what it points at on both axes, and a card with what lies there."""
-    at, moment, hovered, scale = view.hands.at, view.state.pointed, view.state.hovered, pen.scale
-    if at is None or moment is None or not window.rect.contains(*at):
+    moment, hovered, r, scale = view.state.pointed, view.state.hovered, plot.rect, plot.scale
+    if moment is None or not plot.hovered:
         return
-    pen.upright(at[0], _HAIR)
-    pen.level(at[1], _FRAME)
+    draw, (x, y) = imgui.get_window_draw_list(), imgui.get_mouse_pos()
+    for a, b in (((x, r.y), (x, r.y + r.height)), ((r.x, y), (r.x + r.width, y))):
+        draw.add_line(ImVec2(*a), ImVec2(*b), theme.u32(theme.INK, 0.2), scale)
     clock = world.axis.unit == "time" and world.axis.timed
-    pen.tag(at[0], pen.bottom + 3 * scale,
-            format.clock_text(world.axis.time_us(moment)) if clock else f"{moment:,}", beyond=40 * scale)
-    if text := world.text(window.y_at(at[1])):
-        pen.tag(pen.left - 4 * scale, at[1] - pen.size / 2 - 3 * scale, text, beyond=GUTTER * scale, align=1)
+    words = format.clock_text(world.axis.time_us(moment)) if clock else f"{moment:,}"
+    card(draw, (x, r.y + r.height + 3 * scale), [(words, theme.INK)], (0.5, 0))
+    if text := world.text(plot.pointer[1]):
+        corner = imgui.get_window_pos()
+        card(draw, (r.x - 3 * scale, y), [(text, theme.INK)], (1, 0.5),
+             within=Rect(round(corner.x), r.y, r.width, r.height))
     lines: list[tuple[str, ImVec4]] = []
     if hovered is not None:
         lines += [(size_text(int(view.trace.allocations.size[hovered])), theme.TEXT),
-                  *((line, theme.DIM) for line in about(view, hovered))]
+                  *((fitted(line, _WIDEST * scale), theme.DIM) for line in about(view, hovered))]
     if view.state.tab != "addresses":
         curve = view.content.reserved(view.device) if view.state.style.reserved else None
         more = f" of {size_text(int(curve[moment]))} reserved" if curve is not None else ""
         lines.append((f"{size_text(int(world.bands.live[moment]))} live{more}", theme.DIM if lines else theme.TEXT))
     if lines:
-        hover_card(pen.draw, ImVec2(*at), [(fitted(text, _WIDEST * scale), color) for text, color in lines],
-                   window.rect)
+        plot.tell(lines)
 
 
 def about(view: SnapshotView, allocation: int) -> list[str]:
@@ -203,16 +211,16 @@ def about(view: SnapshotView, allocation: int) -> list[str]:
     return [*out, f"lived {lived}" if end < last else f"{lived} old when the trace ended"]
 
 
-def _draw_legend(pen: Pen, view: SnapshotView, above: float) -> None:
+def _draw_legend(draw: imgui.ImDrawList, view: SnapshotView, rect: Rect, above: float) -> None:
     """Draw the meaning of the colours in the corner of the plot, below what is `above` pixels high there."""
-    found, scale = view.content.colors(view.device, view.state.style.color_by), pen.scale
-    if found is None or not found.legend or pen.rect.width < 420 * scale or pen.rect.height < 130 * scale:
+    found, scale = view.content.colors(view.device, view.state.style.color_by), view.scale
+    if found is None or not found.legend or rect.width < 420 * scale or rect.height < 130 * scale:
         return
-    most = max(int((pen.rect.height * 0.5 - 12 * scale) / (_SMALL * 1.45 * scale)), 1)
+    most = max(int((rect.height * 0.5 - 12 * scale) / (_SMALL * 1.45 * scale)), 1)
     lines = [(fitted(text, 250 * scale), theme.DIM, ImVec4(*np.append(found.palette[number] / 255, 1).tolist()))
              for text, number in found.legend[:min(most, 8)]]
-    card(pen.draw, (pen.right - 8 * scale, pen.top + above + 8 * scale), lines, (1, 0), ground=faint(theme.BAR, 0.8),
-         pad=0.7)
+    card(draw, (rect.x + rect.width - 8 * scale, rect.y + above + 8 * scale), lines, (1, 0),
+         ground=faint(theme.BAR, 0.8), pad=0.7)
 
 
 _ROWS = 3
@@ -247,60 +255,73 @@ def ranges_of(view: SnapshotView, world: World) -> Ranges | None:
     return view.content.ask(("ranges", view.device, axis.unit), work)
 
 
-def _draw_annotations(pen: Pen, view: SnapshotView, world: World, window: Window) -> float:
+def _draw_annotations(draw: imgui.ImDrawList, view: SnapshotView, world: World, plot: plots.Plot) -> float:
     """A bar for each range, with its name where there is room. Returns how many pixels high they are together."""
     ranges = ranges_of(view, world)
     if ranges is None or not ranges.names:
         return 0.0
-    high, lowest, scale = pen.size + 4 * pen.scale, 0.0, pen.scale
-    x0, x1 = (np.clip(pen.left + (end - window.x0) / window.step, pen.left, pen.right)
-              for end in (ranges.begin, ranges.end))
+    r, scale, lowest = plot.rect, plot.scale, 0.0
+    high, step = imgui.get_text_line_height() + 4 * scale, (plot.x[1] - plot.x[0]) / plot.rect.width
+    x0, x1 = (np.clip(r.x + (end - plot.x[0]) / step, r.x, r.x + r.width) for end in (ranges.begin, ranges.end))
     wide = np.flatnonzero(x1 - x0 >= 2 * scale)
     for k in wide[np.argsort((x0 - x1)[wide], kind="stable")[:_MOST]].tolist():
-        left, right, tint = round(float(x0[k])), float(x1[k]), _TINTS[ranges.depth[k]]
-        y, end = round(pen.top + ranges.depth[k] * (high + scale)), max(round(right - scale), round(left) + 1)
-        lowest = max(lowest, y + high - pen.top)
-        pen.fill(left, y, end, y + high, faint(tint, 0.20))
-        pen.fill(left, y, end, y + max(round(2 * scale), 1), faint(tint, 0.75))
-        if right - left > 28 * scale:
-            pen.write(left + 5 * scale, y + 2.5 * scale, fitted(ranges.names[k], end - left - 8 * scale), theme.TEXT)
+        left, tint = float(x0[k]), _TINTS[ranges.depth[k]]
+        y, end = r.y + ranges.depth[k] * (high + scale), max(float(x1[k]) - scale, left + 1)
+        lowest = max(lowest, y + high - r.y)
+        draw.add_rect_filled(ImVec2(left, y), ImVec2(end, y + high), theme.u32(tint, 0.20))
+        draw.add_rect_filled(ImVec2(left, y), ImVec2(end, y + 2 * scale), theme.u32(tint, 0.75))
+        if end - left > 28 * scale:
+            draw.add_text(ImVec2(left + 5 * scale, y + 2.5 * scale), theme.u32(theme.INK),
+                          fitted(ranges.names[k], end - left - 8 * scale))
     return lowest
 
 
 def draw_minimap(view: SnapshotView, rect: Rect) -> None:
-    """The whole timeline, low: live bytes before reserved ones, and the window that the plot shows."""
-    style, content, device = view.state.style, view.content, view.device
-    axis, bands = content.axis(device, style.unit), content.bands(device)
-    curve = content.reserved(device) if style.reserved else None
-    if axis is None or bands is None or (curve is None and style.reserved):
+    """The whole timeline, low: live bytes before reserved ones, and the window that the plot shows, which goes where
+    the user takes it."""
+    style, content, device, world = view.state.style, view.content, view.device, view.world()
+    if world is None:
         return
+    axis, bands = world.axis, world.bands
+    curve, columns = content.reserved(device) if style.reserved else None, rect.width
 
-    def work() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        edges = axis.edges(*axis.extent, rect.width)
+    def work() -> tuple[np.ndarray, ...]:
+        edges = axis.edges(*axis.extent, columns)
         live = bands.envelope(edges)[1].astype(np.float64)
         reserved = Envelope(curve)(edges)[1].astype(np.float64) if curve is not None else 0 * live
-        return tuple(np.repeat(values, 2) for values in (np.arange(len(live) + 1), live, reserved))  # type: ignore
+        x = np.linspace(*axis.extent, columns + 1)
+        return np.repeat(x, 2)[1:-1], np.repeat(live, 2), np.repeat(reserved, 2)
 
-    found = content.ask(("minimap", device, style.unit, rect.width, curve is not None), work, newest=True,
-                        lane="layout")
+    found = content.ask(("minimap", device, style.unit, columns, curve is not None), work, newest=True, lane="layout")
     if found is None:
         return
     x, live, reserved = found
     top = max(float(live.max(initial=0)), float(reserved.max(initial=0)), 1.0) * 1.06
     with (board(f"snapshot minimap {id(view)}", rect, color=ImVec4(0.075, 0.081, 0.093, 1)),
-          bare("minimap", (rect.width, rect.height), (0, rect.width), (0, top)) as plot):
+          plots.bare("minimap", (rect.width, rect.height), axis.extent, (0, top)) as plot):
         if plot is None:
             return
         for values, color in ((reserved, ImVec4(*RESERVED, 1)), (live, _LIVE)):
-            plot.shade("##bytes", x[1:-1].astype(np.float64), 0 * values, values, color)
-        if view.state.x is not None:
-            low, high = axis.extent
-            x0, x1 = ((end - low) * rect.width / (high - low) for end in view.state.x)
-            plot.fade(0, x0)
-            plot.fade(x1, rect.width)
+            plot.shade("##bytes", x, 0 * values, values, color)
+        (low, high), seen, io = axis.extent, view.state.x, imgui.get_io()
+        if seen is not None:
+            plot.fade(low, seen[0])
+            plot.fade(seen[1], high)
             with plot.drawing() as draw:
-                draw.add_rect(ImVec2(rect.x + x0 - 1, rect.y), ImVec2(max(rect.x + x1, rect.x + x0 + 1) + 1,
-                                                                      rect.y + rect.height), theme.u32(theme.MARK))
+                left, right = (plot.at(end)[0] for end in seen)
+                draw.add_rect(ImVec2(left - 1, rect.y), ImVec2(max(right, left + 1) + 1, rect.y + rect.height),
+                              theme.u32(theme.MARK))
+        x0, x1 = seen or (low, low + (high - low) / 8)
+        at = low + (imgui.get_mouse_pos().x - rect.x) / rect.width * (high - low)
+        if imgui.is_window_hovered() and imgui.is_mouse_clicked(imgui.MouseButton_.left):
+            view.memory["minimap held"] = True
+        if not imgui.is_mouse_down(imgui.MouseButton_.left):
+            view.memory.pop("minimap held", None)
+        elif "minimap held" in view.memory:
+            view.state = world.showing(view.state, (at - (x1 - x0) / 2, at + (x1 - x0) / 2))
+        if imgui.is_window_hovered() and io.mouse_wheel:
+            view.state = world.showing(view.state, magnified(
+                seen or axis.extent, min(max(at, x0), x1), ZOOM_STEP ** max(min(io.mouse_wheel, 8.0), -8.0)))
 
 
 # -- the bar over the plot: what to look at, and what to look for ------------------------------------------------------

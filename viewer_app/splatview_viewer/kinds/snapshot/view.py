@@ -6,32 +6,34 @@ import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import moderngl
 from imgui_bundle import imgui
 
 from splatview_viewer.core.errors import ViewerError
+from splatview_viewer.core.events import Key
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import Info, KeyHelp, Section, View, Wants
 from splatview_viewer.kinds.snapshot import check_timeline, world
 from splatview_viewer.kinds.snapshot.content import Content
-from splatview_viewer.kinds.snapshot.hands import Hands
+from splatview_viewer.kinds.snapshot.keys import pressed
 from splatview_viewer.kinds.snapshot.model import Snapshot
 from splatview_viewer.kinds.snapshot.painting import pool
-from splatview_viewer.kinds.snapshot.plot import Plot
-from splatview_viewer.kinds.snapshot.state import BACKGROUND, COLORS, PLOTS, Lit, SnapshotState
-from splatview_viewer.kinds.snapshot.world import Layout, World, lay_out
+from splatview_viewer.kinds.snapshot.picture import Picture
+from splatview_viewer.kinds.snapshot.state import COLORS, PLOTS, Lit, SnapshotState
 from splatview_viewer.ui import widgets as ui
 from splatview_viewer.ui.format import size_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import moderngl
+
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.view import Value
     from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.kinds.snapshot.model import Trace
+    from splatview_viewer.kinds.snapshot.world import World
 
-PAGE = (0.083, 0.088, 0.100)
+_PAGE = (0.083, 0.088, 0.100)
 """Around the plot, RGB in [0, 1]."""
 
 
@@ -73,23 +75,24 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
 
     def __init__(self, data: SnapshotData, state: SnapshotState) -> None:
         super().__init__(data, state)
-        self.picture = Plot(data.ctx, data.work, data.news.set)
-        self.hands = Hands(self)
+        self.picture = Picture(data.ctx, data.work, data.news.set)
+        self.scale = 1.0
+        """Pixels per point."""
+        self.pointer = 0.0, 0.0
+        """The last place of the pointer in the plot, on both axes."""
+        self.clicked: tuple[int | None, int | None] = None, None
+        """The allocation and the moment that were chosen before the last click."""
         self.focus = False
         """The keyboard goes to the search field with the next picture."""
-        self.memory: dict[str, Any] = {}
+        self.memory: dict[Any, Any] = {}
         """What panes remember from one picture to the next."""
         self._of = data.content
         """What the state is of."""
-        self._scale: float | None = None
-        """Pixels per point; None while no words are drawn."""
         self._rect = Rect(0, 0, 1, 1)
-        self._missing = False
+        self._missing = True
         """The last picture lacks answers that are being worked on."""
         self._answers = 0
         """`Content.changes` when it was drawn."""
-        self._pointed_in: tuple[object, ...] = ()
-        """Where the hands last told what lies under the pointer, and in which picture."""
 
     def take(self, link: str, value: Value) -> bool:
         if not isinstance(value, Snapshot):
@@ -109,7 +112,7 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         if gone:
             if self._of is not None:
                 self.state = self.state.elsewhere()
-            self._of, self._pointed_in = self.data.content, ()
+            self._of, self._missing = self.data.content, True
             self.memory.clear()
             self.picture.release()
         return gone
@@ -139,11 +142,6 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         """The moment that panes tell of; None until it is known."""
         return self.content.peak(self.device) if self.state.moment is None else self.state.moment
 
-    @property
-    def scale(self) -> float:
-        """Pixels per point."""
-        return self._scale or 1.0
-
     def world(self) -> World | None:
         """What the plot is of; None until that is known."""
         return world.world_of(self.content, self.device, self.state)
@@ -165,6 +163,11 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
             begin = min(max(at - width / 2, low), max(high - width, low))
             self.see(x=(begin, begin + width))
 
+    def fitted(self) -> SnapshotState:
+        """The state after a double click: all is seen, and what its first half chose is taken back."""
+        selected, moment = self.clicked
+        return replace(self.state.fitted(), selected=selected, moment=moment)
+
     def light(self, key: tuple[Any, ...], row: int, words: str) -> None:
         """Have the allocations of a row of an answer seen among the rest; no longer if they are."""
         lit = Lit(key, row, words)
@@ -176,56 +179,31 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
 
     # -- drawing ---------------------------------------------------------------------------------------------------
 
-    def _layout(self, rect: Rect) -> Layout:
-        self._rect = rect
-        return lay_out(rect, self._scale, self.tab, details=self.state.selected is not None)
-
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
-        self._sync()
-        content, ctx = self.content, self.data.ctx
-        ctx.disable(moderngl.BLEND | moderngl.DEPTH_TEST | moderngl.CULL_FACE)
         framebuffer.use()
-        framebuffer.clear(*PAGE, 1.0, viewport=rect.viewport(framebuffer.height))
-        self._answers, misses = content.changes, content.misses
-        layout = self._layout(rect)
-        if layout.plot is not None:
-            self._draw_plot(framebuffer, layout.plot)
-        self._missing = content.misses != misses
-
-    def _draw_plot(self, framebuffer: moderngl.Framebuffer, plot: Rect) -> None:
-        found, line = self.world(), max(round(self.scale), 1)
-        if found is None:
-            framebuffer.clear(*BACKGROUND, 1.0, viewport=plot.viewport(framebuffer.height))
-            return
-        window = found.window(self.state, plot)
-        wanted = world.picture_of(self.content, self.device, self.state, window, line)
-        if wanted is not None:
-            self.picture.want(*wanted)
-        if self.hands.at is not None and self._pointed_in != (plot, self.picture.shown):
-            self._pointed_in = plot, self.picture.shown
-            if plot.contains(*self.hands.at):
-                self.hands.point(plot, found)
-        self.picture.draw(framebuffer, window, (self.state.hovered, self.state.selected), line)
+        framebuffer.clear(*_PAGE, 1.0, viewport=rect.viewport(framebuffer.height))
 
     def ui(self, rect: Rect, scale: float) -> bool:
-        from splatview_viewer.kinds.snapshot.axes import draw_bar, draw_minimap, draw_over
+        from splatview_viewer.kinds.snapshot.axes import draw_bar, draw_minimap, draw_plot
         from splatview_viewer.kinds.snapshot.panes import draw_pane
 
-        first, self._scale = self._scale != scale, scale
-        content, layout = self.content, self._layout(rect)
-        misses, again = content.misses, False
-        if layout.plot is not None:
-            draw_over(self, layout, *self._said())
-        if layout.minimap is not None:
-            draw_minimap(self, layout.minimap)
+        self._sync()
+        content, self._rect, self.scale = self.content, rect, scale
+        self._answers, misses, again = content.changes, content.misses, False
+        layout = world.lay_out(rect, scale, self.tab, details=self.state.selected is not None)
+        plot, strip = layout.plot, layout.minimap
+        if plot is not None:
+            plot = draw_plot(self, plot, *self._said())
+        if strip is not None:
+            draw_minimap(self, Rect(plot.x, strip.y, plot.width, strip.height) if plot is not None else strip)
         if layout.bar is not None:
             again |= draw_bar(self, layout.bar)
         if layout.pane is not None:
             again |= draw_pane(self, "about" if self.tab in PLOTS else self.tab, layout.pane)  # the bar may choose
         if layout.details is not None:
             again |= draw_pane(self, "details", layout.details)
-        self._missing |= content.misses != misses
-        return again or first
+        self._missing = content.misses != misses
+        return again
 
     def _said(self) -> tuple[str, float]:
         """Return the words instead of a picture, and the part of the work for it that is done."""
@@ -242,10 +220,12 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
     # -- events ----------------------------------------------------------------------------------------------------
 
     def handle(self, event: Event, rect: Rect) -> bool:
+        if not isinstance(event, Key) or not event.pressed:
+            return False
         self._sync()
-        focused = self.focus
-        again = self.hands.handle(event, self._layout(rect))
-        return again or self.focus != focused
+        self.state = pressed(self.state, event, self.world(), self.pointer if self.state.pointed is not None else None)
+        self.focus |= event.name == "slash"
+        return event.name == "slash"
 
     def tick(self, now: float) -> bool:
         content = self.data.content
@@ -279,7 +259,6 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
     def release(self, how: Literal["idle", "away", "closed", "last"]) -> None:
         if how != "idle":
             self.picture.release()
-            self._pointed_in = ()
         if how == "last":
             self.data.close()
 
@@ -287,8 +266,7 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
 
     @property
     def wants(self) -> Wants:
-        boards = self._layout(self._rect).boards if self.data.content is not None and self._scale is not None else ()
-        return Wants(moving=self.hands.dragging, boards=boards)
+        return Wants(boards=(self._rect,))
 
     def panel(self) -> Sequence[Section]:
         return (Section("", self._controls),)
@@ -320,4 +298,4 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         readout = "" if bands is None or pointed is None or pointed >= len(bands.live) else (
             f"{pointed:,}   {size_text(int(bands.live[pointed]))} live")
         return Info(content.phrases, content.snapshot.notes, readout, [f"painted by {pool()._max_workers} threads"],
-                    {**self.picture.ms, "draw": self.data.work.ms.get("timeline", 0.0)})
+                    self.picture.ms)

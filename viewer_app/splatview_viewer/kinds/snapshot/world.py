@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 BAR = 40
 """Points: the height of the bar with the tabs and the search."""
-GUTTER, FOOT, RIGHT, TOP = 70, 26, 14, 12
-"""Points beside the plot: for the words of its axes, and for air."""
 MINIMAP, GAP = 44, 8
 DETAILS = 350
 _BARE = 200, 150
@@ -42,22 +40,17 @@ class Layout:
     """Rectangles in pixels of the framebuffer; None: not there. They do not overlap."""
 
     plot: Rect | None = None
-    """Without its axes."""
+    """With its axes."""
     bar: Rect | None = None
     minimap: Rect | None = None
     pane: Rect | None = None
     """The table or other of the tab."""
     details: Rect | None = None
 
-    @property
-    def boards(self) -> list[Rect]:
-        """Those that are imgui's windows."""
-        return [r for r in (self.bar, self.pane, self.details) if r is not None]
 
-
-def lay_out(rect: Rect, scale: float | None, tab: str, *, details: bool) -> Layout:
-    """`scale`: pixels per point; None: no words are drawn. `details`: an allocation's are to be seen."""
-    if scale is None or rect.width < _BARE[0] * scale or rect.height < _BARE[1] * scale:
+def lay_out(rect: Rect, scale: float, tab: str, *, details: bool) -> Layout:
+    """`scale`: pixels per point. `details`: an allocation's are to be seen."""
+    if rect.width < _BARE[0] * scale or rect.height < _BARE[1] * scale:
         return Layout(plot=rect)
 
     def px(points: float) -> int:
@@ -83,48 +76,11 @@ def lay_out(rect: Rect, scale: float | None, tab: str, *, details: bool) -> Layo
         above = max(height * 36 // 100, px(190)) if height >= _TALL * scale else px(MINIMAP + 2 * GAP)
         pane = Rect(x, y + above, width, height - above)
         height = above
-    left, right = x + px(GUTTER), x + width - px(RIGHT)
-    across = max(right - left, 1)
     minimap = None
     if height >= px(MINIMAP + 2 * GAP) and (pane is None or not px(150) < height < px(_ROOMY)):
-        minimap = Rect(left, y + height - px(MINIMAP + GAP), across, px(MINIMAP))
+        minimap = Rect(x + px(GAP), y + height - px(MINIMAP + GAP), max(width - 2 * px(GAP), 1), px(MINIMAP))
         height -= px(MINIMAP + 2 * GAP)
-    rest = height - px(TOP + FOOT)
-    plot = Rect(left, y + px(TOP), across, rest) if rest >= px(24) else None
-    return Layout(plot, bar, minimap, pane, side)
-
-
-@dataclass(frozen=True)
-class Window:
-    """Part of the world that a plot in `rect` shows: x in units of the time axis, y in bytes from the bottom up."""
-
-    rect: Rect
-    x0: float
-    x1: float
-    y0: float
-    y1: float
-
-    @property
-    def step(self) -> float:
-        """The world's width of a pixel."""
-        return (self.x1 - self.x0) / self.rect.width
-
-    @property
-    def per_pixel(self) -> float:
-        """Bytes in the height of a pixel."""
-        return (self.y1 - self.y0) / self.rect.height
-
-    def x_at(self, px: float) -> float:
-        return self.x0 + (px - self.rect.x) * self.step
-
-    def y_at(self, py: float) -> float:
-        return self.y0 + (self.rect.y + self.rect.height - py) * self.per_pixel
-
-    def px(self, x: float) -> float:
-        return self.rect.x + (x - self.x0) / self.step
-
-    def py(self, y: float) -> float:
-        return self.rect.y + self.rect.height - (y - self.y0) / self.per_pixel
+    return Layout(Rect(x, y, width, height) if height >= px(62) else None, bar, minimap, pane, side)
 
 
 def held(wanted: Range, full: Range, least: float) -> Range | None:
@@ -170,11 +126,18 @@ class World:
     full: Range
     """All of the bytes axis."""
 
-    def window(self, state: SnapshotState, rect: Rect) -> Window:
-        """The part that the plot in `rect` shows."""
-        x = state.x or self.axis.extent
-        y = (state.places if state.tab == "addresses" else state.y) or self.full
-        return Window(rect, x[0], max(x[1], x[0] + 1e-9), y[0], max(y[1], y[0] + 1e-9))
+    def window(self, state: SnapshotState) -> tuple[Range, Range]:
+        """The part that the plot shows: of the time axis, and of the bytes axis."""
+        return state.x or self.axis.extent, (state.places if state.tab == "addresses" else state.y) or self.full
+
+    def showing(self, state: SnapshotState, x: Range | None, y: Range | None = None) -> SnapshotState:
+        """The state in which these ranges are seen, as far as they exist; None: as they are."""
+        changes: dict[str, Range | None] = {}
+        if x is not None:
+            changes["x"] = held(x, self.axis.extent, LEAST[state.style.unit])
+        if y is not None:
+            changes["places" if state.tab == "addresses" else "y"] = held(y, self.full, LEAST_BYTES)
+        return replace(state, **changes)  # type: ignore[arg-type]
 
     def pick(self, moment: int, y: float) -> int | None:
         """The allocation at a moment and a place of the bytes axis."""
@@ -246,13 +209,13 @@ def _lanes(content: Content, device: int) -> tuple[Layer, ...] | None:
     return content.ask(("lanes", device), work, lane="layout", words="Laying out the memory pools")
 
 
-def picture_of(content: Content, device: int, state: SnapshotState, window: Window,
+def picture_of(content: Content, device: int, state: SnapshotState, world: World, rect: Rect,
                line: int) -> tuple[Sheet, Material] | None:
-    """The picture that fits a window pixel by pixel, and what it is painted from; line: pixels. None until that is
+    """The picture that fits a rectangle pixel by pixel, and what it is painted from; line: pixels. None until that is
     known."""
-    style, world = state.style, world_of(content, device, state)
+    style, (x, y) = state.style, world.window(state)
     colors = content.colors(device, style.color_by)
-    if world is None or colors is None:
+    if colors is None:
         return None
     lit, mask = content.mask(device, state.search, state.lit)
     key = ("paint", device, style.color_by, lit)
@@ -260,9 +223,8 @@ def picture_of(content: Content, device: int, state: SnapshotState, window: Wind
                                            _bytes(_DIM)), newest=True, lane="layout", words="Colouring")
     if paint is None:
         return None
-    r = window.rect
-    sheet = Sheet((id(content), device, kind_of(state), style.unit), (key, style.reserved, line), window.x0,
-                  window.step, r.width, window.y0, window.per_pixel, r.height)
+    sheet = Sheet((id(content), device, kind_of(state), style.unit), (key, style.reserved, line), x[0],
+                  (x[1] - x[0]) / rect.width, rect.width, y[0], (y[1] - y[0]) / rect.height, rect.height)
     return sheet, Material(world.axis, world.bands, world.layers, paint, _bytes(RESERVED), _bytes(_EDGE), line)
 
 

@@ -47,8 +47,10 @@ def _compare_key(view: SnapshotView) -> Key | None:
         centered("Looking for the peak\u2026")
         return None
     other = _against(view, others) if others else None
+    key: Key
     if other is None:
         a, b = (here if mark is None else mark for here, mark in zip((0, now), view.state.marks, strict=True))
+        key = "compare", view.device, a, b
         _side(view, "A", a, SHRUNK, lambda moment: (moment, b))
         beside(imgui.calc_text_size(moment_text(view, b)).x + 13 * imgui.get_font_size(), 20 * scale)
         _side(view, "B", b, GROWN, lambda moment: (a, moment))
@@ -57,13 +59,11 @@ def _compare_key(view: SnapshotView) -> Key | None:
         if not any(trace.device == device for trace in other.snapshot.traces):
             wrapped(f"{other.snapshot.name} has no device {device}", theme.FAULT)
             return None
-        when = choose(view, "when", _WHEN)
+        key = "compare", view.device, f"{choose(view, 'when', _WHEN)} {other.snapshot.name}", now
         imgui.same_line(0, 14 * scale)
         colored(f"B {moment_text(view, now)}", theme.TEXT)
     label("By")
-    by = choose(view, "compare by", _BY)
-    return ("compare", view.device, a, b, by) if other is None else (
-        "compare", view.device, f"{when} {other.snapshot.name}", now, by)
+    return (*key, choose(view, "compare by", _BY))
 
 
 def _against(view: SnapshotView, others: list[Content]) -> Content | None:
@@ -210,7 +210,7 @@ def _oom(view: SnapshotView, shown: Shown) -> Rows:
     imgui.align_text_to_frame_padding()
     colored(f"{size_text(oom.asked)} was asked for at event {oom.event:,}", theme.TEXT)
     imgui.same_line(0, 10 * view.scale)
-    colored(_WORDS.get(oom.kind, oom.kind), theme.FAULT)
+    colored(_WORDS[oom.kind], theme.FAULT)
     if view.state.moment != oom.event:
         imgui.same_line(0, 10 * view.scale)
         if imgui.small_button("Go there"):
