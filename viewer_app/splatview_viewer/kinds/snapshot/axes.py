@@ -38,14 +38,14 @@ _LIVE = ImVec4(0.31, 0.41, 0.54, 1.0)
 _PAGE = ImVec4(0.083, 0.088, 0.100, 1.0)
 
 
-def draw_plot(view: SnapshotView, rect: Rect, said: str, done: float) -> Rect:
-    """Draw the timeline, and take what the user does in it; `said`: words instead of a picture, and how much of the
-    work is done, 0 to 1. Returns the area within the axes."""
+def draw_plot(view: SnapshotView, rect: Rect) -> Rect:
+    """Draw the timeline, and take what the user does in it. Returns the area within the axes."""
     scale, world = view.scale, view.world()
     with board(f"snapshot plot {id(view)}", rect, (8 * scale, 8 * scale), _PAGE), theme.font_size(_SMALL):
         room = imgui.get_content_region_avail()
         if world is None:
-            _say(said, done, rect)
+            card(imgui.get_window_draw_list(), (rect.x + rect.width / 2, rect.y + rect.height / 2),
+                 [(view.said, theme.TEXT)], (0.5, 0.5), within=rect)
             return rect
         state, io, axis = view.state, imgui.get_io(), world.axis
         x, y = world.window(state)
@@ -61,24 +61,13 @@ def draw_plot(view: SnapshotView, rect: Rect, said: str, done: float) -> Rect:
             _point(view, world, plot)
             _draw_picture(view, world, plot)
             if not plot.small:
-                _draw_over(view, world, plot, said)
+                _draw_over(view, world, plot)
     if plot.reset:
         view.state = view.fitted()
     else:
         view.state = world.showing(view.state, plot.x if plot.moved else None, plot.y if plot.raised else None)
     _click(view, plot)
     return plot.rect
-
-
-def _say(said: str, done: float, rect: Rect) -> None:
-    """Write words and a bar in the middle of the plot."""
-    scale, draw = theme.scale() * theme.FONT_SIZE / _SMALL, imgui.get_window_draw_list()
-    x, y = rect.x + rect.width / 2, rect.y + rect.height / 2
-    card(draw, (x, y), [(said, theme.TEXT)], (0.5, 1.2), within=rect)
-    width = min(220 * scale, rect.width * 0.6)
-    for part, color in ((1.0, theme.BAR), (max(done, 0.03), theme.ACCENT)):
-        draw.add_rect_filled(ImVec2(x - width / 2, y + 4 * scale), ImVec2(x - width / 2 + width * part, y + 8 * scale),
-                             theme.u32(color))
 
 
 def _point(view: SnapshotView, world: World, plot: plots.Plot) -> None:
@@ -117,7 +106,7 @@ def _draw_picture(view: SnapshotView, world: World, plot: plots.Plot) -> None:
         plot.image(picture.texture.glo, (s.x0, s.x0 + s.step * s.width), (s.low, s.low + s.per_pixel * s.height))
 
 
-def _draw_over(view: SnapshotView, world: World, plot: plots.Plot, said: str) -> None:
+def _draw_over(view: SnapshotView, world: World, plot: plots.Plot) -> None:
     """Draw lanes, ranges, marks, the legend, and what is under the pointer."""
     scale, r = view.scale, plot.rect
     with plot.drawing() as draw:
@@ -132,8 +121,8 @@ def _draw_over(view: SnapshotView, world: World, plot: plots.Plot, said: str) ->
         if view.state.lit is not None:
             words = f"Lit: {view.state.lit.words}   (Esc: everything again)"
             card(draw, (r.x + 10 * scale, r.y + above + 8 * scale), [(words, theme.TEXT)], within=r)
-        if said:
-            card(draw, (r.x + r.width - 6 * scale, r.y + r.height - 6 * scale), [(said, theme.DIM)], (1, 1))
+        if view.said:
+            card(draw, (r.x + r.width - 6 * scale, r.y + r.height - 6 * scale), [(view.said, theme.DIM)], (1, 1))
     _draw_pointer(view, world, plot)
 
 

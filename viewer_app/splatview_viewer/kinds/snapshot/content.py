@@ -65,6 +65,7 @@ atexit.register(_end)
 class _Question:
     job: Job[Any]
     words: str
+    lane: str
     begun: bool = False
 
 
@@ -128,7 +129,7 @@ class Content:
             answered = [k for k, q in same if k not in waiting]
             for old in (*waiting, *answered[:max(len(answered) - _KEPT + 1, 0)]):
                 self.forget(old)
-        question: Any = _Question(None, words)  # type: ignore[arg-type]
+        question: Any = _Question(None, words, lane)  # type: ignore[arg-type]
         question.job = self._lanes[lane].submit(work)
         self._questions[key] = question
 
@@ -155,6 +156,11 @@ class Content:
     def working(self) -> str:
         """The job in progress, in words; "" without one."""
         return next((q.words for q in self._questions.values() if q.words and q.begun and not q.job.done), "")
+
+    @property
+    def fault_of_layout(self) -> str:
+        """Why something cannot be laid out; "" while nothing failed."""
+        return next((q.job.fault for q in self._questions.values() if q.lane == "layout" and q.job.fault), "")
 
     def wait(self, timeout: float) -> bool:
         """Wait until nothing is worked on any more, at most so many seconds. Returns whether that is so."""

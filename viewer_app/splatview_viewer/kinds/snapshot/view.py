@@ -193,7 +193,7 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         layout = world.lay_out(rect, scale, self.tab, details=self.state.selected is not None)
         plot, strip = layout.plot, layout.minimap
         if plot is not None:
-            plot = draw_plot(self, plot, *self._said())
+            plot = draw_plot(self, plot)
         if strip is not None:
             draw_minimap(self, Rect(plot.x, strip.y, plot.width, strip.height) if plot is not None else strip)
         if layout.bar is not None:
@@ -204,18 +204,6 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
             again |= draw_pane(self, "details", layout.details)
         self._missing = content.misses != misses
         return again
-
-    def _said(self) -> tuple[str, float]:
-        """Return the words instead of a picture, and the part of the work for it that is done."""
-        if fault := self.fault:
-            return fault, 0.0
-        keys = world.questions(self.device, self.state)
-        if self.picture.shown is not None and not self._missing:
-            return "", 1.0
-        done = sum(self.content.peek(key) is not None for key in keys) / (len(keys) + 1)
-        if self.content.working:
-            return f"{self.content.working} \u2026", done
-        return ("", 1.0) if self.picture.shown is not None else ("Painting \u2026", done)
 
     # -- events ----------------------------------------------------------------------------------------------------
 
@@ -239,10 +227,14 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
     @property
     def fault(self) -> str:
         """Why the timeline cannot be shown; "" while it may be."""
-        if self.picture.error:
-            return f"It cannot be painted: {self.picture.error}"
-        keys = world.questions(self.device, self.state)
-        return next((fault for key in keys if (fault := self.content.fault(key))), "")
+        error = self.picture.error
+        return f"It cannot be painted: {error}" if error else self.content.fault_of_layout
+
+    @property
+    def said(self) -> str:
+        """Words beside the timeline, or instead of it: what is wrong, or being worked on."""
+        busy = f"{self.content.working} \u2026" if self._missing and self.content.working else ""
+        return self.fault or busy or ("Painting \u2026" if self.picture.current is None else "")
 
     @property
     def complete(self) -> bool:

@@ -17,7 +17,7 @@ from splatview_viewer.ui.format import size_text
 
 if TYPE_CHECKING:
     from splatview_viewer.core.settings import Color
-    from splatview_viewer.kinds.snapshot.content import Content, Key
+    from splatview_viewer.kinds.snapshot.content import Content
     from splatview_viewer.kinds.snapshot.state import Range, SnapshotState
     from splatview_viewer.kinds.snapshot.timeline.index import Axis
 
@@ -159,14 +159,6 @@ class World:
 def kind_of(state: SnapshotState) -> str:
     """Return the kind of plot: "bands", "lanes" or "addresses"."""
     return "addresses" if state.tab == "addresses" else "lanes" if state.style.lanes else "bands"
-
-
-def questions(device: int, state: SnapshotState) -> list[Key]:
-    """The questions without whose answers nothing can be painted."""
-    kind, style = kind_of(state), state.style
-    return [("bands", device), ("axis", device, style.unit), ("colors", device, style.color_by),
-            *([("reserved", device)] if style.reserved else []),
-            ("top", device, style.reserved) if kind == "bands" else (kind, device)]
 
 
 def world_of(content: Content, device: int, state: SnapshotState) -> World | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui
@@ -17,7 +18,6 @@ from splatview_viewer.kinds.snapshot.panes.parts import (
     Shown,
     chip,
     choose,
-    first_time,
     moment_line,
     on_the_right,
     parts_bar,
@@ -112,7 +112,8 @@ def _or_none(allocation: int) -> int | None:
 def _event_cells(view: SnapshotView) -> Any:
     """Return a function that says what is known of an event, by columns."""
     snapshot, e, where = view.content.snapshot, view.trace.events, places(view)
-    base, bands = first_time(e), view.content.bands(view.device)
+    axis, bands = view.content.axis(view.device, "time"), view.content.bands(view.device)
+    base = axis.origin_us if axis is not None else 0
     streams, pools = len(snapshot.streams) > 1, len(snapshot.pools) > 1
 
     def cells(i: int) -> list[Cell | str]:
@@ -155,16 +156,6 @@ _DARK = ImVec4(0.235, 0.255, 0.285, 1.0)
 """Blocks in use that are not lit while others are."""
 
 
-class _Part(NamedTuple):
-    """A piece of a segment's bar."""
-
-    x0: float
-    x1: float
-    color: int
-    block: int
-    """-1: several blocks that are narrower than a pixel."""
-
-
 def _segments_key(view: SnapshotView) -> Key | None:
     moment = moment_line(view)
     return None if moment is None else ("segments", view.device, moment)
@@ -179,12 +170,7 @@ def _segments(view: SnapshotView, shown: Shown) -> Rows:
     _summary(at)
     free, largest = at.free_of_segment(), max(int(at.size.max(initial=1)), 1)
     order = np.argsort({"size": -at.size, "address": at.addr, "free": -free}[by], kind="stable")
-    colors = view.content.colors(view.device, view.state.style.color_by)
-    lit, mask = view.content.mask(view.device, view.state.search, view.state.lit)
-    key, memory = (id(at), to_scale, id(colors), lit, mask is None, imgui.get_window_width()), view.memory
-    if memory.get("segments of") != key:
-        memory["segments of"], memory["segments parts"] = key, {}
-    parts: dict[int, list[_Part]] = memory["segments parts"]
+    colors = _block_colors(view, at)
     over: list[int] = []
 
     def cells(row: int) -> list[Cell | str]:
@@ -192,9 +178,7 @@ def _segments(view: SnapshotView, shown: Shown) -> Rows:
 
         def paint(draw: imgui.ImDrawList, x0: float, x1: float, y: float, height: float) -> None:
             whole = max((x1 - x0) * int(at.size[i]) / largest, 2.0) if to_scale else x1 - x0
-            if i not in parts:
-                parts[i] = _parts(at, i, whole, colors, mask)
-            over.extend(_bar(draw, at, i, parts[i], (x0, y, whole, height), view.state.selected))
+            over.extend(_bar(draw, at, i, colors, (x0, y, whole, height), view.state.selected))
 
         pool = int(at.pool[i])
         return [Cell(address_text(int(at.addr[i])), theme.DIM), size_text(int(at.size[i])),
@@ -227,71 +211,42 @@ def _segments(view: SnapshotView, shown: Shown) -> Rows:
 SEGMENTS = QueryPane(_segments_key, _segments)
 
 
-def _bar(draw: imgui.ImDrawList, at: SegmentsAt, segment: int, parts: list[_Part],
+def _bar(draw: imgui.ImDrawList, at: SegmentsAt, segment: int, colors: np.ndarray,
          place: tuple[float, float, float, float], selected: int | None) -> list[int]:
-    """Draw one segment; the block under the pointer, if any."""
-    x, y, width, height = place
-    mouse, over = imgui.get_mouse_pos(), []
-    here = x <= mouse.x < x + width and y - 2 <= mouse.y < y + height + 2 and imgui.is_window_hovered()
-    for part in parts:
-        a = ImVec2(x + part.x0, y)
-        b = ImVec2(x + max(part.x1 - (1 if part.x1 - part.x0 > 3 else 0), part.x0 + 1), y + height)
-        draw.add_rect_filled(a, b, part.color)
-        if here and part.x0 <= mouse.x - x < part.x1:
-            over = [part.block if part.block >= 0 else _block_at(at, segment, (mouse.x - x) / width)]
-            draw.add_rect_filled(a, b, theme.u32(ImVec4(1, 1, 1, 0.18)))
-        if part.block >= 0 and selected is not None and int(at.block_allocation[part.block]) == selected:
-            draw.add_rect(a, b, theme.u32(theme.TEXT), thickness=1.5 * theme.scale())
+    """Draw one segment, each of its pixels in the colour of the block there; the block under the pointer, if any."""
+    (x, y, width, height), mouse, over = place, imgui.get_mouse_pos(), []
+    first, last = int(at.block_start[segment]), int(at.block_start[segment + 1])
+    pixels = (np.arange(max(int(width), 1)) + 0.5) * (int(at.size[segment]) / max(int(width), 1))
+    addr = at.addr[segment] + pixels.astype(np.uint64)
+    blocks = first + np.searchsorted(at.block_addr[first:last], addr, "right").clip(1) - 1
+    here = x <= mouse.x < x + len(blocks) and y - 2 <= mouse.y < y + height + 2 and imgui.is_window_hovered()
+    edges = [0, *(np.flatnonzero(np.diff(blocks)) + 1).tolist(), len(blocks)]
+    for begin, end in pairwise(edges):
+        block = int(blocks[begin])
+        low, high = ImVec2(x + begin, y), ImVec2(x + end - (1 if end - begin > 3 else 0), y + height)
+        draw.add_rect_filled(low, high, int(colors[block]))
+        if here and begin <= mouse.x - x < end:
+            over = [block]
+            draw.add_rect_filled(low, high, theme.u32(ImVec4(1, 1, 1, 0.18)))
+        if selected is not None and int(at.block_allocation[block]) == selected:
+            draw.add_rect(low, high, theme.u32(theme.TEXT), thickness=1.5 * theme.scale())
     return over
 
 
-def _block_at(at: SegmentsAt, segment: int, share: float) -> int:
-    """The block at a share of a segment's length."""
-    first, last = int(at.block_start[segment]), int(at.block_start[segment + 1])
-    addr = int(at.addr[segment]) + int(share * int(at.size[segment]))
-    return min(max(first + int(np.searchsorted(at.block_addr[first:last], addr, "right")) - 1, first), last - 1)
-
-
-def _parts(at: SegmentsAt, segment: int, width: float, colors: Any, mask: np.ndarray | None) -> list[_Part]:
-    """Return the drawn parts of a segment that is so many pixels wide: each block of a pixel or more, and for the
-    smaller ones the mean of what lies in a pixel."""
-    first, last = int(at.block_start[segment]), int(at.block_start[segment + 1])
-    factor = width / max(int(at.size[segment]), 1)
-    x0 = (at.block_addr[first:last] - at.addr[segment]) * factor
-    wide = at.block_size[first:last] * factor
-    rgb = _block_colors(at.block_state[first:last], at.block_allocation[first:last], colors, mask)
-    big, small = np.flatnonzero(wide >= 1), np.flatnonzero(wide < 1)
-    out = [_Part(float(x0[i]), float(x0[i] + wide[i]), _u32(rgb[i]), first + i) for i in big.tolist()]
-    if len(small):
-        pixel = np.minimum((x0[small] + wide[small] / 2).astype(np.intp), max(int(width) - 1, 0))
-        weight = np.bincount(pixel, wide[small])
-        some = np.flatnonzero(weight)
-        mean = np.stack([np.bincount(pixel, wide[small] * rgb[small, c])[some] / weight[some] for c in range(3)], 1)
-        out += [_Part(p, p + 1, _u32(color), -1) for p, color in zip(some.tolist(), mean, strict=True)]
-    return out
-
-
-def _block_colors(state: np.ndarray, allocation: np.ndarray, colors: Any, mask: np.ndarray | None) -> np.ndarray:
-    """float (b, 3), 0 to 255: each block's colour; of blocks in use as in the timeline."""
-    out = np.empty((len(state), 3))
-    out[:] = _rgb(FREE)
-    used = (state == _ACTIVE) & (allocation >= 0)
-    out[state == _ACTIVE] = _rgb(USED)
+def _block_colors(view: SnapshotView, at: SegmentsAt) -> np.ndarray:
+    """uint32 (b,): each block's colour; of blocks in use as in the timeline."""
+    state, allocation = at.block_state, at.block_allocation
+    used, active = (state == _ACTIVE) & (allocation >= 0), state == _ACTIVE
+    out = np.full(len(state), theme.u32(FREE), np.uint32)
+    out[active], out[state == _PENDING] = theme.u32(USED), theme.u32(WAITING)
+    colors = view.content.colors(view.device, view.state.style.color_by)
     if colors is not None:
-        out[used] = colors.palette[colors.classes[allocation[used]]]
+        red, green, blue = colors.palette[colors.classes[allocation[used]]].astype(np.uint32).T
+        out[used] = red | green << 8 | blue << 16 | 0xFF000000
+    _, mask = view.content.mask(view.device, view.state.search, view.state.lit)
     if mask is not None:
-        out[np.flatnonzero(used)[~mask[allocation[used]]]] = _rgb(_DARK)
-    out[state == _PENDING] = _rgb(WAITING)
+        out[np.flatnonzero(used)[~mask[allocation[used]]]] = theme.u32(_DARK)
     return out
-
-
-def _rgb(color: ImVec4) -> tuple[float, float, float]:
-    return color.x * 255, color.y * 255, color.z * 255
-
-
-def _u32(rgb: np.ndarray) -> int:
-    red, green, blue = (int(c) for c in rgb)
-    return red | green << 8 | blue << 16 | 0xFF000000
 
 
 def _summary(at: SegmentsAt) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 from imgui_bundle import ImVec2, ImVec4, imgui
 
 from splatview_viewer.kinds.snapshot.analysis.frames import MACHINERY, frame_kinds, frame_text, stack_text
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from splatview_viewer.kinds.snapshot.content import Key
-    from splatview_viewer.kinds.snapshot.model import Events
     from splatview_viewer.kinds.snapshot.view import SnapshotView
 
 HIT = ImVec4(0.98, 0.78, 0.32, 1.0)
@@ -171,24 +169,15 @@ def stack_tip(view: SnapshotView, stack: int) -> str:
     return "\n".join([*lines, f"and {len(frames) - len(told)} more frames"] if len(told) < len(frames) else lines)
 
 
-def first_time(events: Events) -> int:
-    """The first time that the trace tells, in microseconds; 0 when it tells none."""
-    for begin in range(0, len(events), 65536):
-        told = np.flatnonzero(events.time_us[begin: begin + 65536])
-        if len(told):
-            return int(events.time_us[begin + told[0]])
-    return 0
-
-
 def moment_text(view: SnapshotView, moment: int) -> str:
     """"after event 12,345, 1.234 s", the time from the first one on."""
-    events = view.trace.events
     if moment <= 0:
         return "before the first event"
-    base = first_time(events)
-    at = int(events.time_us[min(moment, len(events)) - 1]) if len(events) else 0
-    words = "at the end" if moment >= len(events) else f"after event {moment - 1:,}"
-    return f"{words}, {(at - base) / 1e6:.3f} s" if at and base else words
+    axis, last = view.content.axis(view.device, "time"), len(view.trace.events)
+    words = "at the end" if moment >= last else f"after event {moment - 1:,}"
+    if axis is None or not axis.timed:
+        return words
+    return f"{words}, {(axis.time_us(moment) - axis.origin_us) / 1e6:.3f} s"
 
 
 def moment_line(view: SnapshotView) -> int | None:

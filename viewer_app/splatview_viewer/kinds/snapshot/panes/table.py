@@ -25,7 +25,7 @@ _WINDOW = 100_000
 """Rows that imgui scrolls over: of more it loses count, so the table shows a part of them that goes along."""
 _FLAGS = (imgui.TableFlags_.scroll_y | imgui.TableFlags_.row_bg | imgui.TableFlags_.no_saved_settings
           | imgui.TableFlags_.sizing_fixed_fit | imgui.TableFlags_.sort_tristate).value
-_ROW = (imgui.SelectableFlags_.span_all_columns | imgui.SelectableFlags_.allow_double_click).value
+_ROW = imgui.SelectableFlags_.span_all_columns.value
 
 
 @dataclass(frozen=True)
@@ -220,7 +220,7 @@ def _body(view: SnapshotView, name: str, rows: Rows, parts: tuple[int, Sequence[
                 at, room = imgui.get_cursor_screen_pos(), imgui.get_content_region_avail().x
                 if not i:
                     if imgui.selectable(f"##{name} {number}", rows.chosen(row), _ROW, ImVec2(0, line))[0]:
-                        rows.click(row, imgui.is_mouse_double_clicked(imgui.MouseButton_.left))
+                        rows.click(row, imgui.get_io().mouse_clicked_last_count[0] > 1)
                     over = row if imgui.is_item_hovered() else over
                 cell = cells[place]
                 _cell(rows.columns[place].right, cell if isinstance(cell, Cell) else Cell(cell), at, room)

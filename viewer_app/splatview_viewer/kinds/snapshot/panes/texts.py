@@ -14,7 +14,6 @@ from splatview_viewer.kinds.snapshot.panes.parts import (
     HIT,
     centered,
     chip,
-    first_time,
     latest,
     tooltip,
 )
@@ -29,25 +28,17 @@ if TYPE_CHECKING:
     from splatview_viewer.kinds.snapshot.model import Snapshot, Trace
     from splatview_viewer.kinds.snapshot.view import SnapshotView
 
-_HANDS = (
-    ("Wheel", "zooms both axes at the pointer; with Shift time alone, with Ctrl bytes alone"),
-    ("Drag, WASD, arrows", "move the window; so does the small map below"),
-    ("Q, E, + and -", "zoom; F or a double click fits"),
-    ("Click", "selects an allocation and a moment; Escape clears"),
-    ("/", "searches: functions, files, addresses, sizes"),
-    ("M", "marks two moments, for Compare"),
-)
-
 
 def draw_about(view: SnapshotView) -> None:
     """Draw words and numbers."""
     snapshot = view.content.snapshot
     for note in snapshot.notes:
         wrapped(note[:1].upper() + note[1:], HIT)
-    sections = [("Snapshot", snapshot_facts(snapshot)),
-                *((f"Device {trace.device}", trace_facts(trace)) for trace in snapshot.traces),
-                ("Settings of the allocator", settings_facts(snapshot.settings)), ("Hands", _HANDS)]
-    for title, facts in sections:
+    sections = view.content.ask(("facts",), lambda: [
+        ("Snapshot", snapshot_facts(snapshot)),
+        *((f"Device {trace.device}", trace_facts(trace)) for trace in snapshot.traces),
+        ("Settings of the allocator", settings_facts(snapshot.settings))])
+    for title, facts in sections or ():
         if facts:
             _heading(title)
             _fields(facts, 13.0)
@@ -74,9 +65,9 @@ def trace_facts(trace: Trace) -> list[tuple[str, str]]:
     before, after = int((a.start < 0).sum()), int((a.end >= len(trace.events)).sum())
     out = [("Events", f"{len(trace.events):,}"),
            ("Allocations", f"{len(a):,}; {before:,} live before the trace, {after:,} live at its end")]
-    first = first_time(trace.events)
-    if first:
-        last = int(trace.events.time_us[-1])
+    told = trace.events.time_us[trace.events.time_us > 0]
+    if len(told):
+        first, last = int(told[0]), int(told[-1])
         began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(first / 1e6))
         out.append(("Recorded", f"from {began} for {age_text(max(last - first, 0))}"))
     if len(s):
