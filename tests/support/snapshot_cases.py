@@ -122,7 +122,7 @@ def column_by_hand(rects, paint: Paint, height: int, low: float, per: float, gro
 class User:
     """Looks at a snapshot on a screen of its own size, and uses it as a person would."""
 
-    def __init__(self, screen: OffscreenScreen, snapshot: Snapshot, size: tuple[int, int] = (1200, 760),
+    def __init__(self, screen: OffscreenScreen, snapshot: Snapshot, size: tuple[int, int] = (960, 600),
                  **state: Any) -> None:
         screen.resize(*size, 1.0)
         self.screen, self.panel, self.rect = screen, Panel(1.0), Rect(0, 0, *size)

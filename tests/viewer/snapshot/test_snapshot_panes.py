@@ -49,9 +49,9 @@ def test_panes_show_something_and_take_clicks_anywhere(user: Any, full: Snapshot
     u = user(full, "timeline")
     for device, tab in itertools.product((0, 1), TABS):
         u.view.state = replace(u.state.elsewhere(device), tab=tab, selected=0)
-        pixels = u.settle()[300:, :700]
+        pixels = u.settle()[260:, :500]
         assert len(np.unique(pixels @ np.array([1, 256, 65536]))) > 20, tab  # words, not a ground alone
-        u.do(*(PointerMove(60, y) for y in range(310, 760, 97)))
+        u.do(*(PointerMove(60, y) for y in range(310, 600, 97)))
         u.click((60, 500))
         assert u.state.hovered is None or 0 <= u.state.hovered < len(u.view.trace.allocations)
 
@@ -224,7 +224,7 @@ def test_a_click_on_a_row_goes_there_and_a_title_sorts(sql: User, real: Snapshot
 def test_a_fault_is_drawn_in_red_and_ctrl_enter_asks_again(sql: User) -> None:
     sql.view.state = sql.state.choosing("sql", "SELECT nope FROM allocations")
     sql.press("Run")
-    image = sql.settle()[400:, :600]
+    image = sql.settle()[380:, :600]
     assert ((image[..., 0] > 180) & (image[..., 2] < 140)).any()
     sql.view.state = sql.state.choosing("sql", "SELECT 42 AS answer")
     sql.press("sql")

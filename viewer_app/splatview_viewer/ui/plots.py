@@ -96,11 +96,6 @@ class Plot:
         x, y = np.repeat(edges.astype(np.float64), 2)[1:-1], np.repeat(heights.astype(np.float64), 2)
         implot.plot_shaded(label, x, 0 * y, y, implot.Spec(fill_color=color))
 
-    def image(self, texture: int, x: Range, y: Range) -> None:
-        """Draw an OpenGL texture between these places; its first row is the lowest."""
-        implot.plot_image("##image", imgui.ImTextureRef(texture), implot.Point(x[0], y[0]), implot.Point(x[1], y[1]),
-                          ImVec2(0, 1), ImVec2(1, 0))
-
     def say(self, label: str) -> None:
         """Write a line into the legend."""
         implot.plot_dummy(label, implot.Spec(line_color=ImVec4(0, 0, 0, 0), fill_color=ImVec4(0, 0, 0, 0)))
@@ -157,11 +152,11 @@ class Plot:
 
 @contextmanager
 def plot(name: str, size: tuple[float, float], x: Axis, y: Axis, *, above: Sequence[Tick] | None = None,
-         legend: Literal["list", "row"] | None = None) -> Iterator[Plot | None]:
+         legend: Literal["list", "row"] | None = None, ground: ImVec4 | None = None) -> Iterator[Plot | None]:
     """Draw a plot of this size in pixels at imgui's cursor; None where it is not seen.
 
     above: labels of a second horizontal axis, at the upper edge, that goes along with the first. legend: a list on the
-    right or a row on the left, whose entries the user clicks to hide a curve.
+    right or a row on the left, whose entries the user clicks to hide a curve. ground: the colour behind the curves.
     """
     flags = (implot.Flags_.no_title | implot.Flags_.no_mouse_text | implot.Flags_.no_menus).value
     small = size[0] < _LEAST[0] * theme.scale() or size[1] < _LEAST[1] * theme.scale()
@@ -170,7 +165,9 @@ def plot(name: str, size: tuple[float, float], x: Axis, y: Axis, *, above: Seque
     factor = ZOOM_STEP ** min(abs(wheel), 10.0) + 1e-6  # in it takes away r / (1 + 2 r)
     implot.get_input_map().zoom_rate = (factor - 1) / (2 - factor) if wheel > 0 else factor - 1
     implot.get_input_map().override_mod = 0  # Ctrl is for the caller
+    implot.push_style_color(implot.Col_.plot_bg.value, ground or theme.BAR)
     if not implot.begin_plot(f"##{name}", ImVec2(*size), flags):
+        implot.pop_style_color()
         yield None
         return
     found = Plot(x.span, y.span, small=small, scale=theme.scale())
@@ -185,10 +182,11 @@ def plot(name: str, size: tuple[float, float], x: Axis, y: Axis, *, above: Seque
         row = legend == "row"
         implot.setup_legend((implot.Location_.north_west if row else implot.Location_.north_east).value,
                             implot.LegendFlags_.horizontal.value if row else 0)
-    with _inside(found):
+    with _inside(found):  # sets the plot up, and draws its ground
         found.over_y = implot.is_axis_hovered(_Y)
         yield found
         boxed = imgui.is_mouse_released(imgui.MouseButton_.right)
+    implot.pop_style_color()
     if found.card:
         hover_card(imgui.get_window_draw_list(), imgui.get_mouse_pos(), found.card, found.rect)
     if (found.hovered or found.over_y) and imgui.is_mouse_double_clicked(imgui.MouseButton_.left):

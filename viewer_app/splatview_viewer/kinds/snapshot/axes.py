@@ -16,7 +16,7 @@ from splatview_viewer.kinds.snapshot.keys import magnified
 from splatview_viewer.kinds.snapshot.panes.parts import chip
 from splatview_viewer.kinds.snapshot.state import TABS
 from splatview_viewer.kinds.snapshot.timeline.index import Envelope
-from splatview_viewer.kinds.snapshot.world import LEAST, LEAST_BYTES, RESERVED, picture_of
+from splatview_viewer.kinds.snapshot.world import LEAST, LEAST_BYTES, RESERVED
 from splatview_viewer.ui import format, plots, theme
 from splatview_viewer.ui.format import age_text, size_text
 from splatview_viewer.ui.widgets import board, card, faint, fitted
@@ -35,13 +35,13 @@ _MARKED = ImVec4(0.98, 0.78, 0.32, 1.0)
 _CHOSEN = ImVec4(0.87, 0.88, 0.90, 0.75)
 _SPAN = ImVec4(0.97, 0.98, 1.0, 0.9)
 _LIVE = ImVec4(0.31, 0.41, 0.54, 1.0)
-_PAGE = ImVec4(0.083, 0.088, 0.100, 1.0)
+_CLEAR = ImVec4(0, 0, 0, 0)
 
 
 def draw_plot(view: SnapshotView, rect: Rect) -> Rect:
     """Draw the timeline, and take what the user does in it. Returns the area within the axes."""
     scale, world = view.scale, view.world()
-    with board(f"snapshot plot {id(view)}", rect, (8 * scale, 8 * scale), _PAGE), theme.font_size(_SMALL):
+    with board(f"snapshot plot {id(view)}", rect, (8 * scale, 8 * scale), _CLEAR), theme.font_size(_SMALL):
         room = imgui.get_content_region_avail()
         if world is None:
             card(imgui.get_window_draw_list(), (rect.x + rect.width / 2, rect.y + rect.height / 2),
@@ -55,11 +55,10 @@ def draw_plot(view: SnapshotView, rect: Rect) -> Rect:
         across = plots.Axis(x, ticks=ticks, limit=axis.extent, least=LEAST[axis.unit], locked=io.key_ctrl, above=True)
         up = plots.Axis(y, ticks=format.byte_ticks(*y, high), limit=world.full, least=LEAST_BYTES,
                         locked=io.key_shift, above=True)
-        with plots.plot("timeline", (max(room.x, 1), max(room.y, 1)), across, up) as plot:
+        with plots.plot("timeline", (max(room.x, 1), max(room.y, 1)), across, up, ground=_CLEAR) as plot:
             if plot is None:
                 return rect
             _point(view, world, plot)
-            _draw_picture(view, world, plot)
             if not plot.small:
                 _draw_over(view, world, plot)
     if plot.reset:
@@ -91,19 +90,6 @@ def _click(view: SnapshotView, plot: plots.Plot) -> None:
             state = view.state
             view.clicked = state.selected, state.moment
             view.see(selected=state.hovered, moment=state.moment if state.pointed is None else state.pointed)
-
-
-def _draw_picture(view: SnapshotView, world: World, plot: plots.Plot) -> None:
-    """Have the picture painted that belongs here, and draw it or, stretched, the one before."""
-    picture, line = view.picture, max(round(view.scale), 1)
-    wanted = picture_of(view.content, view.device, view.state, world, plot.rect, line)
-    if wanted is not None:
-        picture.want(*wanted)
-    painted = picture.current
-    if painted is not None and picture.texture is not None:
-        picture.lift(view.state.hovered, view.state.selected, line)
-        s = painted.sheet
-        plot.image(picture.texture.glo, (s.x0, s.x0 + s.step * s.width), (s.low, s.low + s.per_pixel * s.height))
 
 
 def _draw_over(view: SnapshotView, world: World, plot: plots.Plot) -> None:
