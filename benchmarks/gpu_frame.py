@@ -20,7 +20,6 @@ from benchmarks.gpu import require_gpu, tried
 from benchmarks.gpu.scenes import ORBIT, SIZE, Activated, activated, ball, intrinsics, viewmat
 from splatview_viewer.core.events import PointerMove, PointerPress
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.core.settings import ViewSettings
 from splatview_viewer.geometry.cameras import Camera
 from splatview_viewer.kinds import make_view
 from splatview_viewer.kinds.gaussians import view as gaussians
@@ -85,7 +84,7 @@ def _measure(screen: OffscreenScreen, n: int, target: float) -> dict[str, str]:
     scene = GaussianScene(raw["means"], raw["quats"], raw["scales"], raw["opacities"], raw["sh0"][:, 0], raw["shN"])
     rect = Rect(0, 0, *SIZE)
     gaussians.COARSE_MS = math.inf
-    view: Any = make_view("gaussians", screen.ctx, ViewSettings())
+    view: Any = make_view("gaussians", screen.ctx)
     view.change(smooth=False)
     assert view.update(scene)
     view.draw(screen.framebuffer, rect)

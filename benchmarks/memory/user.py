@@ -48,13 +48,13 @@ class MemoryScreen(CountingScreen):
         threading.Thread(target=self._do_things, name="hand", daemon=True).start()
 
     def _snapshot(self) -> SnapshotView | None:
-        view = self._view()
-        return view if isinstance(view, SnapshotView) and not view.empty else None
+        view = getattr(self._view(), "view", None)
+        return view if isinstance(view, SnapshotView) and view.data.content is not None else None
 
     def present(self, caption: Caption) -> None:
         super().present(caption)
         view = self._snapshot()
-        shown = view._plot.shown if view is not None else None
+        shown = view.picture.shown if view is not None else None
         self._note("first", True)
         self._note("loaded", view is not None)
         self._note("plot", shown is not None)
@@ -82,16 +82,15 @@ class MemoryScreen(CountingScreen):
         view = self._snapshot()
         return {"seconds": time.monotonic() - self._begin, "painted": self._painted,
                 "presented": len(self._shown), "complete": view is not None and view.complete,
-                "timings": view.timings if view is not None else {}}
+                "timings": view.info().timings if view is not None else {}}
 
     def _do_look(self, part: float) -> None:
         view = self._snapshot()
-        assert view is not None and view.shared.content is not None
-        axis = view.shared.content.axis(view.look.device, view.look.settings.unit)
-        assert axis is not None, "the axis is still being worked out"
-        low, high = axis.extent
+        world = view.world() if view is not None else None
+        assert view is not None and world is not None, "the axis is still being worked out"
+        low, high = world.axis.extent
         middle, half = (low + high) / 2, (high - low) * part / 2
-        view.look.x = (middle - half, middle + half) if part < 1 else None
+        view.see(x=(middle - half, middle + half) if part < 1 else None)
         self.push(Expose())
 
     def _do_hand(self, how: str) -> None:

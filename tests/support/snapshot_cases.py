@@ -1,21 +1,21 @@
-"""Panes of memory snapshots drawn without a screen and used as a person would, and traces of timelines with the slow,
-obvious way to find blocks in them."""
+"""A user of the view of memory snapshots, and traces of timelines with the slow, obvious way to find blocks in them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from imgui_bundle import ImVec2, imgui
+from imgui_bundle import imgui
 
+from splatview_viewer.core.events import PointerMove, PointerPress, PointerRelease
+from splatview_viewer.core.old_view import Adapted
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.settings import State
-from splatview_viewer.kinds.snapshot.content import Content
+from splatview_viewer.gpu.work import GpuWork
 from splatview_viewer.kinds.snapshot.model import Allocations, Blocks, Events, Segments, Spans, Trace
-from splatview_viewer.kinds.snapshot.state import Look
+from splatview_viewer.kinds.snapshot.state import SnapshotState
 from splatview_viewer.kinds.snapshot.timeline.bands import Paint
-from splatview_viewer.kinds.snapshot.view import SnapshotView
-from splatview_viewer.screens.offscreen import OffscreenScreen
+from splatview_viewer.kinds.snapshot.view import SnapshotData, SnapshotView
 from splatview_viewer.shell.panel import Panel
 from splatview_viewer.shell.shown import Shown
 from support import widgets
@@ -24,125 +24,10 @@ from support.wait import PATIENCE, turns
 if TYPE_CHECKING:
     from splatview_viewer.core.events import Event
     from splatview_viewer.kinds.snapshot.model import Snapshot
+    from splatview_viewer.screens.offscreen import OffscreenScreen
 
-GROUND = (10, 200, 30)
-"""What the framebuffer holds where nothing was drawn."""
-WHOLE = Rect(40, 30, 1200, 660)
 MOMENT = 15_000
 """Somewhere in the middle of the real snapshot."""
-
-
-class Rig:
-    """An imgui context over a framebuffer of 1280 x 720 pixels."""
-
-    def __init__(self) -> None:
-        self.screen = OffscreenScreen(1280, 720)
-        self.panel = Panel(1.0)
-        self.content: Content = None  # type: ignore[assignment]
-        self.look = Look()
-        self.pane: Any = None
-        self.rect, self.scale = WHOLE, 1.0
-
-    def show(self, pane: Any, snapshot: Snapshot, rect: Rect = WHOLE, scale: float = 1.0) -> Any:
-        """Begin with this pane, and draw it until nothing is missing."""
-        self.leave()
-        self.content, self.look, self.pane, self.rect, self.scale = Content(snapshot), Look(), pane, rect, scale
-        self.panel._set_scale(scale)
-        imgui.get_io().add_mouse_pos_event(-1e4, -1e4)
-        self.content.axis(0, "events")  # the plot above a pane has asked for it
-        self.settle()
-        return pane
-
-    def frame(self) -> bool:
-        """One picture, painted by `pixels`."""
-        io = imgui.get_io()
-        io.display_size, io.delta_time = ImVec2(1280, 720), 1 / 60
-        imgui.backends.opengl3_new_frame()
-        imgui.new_frame()
-        try:
-            return bool(self.pane.draw(self.content, self.look, self.rect, self.scale))
-        finally:
-            imgui.render()
-
-    def settle(self) -> None:
-        """Draw until nothing changes any more and nothing is worked on."""
-        quiet = 0
-        for _ in turns("panes at rest", rest=False):
-            everybody = [self.content, *self.content.others()]
-            misses = [content.misses for content in everybody]
-            again = self.frame()
-            idle = all(content.wait(PATIENCE) for content in everybody)
-            quiet = quiet + 1 if idle and not again and misses == [content.misses for content in everybody] else 0
-            if quiet == 3:
-                return
-
-    @property
-    def found(self) -> Any:
-        """What the pane shows now: an answer, a comparison, segments."""
-        return self.pane._shown
-
-    def row(self, number: int) -> tuple[float, float]:
-        """The middle of a row of the pane's table."""
-        return self.pane._grid.middle(number)
-
-    def title(self) -> tuple[float, float]:
-        """The first title of the pane's table."""
-        left, top, _ = self.pane._grid.place
-        return left + 5, top - 8
-
-    def box(self, node: int) -> tuple[float, float]:
-        """The middle of a box of the pane's flame graph."""
-        return self.pane._flame.middle(node)
-
-    def move(self, x: float, y: float) -> None:
-        imgui.get_io().add_mouse_pos_event(x, y)
-        self.frame()
-
-    def click(self, at: tuple[float, float], button: int = 0, *, double: bool = False) -> None:
-        self.move(*at)
-        for _ in range(2 if double else 1):
-            for down in (True, False):
-                imgui.get_io().add_mouse_button_event(button, down)
-                self.frame()
-        self.settle()
-
-    def drag(self, start: tuple[float, float], end: tuple[float, float]) -> None:
-        self.move(*start)
-        imgui.get_io().add_mouse_button_event(0, True)
-        self.frame()
-        self.move(*end)
-        imgui.get_io().add_mouse_button_event(0, False)
-        self.settle()
-
-    def wheel(self, at: tuple[float, float], notches: float) -> None:
-        self.move(*at)
-        imgui.get_io().add_mouse_wheel_event(0, notches)
-        self.frame()
-        self.settle()
-
-    def pixels(self) -> np.ndarray:
-        """uint8 (720, 1280, 3): the last picture."""
-        self.screen.framebuffer.use()
-        self.screen.framebuffer.clear(*(c / 255 for c in GROUND), alpha=1.0)
-        imgui.backends.opengl3_render_draw_data(imgui.get_draw_data())
-        self.screen.framebuffer.use()
-        return self.screen.pixels()[:, :, :3]
-
-    def leave(self) -> None:
-        if self.content is not None:
-            self.content.close()
-
-    def close(self) -> None:
-        self.leave()
-        self.panel.close()
-        self.screen.close()
-
-
-def press(rig: Rig, word: str) -> None:
-    """Press the button that is called so, once."""
-    widgets.drawn.clear()
-    rig.frame()
-    rig.click(widgets.middle(word))
 
 
 def trace_of(events: int, start, end, size, *, addr=None, pool=None, time_us=None, spans=None) -> Trace:
@@ -235,17 +120,33 @@ def column_by_hand(rects, paint: Paint, height: int, low: float, per: float, gro
 
 
 class User:
-    """Looks at a snapshot on a screen of its own size, with a panel."""
+    """Looks at a snapshot on a screen of its own size, and uses it as a person would."""
 
-    def __init__(self, screen: OffscreenScreen, snapshot: Snapshot, size: tuple[int, int] = (1200, 760)) -> None:
+    def __init__(self, screen: OffscreenScreen, snapshot: Snapshot, size: tuple[int, int] = (960, 600),
+                 **state: Any) -> None:
         screen.resize(*size, 1.0)
-        self.screen, self.view, self.panel = screen, SnapshotView(screen.ctx), Panel(1.0)
-        self.view.update(snapshot)
-        self.rect = Rect(0, 0, *size)
+        self.screen, self.panel, self.rect = screen, Panel(1.0), Rect(0, 0, *size)
+        self.view = SnapshotView(SnapshotData(screen.ctx, GpuWork(screen.ctx)), SnapshotState(**state))
+        self._adapted: Any = Adapted(self.view)
+        self._adapted.update(snapshot)
         self.settle()
 
+    @property
+    def state(self) -> SnapshotState:
+        return self.view.state
+
+    def found(self, pane: str) -> Any:
+        """The answer that a pane shows."""
+        return self.view.memory[pane, "shown"].answer
+
+    @property
+    def lit(self) -> list[int] | None:
+        """The allocations that are lit in the timeline."""
+        mask = self.view.content.mask(self.view.device, self.state.search, self.state.lit)[1]
+        return None if mask is None else np.flatnonzero(mask).tolist()
+
     def draw(self) -> bool:
-        view = self.view
+        view = self._adapted
         view.draw(self.screen.framebuffer, self.rect)
         shown = Shown(view.panel, view.sections, view.keys, view.over, view.details, view.extras, view.readout,
                       view.path, view.empty)
@@ -253,9 +154,10 @@ class User:
 
     def settle(self) -> np.ndarray:
         """(H, W, 3): the picture when nothing is missing in it any more."""
-        again = 3
+        again, state = 3, None
         for _ in turns("the view is complete", rest=False):
-            again = 3 if self.draw() else again - 1
+            again = 3 if self.draw() or self.state != state else again - 1
+            state = self.state
             if not self.view.complete:
                 self.view.wait(PATIENCE)
                 again = 3
@@ -265,12 +167,31 @@ class User:
 
     def do(self, *events: Event) -> None:
         for event in events:
-            ours, _ = self.panel.handle(event, self.rect, str, self.view.boards(self.rect))
+            ours, _ = self.panel.handle(event, self.rect, str, self.view.wants.boards)
             if not ours:
-                self.view.handle(event, self.rect)
+                self._adapted.handle(event, self.rect)
             self.draw()
             self.draw()
 
+    def click(self, at: tuple[float, float], button: Any = "left", *, double: bool = False) -> None:
+        self.do(PointerMove(*at))
+        for clicks in range(1, 3 if double else 2):
+            self.do(PointerPress(*at, button, clicks=clicks), PointerRelease(*at, button))
+        self.settle()
+
+    def press(self, name: str, **how: Any) -> None:
+        """Click the widget of this name: a button, "events 7" for a row."""
+        widgets.drawn.clear()
+        self.settle()
+        self.click(widgets.middle(name), **how)
+
+    def box(self, node: int) -> tuple[float, float]:
+        """The middle of a box of the flame graph."""
+        flame, place = self.view.memory["flame"], widgets.drawn["flame"]
+        found = [(row, box) for row, boxes in enumerate(flame["rows"]) for box in boxes if box.node == node]
+        (row, box), height = found[0], round(imgui.get_text_line_height() + 5)
+        return place.x + (box.x0 + box.x1) / 2, place.y + (row - flame["top"] + 0.5) * height
+
     def close(self) -> None:
         self.panel.close()
-        self.view.close()
+        self._adapted.close()

@@ -13,13 +13,12 @@ from splatview_ipc.gl.host import HostBridge
 from splatview_viewer.core.events import Pinch, PointerMove, PointerPress, PointerRelease, Wheel
 from splatview_viewer.core.old_view import Adapted
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.core.settings import ViewSettings
 from splatview_viewer.gpu.work import GpuWork
 from splatview_viewer.kinds import make_view
 from splatview_viewer.kinds.gaussians.cache import SceneCache
 from splatview_viewer.kinds.gaussians.state import GaussianState
 from splatview_viewer.kinds.gaussians.view import GaussianView
-from splatview_viewer.kinds.snapshot.view import Shared
+from splatview_viewer.kinds.snapshot.view import SnapshotData
 from splatview_viewer.render.cameras import content as cameras
 from splatview_viewer.render.gl.renderer import GlRenderer
 from splatview_viewer.shell.panel import Panel
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
 
 W, H = 64, 48
 RECT = Rect(0, 0, W, H)
-WRITTEN = ("scalars", "memory")
+WRITTEN = ("scalars", "memory", "snapshot")
 """The kinds whose picture is what is written over it."""
 SMALL, LOW = Rect(3, 5, 40, 30), Rect(0, 10, W, 20)
 
@@ -77,16 +76,21 @@ def value(kind: str, k: int = 0, **more: Any) -> Any:
 def shown(view: View, screen: OffscreenScreen, rect: Rect | None = None) -> np.ndarray:
     """(H, W, 3) int: what the view draws; all of it, of one whose pictures are painted by threads."""
     rect = rect or Rect(0, 0, *screen.size)
+    panel = Panel() if view.kind in WRITTEN else None
+    inner: Any = getattr(view, "view", view)
+    quiet = 0
     for _ in turns("the picture is complete"):
         view.draw(screen.framebuffer, rect)
-        if getattr(view, "complete", True):
+        if panel is None:
             break
-        view.wait(PATIENCE)  # type: ignore[attr-defined]
-    if view.kind in WRITTEN:
-        panel = Panel()
-        for _ in range(2):  # words find their places
-            panel.draw_over(screen.framebuffer, lambda _, scale: view.over(rect, scale), 1.0)
-        panel.close()
+        panel.draw_over(screen.framebuffer, lambda _, scale: view.over(rect, scale), 1.0)
+        quiet += 1
+        if not getattr(inner, "complete", True) and not view.empty:
+            inner.wait(PATIENCE)
+            quiet = 0
+        if quiet == 2:  # words find their places
+            panel.close()
+            break
     return screen.pixels()[..., :3].astype(int)
 
 
@@ -117,15 +121,11 @@ LOOKS = [
 ]
 
 
-def settings(kind: str) -> Any:
-    return getattr(ViewSettings(), kind, None)
-
-
 @contextlib.contextmanager
 def opened(kind: str, screen: OffscreenScreen, count: int = 2) -> Iterator[list[View]]:
     first: Any = (Adapted(stub_kind.view(screen.ctx, None)) if kind == "stub"
-                  else make_view(kind, screen.ctx, ViewSettings()))
-    views = [first, *(first.beside(settings(kind)) for _ in range(count - 1))]
+                  else make_view(kind, screen.ctx))
+    views = [first, *(first.beside() for _ in range(count - 1))]
     try:
         yield views
     finally:
@@ -151,7 +151,7 @@ def scene_view(screen: OffscreenScreen, renderer: Any = None, work: GpuWork | No
 
 def image_view(screen: OffscreenScreen, **changes: Any) -> Any:
     """A view of an image, in a state with these fields changed."""
-    view = make_view("image", screen.ctx, ViewSettings())
+    view = make_view("image", screen.ctx)
     see(view, **changes)
     return view
 
@@ -190,7 +190,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     count(HostBridge, "put", "taken")
     count(stub_kind.BarsView, "take", "taken")
     count(GlRenderer, "load", "taken")
-    count(Shared, "take", "taken")
+    count(SnapshotData, "take", "taken")
     count(cameras, "cameras_of", "taken")
     count(GlRenderer, "__init__", "renderers")
     count(GlRenderer, "_project", "drawn")

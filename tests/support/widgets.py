@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 KINDS = ("button", "small_button", "invisible_button", "selectable", "menu_item", "checkbox", "combo", "slider_float",
-         "slider_int", "drag_float", "drag_float3", "input_int", "input_text_with_hint", "input_text_multiline")
+         "slider_int", "table_header", "drag_float", "drag_float3", "input_int", "input_text_with_hint",
+         "input_text_multiline")
 drawn: dict[str, Rect] = {}
 """Of the last pictures of all screens: the name without what imgui hides of it ("Run", or "key" of "##key")."""
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 import pytest
-from support.view_cases import LOOKS, RECT, WRITTEN, H, W, alone, counted, opened, part, see, settings, shown, value
+from support.view_cases import LOOKS, RECT, WRITTEN, H, W, alone, counted, opened, part, see, shown, value
 from support.wait import clock
 
 import splatview_viewer.kinds
@@ -162,7 +162,7 @@ def test_a_picture_depends_on_its_state_alone(kind: str, screen: OffscreenScreen
             assert kept == state
             view.view.state = kept
             np.testing.assert_array_equal(shown(view, screen), pixels)
-            other: Any = view.beside(None)
+            other: Any = view.beside()
             other.view.state = kept
             np.testing.assert_array_equal(shown(other, screen), pixels)
             other.close()
@@ -186,7 +186,7 @@ def test_one_update_is_seen_in_all(pair: list[View], kind: str, screen: Offscree
         assert a.details == b.details != []
         assert not (a.empty or b.empty)
         calls.clear()
-    late = a.beside(settings(kind))
+    late = a.beside()
     assert shown(late, screen).std() > 5
     late.like(a)  # a scene that it saw first has another camera
     np.testing.assert_array_equal(shown(late, screen), shown(a, screen))

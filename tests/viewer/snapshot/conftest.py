@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.memory_data import two_devices
-from support.snapshot_cases import Rig
 
 from splatview_viewer.formats.sandbox import File
 from splatview_viewer.kinds.snapshot import loading
 from splatview_viewer.kinds.snapshot.loading import from_pickled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from splatview_viewer.kinds.snapshot.model import Snapshot
@@ -56,10 +54,3 @@ def real(pickled: dict[str, Any]) -> Snapshot:
 def full() -> Snapshot:
     """Two devices; on the first an allocation failed for fragmentation."""
     return two_devices()
-
-
-@pytest.fixture(scope="module")
-def rig() -> Iterator[Rig]:
-    made = Rig()
-    yield made
-    made.close()

@@ -21,7 +21,6 @@ from splatview_viewer.core.errors import CameraError, ViewerError
 from splatview_viewer.core.host import Host
 from splatview_viewer.core.old_view import Adapted
 from splatview_viewer.core.screen import MAX_SIZE, MIN_SIZE, Rect, parse_size, settled_pixels
-from splatview_viewer.core.settings import ViewSettings
 from splatview_viewer.formats.camera_paths import Film, check_film, make_writer, read_path
 from splatview_viewer.formats.pictures import check_writable, save_picture
 from splatview_viewer.geometry.cameras import camera_from_json
@@ -250,7 +249,7 @@ class Still:
         if value is not None and self._plot:
             self.close()
         if (view := self.view) is None:
-            view = self.view = make_view(self.kind, self.screen.ctx, ViewSettings())
+            view = self.view = make_view(self.kind, self.screen.ctx)
             self._image, self._scene = shown_by(view, ImageView), shown_by(view, GaussianView)
         if self._image is not None:
             background = look.background or (0.0, 0.0, 0.0)
@@ -357,7 +356,7 @@ def _draw_plot(view: Any, framebuffer: moderngl.Framebuffer, rect: Rect) -> None
     """Draw a plot with its axes and words, once everything in it is worked out."""
     from splatview_viewer.shell.panel import Panel
 
-    panel = Panel()
+    panel, plot = Panel(), view.view
 
     def draw() -> None:
         view.draw(framebuffer, rect)
@@ -367,12 +366,12 @@ def _draw_plot(view: Any, framebuffer: moderngl.Framebuffer, rect: Rect) -> None
         end = time.monotonic() + _COMPLETE
         while True:
             settled_pixels(framebuffer, draw)
-            if getattr(view, "complete", True):
+            if getattr(plot, "complete", True):
                 break
             if time.monotonic() > end:  # some work on a picture while others are drawn
                 raise ViewerError(f"the picture was not complete within {_COMPLETE:g} s")
-            view.wait(end - time.monotonic())
-        if fault := getattr(view, "fault", ""):
+            plot.wait(end - time.monotonic())
+        if fault := getattr(plot, "fault", ""):
             raise ViewerError(fault)
     finally:
         panel.close()

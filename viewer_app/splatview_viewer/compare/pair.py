@@ -39,12 +39,6 @@ _KEY = KeyHelp("Compare", "Drag the line", "See more of one side; a double click
 def follow(view: Any, leader: Any, rect: Rect | None = None, *, alike: bool = False) -> None:
     """Have a view show the part that `leader` of the same kind shows, in `rect` if that is another rectangle. alike:
     with the same settings as well."""
-    if not isinstance(view, Adapted):
-        kept = replace(view.settings)
-        view.like(leader)
-        if not alike:
-            view.settings.take(kept)
-        return
     state = leader.view.state if alike else replace(view.view.state, place=leader.view.state.place)
     view.view.state = state if rect is None else replace(state, place=state.place.seen_from(rect))
 

@@ -60,8 +60,6 @@ class Kind:
 
     name: str
     """As publishers write it."""
-    old_view: Callable[[], Callable[..., Any]] | None = None
-    """Imports the class of a view that implements `core.old_view.View`."""
     rank: int = 1
     """Streams of a lower rank are shown first where the user chose none."""
     still: Literal["view", "plot"] = "view"
@@ -86,4 +84,4 @@ class Kind:
     @property
     def shown(self) -> bool:
         """True for an entry of the list, False for what is drawn over other streams."""
-        return (self.view or self.old_view) is not None
+        return self.view is not None

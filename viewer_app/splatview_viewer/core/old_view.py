@@ -52,9 +52,9 @@ class View(Protocol):
         """Whether its user moves the camera just now."""
         ...
 
-    def beside(self, settings: Any) -> View:
-        """Another user's view of the same data, with a camera of its own and these settings (`ViewSettings`' part for
-        this kind). What is handed to one is seen in all; nothing is uploaded or loaded for it."""
+    def beside(self) -> View:
+        """Another user's view of the same data, with a camera of its own. What is handed to one is seen in all;
+        nothing is uploaded or loaded for it."""
         ...
 
     def like(self, other: View) -> None:
@@ -241,7 +241,7 @@ class Adapted:
     def empty(self) -> bool:
         return not self._shared.taken
 
-    def beside(self, settings: Any) -> Adapted:
+    def beside(self) -> Adapted:
         state = self.view.state
         if hasattr(state, "place"):  # all of the picture is seen at first
             state = replace(state, place=type(state.place)())

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
-
-if TYPE_CHECKING:
-    from typing import Self
+from typing import Literal
 
 Color = tuple[float, float, float]
 
@@ -15,40 +12,6 @@ BACKDROP: Color = (0.075, 0.08, 0.09)
 Wish = bool | Literal["step"]
 """A request to a run: True pauses it, False resumes it, "step" lets it do one step."""
 ENDED = "The run has ended: this is its last picture"
-
-
-class _Settings:
-    """How one stream is shown, whatever its kind."""
-
-    def take(self, other: Self) -> None:
-        """Be what another one is."""
-        for name, value in vars(other).items():
-            setattr(self, name, value)
-
-
-@dataclass
-class SnapshotSettings(_Settings):
-    """How one memory snapshot is shown."""
-
-    unit: Literal["events", "time"] = "events"
-    """What the time axis counts: events, or time as the clock goes."""
-    color_by: Literal["stack", "size", "category", "age", "stream", "pool"] = "stack"
-    """What the colours of allocations tell."""
-    reserved: bool = True
-    """Whether reserved bytes are seen behind the live ones."""
-    lanes: bool = False
-    """Whether each memory pool has a lane of its own."""
-    legend: bool = True
-    """Whether it is said over the plot what the colours tell."""
-    background: Color = (0.062, 0.067, 0.078)
-    """Of the plot, RGB in [0, 1]."""
-
-
-@dataclass
-class ViewSettings:
-    """The settings of one stream, whatever its kind."""
-
-    snapshot: SnapshotSettings = field(default_factory=SnapshotSettings)
 
 
 @dataclass
@@ -79,7 +42,6 @@ class Entry:
     """Whether the run minds that: 0: its script has never asked; 1: it asks now and then; 2: it waits now."""
     progress: float | None = None
     """0 to 1 while it loads."""
-    settings: ViewSettings = field(default_factory=ViewSettings)
 
 
 @dataclass

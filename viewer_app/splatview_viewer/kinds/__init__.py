@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     import moderngl
 
     from splatview_viewer.core.old_view import View
-    from splatview_viewer.core.settings import ViewSettings
     from splatview_viewer.gpu.work import GpuWork
 
 KINDS = (gaussians.KIND, image.KIND, overlay.KIND, scalars.KIND, memory.KIND, cameras.KIND, snapshot.KIND)
@@ -55,13 +54,11 @@ def links_of(name: str) -> tuple[Link, ...]:
     return kind.links if kind.strip or not kind.shown else (*kind.links, *_PLOTS)
 
 
-def make_view(name: str, ctx: moderngl.Context, settings: ViewSettings, work: GpuWork | None = None) -> View:
+def make_view(name: str, ctx: moderngl.Context, work: GpuWork | None = None) -> View:
     """Make a view for a stream; `work` times what it gives the GPU. Raises ViewerError for a kind that has none."""
-    kind = kind_named(name)
-    if kind.view is not None:
-        from splatview_viewer.gpu.work import GpuWork
+    from splatview_viewer.gpu.work import GpuWork
 
-        made: Any = Adapted(kind.view(ctx, work or GpuWork(ctx)))
-        return made
-    assert kind.old_view is not None
-    return kind.old_view()(ctx, getattr(settings, name), work=work)
+    kind = kind_named(name)
+    assert kind.view is not None
+    made: Any = Adapted(kind.view(ctx, work or GpuWork(ctx)))
+    return made

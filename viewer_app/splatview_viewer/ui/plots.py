@@ -50,6 +50,12 @@ class Axis:
     """Format of ImPlot's labels, as printf has it."""
     locked: bool = False
     """True if the user cannot move it."""
+    limit: Range | None = None
+    """Range that the user cannot leave; a vertical axis with one is moved and zoomed along with the horizontal one."""
+    least: float = 0.0
+    """Least extent that the user can see at once; for an axis with a limit."""
+    above: bool = False
+    """True if its grid is drawn over what is in the plot."""
 
 
 @dataclass
@@ -146,18 +152,22 @@ class Plot:
 
 @contextmanager
 def plot(name: str, size: tuple[float, float], x: Axis, y: Axis, *, above: Sequence[Tick] | None = None,
-         legend: Literal["list", "row"] | None = None) -> Iterator[Plot | None]:
+         legend: Literal["list", "row"] | None = None, ground: ImVec4 | None = None) -> Iterator[Plot | None]:
     """Draw a plot of this size in pixels at imgui's cursor; None where it is not seen.
 
     above: labels of a second horizontal axis, at the upper edge, that goes along with the first. legend: a list on the
-    right or a row on the left, whose entries the user clicks to hide a curve.
+    right or a row on the left, whose entries the user clicks to hide a curve. ground: the colour behind the curves.
     """
     flags = (implot.Flags_.no_title | implot.Flags_.no_mouse_text | implot.Flags_.no_menus).value
     small = size[0] < _LEAST[0] * theme.scale() or size[1] < _LEAST[1] * theme.scale()
     flags |= implot.Flags_.no_legend.value if legend is None or small else 0
-    wheel = min(abs(imgui.get_io().mouse_wheel), 10.0)  # ImPlot asks only which way it turned
-    implot.get_input_map().zoom_rate = 0.5 * (ZOOM_STEP**wheel - 1)
+    wheel = imgui.get_io().mouse_wheel  # ImPlot asks only which way it turned: out it adds the rate r to what is seen,
+    factor = ZOOM_STEP ** min(abs(wheel), 10.0) + 1e-6  # in it takes away r / (1 + 2 r)
+    implot.get_input_map().zoom_rate = (factor - 1) / (2 - factor) if wheel > 0 else factor - 1
+    implot.get_input_map().override_mod = 0  # Ctrl is for the caller
+    implot.push_style_color(implot.Col_.plot_bg.value, ground or theme.BAR)
     if not implot.begin_plot(f"##{name}", ImVec2(*size), flags):
+        implot.pop_style_color()
         yield None
         return
     found = Plot(x.span, y.span, small=small, scale=theme.scale())
@@ -172,10 +182,11 @@ def plot(name: str, size: tuple[float, float], x: Axis, y: Axis, *, above: Seque
         row = legend == "row"
         implot.setup_legend((implot.Location_.north_west if row else implot.Location_.north_east).value,
                             implot.LegendFlags_.horizontal.value if row else 0)
-    with _inside(found):
+    with _inside(found):  # sets the plot up, and draws its ground
         found.over_y = implot.is_axis_hovered(_Y)
         yield found
         boxed = imgui.is_mouse_released(imgui.MouseButton_.right)
+    implot.pop_style_color()
     if found.card:
         hover_card(imgui.get_window_draw_list(), imgui.get_mouse_pos(), found.card, found.rect)
     if (found.hovered or found.over_y) and imgui.is_mouse_double_clicked(imgui.MouseButton_.left):
@@ -186,7 +197,7 @@ def plot(name: str, size: tuple[float, float], x: Axis, y: Axis, *, above: Seque
     if found.hovered and aside and not x.locked:
         left, right = (end - _PAN * aside * (right - left) for end in (left, right))
     found.moved = left < right and _differ((left, right), x.span)
-    found.raised = (boxed or found.over_y) and low < high and _differ((low, high), y.span)
+    found.raised = (boxed or found.over_y or y.limit is not None) and low < high and _differ((low, high), y.span)
     found.x, found.y = (left, right), (low, high)
 
 
@@ -285,8 +296,12 @@ def _inside(found: Plot) -> Iterator[None]:
 
 
 def _setup(which: int, axis: Axis, flags: int = 0) -> None:
-    lock = implot.AxisFlags_.lock.value if axis.locked else 0
-    implot.setup_axis(which, None, flags | lock | implot.AxisFlags_.no_highlight.value)
+    flags |= (implot.AxisFlags_.lock.value if axis.locked else 0) | (
+        implot.AxisFlags_.foreground.value if axis.above else 0)
+    implot.setup_axis(which, None, flags | implot.AxisFlags_.no_highlight.value)
+    if axis.limit is not None:
+        implot.setup_axis_limits_constraints(which, *axis.limit)
+        implot.setup_axis_zoom_constraints(which, axis.least, axis.limit[1] - axis.limit[0])
     if axis.scale != "linear":
         implot.setup_axis_scale(which, (implot.Scale_.log10 if axis.scale == "log" else implot.Scale_.time).value)
     if axis.format:

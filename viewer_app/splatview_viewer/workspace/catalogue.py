@@ -6,7 +6,6 @@ import logging
 import time
 from collections import deque
 from contextlib import contextmanager
-from copy import deepcopy
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -159,7 +158,7 @@ class Catalogue:
             if view is None:
                 other = slot.view
                 assert other is not None
-                view = other.beside(getattr(deepcopy(slot.entry.settings), other.kind, None))
+                view = other.beside()
             slot.views[pane] = view
             view.host = replace(pane.host, name=slot.entry.name, again=slot.source.again)
         return view
@@ -393,7 +392,7 @@ class Catalogue:
             view = slot.view
             if view is None or slot.view_kind != kind:
                 slot.close_views()
-                view = slot.views[None] = make_view(kind, self._ctx, deepcopy(slot.entry.settings), self._work)
+                view = slot.views[None] = make_view(kind, self._ctx, self._work)
                 slot.view_kind = kind
             if slot.source.feed(view):
                 slot.entry.fault = ""

@@ -15,6 +15,8 @@ from splatview_viewer.core.kind import Kind
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import moderngl
+
     from splatview_viewer.kinds.snapshot.view import SnapshotView
 
 TIMELINE, SQL = "memory snapshots need", "SQL over memory snapshots needs"
@@ -31,10 +33,11 @@ def check_sql() -> None:
     require(SQL, "duckdb", error=ViewerError)
 
 
-def _view() -> type[SnapshotView]:
-    from splatview_viewer.kinds.snapshot.view import SnapshotView
+def _view(ctx: moderngl.Context, work: Any) -> SnapshotView:
+    from splatview_viewer.kinds.snapshot.state import SnapshotState
+    from splatview_viewer.kinds.snapshot.view import SnapshotData, SnapshotView
 
-    return SnapshotView
+    return SnapshotView(SnapshotData(ctx, work), SnapshotState())
 
 
 def _holds(value: Any) -> bool:
@@ -43,7 +46,7 @@ def _holds(value: Any) -> bool:
     return isinstance(value, Snapshot)
 
 
-KIND = Kind("snapshot", _view, still="plot", holds=_holds)
+KIND = Kind("snapshot", view=_view, still="plot", holds=_holds)
 
 
 def expect(path: Path) -> None:

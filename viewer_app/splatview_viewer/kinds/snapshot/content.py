@@ -1,8 +1,8 @@
-"""One snapshot and everything worked out of it for all views: by jobs, kept, never waited for.
+"""One snapshot and all answers about it, for all its views: worked out by jobs, kept, never waited for.
 
-    rows = content.ask(("stacks", look.device, moment), lambda: Tables(...).group(...), slot="stacks")
-    if rows is None:
-        ...  # "Working", or content.fault(key); the view draws again when the answer is there
+    table = content.answer(("group", device, moment, "stack"))
+    if table is None:
+        ...  # `working`, or `fault(key)`; the view draws again once `changes` is another number
 """
 
 from __future__ import annotations
@@ -20,6 +20,12 @@ import numpy as np
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.jobs import Job, Jobs
 from splatview_viewer.kinds.snapshot.analysis.colors import colors
+from splatview_viewer.kinds.snapshot.analysis.details import describe, segments_at
+from splatview_viewer.kinds.snapshot.analysis.flame import flame
+from splatview_viewer.kinds.snapshot.analysis.frames import sites
+from splatview_viewer.kinds.snapshot.analysis.search import Hits, search
+from splatview_viewer.kinds.snapshot.analysis.tables import compare, group, leaks, post_mortem
+from splatview_viewer.kinds.snapshot.model import ACTIONS, live_ids, peak_moment
 from splatview_viewer.kinds.snapshot.query import Database
 from splatview_viewer.kinds.snapshot.timeline.bands import Addresses, Bands
 from splatview_viewer.kinds.snapshot.timeline.compiled import warm_up
@@ -29,25 +35,27 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
     from splatview_viewer.kinds.snapshot.analysis.colors import ColorBy, Colors
-    from splatview_viewer.kinds.snapshot.model import Snapshot, Trace
-    from splatview_viewer.kinds.snapshot.state import Look
+    from splatview_viewer.kinds.snapshot.model import Snapshot
+    from splatview_viewer.kinds.snapshot.state import Lit
+
+    Key = tuple[Hashable, ...]
 
 T = TypeVar("T")
 log = logging.getLogger("splatview")
 
 LANES = ("kernels", "layout", "analysis", "query")
 """What is worked on side by side."""
-_PARTING = 3.0
-"""Seconds to wait for a job when the program ends."""
+_PARTING_S = 3.0
+"""Wait for a job when the program ends."""
 _KEPT = 6
-"""Answers that are kept of each slot."""
+"""Answers that are kept of questions of which only the newest matters."""
 
 
 def _end() -> None:
     """The program ends: no thread may still be in compiled code when Python takes itself apart."""
     for content in list(Content._all):
         content.close()
-        content.wait(_PARTING)
+        content.wait(_PARTING_S)
 
 
 atexit.register(_end)
@@ -56,12 +64,13 @@ atexit.register(_end)
 @dataclass(eq=False)
 class _Question:
     job: Job[Any]
-    slot: Hashable
     words: str
+    lane: str
+    begun: bool = False
 
 
 class Content:
-    """A snapshot, and what is worked out of it. Lives until the last view of it is closed.
+    """A snapshot, and its answers. `device` is always a place in `Snapshot.traces`.
 
     Called by the thread of the viewer's loop alone.
     """
@@ -73,111 +82,102 @@ class Content:
         self.snapshot = snapshot
         Content._all.add(self)
         self.misses = 0
-        """Counts questions that had no answer yet: who asked has to be drawn again when `changes` does."""
+        """Counts questions without an answer yet: a picture for which it rose is drawn again when `changes` does."""
         self.changes = 0
-        """Another number after each job that began or ended: what is drawn while something is worked on is old then."""
+        """Another number after each job that began or ended."""
         self._numbers = itertools.count(1)
         self._wake = wake
         self._lanes = {lane: Jobs(f"snapshot {lane}", self._ended) for lane in LANES}
-        self._questions: dict[Hashable, _Question] = {}
-        """All that were asked and are not dropped, by key; of each slot, the one that was used last is the last."""
-        self._begun: set[Job[Any]] = set()
-        """Jobs that run or have run."""
+        self._questions: dict[Key, _Question] = {}
+        """Of each name, the one that was asked last is the last."""
         self._closed = False
 
     # -- questions -----------------------------------------------------------------------------------------------
 
-    def ask(self, key: Hashable, function: Callable[..., T], *, slot: Hashable = None,
+    def ask(self, key: Key, function: Callable[..., T], *, newest: bool = False,
             lane: Literal["kernels", "layout", "analysis", "query"] = "analysis", words: str = "") -> T | None:
         """Return the result of `function()` once a thread has called it; None until then, or if it failed (`fault`).
 
-        The answer is kept for as long as the snapshot is shown. With a `slot` only the newest question of that slot is
-        worked on and a few answers are kept: for what depends on where the user is. `words`: what is being done, for
-        the user. `function` may take long, holds no lock, and reads nothing that the loop changes: bind what it needs
-        of `Look` beforehand. In the lane "query" it is called with its job, and ends once that is cancelled.
+        The answer is kept as long as the snapshot. newest: of the questions whose key begins with the same name only
+        the newest is worked on, and a few answers are kept. words: what is being done, for the user. `function` reads
+        nothing that the loop changes; in the lane "query" it is called with its job.
         """
         question = self._questions.get(key)
         if question is None:
             self.misses += 1
             if not self._closed:
-                self._submit(key, function, slot, lane, words)
+                self._submit(key, function, newest, lane, words)
             return None
-        if slot is not None:
+        if newest:
             self._questions[key] = self._questions.pop(key)
-        if question.job.done and not question.job.fault:
-            return question.job.result()
         self.misses += not question.job.done
-        return None
+        return self.peek(key)
 
-    def _submit(self, key: Hashable, function: Callable[..., T], slot: Hashable, lane: str, words: str) -> None:
+    def _submit(self, key: Key, function: Callable[..., T], newest: bool, lane: str, words: str) -> None:
         def work(job: Job[T]) -> T:
-            self._begun.add(job)
-            self.changes = next(self._numbers)
+            question.begun, self.changes = True, next(self._numbers)
             try:
                 return function(job) if lane == "query" else function()
             except Exception as e:
-                if not isinstance(e, ViewerError):  # it is said in its pane, and the others go on
+                if not isinstance(e, ViewerError):  # its pane says it, and the others go on
                     log.error("%s", words or key, exc_info=e)
                 raise
 
-        if slot is not None:
-            self._drop(lambda q: q.slot == slot and not q.job.done and (lane == "query" or q.job not in self._begun))
-            mine = [k for k, q in self._questions.items() if q.slot == slot]
-            for old in mine[:max(len(mine) - _KEPT + 1, 0)]:
+        if newest:
+            same = [(k, q) for k, q in self._questions.items() if k[0] == key[0]]
+            waiting = [k for k, q in same if not q.job.done and (lane == "query" or not q.begun)]
+            answered = [k for k, q in same if k not in waiting]
+            for old in (*waiting, *answered[:max(len(answered) - _KEPT + 1, 0)]):
                 self.forget(old)
-        self._questions[key] = _Question(self._lanes[lane].submit(work), slot, words)
+        question: Any = _Question(None, words, lane)  # type: ignore[arg-type]
+        question.job = self._lanes[lane].submit(work)
+        self._questions[key] = question
 
     def _ended(self) -> None:
         self.changes = next(self._numbers)
         self._wake()
 
-    def peek(self, key: Hashable) -> Any:
+    def peek(self, key: Key) -> Any:
         """The answer, if it is there; asks nothing."""
         question = self._questions.get(key)
         return None if question is None or not question.job.done or question.job.fault else question.job.result()
 
-    def fault(self, key: Hashable) -> str:
+    def fault(self, key: Key) -> str:
         """Why there is no answer and will be none; "" while there may be one."""
         question = self._questions.get(key)
         return question.job.fault if question is not None else ""
 
-    def forget(self, key: Hashable) -> None:
-        """Drop a question, its answer or fault, so that asking works on it anew. A query that runs is interrupted."""
+    def forget(self, key: Key) -> None:
+        """Drop a question and its answer, so that asking works on it anew. A query that runs is interrupted."""
         if (question := self._questions.pop(key, None)) is not None:
             question.job.cancel()
-            self._begun.discard(question.job)
 
     @property
     def working(self) -> str:
         """The job in progress, in words; "" without one."""
-        return next((q.words for q in self._questions.values()
-                     if q.words and q.job in self._begun and not q.job.done), "")
+        return next((q.words for q in self._questions.values() if q.words and q.begun and not q.job.done), "")
+
+    @property
+    def fault_of_layout(self) -> str:
+        """Why something cannot be laid out; "" while nothing failed."""
+        return next((q.job.fault for q in self._questions.values() if q.lane == "layout" and q.job.fault), "")
 
     def wait(self, timeout: float) -> bool:
-        """Wait until nothing is worked on any more, at most so many seconds: for tests, and when the program ends.
-        Returns whether that is so."""
+        """Wait until nothing is worked on any more, at most so many seconds. Returns whether that is so."""
         return all([lane.wait(timeout) for lane in self._lanes.values()])
 
-    def _drop(self, which: Callable[[_Question], bool]) -> None:
-        for key in [key for key, question in self._questions.items() if which(question)]:
-            self.forget(key)
+    def close(self) -> None:
+        """Drop what waits, and cancel what runs. Idempotent."""
+        self._closed = True
+        for lane in self._lanes.values():
+            lane.close()
+        self._questions.clear()
 
-    def leave(self, *owners: object) -> None:
-        """These panes and lamps ask no more: what waits for them and was answered to them is dropped. Theirs are the
-        slots whose last word is their `id`."""
-        ids = set(map(id, owners))
-        self._drop(lambda q: isinstance(q.slot, tuple) and q.slot[-1] in ids)
-
-    def prepare(self) -> None:
-        """Begin with what every view needs. Called once, before anybody asks."""
-        self.ask(("warm",), warm_up, lane="kernels", words="Loading kernels (10 s the first time)")
-        self.bands(self.busiest)
-
-    # -- what is said of it ----------------------------------------------------------------------------------------
+    # -- the snapshot ----------------------------------------------------------------------------------------------
 
     @cached_property
     def busiest(self) -> int:
-        """The device with most events, a place in `Snapshot.traces`."""
+        """The device with most events."""
         return max(range(len(self.snapshot.traces)), key=lambda k: (
             len(self.snapshot.traces[k].events), len(self.snapshot.traces[k].segments)))
 
@@ -191,11 +191,16 @@ class Content:
         return [*devices, f"{events:,} events", f"{allocations:,} allocations",
                 *([f"{notes} {'note' if notes == 1 else 'notes'}"] if notes else [])]
 
-    # -- what everybody asks; `device` is a place in `Snapshot.traces` ----------------------------------------------
+    def others(self) -> list[Content]:
+        """Return the other open snapshots, to compare it with this one, by name."""
+        return sorted((c for c in Content._all if c is not self and not c._closed), key=lambda c: c.snapshot.name)
 
-    def trace(self, look: Look) -> Trace:
-        """Return the trace of the device that is shown."""
-        return self.snapshot.traces[look.device]
+    # -- the timeline ----------------------------------------------------------------------------------------------
+
+    def prepare(self) -> None:
+        """Begin with what every view needs."""
+        self.ask(("warm",), warm_up, lane="kernels", words="Loading kernels (10 s the first time)")
+        self.bands(self.busiest)
 
     def bands(self, device: int) -> Bands | None:
         """The timeline, laid out."""
@@ -228,33 +233,133 @@ class Content:
         return self.ask(("colors", device, by), lambda: colors(self.snapshot, self.snapshot.traces[device], by),
                         lane="layout", words="Colouring")
 
-    def moment(self, look: Look) -> int | None:
-        """The moment that panes tell of: the chosen one, or the peak; None until that is known."""
-        return look.moment if look.moment is not None else self.peak(look.device)
+    def ooms(self, device: int) -> list[int] | None:
+        """The moments at which an allocation failed, the first 50."""
+        action = self.snapshot.traces[device].events.action
+        return self.ask(("ooms", device), lambda: np.flatnonzero(action == ACTIONS.index("oom")).tolist()[:50],
+                        lane="layout")
+
+    # -- what is lit -----------------------------------------------------------------------------------------------
+
+    def hits(self, device: int, text: str) -> Hits | None:
+        """What a search finds."""
+        text = text.strip()
+        return None if not text else self.ask(
+            ("search", device, text), lambda: search(self.snapshot, self.snapshot.traces[device], text), newest=True)
+
+    def lit(self, device: int, lit: Lit | None) -> np.ndarray | None:
+        """bool (A,): the allocations that a row of a table, or the like, stands for."""
+        if lit is None:
+            return None
+        key, row, trace = lit.key, lit.row, self.snapshot.traces[device]
+        answer = self.answer(key)
+        if answer is None:
+            return None
+
+        def work() -> np.ndarray:
+            mask = np.zeros(len(trace.allocations), bool)
+            mask[IDS[str(key[0])](answer, row, trace, key)] = True
+            return mask
+
+        return self.ask(("lit", device, key, row), work, newest=True)
+
+    def mask(self, device: int, text: str, lit: Lit | None) -> tuple[Key, np.ndarray | None]:
+        """The allocations that a search and a row light together, bool (A,), and a key of them; None: all."""
+        hits, rows = self.hits(device, text), self.lit(device, lit)
+        key = (text if hits is not None else "", (lit.key, lit.row) if rows is not None and lit is not None else None)
+        if hits is None or rows is None:
+            return key, rows if hits is None else hits.mask
+        return key, self.ask(("both", device, *key), lambda: hits.mask & rows, newest=True)
+
+    # -- questions that a state can name: a name and plain values ------------------------------------------------------
+
+    def answer(self, key: Key) -> Any:
+        """Return the answer to one of `QUESTIONS`, or None."""
+        return QUESTIONS[str(key[0])](self, *key)
 
     def database(self) -> Database | None:
         """Answers SQL. To be used in the lane "query" alone."""
         return self.ask(("database",), lambda _: Database(self.snapshot), lane="query", words="Opening the database")
 
-    def reveal(self, look: Look, moment: int) -> None:
-        """Bring a moment into sight: the window of the plot moves there if it is outside, as wide as it was."""
-        axis = self.axis(look.device, look.settings.unit)
-        if axis is None or look.x is None:
-            return
-        at, (x0, x1) = axis.x_of(moment), look.x
-        if not x0 <= at <= x1:
-            low, high = axis.extent
-            begin = min(max(at - (x1 - x0) / 2, low), max(high - (x1 - x0), low))
-            look.x = begin, begin + (x1 - x0)
+    def sites(self) -> np.ndarray | None:
+        """The frame of each stack that names it."""
+        return self.ask(("sites",), lambda: sites(self.snapshot))
 
-    def others(self) -> list[Content]:
-        """Return the other open snapshots, to compare it with this one, by name."""
-        return sorted((c for c in Content._all if c is not self and not c._closed), key=lambda c: c.snapshot.name)
+    def members(self, device: int, whose: Any) -> Callable[[], np.ndarray | None] | None:
+        """Return a function that finds allocations: live at a moment (a number), found by a search (a text), or all
+        (None, as its result); None while the search goes on."""
+        trace = self.snapshot.traces[device]
+        if isinstance(whose, str):
+            hits = self.hits(device, whose)
+            return None if hits is None else lambda: hits.mask
+        return (lambda: None) if whose is None else lambda: live_ids(trace, whose)
 
-    def close(self) -> None:
-        """Nobody looks any more: what waits is dropped, what runs is told. Idempotent."""
-        self._closed = True
-        for lane in self._lanes.values():
-            lane.close()
-        self._questions.clear()
-        self._begun.clear()
+
+def _of_members(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A question about some allocations of a device: ("group", device, whose, by)."""
+    def asked(content: Content, name: str, device: int, whose: Any, *more: Any) -> Any:
+        ids = content.members(device, whose)
+        trace = content.snapshot.traces[device]
+        return None if ids is None else content.ask(
+            (name, device, whose, *more), lambda: function(content.snapshot, trace, ids(), *more), newest=True)
+
+    return asked
+
+
+def _of_device(function: Callable[..., Any], words: str = "", *, newest: bool = False) -> Callable[..., Any]:
+    """A question about a device: ("segments", device, moment)."""
+    def asked(content: Content, name: str, device: int, *more: Any) -> Any:
+        trace = content.snapshot.traces[device]
+        return content.ask((name, device, *more), lambda: function(content.snapshot, trace, *more), newest=newest,
+                           words=words)
+
+    return asked
+
+
+def _compare(content: Content, name: str, device: int, before: Any, after: int, by: Any) -> Any:
+    """before: a moment of this snapshot, or "peak" or "end" of another one and, after a space, its name."""
+    snapshot, trace = content.snapshot, content.snapshot.traces[device]
+    side: Any = snapshot, trace, before
+    if isinstance(before, str):
+        when, _, file = before.partition(" ")
+        other = next((c.snapshot for c in content.others() if c.snapshot.name == file), None)
+        there = next((t for t in other.traces if t.device == trace.device), None) if other is not None else None
+        if other is None or there is None:
+            return None
+        side = other, there, len(there.events) if when == "end" else None
+    return content.ask((name, device, before, after, by), lambda: compare(
+        (*side[:2], peak_moment(side[1]) if side[2] is None else side[2]), (snapshot, trace, after), by), newest=True)
+
+
+def _sql(content: Content, name: str, text: str, number: int) -> Any:
+    database = content.database()
+    return None if database is None else content.ask(
+        (name, text, number), lambda job: database.run(text, cancelled=lambda: job.cancelled), newest=True,
+        lane="query", words="Asking the database")
+
+
+QUESTIONS: dict[str, Callable[..., Any]] = {
+    "group": _of_members(group), "flame": _of_members(flame), "compare": _compare, "sql": _sql,
+    "leaks": _of_device(leaks, "Looking for leaks"),
+    "oom": _of_device(lambda snapshot, trace, number: post_mortem(snapshot, trace)[number], "Looking at what failed"),
+    "segments": _of_device(segments_at, newest=True), "details": _of_device(describe, newest=True),
+    "stack": lambda content, name, device: content.snapshot.traces[device],
+}
+"""What a key begins with: the question."""
+
+
+def _ids_of_change(found: Any, row: int, _: Any, key: Key) -> np.ndarray:
+    before, after = found.allocations(found[row])
+    return after if isinstance(key[2], str) else np.union1d(before, after)
+
+
+IDS: dict[str, Callable[[Any, int, Any, Key], np.ndarray]] = {
+    "group": lambda table, key, *_: table.allocations(key),
+    "flame": lambda graph, node, *_: graph.allocations(node),
+    "compare": _ids_of_change,
+    "leaks": lambda suspects, row, *_: suspects[row].ids,
+    "oom": lambda oom, row, trace, _: oom.allocations(trace, oom.holders[row]),
+    "stack": lambda trace, stack, *_: np.flatnonzero(trace.allocations.stack == stack),
+    "sql": lambda result, device, *_: result.allocations[device],
+}
+"""By the same names: the numbers of the allocations of a row of the answer."""

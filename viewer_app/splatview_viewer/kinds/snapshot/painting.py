@@ -64,6 +64,7 @@ class Layer:
     height: float = float("inf")
     reserved: np.ndarray | None = None
     """int64 (M + 1,): bytes whose ground is seen as reserved, at each moment; None: there is no such ground."""
+    name: str = ""
 
 
 @dataclass(frozen=True)

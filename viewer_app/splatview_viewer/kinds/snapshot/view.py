@@ -4,125 +4,101 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import moderngl
+from imgui_bundle import imgui
 
 from splatview_viewer.core.errors import ViewerError
-from splatview_viewer.core.old_view import Simple
+from splatview_viewer.core.events import Key
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.core.settings import SnapshotSettings
-from splatview_viewer.core.view import KeyHelp
-from splatview_viewer.gpu.work import GpuWork
+from splatview_viewer.core.view import Info, KeyHelp, Section, View, Wants
 from splatview_viewer.kinds.snapshot import check_timeline, world
 from splatview_viewer.kinds.snapshot.content import Content
-from splatview_viewer.kinds.snapshot.hands import Hands
+from splatview_viewer.kinds.snapshot.keys import pressed
 from splatview_viewer.kinds.snapshot.model import Snapshot
 from splatview_viewer.kinds.snapshot.painting import pool
-from splatview_viewer.kinds.snapshot.plot import Minimap, Plot
-from splatview_viewer.kinds.snapshot.state import PLOTS, Look
-from splatview_viewer.kinds.snapshot.world import Layout, lay_out
+from splatview_viewer.kinds.snapshot.picture import Picture
+from splatview_viewer.kinds.snapshot.state import BACKGROUND, COLORS, PLOTS, Lit, SnapshotState
+from splatview_viewer.ui import widgets as ui
 from splatview_viewer.ui.format import size_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from splatview_viewer.core.events import Event
-    from splatview_viewer.core.old_view import View
-    from splatview_viewer.core.view import Value
+    import moderngl
 
-PAGE = (0.083, 0.088, 0.100)
+    from splatview_viewer.core.events import Event
+    from splatview_viewer.core.view import Value
+    from splatview_viewer.gpu.work import GpuWork
+    from splatview_viewer.kinds.snapshot.model import Trace
+    from splatview_viewer.kinds.snapshot.world import World
+
+_PAGE = (0.083, 0.088, 0.100)
 """Around the plot, RGB in [0, 1]."""
 
 
-class Shared:
-    """State shared by the views of one snapshot."""
+class SnapshotData:
+    """The snapshot that all views show, and what is worked out of it."""
 
-    def __init__(self) -> None:
-        self.views: list[SnapshotView] = []
+    def __init__(self, ctx: moderngl.Context, work: GpuWork) -> None:
+        self.ctx, self.work = ctx, work
         self.content: Content | None = None
-        self.changes = 0
-        """Counts snapshots that came."""
         self.news = threading.Event()
         """Set when something was worked out or painted."""
 
     def take(self, snapshot: Snapshot) -> None:
         """Show this one from now on."""
-        if self.content is not None:
-            self.content.close()
+        self.close()
         self.content = Content(snapshot, self.news.set)
         self.content.prepare()
-        self.changes += 1
 
-    def release(self, view: SnapshotView) -> None:
-        """A view is closed; with the last one everything is given back. Idempotent."""
-        if view in self.views:
-            self.views.remove(view)
-        if not self.views and self.content is not None:
+    def close(self) -> None:
+        """Drop the snapshot. Idempotent."""
+        if self.content is not None:
             self.content.close()
             self.content = None
 
 
-KEYS = (
-    KeyHelp("Snapshot", "Wheel, pinch, Q E", "Zoom; Shift, Ctrl: time or bytes alone"),
-    KeyHelp("Snapshot", "Drag, W A S D", "Move"),
-    KeyHelp("Snapshot", "F, double click", "See all of it"),
-    KeyHelp("Snapshot", "Click", "Choose an allocation"),
-    KeyHelp("Snapshot", "Escape", "Choose none"),
-    KeyHelp("Snapshot", "M", "Mark A, B to compare"),
-    KeyHelp("Snapshot", "/", "Search"),
-)
-
-
-class SnapshotView(Simple):
-    """One user's look at a snapshot."""
+class SnapshotView(View[SnapshotData, SnapshotState]):
+    """One user's view of a snapshot: a timeline, and below it the pane of a tab."""
 
     kind: ClassVar[str] = "snapshot"
-    keys: Sequence[KeyHelp] = KEYS
+    keys = (
+        KeyHelp("Snapshot", "Wheel, pinch, Q E", "Zoom; Shift, Ctrl: time or bytes alone"),
+        KeyHelp("Snapshot", "Drag, W A S D", "Move"),
+        KeyHelp("Snapshot", "F, double click", "See all of it"),
+        KeyHelp("Snapshot", "Click", "Choose an allocation"),
+        KeyHelp("Snapshot", "Escape", "Choose none"),
+        KeyHelp("Snapshot", "M", "Mark A, B to compare"),
+        KeyHelp("Snapshot", "/", "Search"),
+    )
 
-    def __init__(self, ctx: moderngl.Context, settings: SnapshotSettings | None = None, *,
-                 work: GpuWork | None = None, beside: SnapshotView | None = None) -> None:
-        """`beside`: a view of the same snapshot, whose context and `work` this one takes."""
-        self.look = Look(settings or SnapshotSettings())
-        self._ctx = ctx
-        self._work = beside._work if beside is not None else work or GpuWork(ctx)
-        self.shared = beside.shared if beside is not None else Shared()
-        self.shared.views.append(self)
-        self._told = self.shared.changes
-        self._of: Content | None = None
-        """What the look is of."""
-        self._plot = Plot(ctx, self._work, self.shared.news.set)
-        self._minimap = Minimap(ctx, self._work)
-        self._hands = Hands(self._plot.moment_at)
-        self._panes: dict[str, Any] = {}
-        self._scale: float | None = None
-        """Pixels per point; None while no words are drawn."""
+    def __init__(self, data: SnapshotData, state: SnapshotState) -> None:
+        super().__init__(data, state)
+        self.picture = Picture(data.ctx, data.work, data.news.set)
+        self.scale = 1.0
+        """Pixels per point."""
+        self.pointer = 0.0, 0.0
+        """The last place of the pointer in the plot, on both axes."""
+        self.clicked: tuple[int | None, int | None] = None, None
+        """The allocation and the moment that were chosen before the last click."""
+        self.focus = False
+        """The keyboard goes to the search field with the next picture."""
+        self.memory: dict[Any, Any] = {}
+        """What panes remember from one picture to the next."""
+        self._of = data.content
+        """What the state is of."""
         self._rect = Rect(0, 0, 1, 1)
-        self._missing = False
-        """Whether what was drawn last lacks answers that are being worked on."""
+        self._plotted: Rect | None = None
+        """The area of the plot within its axes, in that rectangle, where `draw` puts the picture."""
+        self._missing = True
+        """The last picture lacks answers that are being worked on."""
         self._answers = 0
         """`Content.changes` when it was drawn."""
-        self._pointed_in: tuple[object, ...] = ()
-        """Where the hands last told what lies under the pointer, and in which picture."""
-        self._wait_for_oom = True
+        self._moved = False
+        """The plot is elsewhere than the picture was drawn, or is of something else."""
 
-    # -- the protocol --------------------------------------------------------------------------------------------
-
-    @property
-    def settings(self) -> SnapshotSettings:
-        return self.look.settings
-
-    def beside(self, settings: SnapshotSettings) -> SnapshotView:
-        return SnapshotView(self._ctx, settings, beside=self)
-
-    def like(self, other: View) -> None:
-        if not isinstance(other, SnapshotView):
-            raise ViewerError(f"snapshot: a view of {other.kind} cannot be followed")
-        self._sync()
-        other._sync()
-        self.look.look_like(other.look)
-
-    def update(self, value: Value) -> bool:
+    def take(self, link: str, value: Value) -> bool:
         if not isinstance(value, Snapshot):
             raise ViewerError(f"snapshot: {type(value).__name__} is not a memory snapshot; open a file that "
                               "torch.cuda.memory._dump_snapshot wrote")
@@ -130,216 +106,204 @@ class SnapshotView(Simple):
         if not value.traces:
             raise ViewerError("snapshot: it holds no events and no segments of any device; was memory recorded "
                               "(torch.cuda.memory._record_memory_history) before it was taken?")
-        self.shared.take(value)
-        self._told = self.shared.changes  # whoever calls knows
+        self.data.take(value)
+        self._sync()
         return True
 
-    def _sync(self) -> Content | None:
-        """Return the content to show; a look at something that is gone is forgotten."""
-        content = self.shared.content
-        if content is not self._of:
-            self._leave_panes()
-            self._of = content
-            self.look.forget()
-            self._plot.drop()
-            self._pointed_in = ()
-            self._wait_for_oom = True
-            if content is not None:
-                self.look.device = content.busiest
-        if content is not None and self._wait_for_oom:
-            found = content.peek(("ooms", self.look.device))
-            if found is not None:
-                self._wait_for_oom = False
-                if found and self.look.tab == "timeline":
-                    self.look.tab = "oom"
-        return content
+    def _sync(self) -> bool:
+        """Forget what was chosen in a snapshot that is gone; True if there was one."""
+        gone = self._of is not self.data.content
+        if gone:
+            if self._of is not None:
+                self.state = self.state.elsewhere()
+            self._of, self._missing = self.data.content, True
+            self.memory.clear()
+            self.picture.release()
+        return gone
 
-    def _layout(self, rect: Rect) -> Layout:
-        self._rect = rect
-        self._hands.scale = self._scale or 1.0
-        return lay_out(rect, self._scale, self.look.tab, details=self.look.selected is not None)
+    # -- what panes and hands read and change ----------------------------------------------------------------------
+
+    @property
+    def content(self) -> Content:
+        assert self.data.content is not None
+        return self.data.content
+
+    @property
+    def device(self) -> int:
+        """The device that is shown, a place in `Snapshot.traces`."""
+        return self.content.busiest if self.state.device is None else self.state.device
+
+    @property
+    def trace(self) -> Trace:
+        return self.content.snapshot.traces[self.device]
+
+    @property
+    def tab(self) -> str:
+        return self.state.tab or ("oom" if self.content.ooms(self.device) else "timeline")
+
+    @property
+    def moment(self) -> int | None:
+        """The moment that panes tell of; None until it is known."""
+        return self.content.peak(self.device) if self.state.moment is None else self.state.moment
+
+    def world(self) -> World | None:
+        """What the plot is of; None until that is known."""
+        return world.world_of(self.content, self.device, self.state)
+
+    def see(self, **changes: Any) -> None:
+        """Change the state."""
+        self.state = replace(self.state, **changes)
+
+    def go(self, moment: int, *, close: bool = False) -> None:
+        """Choose a moment and bring it into sight. close: see a two-hundredth of all there, or less."""
+        axis = self.content.axis(self.device, self.state.style.unit)
+        self.see(moment=moment)
+        if axis is None or (self.state.x is None and not close):
+            return
+        (low, high), at = axis.extent, axis.x_of(moment)
+        x0, x1 = self.state.x or axis.extent
+        width = min(x1 - x0, max((high - low) / 200, 1.0)) if close else x1 - x0
+        if close or not x0 <= at <= x1:
+            begin = min(max(at - width / 2, low), max(high - width, low))
+            self.see(x=(begin, begin + width))
+
+    def fitted(self) -> SnapshotState:
+        """The state after a double click: all is seen, and what its first half chose is taken back."""
+        selected, moment = self.clicked
+        return replace(self.state.fitted(), selected=selected, moment=moment)
+
+    def light(self, key: tuple[Any, ...], row: int, words: str) -> None:
+        """Have the allocations of a row of an answer seen among the rest; no longer if they are."""
+        lit = Lit(key, row, words)
+        self.see(lit=None if self.is_lit(key, row) else lit)
+
+    def is_lit(self, key: tuple[Any, ...], row: int) -> bool:
+        lit = self.state.lit
+        return lit is not None and (lit.key, lit.row) == (key, row)
+
+    # -- drawing ---------------------------------------------------------------------------------------------------
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
-        self._ctx.disable(moderngl.BLEND | moderngl.DEPTH_TEST | moderngl.CULL_FACE)
+        self._sync()
+        content, plot, found, line = self.content, self._plotted, self.world(), max(round(self.scale), 1)
         framebuffer.use()
-        framebuffer.clear(*PAGE, 1.0, viewport=rect.viewport(framebuffer.height))
-        content = self._sync()
-        if content is None:
-            return
-        self._told, self._answers = self.shared.changes, content.changes
-        misses = content.misses
-        layout = self._layout(rect)
-        if layout.plot is not None:
-            self._draw_plot(framebuffer, content, layout, layout.plot)
-        if layout.minimap is not None:
-            self._minimap.draw(framebuffer, layout.minimap, content, self.look)
+        framebuffer.clear(*_PAGE, 1.0, viewport=rect.viewport(framebuffer.height))
+        self._answers, misses = content.changes, content.misses
+        if plot is not None and found is not None and rect == self._rect:
+            framebuffer.clear(*BACKGROUND, 1.0, viewport=plot.viewport(framebuffer.height))
+            wanted = world.picture_of(content, self.device, self.state, found, plot, line)
+            if wanted is not None:
+                self.picture.want(*wanted)
+            self.picture.lift(self.state.hovered, self.state.selected, line)
+            self.picture.draw(framebuffer, plot, *found.window(self.state))
         self._missing = content.misses != misses
 
-    def _draw_plot(self, framebuffer: moderngl.Framebuffer, content: Content, layout: Layout, plot: Rect) -> None:
-        look = self.look
-        window = world.window_of(content, look, plot)
-        line = max(round(self._scale or 1.0), 1)
-        found = world.material_of(content, look, line)
-        if window is None:
-            framebuffer.clear(*look.settings.background, 1.0, viewport=plot.viewport(framebuffer.height))
-            return
-        if found is not None:
-            self._plot.want(world.sheet_of(found[0], found[1], window), found[2])
-        if self._pointed_in != (plot, self._plot.shown):
-            self._pointed_in = plot, self._plot.shown
-            self._hands.look_again(layout, content, look)
-        self._plot.draw(framebuffer, window, look, line)
+    def ui(self, rect: Rect, scale: float) -> bool:
+        from splatview_viewer.kinds.snapshot.axes import draw_bar, draw_minimap, draw_plot
+        from splatview_viewer.kinds.snapshot.panes import draw_pane
 
-    def over(self, rect: Rect, scale: float) -> bool:
-        from splatview_viewer.kinds.snapshot.axes import draw_over
-        from splatview_viewer.kinds.snapshot.bar import draw_bar
-
-        content = self._sync()
-        if content is None:
-            return False
-        first, self._scale = self._scale != scale, scale
-        misses = content.misses
-        look, layout = self.look, self._layout(rect)
-        before = _seen(look)
-        if layout.plot is not None:
-            draw_over(content, look, layout, self._hands.at, scale, self._said(content))
-        changed = layout.bar is not None and draw_bar(content, look, layout.bar, scale)
+        content, before, self._rect, self.scale = self.content, (self._plotted, self.state), rect, scale
+        misses, again = content.misses, False
+        layout = world.lay_out(rect, scale, self.tab, details=self.state.selected is not None)
+        plot, strip = layout.plot, layout.minimap
+        if plot is not None:
+            plot = draw_plot(self, plot)
+        self._plotted = plot
+        if strip is not None:
+            draw_minimap(self, Rect(plot.x, strip.y, plot.width, strip.height) if plot is not None else strip)
+        if layout.bar is not None:
+            again |= draw_bar(self, layout.bar)
         if layout.pane is not None:
-            tab = "about" if look.tab in PLOTS else look.tab  # the bar may have changed it just now
-            changed |= self._pane(tab).draw(content, look, layout.pane, scale)
+            again |= draw_pane(self, "about" if self.tab in PLOTS else self.tab, layout.pane)  # the bar may choose
         if layout.details is not None:
-            changed |= self._pane("details").draw(content, look, layout.details, scale)
+            again |= draw_pane(self, "details", layout.details)
         self._missing |= content.misses != misses
-        return bool(changed) or first or _seen(look) != before
+        self._moved = (plot, self.state) != before
+        return again or self._moved
 
-    def _pane(self, tab: str) -> Any:
-        if tab not in self._panes:
-            from splatview_viewer.kinds.snapshot.panes import PANES
-
-            self._panes[tab] = PANES[tab]()
-        return self._panes[tab]
-
-    def _said(self, content: Content) -> tuple[str, float]:
-        """Return the words instead of a picture, and the part of the work for it that is done."""
-        if fault := self.fault:
-            return fault, 0.0
-        needs = world.needs(self.look)
-        if self._plot.shown is not None and not self._missing:
-            return "", 1.0
-        done = sum(content.peek(key) is not None for key in needs) / (len(needs) + 1)
-        if content.working:
-            return f"{content.working} \u2026", done
-        return ("", 1.0) if self._plot.shown is not None else ("Painting \u2026", done)
-
-    def boards(self, rect: Rect) -> Sequence[Rect]:
-        return self._layout(rect).boards if self.shared.content is not None and self._scale is not None else ()
+    # -- events ----------------------------------------------------------------------------------------------------
 
     def handle(self, event: Event, rect: Rect) -> bool:
-        content = self._sync()
-        if content is None:
+        if not isinstance(event, Key) or not event.pressed:
             return False
-        return self._hands.handle(event, self._layout(rect), content, self.look)
+        self._sync()
+        self.state = pressed(self.state, event, self.world(), self.pointer if self.state.pointed is not None else None)
+        self.focus |= event.name == "slash"
+        return event.name == "slash"
 
     def tick(self, now: float) -> bool:
-        if self._told != self.shared.changes:
-            self._told = self.shared.changes
-            return True
-        content = self.shared.content
-        if content is None:
-            return False
+        content = self.data.content
+        if content is None or self._sync():
+            return content is not None
         if self._missing and content.changes != self._answers:
             self._answers = content.changes
             return True
-        return self._plot.tick()
+        return self._plotted is not None and self.picture.tick()
 
     @property
     def fault(self) -> str:
         """Why the timeline cannot be shown; "" while it may be."""
-        if self._plot.error:
-            return f"It cannot be painted: {self._plot.error}"
-        content = self.shared.content
-        if content is None:
-            return ""
-        return next((fault for key in world.needs(self.look) if (fault := content.fault(key))), "")
+        error = self.picture.error
+        return f"It cannot be painted: {error}" if error else self.content.fault_of_layout
+
+    @property
+    def said(self) -> str:
+        """Words beside the timeline, or instead of it: what is wrong, or being worked on."""
+        busy = f"{self.content.working} \u2026" if self._missing and self.content.working else ""
+        return self.fault or busy or ("Painting \u2026" if self.picture.current is None else "")
 
     @property
     def complete(self) -> bool:
         """True if the last picture showed everything as it should be: nothing is being worked on for it."""
-        content = self.shared.content
-        return content is None or (not self._missing and self._plot.complete)
+        return not self._missing and not self._moved and (self._plotted is None or self.picture.complete)
 
     def wait(self, timeout: float) -> None:
-        """Wait until another picture would show more than the last one, at most so many seconds. For what needs a
-        complete picture and does nothing else meanwhile: a file that is written, a test."""
-        if not self.complete:
-            self.shared.news.wait(timeout)
-            self.shared.news.clear()
+        """Wait until another picture would show more than the last one, at most so many seconds. For callers that need
+        a complete picture and do nothing else meanwhile."""
+        if not self.complete and not self._moved:
+            self.data.news.wait(timeout)
+            self.data.news.clear()
 
-    def panel(self) -> bool:
-        from splatview_viewer.kinds.snapshot.state import draw_controls
+    def release(self, how: Literal["idle", "away", "closed", "last"]) -> None:
+        if how != "idle":
+            self.picture.release()
+        if how == "last":
+            self.data.close()
 
-        content, s = self._sync(), self.settings
-        before, look = replace(s), _seen(self.look)
-        if content is not None:
-            draw_controls(content, self.look)
-        if s.unit != before.unit:
-            self.look.x = None
-        if s.lanes != before.lanes:
-            self.look.y = None
-        return s != before or _seen(self.look) != look
-
-    def drop(self) -> None:
-        self._plot.drop()
-        self._pointed_in = ()
-        self._minimap.drop()
+    # -- the panel and words -----------------------------------------------------------------------------------------
 
     @property
-    def moving(self) -> bool:
-        return self._hands.dragging
+    def wants(self) -> Wants:
+        return Wants(boards=(self._rect,))
 
-    @property
-    def empty(self) -> bool:
-        return self.shared.content is None
+    def panel(self) -> Sequence[Section]:
+        return (Section("", self._controls),)
 
-    @property
-    def details(self) -> list[str]:
-        return self.shared.content.phrases if self.shared.content is not None else []
+    def _controls(self) -> None:
+        snapshot, style = self.content.snapshot, self.state.style
+        if len(snapshot.traces) > 1:
+            names = {k: f"GPU {t.device}" if t.device >= 0 else "host" for k, t in enumerate(snapshot.traces)}
+            if (device := ui.choice("Device", self.device, names)) != self.device:
+                self.state = self.state.elsewhere(device)
+        color_by: Any = ui.choice("Colour", style.color_by, COLORS)
+        axis, unit = self.content.axis(self.device, "time"), style.unit
+        if axis is not None:
+            unit = ui.choice("Axis", unit, {"events": "Events", "time": "Clock"}) if axis.timed else "events"
+        reserved = ui.check("Reserved", style.reserved)
+        imgui.set_item_tooltip("What the allocator has from the driver, behind what is in use")
+        lanes = style.lanes
+        if len(snapshot.pools) > 1:
+            lanes = ui.check("Pools", lanes)
+            imgui.set_item_tooltip("Each memory pool in a lane of its own: the default one, those of CUDA graphs")
+        new = replace(style, unit=unit, color_by=color_by, reserved=reserved, lanes=lanes,
+                      legend=ui.check("Legend", style.legend))
+        self.see(style=new, x=self.state.x if unit == style.unit else None,
+                 y=self.state.y if lanes == style.lanes else None)
 
-    @property
-    def extras(self) -> list[str]:
-        return list(self.shared.content.snapshot.notes) if self.shared.content is not None else []
-
-    @property
-    def readout(self) -> str:
-        content, look = self.shared.content, self.look
-        if content is None or self._of is not content or look.pointed is None:
-            return ""
-        bands = content.peek(("bands", look.device))
-        return "" if bands is None else f"{look.pointed:,}   {size_text(int(bands.live[look.pointed]))} live"
-
-    @property
-    def path(self) -> list[str]:
-        return [f"painted by {pool()._max_workers} threads"]
-
-    @property
-    def timings(self) -> dict[str, float]:
-        return {**self._plot.ms, "draw": self._work.ms.get("timeline", 0.0)}
-
-    def close(self) -> None:
-        self._plot.close()
-        self._minimap.close()
-        self._leave_panes()
-        self.shared.release(self)
-
-    def _leave_panes(self) -> None:
-        """Let go of the panes, and of what was worked out for them alone."""
-        panes = list(self._panes.values())
-        self._panes.clear()
-        if self._of is not None:
-            self._of.leave(*panes, *(pane.lamp for pane in panes))
-
-
-def _seen(look: Look) -> tuple[object, ...]:
-    """Return everything that a picture depends on."""
-    return (look.device, look.tab, look.x, look.y, look.places, look.moment, look.moment_a, look.moment_b,
-            look.selected, look.hovered, look.lit_number, look.search)
+    def info(self) -> Info:
+        content, pointed = self.content, self.state.pointed
+        bands = content.peek(("bands", self.device))
+        readout = "" if bands is None or pointed is None or pointed >= len(bands.live) else (
+            f"{pointed:,}   {size_text(int(bands.live[pointed]))} live")
+        return Info(content.phrases, content.snapshot.notes, readout, [f"painted by {pool()._max_workers} threads"],
+                    self.picture.ms)

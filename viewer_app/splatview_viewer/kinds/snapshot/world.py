@@ -1,4 +1,4 @@
-"""The layout of the view's parts; what a tab's plot is of: how far it reaches, what it is painted from, and how."""
+"""The layout of the view's parts, and what a tab's plot is of: its axes, and the layers of its bytes."""
 
 from __future__ import annotations
 
@@ -10,26 +10,21 @@ import numpy as np
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.kinds.snapshot.model import pool_text
 from splatview_viewer.kinds.snapshot.painting import Layer, Material, Sheet
-from splatview_viewer.kinds.snapshot.plot import EDGE, RESERVED
-from splatview_viewer.kinds.snapshot.state import PLOTS
+from splatview_viewer.kinds.snapshot.state import BACKGROUND, PLOTS
 from splatview_viewer.kinds.snapshot.timeline.bands import Bands, Paint
 from splatview_viewer.kinds.snapshot.timeline.index import reserved
+from splatview_viewer.ui.format import size_text
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
-
     from splatview_viewer.core.settings import Color
     from splatview_viewer.kinds.snapshot.content import Content
-    from splatview_viewer.kinds.snapshot.state import Look, Range
+    from splatview_viewer.kinds.snapshot.state import Range, SnapshotState
+    from splatview_viewer.kinds.snapshot.timeline.index import Axis
 
 BAR = 40
 """Points: the height of the bar with the tabs and the search."""
-GUTTER, FOOT, RIGHT, TOP = 70, 26, 14, 12
-"""Points beside the plot: for the words of its axes, and for air."""
 MINIMAP, GAP = 44, 8
 DETAILS = 350
-ONE_ROW = 940
-"""Points of width from which the bar has room for every tab by name."""
 _BARE = 200, 150
 """Points below which there is the plot and nothing else."""
 _TALL = 400
@@ -45,22 +40,17 @@ class Layout:
     """Rectangles in pixels of the framebuffer; None: not there. They do not overlap."""
 
     plot: Rect | None = None
-    """Without its axes."""
+    """With its axes."""
     bar: Rect | None = None
     minimap: Rect | None = None
     pane: Rect | None = None
     """The table or other of the tab."""
     details: Rect | None = None
 
-    @property
-    def boards(self) -> list[Rect]:
-        """Those that are imgui's windows."""
-        return [r for r in (self.bar, self.pane, self.details) if r is not None]
 
-
-def lay_out(rect: Rect, scale: float | None, tab: str, *, details: bool) -> Layout:
-    """`scale`: pixels per point; None: no words are drawn. `details`: whether an allocation's are to be seen."""
-    if scale is None or rect.width < _BARE[0] * scale or rect.height < _BARE[1] * scale:
+def lay_out(rect: Rect, scale: float, tab: str, *, details: bool) -> Layout:
+    """`scale`: pixels per point. `details`: an allocation's are to be seen."""
+    if rect.width < _BARE[0] * scale or rect.height < _BARE[1] * scale:
         return Layout(plot=rect)
 
     def px(points: float) -> int:
@@ -86,48 +76,11 @@ def lay_out(rect: Rect, scale: float | None, tab: str, *, details: bool) -> Layo
         above = max(height * 36 // 100, px(190)) if height >= _TALL * scale else px(MINIMAP + 2 * GAP)
         pane = Rect(x, y + above, width, height - above)
         height = above
-    left, right = x + px(GUTTER), x + width - px(RIGHT)
-    across = max(right - left, 1)
     minimap = None
     if height >= px(MINIMAP + 2 * GAP) and (pane is None or not px(150) < height < px(_ROOMY)):
-        minimap = Rect(left, y + height - px(MINIMAP + GAP), across, px(MINIMAP))
+        minimap = Rect(x + px(GAP), y + height - px(MINIMAP + GAP), max(width - 2 * px(GAP), 1), px(MINIMAP))
         height -= px(MINIMAP + 2 * GAP)
-    rest = height - px(TOP + FOOT)
-    plot = Rect(left, y + px(TOP), across, rest) if rest >= px(24) else None
-    return Layout(plot, bar, minimap, pane, side)
-
-
-@dataclass(frozen=True)
-class Window:
-    """Part of the world that a plot in `rect` shows: x in units of the time axis, y in bytes from the bottom up."""
-
-    rect: Rect
-    x0: float
-    x1: float
-    y0: float
-    y1: float
-
-    @property
-    def step(self) -> float:
-        """The world's width of a pixel."""
-        return (self.x1 - self.x0) / self.rect.width
-
-    @property
-    def per_pixel(self) -> float:
-        """Bytes in the height of a pixel."""
-        return (self.y1 - self.y0) / self.rect.height
-
-    def x_at(self, px: float) -> float:
-        return self.x0 + (px - self.rect.x) * self.step
-
-    def y_at(self, py: float) -> float:
-        return self.y0 + (self.rect.y + self.rect.height - py) * self.per_pixel
-
-    def px(self, x: float) -> float:
-        return self.rect.x + (x - self.x0) / self.step
-
-    def py(self, y: float) -> float:
-        return self.rect.y + self.rect.height - (y - self.y0) / self.per_pixel
+    return Layout(Rect(x, y, width, height) if height >= px(62) else None, bar, minimap, pane, side)
 
 
 def held(wanted: Range, full: Range, least: float) -> Range | None:
@@ -152,151 +105,119 @@ LEAST = {"events": 6.0, "time": 20.0}
 """The narrowest window of the time axis: moments, microseconds."""
 LEAST_BYTES = 256.0
 _AIR = 1.04
-_GAP = 0.025
+_LANE_GAP = 0.025
 """Of all bytes, between two lanes."""
+RESERVED: Color = (0.098, 0.108, 0.127)
+_EDGE: Color = (0.30, 0.335, 0.40)
+"""Bytes that are reserved and not live, and the line where they end."""
 _DIM: Color = (0.155, 0.166, 0.188)
 _HELD: Color = (0.125, 0.137, 0.160)
 """Reserved memory that holds nothing, in the address space."""
 
 
-@dataclass(frozen=True)
-class LaneAt:
-    """A memory pool's lane: its bytes lie from `base` up to `base + height` of the world's."""
+@dataclass(frozen=True, eq=False)
+class World:
+    """The axes and layers of a plot."""
 
-    name: str
-    base: float
-    height: float
-    layer: Layer
+    axis: Axis
+    bands: Bands
+    layers: tuple[Layer, ...]
+    """From the bottom up."""
+    full: Range
+    """All of the bytes axis."""
+
+    def window(self, state: SnapshotState) -> tuple[Range, Range]:
+        """The part that the plot shows: of the time axis, and of the bytes axis."""
+        return state.x or self.axis.extent, (state.places if state.tab == "addresses" else state.y) or self.full
+
+    def showing(self, state: SnapshotState, x: Range | None, y: Range | None = None) -> SnapshotState:
+        """The state in which these ranges are seen, as far as they exist; None: as they are."""
+        changes: dict[str, Range | None] = {}
+        if x is not None:
+            changes["x"] = held(x, self.axis.extent, LEAST[state.style.unit])
+        if y is not None:
+            changes["places" if state.tab == "addresses" else "y"] = held(y, self.full, LEAST_BYTES)
+        return replace(state, **changes)  # type: ignore[arg-type]
+
+    def pick(self, moment: int, y: float) -> int | None:
+        """The allocation at a moment and a place of the bytes axis."""
+        for layer in self.layers:
+            if layer.base <= y < layer.base + layer.height:
+                found = int(layer.painter.pick(moment, int(y - layer.base)))
+                return found if found >= 0 else None
+        return None
+
+    def text(self, y: float) -> str:
+        """A place of the bytes axis in words: an address, or bytes from the bottom of its lane."""
+        if not isinstance(self.layers[0].painter, Bands):
+            address = self.layers[0].painter.address(int(y)) if y >= 0 else None
+            return f"{address:x}" if address is not None else ""
+        layer = next((layer for layer in self.layers if layer.base <= y <= layer.base + layer.height), None)
+        return size_text(int(max(y - layer.base, 0))) if layer is not None else size_text(0)
 
 
-def kind_of(look: Look) -> str:
+def kind_of(state: SnapshotState) -> str:
     """Return the kind of plot: "bands", "lanes" or "addresses"."""
-    if look.tab == "addresses":
-        return "addresses"
-    return "lanes" if look.settings.lanes else "bands"
+    return "addresses" if state.tab == "addresses" else "lanes" if state.style.lanes else "bands"
 
 
-def lanes_at(content: Content, device: int) -> list[LaneAt] | None:
-    """The lanes of a device from the bottom up, the default pool lowest."""
+def world_of(content: Content, device: int, state: SnapshotState) -> World | None:
+    """Return what the plot is of; None until that is known."""
+    kind, with_reserved = kind_of(state), state.style.reserved
+    axis, bands = content.axis(device, state.style.unit), content.bands(device)
+    curve = content.reserved(device) if with_reserved else None
+    if axis is None or bands is None or (curve is None and with_reserved):
+        return None
+    if kind == "addresses":
+        addresses = content.addresses(device)
+        return None if addresses is None else World(
+            axis, bands, (Layer(addresses),), (0.0, max(float(addresses.height), LEAST_BYTES)))
+    if kind == "lanes":
+        lanes = _lanes(content, device)
+        if lanes is None:
+            return None
+        shown = lanes if with_reserved else tuple(replace(lane, reserved=None) for lane in lanes)
+        return World(axis, bands, shown, (0.0, max((lane.base + lane.height for lane in lanes), default=1.0) * 1.01))
+    top = content.ask(("top", device, with_reserved), lambda: float(
+        max(bands.live.max(initial=0), 0 if curve is None else curve.max(initial=0), LEAST_BYTES)), lane="layout")
+    return None if top is None else World(axis, bands, (Layer(bands, reserved=curve),), (0.0, top * _AIR))
+
+
+def _lanes(content: Content, device: int) -> tuple[Layer, ...] | None:
+    """The memory pools of a device from the bottom up, the default one lowest."""
     trace, names = content.snapshot.traces[device], content.snapshot.pools
 
-    def work() -> list[LaneAt]:
+    def work() -> tuple[Layer, ...]:
         pools = {*np.unique(trace.allocations.pool).tolist(), *np.unique(trace.spans.pool).tolist()}
         lanes = [(pool, Bands(trace, trace.allocations.pool == pool), reserved(trace, pool))
                  for pool in sorted(pools, key=lambda p: (p < 0, p))]  # unknown ones last
         heights = [float(max(bands.live.max(), curve.max(), 1)) for _, bands, curve in lanes]
-        gap, base, out = sum(heights) * _GAP, 0.0, []
+        gap, base, out = sum(heights) * _LANE_GAP, 0.0, []
         for (pool, bands, curve), height in zip(lanes, heights, strict=True):
-            name = pool_text(names[pool] if pool >= 0 else None)
-            out.append(LaneAt(name, base, height, Layer(bands, base, height, curve)))
+            out.append(Layer(bands, base, height, curve, pool_text(names[pool] if pool >= 0 else None)))
             base += height + gap
-        return out
+        return tuple(out)
 
     return content.ask(("lanes", device), work, lane="layout", words="Laying out the memory pools")
 
 
-def full_y(content: Content, look: Look) -> Range | None:
-    """All of the bytes axis; None until it is known."""
-    kind, device = kind_of(look), look.device
-    if kind == "addresses":
-        addresses = content.addresses(device)
-        return None if addresses is None else (0.0, max(float(addresses.height), LEAST_BYTES))
-    if kind == "lanes":
-        lanes = lanes_at(content, device)
-        return None if lanes is None else (0.0, max((lane.base + lane.height for lane in lanes), default=1.0) * 1.01)
-    bands = content.bands(device)
-    curve = content.reserved(device) if look.settings.reserved else None
-    if bands is None or (curve is None and look.settings.reserved):
-        return None
-    top = content.ask(("top", device, curve is not None), lambda: float(
-        max(bands.live.max(initial=0), 0 if curve is None else curve.max(initial=0), LEAST_BYTES)), lane="layout")
-    return None if top is None else (0.0, top * _AIR)
-
-
-def needs(look: Look) -> list[Hashable]:
-    """The questions without whose answers nothing can be painted."""
-    device, kind = look.device, kind_of(look)
-    keys: list[Hashable] = [("bands", device), ("axis", device, look.settings.unit),
-                            ("colors", device, look.settings.color_by)]
-    if look.settings.reserved:
-        keys.append(("reserved", device))
-    if kind == "bands":
-        keys.append(("top", device, look.settings.reserved))
-    if kind == "addresses":
-        keys.append(("addresses", device))
-    return [*keys, ("lanes", device)] if kind == "lanes" else keys
-
-
-def window_of(content: Content, look: Look, rect: Rect) -> Window | None:
-    """Return the part that the plot in `rect` shows; None until it is known."""
-    axis = content.axis(look.device, look.settings.unit)
-    full = full_y(content, look)
-    if axis is None or full is None:
-        return None
-    x, y = look.x or axis.extent, look.chosen_y or full
-    return Window(rect, x[0], max(x[1], x[0] + 1e-9), y[0], max(y[1], y[0] + 1e-9))
-
-
-def paint_of(content: Content, look: Look) -> tuple[Hashable, Paint] | None:
-    """Return the paint, and a key that tells it from others."""
-    device, settings = look.device, look.settings
-    colors = content.colors(device, settings.color_by)
+def picture_of(content: Content, device: int, state: SnapshotState, world: World, rect: Rect,
+               line: int) -> tuple[Sheet, Material] | None:
+    """The picture that fits a rectangle pixel by pixel, and what it is painted from; line: pixels. None until that is
+    known."""
+    style, (x, y) = state.style, world.window(state)
+    colors = content.colors(device, style.color_by)
     if colors is None:
         return None
-    ground, hits, lit = settings.background, look.hits, look.lit
-    key = ("paint", device, settings.color_by, ground,
-           look.lit_number if hits is not None or lit is not None else None)
-
-    def work() -> Paint:
-        mask = hits if lit is None else lit if hits is None else hits & lit
-        return Paint(colors.classes, colors.palette, mask, _bytes(ground), _bytes(_HELD), _bytes(_DIM))
-
-    paint = content.ask(key, work, slot="paint", lane="layout", words="Colouring")
-    return None if paint is None else (key, paint)
-
-
-def material_of(content: Content, look: Look, line: int) -> tuple[Hashable, Hashable, Material] | None:
-    """(the world, its colours, what it is painted from); None while something is missing. line: pixels."""
-    device, unit, kind, with_reserved = look.device, look.settings.unit, kind_of(look), look.settings.reserved
-    axis, bands = content.axis(device, unit), content.bands(device)
-    paint = paint_of(content, look)
-    if axis is None or bands is None or paint is None:
+    lit, mask = content.mask(device, state.search, state.lit)
+    key = ("paint", device, style.color_by, lit)
+    paint = content.ask(key, lambda: Paint(colors.classes, colors.palette, mask, _bytes(BACKGROUND), _bytes(_HELD),
+                                           _bytes(_DIM)), newest=True, lane="layout", words="Colouring")
+    if paint is None:
         return None
-    if kind == "lanes":
-        lanes = lanes_at(content, device)
-        layers = None if lanes is None else tuple(
-            lane.layer if with_reserved else replace(lane.layer, reserved=None) for lane in lanes)
-    elif kind == "addresses":
-        addresses = content.addresses(device)
-        layers = None if addresses is None else (Layer(addresses),)
-    else:
-        curve = content.reserved(device) if with_reserved else None
-        layers = (Layer(bands, reserved=curve),) if curve is not None or not with_reserved else None
-    if layers is None:
-        return None
-    material = Material(axis, bands, layers, paint[1], _bytes(RESERVED), _bytes(EDGE), line)
-    return (id(content), device, kind, unit), (paint[0], with_reserved, line), material
-
-
-def sheet_of(world: Hashable, colors: Hashable, window: Window) -> Sheet:
-    """The picture that fits a window pixel by pixel."""
-    r = window.rect
-    return Sheet(world, colors, window.x0, window.step, r.width, window.y0, window.per_pixel, r.height)
-
-
-def pick(content: Content, look: Look, moment: int, y: float) -> int:
-    """The allocation at a moment and a place of the bytes axis; -1: none."""
-    kind, device = kind_of(look), look.device
-    if kind == "addresses":
-        addresses = content.addresses(device)
-        return -1 if addresses is None or y < 0 else int(addresses.pick(moment, int(y)))
-    if kind == "lanes":
-        for lane in lanes_at(content, device) or ():
-            if lane.base <= y < lane.base + lane.height:
-                return int(lane.layer.painter.pick(moment, int(y - lane.base)))
-        return -1
-    bands = content.bands(device)
-    return -1 if bands is None or y < 0 else int(bands.pick(moment, int(y)))
+    sheet = Sheet((id(content), device, kind_of(state), style.unit), (key, style.reserved, line), x[0],
+                  (x[1] - x[0]) / rect.width, rect.width, y[0], (y[1] - y[0]) / rect.height, rect.height)
+    return sheet, Material(world.axis, world.bands, world.layers, paint, _bytes(RESERVED), _bytes(_EDGE), line)
 
 
 def _bytes(color: Color) -> tuple[int, int, int]:

@@ -6,25 +6,22 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from imgui_bundle import ImVec2, imgui
 
 from splatview_viewer.formats.pictures import output_path
 from splatview_viewer.kinds.snapshot.model import address_text
-from splatview_viewer.kinds.snapshot.panes import _pane
-from splatview_viewer.kinds.snapshot.panes._pane import Cell, Column, Grid, Rows
+from splatview_viewer.kinds.snapshot.panes.parts import Shown, beside, centered, latest
+from splatview_viewer.kinds.snapshot.panes.table import Cell, Column, Rows, draw_table
 from splatview_viewer.kinds.snapshot.query import EXAMPLES as _SHORT
 from splatview_viewer.kinds.snapshot.query import TABLES
 from splatview_viewer.ui import theme
-from splatview_viewer.ui.widgets import gap
+from splatview_viewer.ui.widgets import colored, fitted, wrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Sequence
+    from collections.abc import Callable, Sequence
 
-    from splatview_viewer.core.screen import Rect
-    from splatview_viewer.kinds.snapshot.content import Content
     from splatview_viewer.kinds.snapshot.query import Database, Result
-    from splatview_viewer.kinds.snapshot.state import Look
+    from splatview_viewer.kinds.snapshot.view import SnapshotView
 
 EXAMPLES: dict[str, str] = {
     "The largest allocations": """\
@@ -96,223 +93,176 @@ _NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "
 """How the names of DuckDB's types of numbers begin."""
 
 
-class SqlPane(_pane.Pane):
-    """The editor of a query, and its answer."""
+def draw_sql(view: SnapshotView) -> bool:
+    """Draw the editor of a query, and its answer; True when the picture has to be drawn again."""
+    _editor(view)
+    database, number = view.content.database(), int(view.state.choice("sql run", "0"))
+    if not number and not view.content.fault(("database",)):
+        centered("Ctrl + Enter runs the query\nAllocations that it gives are lit in the timeline")
+        return False
+    if database is None:
+        wrapped(view.content.fault(("database",)) or "Opening the database\u2026")
+        return False
+    key = _key(view)
+    if fault := view.content.fault(key):
+        _say(fault)
+        return False
+    shown = latest(view, "sql", key, "")
+    if shown is None:
+        return False
+    if shown.key == key and view.memory.get("sql lit") != key:
+        view.memory["sql lit"] = key
+        device = view.trace.device
+        if (ids := shown.answer.allocations.get(device)) is not None:
+            view.light(key, device, f"SQL, {len(ids):,} allocations")
+    return draw_table(view, f"rows {shown.key[2]}", _rows(view, shown))
 
-    name = "sql"
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.text = EXAMPLES["The largest allocations"]
-        """What stands in the editor."""
-        self.said = ""
-        """What was done with the answer: saved, copied."""
-        self.folder: Path | None = None
-        """Where CSV files are written; None: where the viewer was started."""
-        self._asked: tuple[str, object] | None = None
-        """The question that runs or was answered, unlike all others of the same text."""
-        self._since = 0.0
-        self._recent: list[str] = []
-        self._saving: Hashable = None
-        self._grid = Grid()
-        self._order: np.ndarray | None = None
-        self._sorted: tuple[int, bool] | None = None
-        self._columns: Sequence[Column] = ()
+def run(view: SnapshotView) -> None:
+    """Ask what stands in the editor."""
+    text = _text(view)
+    if not text.strip():
+        return
+    runs: list[str] = view.memory.setdefault("sql recent", [])
+    view.memory["sql recent"] = [text, *(t for t in runs if t != text)][:_RECENT]
+    view.memory["sql since"], view.memory["sql said"] = imgui.get_time(), ""
+    number = 1 + max(int(view.state.choice("sql run", "0")), int(view.memory.get("sql runs", 0)))
+    view.memory["sql runs"] = number
+    lit = view.state.lit
+    view.state = view.state.choosing("sql run", str(number)).choosing("sql asked", text)
+    view.see(lit=None if lit is not None and lit.key[0] == "sql" else lit)
 
-    def fill(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
-        changed = self._editor(content, look, rect, scale)
-        return self._answer(content, look, rect, scale) or changed
 
-    # -- the question ------------------------------------------------------------------------------------------------
+def _text(view: SnapshotView) -> str:
+    return view.state.choice("sql", EXAMPLES["The largest allocations"])
 
-    def run(self, look: Look) -> None:
-        """Ask what stands in the editor."""
-        if not self.text.strip():
-            return
-        if self.lamp.on is not None:
-            self.lamp.out(look)
-        self._asked = self.text, object()
-        self._since = imgui.get_time()
-        self.said = ""
-        self._recent = [self.text, *(t for t in self._recent if t != self.text)][:_RECENT]
 
-    def _editor(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
-        before = self.text, self._asked
-        lines = min(_EDITOR_LINES, max(3, rect.height / imgui.get_text_line_height() / 3.2))
-        height = lines * imgui.get_text_line_height() + 2 * imgui.get_style().frame_padding.y
-        _, self.text = imgui.input_text_multiline("##sql", self.text, ImVec2(-1, height))
-        ctrl_enter = imgui.get_io().key_ctrl and imgui.is_key_pressed(imgui.Key.enter, False)
-        if ctrl_enter and (imgui.is_item_active() or imgui.is_item_deactivated()):
-            self.run(look)
-        content.database()  # it opens while the question is written
-        running = self._asked is not None and (content.peek(self._key()) is None and not content.fault(self._key()))
-        if running:
-            if imgui.button("Cancel"):
-                self.cancel(content)
-        elif imgui.button("Run"):
-            self.run(look)
-        if not running:
-            imgui.set_item_tooltip("Ctrl + Enter")
+def _key(view: SnapshotView) -> tuple[str, str, int]:
+    return "sql", view.state.choice("sql asked", ""), int(view.state.choice("sql run", "0"))
+
+
+def _editor(view: SnapshotView) -> None:
+    line = imgui.get_text_line_height()
+    height = min(_EDITOR_LINES * line, max(3 * line, imgui.get_content_region_avail().y / 3.2))
+    edited, text = imgui.input_text_multiline(
+        "##sql", _text(view), ImVec2(-1, height + 2 * imgui.get_style().frame_padding.y))
+    if edited:
+        view.state = view.state.choosing("sql", text)
+    ctrl_enter = imgui.get_io().key_ctrl and imgui.is_key_pressed(imgui.Key.enter, False)
+    if ctrl_enter and (imgui.is_item_active() or imgui.is_item_deactivated()):
+        run(view)
+    key, content = _key(view), view.content
+    running = key[2] > 0 and content.peek(key) is None and not content.fault(key)
+    if running and imgui.button("Cancel"):
+        content.forget(key)
+        view.state, view.memory["sql said"] = view.state.choosing("sql run", "0"), "Cancelled"
+    elif not running:
+        if imgui.button("Run"):
+            run(view)
+        imgui.set_item_tooltip("Ctrl + Enter")
+    menus = {"Examples": EXAMPLES, "Recent": {" ".join(t.split())[:70]: t for t in view.memory.get("sql recent", [])},
+             "Tables": {f"{name}: {words}": f"SELECT *\nFROM {name}\nLIMIT 1000" for name, words in TABLES.items()}}
+    for name, texts in menus.items():
+        if not texts:
+            continue
         imgui.same_line()
-        self._menu("Examples", EXAMPLES)
-        imgui.same_line()
-        self._menu("Tables", {f"{name}: {words}": f"SELECT *\nFROM {name}\nLIMIT 1000"
-                              for name, words in TABLES.items()})
-        if self._recent:
-            imgui.same_line()
-            self._menu("Recent", {" ".join(t.split())[:70]: t for t in self._recent})
-        self._status(content, scale)
-        return before != (self.text, self._asked)
-
-    def _menu(self, name: str, texts: dict[str, str]) -> None:
         if imgui.button(name):
             imgui.open_popup(f"sql {name}")
         if imgui.begin_popup(f"sql {name}"):
-            for title, text in texts.items():
+            for title, example in texts.items():
                 if imgui.selectable(title, False)[0]:
-                    self.text = text
+                    view.state = view.state.choosing("sql", example)
             imgui.end_popup()
+    _status(view, key, running)
 
-    def _key(self) -> Hashable:
-        return ("sql", self._asked)
 
-    def cancel(self, content: Content) -> None:
-        """Ask no longer."""
-        content.forget(self._key())
-        self._asked, self.said = None, "Cancelled"
-
-    def _status(self, content: Content, scale: float) -> None:
-        """Write the state of the answer, and buttons for it, on the right of the buttons."""
-        result: Result | None = content.peek(self._key()) if self._asked is not None else None
-        words = self.said
-        saved = content.peek(self._saving) if self._saving is not None else None
-        if self._saving is not None:
-            words = saved or content.fault(self._saving) or "Writing the file\u2026"
-        if result is not None:
-            words = words or count_words(result)
-        elif self._asked is not None and not content.fault(self._key()):
-            took = imgui.get_time() - self._since
-            words = f"Running for {took:.0f} s" if took > 1 else "Running\u2026"
-        if result is not None and result.rows:
-            _pane.beside(_pane.button_width("Save CSVCopy"), 16 * scale)
+def _status(view: SnapshotView, key: tuple[str, str, int], running: bool) -> None:
+    """Write the state of the answer, and buttons for it, on the right of the buttons."""
+    content, memory = view.content, view.memory
+    result: Result | None = content.peek(key) if key[2] else None
+    saving, words = ("csv", memory.get("sql csv", 0)), memory.get("sql said", "")
+    if saving[1] and not words:
+        words = content.peek(saving) or content.fault(saving) or "Writing the file\u2026"
+    if result is not None:
+        words = words or count_words(result)
+        if result.rows:
+            beside(imgui.calc_text_size("Save CSVCopy").x + 30 * view.scale, 16 * view.scale)
             if imgui.button("Save CSV"):
-                self._save(content)
-            imgui.set_item_tooltip(f"All rows, as a file in {self.folder or 'the working folder'}")
+                _save(view, key[1])
+            imgui.set_item_tooltip("All rows, as a file in the working folder")
             imgui.same_line()
             if imgui.button("Copy"):
                 imgui.set_clipboard_text(tabbed(result))
-                self._saving, self.said = None, f"Copied {min(len(result.rows), _MOST_COPIED):,} rows"
+                memory["sql said"] = f"Copied {min(len(result.rows), _MOST_COPIED):,} rows"
             imgui.set_item_tooltip("The rows below, with tabs between the columns")
-        if words:
-            _pane.beside(min(imgui.calc_text_size(words).x, 16 * imgui.get_font_size()), 16 * scale)
-            imgui.align_text_to_frame_padding()
-            left = imgui.get_content_region_avail().x
-            _pane.colored(_pane.fitted(words, left, tail=True), theme.DIM)
+    elif running:
+        took = imgui.get_time() - memory.get("sql since", imgui.get_time())
+        words = f"Running for {took:.0f} s" if took > 1 else "Running\u2026"
+    if words:
+        beside(min(imgui.calc_text_size(words).x, 16 * imgui.get_font_size()), 16 * view.scale)
+        imgui.align_text_to_frame_padding()
+        colored(fitted(words, imgui.get_content_region_avail().x, tail=True), theme.DIM)
 
-    def _save(self, content: Content) -> None:
-        assert self._asked is not None
-        database, text = content.database(), self._asked[0]
-        if database is None:
-            return
-        self._saving, self.said = ("csv", object()), ""
-        name, folder = f"{Path(content.snapshot.name).stem or 'snapshot'} query", self.folder
-        content.ask(self._saving, lambda job: save_csv(database, text, name, folder, lambda: job.cancelled),
-                    slot=("csv", id(self)), lane="query")
 
-    # -- the answer --------------------------------------------------------------------------------------------------
+def _save(view: SnapshotView, text: str) -> None:
+    database, memory = view.content.database(), view.memory
+    if database is not None:
+        memory["sql csv"], memory["sql said"] = memory.get("sql csv", 0) + 1, ""
+        name = f"{Path(view.content.snapshot.name).stem or 'snapshot'} query"
+        view.content.ask(("csv", memory["sql csv"]), lambda job: save_csv(
+            database, text, name, None, lambda: job.cancelled), newest=True, lane="query")
 
-    def _answer(self, content: Content, look: Look, rect: Rect, scale: float) -> bool:
-        if self._asked is None and not content.fault(("database",)):
-            _pane.centered("Ctrl + Enter runs the query\nAllocations that it gives are lit in the timeline")
-            return False
-        database = content.database()
-        if database is None:
-            _pane.trouble(content, ("database",), "Opening the database\u2026")
-            return False
-        assert self._asked is not None
-        key, text = self._key(), self._asked[0]
-        result = content.ask(key, lambda job: database.run(text, cancelled=lambda: job.cancelled),
-                             slot=("sql", id(self)), lane="query", words="Asking the database")
-        if result is None:
-            if fault := content.fault(key):
-                gap(4 * scale)
-                _say(fault)
-            return False
-        if result is not self._shown:
-            self._shown, self._order, self._sorted = result, None, None
-            self._columns = _widths(result)
-            self._grid = Grid()
-            if (ids := result.allocations.get(content.trace(look).device)) is not None:
-                self.lamp.ask(look, key, lambda: ids, f"SQL, {len(ids):,} allocations")
-        return self._table(content, look, result, rect, scale)
 
-    def _table(self, content: Content, look: Look, result: Result, rect: Rect, scale: float) -> bool:
-        names = [c.casefold() for c in result.columns]
-        at = {name: i for i, name in reversed(list(enumerate(names)))}
-        id_at, device_at = at.get("id", at.get("allocation")), at.get("device")
-        trace = content.trace(look)
-        addresses = {i for i, name in enumerate(names) if name == "addr"}
+# -- the answer ------------------------------------------------------------------------------------------------------
 
-        def of(row: int) -> Sequence[Any]:
-            return result.rows[int(self._order[row]) if self._order is not None else row]
 
-        def allocation(row: int) -> int | None:
-            values = of(row)
-            if id_at is None or not isinstance(values[id_at], int):
-                return None
-            return values[id_at] if here(values) and 0 <= values[id_at] < len(trace.allocations) else None
+def _rows(view: SnapshotView, shown: Shown) -> Rows:
+    result: Result = shown.answer
+    names = [column.casefold() for column in result.columns]
+    at = {name: i for i, name in reversed(list(enumerate(names)))}
+    id_at, device_at, trace = at.get("id", at.get("allocation")), at.get("device"), view.trace
 
-        def here(values: Sequence[Any]) -> bool:
-            return device_at is None or values[device_at] == trace.device
+    def here(values: Sequence[Any]) -> bool:
+        return device_at is None or values[device_at] == trace.device
 
-        def cells(row: int) -> list[Cell | str]:
-            return [Cell(address_text(v) if i in addresses and isinstance(v, int) else _shown(v),
-                         theme.GONE if v is None else None) for i, v in enumerate(of(row))]
+    def allocation(row: int) -> int | None:
+        values = result.rows[row]
+        found = values[id_at] if id_at is not None else None
+        return found if isinstance(found, int) and here(values) and 0 <= found < len(trace.allocations) else None
 
-        touch = self._grid.draw("rows", self._columns, Rows(
-            len(result.rows), cells,
-            lambda row: look.selected is not None and allocation(row) == look.selected,
-            lambda row: self._long(of(row)), words="No rows",
-            sorted_by=self._sorted[0] if self._sorted else None,
-            descending=not self._sorted or self._sorted[1], wide=True), scale)
-        if touch.title is not None:
-            self._sort(result, touch.title)
-        _pane.hover(look, rect, None if touch.over is None else allocation(touch.over))
-        if touch.row is not None:
-            values = of(touch.row)
-            if (chosen := allocation(touch.row)) is not None:
-                look.select(chosen)
-            if here(values):
-                self._jump(content, look, {name: values[i] for name, i in at.items()}, chosen)
-        return touch.any
+    def cells(row: int) -> list[Cell | str]:
+        return [Cell(address_text(v) if names[i] == "addr" and isinstance(v, int) else _shown(v),
+                     theme.GONE if v is None else None) for i, v in enumerate(result.rows[row])]
 
-    def _jump(self, content: Content, look: Look, values: dict[str, Any], chosen: int | None) -> None:
-        """Go to what a row tells of: its event or moment, its allocation's beginning; or light its stack."""
-        trace = content.trace(look)
-        event, moment, stack = values.get("event"), values.get("moment"), values.get("stack_id")
-        if isinstance(event, int) and 0 <= event < len(trace.events):
-            _pane.go(content, look, event + 1)
-        elif isinstance(moment, int) and 0 <= moment < trace.moments:
-            _pane.go(content, look, moment)
-        elif chosen is not None:
-            _pane.go(content, look, int(trace.allocations.start[chosen]) + 1)
-        elif isinstance(stack, int):
-            self.lamp.toggle(look, ("stack", look.device, stack),
-                              lambda: np.flatnonzero(trace.allocations.stack == stack), f"SQL, stack {stack}")
+    def click(row: int, double: bool) -> None:
+        if (chosen := allocation(row)) is not None:
+            view.see(selected=chosen)
+        if here(result.rows[row]):
+            _jump(view, {name: result.rows[row][i] for name, i in at.items()}, chosen)
 
-    def _sort(self, result: Result, column: int) -> None:
-        """By this column: the largest first, then the smallest first, then as the query says."""
-        if self._sorted == (column, False):
-            self._sorted, self._order = None, None
-            return
-        self._sorted = (column, self._sorted != (column, True))
-        keys = [_order_of(row[column]) for row in result.rows]
-        self._order = np.array(sorted(range(len(keys)), key=keys.__getitem__, reverse=self._sorted[1]), np.int64)
-
-    def _long(self, values: Sequence[Any]) -> str:
+    def tip(row: int) -> str:
         """Texts that a cell cannot hold."""
-        texts = [t for t in map(_shown, values) if len(t) > 60]
-        return "\n".join(t if len(t) < 1500 else t[:1500] + "\u2026" for t in texts)
+        texts = [text for text in map(_shown, result.rows[row]) if len(text) > 60]
+        return "\n".join(text if len(text) < 1500 else text[:1500] + "\u2026" for text in texts)
+
+    return Rows(result, len(result.rows), _columns(result), cells, click,
+                lambda row: view.state.selected is not None and allocation(row) == view.state.selected, tip,
+                allocation=allocation, sort=lambda column: [_order_of(row[column]) for row in result.rows],
+                words="No rows", wide=True)
+
+
+def _jump(view: SnapshotView, values: dict[str, Any], chosen: int | None) -> None:
+    """Go to what a row tells of: its event or moment, its allocation's beginning; or light its stack."""
+    trace = view.trace
+    event, moment, stack = values.get("event"), values.get("moment"), values.get("stack_id")
+    if isinstance(event, int) and 0 <= event < len(trace.events):
+        view.go(event + 1)
+    elif isinstance(moment, int) and 0 <= moment < trace.moments:
+        view.go(moment)
+    elif chosen is not None:
+        view.go(int(trace.allocations.start[chosen]) + 1)
+    elif isinstance(stack, int):
+        view.light(("stack", view.device), stack, f"SQL, stack {stack}")
 
 
 def count_words(result: Result) -> str:
@@ -341,12 +291,12 @@ def _say(fault: str) -> None:
             for text, color in ((lines[i][:first], theme.DIM), (lines[i][first:last], theme.FAULT),
                                 (lines[i][last:], theme.DIM)):
                 if text:
-                    _pane.colored(text, color)
+                    colored(text, color)
                     imgui.same_line(0, 0)
             imgui.new_line()
             i += 2
             continue
-        _pane.wrapped(lines[i], theme.FAULT if i == 0 else theme.DIM)
+        wrapped(lines[i], theme.FAULT if i == 0 else theme.DIM)
         i += 1
 
 
@@ -376,19 +326,18 @@ def tabbed(result: Result) -> str:
     return "\n".join("\t".join(map(clean, row)) for row in rows) + "\n"
 
 
-def _widths(result: Result) -> list[Column]:
-    """As wide as what stands in them, within limits; the widest text takes what is left."""
+def _columns(result: Result) -> list[Column]:
+    """Columns as wide as what stands in them, within limits; the widest text takes what is left."""
     sample = result.rows[:200]
     columns: list[Column] = []
     for i, name in enumerate(map(str, result.columns)):
         number = result.types[i].startswith(_NUMBERS)
-        chars = max([len(name) + 2, *(len(_shown(row[i])) for row in sample)])
-        columns.append(Column(name, min(max(chars * 0.54 + 0.8, 3.0), 26.0), number))
+        chars = max([len(name) + 3, *(len(_shown(row[i])) for row in sample)])
+        columns.append(Column(name, min(max(chars * 0.54 + 0.8, 3.0), 26.0), number, sorts=True))
     texts = [i for i, c in enumerate(columns) if not c.right]
     if texts:
         widest = max(texts, key=lambda i: columns[i].width)
-        if sum(c.width for c in columns) < 60 or columns[widest].width > 20:
-            columns[widest] = Column(columns[widest].title, 0)
+        columns[widest] = Column(columns[widest].title, sorts=True)
     return columns
 
 

@@ -1,0 +1,209 @@
+"""Facts about the snapshot, and everything about the allocation that was clicked."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from imgui_bundle import ImVec2, imgui
+
+from splatview_viewer.kinds.snapshot.analysis import frames as kinds
+from splatview_viewer.kinds.snapshot.model import pool_text, stream_text
+from splatview_viewer.kinds.snapshot.panes.parts import (
+    GROWN,
+    HIT,
+    centered,
+    chip,
+    latest,
+    tooltip,
+)
+from splatview_viewer.ui import theme
+from splatview_viewer.ui.format import age_text, count_text, exact_size_text, size_text
+from splatview_viewer.ui.widgets import colored, fitted, gap, wrapped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from splatview_viewer.kinds.snapshot.analysis.details import Details, FrameLine
+    from splatview_viewer.kinds.snapshot.model import Snapshot, Trace
+    from splatview_viewer.kinds.snapshot.view import SnapshotView
+
+
+def draw_about(view: SnapshotView) -> None:
+    """Draw words and numbers."""
+    snapshot = view.content.snapshot
+    for note in snapshot.notes:
+        wrapped(note[:1].upper() + note[1:], HIT)
+    sections = view.content.ask(("facts",), lambda: [
+        ("Snapshot", snapshot_facts(snapshot)),
+        *((f"Device {trace.device}", trace_facts(trace)) for trace in snapshot.traces),
+        ("Settings of the allocator", settings_facts(snapshot.settings))])
+    for title, facts in sections or ():
+        if facts:
+            _heading(title)
+            _fields(facts, 13.0)
+
+
+def snapshot_facts(snapshot: Snapshot) -> list[tuple[str, str]]:
+    """Facts about the file."""
+    s = snapshot.stacks
+    out = [("File", snapshot.name)]
+    if snapshot.file_bytes:
+        out.append(("Size", exact_size_text(snapshot.file_bytes)))
+    out.append(("Stacks", f"{count_text(len(s), 'stack')} of {count_text(len(s.file), 'frame')}"))
+    out.append(("Streams", ", ".join(map(stream_text, snapshot.streams[:12])) or "none"))
+    out.append(("Pools", ", ".join(map(pool_text, snapshot.pools[:12])) or "none"))
+    if snapshot.annotations:
+        names = {a.name: None for a in snapshot.annotations}
+        out.append(("Annotations", f"{len(snapshot.annotations):,}: {', '.join(list(names)[:6])}"))
+    return out
+
+
+def trace_facts(trace: Trace) -> list[tuple[str, str]]:
+    """Facts about one device."""
+    a, s = trace.allocations, trace.segments
+    before, after = int((a.start < 0).sum()), int((a.end >= len(trace.events)).sum())
+    out = [("Events", f"{len(trace.events):,}"),
+           ("Allocations", f"{len(a):,}; {before:,} live before the trace, {after:,} live at its end")]
+    told = trace.events.time_us[trace.events.time_us > 0]
+    if len(told):
+        first, last = int(told[0]), int(told[-1])
+        began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(first / 1e6))
+        out.append(("Recorded", f"from {began} for {age_text(max(last - first, 0))}"))
+    if len(s):
+        out.append(("At the end", f"{size_text(int(s.total.sum()))} reserved in {count_text(len(s), 'segment')}, "
+                                  f"{size_text(int(s.allocated.sum()))} allocated, "
+                                  f"{size_text(int(s.requested.sum()))} of it requested, "
+                                  f"{size_text(int(s.active.sum()))} active"))
+        if s.expandable.any():
+            out.append(("Expandable", f"{int(s.expandable.sum()):,} of the segments"))
+    return out
+
+
+def settings_facts(settings: dict[str, Any], before: str = "") -> list[tuple[str, str]]:
+    """The settings, one in a row; what is nested has dots in its name, and what is nothing is left out."""
+    words = {None: "not set", "": "not set", -1: "no limit"}
+    out: list[tuple[str, str]] = []
+    for name, value in settings.items():
+        if isinstance(value, dict):
+            inner = {k: v for k, v in value.items() if v not in (0, "", None)}
+            out += settings_facts(inner, f"{before}{name}.") if inner else [(before + name, "none")]
+        elif isinstance(value, bool):
+            out.append((before + name, "yes" if value else "no"))
+        else:
+            known = isinstance(value, (str, int, type(None)))
+            out.append((before + name, words.get(value, str(value)) if known else str(value)))
+    return out
+
+
+def _fields(facts: Iterable[tuple[str, str]], width: float) -> None:
+    """width: of what is said before a value, in units of the font's height."""
+    room = width * imgui.get_font_size()
+    for what, value in facts:
+        colored(fitted(what, room - 8 * theme.scale()), theme.DIM)
+        if imgui.is_item_hovered() and imgui.calc_text_size(what).x > room - 8 * theme.scale():
+            imgui.set_tooltip(what)
+        imgui.same_line(room + imgui.get_style().window_padding.x)
+        wrapped(value, theme.TEXT)
+
+
+def _heading(text: str) -> None:
+    gap(4 * theme.scale())
+    colored(text, theme.ACCENT)
+
+
+def draw_details(view: SnapshotView) -> None:
+    """Draw fields, the user's own frames, the whole stack; what can be copied, and where it can be seen."""
+    allocation, device = view.state.selected, view.device
+    if allocation is None or allocation >= len(view.trace.allocations):
+        centered("Click an allocation")
+        return
+    if view.memory.get("details of") != (device, allocation):
+        view.memory["details of"] = device, allocation
+        imgui.set_scroll_y(0)
+    found = latest(view, "details", ("details", device, allocation, view.state.moment), "")
+    if found is None or found.answer.allocation != allocation:
+        return
+    details: Details = found.answer
+    _head(view, details)
+    _fields(details.rows, 5.4)
+    if details.user_frames:
+        _heading("Your code")
+        for line in details.user_frames:
+            _frame(line)
+    whole = view.memory.get("whole stack", False)
+    told = [f for f in details.frames if whole or f.kind != kinds.MACHINERY] or details.frames
+    if details.frames:
+        _heading("Stack")
+        for line in told:
+            _brief(line)
+        hidden = len(details.frames) - len(told)
+        if (hidden or whole) and imgui.small_button(
+                "Fewer frames" if whole else f"{hidden} frames of machinery more"):
+            view.memory["whole stack"] = not whole
+    elif not details.user_frames:
+        wrapped("The snapshot does not say where it was allocated: it was made before recording began, or without "
+                "stacks.")
+    if details.freed_frames:
+        _heading("Freed by")
+        for line in details.freed_frames:
+            if whole or line.kind != kinds.MACHINERY:
+                _brief(line)
+
+
+def _head(view: SnapshotView, details: Details) -> None:
+    a, number, scale = view.trace.allocations, details.allocation, view.scale
+    size, _, place = details.title.partition("  ")
+    imgui.align_text_to_frame_padding()
+    colored(size, theme.TEXT)
+    imgui.same_line(0, 10 * scale)
+    side = imgui.get_frame_height()
+    colored(fitted(place, imgui.get_content_region_avail().x - side - 4 * scale), theme.DIM)
+    imgui.same_line(imgui.get_window_width() - side - 10 * scale)
+    if imgui.button("\u00d7", ImVec2(side, 0)):
+        view.see(selected=None)
+    imgui.set_item_tooltip("Close (Escape)")
+    if imgui.button("Copy"):
+        imgui.set_clipboard_text(details.text())
+    imgui.set_item_tooltip("All that stands here, as text")
+    imgui.same_line(0, 4 * scale)
+    if imgui.button("Begin"):
+        view.go(int(a.start[number]) + 1)
+    imgui.set_item_tooltip("Move the timeline to where it was allocated")
+    if a.end[number] < len(view.trace.events):
+        imgui.same_line(0, 4 * scale)
+        if imgui.button("End"):
+            view.go(int(a.end[number]))
+        imgui.set_item_tooltip("Move the timeline to the last moment that it was live")
+    stack, key = int(a.stack[number]), ("stack", view.device)
+    if stack >= 0:
+        imgui.same_line(0, 4 * scale)
+        if chip("Same stack", view.is_lit(key, stack)):
+            view.light(key, stack, f"all of {place or 'this stack'}")
+        imgui.set_item_tooltip("Light all allocations of this stack in the timeline")
+
+
+def _frame(line: FrameLine) -> None:
+    """A frame of the user's: the function, and below it the whole path."""
+    width = imgui.get_content_region_avail().x
+    colored(fitted(line.name, width), theme.TEXT)
+    place = f"{line.file}:{line.line}"
+    colored(fitted(place, width, tail=True), theme.DIM)
+    if imgui.is_item_hovered():
+        tooltip(place)
+
+
+def _brief(line: FrameLine) -> None:
+    """Any frame, on one line."""
+    python = line.file not in ("", "??")
+    place = f"{kinds.short_file(line.file)}:{line.line}" if python else ""
+    room = imgui.get_content_region_avail().x - imgui.calc_text_size(place).x
+    at = imgui.get_cursor_pos_x() + room
+    colored(fitted(kinds.short_name(line.name), room - imgui.get_style().item_spacing.x) or "??",
+            GROWN if line.user else theme.TEXT if python else theme.DIM)
+    hovered = imgui.is_item_hovered()
+    if place:
+        imgui.same_line(at)
+        colored(place, theme.DIM)
+    if hovered or imgui.is_item_hovered():
+        tooltip(f"{line.name}\n{line.file}:{line.line}" if python else line.name)
