@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 import numpy as np
-from support.pages import connected, drawn, on_canvas, seen, send, shows, state, until
-from support.wait import turns, wait_until
+import torch
+from support.pages import connected, drawn, elsewhere, on_canvas, seen, send, shows, state, until
+from support.wait import PATIENCE, turns, wait_until
 
+import splatview
+from splatview_ipc.control.registry import viewers
 from splatview_viewer.core import events as ev
 from splatview_viewer.web import messages as m
 
@@ -182,3 +186,35 @@ def test_tabs_have_ids_of_their_own_and_keep_them(viewer: Viewer, open_page: Ope
     assert copy.hello.id != client.hello.id
     opened.value.reload()
     assert viewer.client().hello.id == copy.hello.id
+
+
+# ---- the whole
+
+
+def test_the_viewer_shows_in_a_notebooks_frame(open_page: Open) -> None:
+    """A published image, a viewer program, `splatview.show`, and what that returns in the page of a notebook."""
+    from splatview.api.session import session
+
+    before = threading.active_count()
+    shown = splatview.show(port=0, timeout=PATIENCE, height=400)
+    try:
+        assert [v.url for v in viewers()] == [shown.url]
+        assert threading.active_count() <= before, "no thread of this process is left"
+        assert splatview.show(timeout=PATIENCE, width=300).pid == shown.pid, "both show the same viewer"
+        halves = np.full((60, 80, 3), (250, 140, 20), np.uint8)
+        halves[30:] = 20, 60, 240
+        splatview.publish(torch.from_numpy(halves), "halves")
+        with elsewhere(f"<body style='margin: 0'>{shown._repr_html_()}", "localhost") as (url, _):
+            tab = open_page(url, (800, 500), expected="ERR_")
+
+            def both() -> list[np.ndarray]:
+                """Places of the two colours."""
+                picture = seen(tab, "notebook").astype(int)
+                found = [np.argwhere(np.abs(picture - halves[row, 0].astype(int)).max(-1) < 40) for row in (0, -1)]
+                return found if min(map(len, found)) > 40_000 else []
+
+            above, below = wait_until(both, "the frame shows the image")
+            assert above[:, 0].max() < below[:, 0].min() and below[:, 0].max() < 400, "within the frame"
+    finally:
+        while programs := session().programs:
+            programs.pop().end()

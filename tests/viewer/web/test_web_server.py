@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import logging
+import os
 import random
 import re
 import socket
@@ -12,6 +14,7 @@ from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
 import pytest
+from support.other_users import OTHER, ask_as, needs_root
 from support.wait import PATIENCE, turns, wait_until
 from support.web_clients import HELLO, Page, Visitor, ask, raw
 
@@ -26,6 +29,9 @@ from splatview_viewer.web.server import WebServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
+
+    from support.programs import Programs
 
 SOCKET = "/ws?token=secret"
 
@@ -116,6 +122,50 @@ def test_other_hosts_and_origins_are_refused_and_heads_that_lie(server: WebServe
             one.sendall(hostile.upgrade(port, SOCKET, **headers))
             assert said in one.recv(4096)[:20], headers
     assert not server.arrivals()
+
+
+# -- another user of the machine -------------------------------------------------------------------------------------
+
+
+@needs_root
+def test_other_user_without_the_token_gets_nothing(programs: Programs, tmp_path: Path) -> None:
+    """Nor with the upload key and the download link of a page, known somehow."""
+    (tmp_path / "scene.ply").write_bytes(b"a secret")
+    with closing(serve()) as viewer, Visitor(viewer) as own:  # as `splatview serve --web` has it
+        own.client.connection.offer("scene.ply", tmp_path / "scene.ply", 8)
+        offer = own.receive()
+        assert isinstance(offer, m.Offer)
+        port, token = viewer.port, viewer.token
+        page, download = {"X-Splatview-Page": own.key, "Content-Length": "0"}, f"/download?key={offer.key}"
+        refused = [hostile.upgrade(port), hostile.upgrade(port, "/ws?token=wrong"),
+                   hostile.upgrade(port, **{"Sec-WebSocket-Protocol": "splatview, token.wrong"}),
+                   hostile.head(port, "/upload?name=a", "POST", **page), hostile.head(port, download),
+                   hostile.head(port, download, **{"X-Splatview-Token": "wrong"})]
+        taken = [hostile.head(port), hostile.upgrade(port, f"/ws?token={token}"),
+                 hostile.upgrade(port, **{"Sec-WebSocket-Protocol": f"splatview, token.{token}"})]
+        answers = ask_as(programs, port, refused + taken)
+        statuses = [int(re.findall(r"HTTP/1.1 (\d+) ", answer)[0]) for answer in answers]
+        assert statuses == [403] * len(refused) + [200, 101, 101]
+        assert not any(secret in answer for answer in answers for secret in (token, "a secret", own.key))
+        assert "?token=" in answers[0], "what to do"
+        assert viewer.arrivals() == [] and not own.client.said(ev.FileDrop)
+        assert own.post().status == 200 and own.fetch(offer.key).text == "a secret"
+
+
+@needs_root
+def test_status_of_root_prints_no_token_of_another_user(programs: Programs, runtime_dir: Path) -> None:
+    theirs = runtime_dir / "theirs"
+    theirs.mkdir(mode=0o700, parents=True)
+    told = theirs / "viewer-1-00000000.json"
+    told.write_text('{"pid": 1, "url": "http://127.0.0.1:7007/?token=secret", "host": "127.0.0.1", "port": 7007}')
+    os.chown(theirs, OTHER, OTHER)
+    os.chown(told, OTHER, OTHER)
+    with told.open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)  # as the viewer holds it
+        program = programs.splatview("status", "--json", SPLATVIEW_RUNTIME_DIR=str(theirs))
+        said, errors = program.end()
+        assert program.returncode == 2 and "belongs to you" in errors
+        assert "secret" not in said + errors
 
 
 # -- where it listens -------------------------------------------------------------------------------------------------

@@ -87,7 +87,7 @@ class Connection:
         if self.closed:
             return False
         if not self.inbox.put((message, now)):
-            self.close("the viewer is too far behind", 1013)
+            self.close("The viewer is too far behind.", 1013)
             return False
         self.wake()
         return True
