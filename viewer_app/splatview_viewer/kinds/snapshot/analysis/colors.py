@@ -87,7 +87,15 @@ _STACK_COLORS = 36
 def _by_stack(snapshot: Snapshot, trace: Trace) -> Colors:
     a = trace.allocations
     color = (_frames.stack_keys(snapshot) % np.uint64(_STACK_COLORS)).astype(np.int64)
-    _part_neighbours(color, a.stack, trace)
+    # Other colours for stacks whose bands lie on bands of the same colour.
+    beside = a.stack[a.size >= max(1, int(a.size.max(initial=0)) >> 12)]
+    below, above = beside[:-1], beside[1:]
+    pairs = (below != above) & (below >= 0) & (above >= 0)
+    below, above = below[pairs], above[pairs]
+    for turn in range(1, 5):
+        same = color[below] == color[above]
+        move = np.unique(np.maximum(below[same], above[same]))
+        color[move] = (color[move] + 1 + (move * 7 + turn * 5) % (_STACK_COLORS - 1)) % _STACK_COLORS
     palette = np.concatenate([_distinct(_STACK_COLORS), np.array([_GREY], np.uint8)])
     classes = np.append(color, _STACK_COLORS).astype(np.uint16)[a.stack]
     legend, named = [], set()
@@ -97,21 +105,6 @@ def _by_stack(snapshot: Snapshot, trace: Trace) -> Colors:
             named.add(number)
             legend.append((_frames.stack_text(snapshot, row.key, caller=False), number))
     return Colors(classes, palette, legend)
-
-
-def _part_neighbours(color: np.ndarray, stack: np.ndarray, trace: Trace) -> None:
-    """Other colours for stacks whose bands lie on bands of the same colour. color: int64 (S,), changed in place."""
-    big = np.flatnonzero(trace.allocations.size >= max(1, int(trace.allocations.size.max(initial=0)) >> 12))
-    beside = stack[big]
-    below, above = beside[:-1], beside[1:]
-    pairs = np.flatnonzero((below != above) & (below >= 0) & (above >= 0))
-    below, above = below[pairs], above[pairs]
-    for turn in range(1, 5):
-        same = np.flatnonzero(color[below] == color[above])
-        if not len(same):
-            return
-        move = np.unique(np.maximum(below[same], above[same]))
-        color[move] = (color[move] + 1 + (move * 7 + turn * 5) % (_STACK_COLORS - 1)) % _STACK_COLORS
 
 
 def _by_size(snapshot: Snapshot, trace: Trace) -> Colors:

@@ -121,6 +121,13 @@ def short_file(file: str) -> str:
     return "/".join(parts[-2:]) if parts[-1] in ("__init__.py", "__main__.py") else parts[-1]
 
 
+def path_text(file: str) -> str:
+    """A file and the two folders that it is in: "src/models/unet.py"."""
+    if file in ("", "??"):
+        return "C++ without a file"
+    return "/".join(file[-LONGEST:].replace("\\", "/").split("/")[-3:])
+
+
 def short_name(name: str) -> str:
     """A function's name without the types of C++: "aten::mul_Tensor", "MulBackward0", "forward"."""
     name = name[:LONGEST]

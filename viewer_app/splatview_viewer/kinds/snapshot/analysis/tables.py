@@ -98,7 +98,7 @@ def group(snapshot: Snapshot, trace: Trace, ids: np.ndarray | None, by: By) -> T
         case "stack":
             groups, label = a.stack[which], lambda key: _frames.stack_text(snapshot, key)
         case "line" | "file" | "function":
-            of_frame, label = stacks.file, lambda key: _file_text(texts[key]) if key >= 0 else "no stack"
+            of_frame, label = stacks.file, lambda key: _frames.path_text(texts[key]) if key >= 0 else "no stack"
             if by == "function":
                 of_frame, label = stacks.name, lambda key: _frames.short_name(texts[key]) if key >= 0 else "no stack"
             if by == "line":  # frames that differ only in the function's name are one line
@@ -110,12 +110,6 @@ def group(snapshot: Snapshot, trace: Trace, ids: np.ndarray | None, by: By) -> T
         case _:
             raise ValueError(f"{by!r} is not {', '.join(BYS[:-1])} or {BYS[-1]}")
     return Table(by, None if isinstance(which, slice) else which, groups, a.size[which], label)
-
-
-def _file_text(file: str) -> str:
-    if file in ("", "??"):
-        return "C++ without a file"
-    return "/".join(file[-_frames.LONGEST:].replace("\\", "/").split("/")[-3:])
 
 
 def size_class(size: np.ndarray) -> np.ndarray:

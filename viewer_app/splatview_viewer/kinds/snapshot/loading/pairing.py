@@ -89,7 +89,10 @@ def pair(events: Events, blocks: Blocks, block_stream: np.ndarray, block_pool: n
         stream=np.concatenate([events.stream[which[first]], block_stream[new]]),
         pool=np.concatenate([events.pool[which[first]], block_pool[new]]),
         stack=np.concatenate([np.where(alloc, events.stack[which[first]], NO_STACK), blocks.stack[new]]))
-    order = _order(every)
+    # What was there before the trace first, of that what stays longest; then in the order of their beginning.
+    old, began = np.flatnonzero(every["start"] < 0), np.flatnonzero(every["start"] >= 0)
+    order = np.concatenate([old[np.lexsort((every["addr"][old], -every["end"][old]))],
+                            began[np.argsort(every["start"][began])]])
     ids = np.empty(len(order), np.int32)
     ids[order] = np.arange(len(order), dtype=np.int32)
 
@@ -141,14 +144,6 @@ def _match(blocks: Blocks, addr: np.ndarray, end: np.ndarray, freed: np.ndarray,
     live = there & (blocks.state == ACTIVE) & (end[at] == m)
     pending = there & (blocks.state == PENDING) & (freed[at] == m) & (end[at] < m)
     return np.where(live | pending, at, -1)
-
-
-def _order(rows: dict[str, np.ndarray]) -> np.ndarray:
-    """Which of these allocations comes at each id."""
-    old = np.flatnonzero(rows["start"] < 0)
-    old = old[np.lexsort((rows["addr"][old], -rows["end"][old]))]
-    new = np.flatnonzero(rows["start"] >= 0)
-    return np.concatenate([old, new[np.argsort(rows["start"][new])]])
 
 
 def make_spans(events: Events, segments: Segments) -> Spans:
