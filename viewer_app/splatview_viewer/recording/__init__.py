@@ -1,1 +1,1 @@
-"""What a scene was like earlier in its training: snapshots of streams, kept within a limit, and looked at again."""
+"""Snapshots of scenes during their training: taken, kept within a limit, and shown again."""

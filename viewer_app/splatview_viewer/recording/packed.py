@@ -53,7 +53,7 @@ _START, _MOST_HEADER = len(_MAGIC) + 4, 4096
 
 
 class Header(msgspec.Struct, frozen=True):
-    """What the arrays of a packed scene are."""
+    """Description of a packed scene's arrays."""
 
     count: Annotated[int, msgspec.Meta(ge=0, le=2**40)]
     coefficients: int
@@ -62,7 +62,7 @@ class Header(msgspec.Struct, frozen=True):
     activated: bool
     antialiased: bool
     background: tuple[float, float, float] | None = None
-    """That came with the scene, RGB in [0, 1]."""
+    """The scene's own, RGB in [0, 1]."""
     wide: bool = False
     """True for positions of float64."""
 
@@ -204,7 +204,7 @@ def unpack(packed: Packed, *, version: int = 0, notes: tuple[str, ...] = ()) -> 
 
 
 def _pack_between(scene: GaussianScene, marks: Sequence[torch.cuda.Event]) -> list[torch.Tensor]:
-    """As `pack_rows`, with an event recorded before and after it."""
+    """Call `pack_rows`, with an event recorded before and after it."""
     for mark in marks[:1]:
         mark.record()
     made = pack_rows(scene)

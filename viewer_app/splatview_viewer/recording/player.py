@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from splatview_viewer.scene.scene import GaussianScene
 
 CACHE_BYTES = 256 << 20
-"""Of scenes that are ready to be shown."""
+"""Memory for scenes that are ready to be shown."""
 AHEAD = 4
 """Snapshots that are made ready before they are asked for, on the way that one goes."""
 UNPACKED = 3

@@ -31,7 +31,7 @@ _SELDOM = 10.0
 _GAP = 1.0
 """Seconds between two snapshots at least."""
 _SHARE = 0.05
-"""Of a processor, what taking them may cost; and of the viewer's share of the GPU."""
+"""Part of a processor, and of the viewer's share of the GPU, that taking them may cost."""
 _QUIET = 5.0
 """Seconds without a new version, or three times what lay between the last two, after which the last one is taken: as a
 rule it is what the training came to."""
@@ -95,7 +95,7 @@ class Recorder:
 
 @dataclass
 class _Seen:
-    """What there was of one run; its versions count from 1."""
+    """State of recording one run, whose versions count from 1."""
 
     version: int = 0
     since: float = math.inf

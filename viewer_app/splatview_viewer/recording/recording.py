@@ -71,7 +71,7 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 class Index(msgspec.Struct, frozen=True):
-    """What a folder holds."""
+    """Contents of a folder."""
 
     format: int
     run: _Text
@@ -142,7 +142,7 @@ class StreamFolder:
         cannot be used."""
         self.run, self.name = run[:200], name[:200]
         self.before = Index(_FORMAT, self.run, self.name, 1.0, [])
-        """What was recorded here before."""
+        """The index of what was recorded here before."""
         make_output_folder(root)
         base = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{run}-{name}").strip("-.")[:100] or "stream"
         for number in range(1, 100):

@@ -73,7 +73,7 @@ class ShardedStream:
     like a `RemoteStream`."""
 
     def __init__(self, name: str, group: str, world: int, now: float) -> None:
-        """It has parts once `put` was called, with at least one at first."""
+        """Make a stream without parts; `put` is to be called next, with at least one."""
         self.now = now
         """The time of the last turn."""
         self.name = name
@@ -84,7 +84,7 @@ class ShardedStream:
         self.lead: Any = None
         """The stream of the first rank that lives, or of the first one."""
         self.shown: tuple[tuple[int, int, int], ...] = ()
-        """Of what was read last: ranks, their numbers of Gaussians and versions."""
+        """Ranks, their numbers of Gaussians and versions, as they were read last."""
         self._gathers = True
         """True while the first version is awaited, so that all of it is framed."""
         self._began = now
@@ -191,7 +191,7 @@ class ShardedStream:
         return self._version
 
     def read(self, after: int = 0) -> JoinedFrame | None:
-        """As `RemoteStream.read`: the newest frames of all parts as one, those of ended ones as they were last."""
+        """Read the newest frames of all parts as one, of ended ones the last; as `RemoteStream.read`."""
         version = self.version
         if version <= after:
             return None
@@ -224,8 +224,8 @@ class Shards:
         for by its own is shown alone."""
         self._known: dict[_Key, ShardedStream] = {}
         self.clashes: set[_Key] = set()
-        """Where two processes publish the same rank of the same training: which of the others goes with which cannot be
-        known, so none are put together."""
+        """Trainings of which two processes publish the same rank: the other ranks cannot be told apart, so none are put
+        together."""
 
     @property
     def streams(self) -> list[ShardedStream]:

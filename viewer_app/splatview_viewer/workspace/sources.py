@@ -136,7 +136,7 @@ class StreamSource(Source):
 
     @property
     def streams(self) -> Sequence[RemoteStream]:  # type: ignore[override]
-        """Those that are seen, or written to disk."""
+        """The processes' streams while the entry is seen, or written to disk."""
         on_disk = self._recorder is not None and self._recorder.options.folder is not None
         return streams_of(self.stream) if self._is_seen or on_disk else ()
 
