@@ -79,7 +79,7 @@ class MergedSource(Source):
         return [part.key for part in self.parts if part.visible]
 
     def refresh(self, entry: Entry, now: float) -> bool:
-        catalogue, before = self._catalogue, entry.name
+        catalogue = self._catalogue
         self.parts = [part for part in self.parts if part.key in catalogue.slots]
         if not self.parts:
             catalogue.forget(entry.key)
@@ -92,7 +92,7 @@ class MergedSource(Source):
                     if view.content.renderer.pending:
                         view.content.renderer.read()
                     view.content.tick(now)
-        return entry.name != before
+        return False
 
     # -- merging -----------------------------------------------------------------------------------------------------
 
