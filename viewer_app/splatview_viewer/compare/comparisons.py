@@ -119,7 +119,7 @@ class Comparisons:
         if (known := self.ties.get(user)) is None:
             return
         active = user.panes.active
-        seen: list[Any] = [pane.view for pane in sorted(user.panes.seen, key=lambda pane: pane is not active)]
+        seen: list[Any] = [p.view for p in sorted(user.panes.seen, key=lambda p: p is not active)]
         of_pairs = (v.view.lead if isinstance(v, Adapted) and isinstance(v.view, PairView) else v for v in seen)
         views: list[Any] = [view for view in of_pairs if view is not None and view.kind in COMPARED and not view.empty]
         for kind in COMPARED:
