@@ -124,12 +124,12 @@ class Comparisons:
         views: list[Any] = [view for view in of_pairs if view is not None and view.kind in COMPARED and not view.empty]
         for kind in COMPARED:
             alike = [view for view in views if view.kind == kind]
-            moved = [view for view in alike if view in known and known[view] != _place(view)]
+            moved = [view for view in alike if view in known and known[view] != view.view.state.place]
             leader: Any = next(iter(moved or [view for view in alike if view in known] or alike), None)
             for view in alike:
                 if view is not leader and (moved or view not in known):
                     follow(view, leader, leader.rect)
-        self.ties[user] = {view: _place(view) for view in views}
+        self.ties[user] = {view: view.view.state.place for view in views}
 
     # -- the panel ---------------------------------------------------------------------------------------------------
 
@@ -137,11 +137,3 @@ class Comparisons:
         """Return the part of the panel for comparing what a viewport shows."""
         pane: Any = next((p for p, v in slot.views.items() if v is view and p in self._catalogue.panes), None)
         return [] if pane is None or slot.entry.kind not in COMPARED else sections_of(self, slot, pane)
-
-
-def _place(view: Any) -> object:
-    """Return what changes when a view is moved."""
-    if isinstance(view, Adapted):
-        return view.view.state.place
-    o = view.orbit
-    return view.framed, o.place

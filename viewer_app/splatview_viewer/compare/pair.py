@@ -10,7 +10,6 @@ import moderngl
 
 from splatview_viewer.core.events import Key, PointerLeave, PointerMove, PointerPress, PointerRelease
 from splatview_viewer.core.host import Host
-from splatview_viewer.core.old_view import Adapted
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.settings import BACKDROP
 from splatview_viewer.core.view import Info, KeyHelp, Section, View, Wants
@@ -52,8 +51,7 @@ class PairPlace:
 
     def seen_from(self, rect: Rect) -> PairPlace:
         """Return the place of which other rectangles show all that is seen in `rect`."""
-        first, second = (replace(side, place=side.place.seen_from(rect)) if hasattr(side, "place") else side
-                         for side in self.sides)
+        first, second = (side and replace(side, place=side.place.seen_from(rect)) for side in self.sides)
         return PairPlace((first, second))
 
 
@@ -118,17 +116,15 @@ class PairView(View[PairSource, PairState]):
 
     @property
     def state(self) -> PairState:  # type: ignore[override]
-        first, second = (view.view.state if isinstance(view, Adapted) else view for view in self._both())
+        first, second = (None if view is None else view.view.state for view in self._both())
         return replace(self._state, place=PairPlace((first, second)))
 
     @state.setter
     def state(self, state: PairState) -> None:
         self._state = state
         for view, wanted in zip(self._both(), state.place.sides, strict=True):
-            if isinstance(view, Adapted) and wanted is not None:
+            if view is not None and wanted is not None:
                 view.view.state = wanted
-            elif view is not None and wanted not in (None, view):
-                view.like(wanted)
 
     # -- the two views -----------------------------------------------------------------------------------------------
 
