@@ -128,7 +128,7 @@ def test_what_was_overwritten_is_never_seen_by_anybody(screen: OffscreenScreen, 
         frame(0).show(views[0])
         for view, look in zip(views, users, strict=True):
             look.take(view, screen)
-            view.view.moved_at = -math.inf  # type: ignore[attr-defined]
+            view.picture.motion.moved_at = -math.inf  # type: ignore[attr-defined]
         before = [part(view, screen, look) for view, look in zip(views, users, strict=True)]
         for k in range(6):
             torn = frame(k + 5)

@@ -469,6 +469,9 @@ class SceneCache:
     def tick(self, now: float) -> None:
         """Do what could wait, once however many views ask for it; `loads` changes if the scene is to be drawn again."""
         self.now = now
+        for picture in self.pictures:  # also of viewports that were hidden in this turn
+            if picture.motion.moved_at is None:
+                picture.motion.moved_at = now
         self.work.collect()
         self.land()
         if (renderer := better(self.renderer, self.ctx)) is not None:
