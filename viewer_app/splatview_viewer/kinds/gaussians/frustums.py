@@ -354,11 +354,7 @@ def draw_bar(tool: Frustums, content: CamerasContent, rect: Rect, scale: float) 
     slides = how in ("photo", "error")
     if (wide or (medium and not slides)) and content.cameras is not None and through.index is not None:
         imgui.align_text_to_frame_padding()
-        called = content.cameras.called(through.index)
-        room = (220 if wide else 110) * scale
-        while len(called) > 4 and imgui.calc_text_size(called).x > room:
-            called = called[:-4] + "..."
-        imgui.text(called)
+        imgui.text(ui.fitted(content.cameras.called(through.index), (220 if wide else 110) * scale))
         imgui.same_line(0, 2 * gap)
     imgui.set_next_item_width(112 * scale)
     keys = list(HOWS)

@@ -13,15 +13,13 @@ from splatview_viewer.core.errors import RendererError
 from splatview_viewer.core.events import Key, Pinch, PointerMove, PointerPress, PointerRelease
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import KeyHelp, Section
-from splatview_viewer.kinds.gaussians.tool import Picker, SceneReader, Tool
+from splatview_viewer.kinds.gaussians.tool import Picker, SceneReader, Tool, draw_line
 from splatview_viewer.render.picking import values_later
 from splatview_viewer.ui import plots, theme
 from splatview_viewer.ui import widgets as ui
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    from imgui_bundle import ImVec2Like
 
     from splatview_viewer.core.events import Event
     from splatview_viewer.kinds.gaussians.view import GaussianView
@@ -158,7 +156,9 @@ class Inspect(Tool):
             return False
         camera = self.view.camera(rect)
         if camera is not None and self.values is not None:
-            outline(self.values.outline(camera, self.view.state.scale), rect, scale)
+            corners = self.values.outline(camera, self.view.state.scale)
+            if corners is not None and np.abs(corners).max() <= 1e5:
+                draw_line(corners, rect, scale, theme.INK, 0.95, closed=True)
         if self._card and (place := self._board(rect)) is not None and card(self, place, scale):
             self.choose(None)
         return False
@@ -193,19 +193,6 @@ class Inspect(Tool):
     def close(self) -> None:
         self._picker.forget()
         self._reader.forget()
-
-
-def outline(corners: np.ndarray | None, rect: Rect, scale: float) -> None:
-    """Draw the ellipse (M, 2), pixels from the picture's corner, over the picture."""
-    if corners is None or np.abs(corners).max() > 1e5:
-        return
-    draw = imgui.get_background_draw_list()
-    draw.push_clip_rect(ImVec2(rect.x, rect.y), ImVec2(rect.x + rect.width, rect.y + rect.height), True)
-    points: list[ImVec2Like] = [ImVec2(x + rect.x, y + rect.y) for x, y in corners.tolist()]
-    closed = imgui.ImDrawFlags_.closed.value
-    draw.add_polyline(points, theme.u32(ImVec4(0, 0, 0, 1), 0.55), 3.5 * scale, closed)
-    draw.add_polyline(points, theme.u32(ImVec4(1, 1, 1, 1), 0.95), 1.5 * scale, closed)
-    draw.pop_clip_rect()
 
 
 def card(tool: Inspect, place: Rect, scale: float) -> bool:

@@ -20,7 +20,7 @@ from splatview_viewer.formats.pictures import output_path
 from splatview_viewer.geometry import rotations
 from splatview_viewer.geometry.cameras import focal_length, project
 from splatview_viewer.geometry.path import MOST_KEYS, CameraPath, Key, positions, turntable
-from splatview_viewer.kinds.gaussians.tool import Tool
+from splatview_viewer.kinds.gaussians.tool import Tool, draw_line
 from splatview_viewer.ui import theme
 from splatview_viewer.ui import widgets as ui
 from splatview_viewer.ui.format import round_seconds
@@ -28,8 +28,6 @@ from splatview_viewer.ui.widgets import board
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from imgui_bundle import ImVec2Like
 
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.screen import Rect
@@ -419,9 +417,7 @@ def draw_path(path: CameraPath, camera: Camera, rect: Rect, scale: float, chosen
     seen = np.asarray(np.isfinite(at).all(axis=1))
     for part in np.split(np.arange(len(at)), np.flatnonzero(np.diff(seen)) + 1):
         if len(part) > 1 and seen[part[0]]:
-            points: list[ImVec2Like] = [ImVec2(*p) for p in at[part].tolist()]
-            draw.add_polyline(points, theme.u32(theme.SHADE, 0.5), 3.5 * scale, 0)
-            draw.add_polyline(points, theme.u32(theme.MARK, 0.9), 1.5 * scale, 0)
+            draw_line(at[part] - [rect.x, rect.y], rect, scale, theme.MARK, 0.9)
     step = np.linalg.norm(np.diff(line, axis=0), axis=1).sum() / max(len(path.keys), 1) if len(line) > 1 else 1.0
     for i, key in enumerate(path.keys):
         _small_camera(key, camera, rect, scale, float(step) * _SIZE or 0.05, i == chosen)

@@ -11,15 +11,20 @@ import math
 import time
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from imgui_bundle import ImVec2, ImVec4, imgui
+
 from splatview_viewer.core.errors import RendererError
 from splatview_viewer.core.jobs import Jobs
 from splatview_viewer.render.picking import Hit, pick_later
+from splatview_viewer.ui import theme
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
     import moderngl
+    import numpy as np
+    from imgui_bundle import ImVec2Like
 
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.screen import Rect
@@ -28,6 +33,8 @@ if TYPE_CHECKING:
     from splatview_viewer.kinds.gaussians.view import GaussianView
     from splatview_viewer.scene.scene import GaussianScene
 
+_FAR = 1e5
+"""Pixels beyond which nothing is drawn."""
 _PERIOD = 0.5
 """Seconds between two versions of a live scene that are read for a tool."""
 _SHARE = 0.05
@@ -101,6 +108,17 @@ class Tool:
 def in_order(sections: Sequence[Section]) -> list[Section]:
     """As they lie in the panel."""
     return sorted(sections, key=lambda s: _SECTIONS.index(s.title) if s.title in _SECTIONS else len(_SECTIONS))
+
+
+def draw_line(points: np.ndarray, rect: Rect, scale: float, color: ImVec4, alpha: float = 1.0, *,
+              closed: bool = False) -> None:
+    """Draw a line (M, 2), pixels from the picture's corner, with a dark seam over the picture in `rect`."""
+    draw, flags = imgui.get_background_draw_list(), imgui.ImDrawFlags_.closed.value if closed else 0
+    draw.push_clip_rect(ImVec2(rect.x, rect.y), ImVec2(rect.x + rect.width, rect.y + rect.height), True)
+    corners: list[ImVec2Like] = [ImVec2(x + rect.x, y + rect.y) for x, y in points.clip(-_FAR, _FAR).tolist()]
+    draw.add_polyline(corners, theme.u32(theme.SHADE, 0.55 * alpha), 3.5 * scale, flags)
+    draw.add_polyline(corners, theme.u32(color, alpha), 1.5 * scale, flags)
+    draw.pop_clip_rect()
 
 
 class SceneReader:
