@@ -335,7 +335,7 @@ def label_photo(tool: Frustums, content: CamerasContent, rect: Rect, scale: floa
         through.divider.at = through.state.at
         through.divider.over(through.place(rect), scale, ("Render", "Photo"))
     elif how == "side":
-        place = through.sides(rect)
+        place = through.place(rect, 2)
         for text, x in (("Render", place.x), ("Photo", place.x + place.width / 2)):
             tag(text, x + 12 * scale, place.y + 12 * scale, rect)
 

@@ -236,6 +236,7 @@ class PathTool(Tool):
         return None
 
     def dropped(self, file: Path, film: Film | None = None) -> bool:
+        """As `GaussianView.dropped`."""
         if film is not None:
             self._use(film, file)
             return True

@@ -20,7 +20,6 @@ from splatview_viewer.ui import theme
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
     import moderngl
     import numpy as np
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.screen import Rect
     from splatview_viewer.core.view import KeyHelp, Section
-    from splatview_viewer.formats.nerfstudio import Film
     from splatview_viewer.kinds.gaussians.view import GaussianView
     from splatview_viewer.scene.scene import GaussianScene
 
@@ -63,11 +61,6 @@ class Tool:
         """Take a user's event over the picture in `rect`. None: it is not for this tool; otherwise whether the picture
         has to be drawn again."""
         return None
-
-    def dropped(self, file: Path, film: Film | None = None) -> bool:
-        """A file was dropped over the picture. True: it was for this tool. `film`: the camera path in it, if
-        it was read already."""
-        return False
 
     def tick(self, now: float) -> bool:
         """What time brings, in each turn of the loop (`time.monotonic()`); True when the picture has to be drawn again.

@@ -45,7 +45,7 @@ COARSE_MS = 60.0
 """While the camera moves, pictures that take longer than this are drawn at a lower resolution."""
 _SOLID = "color", "alpha", "normals", "ellipsoids", "rings", "points"
 """Pictures of things that are somewhere: they can be moved along with the camera."""
-_TOOLS = Frustums, Crop, Inspect, Filter, History, PathTool
+_TOOLS = Frustums, Crop, Inspect, Filter, History
 _REST = 0.2
 """Seconds without input after which a coarse picture is drawn again in full."""
 
@@ -67,8 +67,8 @@ class GaussianView(View[SceneCache, GaussianState]):
         self._hand = Orbit()
         self._hand.place = self._hand_at = state.place.orbit
         """The place of `_hand`, unless a tool moves it just now."""
-        self.look, self.navigate = Look(self), Navigate(self)
-        made = (self.look, *(tool(self) for tool in _TOOLS), self.navigate)
+        self.look, self.path, self.navigate = Look(self), PathTool(self), Navigate(self)
+        made = self.look, *(tool(self) for tool in _TOOLS), self.path, self.navigate
         self.tools: dict[str, Tool] = {tool.name: tool for tool in made}
         """By name, in the order in which events are offered to them."""
 
@@ -262,7 +262,7 @@ class GaussianView(View[SceneCache, GaussianState]):
     def dropped(self, file: Path, film: Film | None = None) -> bool:
         """A file was dropped over the picture. True if it is a camera path, which is not to be opened by itself. film:
         the path, if it was read already."""
-        return any(tool.dropped(file, film) for tool in self.tools.values())
+        return self.path.dropped(file, film)
 
     def ui(self, rect: Rect, scale: float) -> bool:
         if self.host.exact:  # a picture to keep has nothing on it that only helps to look
