@@ -1,5 +1,5 @@
-"""What lies in a box or a sphere is all that is drawn, or is left out; its handles lie over the picture. The panel's
-part "Crop"."""
+"""A box or a sphere, inside or outside of which Gaussians are drawn; its handles over the picture. The panel's part
+"Crop"."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ class Crop(Tool):
         self.hovered: Handle | None = None
         self._grab: _Grab | None = None
         self._elsewhere = False
-        """Whether a button is down for something else."""
+        """A button is down for something else."""
         self.shown = False
-        """Whether the part of the panel is seen."""
+        """The part of the panel is seen."""
 
     @property
     def box(self) -> Box | None:
@@ -90,7 +90,7 @@ class Crop(Tool):
     # -- handles -----------------------------------------------------------------------------------------------
 
     def handles(self, camera: Camera) -> list[tuple[Handle, tuple[float, float]]]:
-        """Those that are seen, and where: pixels from the picture's corner."""
+        """Return the handles that are seen, with their pixels from the picture's corner."""
         if (shape := self.box or self.sphere) is None:
             return []
         names: list[Handle] = ["center"]

@@ -34,12 +34,12 @@ _SAME = 1e-6
 
 
 class Through:
-    """Which camera one looks through, and how its photograph is seen. The loop's thread."""
+    """The camera that a view looks through, and its photograph. The loop's thread."""
 
     def __init__(self, view: GaussianView) -> None:
         self.view = view
         self.index: int | None = None
-        """The camera; None: one looks from elsewhere."""
+        """The camera; None: the view looks from elsewhere."""
         self.divider = Divider()
         self.psnr: float | None = None
         """In dB, of the whole photograph and what is rendered at its size; None while it is not known."""
@@ -122,7 +122,7 @@ class Through:
         return self._arrived and self.view.fixed and self._camera is not None
 
     def tick(self, content: CamerasContent, now: float) -> bool:
-        """What time brings. True when the picture has to be drawn again."""
+        """Advance to `now`. True when the picture has to be drawn again."""
         if self.state.through != (self.index if self._arrived else None):
             self._follow(content)
         if self.index is None or self._camera is None:

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 _STILL = 4.0
 """Points that the pointer may move between press and release of a click."""
 _VERSIONS = 240
-"""Of which the values are remembered."""
+"""Versions of which the values are remembered."""
 _CARD_WIDTH, _CARD_LINES = 250, 6
-"""Of what lies over the picture: points, and lines of text."""
+"""Size of the card over the picture: points, and lines of text."""
 _SPARK = 22
 """Points: how high a curve of past values is."""
 _CHANNELS = "R", "G", "B"
@@ -55,18 +55,18 @@ class Inspect(Tool):
     def __init__(self, view: GaussianView) -> None:
         super().__init__(view)
         self.hit: Hit | None = None
-        """What was under the pointer when it was chosen with that."""
+        """The hit of the pointer that chose it."""
         self.history: deque[Values] = deque(maxlen=_VERSIONS)
         """Its values, the newest last."""
         self._of: int | None = None
         """The Gaussian that `history` is about."""
         self._count = 0
-        """Of the scene's Gaussians when it was chosen."""
+        """Number of the scene's Gaussians when it was chosen."""
         self._picker = Picker(view)
         self._reader = SceneReader(view, "values")
         self._press: tuple[float, float] | None = None
         self.shown = self._card = False
-        """Whether the panel's part is seen; whether the card lies over the picture."""
+        """The panel's part is seen; the card lies over the picture."""
 
     # -- choosing ----------------------------------------------------------------------------------------------
 
@@ -80,7 +80,7 @@ class Inspect(Tool):
 
     @property
     def index(self) -> int | None:
-        """Of the Gaussian that is chosen, in the published scene."""
+        """Index of the Gaussian that is chosen, in the published scene."""
         return next(iter(self.view.state.selection.marked), None)
 
     def _begin(self, hit: Hit | None = None) -> None:
@@ -168,7 +168,7 @@ class Inspect(Tool):
         return [] if place is None else [place]
 
     def _board(self, rect: Rect) -> Rect | None:
-        """Where the card lies: in the upper left corner, if there is room."""
+        """Return the place of the card: the upper left corner, if there is room."""
         scale = self.view.host.scale
         width, height, pad = round(_CARD_WIDTH * scale), round((22 * _CARD_LINES + 20) * scale), round(12 * scale)
         if rect.width < width + 2 * pad or rect.height < height + 2 * pad:
@@ -283,7 +283,7 @@ def _text(label: str, text: str, tip: str = "", width: float | None = None) -> N
 
 
 def _curves(tool: Inspect) -> None:
-    """How some of the numbers went since it was chosen."""
+    """Plot some of the numbers since it was chosen."""
     seen = list(tool.history)
     ui.dim(f"In {len(seen)} versions")
     for label, of, tip in _HISTORY:

@@ -1,4 +1,4 @@
-"""What is drawn of the Gaussians: colours, depth and other ways to see them. The panel's part "View"."""
+"""Ways to see the Gaussians: colours, depth and others. The panel's part "View"."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SHOWS: dict[Show, str] = {
     "color": "Colour", "depth": "Depth", "alpha": "Alpha", "normals": "Normals", "ellipsoids": "Ellipsoids",
     "rings": "Outlines", "points": "Centres", "overdraw": "Overdraw",
 }
-"""What `GaussianState.show` can be, and how it is called."""
+"""The values of `GaussianState.show` and their labels."""
 _TIPS = {
     "depth": "How far away it is: the mean along the line of sight, by what each Gaussian contributes.",
     "alpha": "How much of the background is covered.",
@@ -37,9 +37,9 @@ _TIPS = {
     "overdraw": "How many Gaussians are drawn over each other in a pixel.",
 }
 _MAPPED = "depth", "overdraw"
-"""What is shown by a colour map."""
+"""Shows that use a colour map."""
 _COLORED = "color", "ellipsoids", "rings", "points"
-"""What has the Gaussians' own colours."""
+"""Shows in the Gaussians' own colours."""
 _SCALES = 0.05, 3.0
 _POINTS = 1.0, 12.0
 _LEGEND, _BAR, _PAD, _MARGIN = 190.0, 8.0, 9.0, 12.0

@@ -21,11 +21,11 @@ _RADIUS, _DOT, _MARGIN = 34.0, 8.5, 14.0
 _LEAST = 260.0
 """Points of the picture's shorter side below which it is left out."""
 _COLORS = ImVec4(0.90, 0.36, 0.38, 1), ImVec4(0.45, 0.72, 0.30, 1), ImVec4(0.30, 0.56, 0.93, 1)
-"""Of x, y and z, as everybody paints them; over pictures, so the same in dark and light."""
+"""Colours of x, y and z; over pictures, so the same in dark and light."""
 _AXES = tuple((axis, sign) for axis in range(3) for sign in (1, -1))
 _ENDS = np.array([np.eye(3)[axis] * sign for axis, sign in _AXES]).T
 _DARK, _WHITE = ImVec4(0.05, 0.05, 0.06, 1), ImVec4(1, 1, 1, 1)
-"""Of the letters on them, and of the ring around the one under the pointer."""
+"""Colours of the letters on them, and of the ring around the one under the pointer."""
 
 
 class Gizmo:
@@ -34,14 +34,14 @@ class Gizmo:
     def __init__(self, navigate: Navigate) -> None:
         self._navigate = navigate
         self._over: int | None = None
-        """Which of `_AXES` the pointer is over."""
+        """The index in `_AXES` of the one under the pointer."""
         self._pressed = False
         self._letters: tuple[float, list[tuple[float, float]]] = (0.0, [])
         """The scale, and half the extents of X, Y and Z in pixels."""
 
     @property
     def shown(self) -> bool:
-        """Whether the user wants it; remembered for the next time."""
+        """True if the user wants it; remembered for the next time."""
         return self._navigate.view.host.memo.get("axes") is not False
 
     @shown.setter

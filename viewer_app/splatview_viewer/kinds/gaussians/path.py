@@ -42,7 +42,7 @@ _FLIGHT = 0.35
 _STEPS = 24
 """Points of the line between two keys."""
 _SIZE = 0.06
-"""Of the small cameras, against the way from one to the next."""
+"""Size of the small cameras, against the way from one to the next."""
 SIZES = {(1280, 720): "1280 x 720", (1920, 1080): "1920 x 1080", (2560, 1440): "2560 x 1440",
          (3840, 2160): "3840 x 2160", (1080, 1080): "1080 x 1080", (1080, 1920): "1080 x 1920"}
 RATES = {24.0: "24 a second", 25.0: "25 a second", 30.0: "30 a second", 50.0: "50 a second", 60.0: "60 a second"}
@@ -62,14 +62,14 @@ class PathTool(Tool):
         super().__init__(view)
         self.film = Film(CameraPath())
         self.time = 0.0
-        """Where the playhead stands, seconds."""
+        """Place of the playhead, seconds."""
         self.chosen: int | None = None
         """The key frame that is edited."""
         self.shown = False
-        """Whether the timeline is open."""
+        """The timeline is open."""
         self.transparent = False
         self.as_frames = False
-        """Whether films are folders of PNGs."""
+        """Films are folders of PNGs."""
         self.filming: Filming | None = None
         self.playing = False
         self._playing_since: float | None = None
@@ -393,7 +393,7 @@ class PathTool(Tool):
             self.view.host.memo.put(f"path/{self.view.host.name}", kept)
 
     def _recall(self) -> None:
-        """What was there the last time, as soon as it is known what is shown."""
+        """Take the remembered path, as soon as the name of what is shown is known."""
         name = self.view.host.name
         if not name or name == self._recalled:
             return

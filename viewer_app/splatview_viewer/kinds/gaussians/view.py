@@ -119,7 +119,7 @@ class GaussianView(View[SceneCache, GaussianState]):
         self.navigate.fly_to(camera, seconds, pivot)
 
     def look_with(self, camera: Camera | None) -> None:
-        """Draw with exactly this camera, which nobody moves; None: look at the whole scene, as at first sight of it."""
+        """Draw with exactly this camera; None: look at the whole scene, as at first sight of it."""
         up = self.orbit.up  # found at first sight alone
         self.orbit.place = Orbit(up=up).place
         self.place(given=None if camera is None else Given.of(camera), seen_in=None, framed=camera is not None)
@@ -135,7 +135,7 @@ class GaussianView(View[SceneCache, GaussianState]):
 
     @property
     def fixed(self) -> bool:
-        """True while it is seen with exactly a camera that was given, which nobody has moved yet."""
+        """True while it is seen with exactly a camera that was given and has not been moved yet."""
         return self.state.place.given is not None
 
     @property
