@@ -104,7 +104,7 @@ def test_the_last_picture_is_moved_while_the_next_is_awaited(screen: OffscreenSc
         true = shown(still, screen)
         assert psnr(moved, true) > 33
         assert psnr(moved, true) > psnr(seen, true) + 8
-        view.view.moved_at = -math.inf
+        view.picture.motion.moved_at = -math.inf
         assert view.tick(now[0])
         assert psnr(shown(view, screen), true) > 50
     finally:

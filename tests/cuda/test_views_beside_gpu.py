@@ -92,7 +92,7 @@ def test_an_image_in_place_is_right_for_all(screen: OffscreenScreen, trainers: d
     trainer = trainers["expandable"]
     monkeypatch.setenv("SPLATVIEW_RUNTIME_DIR", str(trainer.runtime))
     first = image_view(screen, alpha="ignore")
-    views = [first, first.beside(None), first.beside(None)]
+    views = [first, first.beside(), first.beside()]
     looks = [Look(Rect(5, 7, W, H)), Look(Rect(100, 20, 2 * W, 2 * H)), Look(Rect(20, 100, 4 * W, 2 * H))]
     followed = Followed(screen, trainer, f"{way} uint8 HWC", first)
     try:
@@ -128,7 +128,7 @@ def test_what_was_overwritten_is_never_seen_by_anybody(screen: OffscreenScreen, 
         frame(0).show(views[0])
         for view, look in zip(views, users, strict=True):
             look.take(view, screen)
-            view.view.moved_at = -math.inf  # type: ignore[attr-defined]
+            view.picture.motion.moved_at = -math.inf  # type: ignore[attr-defined]
         before = [part(view, screen, look) for view, look in zip(views, users, strict=True)]
         for k in range(6):
             torn = frame(k + 5)

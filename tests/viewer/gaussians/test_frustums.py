@@ -147,7 +147,7 @@ def test_each_way_to_compare(view: Any, screen: OffscreenScreen, content: Camera
     assert np.abs(photo - wanted).max() <= 2
     np.testing.assert_array_equal(pictures["wipe"][inside][:, :239], rendered[:, :239])
     np.testing.assert_array_equal(pictures["wipe"][inside][:, 241:], photo[:, 241:])
-    sides = tool.sides(rect)
+    sides = tool.place(rect, 2)
     right = pictures["side"][sides.y: sides.y + sides.height, sides.x + sides.width // 2: sides.x + sides.width]
     assert np.abs(right[80, ::40] - PHOTOS[1].numpy()[16, ::8][: len(right[80, ::40])]).max() <= 6
     apart = np.abs(photo - rendered).mean(2)

@@ -100,7 +100,7 @@ def test_nan_of_a_gpu_image_are_counted_by_the_gpu(in_place: Any, screen: Offscr
 
 
 def test_an_image_in_place_is_held_for_all_until_the_next_is_drawn(in_place: Any, screen: OffscreenScreen) -> None:
-    a, b = in_place, in_place.beside(None)
+    a, b = in_place, in_place.beside()
     first, second = picture(50), picture(90)
     first.show(a)
     assert (shown(a, screen) == 50).all()
@@ -201,7 +201,7 @@ def gaussians(screen: OffscreenScreen, reader: Reader) -> Iterator[Any]:
 @pytest.fixture
 def two(gaussians: Any, screen: OffscreenScreen) -> Iterator[list[Any]]:
     """Two views in different looks that show a scene in place."""
-    views = [gaussians, gaussians.beside(None)]
+    views = [gaussians, gaussians.beside()]
     scene().show(gaussians)
     for view, look in zip(views, (LOOKS[0], LOOKS[2]), strict=True):
         look.take(view, screen)

@@ -98,7 +98,7 @@ class SceneCache:
         self.work = work
         self.renderer = renderer or choose(ctx)
         self.facts: Facts | None = None
-        """Of the scene; None while there is none."""
+        """Facts of the scene; None while there is none."""
         self.sight: Sight | None = None
         self.looked_at = -math.inf
         """Time at which `sight` was read, or began to be read."""
@@ -119,9 +119,9 @@ class SceneCache:
         self.stopwatch = Stopwatch()
         self.composer = Composer(ctx, work)
         self.begun: Begun | None = None
-        """What is being drawn for later, one picture at a time."""
+        """The picture that is being drawn for later."""
         self.pictures: list[Picture] = []
-        """Of all viewports."""
+        """The pictures of all viewports."""
         self._stale_at = self._background_at = -math.inf
         self._frame: Frame | None = None
         """Held: the renderer reads it when it draws next, or is reading it."""
@@ -469,6 +469,9 @@ class SceneCache:
     def tick(self, now: float) -> None:
         """Do what could wait, once however many views ask for it; `loads` changes if the scene is to be drawn again."""
         self.now = now
+        for picture in self.pictures:  # also of viewports that were hidden in this turn
+            if picture.motion.moved_at is None:
+                picture.motion.moved_at = now
         self.work.collect()
         self.land()
         if (renderer := better(self.renderer, self.ctx)) is not None:

@@ -1,5 +1,5 @@
-"""What lies in a box or a sphere is all that is drawn, or is left out; its handles lie over the picture. The panel's
-part "Crop"."""
+"""A box or a sphere, inside or outside of which Gaussians are drawn; its handles over the picture. The panel's part
+"Crop"."""
 
 from __future__ import annotations
 
@@ -12,15 +12,13 @@ from imgui_bundle import ImVec2, ImVec4, imgui
 
 from splatview_viewer.core.events import PointerLeave, PointerMove, PointerPress, PointerRelease
 from splatview_viewer.core.view import Section
-from splatview_viewer.kinds.gaussians.tool import Tool
+from splatview_viewer.kinds.gaussians.tool import Tool, draw_line
 from splatview_viewer.scene import Box, Sphere, shapes
 from splatview_viewer.ui import theme
 from splatview_viewer.ui import widgets as ui
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from imgui_bundle import ImVec2Like
 
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.screen import Rect
@@ -39,7 +37,6 @@ _AXES = ImVec4(0.93, 0.42, 0.42, 1), ImVec4(0.50, 0.80, 0.42, 1), ImVec4(0.43, 0
 """Colours of the handles along x, y and z, over pictures, which are the same in light and dark."""
 _ROUNDED = 1e6
 """Steps of dragging in a number from which on float32 has none so small."""
-_LINE, _SHADE = ImVec4(1, 1, 1, 1), ImVec4(0, 0, 0, 1)
 
 
 @dataclass(frozen=True)
@@ -63,9 +60,9 @@ class Crop(Tool):
         self.hovered: Handle | None = None
         self._grab: _Grab | None = None
         self._elsewhere = False
-        """Whether a button is down for something else."""
+        """A button is down for something else."""
         self.shown = False
-        """Whether the part of the panel is seen."""
+        """The part of the panel is seen."""
 
     @property
     def box(self) -> Box | None:
@@ -93,7 +90,7 @@ class Crop(Tool):
     # -- handles -----------------------------------------------------------------------------------------------
 
     def handles(self, camera: Camera) -> list[tuple[Handle, tuple[float, float]]]:
-        """Those that are seen, and where: pixels from the picture's corner."""
+        """Return the handles that are seen, with their pixels from the picture's corner."""
         if (shape := self.box or self.sphere) is None:
             return []
         names: list[Handle] = ["center"]
@@ -190,30 +187,20 @@ def draw_shape(tool: Crop, camera: Camera, rect: Rect, scale: float) -> None:
     lines.push_clip_rect(ImVec2(rect.x, rect.y), ImVec2(rect.x + rect.width, rect.y + rect.height), True)
     if tool.box is not None:
         for corners, front in sorted(shapes.edges(tool.box, camera), key=lambda edge: edge[1]):
-            _line(lines, corners, rect, (0.95 if front else 0.35), scale)
+            draw_line(corners, rect, scale, theme.INK, 0.95 if front else 0.35)
     elif tool.sphere is not None and (rim := shapes.silhouette(tool.sphere, camera)) is not None:
-        _line(lines, rim, rect, 0.95, scale, closed=True)
+        draw_line(rim, rect, scale, theme.INK, 0.95, closed=True)
     for handle, (x, y) in tool.handles(camera):
         if max(abs(x), abs(y)) > _FAR:
             continue
-        color = _AXES[handle[0]] if isinstance(handle, tuple) else _LINE
+        color = _AXES[handle[0]] if isinstance(handle, tuple) else theme.INK
         active = handle in (tool.hovered, tool.grabbed)
         at, radius = ImVec2(x + rect.x, y + rect.y), (6.5 if active else 5.0) * scale
-        lines.add_circle_filled(at, radius + 1.5 * scale, theme.u32(_SHADE, 0.6), 24)
+        lines.add_circle_filled(at, radius + 1.5 * scale, theme.u32(theme.SHADE, 0.6), 24)
         lines.add_circle_filled(at, radius, theme.u32(color), 24)
         if handle == "center":
-            lines.add_circle_filled(at, radius * 0.45, theme.u32(_SHADE, 0.8), 16)
+            lines.add_circle_filled(at, radius * 0.45, theme.u32(theme.SHADE, 0.8), 16)
     lines.pop_clip_rect()
-
-
-def _line(lines: imgui.ImDrawList, corners: np.ndarray, rect: Rect, alpha: float, scale: float,
-          closed: bool = False) -> None:
-    if abs(corners).max() > _FAR:
-        corners = corners.clip(-_FAR, _FAR)
-    points: list[ImVec2Like] = [ImVec2(x + rect.x, y + rect.y) for x, y in corners.tolist()]
-    flags = imgui.ImDrawFlags_.closed.value if closed else 0
-    lines.add_polyline(points, theme.u32(_SHADE, 0.55 * alpha), 3.0 * scale, flags)
-    lines.add_polyline(points, theme.u32(_LINE, alpha), 1.25 * scale, flags)
 
 
 def panel(tool: Crop) -> None:

@@ -33,7 +33,7 @@ class Camerawork:
     """Draws single pictures of a scene with the settings of a view, but none of what its tools draw over it."""
 
     def __init__(self, ctx: moderngl.Context, view: GaussianView, width: int, height: int) -> None:
-        """Of the scene that `view` shows, as it is shown there now; a camera of its own."""
+        """view: shows the scene, in the way in which pictures show it, but for the camera."""
         self._view = type(view)(view.data, view.state)
         self._view.host = Host(exact="scene")
         for tool in self._view.tools.values():
@@ -118,7 +118,7 @@ class Filming:
         self._written: deque[Job[None]] = deque()
         """Jobs that have not ended, the oldest first; behind the last picture the one that completes the film."""
         self._complete = False
-        """That one is among them."""
+        """The last one is among them."""
 
     @property
     def out(self) -> Path:
@@ -127,7 +127,7 @@ class Filming:
 
     @property
     def share(self) -> float:
-        """How much of it is drawn, 0 to 1."""
+        """Share of the pictures that are drawn, 0 to 1."""
         return self.drawn / self.total if self.total else 1.0
 
     def turn(self, seconds: float = _TURN) -> None:

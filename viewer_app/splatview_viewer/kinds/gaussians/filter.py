@@ -1,5 +1,4 @@
-"""Which Gaussians are drawn, by opacity, size and SH energy, chosen in their histograms; and saving them. The panel's
-part "Filter"."""
+"""Limits of opacity, size and SH energy, chosen in histograms; saving what is in them. The panel's part "Filter"."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from splatview_viewer.core.screen import Rect
     from splatview_viewer.kinds.gaussians.view import GaussianView
 _HEIGHT = 44
-"""Of a histogram, points."""
+"""Points: the height of a histogram."""
 _BARS = 64
 _GRAB = 6
 """Points from the end of a range within which a press moves that end."""
@@ -56,7 +55,7 @@ class Filter(Tool):
         """While a range is drawn: of which quantity, and the end that stays, counted in bins."""
         self._reader = SceneReader(view, "statistics")
         self.shown = False
-        """Whether the part of the panel is seen."""
+        """The part of the panel is seen."""
 
     def limits(self, quantity: Quantity) -> tuple[float, float]:
         return getattr(self.view.state.selection, quantity.name)
@@ -78,7 +77,7 @@ class Filter(Tool):
 
     @property
     def filters(self) -> bool:
-        """Whether the selection hides anything, a crop included."""
+        """True if the selection hides anything, a crop included."""
         return replace(self.view.state.selection, marked=()) != EVERYTHING
 
     def tick(self, now: float) -> bool:
@@ -292,7 +291,7 @@ class Export:
         return True
 
     def _path(self) -> Path:
-        """Of a file named after what is shown, and its step if that is published."""
+        """Return a path named after what is shown, and its step if that is published."""
         facts = self._view.data.facts
         name = re.sub(r"[^\w.-]+", "-", Path(self._view.host.name).name.split(".")[0]).strip("-.") or "scene"
         step = next((n[5:].replace(",", "") for n in (facts.notes if facts else ()) if re.fullmatch(r"step [\d,]+", n)),

@@ -1,4 +1,4 @@
-"""What a view keeps of a scene: facts, where its Gaussians are, and hints about its numbers."""
+"""Parts of a scene that outlast its arrays: facts, a sample of its Gaussians, and hints about its numbers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SAMPLE_LATER = 50_000
 
 
 def hint_of(scene: GaussianScene, ready: Callable[[int], None] | None) -> Hint | None:
-    """What some of a scene's Gaussians look like, unless it is what their publisher says. `ready`: as for
+    """Return the form that a scene's numbers seem to have, unless their publisher says so. `ready`: as for
     `GaussianScene.to_host`; waits for the GPU."""
     step = max(len(scene) // 10_000, 1)
     some = replace(scene, shN=scene.shN[:, :0])[::step].to_host(ready)  # without harmonics, most of what there is
@@ -45,7 +45,7 @@ def hint_of(scene: GaussianScene, ready: Callable[[int], None] | None) -> Hint |
 
 @dataclass(frozen=True)
 class Facts:
-    """What is said about the scene that is shown; its arrays may be gone by now."""
+    """Facts about the scene that is shown; its arrays may be gone by now."""
 
     count: int
     sh_degree: int
@@ -61,7 +61,7 @@ class Facts:
                    scene.up)
 
     def shard_of(self, index: int) -> tuple[int, int] | None:
-        """Which rank's a Gaussian is, and the which of its; None: of a scene that is not in parts."""
+        """Return the rank of a Gaussian and its index there; None for a scene that is not in parts."""
         for rank, count in self.shards:
             if index < count:
                 return rank, index
@@ -76,7 +76,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Sight:
-    """What is kept of a scene to frame it: some of its Gaussians, evenly spread over the arrays."""
+    """A sample of a scene to frame it: some of its Gaussians, evenly spread over the arrays."""
 
     means: np.ndarray
     """(M, 3) float32, or float64 as the scene's."""

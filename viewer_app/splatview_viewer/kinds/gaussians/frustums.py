@@ -68,17 +68,17 @@ class Frustums(Tool):
         self.last = 0
         """The camera that was looked through last."""
         self.following = False
-        """Whether one looks through the camera that is trained with."""
+        """The view looks through the camera that is trained with."""
         self.through = Through(view)
         self._content: CamerasContent | None = None
         self._outlines = Outlines()
         self._told = 0
-        """What of the content was drawn."""
+        """The change of the content that was drawn last."""
         self._told_at = -math.inf
         self._told_cameras: object = None
         self._press: tuple[float, float, int] | None = None
         self._pressed = False
-        """Whether some button is down: a drag is no hovering."""
+        """Some button is down: a drag is no hovering."""
         self._dirty = False
         self._followed_at = -math.inf
 
@@ -94,7 +94,7 @@ class Frustums(Tool):
 
     @property
     def content(self) -> CamerasContent | None:
-        """The cameras of the scene's run; None while nobody publishes any."""
+        """The cameras of the scene's run; None while none are published."""
         content = self._content
         return None if content is None or content.closed or content.cameras is None else content
 
@@ -117,7 +117,7 @@ class Frustums(Tool):
 
     @property
     def depth(self) -> float:
-        """How large frustums are, in world units."""
+        """Depth of the frustums, world units."""
         content = self.content
         return 1.0 if content is None or content.cameras is None else 0.5 * content.cameras.spacing * self.state.size
 
@@ -242,7 +242,7 @@ class Frustums(Tool):
         return again
 
     def follow(self, following: bool) -> None:
-        """Whether to look through the camera that is trained with, from now on."""
+        """Look through the camera that is trained with from now on, or no longer."""
         self.following, self._followed_at, self._dirty = following, -math.inf, True
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
@@ -310,7 +310,7 @@ class Frustums(Tool):
 
 
 def name_camera(tool: Frustums, content: CamerasContent, number: int, rect: Rect, scale: float) -> None:
-    """What the camera under the pointer is called, beside it."""
+    """Write the name of the camera under the pointer beside it."""
     camera, cameras = tool.view.camera(rect), content.cameras
     assert cameras is not None
     if camera is None:
@@ -322,7 +322,7 @@ def name_camera(tool: Frustums, content: CamerasContent, number: int, rect: Rect
 
 
 def label_photo(tool: Frustums, content: CamerasContent, rect: Rect, scale: float) -> None:
-    """What stands over the picture while one looks through a camera."""
+    """Write over the picture while the view looks through a camera."""
     through = tool.through
     how = through.state.how
     if through.photo(content) is None:
@@ -335,7 +335,7 @@ def label_photo(tool: Frustums, content: CamerasContent, rect: Rect, scale: floa
         through.divider.at = through.state.at
         through.divider.over(through.place(rect), scale, ("Render", "Photo"))
     elif how == "side":
-        place = through.sides(rect)
+        place = through.place(rect, 2)
         for text, x in (("Render", place.x), ("Photo", place.x + place.width / 2)):
             tag(text, x + 12 * scale, place.y + 12 * scale, rect)
 
@@ -354,11 +354,7 @@ def draw_bar(tool: Frustums, content: CamerasContent, rect: Rect, scale: float) 
     slides = how in ("photo", "error")
     if (wide or (medium and not slides)) and content.cameras is not None and through.index is not None:
         imgui.align_text_to_frame_padding()
-        called = content.cameras.called(through.index)
-        room = (220 if wide else 110) * scale
-        while len(called) > 4 and imgui.calc_text_size(called).x > room:
-            called = called[:-4] + "..."
-        imgui.text(called)
+        imgui.text(ui.fitted(content.cameras.called(through.index), (220 if wide else 110) * scale))
         imgui.same_line(0, 2 * gap)
     imgui.set_next_item_width(112 * scale)
     keys = list(HOWS)

@@ -34,12 +34,12 @@ _SAME = 1e-6
 
 
 class Through:
-    """Which camera one looks through, and how its photograph is seen. The loop's thread."""
+    """The camera that a view looks through, and its photograph. The loop's thread."""
 
     def __init__(self, view: GaussianView) -> None:
         self.view = view
         self.index: int | None = None
-        """The camera; None: one looks from elsewhere."""
+        """The camera; None: the view looks from elsewhere."""
         self.divider = Divider()
         self.psnr: float | None = None
         """In dB, of the whole photograph and what is rendered at its size; None while it is not known."""
@@ -122,7 +122,7 @@ class Through:
         return self._arrived and self.view.fixed and self._camera is not None
 
     def tick(self, content: CamerasContent, now: float) -> bool:
-        """What time brings. True when the picture has to be drawn again."""
+        """Advance to `now`. True when the picture has to be drawn again."""
         if self.state.through != (self.index if self._arrived else None):
             self._follow(content)
         if self.index is None or self._camera is None:
@@ -162,22 +162,15 @@ class Through:
         """(H, W, 3) uint8 of the camera one looks through, once it is here."""
         return None if self.index is None else content.photos.whole(self.index)
 
-    def place(self, rect: Rect) -> Rect:
-        """Where the photograph lies in the view's rectangle: all of it, as large as it fits."""
+    def place(self, rect: Rect, across: int = 1) -> Rect:
+        """Return the place of so many pictures of the photograph's shape side by side: all of it, as large as it fits
+        in the view's rectangle."""
         assert self._camera is not None
-        width, height, free = self._camera.width, self._camera.height, self._room(rect)[2]
+        width, height, free = self._camera.width * across, self._camera.height, self._room(rect)[2]
         s = min(rect.width / width, free / height)
         left, top = rect.x + (rect.width - width * s) / 2, rect.y + (free - height * s) / 2
         x, y = round(left), round(top)
-        return Rect(x, y, max(round(left + width * s) - x, 1), max(round(top + height * s) - y, 1))
-
-    def sides(self, rect: Rect) -> Rect:
-        """Where the two pictures lie that are side by side: as large as they fit."""
-        assert self._camera is not None
-        width, height, free = 2 * self._camera.width, self._camera.height, self._room(rect)[2]
-        s = min(rect.width / width, free / height)
-        w, h = max(round(width * s), 2), max(round(height * s), 1)
-        return Rect(rect.x + (rect.width - w) // 2, rect.y + (free - h) // 2, w, h)
+        return Rect(x, y, max(round(left + width * s) - x, across), max(round(top + height * s) - y, 1))
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect, content: CamerasContent) -> None:
         """Lay the photograph over what was rendered in `rect`."""
@@ -192,7 +185,7 @@ class Through:
         if self.state.how == "side":
             framebuffer.use()
             framebuffer.clear(*view.background, 1.0, viewport=rect.viewport(framebuffer.height))
-            self._pair.draw(framebuffer, self.sides(rect), "side")
+            self._pair.draw(framebuffer, self.place(rect, 2), "side")
             return
         ways: dict[str, tuple[How, float]] = {
             "photo": ("blend", self.state.opacity), "wipe": ("split", self.state.at), "error": ("difference", 0.5)}

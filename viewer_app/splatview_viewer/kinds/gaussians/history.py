@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 HEIGHT = 30.0
 """Points."""
 _SHOWN = "history"
-"""What is remembered: whether the bar is shown."""
+"""Key in the memo of the bar's visibility."""
 _BUTTON, _WORDS = 46.0, 92.0
 """Points: the width of a button, and of the words."""
 _NARROW = 260.0
@@ -48,11 +48,11 @@ class History(Tool):
         super().__init__(view)
         self._seen: tuple[object, ...] | None = None
         self.track: Rect | None = None
-        """Where the slider was drawn, from the first snapshot to the last."""
+        """Place of the slider, from the first snapshot to the last."""
 
     @property
     def player(self) -> Player | None:
-        """What there is to go back through; None while there is nothing."""
+        """The recorded snapshots; None while there are fewer than two."""
         player = self.view.data.player
         return player if player is not None and len(player.recording) > 1 else None
 
@@ -62,7 +62,7 @@ class History(Tool):
 
     @property
     def shown(self) -> bool:
-        """Whether the bar is there: it can be hidden while nothing recorded is shown."""
+        """True if the bar is there: it can be hidden while nothing recorded is shown."""
         player = self.player
         if player is None:
             return False

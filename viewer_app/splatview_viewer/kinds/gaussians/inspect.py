@@ -13,15 +13,13 @@ from splatview_viewer.core.errors import RendererError
 from splatview_viewer.core.events import Key, Pinch, PointerMove, PointerPress, PointerRelease
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import KeyHelp, Section
-from splatview_viewer.kinds.gaussians.tool import Picker, SceneReader, Tool
+from splatview_viewer.kinds.gaussians.tool import Picker, SceneReader, Tool, draw_line
 from splatview_viewer.render.picking import values_later
 from splatview_viewer.ui import plots, theme
 from splatview_viewer.ui import widgets as ui
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    from imgui_bundle import ImVec2Like
 
     from splatview_viewer.core.events import Event
     from splatview_viewer.kinds.gaussians.view import GaussianView
@@ -30,9 +28,9 @@ if TYPE_CHECKING:
 _STILL = 4.0
 """Points that the pointer may move between press and release of a click."""
 _VERSIONS = 240
-"""Of which the values are remembered."""
+"""Versions of which the values are remembered."""
 _CARD_WIDTH, _CARD_LINES = 250, 6
-"""Of what lies over the picture: points, and lines of text."""
+"""Size of the card over the picture: points, and lines of text."""
 _SPARK = 22
 """Points: how high a curve of past values is."""
 _CHANNELS = "R", "G", "B"
@@ -57,18 +55,18 @@ class Inspect(Tool):
     def __init__(self, view: GaussianView) -> None:
         super().__init__(view)
         self.hit: Hit | None = None
-        """What was under the pointer when it was chosen with that."""
+        """The hit of the pointer that chose it."""
         self.history: deque[Values] = deque(maxlen=_VERSIONS)
         """Its values, the newest last."""
         self._of: int | None = None
         """The Gaussian that `history` is about."""
         self._count = 0
-        """Of the scene's Gaussians when it was chosen."""
+        """Number of the scene's Gaussians when it was chosen."""
         self._picker = Picker(view)
         self._reader = SceneReader(view, "values")
         self._press: tuple[float, float] | None = None
         self.shown = self._card = False
-        """Whether the panel's part is seen; whether the card lies over the picture."""
+        """The panel's part is seen; the card lies over the picture."""
 
     # -- choosing ----------------------------------------------------------------------------------------------
 
@@ -82,7 +80,7 @@ class Inspect(Tool):
 
     @property
     def index(self) -> int | None:
-        """Of the Gaussian that is chosen, in the published scene."""
+        """Index of the Gaussian that is chosen, in the published scene."""
         return next(iter(self.view.state.selection.marked), None)
 
     def _begin(self, hit: Hit | None = None) -> None:
@@ -158,7 +156,9 @@ class Inspect(Tool):
             return False
         camera = self.view.camera(rect)
         if camera is not None and self.values is not None:
-            outline(self.values.outline(camera, self.view.state.scale), rect, scale)
+            corners = self.values.outline(camera, self.view.state.scale)
+            if corners is not None and np.abs(corners).max() <= 1e5:
+                draw_line(corners, rect, scale, theme.INK, 0.95, closed=True)
         if self._card and (place := self._board(rect)) is not None and card(self, place, scale):
             self.choose(None)
         return False
@@ -168,7 +168,7 @@ class Inspect(Tool):
         return [] if place is None else [place]
 
     def _board(self, rect: Rect) -> Rect | None:
-        """Where the card lies: in the upper left corner, if there is room."""
+        """Return the place of the card: the upper left corner, if there is room."""
         scale = self.view.host.scale
         width, height, pad = round(_CARD_WIDTH * scale), round((22 * _CARD_LINES + 20) * scale), round(12 * scale)
         if rect.width < width + 2 * pad or rect.height < height + 2 * pad:
@@ -193,19 +193,6 @@ class Inspect(Tool):
     def close(self) -> None:
         self._picker.forget()
         self._reader.forget()
-
-
-def outline(corners: np.ndarray | None, rect: Rect, scale: float) -> None:
-    """Draw the ellipse (M, 2), pixels from the picture's corner, over the picture."""
-    if corners is None or np.abs(corners).max() > 1e5:
-        return
-    draw = imgui.get_background_draw_list()
-    draw.push_clip_rect(ImVec2(rect.x, rect.y), ImVec2(rect.x + rect.width, rect.y + rect.height), True)
-    points: list[ImVec2Like] = [ImVec2(x + rect.x, y + rect.y) for x, y in corners.tolist()]
-    closed = imgui.ImDrawFlags_.closed.value
-    draw.add_polyline(points, theme.u32(ImVec4(0, 0, 0, 1), 0.55), 3.5 * scale, closed)
-    draw.add_polyline(points, theme.u32(ImVec4(1, 1, 1, 1), 0.95), 1.5 * scale, closed)
-    draw.pop_clip_rect()
 
 
 def card(tool: Inspect, place: Rect, scale: float) -> bool:
@@ -296,7 +283,7 @@ def _text(label: str, text: str, tip: str = "", width: float | None = None) -> N
 
 
 def _curves(tool: Inspect) -> None:
-    """How some of the numbers went since it was chosen."""
+    """Plot some of the numbers since it was chosen."""
     seen = list(tool.history)
     ui.dim(f"In {len(seen)} versions")
     for label, of, tip in _HISTORY:

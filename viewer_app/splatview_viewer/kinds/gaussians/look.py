@@ -1,8 +1,7 @@
-"""What is drawn of the Gaussians: colours, depth and other ways to see them. The panel's part "View"."""
+"""Ways to see the Gaussians: colours, depth and others. The panel's part "View"."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, ClassVar
@@ -15,6 +14,7 @@ from splatview_viewer.kinds.gaussians.tool import Tool
 from splatview_viewer.scene import color_maps
 from splatview_viewer.ui import theme
 from splatview_viewer.ui import widgets as ui
+from splatview_viewer.ui.format import value_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +26,7 @@ SHOWS: dict[Show, str] = {
     "color": "Colour", "depth": "Depth", "alpha": "Alpha", "normals": "Normals", "ellipsoids": "Ellipsoids",
     "rings": "Outlines", "points": "Centres", "overdraw": "Overdraw",
 }
-"""What `GaussianState.show` can be, and how it is called."""
+"""The values of `GaussianState.show` and their labels."""
 _TIPS = {
     "depth": "How far away it is: the mean along the line of sight, by what each Gaussian contributes.",
     "alpha": "How much of the background is covered.",
@@ -37,9 +37,9 @@ _TIPS = {
     "overdraw": "How many Gaussians are drawn over each other in a pixel.",
 }
 _MAPPED = "depth", "overdraw"
-"""What is shown by a colour map."""
+"""Shows that use a colour map."""
 _COLORED = "color", "ellipsoids", "rings", "points"
-"""What has the Gaussians' own colours."""
+"""Shows in the Gaussians' own colours."""
 _SCALES = 0.05, 3.0
 _POINTS = 1.0, 12.0
 _LEGEND, _BAR, _PAD, _MARGIN = 190.0, 8.0, 9.0, 12.0
@@ -110,9 +110,8 @@ class Look(Tool):
             low, high = view.depth_range
             if high > low:
                 place = replace(rect, height=rect.height - round(view.bars_height))
-                values = low, (low + high) / 2, high
-                title, words = ("Depth", _numbers(*values)) if view.state.show == "depth" else (
-                    "Gaussians per pixel", [f"{round(v):,}" if high - low >= 10 else f"{v:g}" for v in values])
+                title = "Depth" if view.state.show == "depth" else "Gaussians per pixel"
+                words = [value_text(v) for v in (low, (low + high) / 2, high)]
                 _legend(title, view.state.color_map, words, place, scale)
         return False
 
@@ -155,15 +154,3 @@ def _legend(title: str, name: str, words: Sequence[str], rect: Rect, scale: floa
 def _knots(name: str) -> list[int]:
     """A colour map's colours as imgui takes them."""
     return [theme.u32(ImVec4(r, g, b, 1)) for r, g, b in color_maps.table(name).tolist()]
-
-
-def _numbers(*values: float) -> list[str]:
-    """With as many decimals as tell them apart."""
-    span = max(values) - min(values)
-    if span <= 0 or max(map(abs, values)) >= 1e6 or span < 1e-4:
-        return [f"{v:.3g}" for v in values]
-    decimals = min(max(2 - math.floor(math.log10(span)), 0), 6)
-    words = [f"{v:,.{decimals}f}" for v in values]
-    while decimals and all(word.endswith("0") for word in words):
-        decimals, words = decimals - 1, [word[:-1] for word in words]
-    return [word.rstrip(".") for word in words]

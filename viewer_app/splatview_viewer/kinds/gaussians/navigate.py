@@ -1,4 +1,4 @@
-"""Where a scene is seen from: orbiting, flying, framing, bookmarks. The panel's part "Camera"."""
+"""The camera of a scene: orbiting, flying, framing, bookmarks. The panel's part "Camera"."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from splatview_viewer.kinds.gaussians.view import GaussianView
 
 _LEVEL = 1e-3
-"""Radians of roll that nobody sees."""
+"""Radians of roll that cannot be seen."""
 _SETTLED = 0.15
 """Seconds after which a wheel rests."""
 _SAME = 0.9976
@@ -40,7 +40,7 @@ _SAME = 0.9976
 _MODELS: dict[CameraModel, str] = {"pinhole": "Perspective", "ortho": "Orthographic", "fisheye": "Fisheye"}
 _TIP = "Right click: back to the default. Ctrl + click: type a number."
 _LIMITS = 1e-3, 1e4
-"""Of near and far on their sliders, world units; less beside a small scene."""
+"""Limits of near and far on their sliders, world units; less beside a small scene."""
 
 
 class Navigate(Tool):
@@ -68,15 +68,15 @@ class Navigate(Tool):
         super().__init__(view)
         self.flying = Flying()
         self.looks = False
-        """Whether a drag looks around, as one flies."""
+        """A drag looks around (flying)."""
         self.numbers = False
         """The panel's fold of numbers is open."""
         self._copying = False
-        """Whether the camera has to go to the clipboard, which is imgui's to do."""
+        """The camera is to be copied to the clipboard inside the next imgui frame."""
         self._flight: tuple[Flight, Camera | None] | None = None
         """The way, and the camera at its end if it has to be exactly that."""
         self._there: np.ndarray | None = None
-        """The rotation that it gave the orbit last. Another one: somebody has put the camera elsewhere."""
+        """The rotation that it gave the orbit last. Another one: the camera was put elsewhere."""
         self._picker = Picker(view)
         self.gizmo = Gizmo(self)
         self._viewmats: np.ndarray | None = None
@@ -117,11 +117,11 @@ class Navigate(Tool):
 
     @property
     def under_way(self) -> bool:
-        """Whether the camera moves by itself: a flight, or a key that is held."""
+        """True while the camera moves by itself: a flight, or a key that is held."""
         return self._flight is not None or self.flying.moving
 
     def cameras(self, viewmats: np.ndarray) -> None:
-        """Somebody published the cameras of the scene, (N, 4, 4) world to camera: they say what is up, unless the user
+        """Take the published cameras of the scene, (N, 4, 4) world to camera: they say what is up, unless the user
         or the scene's file has said so. A scene that is seen as at first is turned upright."""
         before, self._viewmats = self._viewmats, viewmats
         view = self.view
@@ -251,7 +251,7 @@ class Navigate(Tool):
                 return True
             return None
         if isinstance(event, PointerLeave):
-            if not self._outside:  # what is held from now on may be let go where nobody tells; repeats say it is not
+            if not self._outside:  # what is held from now on may be let go unheard; repeats say it is not
                 self.flying.let_go()
             self._outside = True
             return None
@@ -344,7 +344,7 @@ class Navigate(Tool):
     # -- on the way ----------------------------------------------------------------------------------------------
 
     def _here(self) -> Orbit:
-        """Where it is seen from now, to be changed."""
+        """Return a copy of the camera's orbit, to be changed."""
         self.view.go_on_from_here()
         return self.view.orbit.copy()
 
@@ -495,7 +495,7 @@ def _bookmarks(navigate: Navigate) -> None:
 
 
 def _numbers(navigate: Navigate) -> None:
-    """Where the camera is, to be read and typed."""
+    """Draw the numbers of the camera, to be read and typed."""
     view, orbit = navigate.view, navigate.view.orbit
     position, target = orbit.position, orbit.target
     digits = min(max(2 - math.floor(math.log10(orbit.distance)), 0), 8)
@@ -531,7 +531,7 @@ def _numbers(navigate: Navigate) -> None:
 
 
 def _vector(label: str, value: np.ndarray, digits: int) -> tuple[bool, np.ndarray]:
-    """Three numbers with so many digits after the point; whether somebody has typed."""
+    """Three numbers with so many digits after the point; True if they were typed."""
     ui.row(label.split("##")[0])
     edited, new = ui.vector(label, value.tolist(), f"%.{digits}f")
     return edited, np.array(new)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,19 +20,12 @@ _RADIUS, _DOT, _MARGIN = 34.0, 8.5, 14.0
 """Points: from the middle to the dots, of a dot, and to the picture's edges."""
 _LEAST = 260.0
 """Points of the picture's shorter side below which it is left out."""
-_COLORS = (0.90, 0.36, 0.38), (0.45, 0.72, 0.30), (0.30, 0.56, 0.93)
-"""Of x, y and z, as everybody paints them; over pictures, so the same in dark and light."""
+_COLORS = ImVec4(0.90, 0.36, 0.38, 1), ImVec4(0.45, 0.72, 0.30, 1), ImVec4(0.30, 0.56, 0.93, 1)
+"""Colours of x, y and z; over pictures, so the same in dark and light."""
 _AXES = tuple((axis, sign) for axis in range(3) for sign in (1, -1))
 _ENDS = np.array([np.eye(3)[axis] * sign for axis, sign in _AXES]).T
-_DARK = 0.05, 0.05, 0.06
-"""Of the letters on them."""
-
-
-@functools.lru_cache(maxsize=512)
-def _color(rgb: tuple[float, float, float], percent: int) -> int:
-    """A colour for imgui's draw lists, so opaque."""
-
-    return imgui.color_convert_float4_to_u32(ImVec4(*rgb, percent / 100))
+_DARK, _WHITE = ImVec4(0.05, 0.05, 0.06, 1), ImVec4(1, 1, 1, 1)
+"""Colours of the letters on them, and of the ring around the one under the pointer."""
 
 
 class Gizmo:
@@ -42,14 +34,14 @@ class Gizmo:
     def __init__(self, navigate: Navigate) -> None:
         self._navigate = navigate
         self._over: int | None = None
-        """Which of `_AXES` the pointer is over."""
+        """The index in `_AXES` of the one under the pointer."""
         self._pressed = False
         self._letters: tuple[float, list[tuple[float, float]]] = (0.0, [])
         """The scale, and half the extents of X, Y and Z in pixels."""
 
     @property
     def shown(self) -> bool:
-        """Whether the user wants it; remembered for the next time."""
+        """True if the user wants it; remembered for the next time."""
         return self._navigate.view.host.memo.get("axes") is not False
 
     @shown.setter
@@ -113,15 +105,15 @@ class Gizmo:
                 self._letters = scale, [(e.x / 2, e.y / 2) for e in map(imgui.calc_text_size, "XYZ")]
             for i in sorted(range(len(dots)), key=lambda i: -dots[i][2]):
                 (axis, sign), (x, y, depth) = _AXES[i], dots[i]
-                near, color, to = round(72 - 28 * depth), _COLORS[axis], ImVec2(x, y)
+                near, color, to = 0.72 - 0.28 * depth, _COLORS[axis], ImVec2(x, y)
                 if sign > 0:
-                    draw.add_line(at, to, _color(color, near), 2.0 * scale)
-                    draw.add_circle_filled(to, size, _color(color, near), 20)
+                    draw.add_line(at, to, theme.u32(color, near), 2.0 * scale)
+                    draw.add_circle_filled(to, size, theme.u32(color, near), 20)
                     half = self._letters[1][axis]
-                    draw.add_text(ImVec2(round(x - half[0]), round(y - half[1])), _color(_DARK, 95), "XYZ"[axis])
+                    draw.add_text(ImVec2(round(x - half[0]), round(y - half[1])), theme.u32(_DARK, 0.95), "XYZ"[axis])
                 else:
-                    draw.add_circle_filled(to, size * 0.72, _color(color, round(0.35 * near)), 20)
-                    draw.add_circle(to, size * 0.72, _color(color, round(0.9 * near)), 20, 1.2 * scale)
+                    draw.add_circle_filled(to, size * 0.72, theme.u32(color, 0.35 * near), 20)
+                    draw.add_circle(to, size * 0.72, theme.u32(color, 0.9 * near), 20, 1.2 * scale)
                 if i == self._over:
-                    draw.add_circle(to, size + 2 * scale, _color((1.0, 1.0, 1.0), 90), 24, 1.5 * scale)
+                    draw.add_circle(to, size + 2 * scale, theme.u32(_WHITE, 0.9), 24, 1.5 * scale)
         return False

@@ -20,7 +20,7 @@ from splatview_viewer.formats.pictures import output_path
 from splatview_viewer.geometry import rotations
 from splatview_viewer.geometry.cameras import focal_length, project
 from splatview_viewer.geometry.path import MOST_KEYS, CameraPath, Key, positions, turntable
-from splatview_viewer.kinds.gaussians.tool import Tool
+from splatview_viewer.kinds.gaussians.tool import Tool, draw_line
 from splatview_viewer.ui import theme
 from splatview_viewer.ui import widgets as ui
 from splatview_viewer.ui.format import round_seconds
@@ -28,8 +28,6 @@ from splatview_viewer.ui.widgets import board
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from imgui_bundle import ImVec2Like
 
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.screen import Rect
@@ -44,7 +42,7 @@ _FLIGHT = 0.35
 _STEPS = 24
 """Points of the line between two keys."""
 _SIZE = 0.06
-"""Of the small cameras, against the way from one to the next."""
+"""Size of the small cameras, against the way from one to the next."""
 SIZES = {(1280, 720): "1280 x 720", (1920, 1080): "1920 x 1080", (2560, 1440): "2560 x 1440",
          (3840, 2160): "3840 x 2160", (1080, 1080): "1080 x 1080", (1080, 1920): "1080 x 1920"}
 RATES = {24.0: "24 a second", 25.0: "25 a second", 30.0: "30 a second", 50.0: "50 a second", 60.0: "60 a second"}
@@ -64,14 +62,14 @@ class PathTool(Tool):
         super().__init__(view)
         self.film = Film(CameraPath())
         self.time = 0.0
-        """Where the playhead stands, seconds."""
+        """Place of the playhead, seconds."""
         self.chosen: int | None = None
         """The key frame that is edited."""
         self.shown = False
-        """Whether the timeline is open."""
+        """The timeline is open."""
         self.transparent = False
         self.as_frames = False
-        """Whether films are folders of PNGs."""
+        """Films are folders of PNGs."""
         self.filming: Filming | None = None
         self.playing = False
         self._playing_since: float | None = None
@@ -238,6 +236,7 @@ class PathTool(Tool):
         return None
 
     def dropped(self, file: Path, film: Film | None = None) -> bool:
+        """As `GaussianView.dropped`."""
         if film is not None:
             self._use(film, file)
             return True
@@ -394,7 +393,7 @@ class PathTool(Tool):
             self.view.host.memo.put(f"path/{self.view.host.name}", kept)
 
     def _recall(self) -> None:
-        """What was there the last time, as soon as it is known what is shown."""
+        """Take the remembered path, as soon as the name of what is shown is known."""
         name = self.view.host.name
         if not name or name == self._recalled:
             return
@@ -419,9 +418,7 @@ def draw_path(path: CameraPath, camera: Camera, rect: Rect, scale: float, chosen
     seen = np.asarray(np.isfinite(at).all(axis=1))
     for part in np.split(np.arange(len(at)), np.flatnonzero(np.diff(seen)) + 1):
         if len(part) > 1 and seen[part[0]]:
-            points: list[ImVec2Like] = [ImVec2(*p) for p in at[part].tolist()]
-            draw.add_polyline(points, theme.u32(theme.SHADE, 0.5), 3.5 * scale, 0)
-            draw.add_polyline(points, theme.u32(theme.MARK, 0.9), 1.5 * scale, 0)
+            draw_line(at[part] - [rect.x, rect.y], rect, scale, theme.MARK, 0.9)
     step = np.linalg.norm(np.diff(line, axis=0), axis=1).sum() / max(len(path.keys), 1) if len(line) > 1 else 1.0
     for i, key in enumerate(path.keys):
         _small_camera(key, camera, rect, scale, float(step) * _SIZE or 0.05, i == chosen)

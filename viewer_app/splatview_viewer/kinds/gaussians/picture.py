@@ -40,8 +40,10 @@ _SAMPLE, _SAMPLE_HOST = 1 << 20, 1 << 17
 
 @dataclass
 class Motion:
-    """The movement of a picture to a camera that it was not rendered for."""
+    """The movement of a viewport's camera, and of its picture to a camera that it was not rendered for."""
 
+    moved_at: float | None = -math.inf
+    """Time of the turn in which the camera was last moved; None: since the last turn."""
     towards: Camera | None = None
     """None: the picture is shown as it is."""
     used_at: float | None = None

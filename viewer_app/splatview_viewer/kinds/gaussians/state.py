@@ -84,7 +84,7 @@ class Training:
     how: Literal["render", "photo", "wipe", "side", "error"] = "wipe"
     """Comparison of its photograph with the picture."""
     opacity: float = 1.0
-    """Of the photograph."""
+    """Opacity of the photograph."""
     gain: float = 4.0
     """Factor of errors."""
     at: float = 0.5

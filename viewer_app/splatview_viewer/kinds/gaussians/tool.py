@@ -1,7 +1,7 @@
 """The protocol of a tool: one thing that a user can do with a scene, in a file of its own.
 
-A view asks its tools one after the other: whoever takes an event keeps it from the rest. What a tool changes of the
-picture is in the view's state, or drawn over it; the tools of two users know nothing of each other.
+A view offers events to its tools one after the other; the first that takes one keeps it from the rest. A tool's changes
+of the picture are in the view's state, or drawn over it; the tools of two users know nothing of each other.
 `tests/viewer/gaussians/test_inspect.py` runs one conformance suite over all of them.
 """
 
@@ -11,29 +11,34 @@ import math
 import time
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from imgui_bundle import ImVec2, ImVec4, imgui
+
 from splatview_viewer.core.errors import RendererError
 from splatview_viewer.core.jobs import Jobs
 from splatview_viewer.render.picking import Hit, pick_later
+from splatview_viewer.ui import theme
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
     import moderngl
+    import numpy as np
+    from imgui_bundle import ImVec2Like
 
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.screen import Rect
     from splatview_viewer.core.view import KeyHelp, Section
-    from splatview_viewer.formats.camera_paths import Film
     from splatview_viewer.kinds.gaussians.view import GaussianView
     from splatview_viewer.scene.scene import GaussianScene
 
+_FAR = 1e5
+"""Pixels beyond which nothing is drawn."""
 _PERIOD = 0.5
 """Seconds between two versions of a live scene that are read for a tool."""
 _SHARE = 0.05
-"""Of the loop's time that may go into having the scene."""
+"""Share of the loop's time that may go into having the scene."""
 _SECTIONS = "Scenes", "Shards", "Camera", "Filter", "Crop", "Inspect", "Training cameras", "Compare", "Path"
-"""Titles of the parts of the panel, from above, whoever takes events first; others come last."""
+"""Titles of the parts of the panel, from above; others come last."""
 
 
 class Tool:
@@ -42,14 +47,14 @@ class Tool:
     name: ClassVar[str]
     """Its key in `GaussianView.tools`."""
     keys: ClassVar[Sequence[KeyHelp]] = ()
-    """What its keys and the pointer do."""
+    """The effects of its keys and the pointer."""
 
     def __init__(self, view: GaussianView) -> None:
         self.view = view
 
     @property
     def at_hand(self) -> bool:
-        """Whether there is something here that it is for: its keys are told then."""
+        """True if the scene has something for it: its keys are listed then."""
         return True
 
     def handle(self, event: Event, rect: Rect) -> bool | None:
@@ -57,13 +62,8 @@ class Tool:
         has to be drawn again."""
         return None
 
-    def dropped(self, file: Path, film: Film | None = None) -> bool:
-        """A file was dropped over the picture. True: it was for this tool. `film`: the camera path in it, if
-        it was read already."""
-        return False
-
     def tick(self, now: float) -> bool:
-        """What time brings, in each turn of the loop (`time.monotonic()`); True when the picture has to be drawn again.
+        """Advance to `now`, in each turn of the loop (`time.monotonic()`); True when the picture has to be drawn again.
         Quick when there is nothing to do."""
         return False
 
@@ -75,7 +75,7 @@ class Tool:
         return False
 
     def boards(self, rect: Rect) -> Sequence[Rect]:
-        """Where its imgui windows lie over the picture."""
+        """Return the places of its imgui windows over the picture."""
         return ()
 
     def bar_height(self) -> float:
@@ -91,7 +91,7 @@ class Tool:
         return ()
 
     def details(self) -> Sequence[str]:
-        """What the status line says of it, in short phrases."""
+        """Return its part of the status line, in short phrases."""
         return ()
 
     def close(self) -> None:
@@ -101,6 +101,17 @@ class Tool:
 def in_order(sections: Sequence[Section]) -> list[Section]:
     """As they lie in the panel."""
     return sorted(sections, key=lambda s: _SECTIONS.index(s.title) if s.title in _SECTIONS else len(_SECTIONS))
+
+
+def draw_line(points: np.ndarray, rect: Rect, scale: float, color: ImVec4, alpha: float = 1.0, *,
+              closed: bool = False) -> None:
+    """Draw a line (M, 2), pixels from the picture's corner, with a dark seam over the picture in `rect`."""
+    draw, flags = imgui.get_background_draw_list(), imgui.ImDrawFlags_.closed.value if closed else 0
+    draw.push_clip_rect(ImVec2(rect.x, rect.y), ImVec2(rect.x + rect.width, rect.y + rect.height), True)
+    corners: list[ImVec2Like] = [ImVec2(x + rect.x, y + rect.y) for x, y in points.clip(-_FAR, _FAR).tolist()]
+    draw.add_polyline(corners, theme.u32(theme.SHADE, 0.55 * alpha), 3.5 * scale, flags)
+    draw.add_polyline(corners, theme.u32(color, alpha), 1.5 * scale, flags)
+    draw.pop_clip_rect()
 
 
 class SceneReader:
@@ -150,7 +161,7 @@ class Picker:
         self._jobs = Jobs("pick", lambda: view.host.wake())
 
     def ask(self, x: float, y: float, rect: Rect) -> None:
-        """What is under this pixel of the framebuffer, where the picture fills `rect`? Of the scene as it is now."""
+        """Look for the Gaussian under a pixel of the framebuffer, where the picture fills `rect`."""
         view = self._view
         self.forget()
         camera = view.camera(rect)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -46,7 +45,7 @@ COARSE_MS = 60.0
 """While the camera moves, pictures that take longer than this are drawn at a lower resolution."""
 _SOLID = "color", "alpha", "normals", "ellipsoids", "rings", "points"
 """Pictures of things that are somewhere: they can be moved along with the camera."""
-_TOOLS = Frustums, Crop, Inspect, Filter, History, PathTool
+_TOOLS = Frustums, Crop, Inspect, Filter, History
 _REST = 0.2
 """Seconds without input after which a coarse picture is drawn again in full."""
 
@@ -63,15 +62,13 @@ class GaussianView(View[SceneCache, GaussianState]):
         data.pictures.append(self.picture)
         self.rect = Rect(0, 0, 1, 1)
         """The rectangle in which it was drawn last."""
-        self.moved_at: float | None = -math.inf
-        """Time of the turn in which the camera was last moved; None: since the last turn."""
         self._told = data.loads
         """The scene that was drawn last, or for which drawing was asked."""
         self._hand = Orbit()
-        self._hand_at = state.place.orbit
+        self._hand.place = self._hand_at = state.place.orbit
         """The place of `_hand`, unless a tool moves it just now."""
-        self.look, self.navigate = Look(self), Navigate(self)
-        made = (self.look, *(tool(self) for tool in _TOOLS), self.navigate)
+        self.look, self.path, self.navigate = Look(self), PathTool(self), Navigate(self)
+        made = self.look, *(tool(self) for tool in _TOOLS), self.path, self.navigate
         self.tools: dict[str, Tool] = {tool.name: tool for tool in made}
         """By name, in the order in which events are offered to them."""
 
@@ -90,14 +87,15 @@ class GaussianView(View[SceneCache, GaussianState]):
     @property
     def orbit(self) -> Orbit:
         """The camera of the state, to be moved; `moved` puts it back."""
-        if self._hand_at is not (place := self.state.place.orbit):
+        if self._hand_at != (place := self.state.place.orbit):  # another view was followed
             self._hand.place, self._hand_at = place, place
+            self.in_motion()
         return self._hand
 
     def moved(self, **fields: Any) -> None:
         """Look from where `orbit` is now; `fields` of the place change as well."""
         self.place(given=None, seen_in=None, framed=self.data.facts is not None, **fields)
-        self.moved_at = None
+        self.in_motion()
 
     def place(self, **fields: Any) -> None:
         """Change the place of the camera to that of `orbit`, and other fields of it."""
@@ -121,7 +119,7 @@ class GaussianView(View[SceneCache, GaussianState]):
         self.navigate.fly_to(camera, seconds, pivot)
 
     def look_with(self, camera: Camera | None) -> None:
-        """Draw with exactly this camera, which nobody moves; None: look at the whole scene, as at first sight of it."""
+        """Draw with exactly this camera; None: look at the whole scene, as at first sight of it."""
         up = self.orbit.up  # found at first sight alone
         self.orbit.place = Orbit(up=up).place
         self.place(given=None if camera is None else Given.of(camera), seen_in=None, framed=camera is not None)
@@ -137,17 +135,18 @@ class GaussianView(View[SceneCache, GaussianState]):
 
     @property
     def fixed(self) -> bool:
-        """True while it is seen with exactly a camera that was given, which nobody has moved yet."""
+        """True while it is seen with exactly a camera that was given and has not been moved yet."""
         return self.state.place.given is not None
 
     @property
     def moving(self) -> bool:
         """True if the camera was moved just now."""
-        return self.moved_at is None or self.data.now - self.moved_at < _REST
+        moved_at = self.picture.motion.moved_at
+        return moved_at is None or self.data.now - moved_at < _REST
 
     def in_motion(self) -> None:
         """Put smooth before sharp for now: the picture changes, though no hand moves the camera."""
-        self.moved_at = None
+        self.picture.motion.moved_at = None
 
     def go_on_from_here(self) -> None:
         """Before the camera of a view that was followed until now is moved: begin where that is."""
@@ -198,12 +197,12 @@ class GaussianView(View[SceneCache, GaussianState]):
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
         data, s, exact = self.data, self.state, bool(self.host.exact)
-        self.rect = rect
+        self.rect, orbit = rect, self.orbit
         if data.facts is not None:
             pace = Pace() if exact else Pace(self.moving, s.smooth and s.show in _SOLID, COARSE_MS)
             data.picture(self.picture, self._current_camera(rect), self.options, pace)
         self._told = data.loads
-        self.lay(data.source(self.picture, self.orbit.distance), framebuffer, rect)
+        self.lay(data.source(self.picture, orbit.distance), framebuffer, rect)
         for tool in self.tools.values():
             tool.draw(framebuffer, rect)
 
@@ -238,8 +237,6 @@ class GaussianView(View[SceneCache, GaussianState]):
         again, self._told = self._told != data.loads, data.loads
         for tool in self.tools.values():
             again |= tool.tick(now)
-        if self.moved_at is None:
-            self.moved_at = now
         again |= data.moves_on(self.picture, self.moving)
         return again or (self.picture.scale < 1.0 and not self.moving)
 
@@ -265,7 +262,7 @@ class GaussianView(View[SceneCache, GaussianState]):
     def dropped(self, file: Path, film: Film | None = None) -> bool:
         """A file was dropped over the picture. True if it is a camera path, which is not to be opened by itself. film:
         the path, if it was read already."""
-        return any(tool.dropped(file, film) for tool in self.tools.values())
+        return self.path.dropped(file, film)
 
     def ui(self, rect: Rect, scale: float) -> bool:
         if self.host.exact:  # a picture to keep has nothing on it that only helps to look
