@@ -194,7 +194,7 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
             wanted = world.picture_of(content, self.device, self.state, found, plot, line)
             if wanted is not None:
                 self.picture.want(*wanted)
-            self.picture.lift(self.state.hovered, self.state.selected, line)
+            self.picture.lift(None if self.host.exact else self.state.hovered, self.state.selected, line)
             self.picture.draw(framebuffer, plot, *found.window(self.state))
         self._missing = content.misses != misses
 
@@ -208,7 +208,9 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         plot, strip = layout.plot, layout.minimap
         if plot is not None:
             plot = draw_plot(self, plot)
-        self._plotted = plot
+        inside = plot is not None and rect.contains(plot.x, plot.y) and rect.contains(
+            plot.x + plot.width - 1, plot.y + plot.height - 1)
+        self._plotted = plot if inside else None
         if strip is not None:
             draw_minimap(self, Rect(plot.x, strip.y, plot.width, strip.height) if plot is not None else strip)
         if layout.bar is not None:
@@ -218,7 +220,7 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         if layout.details is not None:
             again |= draw_pane(self, "details", layout.details)
         self._missing |= content.misses != misses
-        self._moved = (plot, self.state) != before
+        self._moved = (self._plotted, self.state) != before
         return again or self._moved
 
     # -- events ----------------------------------------------------------------------------------------------------
