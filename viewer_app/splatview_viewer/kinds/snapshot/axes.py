@@ -216,7 +216,7 @@ class Ranges(NamedTuple):
     end: np.ndarray
     """float64 (R,): on the time axis."""
     depth: list[int]
-    """How many others each lies in."""
+    """The number of others that each lies in."""
 
 
 def ranges_of(view: SnapshotView, world: World) -> Ranges | None:

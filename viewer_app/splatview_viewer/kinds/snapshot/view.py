@@ -85,9 +85,9 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         self.focus = False
         """The keyboard goes to the search field with the next picture."""
         self.memory: dict[Any, Any] = {}
-        """What panes remember from one picture to the next."""
+        """Values that panes keep from one picture to the next."""
         self._of = data.content
-        """What the state is of."""
+        """The content that the state is about."""
         self._rect = Rect(0, 0, 1, 1)
         self._plotted: Rect | None = None
         """The area of the plot within its axes, in that rectangle, where `draw` puts the picture."""
@@ -147,7 +147,7 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         return self.content.peak(self.device) if self.state.moment is None else self.state.moment
 
     def world(self) -> World | None:
-        """What the plot is of; None until that is known."""
+        """Return the axes and layers of the plot; None until they are known."""
         return world.world_of(self.content, self.device, self.state)
 
     def see(self, **changes: Any) -> None:
@@ -244,7 +244,7 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
 
     @property
     def fault(self) -> str:
-        """Why the timeline cannot be shown; "" while it may be."""
+        """The reason why the timeline cannot be shown; "" while it may be."""
         error = self.picture.error
         return f"It cannot be painted: {error}" if error else self.content.fault_of_layout
 

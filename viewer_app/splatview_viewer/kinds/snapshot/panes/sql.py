@@ -78,7 +78,7 @@ WHERE state = 'inactive'
 ORDER BY size DESC
 LIMIT 100""",
 }
-"""What it answers: the query."""
+"""Queries by their subject."""
 
 
 _EDITOR_LINES = 7
@@ -90,7 +90,7 @@ _MOST_COPIED = 10_000
 """Rows that are put on the clipboard at most."""
 _NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT",
             "UHUGEINT", "FLOAT", "DOUBLE", "DECIMAL", "NUMBER")
-"""How the names of DuckDB's types of numbers begin."""
+"""First letters of DuckDB's types of numbers."""
 
 
 def draw_sql(view: SnapshotView) -> bool:
