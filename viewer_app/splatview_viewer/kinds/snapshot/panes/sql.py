@@ -111,6 +111,7 @@ def draw_sql(view: SnapshotView) -> bool:
     if shown is None:
         return False
     if shown.key == key and view.memory.get("sql lit") != key:
+        view.memory = {place: kept for place, kept in view.memory.items() if not place[0].startswith("rows ")}
         view.memory["sql lit"] = key
         device = view.trace.device
         if (ids := shown.answer.allocations.get(device)) is not None:
