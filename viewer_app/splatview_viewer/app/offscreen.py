@@ -356,7 +356,7 @@ def _draw_plot(view: Any, framebuffer: moderngl.Framebuffer, rect: Rect) -> None
     """Draw a plot with its axes and words, once everything in it is worked out."""
     from splatview_viewer.shell.panel import Panel
 
-    panel, plot = Panel(), view.view
+    panel, plot = Panel(), getattr(view, "view", view)
 
     def draw() -> None:
         view.draw(framebuffer, rect)

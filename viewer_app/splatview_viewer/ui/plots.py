@@ -206,7 +206,6 @@ def bare(name: str, size: tuple[float, float], x: Range, y: Range) -> Iterator[P
     """Draw a plot without axes at imgui's cursor, which takes nothing that the pointer does."""
     flags = implot.Flags_.canvas_only.value | implot.Flags_.no_inputs.value
     implot.push_style_var(implot.StyleVar_.plot_padding.value, ImVec2(0, 0))
-    implot.push_style_var(implot.StyleVar_.plot_min_size.value, ImVec2(1, 1))
     try:
         if not implot.begin_plot(f"##{name}", ImVec2(*size), flags):
             yield None
@@ -218,7 +217,7 @@ def bare(name: str, size: tuple[float, float], x: Range, y: Range) -> Iterator[P
         with _inside(found):
             yield found
     finally:
-        implot.pop_style_var(2)
+        implot.pop_style_var()
 
 
 @contextmanager
@@ -270,7 +269,7 @@ def apply(scale: float) -> None:
     style.major_grid_size = style.minor_grid_size = ImVec2(scale, scale)
     style.minor_alpha = 0.35
     style.major_tick_len = style.minor_tick_len = ImVec2(0, 0)
-    style.plot_min_size = ImVec2(60 * scale, 50 * scale)
+    style.plot_min_size = ImVec2(1, 1)
     clear = ImVec4(0, 0, 0, 0)
     for which, color in ((c.frame_bg, clear), (c.plot_bg, theme.BAR), (c.plot_border, clear),
                          (c.legend_bg, faint(theme.PANEL, 0.85)), (c.legend_border, clear),

@@ -41,7 +41,8 @@ _CLEAR = ImVec4(0, 0, 0, 0)
 def draw_plot(view: SnapshotView, rect: Rect) -> Rect:
     """Draw the timeline, and take what the user does in it. Returns the area within the axes."""
     scale, world = view.scale, view.world()
-    with board(f"snapshot plot {id(view)}", rect, (8 * scale, 8 * scale), _CLEAR), theme.font_size(_SMALL):
+    pad = min(8 * scale, rect.width // 20), min(8 * scale, rect.height // 20)
+    with board(f"snapshot plot {id(view)}", rect, pad, _CLEAR), theme.font_size(_SMALL):
         room = imgui.get_content_region_avail()
         if world is None:
             card(imgui.get_window_draw_list(), (rect.x + rect.width / 2, rect.y + rect.height / 2),
@@ -72,6 +73,8 @@ def draw_plot(view: SnapshotView, rect: Rect) -> Rect:
 def _point(view: SnapshotView, world: World, plot: plots.Plot) -> None:
     """Note what lies under the pointer."""
     painted, state = view.picture.current, view.state
+    if view.host.exact:
+        return
     if not plot.hovered or imgui.is_mouse_dragging(imgui.MouseButton_.left):
         if state.pointed is not None:
             view.see(pointed=None, hovered=None)
@@ -145,7 +148,7 @@ def _draw_marks(draw: imgui.ImDrawList, view: SnapshotView, world: World, plot: 
 def _draw_pointer(view: SnapshotView, world: World, plot: plots.Plot) -> None:
     """The cross hair, what it points at on both axes, and a card with what lies there."""
     moment, hovered, r, scale = view.state.pointed, view.state.hovered, plot.rect, plot.scale
-    if moment is None or not plot.hovered:
+    if moment is None or not plot.hovered or view.host.exact:
         return
     draw, (x, y) = imgui.get_window_draw_list(), imgui.get_mouse_pos()
     for a, b in (((x, r.y), (x, r.y + r.height)), ((r.x, y), (r.x + r.width, y))):
@@ -213,7 +216,7 @@ class Ranges(NamedTuple):
     end: np.ndarray
     """float64 (R,): on the time axis."""
     depth: list[int]
-    """How many others each lies in."""
+    """The number of others that each lies in."""
 
 
 def ranges_of(view: SnapshotView, world: World) -> Ranges | None:

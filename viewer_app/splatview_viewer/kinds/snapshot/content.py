@@ -44,7 +44,7 @@ T = TypeVar("T")
 log = logging.getLogger("splatview")
 
 LANES = ("kernels", "layout", "analysis", "query")
-"""What is worked on side by side."""
+"""Threads that work side by side."""
 _PARTING_S = 3.0
 """Wait for a job when the program ends."""
 _KEPT = 6
@@ -89,7 +89,7 @@ class Content:
         self._wake = wake
         self._lanes = {lane: Jobs(f"snapshot {lane}", self._ended) for lane in LANES}
         self._questions: dict[Key, _Question] = {}
-        """Of each name, the one that was asked last is the last."""
+        """By key; the newest of a name is the last of that name."""
         self._closed = False
 
     # -- questions -----------------------------------------------------------------------------------------------
@@ -143,7 +143,7 @@ class Content:
         return None if question is None or not question.job.done or question.job.fault else question.job.result()
 
     def fault(self, key: Key) -> str:
-        """Why there is no answer and will be none; "" while there may be one."""
+        """The reason why there will be no answer; "" while there may be one."""
         question = self._questions.get(key)
         return question.job.fault if question is not None else ""
 
@@ -159,7 +159,7 @@ class Content:
 
     @property
     def fault_of_layout(self) -> str:
-        """Why something cannot be laid out; "" while nothing failed."""
+        """The reason why something cannot be laid out; "" while nothing failed."""
         return next((q.job.fault for q in self._questions.values() if q.lane == "layout" and q.job.fault), "")
 
     def wait(self, timeout: float) -> bool:
@@ -242,7 +242,7 @@ class Content:
     # -- what is lit -----------------------------------------------------------------------------------------------
 
     def hits(self, device: int, text: str) -> Hits | None:
-        """What a search finds."""
+        """Return the hits of a search."""
         text = text.strip()
         return None if not text else self.ask(
             ("search", device, text), lambda: search(self.snapshot, self.snapshot.traces[device], text), newest=True)
@@ -345,7 +345,7 @@ QUESTIONS: dict[str, Callable[..., Any]] = {
     "segments": _of_device(segments_at, newest=True), "details": _of_device(describe, newest=True),
     "stack": lambda content, name, device: content.snapshot.traces[device],
 }
-"""What a key begins with: the question."""
+"""By the name that a key begins with: the question."""
 
 
 def _ids_of_change(found: Any, row: int, _: Any, key: Key) -> np.ndarray:

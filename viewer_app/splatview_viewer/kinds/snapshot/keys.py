@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from splatview_viewer.kinds.snapshot.world import World
 
 _PAN = 0.12
-"""Of what is seen, by one press of a key."""
+"""Share of the window that one press of a key moves it."""
 _STEPS: dict[str, tuple[float, float]] = {
     "a": (-1, 0), "left": (-1, 0), "d": (1, 0), "right": (1, 0),
     "w": (0, 1), "up": (0, 1), "s": (0, -1), "down": (0, -1),

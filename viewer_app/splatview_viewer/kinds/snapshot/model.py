@@ -34,7 +34,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 ACTIONS = ("alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "segment_map",
            "segment_unmap", "snapshot", "oom", "annotate", "user_defined", "free", "other")
-"""What an event can be; `Events.action` holds the place in this list. "free" is how some old files say both frees."""
+"""Kinds of events; `Events.action` holds the place in this list. "free" stands for both frees in some old files."""
 BLOCK_STATES = ("inactive", "active_allocated", "active_pending_free", "other")
 SEGMENT_TYPES = ("large", "small", "other")
 NO_STACK = -1
@@ -259,7 +259,7 @@ class Snapshot:
     """A snapshot. Its arrays are read-only, and may lie in a file that is mapped."""
 
     name: str
-    """What people call it: the file's name."""
+    """The file's name."""
     traces: tuple[Trace, ...]
     """One for each device that has events or segments, in the order of the devices."""
     texts: Texts
@@ -273,7 +273,7 @@ class Snapshot:
     settings: dict[str, Any] = field(default_factory=dict)
     """`allocator_settings`, as JSON can hold it."""
     notes: tuple[str, ...] = ()
-    """What should be known: entries that could not be read, allocations whose beginning is not known."""
+    """Remarks: entries that could not be read, allocations whose beginning is not known."""
     file_bytes: int = 0
     """The file's size when it is not compressed."""
     kept: dict[Any, _Answer] = field(default_factory=dict, repr=False)

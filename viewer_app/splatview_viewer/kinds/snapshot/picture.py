@@ -27,7 +27,7 @@ _AT_ONCE_S, _AT_ONCE_SOFTWARE_S = 0.02, 0.07
 """Seconds for which a drawing waits for the picture that it shows: most are there by then. The second where stretching
 an older one is the processor's work, and takes as long."""
 _LIT, _OUTLINED = 0.30, 0.22
-"""How far what is under the pointer, and what is selected, are drawn to white."""
+"""Shares of white over the allocation under the pointer, and over the selected one."""
 _OUTLINE = (247, 250, 255, 255)
 
 
@@ -37,9 +37,9 @@ class Picture:
     def __init__(self, ctx: moderngl.Context, work: GpuWork, wake: Callable[[], None]) -> None:
         """`wake`: called from a thread when a picture is painted."""
         self.error = ""
-        """Why the picture cannot be painted."""
+        """The reason why the picture cannot be painted."""
         self.shown: Painting | None = None
-        """What the texture holds."""
+        """The painting in the texture."""
         self.texture: moderngl.Texture | None = None
         self._framebuffer: moderngl.Framebuffer | None = None
         """Over the texture."""
@@ -99,7 +99,7 @@ class Picture:
 
     @property
     def current(self) -> Painting | None:
-        """What is shown if it is of the world that is wanted."""
+        """The painting shown, if it is of the world that is wanted."""
         shown = self.shown
         return shown if shown is not None and self._wanted is not None and (
             shown.sheet.world == self._wanted.world) else None

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 Range = tuple[float, float]
 
 BACKGROUND: Color = (0.062, 0.067, 0.078)
-"""Of the plot."""
+"""The plot's, RGB in [0, 1]."""
 TABS = {"timeline": "Timeline", "addresses": "Addresses", "segments": "Segments", "events": "Events",
         "stacks": "Stacks", "compare": "Compare", "leaks": "Leaks", "oom": "OOM", "sql": "SQL", "about": "About"}
 """The tabs, and their titles."""
@@ -41,7 +41,7 @@ class Lit:
     """A row of an answer whose allocations are seen among the rest."""
 
     key: tuple[int | str | None, ...]
-    """Of the answer (`Content.answer`)."""
+    """The answer's key (`Content.answer`)."""
     row: int
     words: str
     """"SQL", "a stack of 12.0 GiB"."""
@@ -75,10 +75,10 @@ class SnapshotState:
     search: str = ""
     lit: Lit | None = None
     choices: tuple[tuple[str, str], ...] = ()
-    """What was chosen in panes, by name."""
+    """Values chosen in panes, by name."""
 
     def choice(self, name: str, default: str) -> str:
-        """What was chosen in a pane."""
+        """Return the value chosen in a pane."""
         return dict(self.choices).get(name, default)
 
     def choosing(self, name: str, value: str) -> SnapshotState:

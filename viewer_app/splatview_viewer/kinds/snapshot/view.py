@@ -85,9 +85,9 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         self.focus = False
         """The keyboard goes to the search field with the next picture."""
         self.memory: dict[Any, Any] = {}
-        """What panes remember from one picture to the next."""
+        """Values that panes keep from one picture to the next."""
         self._of = data.content
-        """What the state is of."""
+        """The content that the state is about."""
         self._rect = Rect(0, 0, 1, 1)
         self._plotted: Rect | None = None
         """The area of the plot within its axes, in that rectangle, where `draw` puts the picture."""
@@ -147,7 +147,7 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         return self.content.peak(self.device) if self.state.moment is None else self.state.moment
 
     def world(self) -> World | None:
-        """What the plot is of; None until that is known."""
+        """Return the axes and layers of the plot; None until they are known."""
         return world.world_of(self.content, self.device, self.state)
 
     def see(self, **changes: Any) -> None:
@@ -194,7 +194,7 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
             wanted = world.picture_of(content, self.device, self.state, found, plot, line)
             if wanted is not None:
                 self.picture.want(*wanted)
-            self.picture.lift(self.state.hovered, self.state.selected, line)
+            self.picture.lift(None if self.host.exact else self.state.hovered, self.state.selected, line)
             self.picture.draw(framebuffer, plot, *found.window(self.state))
         self._missing = content.misses != misses
 
@@ -208,7 +208,9 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         plot, strip = layout.plot, layout.minimap
         if plot is not None:
             plot = draw_plot(self, plot)
-        self._plotted = plot
+        inside = plot is not None and rect.contains(plot.x, plot.y) and rect.contains(
+            plot.x + plot.width - 1, plot.y + plot.height - 1)
+        self._plotted = plot if inside else None
         if strip is not None:
             draw_minimap(self, Rect(plot.x, strip.y, plot.width, strip.height) if plot is not None else strip)
         if layout.bar is not None:
@@ -218,7 +220,7 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
         if layout.details is not None:
             again |= draw_pane(self, "details", layout.details)
         self._missing |= content.misses != misses
-        self._moved = (plot, self.state) != before
+        self._moved = (self._plotted, self.state) != before
         return again or self._moved
 
     # -- events ----------------------------------------------------------------------------------------------------
@@ -242,7 +244,7 @@ class SnapshotView(View[SnapshotData, SnapshotState]):
 
     @property
     def fault(self) -> str:
-        """Why the timeline cannot be shown; "" while it may be."""
+        """The reason why the timeline cannot be shown; "" while it may be."""
         error = self.picture.error
         return f"It cannot be painted: {error}" if error else self.content.fault_of_layout
 

@@ -106,7 +106,7 @@ LEAST = {"events": 6.0, "time": 20.0}
 LEAST_BYTES = 256.0
 _AIR = 1.04
 _LANE_GAP = 0.025
-"""Of all bytes, between two lanes."""
+"""Share of all bytes between two lanes."""
 RESERVED: Color = (0.098, 0.108, 0.127)
 _EDGE: Color = (0.30, 0.335, 0.40)
 """Bytes that are reserved and not live, and the line where they end."""

@@ -205,7 +205,7 @@ def _oom_key(view: SnapshotView) -> Key | None:
 
 
 def _oom(view: SnapshotView, shown: Shown) -> Rows:
-    """What was asked, what there was, who held it."""
+    """A failed allocation: the request, the free memory, the holders."""
     key, oom = shown
     imgui.align_text_to_frame_padding()
     colored(f"{size_text(oom.asked)} was asked for at event {oom.event:,}", theme.TEXT)

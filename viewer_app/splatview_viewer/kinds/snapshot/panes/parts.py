@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from splatview_viewer.kinds.snapshot.view import SnapshotView
 
 HIT = ImVec4(0.98, 0.78, 0.32, 1.0)
-"""What a search found."""
+"""Hits of a search, and notes."""
 GROWN = ImVec4(0.95, 0.58, 0.42, 1.0)
 SHRUNK = ImVec4(0.40, 0.75, 0.58, 1.0)
 USED = ImVec4(0.36, 0.56, 0.80, 1.0)

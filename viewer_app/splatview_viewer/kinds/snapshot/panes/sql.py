@@ -78,7 +78,7 @@ WHERE state = 'inactive'
 ORDER BY size DESC
 LIMIT 100""",
 }
-"""What it answers: the query."""
+"""Queries by their subject."""
 
 
 _EDITOR_LINES = 7
@@ -90,7 +90,7 @@ _MOST_COPIED = 10_000
 """Rows that are put on the clipboard at most."""
 _NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT",
             "UHUGEINT", "FLOAT", "DOUBLE", "DECIMAL", "NUMBER")
-"""How the names of DuckDB's types of numbers begin."""
+"""First letters of DuckDB's types of numbers."""
 
 
 def draw_sql(view: SnapshotView) -> bool:
@@ -111,6 +111,7 @@ def draw_sql(view: SnapshotView) -> bool:
     if shown is None:
         return False
     if shown.key == key and view.memory.get("sql lit") != key:
+        view.memory = {place: kept for place, kept in view.memory.items() if not place[0].startswith("rows ")}
         view.memory["sql lit"] = key
         device = view.trace.device
         if (ids := shown.answer.allocations.get(device)) is not None:

@@ -69,15 +69,15 @@ class Rows:
     """Called with a row that was clicked; True: for the second time."""
     chosen: Callable[[int], bool] = lambda row: False
     tip: Callable[[int], str] = lambda row: ""
-    """What is said of a row when the pointer rests on it."""
+    """Words about a row under the pointer."""
     tint: Callable[[int], ImVec4 | None] = lambda row: None
     """A colour under a whole row."""
     allocation: Callable[[int], int | None] | None = None
     """The allocation that a row is about, which the timeline lights under the pointer."""
     sort: Callable[[int], Sequence[Any] | np.ndarray] | None = None
-    """What each row is sorted by, for a column."""
+    """The values by which the rows are sorted, for a column."""
     words: str = "Nothing"
-    """What is said when there are no rows."""
+    """Words instead of a table without rows."""
     wide: bool = False
     """Columns that do not all fit are scrolled sideways; otherwise they get narrower."""
     reveal: int | None = None
