@@ -61,7 +61,7 @@ def made(view: Any, screen: OffscreenScreen, out: Path, **more: Any) -> Filming:
 
 def true_picture(view: Any, screen: OffscreenScreen, i: int, background: Any = (0, 0, 0)) -> np.ndarray:
     """What the view itself draws from there."""
-    other = view.beside(None)
+    other = view.beside()
     other.change(background=background)
     screen.resize(W, H)
     other.look_with(short_film().path.at(i / 10, W, H))

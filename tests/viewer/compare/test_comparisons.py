@@ -114,7 +114,7 @@ def test_sides_show_their_own_and_move_together(house: Callable[..., House], nam
     after, line = h.picture(), view.divider.x(h.app.seat.layout())
     assert (after != before).any()
     assert line == SIZE[0] // 2
-    follower = h.pane.view.beside(None)  # whose picture is a copy of a state
+    follower = h.pane.view.beside()  # whose picture is a copy of a state
     for _ in range(2):
         follower.like(h.pane.view)
         follower.draw(h.app.screen.framebuffer, h.app.seat.layout())

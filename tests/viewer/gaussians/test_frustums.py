@@ -171,7 +171,7 @@ def test_a_follower_sees_the_photograph_and_leaves_with_its_leader(view: Any, sc
                                                                    content: CamerasContent) -> None:
     through(view, 1, screen, content)
     frustums(view).change(how="photo", opacity=0.7)
-    other = view.beside(None)
+    other = view.beside()
     try:
         frustums(other).use(content)
         other.like(view)
@@ -197,7 +197,7 @@ def test_the_psnr_is_that_of_the_same_pixels(view: Any, screen: OffscreenScreen,
 
     wait_until(measured)
     assert content.cameras is not None
-    alone = view.beside(None)
+    alone = view.beside()
     try:
         camera = content.cameras.camera(2)
         assert camera is not None

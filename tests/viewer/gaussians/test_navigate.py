@@ -176,7 +176,7 @@ def test_up_is_found_in_the_ground_unless_the_user_says_it(view: Any, screen: Of
     fresh.frame()
     shown(fresh, screen, RECT)
     np.testing.assert_array_equal(fresh.orbit.up, (0, 0, 1))
-    beside = fresh.beside(None)
+    beside = fresh.beside()
     beside.like(fresh)
     np.testing.assert_array_equal(beside.orbit.up, (0, 0, 1))
     beside.close()
