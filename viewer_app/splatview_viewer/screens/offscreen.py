@@ -98,8 +98,6 @@ class OffscreenScreen:
     def __init__(self, width: int = 1280, height: int = 720, scale: float = 1.0, *,
                  gpu_uuid: str | None = None) -> None:
         """`gpu_uuid` as in `create_context`. Raises GraphicsError when no EGL context can be made."""
-        self.shares = False
-        """CUDA reads what is drawn from the next `resize` on: `tensor`."""
         self.ctx = create_context(gpu_uuid)
         self.user = LocalUser()
         self._egl = _egl.current_context()
@@ -108,12 +106,12 @@ class OffscreenScreen:
         self._inbox: Inbox[Event] = Inbox(most=1_000_000)
         self._target: Target | None = Target(self.ctx, (width, height))
 
-    def resize(self, width: int, height: int, scale: float | None = None) -> None:
-        """Draw in this many pixels from now on. Raises SharingError, moderngl's Error where nothing so large can be
-        made."""
+    def resize(self, width: int, height: int, scale: float | None = None, *, shared: bool = False) -> None:
+        """Draw in this many pixels from now on. shared: CUDA reads them (`tensor`). Raises SharingError, moderngl's
+        Error where nothing so large can be made."""
         self._scale = self._scale if scale is None else scale
-        if (width, height) != self.size or self.shares != (self._drawn.shared is not None):
-            before, self._target = self._drawn, Target(self.ctx, (width, height), shared=self.shares)
+        if (width, height) != self.size or shared != (self._drawn.shared is not None):
+            before, self._target = self._drawn, Target(self.ctx, (width, height), shared=shared)
             before.release()
 
     def tensor(self) -> torch.Tensor | None:
