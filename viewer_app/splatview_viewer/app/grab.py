@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 _REASON = 4000
 """Characters of a reason, of which a renderer's may be long."""
-_KINDS: tuple[tuple[type[Exception], Literal["lookup", "timeout", "value"]], ...] = (
-    (NotFoundError, "lookup"), (LateError, "timeout"), (CameraError, "value"), (ValueError, "value"))
+_KINDS: dict[type[Exception], Literal["lookup", "timeout", "value", "fault"]] = {
+    NotFoundError: "lookup", LateError: "timeout", CameraError: "value", ValueError: "value", Exception: "fault"}
 _REST_MS = 250
 """Between two looks for runs and for streams that are not in use."""
 
@@ -82,8 +82,8 @@ def _fulfil(grabber: Grabber, line: bytes) -> render_requests.Answer:
     try:
         return grabber.draw(request)
     except (ViewerError, IpcError, ValueError) as e:
-        kind = next((kind for error, kind in _KINDS if isinstance(e, error)), "fault")
-        return render_requests.RenderError(kind, str(e)[:_REASON])
+        error = next(error for error in _KINDS if isinstance(e, error))
+        return render_requests.RenderError(_KINDS[error], str(e)[:_REASON])
     except Exception as e:
         traceback.print_exc()
         return render_requests.RenderError("fault", f"{type(e).__name__}: {e}"[:_REASON])
