@@ -99,7 +99,7 @@ def _timed(draw: Callable[[], None], finish: Callable[[], None], count: int) -> 
 def _check(app: App, pane: Pane, view: GaussianView) -> float:
     """Decibels between what a pane shows and a picture of its scene alone."""
     r = pane.rect
-    pane.draw(app.screen.framebuffer, r)  # without axes and words
+    pane.draw(app.screen.framebuffer)  # without axes and words
     shown = read_pixels(app.screen.framebuffer)[r.y:r.y + r.height, r.x:r.x + r.width, :3].astype(np.float32)
     camera = view.camera(r)
     assert camera is not None

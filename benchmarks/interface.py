@@ -83,7 +83,7 @@ def _measure(app: App, what: str, everything: bool) -> dict[str, str]:
         ctx.finish()
 
     def bare() -> None:
-        pane.draw(app.screen.framebuffer, rect)
+        pane.draw(app.screen.framebuffer)
         ctx.finish()
 
     for _ in range(10):

@@ -9,7 +9,6 @@ import numpy as np
 from imgui_bundle import ImVec2, imgui
 
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.core.settings import State
 from splatview_viewer.kinds.snapshot.content import Content
 from splatview_viewer.kinds.snapshot.model import Allocations, Blocks, Events, Segments, Spans, Trace
 from splatview_viewer.kinds.snapshot.state import Look
@@ -17,7 +16,6 @@ from splatview_viewer.kinds.snapshot.timeline.bands import Paint
 from splatview_viewer.kinds.snapshot.view import SnapshotView
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.shell.panel import Panel
-from splatview_viewer.shell.shown import Shown
 from support import widgets
 from support.wait import PATIENCE, turns
 
@@ -245,11 +243,8 @@ class User:
         self.settle()
 
     def draw(self) -> bool:
-        view = self.view
-        view.draw(self.screen.framebuffer, self.rect)
-        shown = Shown(view.panel, view.sections, view.keys, view.over, view.details, view.extras, view.readout,
-                      view.path, view.empty)
-        return self.panel.draw(self.screen.framebuffer, State(panel_open=False), shown, 1.0)
+        self.view.draw(self.screen.framebuffer, self.rect)
+        return self.panel.draw_over(self.screen.framebuffer, self.view.over, 1.0)
 
     def settle(self) -> np.ndarray:
         """(H, W, 3): the picture when nothing is missing in it any more."""

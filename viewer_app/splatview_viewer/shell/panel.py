@@ -21,13 +21,15 @@ from splatview_viewer.core.events import (
     Wheel,
 )
 from splatview_viewer.core.screen import Rect
+from splatview_viewer.core.view import Info
 from splatview_viewer.geometry.controls import ZOOM_STEP
 from splatview_viewer.shell.finger import Finger
-from splatview_viewer.shell.heads import draw_heads
 from splatview_viewer.shell.help import KEYS, draw_help
 from splatview_viewer.shell.keeping import keep_picture
 from splatview_viewer.shell.overlay import draw_overlay, draw_status, draw_toasts, latency_phrases, status_phrases
+from splatview_viewer.shell.panes import draw_heads
 from splatview_viewer.shell.stream_list import draw_list, draw_run_controls
+from splatview_viewer.shell.strips import strips_of
 from splatview_viewer.ui import plots, theme
 from splatview_viewer.ui.widgets import board, buttons, colored, gap, wrapped
 
@@ -38,9 +40,8 @@ if TYPE_CHECKING:
     import moderngl
 
     from splatview_viewer.core.events import Event
-    from splatview_viewer.core.settings import State
+    from splatview_viewer.core.view import Section
     from splatview_viewer.shell.seat import Seat
-    from splatview_viewer.shell.shown import Shown
 
 PANEL_WIDTH = 280
 STATUS_HEIGHT = 26
@@ -59,9 +60,7 @@ _MODIFIERS = {"ctrl": imgui.Key.mod_ctrl, "shift": imgui.Key.mod_shift, "alt": i
 class Panel:
     """Owns an imgui context that draws into framebuffers of the OpenGL context current at its making."""
 
-    def __init__(self, scale: float = 1.0, user: Seat | None = None) -> None:
-        """`user`: whose commands it gives (`Seat.do`); None: nothing in it can be pressed."""
-        self._user: Any = user
+    def __init__(self, scale: float = 1.0) -> None:
         self._imgui = imgui.create_context()
         self._implot = implot.create_context()
         self._use()
@@ -85,7 +84,7 @@ class Panel:
         self._boards: Sequence[Rect] = ()
         self._copied = ""
         """The text of imgui's clipboard that the user's own has as well."""
-        self._folds = {"View": True}
+        self._folds: dict[str, bool] = {}
         self._spaced = False
         """True where the part above the next fold is open."""
         self.size = (1, 1)
@@ -199,42 +198,42 @@ class Panel:
             return self._open
         return any(board.contains(x, y) for board in self._boards)
 
-    def draw(self, framebuffer: moderngl.Framebuffer, state: State, shown: Shown, scale: float,
-             work: Callable[[], AbstractContextManager[object]] = nullcontext, others: Sequence[Shown] = ()) -> bool:
-        """Draw over what is in the framebuffer: what is said of the active pane and, over their pictures, of `others`.
-        OpenGL is given anything only inside `work()`, and only if there is anything to be seen. True when a setting
-        changed: the picture has to be drawn again."""
+    def draw(self, user: Seat, framebuffer: moderngl.Framebuffer,
+             work: Callable[[], AbstractContextManager[object]]) -> bool:
+        """Draw over a user's pictures in the framebuffer, with a description of the active one. Commands go to
+        `user.do`. OpenGL is given anything only inside `work()`, and only if there is anything to be seen. True when a
+        setting changed: the picture has to be drawn again."""
         changed = False
+        state, panes, scale = user.state, user.panes, user.screen.state.scale
+        sections, info = panes.active.describe() if state.panel_open else ((), Info())
         self._light = state.light
         with self._frame(framebuffer, scale, work):
             picture = self.layout(self.size, scale, state.panel_open)
-            for pane in (shown, *others):
-                rect = pane.rect or picture
-                if pane.over is not None:
-                    with _clipped(rect, bool(others)):
-                        changed |= pane.over(rect, scale)
-                entry = state.shown if pane is shown else pane.entry
-                draw_overlay(state, entry, rect, empty=pane.empty, scale=scale, troubles=pane.troubles)
-            strips = [(i, pane.head) for pane in (shown, *others) if (i := pane.number) >= 0 and pane.head is not None]
-            draw_heads(state, strips, self._user, scale)
+            for pane in panes.seen:
+                with _clipped(pane.rect, len(panes.seen) > 1):
+                    changed |= pane.draw_over(scale)
+                draw_overlay(state, pane, scale)
+            draw_heads(user, scale)
             if state.help:
-                draw_help(picture, scale, [*shown.keys, *KEYS])
-            draw_toasts(state, picture, scale, [board for pane in (shown, *others) for board in pane.boards])
+                view = user.view
+                draw_help(picture, scale, [*(view.keys if view is not None else ()), *KEYS])
+            draw_toasts(state, picture, scale, [board for pane in panes.seen for board in pane.boards()])
             if state.panel_open:
-                changed |= self._left(state, shown, picture)
+                changed |= self._left(user, sections, info, picture)
                 if picture.x > 0:
-                    draw_status(state, shown, picture, self.size, scale)
+                    draw_status(state, info, picture, self.size, scale)
             self._popup = imgui.is_popup_open("", imgui.PopupFlags_.any_popup)
             if (text := imgui.get_clipboard_text() or "") != self._copied:
                 self._copied = text
-                if self._user is not None:
-                    self._user.do(self._user.screen.user.copy, text)
+                user.do(user.screen.user.copy, text)
         return changed
 
-    def draw_over(self, framebuffer: moderngl.Framebuffer, over: Callable[[Rect, float], bool], scale: float) -> None:
-        """Draw only what a view writes over its picture, which fills the framebuffer."""
+    def draw_over(self, framebuffer: moderngl.Framebuffer, over: Callable[[Rect, float], bool], scale: float) -> bool:
+        """Draw only what a view writes over its picture, which fills the framebuffer; return its result."""
         with self._frame(framebuffer, scale, nullcontext):
-            over(Rect(0, 0, *self.size), scale)
+            changed = over(Rect(0, 0, *self.size), scale)
+            self._popup = imgui.is_popup_open("", imgui.PopupFlags_.any_popup)
+            return changed
 
     @contextmanager
     def _frame(self, framebuffer: moderngl.Framebuffer, scale: float,
@@ -266,33 +265,31 @@ class Panel:
                     imgui.backends.opengl3_render_draw_data(drawn)
                     framebuffer.use()  # tells moderngl what imgui left bound
 
-    def _left(self, state: State, shown: Shown, picture: Rect) -> bool:
+    def _left(self, user: Seat, sections: Sequence[Section], info: Info, picture: Rect) -> bool:
         below, height = picture.y + picture.height, self.size[1]
         rect = Rect(0, 0, picture.x, height) if picture.x > 0 else Rect(0, below, picture.width, height - below)
         pad = imgui.get_style().window_padding
         self._spaced = changed = False
-        user = self._user
+        state, found = user.state, user.panes.active.working()
         with board("panel", rect, (pad.x, pad.y), scroll=True) as opened:
             if not opened:
                 return False
-            draw_list(state, user, self._scale)
+            draw_list(user)
             entry = state.shown
-            if shown.strips is not None and (key := shown.strips.draw(self._scale)):
+            if found is not None and (key := strips_of(user.catalogue, found[0]).draw(self._scale)):
                 user.do(user.choose, key)
             if entry is not None and entry.paused is not None:
                 gap(self._scale * 4)
                 draw_run_controls(entry, user)
-            if entry is not None and not shown.empty and shown.controls is not None:
+            if sections:
                 gap(self._scale * 6)
-                if self._fold("View"):
-                    changed |= shown.controls()
-                for section in shown.sections:
-                    if self._fold(section.title, section.opened, section.tip):
-                        changed |= bool(section.draw())
-            if entry is not None and shown.details and self._fold("Details"):
-                for line in [*status_phrases(state, shown), *latency_phrases(state), *shown.extras]:
+            for section in sections:
+                if self._fold(section.title, section.opened, section.tip):
+                    changed |= bool(section.draw())
+            if entry is not None and info.details and self._fold("Details"):
+                for line in [*status_phrases(state, info), *latency_phrases(state), *info.extras]:
                     wrapped(line, theme.DIM)
-            if entry is not None and not shown.empty and self._fold("Picture", tip="What is shown, without the panel"):
+            if sections and self._fold("Picture", tip="What is shown, without the panel"):
                 pressed = buttons("Keep", ["As shown", "Transparent"], [
                     "Into the current folder, or as a download (Ctrl + S)",
                     "With nothing behind it, and nothing of what is drawn over it (Ctrl + Shift + S)"])
@@ -311,21 +308,8 @@ class Panel:
             room = imgui.get_content_region_avail().y - imgui.get_text_line_height()
             if room > 0 and picture.x > 0:  # a phone has a button for it, and no H
                 imgui.set_cursor_pos_y(imgui.get_cursor_pos_y() + room)
-                self._last_line(state)
+                _last_line(user)
         return changed
-
-    def _last_line(self, state: State) -> None:
-        """Draw the hint for new users, and the button for light and dark."""
-        colored("H hides this panel, ? lists the keys", theme.GONE)
-        word = "Dark" if state.light else "Light"
-        size = imgui.calc_text_size(word)
-        imgui.same_line(imgui.get_window_width() - imgui.get_style().window_padding.x - size.x)
-        at = imgui.get_cursor_screen_pos()
-        if imgui.invisible_button("light", ImVec2(size.x, max(size.y, 1))):
-            self._user.do(self._user.set_light, not state.light)
-        color = theme.TEXT if imgui.is_item_hovered() else theme.DIM
-        imgui.set_item_tooltip("Colours of the panel; pictures stay as they are")
-        imgui.get_window_draw_list().add_text(ImVec2(round(at.x), round(at.y)), theme.u32(color), word)
 
     def _fold(self, label: str, opened: bool = False, tip: str = "") -> bool:
         """A line that opens and closes what follows; `opened`: whether it does at first."""
@@ -359,6 +343,20 @@ class Panel:
         imgui.backends.opengl3_shutdown()
         implot.destroy_context(self._implot)
         imgui.destroy_context(self._imgui)
+
+
+def _last_line(user: Seat) -> None:
+    """Draw the hint for new users, and the button for light and dark."""
+    colored("H hides this panel, ? lists the keys", theme.GONE)
+    word = "Dark" if user.state.light else "Light"
+    size = imgui.calc_text_size(word)
+    imgui.same_line(imgui.get_window_width() - imgui.get_style().window_padding.x - size.x)
+    at = imgui.get_cursor_screen_pos()
+    if imgui.invisible_button("light", ImVec2(size.x, max(size.y, 1))):
+        user.do(user.set_light, not user.state.light)
+    color = theme.TEXT if imgui.is_item_hovered() else theme.DIM
+    imgui.set_item_tooltip("Colours of the panel; pictures stay as they are")
+    imgui.get_window_draw_list().add_text(ImVec2(round(at.x), round(at.y)), theme.u32(color), word)
 
 
 @contextmanager

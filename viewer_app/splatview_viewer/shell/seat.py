@@ -108,7 +108,7 @@ class Seat:
         if self._with_panel and self.panel is None:
             from splatview_viewer.shell.panel import Panel
 
-            self.panel = Panel(screen.state.scale, self)
+            self.panel = Panel(screen.state.scale)
         for pane in self.panes:
             pane.captured = False
         self._in_flight.clear()
@@ -143,11 +143,6 @@ class Seat:
     def view(self) -> View | None:
         """The view of the active pane, from the first data on."""
         return self.panes.active.view
-
-    @property
-    def has_panel(self) -> bool:
-        """True while the panel is seen."""
-        return self.panel is not None and self.state.panel_open
 
     def select(self, key: str | None) -> None:
         """Show this entry in the active pane because the user chose it."""
@@ -214,11 +209,11 @@ class Seat:
             case Screenshot():
                 self.do(keep_picture, self)
                 return
-        area = self.area()
-        pane = self.panes.meant(event, area)
+        self.panes.place(area := self.area(), self.screen.state.scale)
+        pane = self.panes.meant(event)
         ours = changed = False
         if self.panel is not None:
-            ours, changed = self.panel.handle(event, area, self.screen.user.pasted, self.panes.boards(area))
+            ours, changed = self.panel.handle(event, area, self.screen.user.pasted, self.panes.boards())
         if changed:  # imgui takes a press in one picture and the release in the next: one more for each event
             self.mark(min(max(self.dirty + 1, SETTLE), _MOST_SETTLE))
             self._hover_at = now + _HOVER
@@ -247,12 +242,6 @@ class Seat:
             self.panes.activate(pane)
         if pane.take(event, ours) and self.leader is not None:
             self.unfollow()
-
-    def rearranged(self) -> None:
-        """Other panes than before, or elsewhere: what the panel says of them."""
-        panes, state = self.panes, self.state
-        state.tabs, state.maximised = panes.mode == "tabs", panes.maximised
-        self.mark(SETTLE)
 
     def _help(self, event: Event) -> bool:
         """The list of keys comes with ?, and goes with ?, Escape or a press, which do nothing else then."""
@@ -318,8 +307,8 @@ class Seat:
 
     def layout(self) -> Rect:
         """The part of the screen that the active pane's picture has."""
-        places = self.panes.places(self.area(), self.screen.state.scale)
-        return next(rect for pane, _, rect in places if pane is self.panes.active)
+        self.panes.place(self.area(), self.screen.state.scale)
+        return self.panes.active.rect
 
     def say(self, text: str) -> None:
         """Tell the user something for a few seconds."""
@@ -351,10 +340,11 @@ class Seat:
         for feature in self.catalogue.features:
             feature.compare(how, self.panes.active, key)
 
-    def on_pane(self, what: Callable[[Panes, Pane], None], number: int) -> None:
-        """Activate, maximise or close the pane of this number."""
+    def on_pane(self, what: Callable[[Panes, Pane], None], pane: Pane) -> None:
+        """Activate, maximise or close a pane, unless it was closed meanwhile."""
         self.unfollow()
-        what(self.panes, self.panes.all[min(number, len(self.panes) - 1)])
+        if pane in self.panes.all:
+            what(self.panes, pane)
 
     def pause(self, wish: Wish | None = None) -> None:
         """Pause the run of what is shown, have it continue or take a step; None: pause it, or continue if it is paused.
@@ -442,28 +432,24 @@ class Seat:
         framebuffer = self.screen.framebuffer
         for feature in self.catalogue.features:
             feature.pull(self)
-        places = self.panes.places(self.area(), self.screen.state.scale)
-        if len(places) > 1:  # what lies between them
+        area = self.area()
+        self.panes.place(area, self.screen.state.scale)
+        if len(self.panes.seen) > 1:  # what lies between them
             framebuffer.use()
-            framebuffer.clear(*BACKDROP, 1.0, viewport=self.area().viewport(framebuffer.height))
-        for pane, _, rect in places:
-            pane.draw(framebuffer, rect)
+            framebuffer.clear(*BACKDROP, 1.0, viewport=area.viewport(framebuffer.height))
+        for pane in self.panes.seen:
+            pane.draw(framebuffer)
         t = self.state.timings
         t.fps = float(sum(1 for d in self._drawn_at if d > now - 1))
         self._rate_shown = t.fps >= 2
+        if now >= self._say_at or not self._rate_shown:
+            self._say_at = now + _SAID_FOR
+            self.state.said = replace(t, stages=dict(t.stages))
         if self.panel is not None:
             if not self.state.panel_open:  # as a rule nothing is drawn over it: it need not wait for the words
                 self._work.flush()
             work = partial(self._work, "panel", *framebuffer.size, self.state.panel_open)
-            state = self.state
-            state.panes = self.panes.heads()
-            active = self.panes.active
-            described = [p.describe(state.panel_open and p is active, head) for p, head, _ in places]
-            if now >= self._say_at or not self._rate_shown:
-                self._say_at = now + _SAID_FOR
-                self.state.said = replace(t, stages=dict(t.stages))
-            shown = described.pop(next(i for i, (pane, *_) in enumerate(places) if pane is active))
-            if self.panel.draw(framebuffer, state, shown, self.screen.state.scale, work, described):
+            if self.panel.draw(self, framebuffer, work):
                 self.unfollow()
                 self.mark(SETTLE)
 

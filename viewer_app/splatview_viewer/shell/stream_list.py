@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from splatview_viewer.shell.seat import Seat
 
 
-def draw_list(state: State, user: Seat, scale: float) -> None:
+def draw_list(user: Seat) -> None:
     """Everything that there is, run by run."""
+    state, scale = user.state, user.screen.state.scale
     if not state.entries:
         ui.colored("splatview", theme.TEXT)
         ui.gap(2 * scale)
