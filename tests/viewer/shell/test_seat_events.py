@@ -73,7 +73,7 @@ def test_what_is_typed_into_a_field_moves_nothing(viewer: Viewer) -> None:
     viewer.screen.push(Key("ctrl", mods=CTRL))
     viewer.click("Size", mods=CTRL)  # so that a number can be typed
     viewer.do(Key("ctrl", pressed=False))
-    assert viewer.seat.panel is not None and viewer.seat.panel.typing
+    assert viewer.seat.panel.typing
     view: Any = viewer.seat.view
     before = view.camera()
     other = before.to_json().replace(str(before.width), str(before.width - 1))

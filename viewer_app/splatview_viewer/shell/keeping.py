@@ -29,8 +29,7 @@ def keep_picture(seat: Seat, transparent: bool = False) -> None:
 
     def draw() -> None:
         view.draw(screen.framebuffer, Rect(0, 0, *screen.state.size))
-        if seat.panel is not None:
-            seat.panel.draw_over(screen.framebuffer, view.over, screen.state.scale)
+        seat.panel.draw_over(screen.framebuffer, view.over, screen.state.scale)
 
     with seat.catalogue.guard(slot):
         view.host.exact = "scene" if transparent else "picture"

@@ -94,7 +94,7 @@ class Pane:
     @property
     def has_panel(self) -> bool:
         """True while the panel describes it."""
-        return self.seat.panel is not None and self.seat.state.panel_open and self.seat.panes.active is self
+        return self.seat.state.panel_open and self.seat.panes.active is self
 
     # -- time, events, pictures --------------------------------------------------------------------------------
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 from splatview_viewer.core.events import Close, Event, Expose, FileDrop, Key, PointerPress, Resize, Screenshot, Text
 from splatview_viewer.core.host import Host
 from splatview_viewer.core.jobs import Job, Jobs
-from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.settings import BACKDROP, State
 from splatview_viewer.gpu.governor import after
 from splatview_viewer.shell.keeping import keep_picture
 from splatview_viewer.shell.pane import Pane
+from splatview_viewer.shell.panel import Panel
 from splatview_viewer.shell.panes import Panes
 from splatview_viewer.shell.stream_list import caption_of
 from splatview_viewer.workspace.catalogue import SETTLE
@@ -27,11 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from splatview_viewer.core.old_view import View
-    from splatview_viewer.core.screen import Screen
+    from splatview_viewer.core.screen import Rect, Screen
     from splatview_viewer.core.settings import Wish
     from splatview_viewer.formats.nerfstudio import Film
     from splatview_viewer.gpu.work import GpuWork
-    from splatview_viewer.shell.panel import Panel
     from splatview_viewer.workspace.catalogue import Catalogue, Slot
 
 HINT = ("Waiting for a run\n"
@@ -54,6 +53,43 @@ _HOVER = 0.35
 """Seconds that the pointer rests before the panel is drawn again, for tooltips."""
 
 
+class Pace:
+    """The times of one screen's pictures: by --max-fps, by the share of the GPU, and after it has caught up."""
+
+    def __init__(self, work: GpuWork, max_fps: float) -> None:
+        self._work = work
+        self._period = 1 / max_fps
+        self._next = 0.0
+        self._in_flight: deque[int] = deque()
+        self._times: deque[float] = deque(maxlen=240)
+
+    @property
+    def drawn_at(self) -> float:
+        """The time of the last picture; -inf before the first."""
+        return self._times[-1] if self._times else -math.inf
+
+    def next(self, now: float) -> float:
+        """Return the time of the next picture at the earliest."""
+        while self._in_flight and self._in_flight[0] <= self._work.finished:
+            self._in_flight.popleft()
+        behind = now + _CATCH_UP if len(self._in_flight) >= _IN_FLIGHT else 0.0
+        return max(self._next, self._work.governor.next_picture(), behind)
+
+    def draw(self, now: float) -> None:
+        """Count a picture that is about to be drawn."""
+        self._next = after(self._next, now, self._period)
+        self._work.governor.begin_picture()
+        self._times.append(now)
+
+    def present(self) -> None:
+        """Count what the GPU was given for it."""
+        self._in_flight.append(self._work.submitted)
+
+    def fps(self, now: float) -> float:
+        """Return the number of pictures within the last second."""
+        return float(sum(1 for t in self._times if t > now - 1))
+
+
 class Seat:
     """Takes the events of one screen and draws its pictures. The views of several seats share what they show.
 
@@ -62,7 +98,8 @@ class Seat:
 
     def __init__(self, screen: Screen, catalogue: Catalogue, work: GpuWork, *, panel: bool = True,
                  max_fps: float = 60.0, name: str = "", far: bool = False) -> None:
-        """`name`: what other seats call it. `far`: its pictures go to another program, which takes a while."""
+        """panel: False for pictures alone. name: what other seats call it. far: its pictures go to another program,
+        which takes a while."""
         self.screen = screen
         self.leader: Seat | None = None
         """The seat that this one follows."""
@@ -73,24 +110,20 @@ class Seat:
         self.panes = Panes(self)
         """The parts of its picture; the panel tells of the active one."""
         small = screen.state.size[0] < SMALL * screen.state.scale
-        self.state = State(entries=catalogue.entries, notices=catalogue.notices, hint=HINT, panel_open=not small)
+        self.state = State(entries=catalogue.entries, notices=catalogue.notices, hint=HINT,
+                           panel_open=panel and not small)
         self.state.screen = str(screen.ctx.info["GL_RENDERER"]).split(" (")[0]
-        self.draws = 0
-        """Pictures drawn so far."""
         self.dirty = SETTLE
         """Pictures that have to be drawn."""
         self.host = Host(self.say, lambda path: self.do(self.open, path), lambda: self.screen.user.pasted(),
                          screen.wake, catalogue.memo, screen.state.scale,
                          hand_over=lambda path: self.screen.user.hand_over(path))
         self.state.light = self.host.memo.get("light") is True
-        self._work = work
-        self._period = 1 / max_fps
-        self._far = far
-        self.panel: Panel | None = None
+        self.panel = Panel(screen.state.scale)
         self._with_panel = panel
-        self._next_draw = 0.0
-        self._in_flight: deque[int] = deque()
-        self._drawn_at: deque[float] = deque(maxlen=240)
+        self._work = work
+        self._pace = Pace(work, max_fps)
+        self._far = far
         self._rate_shown = False
         self._rates_seen = 0
         self._say_at = 0.0
@@ -105,13 +138,8 @@ class Seat:
         """Continue on another screen, after a browser connected again."""
         self.screen = screen
         self.state.says_trouble = screen.user.shows_captions
-        if self._with_panel and self.panel is None:
-            from splatview_viewer.shell.panel import Panel
-
-            self.panel = Panel(screen.state.scale)
         for pane in self.panes:
             pane.captured = False
-        self._in_flight.clear()
         self.panes.look(True)
         self.mark(SETTLE)
 
@@ -124,15 +152,13 @@ class Seat:
             done(path)
         self._films.clear()
         self.panes.look(False)
-        if self.panel is not None:
-            self.panel.close()
-            self.panel = None
 
     def close(self) -> None:
         """Give back everything but the screen. Idempotent."""
         self.rise()
         for pane in self.panes:
             self.catalogue.leave(pane)
+        self.panel.close()
 
     @property
     def shown(self) -> Slot | None:
@@ -169,15 +195,15 @@ class Seat:
         if now >= self._hover_at:
             self._hover_at = math.inf
             self.mark(SETTLE)
-        if self._rate_shown and now > self._drawn_at[-1] + 1.05:
+        if self._rate_shown and now > self._pace.drawn_at + 1.05:
             self.mark()  # once more, so that no rate stands there that is over
-        if self._rates_seen != self.catalogue.rate_changes and self.panel is not None and self.state.panel_open and (
-                not self._drawn_at or now > self._drawn_at[-1] + _RATES_PERIOD):
+        if self._rates_seen != self.catalogue.rate_changes and self.state.panel_open and (
+                now > self._pace.drawn_at + _RATES_PERIOD):
             self.mark()
 
     def due(self, now: float) -> bool:
         """Return whether to draw now."""
-        return self.waiting and now >= self.may_draw(now)
+        return self.waiting and now >= self._pace.next(now)
 
     def takes(self, now: float) -> bool:
         """Return whether a new value would be seen soon. One for a remote screen is taken with the next picture."""
@@ -189,11 +215,8 @@ class Seat:
         return self.dirty > 0 and self.screen.state.visible and self.screen.state.ready
 
     def may_draw(self, now: float) -> float:
-        """Return the time of the next picture: by --max-fps, by the share of the GPU, and after it has caught up."""
-        while self._in_flight and self._in_flight[0] <= self._work.finished:
-            self._in_flight.popleft()
-        behind = now + _CATCH_UP if len(self._in_flight) >= _IN_FLIGHT else 0.0
-        return max(self._next_draw, self._work.governor.next_picture(), behind)
+        """Return the time of the next picture at the earliest."""
+        return self._pace.next(now)
 
     # -- events ----------------------------------------------------------------------------------------------
 
@@ -211,9 +234,7 @@ class Seat:
                 return
         self.panes.place(area := self.area(), self.screen.state.scale)
         pane = self.panes.meant(event)
-        ours = changed = False
-        if self.panel is not None:
-            ours, changed = self.panel.handle(event, area, self.screen.user.pasted, self.panes.boards())
+        ours, changed = self.panel.handle(event, area, self.screen.user.pasted, self.panes.boards())
         if changed:  # imgui takes a press in one picture and the release in the next: one more for each event
             self.mark(min(max(self.dirty + 1, SETTLE), _MOST_SETTLE))
             self._hover_at = now + _HOVER
@@ -221,7 +242,7 @@ class Seat:
                 ours or event.mods & ({"alt", "super"} if event.name == "tab" else {"ctrl", "alt", "super"})):
             if event.name == "tab" and event.mods & {"ctrl", "shift"}:  # browsers keep Ctrl + Tab for themselves
                 self.do(self.panes.step, -1 if event.mods >= {"ctrl", "shift"} else 1)
-            elif self.panel is not None and not event.repeat:
+            elif not event.repeat:
                 self.do(self.toggle_panel)
             return
         if isinstance(event, Key) and event.pressed and not (ours or event.repeat):
@@ -301,8 +322,6 @@ class Seat:
 
     def area(self) -> Rect:
         """The part of the screen that the pictures have."""
-        if self.panel is None:
-            return Rect(0, 0, *self.screen.state.size)
         return self.panel.layout(self.screen.state.size, self.screen.state.scale, self.state.panel_open)
 
     def layout(self) -> Rect:
@@ -420,15 +439,11 @@ class Seat:
 
     def draw(self, now: float) -> None:
         """Draw a picture, all but showing it: see `present`."""
-        self._next_draw = after(self._next_draw, now, self._period)
+        self._pace.draw(now)
         self.keep_up()
         self.dirty -= 1
         self.state.selected = self.panes.active.key
         self._rates_seen = self.catalogue.rate_changes
-        self.draws += 1
-        governor = self._work.governor
-        governor.begin_picture()
-        self._drawn_at.append(now)
         framebuffer = self.screen.framebuffer
         for feature in self.catalogue.features:
             feature.pull(self)
@@ -440,24 +455,25 @@ class Seat:
         for pane in self.panes.seen:
             pane.draw(framebuffer)
         t = self.state.timings
-        t.fps = float(sum(1 for d in self._drawn_at if d > now - 1))
+        t.fps = self._pace.fps(now)
         self._rate_shown = t.fps >= 2
         if now >= self._say_at or not self._rate_shown:
             self._say_at = now + _SAID_FOR
             self.state.said = replace(t, stages=dict(t.stages))
-        if self.panel is not None:
-            if not self.state.panel_open:  # as a rule nothing is drawn over it: it need not wait for the words
-                self._work.flush()
-            work = partial(self._work, "panel", *framebuffer.size, self.state.panel_open)
-            if self.panel.draw(self, framebuffer, work):
-                self.unfollow()
-                self.mark(SETTLE)
+        if not self._with_panel:
+            return
+        if not self.state.panel_open:  # as a rule nothing is drawn over it: it need not wait for the words
+            self._work.flush()
+        work = partial(self._work, "panel", *framebuffer.size, self.state.panel_open)
+        if self.panel.draw(self, framebuffer, work):
+            self.unfollow()
+            self.mark(SETTLE)
 
     def present(self, now: float) -> None:
         """Show what was drawn, and take down what it cost."""
         begin = time.perf_counter()
-        self.screen.present(caption_of(self.state.shown, self.panel is not None and self.panel.typing))
-        self._in_flight.append(self._work.submitted)
+        self.screen.present(caption_of(self.state.shown, self.panel.typing))
+        self._pace.present()
         view, t, governor = self.view, self.state.timings, self._work.governor
         t.stages = {**(view.timings if view is not None else {}), "present": (time.perf_counter() - begin) * 1e3}
         t.gpu_share = governor.used if governor.limited else None
