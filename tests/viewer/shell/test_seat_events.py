@@ -12,7 +12,7 @@ from support.scene_files import ply_columns, truth, write_ply
 
 from splatview_viewer.app.loop import step
 from splatview_viewer.core.events import Key, Mods, PointerMove, PointerPress, PointerRelease, Text
-from splatview_viewer.shell.finger import REACH
+from splatview_viewer.shell.panel import REACH
 
 if TYPE_CHECKING:
     from collections.abc import Callable

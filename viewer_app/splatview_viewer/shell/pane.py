@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import (
     Key,
     Pinch,
@@ -16,9 +18,11 @@ from splatview_viewer.core.events import (
     Text,
     Wheel,
 )
-from splatview_viewer.core.screen import Rect
+from splatview_viewer.core.old_view import Adapted
+from splatview_viewer.core.screen import Rect, settled_pixels
 from splatview_viewer.core.settings import BACKDROP
 from splatview_viewer.core.view import Info, Section
+from splatview_viewer.kinds.gaussians.film import see_through
 from splatview_viewer.kinds.gaussians.tool import in_order
 from splatview_viewer.workspace.shards.panel import sections as shard_sections
 
@@ -26,11 +30,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import moderngl
+    import numpy as np
 
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.host import Host
     from splatview_viewer.core.old_view import View
-    from splatview_viewer.core.settings import Entry
+    from splatview_viewer.core.settings import Color, Entry
     from splatview_viewer.shell.seat import Seat
     from splatview_viewer.workspace.catalogue import Slot
 
@@ -166,3 +171,55 @@ class Pane:
             return None
         self._latency_of = slot.source.time_ns
         return max(time.time_ns() - slot.source.time_ns, 0) * 1e-6 + behind
+
+    def keep_picture(self, transparent: bool = False) -> None:
+        """Give the user what the view shows, as large as the screen: of images and plots with what is written over it,
+        of scenes without what only helps to look at them. Transparent: with nothing behind, and nothing over."""
+        screen, found = self.seat.screen, self.working()
+        if found is None or found[1].empty or screen.state.closed:
+            return
+        slot, view = found
+
+        def draw() -> None:
+            view.draw(screen.framebuffer, Rect(0, 0, *screen.state.size))
+            self.seat.panel.draw_over(screen.framebuffer, view.over, screen.state.scale)
+
+        with self.seat.catalogue.guard(slot):
+            view.host.exact = "scene" if transparent else "picture"
+            try:
+                pixels = transparent_picture(view, screen.ctx, screen.state.size) if transparent else None
+                if pixels is None:
+                    pixels = settled_pixels(screen.framebuffer, draw)[..., :3]
+            finally:
+                view.host.exact = ""
+            entry = slot.entry
+            name = Path(entry.name).stem if entry.is_file else f"{entry.name}-{entry.version}"
+            try:
+                screen.user.keep(pixels, name)
+            except ViewerError as e:
+                self.seat.catalogue.notice(str(e))
+        self.seat.mark()
+
+
+def transparent_picture(view: View, ctx: moderngl.Context, size: tuple[int, int]) -> np.ndarray | None:
+    """Return a view's picture over no background: (H, W, 4) uint8, top row first, colours not multiplied by alpha. None
+    for what covers all of its background."""
+    kept: Any = view.view.state if isinstance(view, Adapted) else getattr(view, "settings", None)
+    if not hasattr(kept, "background"):
+        return None
+    before, alpha = kept.background, {"alpha": "background"} if hasattr(kept, "alpha") else {}
+
+    def draw(framebuffer: moderngl.Framebuffer, background: Color) -> None:
+        if isinstance(view, Adapted):
+            view.view.state = replace(kept, background=background, **alpha)
+        else:
+            kept.background = background
+        view.draw(framebuffer, Rect(0, 0, *size))
+
+    try:
+        return see_through(ctx, size, draw)
+    finally:
+        if isinstance(view, Adapted):
+            view.view.state = kept
+        else:
+            kept.background = before

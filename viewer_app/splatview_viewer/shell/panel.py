@@ -6,7 +6,7 @@ import math
 import time
 from collections import defaultdict, deque
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, imgui, implot
 
@@ -23,9 +23,7 @@ from splatview_viewer.core.events import (
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import Info
 from splatview_viewer.geometry.controls import ZOOM_STEP
-from splatview_viewer.shell.finger import Finger
 from splatview_viewer.shell.help import KEYS, draw_help
-from splatview_viewer.shell.keeping import keep_picture
 from splatview_viewer.shell.overlay import draw_overlay, draw_status, draw_toasts, latency_phrases, status_phrases
 from splatview_viewer.shell.panes import draw_heads
 from splatview_viewer.shell.stream_list import draw_list, draw_run_controls
@@ -50,6 +48,10 @@ SHEET_HEIGHT = 330
 NARROW = 600
 """Points of width below which the panel lies under the picture, not beside it: a phone that is held upright."""
 
+REACH = 8.0
+"""Points that a finger goes until it is told what it does."""
+_NOTCH = 5.0
+"""Heights of a letter by which imgui scrolls for a notch of a wheel."""
 _BUTTONS = {"left": 0, "right": 1, "middle": 2}
 _KEY_NAMES = {"left": "left_arrow", "right": "right_arrow", "up": "up_arrow", "down": "down_arrow",
               "ctrl": "left_ctrl", "shift": "left_shift", "alt": "left_alt", "super": "left_super"}
@@ -133,65 +135,68 @@ class Panel:
         """
         self._boards = boards
         imgui.set_current_context(self._imgui)
-        io = imgui.get_io()
-        typing = io.want_text_input
         on_panel = isinstance(event, PointerPress) and not (self._popup or picture.contains(event.x, event.y))
         if self._finger.handle(event, self._held, self._scale, on_panel and self._open):
             return True, True
+        was = self._popup or (self._inside and isinstance(event, (PointerMove, PointerLeave)))
+        ours = self._pointed(event, picture) if not isinstance(event, (Key, Text)) else self._typed(event, clipboard)
+        return ours, ours or was
+
+    def _pointed(self, event: Event, picture: Rect) -> bool:
+        """Give imgui an event of the pointer; return whether it was meant for the panel."""
+        io = imgui.get_io()
+        typing = io.want_text_input
         match event:
             case PointerMove():
                 io.add_mouse_pos_event(event.x, event.y)
-                was = self._inside
                 self._inside = self._over(event.x, event.y, picture)
-                ours = bool(self._held) or (self._inside and not typing) or self._popup
-                return ours, ours or was
+                return bool(self._held) or (self._inside and not typing) or self._popup
             case PointerLeave():
                 io.add_mouse_pos_event(-math.inf, -math.inf)
-                was, self._inside = self._inside, False
-                return False, was
+                self._inside = False
             case PointerPress():
                 io.add_mouse_pos_event(event.x, event.y)
                 self._inside = self._over(event.x, event.y, picture)
-                ours = self._inside or self._popup or typing
-                if ours:
+                if self._inside or self._popup or typing:
+                    button = _BUTTONS[event.button]
                     if event.button not in self._held:  # imgui drops a press without a release before it
-                        self._presses[_BUTTONS[event.button]].append(event.clicks)
+                        self._presses[button].append(event.clicks)
                     self._held.add(event.button)
-                    io.add_mouse_button_event(_BUTTONS[event.button], True)
-                return ours, ours
+                    io.add_mouse_button_event(button, True)
+                    return True
             case PointerRelease():
                 ours = event.button in self._held
                 self._held.discard(event.button)
                 io.add_mouse_pos_event(event.x, event.y)
                 io.add_mouse_button_event(_BUTTONS[event.button], False)
-                return ours, ours
-            case Wheel():
-                ours = self._over(event.x, event.y, picture) or self._popup
-                if ours:
-                    io.add_mouse_wheel_event(-event.dx, event.dy)  # imgui: left is positive, as in GLFW
-                return ours, ours
-            case Pinch():
-                ours = self._over(event.x, event.y, picture) or self._popup
-                if ours:  # a plot zooms by the wheel, a list scrolls
-                    turned = math.log(max(event.factor, 1e-3), ZOOM_STEP)
-                    io.add_mouse_wheel_event(event.dx / (40 * self._scale), event.dy / (40 * self._scale) + turned)
-                return ours, ours
-            case Key():
-                if typing and event.pressed and event.name == "v" and "ctrl" in event.mods:
-                    self._copied = clipboard()
-                    imgui.set_clipboard_text(self._copied)
-                code = _key(event.name)
-                if code is not None:
-                    io.add_key_event(code, event.pressed)
-                for mod, modifier in _MODIFIERS.items():
-                    io.add_key_event(modifier, mod in event.mods)
-                return typing, typing or self._popup
-            case Text():
-                if typing:  # a paste comes while Ctrl is down: imgui would take no characters
-                    io.add_key_event(imgui.Key.mod_ctrl, False)
-                    io.add_input_characters_utf8(event.text)
-                return typing, typing
-        return False, False
+                return ours
+            case Wheel() | Pinch():
+                if self._popup or self._over(event.x, event.y, picture):
+                    dx, dy = -event.dx, event.dy  # imgui: left is positive, as in GLFW
+                    if isinstance(event, Pinch):  # a plot zooms by the wheel, a list scrolls
+                        dx, dy = event.dx / (40 * self._scale), event.dy / (40 * self._scale)
+                        dy += math.log(max(event.factor, 1e-3), ZOOM_STEP)
+                    io.add_mouse_wheel_event(dx, dy)
+                    return True
+        return False
+
+    def _typed(self, event: Key | Text, clipboard: Callable[[], str]) -> bool:
+        """Give imgui an event of the keyboard; return whether a text field has the focus."""
+        io = imgui.get_io()
+        typing = bool(io.want_text_input)
+        if isinstance(event, Key):
+            if typing and event.pressed and event.name == "v" and "ctrl" in event.mods:
+                self._copied = clipboard()
+                imgui.set_clipboard_text(self._copied)
+            name = _KEY_NAMES.get(event.name, f"_{event.name}" if event.name.isdigit() else event.name)
+            if (code := getattr(imgui.Key, name, None)) is not None:
+                io.add_key_event(code, event.pressed)
+            for mod, modifier in _MODIFIERS.items():
+                io.add_key_event(modifier, mod in event.mods)
+        elif typing:  # a paste comes while Ctrl is down: imgui would take no characters
+            io.add_key_event(imgui.Key.mod_ctrl, False)
+            io.add_input_characters_utf8(event.text)
+        return typing
 
     def _over(self, x: float, y: float, picture: Rect) -> bool:
         if not picture.contains(x, y):
@@ -294,7 +299,7 @@ class Panel:
                     "Into the current folder, or as a download (Ctrl + S)",
                     "With nothing behind it, and nothing of what is drawn over it (Ctrl + Shift + S)"])
                 if pressed is not None:
-                    user.do(keep_picture, user, pressed == 1)
+                    user.do(user.panes.active.keep_picture, pressed == 1)
             if state.others:
                 gap(self._scale * 6)
                 colored("Follow", theme.DIM)
@@ -345,6 +350,56 @@ class Panel:
         imgui.destroy_context(self._imgui)
 
 
+class Finger:
+    """A finger on the panel: it scrolls when it goes up or down, and is the left button when it taps or goes sideways.
+    Holds a press back until that is clear."""
+
+    def __init__(self) -> None:
+        self._from: tuple[float, float] | None = None
+        """The place of the press, while it is not the left button."""
+        self._y = 0.0
+        self._scrolls = False
+
+    def handle(self, event: Event, held: set[str], scale: float, on_panel: bool) -> bool:
+        """Give imgui what an event of a finger means, True if it is one. `held`: the buttons that the panel has."""
+        if isinstance(event, PointerPress) and event.touch and on_panel:
+            self._from, self._y, self._scrolls = (event.x, event.y), event.y, False
+            imgui.get_io().add_mouse_pos_event(event.x, event.y)
+            held.add("left")
+            return True
+        if self._from is None:
+            return False
+        if isinstance(event, PointerMove):
+            self._move(event, self._from, scale)
+            return True
+        if isinstance(event, PointerRelease) and event.button == "left":
+            if not self._scrolls:
+                self._press(self._from)
+                imgui.get_io().add_mouse_button_event(0, False)
+            self._from = None
+            held.discard("left")
+            return True
+        return False
+
+    def _move(self, event: PointerMove, start: tuple[float, float], scale: float) -> None:
+        dx, dy = abs(event.x - start[0]), abs(event.y - start[1])
+        if not self._scrolls:
+            if max(dx, dy) < REACH * scale:
+                return
+            if dx > dy:  # a slider
+                self._press(start)
+                imgui.get_io().add_mouse_pos_event(event.x, event.y)
+                self._from = None
+                return
+            self._scrolls = True
+        imgui.get_io().add_mouse_wheel_event(0.0, (event.y - self._y) / (_NOTCH * theme.FONT_SIZE * scale))
+        self._y = event.y
+
+    def _press(self, at: tuple[float, float]) -> None:
+        imgui.get_io().add_mouse_pos_event(*at)
+        imgui.get_io().add_mouse_button_event(0, True)
+
+
 def _last_line(user: Seat) -> None:
     """Draw the hint for new users, and the button for light and dark."""
     colored("H hides this panel, ? lists the keys", theme.GONE)
@@ -374,8 +429,3 @@ def _clipped(rect: Rect, several: bool) -> Iterator[None]:
     finally:
         for draw in lists:
             draw.pop_clip_rect()
-
-
-def _key(name: str) -> Any:
-    name = _KEY_NAMES.get(name, f"_{name}" if name.isdigit() else name)
-    return getattr(imgui.Key, name, None)

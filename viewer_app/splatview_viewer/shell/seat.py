@@ -15,7 +15,6 @@ from splatview_viewer.core.host import Host
 from splatview_viewer.core.jobs import Job, Jobs
 from splatview_viewer.core.settings import BACKDROP, State
 from splatview_viewer.gpu.governor import after
-from splatview_viewer.shell.keeping import keep_picture
 from splatview_viewer.shell.pane import Pane
 from splatview_viewer.shell.panel import Panel
 from splatview_viewer.shell.panes import Panes
@@ -230,7 +229,7 @@ class Seat:
                 self.do(self.drop, event.paths, event.done)
                 return
             case Screenshot():
-                self.do(keep_picture, self)
+                self.do(self.panes.active.keep_picture)
                 return
         self.panes.place(area := self.area(), self.screen.state.scale)
         pane = self.panes.meant(event)
@@ -247,7 +246,7 @@ class Seat:
             return
         if isinstance(event, Key) and event.pressed and not (ours or event.repeat):
             if event.name == "s" and "ctrl" in event.mods:
-                self.do(keep_picture, self, "shift" in event.mods)
+                self.do(self.panes.active.keep_picture, "shift" in event.mods)
                 return
             if event.name == "space" and not event.mods:
                 self.do(self.pause)
