@@ -60,7 +60,7 @@ def probe_window() -> str:
     import warnings
 
     warnings.simplefilter("ignore")
-    from splatview_viewer.screens.display import glfw
+    from splatview_viewer.screens.window import glfw
 
     if not glfw.init():
         raise Broken(f"GLFW cannot use display {display!r}", "check DISPLAY, xhost, ssh -X")

@@ -25,8 +25,7 @@ from splatview_ipc.control.render_requests import (
 from splatview_viewer.app.loop import App, AppOptions, run
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.screen import Caption
-from splatview_viewer.screens.display import on_display_lost
-from splatview_viewer.screens.window import WindowScreen
+from splatview_viewer.screens.window import WindowScreen, on_display_lost
 from splatview_viewer.workspace.sources import make_subscriber
 
 if TYPE_CHECKING:
