@@ -169,9 +169,8 @@ def test_the_loop_goes_on_while_a_file_is_decoded_and_a_crash_is_the_fault_of_on
     pages.until(readers)
     (pid,) = readers()
     for _ in range(5):
-        draws = pages.seats[page].draws
         pages.seats[page].mark()
-        pages.until(lambda draws=draws: pages.seats[page].draws > draws)
+        pages.until(lambda: not pages.seats[page].dirty)
     assert readers() == [pid]
     os.kill(pid, signal.SIGSEGV)
     pages.until(lambda: any("crashed (SIGSEGV)" in entry.fault_of_source for entry in pages.app.catalogue.entries))

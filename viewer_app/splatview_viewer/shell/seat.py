@@ -10,9 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from splatview_viewer.core.errors import words_of
 from splatview_viewer.core.events import Close, Event, Expose, FileDrop, Key, PointerPress, Resize, Screenshot, Text
 from splatview_viewer.core.host import Host
-from splatview_viewer.core.jobs import Job, Jobs
+from splatview_viewer.core.jobs import Cancelled, Job, Jobs
 from splatview_viewer.core.settings import BACKDROP, State
 from splatview_viewer.gpu.governor import after
 from splatview_viewer.shell.pane import Pane
@@ -128,9 +129,8 @@ class Seat:
         self._say_at = 0.0
         self._hover_at = math.inf
         self._seen = True
-        self._reading = Jobs("read camera path", lambda: self.screen.wake())
-        self._films: list[tuple[Job[Film], View, Path, Callable[[Path], None]]] = []
-        """Camera paths that pages have sent: the view and the file of each, and what to call in the end."""
+        self._reading: set[Jobs] = set()
+        """One for each camera path that a page has sent."""
         self.sit(screen)
 
     def sit(self, screen: Screen) -> None:
@@ -146,10 +146,8 @@ class Seat:
         """Leave the screen. What was chosen, cameras included, is kept."""
         for seat in [self, *self.followers]:
             seat.unfollow()
-        self._reading.close()
-        for _, _, path, done in self._films:
-            done(path)
-        self._films.clear()
+        for reading in self._reading:
+            reading.close()
         self.panes.look(False)
 
     def close(self) -> None:
@@ -182,7 +180,6 @@ class Seat:
             if not self._seen:
                 for pane in self.panes:
                     self.catalogue.drop_pictures(pane)
-        self._take_films()
         for pane in self.panes.seen:
             pane.tick(now)
         if self.panes.restore():
@@ -237,22 +234,11 @@ class Seat:
         if changed:  # imgui takes a press in one picture and the release in the next: one more for each event
             self.mark(min(max(self.dirty + 1, SETTLE), _MOST_SETTLE))
             self._hover_at = now + _HOVER
-        if isinstance(event, Key) and event.pressed and event.name in ("h", "tab") and not (
-                ours or event.mods & ({"alt", "super"} if event.name == "tab" else {"ctrl", "alt", "super"})):
-            if event.name == "tab" and event.mods & {"ctrl", "shift"}:  # browsers keep Ctrl + Tab for themselves
-                self.do(self.panes.step, -1 if event.mods >= {"ctrl", "shift"} else 1)
-            elif not event.repeat:
-                self.do(self.toggle_panel)
+        if not ours and isinstance(event, Key) and event.pressed and (command := self._command(event)):
+            if not event.repeat:
+                self.do(*command)
             return
-        if isinstance(event, Key) and event.pressed and not (ours or event.repeat):
-            if event.name == "s" and "ctrl" in event.mods:
-                self.do(self.panes.active.keep_picture, "shift" in event.mods)
-                return
-            if event.name == "space" and not event.mods:
-                self.do(self.pause)
-                return
-        if (self.state.help or (isinstance(event, Text) and event.text == "?" and not ours)) and (
-                self._help(event) and not ours):
+        if (self.state.help or not ours) and self._help(event) and not ours:
             return
         if isinstance(event, Key) and not event.pressed:
             for other in self.panes:  # it was pressed when another one was the active one
@@ -263,15 +249,29 @@ class Seat:
         if pane.take(event, ours) and self.leader is not None:
             self.unfollow()
 
+    def _command(self, key: Key) -> tuple[Any, ...]:
+        """Return the command of a key, with its values; () for a key of the view's."""
+        mods = key.mods
+        match key.name:
+            case "tab" if mods & {"ctrl", "shift"} and not mods & {"alt", "super"}:  # browsers keep Ctrl + Tab
+                return self.panes.step, -1 if mods >= {"ctrl", "shift"} else 1
+            case "h" | "tab" if not mods & {"ctrl", "alt", "super"}:
+                return (self.toggle_panel,)
+            case "s" if "ctrl" in mods:
+                return self.panes.active.keep_picture, "shift" in mods
+            case "space" if not mods:
+                return (self.pause,)
+        return ()
+
     def _help(self, event: Event) -> bool:
         """The list of keys comes with ?, and goes with ?, Escape or a press, which do nothing else then."""
-        shown = not self.state.help and isinstance(event, Text)
-        gone = isinstance(event, PointerPress) or (isinstance(event, Text) and event.text == "?") or (
-            isinstance(event, Key) and event.pressed and event.name == "escape")
-        if shown or gone:
-            self.state.help = shown
+        asked = isinstance(event, Text) and event.text == "?"
+        gone = self.state.help and (isinstance(event, PointerPress) or (
+            isinstance(event, Key) and event.pressed and event.name == "escape"))
+        if asked or gone:
+            self.state.help = not self.state.help
             self.mark(SETTLE)
-        return shown or gone
+        return asked or gone
 
     def open(self, path: Path) -> None:
         """Show a file that a view has found."""
@@ -300,24 +300,35 @@ class Seat:
         if found is not None and found[1].takes_films and path.suffix.lower() == ".json":
             from splatview_viewer.formats.untrusted import read_untrusted_film
 
-            job = self._reading.submit(lambda job: read_untrusted_film(path, job.report))
-            self._films.append((job, found[1], path, done))
+            view, reading = found[1], Jobs("read camera path")
+
+            def read(job: Job[None]) -> None:
+                film: Film | str = ""
+                try:
+                    film = read_untrusted_film(path, job.report)
+                except Cancelled:
+                    pass
+                except Exception as e:
+                    film = words_of(e)
+                self.do(self._reading.discard, reading)
+                self.do(done, path)
+                self.do(self._take_film, view, path, film)
+
+            self._reading.add(reading)
+            reading.submit(read)
             return
         source = FileSource(path, apart=True)
         source.done = done
         self.catalogue.open_file(source, self.panes.active)
 
-    def _take_films(self) -> None:
-        """Hand over camera paths that have been read."""
-        for arrived in [film for film in self._films if film[0].done]:
-            self._films.remove(arrived)
-            job, view, path, done = arrived
-            done(path)
-            if job.fault:
-                self.say(job.fault)
-            elif any(pane.view is view for pane in self.panes):
-                view.dropped(path, job.result())
-                self.mark(SETTLE)
+    def _take_film(self, view: View, path: Path, film: Film | str) -> None:
+        """Give a view the camera path that a page has sent for it, or the user the fault."""
+        if isinstance(film, str):
+            if film:
+                self.say(film)
+        elif any(pane.view is view for pane in self.panes):
+            view.dropped(path, film)
+            self.mark(SETTLE)
 
     def area(self) -> Rect:
         """The part of the screen that the pictures have."""
