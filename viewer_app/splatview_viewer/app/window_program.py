@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import os
-from collections import deque
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -96,7 +95,6 @@ class _OneWindow(App):
         self._caller = caller
         self._show: Show | None = None
         self._told: WindowState | None = None
-        self._drawn_at: deque[float] = deque(maxlen=1000)
         subscriber = make_subscriber(screen.ctx, str(settings.pid), client="window")
         super().__init__(screen, AppOptions(), subscriber=subscriber)
         self._waiting = _Waiting(self.seat)
@@ -124,9 +122,7 @@ class _OneWindow(App):
             self._active_until = self._news_until = now + _LIVELY
         self._follow(now)
         due = super().turn(now, events)
-        if self.drew:
-            self._drawn_at.append(now)
-        state = WindowState(*self.screen.state.size, sum(at > now - 1 for at in self._drawn_at))
+        state = WindowState(*self.screen.state.size, self.seat.pace.fps(now))
         if not self.screen.state.closed and state != self._told:
             self._told = state
             self._caller.send(_line(state))

@@ -122,7 +122,7 @@ class Seat:
         self.panel = Panel(screen.state.scale)
         self._with_panel = panel
         self._work = work
-        self._pace = Pace(work, max_fps)
+        self.pace = Pace(work, max_fps)
         self._far = far
         self._rate_shown = False
         self._rates_seen = 0
@@ -191,15 +191,15 @@ class Seat:
         if now >= self._hover_at:
             self._hover_at = math.inf
             self.mark(SETTLE)
-        if self._rate_shown and now > self._pace.drawn_at + 1.05:
+        if self._rate_shown and now > self.pace.drawn_at + 1.05:
             self.mark()  # once more, so that no rate stands there that is over
         if self._rates_seen != self.catalogue.rate_changes and self.state.panel_open and (
-                now > self._pace.drawn_at + _RATES_PERIOD):
+                now > self.pace.drawn_at + _RATES_PERIOD):
             self.mark()
 
     def due(self, now: float) -> bool:
         """Return whether to draw now."""
-        return self.waiting and now >= self._pace.next(now)
+        return self.waiting and now >= self.pace.next(now)
 
     def takes(self, now: float) -> bool:
         """Return whether a new value would be seen soon. One for a remote screen is taken with the next picture."""
@@ -212,7 +212,7 @@ class Seat:
 
     def may_draw(self, now: float) -> float:
         """Return the time of the next picture at the earliest."""
-        return self._pace.next(now)
+        return self.pace.next(now)
 
     # -- events ----------------------------------------------------------------------------------------------
 
@@ -449,7 +449,7 @@ class Seat:
 
     def draw(self, now: float) -> None:
         """Draw a picture, all but showing it: see `present`."""
-        self._pace.draw(now)
+        self.pace.draw(now)
         self.keep_up()
         self.dirty -= 1
         self.state.selected = self.panes.active.key
@@ -465,7 +465,7 @@ class Seat:
         for pane in self.panes.seen:
             pane.draw(framebuffer)
         t = self.state.timings
-        t.fps = self._pace.fps(now)
+        t.fps = self.pace.fps(now)
         self._rate_shown = t.fps >= 2
         if now >= self._say_at or not self._rate_shown:
             self._say_at = now + _SAID_FOR
@@ -483,7 +483,7 @@ class Seat:
         """Show what was drawn, and take down what it cost."""
         begin = time.perf_counter()
         self.screen.present(caption_of(self.state.shown, self.panel.typing))
-        self._pace.present()
+        self.pace.present()
         view, t, governor = self.view, self.state.timings, self._work.governor
         t.stages = {**(view.timings if view is not None else {}), "present": (time.perf_counter() - begin) * 1e3}
         t.gpu_share = governor.used if governor.limited else None
