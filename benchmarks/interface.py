@@ -69,7 +69,6 @@ def _measure(app: App, what: str, everything: bool) -> dict[str, str]:
     seat, ctx = app.seat, app.screen.ctx
     pane, panel = seat.panes.active, seat.panel
     found = pane.working()
-    assert panel is not None
     assert found is not None
     if everything:
         panel.open_folds(["View", *(section.title for section in found[1].sections), "Details"])
@@ -83,7 +82,7 @@ def _measure(app: App, what: str, everything: bool) -> dict[str, str]:
         ctx.finish()
 
     def bare() -> None:
-        pane.draw(app.screen.framebuffer, rect)
+        pane.draw(app.screen.framebuffer)
         ctx.finish()
 
     for _ in range(10):

@@ -188,7 +188,7 @@ class CountingScreen:
         orbit = getattr(view, "orbit", None)
         return {"shows": view is not None and not view.empty and not fault and bool(self._shown),
                 "fault": fault, "version": slot.entry.version if slot is not None else 0,
-                "panel": app is not None and app.seat.has_panel,
+                "panel": app is not None and app.seat.panes.active.has_panel,
                 "path": [slot.source.path, *view.path] if slot is not None and view is not None else [],
                 "details": view.details if view is not None else [],
                 "timings": view.timings if view is not None else {},

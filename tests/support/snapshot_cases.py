@@ -10,14 +10,12 @@ from imgui_bundle import imgui
 from splatview_viewer.core.events import PointerMove, PointerPress, PointerRelease
 from splatview_viewer.core.old_view import Adapted
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.core.settings import State
 from splatview_viewer.gpu.work import GpuWork
 from splatview_viewer.kinds.snapshot.model import Allocations, Blocks, Events, Segments, Spans, Trace
 from splatview_viewer.kinds.snapshot.state import SnapshotState
 from splatview_viewer.kinds.snapshot.timeline.bands import Paint
 from splatview_viewer.kinds.snapshot.view import SnapshotData, SnapshotView
 from splatview_viewer.shell.panel import Panel
-from splatview_viewer.shell.shown import Shown
 from support import widgets
 from support.wait import PATIENCE, turns
 
@@ -146,11 +144,8 @@ class User:
         return None if mask is None else np.flatnonzero(mask).tolist()
 
     def draw(self) -> bool:
-        view = self._adapted
-        view.draw(self.screen.framebuffer, self.rect)
-        shown = Shown(view.panel, view.sections, view.keys, view.over, view.details, view.extras, view.readout,
-                      view.path, view.empty)
-        return self.panel.draw(self.screen.framebuffer, State(panel_open=False), shown, 1.0)
+        self._adapted.draw(self.screen.framebuffer, self.rect)
+        return self.panel.draw_over(self.screen.framebuffer, self._adapted.over, 1.0)
 
     def settle(self) -> np.ndarray:
         """(H, W, 3): the picture when nothing is missing in it any more."""

@@ -10,11 +10,11 @@ import torch
 from PIL import Image
 from support.frames import image_frame
 from support.overlay_cases import frame_with, overlay_frame, random_frame, seen
-from support.view_cases import image_view, see, shown, zoom
+from support.view_cases import image_view, see, zoom
 from support.viewer import Viewer
 
 import splatview
-from splatview_viewer.app.offscreen import draw_overlay_frame
+from splatview_viewer.app.offscreen import Look, Still
 from splatview_viewer.core.events import PointerMove
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.kinds.image.overlay.palette import PALETTE
@@ -166,17 +166,17 @@ def test_what_lies_under_the_pointer_is_named(view: Any, screen: OffscreenScreen
 
 
 def test_a_single_picture_gets_its_overlay(view: Any, screen: OffscreenScreen, panel: Panel) -> None:
-    rect = Rect(0, 0, W, H)
     frame = overlay_frame(boxes=[[40, 40, 100, 80]], labels=["cat"], classes=[0])
     put(view, boxes=[[40, 40, 100, 80]], labels=["cat"], classes=[0])
     expected = written(view, screen, panel)
-    view.content.layers.clear()
-    for given in (panel, None):
-        view.draw(screen.framebuffer, rect)
-        draw_overlay_frame(screen.framebuffer, view.view, rect, [frame, image_frame(torch.zeros(2, 2))], panel=given)
+    still = Still(screen, "image", "shot", "--camera")
+    assert still.prepare(grey(), Look()) == (W, H)
+    for _ in range(2):
+        still.draw((W, H), [frame, image_frame(torch.zeros(2, 2))])
         np.testing.assert_array_equal(screen.pixels()[:90, :, :3], expected[:90])
-        assert not view.content.layers
-    assert (shown(view, screen) == GREY).all()
+        still.draw((W, H))
+        assert (screen.pixels()[..., :3] == GREY).all()
+    still.close()
 
 
 @pytest.mark.parametrize("seed", range(4))

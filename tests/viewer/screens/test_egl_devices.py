@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from splatview_ipc.gl.glapi import gl_device_uuid
-from splatview_viewer.screens._egl import current_context, devices, let_go
-from splatview_viewer.screens.offscreen import OffscreenScreen, create_context
+from splatview_viewer.screens.offscreen import OffscreenScreen, create_context, current_context, devices, let_go
 
 A, B = "a" * 32, "b" * 32
 

@@ -46,8 +46,7 @@ def key(viewer: Viewer, name: str) -> str:
 def seen(viewer: Viewer) -> list[tuple[int, ...]]:
     """The colour in the middle of each pane's picture."""
     pixels = viewer.pixels()
-    return [tuple(pixels[r.y + r.height // 2, r.x + r.width // 2])
-            for _, _, r in viewer.seat.panes.places(viewer.seat.area(), 1.0)]
+    return [tuple(pixels[r.y + r.height // 2, r.x + r.width // 2]) for r in (p.rect for p in viewer.seat.panes.seen)]
 
 
 def test_each_pane_shows_its_own(make: Callable[..., Viewer]) -> None:
@@ -59,11 +58,11 @@ def test_each_pane_shows_its_own(make: Callable[..., Viewer]) -> None:
     viewer.do()
     assert seen(viewer) == [COLORS["red"], COLORS["green"], COLORS["blue"]]
     assert viewer.state.selected == key(viewer, "blue")
-    places = viewer.seat.panes.places(viewer.seat.area(), 1.0)
-    assert all(head.height == HEADER for _, head, _ in places)
+    panes = viewer.seat.panes.seen
+    assert all(pane.head.height == HEADER for pane in panes)
     covered = np.zeros((SIZE[1], SIZE[0]), int)
-    for _, head, rect in places:
-        for r in (head, rect):
+    for pane in panes:
+        for r in (pane.head, pane.rect):
             covered[r.y:r.y + r.height, r.x:r.x + r.width] += 1
     area = viewer.seat.area()
     assert covered.max() == 1  # nothing lies over anything else
@@ -74,7 +73,8 @@ def test_the_pointer_is_for_the_pane_under_it(make: Callable[..., Viewer]) -> No
     viewer = make()
     viewer.seat.panes.add(key(viewer, "green"))
     viewer.do()
-    (first, _, left), (second, _, right) = viewer.seat.panes.places(viewer.seat.area(), 1.0)
+    first, second = viewer.seat.panes
+    left, right = first.rect, second.rect
     for pane, rect in ((first, left), (second, right)):
         view: Any = pane.view
         assert view.view.state.place == FITTED

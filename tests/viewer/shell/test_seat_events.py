@@ -11,7 +11,7 @@ from support.scene_files import ply_columns, truth, write_ply
 
 from splatview_viewer.app.loop import step
 from splatview_viewer.core.events import Key, Mods, PointerMove, PointerPress, PointerRelease, Text
-from splatview_viewer.shell.finger import REACH
+from splatview_viewer.shell.panel import REACH
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,7 +71,7 @@ def test_what_is_typed_into_a_field_moves_nothing(viewer: Viewer) -> None:
     viewer.screen.push(Key("ctrl", mods=CTRL))
     viewer.click("Size", mods=CTRL)  # so that a number can be typed
     viewer.do(Key("ctrl", pressed=False))
-    assert viewer.seat.panel is not None and viewer.seat.panel.typing
+    assert viewer.seat.panel.typing
     view: Any = viewer.seat.view
     before = view.camera()
     other = before.to_json().replace(str(before.width), str(before.width - 1))

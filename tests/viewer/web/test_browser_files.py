@@ -144,9 +144,8 @@ def test_the_loop_goes_on_while_a_file_is_decoded_which_ends_with_its_entry_or_p
 
     (pid,) = begin(scene)
     for _ in range(5):
-        draws = pages.seats[page].draws
         pages.seats[page].mark()
-        pages.until(lambda draws=draws: pages.seats[page].draws > draws)
+        pages.until(lambda: not pages.seats[page].dirty)
     assert readers() == [pid]
     os.kill(pid, signal.SIGSEGV)
     pages.until(lambda: any("crashed (SIGSEGV)" in entry.fault_of_source for entry in pages.app.catalogue.entries))

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from splatview_viewer.app.restart import Restart
     from splatview_viewer.core.screen import Screen
     from splatview_viewer.recording.recording import RecordOptions
+    from splatview_viewer.screens.offscreen import OffscreenScreen
     from splatview_viewer.web.browsers import Browsers
 
 
@@ -55,21 +56,22 @@ class _Viewer:
         if not files:
             _check_runs_can_be_found(run)
         from splatview_viewer.app import loop
-        from splatview_viewer.app.restart import Restart, Resumed
+        from splatview_viewer.app.restart import Restart
         from splatview_viewer.core.memo import Memo, memo_file
         from splatview_viewer.core.screen import parse_size
+        from splatview_viewer.screens.offscreen import OffscreenScreen
         from splatview_viewer.workspace.sources import FileSource, check_files, entries_of
 
-        size, restart = parse_size(self.size), Restart(Resumed.take())
+        size, restart = parse_size(self.size), Restart()
         check_files(entries := entries_of(files))
         begun = tuple(map(FileSource, entries))  # they are read while the screen is being opened
         screen = self._open_screen(size)
-        self._load(screen)
         asked = list[int]()
         with entry.ending(lambda number, _: asked.append(number)):
             with ExitStack() as opened:
-                browsers = self._open_doors(screen, run, restart)
-                if browsers is not None:
+                browsers = None
+                if not self.offscreen and isinstance(screen, OffscreenScreen):
+                    browsers = self._serve_browsers(screen, run, restart)
                     opened.callback(browsers.close)
                 options = loop.AppOptions(
                     files=begun, run=run, max_fps=self.max_fps, out=self.out,
@@ -120,30 +122,14 @@ class _Viewer:
             print("splatview: take a picture at any time with: splatview shot picture.png", file=sys.stderr)
         return OffscreenScreen(*size)
 
-    def _load(self, screen: Screen) -> None:
-        """Import what is needed next, before files are opened."""
-        if self._serves_browsers(screen):
-            import splatview_viewer.web.browsers
-        if self.out is not None or not self._serves_browsers(screen):
-            import splatview_viewer.shell.panel  # noqa: F401
-
-    def _serves_browsers(self, screen: Screen) -> bool:
-        """Return whether browsers are served; otherwise pictures are on `screen` alone."""
-        from splatview_viewer.screens.offscreen import OffscreenScreen
-
-        return not self.offscreen and isinstance(screen, OffscreenScreen)
-
-    def _open_doors(self, screen: Screen, run: str | None, restart: Restart) -> Browsers | None:
-        """Serve browsers, unless pictures are seen on `screen` alone; where the viewer served them before."""
-        if not self._serves_browsers(screen):
-            return None
+    def _serve_browsers(self, screen: OffscreenScreen, run: str | None, restart: Restart) -> Browsers:
+        """Serve pages, where the viewer served them before if it was restarted."""
         from splatview_viewer.web.browsers import Browsers
 
         if not (self.web or self.host):
             print("splatview: no display here: the viewer is a page for your browser", file=sys.stderr)
-        before = restart.before
-        browsers = Browsers(screen.ctx, screen.wake, host=self.host, port=before.port or self.port, run=run,
-                            token=before.token)
+        browsers = Browsers(screen.ctx, screen.wake, host=self.host, port=restart.port or self.port, run=run,
+                            token=restart.token)
         restart.port, restart.token = browsers.server.port, browsers.server.token
         browsers.say(dict(os.environ))
         return browsers

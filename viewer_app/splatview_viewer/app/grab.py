@@ -10,7 +10,7 @@ import os
 import select
 import sys
 import traceback
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from splatview_ipc.control import render_requests
 from splatview_ipc.control.errors import IpcError
@@ -18,14 +18,14 @@ from splatview_ipc.system import entry
 from splatview_viewer.core.errors import CameraError, LateError, NotFoundError, ViewerError
 
 if TYPE_CHECKING:
-    from typing import Literal
-
     from splatview_viewer.app.grabber import Grabber
-
-    Kind = Literal["value", "lookup", "timeout", "fault"]
 
 _REASON = 4000
 """Characters of a reason, of which a renderer's may be long."""
+_KINDS: dict[type[Exception], Literal["lookup", "timeout", "value", "fault"]] = {
+    NotFoundError: "lookup", LateError: "timeout", CameraError: "value", ValueError: "value", Exception: "fault"}
+_REST_MS = 250
+"""Between two looks for runs and for streams that are not in use."""
 
 
 def main(args: list[str]) -> int:
@@ -35,7 +35,22 @@ def main(args: list[str]) -> int:
     from splatview_viewer.app.grabber import Grabber
 
     with entry.ending(_end):
-        return _draw(args, answers, Grabber)
+        try:
+            grabber = Grabber(args[0] if args else None)
+        except (ViewerError, IpcError) as e:
+            _answer(answers, render_requests.RenderError("fault", str(e)[:_REASON]))
+            return 2
+        try:
+            _answer(answers, render_requests.Ready(grabber.run_id))
+            _serve(grabber, 0, answers)
+        except BrokenPipeError:
+            pass  # whoever asked is gone
+        finally:
+            try:
+                entry.ignore()  # SIGTERM may follow the end of the input at once
+            finally:
+                grabber.close()
+    return 0
 
 
 def _end(*_: object) -> None:
@@ -43,31 +58,13 @@ def _end(*_: object) -> None:
     sys.exit(0)
 
 
-def _draw(args: list[str], answers: int, make: type[Grabber]) -> int:
-    try:
-        grabber = make(args[0] if args else None)
-    except (ViewerError, IpcError) as e:
-        _answer(answers, render_requests.RenderError("fault", str(e)[:_REASON]))
-        return 2
-    try:
-        _answer(answers, render_requests.Ready(grabber.run_id))
-        _serve(grabber, 0, answers)
-    except BrokenPipeError:
-        pass  # whoever asked is gone
-    finally:
-        try:
-            entry.ignore()  # SIGTERM may follow the end of the input at once
-        finally:
-            grabber.close()
-    return 0
-
-
 def _serve(grabber: Grabber, requests: int, answers: int) -> None:
     poller = select.poll()
     poller.register(requests, select.POLLIN)
     read = b""
     while True:
-        if not poller.poll(grabber.rest() * 1000):
+        grabber.rest()
+        if not poller.poll(_REST_MS):
             continue
         part = os.read(requests, 1 << 20)
         if not part or len(read) + len(part) > render_requests.MAX_LINE:
@@ -84,20 +81,12 @@ def _fulfil(grabber: Grabber, line: bytes) -> render_requests.Answer:
         sys.exit(f"splatview grab: a request that makes no sense: {e}")
     try:
         return grabber.draw(request)
+    except (ViewerError, IpcError, ValueError) as e:
+        error = next(error for error in _KINDS if isinstance(e, error))
+        return render_requests.RenderError(_KINDS[error], str(e)[:_REASON])
     except Exception as e:
-        kind = _kind(e)
-        if not isinstance(e, (ViewerError, IpcError, ValueError)):
-            traceback.print_exc()
-        reason = str(e) if isinstance(e, (ViewerError, IpcError, ValueError)) else f"{type(e).__name__}: {e}"
-        return render_requests.RenderError(kind, reason[:_REASON])
-
-
-def _kind(error: Exception) -> Kind:
-    if isinstance(error, NotFoundError):
-        return "lookup"
-    if isinstance(error, LateError):
-        return "timeout"
-    return "value" if isinstance(error, (ValueError, CameraError)) else "fault"
+        traceback.print_exc()
+        return render_requests.RenderError("fault", f"{type(e).__name__}: {e}"[:_REASON])
 
 
 def _answer(answers: int, answer: render_requests.Answer) -> None:

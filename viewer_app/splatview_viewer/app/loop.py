@@ -62,6 +62,7 @@ class AppOptions:
     out: Path | None = None
     """The file for what the screen itself shows, written once a second when it changed."""
     panel: bool = True
+    """False for pictures with nothing around or over them."""
     watched: bool = True
     """True where the screen itself is seen, and not only those of browsers."""
     gpu_budget: float = 0.1
@@ -286,7 +287,7 @@ class App:
         if self._browsers is not None:
             self._browsers.close()
         for seat in [*self.seats, *(seat for seat, _ in self._away.values())]:
-            seat.rise()
+            seat.close()
             if seat.screen is not self.screen:
                 seat.screen.close()
         self._away.clear()

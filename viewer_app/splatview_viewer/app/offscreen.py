@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from splatview_ipc.control.errors import SharingError
+from splatview_ipc.control.render_requests import RenderRequest
 from splatview_ipc.system.files import check_picture
-from splatview_viewer.core.errors import CameraError, ViewerError
+from splatview_viewer.core.errors import CameraError, LateError, ViewerError
 from splatview_viewer.core.host import Host
 from splatview_viewer.core.old_view import Adapted
 from splatview_viewer.core.screen import MAX_SIZE, MIN_SIZE, Rect, parse_size, settled_pixels
@@ -26,19 +27,19 @@ from splatview_viewer.formats.pictures import check_writable, save_picture
 from splatview_viewer.geometry.cameras import camera_from_json
 from splatview_viewer.geometry.path import turntable
 from splatview_viewer.kinds import SCENES, SHOWN, kind_named, kind_of, make_view
-from splatview_viewer.kinds.gaussians.film import Camerawork, Filming, see_through
+from splatview_viewer.kinds.gaussians.film import Camerawork, Filming
 from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.kinds.image.view import ImageView
 from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.screens.offscreen import OffscreenScreen
-from splatview_viewer.workspace.links import LinkedFrames
+from splatview_viewer.shell.pane import transparent_picture
+from splatview_viewer.workspace.links import LinkedFrames, release_linked
 from splatview_viewer.workspace.names import SETTLE, Finder, why_nothing
 from splatview_viewer.workspace.sources import make_subscriber
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
-    import moderngl
     import torch
 
     from splatview_ipc.control.frame import Frame
@@ -50,44 +51,44 @@ if TYPE_CHECKING:
     from splatview_viewer.shell.panel import Panel
 
 T = TypeVar("T")
+if TYPE_CHECKING:
+    Use = Callable[["Still", Value | None, Sequence[Frame]], T | None]
+    """Takes the pixels of a value that a still is to draw; None: it was overwritten meanwhile."""
 
 DEFAULT_SIZE = (1280, 720)
-_ARRIVAL = 2.0
-"""Seconds for the data of a picture in place to arrive; a view shows it after half a second in any case."""
-_LATER = 0.1
-"""Seconds to wait for an image that is read in place: the trainer's GPU may write it later than it was announced."""
-_TIMEOUT = 10.0
-"""Seconds to wait for a stream's first frame."""
-_GLANCE = 0.0005
-"""Seconds between two looks for what is on its way."""
-_COMPLETE = 300.0
-"""Seconds within which a plot is complete: ten million events take a few."""
-_OVERLAY = 3.0
-"""Seconds to wait for the first frame of an overlay that has been published. A trainer on a busy GPU answers late."""
+_ARRIVAL_S = 2.0
+"""For the data of a picture in place to arrive; a view shows it after half a second in any case."""
+_LATER_S = 0.1
+"""For an image that is read in place: the trainer's GPU may write it later than it was announced."""
+_TIMEOUT_S = 10.0
+"""For a stream's first frame."""
+_GLANCE_S = 0.001
+"""Between two looks for what is on its way."""
+_COMPLETE_S = 300.0
+"""For a plot to be complete: ten million events take a few."""
+_NEWER_S = 0.3
+"""For the version that another run's stream is at; then an older one is drawn."""
+_IDLE_S = 5.0
+"""After the last request for a stream, it is released."""
+_MOST_OPEN = 4
+"""Streams."""
 
 
-def until(poll: Callable[[], T | None], end: float, pause: float = _GLANCE) -> T | None:
+def until(poll: Callable[[], T | None], end: float) -> T | None:
     """Return the first result of `poll` that is not None; None when there was none by `end` (time.monotonic())."""
     while True:
         result = poll()
         if result is not None or time.monotonic() >= end:
             return result
-        time.sleep(pause)
+        time.sleep(_GLANCE_S)
 
 
 def find(finder: Finder, name: str | None, run: str | None, end: float, *, sure: bool = False) -> RemoteStream:
     """Wait for a stream; `name` and `run` as for `Finder.find`. `sure`: there is such a stream, so wait until `end`."""
     settled = end if sure else min(time.monotonic() + SETTLE, end)
-    stream = until(lambda: finder.find(name, run, time.monotonic(), settled, end), math.inf, 0.002)
+    stream = until(lambda: finder.find(name, run, time.monotonic(), settled, end), math.inf)
     assert stream is not None
     return stream
-
-
-def take_linked(stack: ExitStack, linked: LinkedFrames) -> list[Frame]:
-    """Wait for the streams over another one; `stack` closes the frames."""
-    frames = until(lambda: linked.poll(time.monotonic()), math.inf, 0.002)
-    assert frames is not None
-    return [stack.enter_context(frame) for frame in frames]
 
 
 @dataclass(frozen=True)
@@ -102,15 +103,18 @@ class Look:
     """RGB in [0, 1]; None: what comes with the stream, else black."""
 
 
+# -- shot and video ---------------------------------------------------------------------------------------------------
+
+
 def shoot(asked: Shot) -> tuple[int, int]:
     """Draw one stream or file into a picture, which appears whole or not at all. Returns its width and height.
 
     Raises ViewerError: nothing to draw, a camera or file that makes no sense, no graphics.
     """
-    look = Look(_size(asked), asked.camera, parse_background(asked.background))
+    look = _look(asked, asked.camera)
     check_writable(asked.out, check_picture, look.background is None)
 
-    def shot(still: Still, value: Value, overlays: Sequence[Frame]) -> tuple[int, int] | None:
+    def shot(still: Still, value: Value | None, overlays: Sequence[Frame]) -> tuple[int, int] | None:
         size = still.prepare(value, look)
         if size is None:
             return None
@@ -136,76 +140,157 @@ def film(asked: Video) -> int:
 
     Raises ViewerError: nothing to film, a path or file that makes no sense, no graphics.
     """
-    look = Look(_size(asked), None, parse_background(asked.background))
+    look = _look(asked)
     path = None if asked.path is None else read_path(asked.path)
     check_film(asked.out)
     return _drawn("video", "--path", asked, lambda still, value, _: _film(still, value, look, asked, path))
 
 
-def _drawn(who: str, camera: str, asked: Shot | Video, use: Callable[[Still, Value, Sequence[Frame]], T | None]) -> T:
-    """What `use` makes of the file or the newest frame of the stream. `camera`: the option that people call it by."""
-    value = None
-    if asked.file is not None:
+def _look(asked: Shot | Video, camera: str | None = None) -> Look:
+    return Look(None if asked.size is None else parse_size(asked.size), camera, parse_background(asked.background))
+
+
+def _drawn(who: str, camera: str, asked: Shot | Video, use: Use[T]) -> T:
+    """Return the result of `use` for the file or the newest frame of the stream. `camera`: the option's name."""
+    with ExitStack() as stack:
+        if asked.file is None:
+            stills = Stills(who, camera, asked.run, overlays_s=3.0)
+            stack.callback(stills.close)
+            return stills.draw(RenderRequest(_TIMEOUT_S, asked.run, asked.stream), use)
         if asked.stream is not None or asked.run is not None:
             raise ViewerError(f"{who}: a file was named, and --stream or --run as well; name one or the other")
         from splatview_viewer.kinds.files import open_file
 
         value = open_file(asked.file)
-
-    def attempt(kind: str, value: Value, overlays: Sequence[Frame]) -> T | None:
-        still = Still(screen, kind, who, camera)
-        try:
-            return use(still, value, overlays)
-        finally:
-            still.close()
-
-    screen = OffscreenScreen(MIN_SIZE, MIN_SIZE)
-    try:
-        if value is None:
-            return _newest(screen, who, asked, attempt)
-        made = attempt(kind_of(value), value, ())
-    finally:
-        screen.close()
-    assert made is not None  # only a frame can be overwritten meanwhile
-    return made
+        screen = OffscreenScreen(MIN_SIZE, MIN_SIZE)
+        stack.callback(screen.close)
+        still = Still(screen, kind_of(value), who, camera)
+        stack.callback(still.close)
+        made = use(still, value, ())
+        assert made is not None  # only a frame can be overwritten meanwhile
+        return made
 
 
-def _newest(screen: OffscreenScreen, who: str, asked: Shot | Video,
-            use: Callable[[str, Frame, Sequence[Frame]], T | None]) -> T:
-    """What `use` makes of the newest frame of a stream, of its kind and of the overlays that lie over it. It is called
-    again with the next one when it returns None: the frame was overwritten meanwhile.
+# -- streams ----------------------------------------------------------------------------------------------------------
 
-    Raises ViewerError when there is no such stream, or nothing comes of it.
-    """
-    subscriber = make_subscriber(screen.ctx, asked.run, client=who)
-    try:
-        end = time.monotonic() + _TIMEOUT
-        finder = Finder(subscriber, who)
-        stream = find(finder, asked.stream, asked.run, end)
+
+class _Open:
+    """A stream that was drawn lately, and what draws it."""
+
+    def __init__(self, stream: RemoteStream, still: Still) -> None:
+        self.stream, self.still = stream, still
+        self.version = 0
+        """The version that `still` shows; 0: none."""
+        self.used = time.monotonic()
         stream.open()
 
-        def attempt() -> T | None:
-            finder.look(asked.run, time.monotonic())
-            frame = stream.read()
-            if frame is None:
-                return None
-            with frame, ExitStack() as stack:
-                patience = min(_OVERLAY, max(0.0, end - time.monotonic()))
-                try:
-                    overlays = take_linked(stack, LinkedFrames(subscriber, stream, time.monotonic(), patience))
-                    return use(frame.kind, frame, overlays)
-                except SharingError as e:
-                    if not frame.on_gpu:
-                        raise ViewerError(f"{who}: {e}") from e
-                    stream.refuse(str(e))  # it may come in another way
-                    return None
 
-        made = until(attempt, end, 0.005)
-        if made is None:
-            raise why_nothing(stream, who, _TIMEOUT)
-        return made
-    finally:
-        subscriber.close()
+class Stills:
+    """Draws single pictures of streams, of which the last few stay open for the next picture."""
+
+    def __init__(self, who: str, camera: str, run: str | None = None, *, gpu_uuid: str | None = None,
+                 overlays_s: float = 0.5) -> None:
+        """`who` and `camera` as for `Still`. run: the only one that is followed. gpu_uuid: as for `OffscreenScreen`.
+        overlays_s: to wait for overlays' frames; a trainer on a busy GPU answers late. Raises ViewerError, IpcError."""
+        self.screen = OffscreenScreen(MIN_SIZE, MIN_SIZE, gpu_uuid=gpu_uuid)
+        self._subscriber = make_subscriber(self.screen.ctx, run, client=who)
+        self._finder = Finder(self._subscriber, who)
+        self._who, self._camera, self._overlays_s = who, camera, overlays_s
+        self._open: dict[tuple[str, int, str], _Open] = {}
+
+    def draw(self, request: RenderRequest, use: Use[T]) -> T:
+        """Return the result of `use` for the newest frame of the requested stream and the frames over it; None in place
+        of a frame that the still shows already. `use` returns None for a frame that was overwritten meanwhile, and is
+        called again with the next one.
+
+        Raises ViewerError: NotFoundError without such a stream, LateError when it brings nothing in time.
+        """
+        end = time.monotonic() + request.timeout
+        stream = find(self._finder, request.stream, request.run, end, sure=request.streams > 0)
+        opened, run = self._opened(stream), stream.run
+
+        def told() -> bool | None:
+            self._subscriber.poll()
+            return len(run.streams) >= request.streams or not run.alive or None
+
+        until(told, end)
+        soft, newest = min(time.monotonic() + _NEWER_S, end), stream.version
+
+        def attempt() -> list[T] | None:
+            """Return [] where nothing will come."""
+            self._finder.look(request.run, time.monotonic())  # parts of a sharded scene may come late
+            after = request.after or (newest if time.monotonic() < soft else 1)
+            drawn = self._attempt(opened, after, end, request, use)
+            return [drawn] if drawn is not None else [] if stream.fault or not run.alive else None
+
+        if not (found := until(attempt, end)):
+            error = why_nothing(stream, self._who, request.timeout)
+            if isinstance(error, LateError) and stream.version < request.after:
+                error = LateError(f"{error} (version {request.after} was waited for, {stream.version} is the newest)")
+            raise error
+        opened.used = time.monotonic()
+        return found[0]
+
+    def _opened(self, stream: RemoteStream) -> _Open:
+        key = stream.run.id, stream.info.index, stream.kind
+        opened = self._open.pop(key, None)
+        if opened is None:
+            opened = _Open(stream, Still(self.screen, stream.kind, self._who, self._camera))
+        self._open[key] = opened  # the last one is the newest
+        while len(self._open) > _MOST_OPEN:
+            self._release(next(iter(self._open)))
+        return opened
+
+    def _attempt(self, opened: _Open, after: int, end: float, request: RenderRequest, use: Use[T]) -> T | None:
+        """Draw version `after` or a later one; None while there is none, or if it was overwritten meanwhile."""
+        stream, frame, version = opened.stream, None, opened.version
+        if version < max(after, stream.version, 1) or stream.live:
+            if (frame := stream.read(after=max(after - 1, 0))) is None:
+                return None
+            version = frame.version
+        opened.version = 0
+        with ExitStack() as stack:
+            if frame is not None:
+                stack.enter_context(frame)
+            now = time.monotonic()
+            own = end - now if request.streams else 0.0  # its process published overlays that are on their way
+            linked = LinkedFrames(self._subscriber, stream, now, min(self._overlays_s, max(end - now, 0.0)), own)
+            overlays = until(lambda: linked.poll(time.monotonic()), math.inf) or []
+            for overlay in overlays:
+                stack.enter_context(overlay)
+            try:
+                drawn = use(opened.still, frame, overlays)
+            except SharingError as e:
+                if frame is None or not frame.on_gpu:
+                    raise ViewerError(f"{self._who}: {e}") from e
+                stream.refuse(str(e))  # it may come in another way
+                return None
+        opened.version = version if drawn is not None else 0
+        return drawn
+
+    def rest(self) -> bool:
+        """Look for new runs, and release streams that are not in use. Returns whether there were any."""
+        self._subscriber.poll()
+        now = time.monotonic()
+        idle = [key for key, o in self._open.items() if now - o.used > _IDLE_S or not o.stream.run.alive]
+        for key in idle:
+            self._release(key)
+        return bool(idle)
+
+    def _release(self, key: tuple[str, int, str]) -> None:
+        opened = self._open.pop(key)
+        opened.still.close()
+        opened.stream.release()
+        release_linked(self._subscriber, opened.stream)
+
+    def close(self) -> None:
+        for key in list(self._open):
+            self._release(key)
+        self._subscriber.close()
+        self.screen.close()
+
+
+# -- one picture ------------------------------------------------------------------------------------------------------
 
 
 class Still:
@@ -234,6 +319,8 @@ class Still:
         self._image: ImageView | None = None
         self._scene: GaussianView | None = None
         """The view, where it shows an image, or Gaussians."""
+        self._panel: Panel | None = None
+        """Writes over the picture, once that was needed: a tenth of a second."""
 
     def prepare(self, value: Value | None, look: Look) -> tuple[int, int] | None:
         """Get ready to draw this value, or with None the last one again; the picture's width and height.
@@ -258,28 +345,77 @@ class Still:
             self._scene.host = Host(exact="scene")
             self._scene.change(background=look.background)
             self._scene.look_with(camera)
-        if value is not None and not _take(view, value):
+        if value is not None and not self._take(view, value):
             return None
         if look.size is None and self._image is not None:
             size = min(self._image.size[0], MAX_SIZE), min(self._image.size[1], MAX_SIZE)
         return size
 
-    def draw(self, size: tuple[int, int], overlays: Sequence[Frame] = (), panel: Panel | None = None) -> None:
-        """Draw what was prepared into the screen's framebuffer, which gets this size, and over an image these frames of
-        kind overlay; `panel` as for `draw_overlay_frame`.
+    def _take(self, view: View, value: Value) -> bool:
+        """Give the view the value, once its data has arrived; False when it was overwritten meanwhile."""
+        def taken() -> bool | None:
+            view.tick(time.monotonic())
+            return True if view.update(value) else False if getattr(value, "complete", True) else None
 
-        Raises ViewerError for a plot that cannot be shown or is not complete in time.
+        if not until(taken, time.monotonic() + _ARRIVAL_S):
+            return False
+        if self._image is not None:
+            until(lambda: getattr(value, "complete", True) or None, time.monotonic() + _LATER_S)
+        return True
+
+    def draw(self, size: tuple[int, int], overlays: Sequence[Frame] = (), *, shared: bool = False) -> None:
+        """Draw what was prepared into the screen's framebuffer, which gets this size, and over an image these frames of
+        kind overlay. shared: CUDA reads the framebuffer.
+
+        Frames that cannot be read are left out; how old they are is not written. Raises ViewerError for a plot that
+        cannot be shown or is not complete in time.
         """
-        view = self.view
+        view, image = self.view, self._image
         assert view is not None
-        self.screen.resize(*size)
+        self.screen.resize(*size, shared=shared)
         rect, framebuffer = Rect(0, 0, *size), self.screen.framebuffer
         if self._plot:
-            _draw_plot(view, framebuffer, rect)
+            self._draw_plot(view)
             return
         view.draw(framebuffer, rect)
-        if overlays and self._image is not None:
-            draw_overlay_frame(framebuffer, self._image, rect, overlays, panel=panel)
+        if not overlays or image is None:
+            return
+        layers = image.data.layers
+        for number, frame in enumerate(overlays):
+            with suppress(ViewerError):
+                layers.take(number, frame)
+        try:
+            image.draw_layers(framebuffer, rect, 1.0)
+            if any(layer.result is not None and not layer.result.empty for layer in layers.all):
+                self._write(lambda _, scale: image.write_layers(rect, scale, corner=False) or False)
+        finally:
+            layers.clear()
+
+    def _draw_plot(self, view: Any) -> None:
+        """Draw a plot with its axes and words, once everything in it is worked out."""
+        framebuffer, size, plot = self.screen.framebuffer, self.screen.size, view.view
+
+        def draw() -> None:
+            view.draw(framebuffer, Rect(0, 0, *size))
+            self._write(view.over)
+
+        end = time.monotonic() + _COMPLETE_S
+        settled_pixels(framebuffer, draw)
+        while not getattr(plot, "complete", True):
+            if time.monotonic() > end:  # some work on a picture while others are drawn
+                raise ViewerError(f"the picture was not complete within {_COMPLETE_S:g} s")
+            plot.wait(end - time.monotonic())
+            settled_pixels(framebuffer, draw)
+        if fault := getattr(plot, "fault", ""):
+            raise ViewerError(fault)
+
+    def _write(self, over: Callable[[Rect, float], bool]) -> None:
+        """Draw over the picture with imgui."""
+        if self._panel is None:
+            from splatview_viewer.shell.panel import Panel
+
+            self._panel = Panel()
+        self._panel.draw_over(self.screen.framebuffer, over, 1.0)
 
     @property
     def lacks(self) -> str:
@@ -306,19 +442,12 @@ class Still:
 
         Raises ViewerError for what covers all of its background.
         """
-        view, image, scene = self.view, self._image, self._scene
-        if scene is None and image is None:
+        assert self.view is not None
+        if self._scene is None and self._image is None:
             raise ViewerError(f"{self._who}: a picture of kind {self.kind} cannot be transparent; leave that out")
-
-        def draw(framebuffer: moderngl.Framebuffer, background: Color) -> None:
-            if scene is not None:
-                scene.change(background=background)
-            elif image is not None:
-                image.state = replace(image.state, background=background)
-            assert view is not None
-            view.draw(framebuffer, Rect(0, 0, *size))
-
-        return see_through(self.screen.ctx, size, draw)
+        pixels = transparent_picture(self.view, self.screen.ctx, size)
+        assert pixels is not None
+        return pixels
 
     def whole(self) -> bool:
         """What was drawn since `prepare` is one version; to be asked when the GPU has drawn it."""
@@ -329,9 +458,10 @@ class Still:
 
     def close(self) -> None:
         """Give back everything. Idempotent."""
-        if self.view is not None:
-            self.view.close()
-            self.view = self._scene = None
+        for part in (self.view, self._panel):
+            if part is not None:
+                part.close()
+        self.view = self._scene = self._panel = None
 
 
 def shown_by(view: View | None, of: type[T]) -> T | None:
@@ -339,71 +469,7 @@ def shown_by(view: View | None, of: type[T]) -> T | None:
     return view.view if isinstance(view, Adapted) and isinstance(view.view, of) else None
 
 
-def _take(view: View, value: Value) -> bool:
-    """Give a view the value, once its data has arrived; False when it was overwritten meanwhile."""
-    def taken() -> bool | None:
-        view.tick(time.monotonic())
-        return True if view.update(value) else False if getattr(value, "complete", True) else None
-
-    if not until(taken, time.monotonic() + _ARRIVAL):
-        return False
-    if shown_by(view, ImageView) is not None:
-        until(lambda: getattr(value, "complete", True) or None, time.monotonic() + _LATER)
-    return True
-
-
-def _draw_plot(view: Any, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
-    """Draw a plot with its axes and words, once everything in it is worked out."""
-    from splatview_viewer.shell.panel import Panel
-
-    panel, plot = Panel(), getattr(view, "view", view)
-
-    def draw() -> None:
-        view.draw(framebuffer, rect)
-        panel.draw_over(framebuffer, view.over, 1.0)
-
-    try:
-        end = time.monotonic() + _COMPLETE
-        while True:
-            settled_pixels(framebuffer, draw)
-            if getattr(plot, "complete", True):
-                break
-            if time.monotonic() > end:  # some work on a picture while others are drawn
-                raise ViewerError(f"the picture was not complete within {_COMPLETE:g} s")
-            plot.wait(end - time.monotonic())
-        if fault := getattr(plot, "fault", ""):
-            raise ViewerError(fault)
-    finally:
-        panel.close()
-
-
-def draw_overlay_frame(framebuffer: moderngl.Framebuffer, view: ImageView, rect: Rect, frames: Iterable[Frame],
-                       scale: float = 1.0, panel: Panel | None = None) -> None:
-    """Draw frames of kind overlay over what `view.draw(framebuffer, rect)` drew before.
-
-    scale: pixels per point, for lines and letters. panel: one whose imgui context is used; None: one is made for this
-    picture, which takes a tenth of a second. Frames that cannot be read are left out; how old they are is not written.
-    Not for views of the viewer.
-    """
-    layers, source = view.data.layers, view.data.source
-    if source is None:
-        return
-    for number, frame in enumerate(frames):
-        with suppress(ViewerError):
-            layers.take(number, frame)
-    try:
-        view.draw_layers(framebuffer, rect, scale)
-        if any(layer.result is not None and not layer.result.empty for layer in layers.all):
-            from splatview_viewer.shell.panel import Panel
-
-            own = panel or Panel(scale)
-            try:
-                own.draw_over(framebuffer, lambda _, s: view.write_layers(rect, s, corner=False) or False, scale)
-            finally:
-                if own is not panel:
-                    own.close()
-    finally:
-        layers.clear()
+# -- films ------------------------------------------------------------------------------------------------------------
 
 
 def _film(still: Still, value: Value, look: Look, asked: Video, path: Film | None) -> int | None:
@@ -431,37 +497,30 @@ def _film(still: Still, value: Value, look: Look, asked: Video, path: Film | Non
     camerawork = Camerawork(still.screen.ctx, view, *size)
     filming = Filming(camerawork, made, make_writer(asked.out, *size, made.fps, transparent), transparent=transparent)
     try:
-        _until_done(filming)
+        _finish(filming)
     finally:
         filming.close()
     return filming.drawn
 
 
-def _until_done(filming: Filming) -> None:
-    begun, told = time.monotonic(), -1.0
+def _finish(filming: Filming) -> None:
+    """Draw and write all pictures, and say how far they are: on one line of a terminal, else every ten seconds."""
+    terminal, begun, told = sys.stderr.isatty(), time.monotonic(), -1.0
     while not filming.ended:
         filming.turn()
         filming.wait(0.001)
         now = time.monotonic()
-        if now - told > (0.2 if sys.stderr.isatty() else 10.0):
-            told = now
-            _tell(filming, now - begun)
+        if now - told <= (0.2 if terminal else 10.0):
+            continue
+        told, rate = now, filming.drawn / max(now - begun, 1e-3)
+        left = f", {(filming.total - filming.drawn) / rate:.0f} s left" if filming.drawn > 2 else ""
+        text = f"{filming.drawn} of {filming.total} pictures, {rate:.1f}/s{left}"
+        before, end = ("\r\x1b[K", "") if terminal else ("splatview: ", "\n")
+        print(f"{before}{text}", end=end, file=sys.stderr, flush=True)
     if filming.fault:
         raise ViewerError(f"video: {filming.fault}")
-    if sys.stderr.isatty():
+    if terminal:
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-
-
-def _tell(filming: Filming, seconds: float) -> None:
-    rate = filming.drawn / max(seconds, 1e-3)
-    left = f", {(filming.total - filming.drawn) / rate:.0f} s left" if filming.drawn > 2 else ""
-    text = f"{filming.drawn} of {filming.total} pictures, {rate:.1f}/s{left}"
-    end = "" if sys.stderr.isatty() else "\n"
-    print(f"\r\x1b[K{text}" if sys.stderr.isatty() else f"splatview: {text}", end=end, file=sys.stderr, flush=True)
-
-
-def _size(asked: Shot | Video) -> tuple[int, int] | None:
-    return None if asked.size is None else parse_size(asked.size)
 
 
 def parse_background(text: str) -> Color | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import os
-from collections import deque
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -25,8 +24,7 @@ from splatview_ipc.control.render_requests import (
 from splatview_viewer.app.loop import App, AppOptions, run
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.screen import Caption
-from splatview_viewer.screens.display import on_display_lost
-from splatview_viewer.screens.window import WindowScreen
+from splatview_viewer.screens.window import WindowScreen, on_display_lost
 from splatview_viewer.workspace.sources import make_subscriber
 
 if TYPE_CHECKING:
@@ -97,7 +95,6 @@ class _OneWindow(App):
         self._caller = caller
         self._show: Show | None = None
         self._told: WindowState | None = None
-        self._drawn_at: deque[float] = deque(maxlen=1000)
         subscriber = make_subscriber(screen.ctx, str(settings.pid), client="window")
         super().__init__(screen, AppOptions(), subscriber=subscriber)
         self._waiting = _Waiting(self.seat)
@@ -125,9 +122,7 @@ class _OneWindow(App):
             self._active_until = self._news_until = now + _LIVELY
         self._follow(now)
         due = super().turn(now, events)
-        if self.drew:
-            self._drawn_at.append(now)
-        state = WindowState(*self.screen.state.size, sum(at > now - 1 for at in self._drawn_at))
+        state = WindowState(*self.screen.state.size, self.seat.pace.fps(now))
         if not self.screen.state.closed and state != self._told:
             self._told = state
             self._caller.send(_line(state))

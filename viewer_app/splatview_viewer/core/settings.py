@@ -63,29 +63,12 @@ class Timings:
 
 
 @dataclass
-class PaneHead:
-    """The strip above a pane, or its tab."""
-
-    name: str
-    group: str = ""
-    active: bool = False
-    number: int = 0
-    """Which pane it is, from 0 on."""
-
-
-@dataclass
 class State:
     """Everything that the panel shows."""
 
     entries: list[Entry] = field(default_factory=list)
     selected: str | None = None
     """The key of the entry that the active pane shows."""
-    panes: list[PaneHead] = field(default_factory=list)
-    """All of them, if there are several."""
-    tabs: bool = False
-    """Whether they lie behind each other."""
-    maximised: bool = False
-    """Whether the active one is seen alone."""
     light: bool = False
     """Whether the panel is light."""
     panel_open: bool = True

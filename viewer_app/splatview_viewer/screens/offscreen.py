@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import ctypes
+import functools
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import moderngl
 
 from splatview_ipc.control.errors import IpcError
+from splatview_ipc.cuda import driver
 from splatview_ipc.gl.glapi import GL, gl_device_uuid
 from splatview_viewer.core.errors import GraphicsError
 from splatview_viewer.core.events import Close, Inbox, Resize
-from splatview_viewer.core.screen import MIN_SIZE, ScreenState, read_pixels
+from splatview_viewer.core.screen import ScreenState, read_pixels
 from splatview_viewer.formats.pictures import output_path, save_picture
-from splatview_viewer.screens import _egl
 from splatview_viewer.screens.target import Target
 
 if TYPE_CHECKING:
@@ -27,36 +30,104 @@ if TYPE_CHECKING:
 _INSTALL = "apt-get install libegl1 libgl1 libgl1-mesa-dri"
 
 
+_EXTENSIONS, _CUDA_DEVICE, _DEVICE_UUID = 0x3055, 0x323A, 0x335C
+_MAX_DEVICES = 64
+
+
+class Device(NamedTuple):
+    """Something that EGL can draw on, in EGL's order."""
+
+    uuid: str | None
+    """The GPU's, 32 lower-case hexadecimal digits; None where EGL does not say."""
+    nvidia: bool
+    """CUDA knows it as well."""
+
+
+def devices() -> list[Device]:
+    """Return what EGL can draw on; [] where EGL is missing or does not say."""
+    egl = _library()
+    if egl is None:
+        return []
+
+    def function(name: str, result: Any, *arguments: Any) -> Any:
+        address = egl.eglGetProcAddress(name.encode())
+        return ctypes.CFUNCTYPE(result, *arguments)(address) if address else None
+
+    query = function("eglQueryDevicesEXT", ctypes.c_uint, ctypes.c_int, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int))
+    attribute = function("eglQueryDeviceAttribEXT", ctypes.c_uint, ctypes.c_void_p, ctypes.c_int,
+                         ctypes.POINTER(ctypes.c_ssize_t))
+    text = function("eglQueryDeviceStringEXT", ctypes.c_char_p, ctypes.c_void_p, ctypes.c_int)
+    binary = function("eglQueryDeviceBinaryEXT", ctypes.c_uint, ctypes.c_void_p, ctypes.c_int, ctypes.c_int,
+                      ctypes.c_void_p, ctypes.POINTER(ctypes.c_int))
+    if query is None or attribute is None or text is None:
+        return []
+    count, found = ctypes.c_int(0), (ctypes.c_void_p * _MAX_DEVICES)()
+    if not query(_MAX_DEVICES, found, ctypes.byref(count)):
+        return []
+    out = []
+    for device in found[: count.value]:
+        extensions = (text(device, _EXTENSIONS) or b"").decode("ascii", "replace").split()
+        number, nvidia = ctypes.c_ssize_t(-1), False
+        if "EGL_NV_device_cuda" in extensions:
+            nvidia = bool(attribute(device, _CUDA_DEVICE, ctypes.byref(number))) and number.value >= 0
+        uuid, size = (ctypes.c_ubyte * 16)(), ctypes.c_int(0)
+        known = (binary is not None and "EGL_EXT_device_persistent_id" in extensions
+                 and binary(device, _DEVICE_UUID, 16, uuid, ctypes.byref(size)) and size.value == 16)
+        out.append(Device(bytes(uuid).hex() if known else None, nvidia))
+    return out
+
+
+@functools.cache
+def _library() -> ctypes.CDLL | None:
+    """EGL, of which moderngl lacks some calls."""
+    try:
+        egl = ctypes.CDLL("libEGL.so.1")
+    except OSError:
+        return None
+    egl.eglGetProcAddress.restype, egl.eglGetProcAddress.argtypes = ctypes.c_void_p, [ctypes.c_char_p]
+    egl.eglGetCurrentContext.restype = ctypes.c_void_p
+    return egl
+
+
+def current_context() -> int:
+    """Return the EGL context that this thread holds, as an opaque number; 0 for none."""
+    egl = _library()
+    return 0 if egl is None else egl.eglGetCurrentContext() or 0
+
+
+def let_go(context: int | None = None) -> None:
+    """Hold no EGL context in this thread any more; with `context`, only if it is that one.
+
+    A thread that holds one cannot make a GLX context current: Xlib would end the whole process (BadAccess).
+    """
+    held, egl = current_context(), _library()
+    if egl is not None and held and context in (None, held):
+        egl.eglReleaseThread()
+
+
 def create_context(gpu_uuid: str | None = None) -> moderngl.Context:
     """An OpenGL 3.3 core context without any display. Raises GraphicsError that says what to do.
 
     `gpu_uuid`: the GPU to draw on, as 32 lower-case hexadecimal digits, so that tensors on it need not be moved; by
     default, and with several GPUs, the first that CUDA sees here. Where EGL cannot draw on it another one is taken.
     """
-    found = _egl.devices()
+    found = devices()
     if gpu_uuid is None and sum(device.nvidia for device in found) > 1:
-        gpu_uuid = _first_gpu()
-    for index in _egl.candidates(found, gpu_uuid):
+        with suppress(IpcError):
+            gpu_uuid = driver.gpu_uuid(0)  # EGL does not look at CUDA_VISIBLE_DEVICES
+    exact = [k for k, device in enumerate(found) if device.uuid == gpu_uuid is not None]
+    unnamed = [k for k, device in enumerate(found) if device.nvidia and device.uuid is None and gpu_uuid is not None]
+    for index in exact[:1] or unnamed:
         try:
             ctx = _create(device_index=index)
         except GraphicsError:
             continue
         if gl_device_uuid(ctx) == gpu_uuid:
             return ctx
-        held = _egl.current_context()
+        held = current_context()
         ctx.release()
-        _egl.let_go(held)
+        let_go(held)
     return _create()
-
-
-def _first_gpu() -> str | None:
-    """The UUID of CUDA's device 0 (EGL does not look at CUDA_VISIBLE_DEVICES)."""
-    from splatview_ipc.cuda import driver
-
-    try:
-        return driver.gpu_uuid(0)
-    except IpcError:
-        return None
 
 
 def _create(**device: int) -> moderngl.Context:
@@ -98,45 +169,38 @@ class OffscreenScreen:
     def __init__(self, width: int = 1280, height: int = 720, scale: float = 1.0, *,
                  gpu_uuid: str | None = None) -> None:
         """`gpu_uuid` as in `create_context`. Raises GraphicsError when no EGL context can be made."""
-        self.shares = False
-        """CUDA reads what is drawn from the next `resize` on: `tensor`."""
         self.ctx = create_context(gpu_uuid)
         self.user = LocalUser()
-        self._egl = _egl.current_context()
+        self._held: int | None = current_context()
+        """The EGL context; None once it was released."""
         self._scale = scale
         self._closed = False
         self._inbox: Inbox[Event] = Inbox(most=1_000_000)
-        self._target: Target | None = Target(self.ctx, (width, height))
+        self._target = Target(self.ctx, (width, height))
 
-    def resize(self, width: int, height: int, scale: float | None = None) -> None:
-        """Draw in this many pixels from now on. Raises SharingError, moderngl's Error where nothing so large can be
-        made."""
+    def resize(self, width: int, height: int, scale: float | None = None, *, shared: bool = False) -> None:
+        """Draw in this many pixels from now on. shared: CUDA reads them (`tensor`). Raises SharingError, moderngl's
+        Error where nothing so large can be made."""
         self._scale = self._scale if scale is None else scale
-        if (width, height) != self.size or self.shares != (self._drawn.shared is not None):
-            before, self._target = self._drawn, Target(self.ctx, (width, height), shared=self.shares)
+        if (width, height) != self.size or shared != (self._target.shared is not None):
+            before, self._target = self._target, Target(self.ctx, (width, height), shared=shared)
             before.release()
 
     def tensor(self) -> torch.Tensor | None:
         """As `Target.tensor`; None where CUDA does not read it."""
-        return None if self._drawn.shared is None else self._drawn.tensor()
-
-    @property
-    def _drawn(self) -> Target:
-        assert self._target is not None, "the screen is closed"
-        return self._target
+        return None if self._target.shared is None else self._target.tensor()
 
     @property
     def size(self) -> tuple[int, int]:
-        return self._drawn.size
+        return self._target.size
 
     @property
     def state(self) -> ScreenState:
-        size = self.size if self._target is not None else (MIN_SIZE, MIN_SIZE)
-        return ScreenState(size, self._scale, not self._closed, not self._closed, self._closed)
+        return ScreenState(self.size, self._scale, not self._closed, not self._closed, self._closed)
 
     @property
     def framebuffer(self) -> moderngl.Framebuffer:
-        return self._drawn.framebuffer
+        return self._target.framebuffer
 
     def push(self, *events: Event) -> None:
         """Add events as if a user had caused them. May be called from any thread."""
@@ -164,9 +228,9 @@ class OffscreenScreen:
 
     def close(self) -> None:
         self._closed = True
-        if self._target is None:
+        if self._held is None:
             return
         self._target.release()
-        self._target = None
         self.ctx.release()
-        _egl.let_go(self._egl)
+        let_go(self._held)
+        self._held = None

@@ -5,7 +5,8 @@ from __future__ import annotations
 import mmap
 import threading
 import weakref
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,20 +33,24 @@ class Target:
         cannot be made."""
         self._ctx = ctx
         self.shared: SharedTexture | TextureTensor | None = None
-        if shared:
-            with suppress(SharingError):  # nothing waits but the GPU
-                self.shared = SharedTexture(ctx, size)
-        self._texture = self.shared.texture if isinstance(self.shared, SharedTexture) else ctx.texture(size, 4)
-        try:
-            if shared and self.shared is None:
-                self.shared = TextureTensor(self._texture, "register")
-            self.framebuffer = ctx.framebuffer([self._texture])
-        except BaseException:
-            self._release_texture()
-            raise
+        with ExitStack() as held:
+            if shared:
+                with suppress(SharingError):  # nothing waits but the GPU
+                    self.shared = SharedTexture(ctx, size)
+                    held.callback(self.shared.close)
+            if isinstance(self.shared, SharedTexture):
+                texture = self.shared.texture
+            else:
+                texture = ctx.texture(size, 4)
+                held.callback(texture.release)
+                if shared:
+                    self.shared = TextureTensor(texture, "register")
+                    held.callback(self.shared.close)
+            self.framebuffer = ctx.framebuffer([texture])
+            held.callback(self.framebuffer.release)
+            self._held = held.pop_all()
         self.framebuffer.use()  # moderngl binds what was in use again after a clear: that must not be an old one
         self.framebuffer.clear(0.0, 0.0, 0.0, 1.0)
-        self._released = False
 
     @property
     def size(self) -> tuple[int, int]:
@@ -58,32 +63,23 @@ class Target:
         assert self.shared is not None, "made without `shared`"
         return self.shared.read() if isinstance(self.shared, SharedTexture) else self.shared.update()
 
-    def _release_texture(self) -> None:
-        if self.shared is not None:
-            self.shared.close()
-        if not isinstance(self.shared, SharedTexture):  # which owns its texture
-            self._texture.release()
-
     def release(self) -> None:
         """Idempotent."""
-        if self._released:
-            return
-        self._released = True
         if self._ctx.fbo is self.framebuffer:
             self._ctx.detect_framebuffer(0).use()
-        self.framebuffer.release()
-        self._release_texture()
+        self._held.close()
 
 
+@dataclass(eq=False)
 class Copy:
-    """One picture for other threads: (H, W, 4) uint8, the lowest row first."""
+    """One picture for other threads."""
 
-    def __init__(self, pixels: Pixels, at: float, arrived: torch.cuda.Event | None = None) -> None:
-        self.pixels = pixels
-        self.at = at
-        """The newest event that the picture reflects, by the page's clock; 0: none."""
-        self.arrived = arrived
-        """Passed by the GPU once the pixels are there; None: they are."""
+    pixels: Pixels
+    """(H, W, 4) uint8, the lowest row first."""
+    at: float
+    """The newest event that the picture reflects, by the page's clock; 0: none."""
+    arrived: torch.cuda.Event | None = None
+    """Passed by the GPU once the pixels are there; None: they are."""
 
     @property
     def size(self) -> tuple[int, int]:

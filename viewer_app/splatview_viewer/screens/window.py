@@ -1,8 +1,18 @@
-"""A window on the desktop, through GLFW."""
+"""A window on the desktop, through GLFW.
+
+`glfw` is loaded from its wheel: by default, pyGLFW searches a dozen folders and starts a Python process for each
+library that it finds. Naming the library avoids that.
+"""
 
 from __future__ import annotations
 
+import ctypes
+import os
+import sys
 import warnings
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import moderngl
@@ -28,15 +38,31 @@ from splatview_viewer.core.events import (
     Wheel,
 )
 from splatview_viewer.core.screen import ScreenState
-from splatview_viewer.screens import _egl
-from splatview_viewer.screens.display import glfw, say_when_display_is_lost
-from splatview_viewer.screens.offscreen import LocalUser
+from splatview_viewer.screens.offscreen import LocalUser, let_go
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from splatview_viewer.core.screen import Caption
 
+
+def _bundled() -> Path | None:
+    """Return the library in the installed wheel for this session's display server, if the wheel holds one."""
+    spec = find_spec("glfw")
+    if spec is None or spec.origin is None:
+        return None
+    wanted = os.environ.get("PYGLFW_LIBRARY_VARIANT", "").lower()
+    wayland = wanted == "wayland" if wanted in ("wayland", "x11") else os.environ.get("XDG_SESSION_TYPE") == "wayland"
+    library = Path(spec.origin).parent / ("wayland" if wayland else "x11") / "libglfw.so"
+    return library if library.is_file() else None
+
+
+if not os.environ.get("PYGLFW_LIBRARY") and (library := _bundled()) is not None:
+    os.environ["PYGLFW_LIBRARY"] = str(library)
+
+import glfw  # noqa: E402  (reads the variable)
+
+LOST = "the display has gone away: its X server has ended, or the connection to it"
 _BUTTONS: dict[int, Button] = {
     glfw.MOUSE_BUTTON_LEFT: "left",
     glfw.MOUSE_BUTTON_RIGHT: "right",
@@ -70,7 +96,7 @@ class WindowScreen:
         self._clicks = ClickCounter()
         self._mods: Mods = frozenset()
         faults: list[str] = []
-        _egl.let_go()
+        let_go()
         with warnings.catch_warnings(record=True) as caught:  # pyGLFW reports errors as warnings
             warnings.simplefilter("always")
             ready = glfw.init()
@@ -90,7 +116,7 @@ class WindowScreen:
             raise GraphicsError(f"no window could be opened{why}. Is a display reachable (DISPLAY or "
                                 "WAYLAND_DISPLAY)? Without one use --web, for a browser, or splatview shot")
         WindowScreen._open += 1
-        say_when_display_is_lost()
+        _end_with_the_display()
         glfw.make_context_current(self._window)
         glfw.swap_interval(1 if vsync else 0)
         try:
@@ -233,3 +259,35 @@ class _WindowUser(LocalUser):
 
 def _mods(bits: int) -> Mods:
     return frozenset(name for bit, name in _MODS.items() if bits & bit)
+
+
+_handler: Any = None
+_last_words: list[Callable[[str], None]] = []
+
+
+def on_display_lost(action: Callable[[str], None]) -> None:
+    """Have this called with the reason before the process ends for want of its display. It must be quick and may use
+    neither OpenGL nor the display."""
+    _last_words.append(action)
+
+
+def _end_with_the_display() -> None:
+    """Have the process end with a line that says why, and exit status 2. Without effect where there is no X."""
+    global _handler
+    if _handler is not None:
+        return
+    try:
+        xlib = ctypes.CDLL("libX11.so.6")
+    except OSError:
+        return
+
+    def lost(_: int) -> int:
+        for action in list(_last_words):
+            with suppress(Exception):  # Xlib ends the process anyway
+                action(LOST)
+        print(f"splatview: {LOST}", file=sys.stderr, flush=True)
+        os._exit(2)  # Xlib would exit as well, by way of OpenGL's driver, which asks the display again
+
+    _handler = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(lost)  # type: ignore[arg-type]
+    xlib.XSetIOErrorHandler.argtypes, xlib.XSetIOErrorHandler.restype = [ctypes.c_void_p], ctypes.c_void_p
+    xlib.XSetIOErrorHandler(ctypes.cast(_handler, ctypes.c_void_p))

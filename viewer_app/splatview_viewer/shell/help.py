@@ -21,10 +21,8 @@ KEYS = (
     KeyHelp("Viewer", "Shift + Tab", "The next pane"),
     KeyHelp("Viewer", "?", "This list"),
 )
-_SIZES = theme.FONT_SIZE, 13.5, 12.0, 10.5, 9.0
-"""Points of the letters: the largest in which all of it fits."""
-_PAD, _GAP, _BETWEEN, _MARGIN = 22.0, 18.0, 36.0, 12.0
-"""Points around the list, from keys to words, between columns, and to the edges."""
+_PAD, _GAP, _BETWEEN = 22.0, 18.0, 36.0
+"""Points around the list, from keys to words, and between columns."""
 _FIRST = "Camera", "Picture"
 _PACE = 1.4
 """Heights of a line, in heights of the letters."""
@@ -34,19 +32,16 @@ _Column = list[tuple[str, str]]
 
 def draw_help(picture: Rect, scale: float, lines: Sequence[KeyHelp]) -> None:
     """Draw the list in the middle of the picture, group by group, in as few columns as fit into it; over all of the
-    screen where the picture is too small."""
+    screen, in smaller letters, where the picture is too small."""
     screen = imgui.get_io().display_size
-    whole = Rect(0, 0, round(screen.x), round(screen.y))
-    tries = [(picture, size) for size in _SIZES[:2]] + [(whole, size) for size in _SIZES]
-    for place, size in tries:
-        for count in range(1, 5):
-            columns = _columns(lines, count)
-            with theme.font_size(size):
-                wide, high = _extent(columns, scale)
-                fits = wide <= place.width - 2 * _MARGIN * scale and high <= place.height - 2 * _MARGIN * scale
-                if fits or (place, size, count) == (*tries[-1], 4):
-                    _draw(columns, place, scale)
-                    return
+    tries = []
+    for place in (picture, Rect(0, 0, round(screen.x), round(screen.y))):
+        for columns in (_columns(lines, count) for count in range(1, 5)):
+            wide, high = _extent(columns, scale)
+            tries.append((min(1.0, 0.92 * place.width / wide, 0.92 * place.height / high), place, columns))
+    part, place, columns = max(tries, key=lambda t: t[0])  # the first of equal ones
+    with theme.font_size(theme.FONT_SIZE * max(part, 0.2)):
+        _draw(columns, place, scale * part)
 
 
 def _columns(lines: Sequence[KeyHelp], count: int) -> list[_Column]:

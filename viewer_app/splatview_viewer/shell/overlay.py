@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from imgui_bundle import ImVec4
 
     from splatview_viewer.core.screen import Rect
-    from splatview_viewer.core.settings import Entry, State
-    from splatview_viewer.shell.shown import Shown
+    from splatview_viewer.core.settings import State
+    from splatview_viewer.core.view import Info
+    from splatview_viewer.shell.pane import Pane
 
 _MOST_TROUBLES = 4
 _MOST_LINES, _WIDEST = 6, 46
@@ -28,10 +29,10 @@ _BAR = 90
 """Points: what is higher is no bar at the lower edge."""
 
 
-def draw_overlay(state: State, entry: Entry | None, picture: Rect, *, empty: bool, scale: float,
-                 troubles: Sequence[str] = ()) -> None:
-    """Words over the picture of an entry: a hint, progress, a fault, that the run is gone, and what its publisher says
-    is wrong."""
+def draw_overlay(state: State, pane: Pane, scale: float) -> None:
+    """Words over the picture of a pane: a hint, progress, a fault, that the run is gone, and what its publisher says is
+    wrong."""
+    entry, picture, found = pane.entry, pane.rect, pane.working()
     if entry is None:
         if state.hint:
             _message(picture, scale, state.hint.split("\n"), theme.DIM)
@@ -41,13 +42,13 @@ def draw_overlay(state: State, entry: Entry | None, picture: Rect, *, empty: boo
         _progress(scale, picture, f"Loading {entry.name}", entry.progress)
     elif fault:
         _message(picture, scale, [f"{entry.name} cannot be shown", fault], theme.FAULT)
-    elif empty:
+    elif found is None or found[1].empty:
         words = "Waiting for its next frame" if entry.alive else "The run ended before it was seen"
         _message(picture, scale, [entry.name, words], theme.DIM)
     else:
         ended = [ENDED] if not entry.alive and not state.says_trouble else []
         lines = [(text, theme.TEXT) for text in ended]
-        for text in list(troubles)[:_MOST_TROUBLES]:
+        for text in pane.seat.catalogue.links.troubles(found[0])[:_MOST_TROUBLES]:
             lines += [(line, theme.FAULT) for line in lines_of(text, _room(picture, scale), 3)]
         if lines:
             card(imgui.get_background_draw_list(), (picture.x + picture.width / 2, picture.y + 8 * scale), lines,
@@ -94,7 +95,7 @@ def _progress(scale: float, picture: Rect, text: str, fraction: float) -> None:
                              theme.u32(color), height / 2)
 
 
-def draw_status(state: State, shown: Shown, picture: Rect, size: tuple[int, int], scale: float) -> None:
+def draw_status(state: State, info: Info, picture: Rect, size: tuple[int, int], scale: float) -> None:
     """Below `picture`, on a screen of `size` pixels. What does not fit is left to the details."""
     top = picture.y + picture.height
     draw = imgui.get_background_draw_list()
@@ -102,10 +103,10 @@ def draw_status(state: State, shown: Shown, picture: Rect, size: tuple[int, int]
     line, pad = imgui.get_text_line_height(), 12 * scale
     y = round(top + (size[1] - top - line) / 2)
     x = picture.x + pad
-    if shown.readout:
-        draw.add_text(ImVec2(x, y), theme.u32(theme.TEXT), shown.readout)
-        x += imgui.calc_text_size(shown.readout).x + 2 * pad
-    phrases, width = status_phrases(state, shown), math.inf
+    if info.readout:
+        draw.add_text(ImVec2(x, y), theme.u32(theme.TEXT), info.readout)
+        x += imgui.calc_text_size(info.readout).x + 2 * pad
+    phrases, width = status_phrases(state, info), math.inf
     text = ""
     while phrases and width > size[0] - pad - x:
         text = " \u00b7 ".join(phrases)
@@ -115,10 +116,10 @@ def draw_status(state: State, shown: Shown, picture: Rect, size: tuple[int, int]
         draw.add_text(ImVec2(round(size[0] - pad - width), y), theme.u32(theme.DIM), text)
 
 
-def status_phrases(state: State, shown: Shown) -> list[str]:
+def status_phrases(state: State, info: Info) -> list[str]:
     """Return the parts of the status line, most important first."""
     t = state.said
-    phrases = list(shown.details)
+    phrases = list(info.details)
     if t.fps >= 2:
         phrases.append(f"{t.fps:.0f} pictures/s")
     if t.gpu_share is not None:
@@ -129,7 +130,7 @@ def status_phrases(state: State, shown: Shown) -> list[str]:
     stages = [f"{name} {ms:.1f}" for name, ms in t.stages.items() if ms >= 0.05]
     if stages:
         phrases.append(" + ".join(stages) + " ms")
-    return [*phrases, *shown.path, *([state.screen] if state.screen else [])]
+    return [*phrases, *info.path, *([state.screen] if state.screen else [])]
 
 
 def latency_phrases(state: State) -> list[str]:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import (
     Key,
     Pinch,
@@ -15,21 +18,27 @@ from splatview_viewer.core.events import (
     Text,
     Wheel,
 )
-from splatview_viewer.core.screen import Rect
+from splatview_viewer.core.screen import Rect, settled_pixels
 from splatview_viewer.core.settings import BACKDROP
-from splatview_viewer.shell.shown import Shown, describe
+from splatview_viewer.core.view import Info, Section
+from splatview_viewer.kinds.gaussians.film import see_through
+from splatview_viewer.kinds.gaussians.tool import in_order
+from splatview_viewer.workspace.shards_panel import sections as shard_sections
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import moderngl
+    import numpy as np
 
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.host import Host
     from splatview_viewer.core.old_view import View
-    from splatview_viewer.core.settings import Entry
+    from splatview_viewer.core.settings import Color, Entry
     from splatview_viewer.shell.seat import Seat
     from splatview_viewer.workspace.catalogue import Slot
+
+T = TypeVar("T")
 
 
 class Pane:
@@ -40,7 +49,9 @@ class Pane:
         self.by_itself = True
         """True while the user has not chosen the entry."""
         self.rect = Rect(0, 0, 1, 1)
-        """The rectangle in which it was drawn last."""
+        """The rectangle of its picture."""
+        self.head = Rect(0, 0, 1, 0)
+        """That of the strip above it; of no height without one."""
         self.key: str | None = None
         """The entry that it shows."""
         self.captured = False
@@ -68,6 +79,13 @@ class Pane:
         slot, view = self.slot, self.view
         return None if slot is None or view is None or slot.entry.fault else (slot, view)
 
+    def _ask(self, call: Callable[[View], T], otherwise: T) -> T:
+        """Return the result of a call of the view, whose faults become the entry's; `otherwise` without a result."""
+        if (found := self.working()) is not None:
+            with self.seat.catalogue.guard(found[0]):
+                return call(found[1])
+        return otherwise
+
     def select(self, key: str | None) -> None:
         """Show this entry because the user chose it. Only what is shown costs its trainer anything."""
         self.by_itself = False
@@ -80,32 +98,24 @@ class Pane:
     @property
     def has_panel(self) -> bool:
         """True while the panel describes it."""
-        return self.seat.has_panel and self.seat.panes.active is self
+        return self.seat.state.panel_open and self.seat.panes.active is self
 
     # -- time, events, pictures --------------------------------------------------------------------------------
 
     def tick(self, now: float) -> None:
         """Have the view do what is due, once in each turn of the loop."""
-        if (found := self.working()) is not None:
-            slot, view = found
-            with self.seat.catalogue.guard(slot):
-                if view.tick(now):
-                    self.seat.mark()
+        if self._ask(lambda view: view.tick(now), False):
+            self.seat.mark()
 
     def boards(self) -> Sequence[Rect]:
         """Return the rectangles of imgui's windows over the picture."""
-        slot, view = self.slot, self.view
-        if slot is not None and view is not None:
-            with self.seat.catalogue.guard(slot):
-                return view.boards(self.rect)
-        return ()
+        return self._ask(lambda view: view.boards(self.rect), ())
 
     def take(self, event: Event, ours: bool) -> bool:
         """Take what the user did over it. `ours`: it was meant for the panel. True when the picture has changed by what
         was moved, and not only by what is said of the pointer's place."""
-        if (found := self.working()) is None:
+        if self.working() is None:
             return False
-        slot, view = found
         if isinstance(event, (PointerPress, Wheel, Pinch)) and ours:
             return False
         if isinstance(event, PointerPress):
@@ -116,30 +126,41 @@ class Pane:
             self.captured = False
         if ours and (isinstance(event, Text) or (isinstance(event, Key) and event.pressed)):
             return False  # a key that goes up may have gone down before a field was opened
-        with self.seat.catalogue.guard(slot):
-            if view.handle(event, self.rect):
-                self.seat.mark()
-                return not isinstance(event, (PointerMove, PointerLeave)) or self.captured
-        return False
+        if not self._ask(lambda view: view.handle(event, self.rect), False):
+            return False
+        self.seat.mark()
+        return not isinstance(event, (PointerMove, PointerLeave)) or self.captured
 
-    def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:
-        """Draw it into a part of the framebuffer."""
-        self.rect = rect
-        if (found := self.working()) is not None:
-            slot, view = found
+    def draw(self, framebuffer: moderngl.Framebuffer) -> None:
+        """Draw its picture."""
+        def draw(view: View) -> bool:
             view.host.scale = self.seat.screen.state.scale  # which changes with the monitor, and with a page's zoom
-            with self.seat.catalogue.guard(slot):
-                view.draw(framebuffer, rect)
-                return
-        framebuffer.use()
-        framebuffer.clear(*BACKDROP, 1.0, viewport=rect.viewport(framebuffer.height))
+            view.draw(framebuffer, self.rect)
+            return True
 
-    def describe(self, panel_open: bool, head: Rect) -> Shown:
-        """Return its description for the panel, and for the strip above it."""
-        shown = describe(self.seat.catalogue, self.slot, self.view, panel_open)
-        shown.rect, shown.entry, shown.head = self.rect, self.entry, head if head.height else None
-        shown.number, shown.boards = self.seat.panes.all.index(self), self.boards()
-        return shown
+        if not self._ask(draw, False):
+            framebuffer.use()
+            framebuffer.clear(*BACKDROP, 1.0, viewport=self.rect.viewport(framebuffer.height))
+
+    def draw_over(self, scale: float) -> bool:
+        """Draw what the view writes over its picture, inside an imgui frame; True to draw the picture again."""
+        return self._ask(lambda view: view.over(self.rect, scale), False)
+
+    def describe(self) -> tuple[Sequence[Section], Info]:
+        """Return the panel's parts about it, none without a picture, and texts about what is shown."""
+        if (found := self.working()) is None:
+            return (), Info()
+        slot, view = found
+        catalogue = self.seat.catalogue
+        sections = [] if view.empty else [Section("View", view.panel, True), *in_order([
+            *view.sections, *shard_sections(catalogue, slot, view),
+            *(section for feature in catalogue.features for section in feature.sections(slot, view))])]
+
+        def guarded(section: Section) -> Section:
+            return replace(section, draw=lambda: self._ask(lambda _: bool(section.draw()), False))
+
+        info = Info(view.details, [*view.extras, *slot.source.notes], view.readout, [slot.source.path, *view.path])
+        return [guarded(section) for section in sections], info
 
     def latency_ms(self, behind: float) -> float | None:
         """Since what it shows was published, if that is told for the first time. `behind`: what the GPU has to do yet,
@@ -149,3 +170,50 @@ class Pane:
             return None
         self._latency_of = slot.source.time_ns
         return max(time.time_ns() - slot.source.time_ns, 0) * 1e-6 + behind
+
+    def keep_picture(self, transparent: bool = False) -> None:
+        """Give the user what the view shows, as large as the screen: of images and plots with what is written over it,
+        of scenes without what only helps to look at them. Transparent: with nothing behind, and nothing over."""
+        screen, found = self.seat.screen, self.working()
+        if found is None or found[1].empty or screen.state.closed:
+            return
+        slot, view = found
+
+        def draw() -> None:
+            view.draw(screen.framebuffer, Rect(0, 0, *screen.state.size))
+            self.seat.panel.draw_over(screen.framebuffer, view.over, screen.state.scale)
+
+        with self.seat.catalogue.guard(slot):
+            view.host.exact = "scene" if transparent else "picture"
+            try:
+                pixels = transparent_picture(view, screen.ctx, screen.state.size) if transparent else None
+                if pixels is None:
+                    pixels = settled_pixels(screen.framebuffer, draw)[..., :3]
+            finally:
+                view.host.exact = ""
+            entry = slot.entry
+            name = Path(entry.name).stem if entry.is_file else f"{entry.name}-{entry.version}"
+            try:
+                screen.user.keep(pixels, name)
+            except ViewerError as e:
+                self.seat.catalogue.notice(str(e))
+        self.seat.mark()
+
+
+def transparent_picture(view: View, ctx: moderngl.Context, size: tuple[int, int]) -> np.ndarray | None:
+    """Return a view's picture over no background: (H, W, 4) uint8, top row first, colours not multiplied by alpha. None
+    for what covers all of its background."""
+    adapted: Any = view
+    kept = adapted.view.state
+    if not hasattr(kept, "background"):
+        return None
+    alpha = {"alpha": "background"} if hasattr(kept, "alpha") else {}
+
+    def draw(framebuffer: moderngl.Framebuffer, background: Color) -> None:
+        adapted.view.state = replace(kept, background=background, **alpha)
+        view.draw(framebuffer, Rect(0, 0, *size))
+
+    try:
+        return see_through(ctx, size, draw)
+    finally:
+        adapted.view.state = kept

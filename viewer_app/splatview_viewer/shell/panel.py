@@ -6,7 +6,7 @@ import math
 import time
 from collections import defaultdict, deque
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, imgui, implot
 
@@ -21,13 +21,13 @@ from splatview_viewer.core.events import (
     Wheel,
 )
 from splatview_viewer.core.screen import Rect
+from splatview_viewer.core.view import Info
 from splatview_viewer.geometry.controls import ZOOM_STEP
-from splatview_viewer.shell.finger import Finger
-from splatview_viewer.shell.heads import draw_heads
 from splatview_viewer.shell.help import KEYS, draw_help
-from splatview_viewer.shell.keeping import keep_picture
 from splatview_viewer.shell.overlay import draw_overlay, draw_status, draw_toasts, latency_phrases, status_phrases
+from splatview_viewer.shell.panes import draw_heads
 from splatview_viewer.shell.stream_list import draw_list, draw_run_controls
+from splatview_viewer.shell.strips import strips_of
 from splatview_viewer.ui import plots, theme
 from splatview_viewer.ui.widgets import board, buttons, colored, gap, wrapped
 
@@ -38,9 +38,8 @@ if TYPE_CHECKING:
     import moderngl
 
     from splatview_viewer.core.events import Event
-    from splatview_viewer.core.settings import State
+    from splatview_viewer.core.view import Section
     from splatview_viewer.shell.seat import Seat
-    from splatview_viewer.shell.shown import Shown
 
 PANEL_WIDTH = 280
 STATUS_HEIGHT = 26
@@ -49,6 +48,10 @@ SHEET_HEIGHT = 330
 NARROW = 600
 """Points of width below which the panel lies under the picture, not beside it: a phone that is held upright."""
 
+REACH = 8.0
+"""Points that a finger goes until it is told what it does."""
+_NOTCH = 5.0
+"""Heights of a letter by which imgui scrolls for a notch of a wheel."""
 _BUTTONS = {"left": 0, "right": 1, "middle": 2}
 _KEY_NAMES = {"left": "left_arrow", "right": "right_arrow", "up": "up_arrow", "down": "down_arrow",
               "ctrl": "left_ctrl", "shift": "left_shift", "alt": "left_alt", "super": "left_super"}
@@ -59,9 +62,7 @@ _MODIFIERS = {"ctrl": imgui.Key.mod_ctrl, "shift": imgui.Key.mod_shift, "alt": i
 class Panel:
     """Owns an imgui context that draws into framebuffers of the OpenGL context current at its making."""
 
-    def __init__(self, scale: float = 1.0, user: Seat | None = None) -> None:
-        """`user`: whose commands it gives (`Seat.do`); None: nothing in it can be pressed."""
-        self._user: Any = user
+    def __init__(self, scale: float = 1.0) -> None:
         self._imgui = imgui.create_context()
         self._implot = implot.create_context()
         self._use()
@@ -85,7 +86,7 @@ class Panel:
         self._boards: Sequence[Rect] = ()
         self._copied = ""
         """The text of imgui's clipboard that the user's own has as well."""
-        self._folds = {"View": True}
+        self._folds: dict[str, bool] = {}
         self._spaced = False
         """True where the part above the next fold is open."""
         self.size = (1, 1)
@@ -134,107 +135,110 @@ class Panel:
         """
         self._boards = boards
         imgui.set_current_context(self._imgui)
-        io = imgui.get_io()
-        typing = io.want_text_input
         on_panel = isinstance(event, PointerPress) and not (self._popup or picture.contains(event.x, event.y))
         if self._finger.handle(event, self._held, self._scale, on_panel and self._open):
             return True, True
+        was = self._popup or (self._inside and isinstance(event, (PointerMove, PointerLeave)))
+        ours = self._pointed(event, picture) if not isinstance(event, (Key, Text)) else self._typed(event, clipboard)
+        return ours, ours or was
+
+    def _pointed(self, event: Event, picture: Rect) -> bool:
+        """Give imgui an event of the pointer; return whether it was meant for the panel."""
+        io = imgui.get_io()
+        typing = io.want_text_input
         match event:
             case PointerMove():
                 io.add_mouse_pos_event(event.x, event.y)
-                was = self._inside
                 self._inside = self._over(event.x, event.y, picture)
-                ours = bool(self._held) or (self._inside and not typing) or self._popup
-                return ours, ours or was
+                return bool(self._held) or (self._inside and not typing) or self._popup
             case PointerLeave():
                 io.add_mouse_pos_event(-math.inf, -math.inf)
-                was, self._inside = self._inside, False
-                return False, was
+                self._inside = False
             case PointerPress():
                 io.add_mouse_pos_event(event.x, event.y)
                 self._inside = self._over(event.x, event.y, picture)
-                ours = self._inside or self._popup or typing
-                if ours:
+                if self._inside or self._popup or typing:
+                    button = _BUTTONS[event.button]
                     if event.button not in self._held:  # imgui drops a press without a release before it
-                        self._presses[_BUTTONS[event.button]].append(event.clicks)
+                        self._presses[button].append(event.clicks)
                     self._held.add(event.button)
-                    io.add_mouse_button_event(_BUTTONS[event.button], True)
-                return ours, ours
+                    io.add_mouse_button_event(button, True)
+                    return True
             case PointerRelease():
                 ours = event.button in self._held
                 self._held.discard(event.button)
                 io.add_mouse_pos_event(event.x, event.y)
                 io.add_mouse_button_event(_BUTTONS[event.button], False)
-                return ours, ours
-            case Wheel():
-                ours = self._over(event.x, event.y, picture) or self._popup
-                if ours:
-                    io.add_mouse_wheel_event(-event.dx, event.dy)  # imgui: left is positive, as in GLFW
-                return ours, ours
-            case Pinch():
-                ours = self._over(event.x, event.y, picture) or self._popup
-                if ours:  # a plot zooms by the wheel, a list scrolls
-                    turned = math.log(max(event.factor, 1e-3), ZOOM_STEP)
-                    io.add_mouse_wheel_event(event.dx / (40 * self._scale), event.dy / (40 * self._scale) + turned)
-                return ours, ours
-            case Key():
-                if typing and event.pressed and event.name == "v" and "ctrl" in event.mods:
-                    self._copied = clipboard()
-                    imgui.set_clipboard_text(self._copied)
-                code = _key(event.name)
-                if code is not None:
-                    io.add_key_event(code, event.pressed)
-                for mod, modifier in _MODIFIERS.items():
-                    io.add_key_event(modifier, mod in event.mods)
-                return typing, typing or self._popup
-            case Text():
-                if typing:  # a paste comes while Ctrl is down: imgui would take no characters
-                    io.add_key_event(imgui.Key.mod_ctrl, False)
-                    io.add_input_characters_utf8(event.text)
-                return typing, typing
-        return False, False
+                return ours
+            case Wheel() | Pinch():
+                if self._popup or self._over(event.x, event.y, picture):
+                    dx, dy = -event.dx, event.dy  # imgui: left is positive, as in GLFW
+                    if isinstance(event, Pinch):  # a plot zooms by the wheel, a list scrolls
+                        dx, dy = event.dx / (40 * self._scale), event.dy / (40 * self._scale)
+                        dy += math.log(max(event.factor, 1e-3), ZOOM_STEP)
+                    io.add_mouse_wheel_event(dx, dy)
+                    return True
+        return False
+
+    def _typed(self, event: Key | Text, clipboard: Callable[[], str]) -> bool:
+        """Give imgui an event of the keyboard; return whether a text field has the focus."""
+        io = imgui.get_io()
+        typing = bool(io.want_text_input)
+        if isinstance(event, Key):
+            if typing and event.pressed and event.name == "v" and "ctrl" in event.mods:
+                self._copied = clipboard()
+                imgui.set_clipboard_text(self._copied)
+            name = _KEY_NAMES.get(event.name, f"_{event.name}" if event.name.isdigit() else event.name)
+            if (code := getattr(imgui.Key, name, None)) is not None:
+                io.add_key_event(code, event.pressed)
+            for mod, modifier in _MODIFIERS.items():
+                io.add_key_event(modifier, mod in event.mods)
+        elif typing:  # a paste comes while Ctrl is down: imgui would take no characters
+            io.add_key_event(imgui.Key.mod_ctrl, False)
+            io.add_input_characters_utf8(event.text)
+        return typing
 
     def _over(self, x: float, y: float, picture: Rect) -> bool:
         if not picture.contains(x, y):
             return self._open
         return any(board.contains(x, y) for board in self._boards)
 
-    def draw(self, framebuffer: moderngl.Framebuffer, state: State, shown: Shown, scale: float,
-             work: Callable[[], AbstractContextManager[object]] = nullcontext, others: Sequence[Shown] = ()) -> bool:
-        """Draw over what is in the framebuffer: what is said of the active pane and, over their pictures, of `others`.
-        OpenGL is given anything only inside `work()`, and only if there is anything to be seen. True when a setting
-        changed: the picture has to be drawn again."""
+    def draw(self, user: Seat, framebuffer: moderngl.Framebuffer,
+             work: Callable[[], AbstractContextManager[object]]) -> bool:
+        """Draw over a user's pictures in the framebuffer, with a description of the active one. Commands go to
+        `user.do`. OpenGL is given anything only inside `work()`, and only if there is anything to be seen. True when a
+        setting changed: the picture has to be drawn again."""
         changed = False
+        state, panes, scale = user.state, user.panes, user.screen.state.scale
+        sections, info = panes.active.describe() if state.panel_open else ((), Info())
         self._light = state.light
         with self._frame(framebuffer, scale, work):
             picture = self.layout(self.size, scale, state.panel_open)
-            for pane in (shown, *others):
-                rect = pane.rect or picture
-                if pane.over is not None:
-                    with _clipped(rect, bool(others)):
-                        changed |= pane.over(rect, scale)
-                entry = state.shown if pane is shown else pane.entry
-                draw_overlay(state, entry, rect, empty=pane.empty, scale=scale, troubles=pane.troubles)
-            strips = [(i, pane.head) for pane in (shown, *others) if (i := pane.number) >= 0 and pane.head is not None]
-            draw_heads(state, strips, self._user, scale)
+            for pane in panes.seen:
+                with _clipped(pane.rect, len(panes.seen) > 1):
+                    changed |= pane.draw_over(scale)
+                draw_overlay(state, pane, scale)
+            draw_heads(user, scale)
             if state.help:
-                draw_help(picture, scale, [*shown.keys, *KEYS])
-            draw_toasts(state, picture, scale, [board for pane in (shown, *others) for board in pane.boards])
+                view = user.view
+                draw_help(picture, scale, [*(view.keys if view is not None else ()), *KEYS])
+            draw_toasts(state, picture, scale, [board for pane in panes.seen for board in pane.boards()])
             if state.panel_open:
-                changed |= self._left(state, shown, picture)
+                changed |= self._left(user, sections, info, picture)
                 if picture.x > 0:
-                    draw_status(state, shown, picture, self.size, scale)
+                    draw_status(state, info, picture, self.size, scale)
             self._popup = imgui.is_popup_open("", imgui.PopupFlags_.any_popup)
             if (text := imgui.get_clipboard_text() or "") != self._copied:
                 self._copied = text
-                if self._user is not None:
-                    self._user.do(self._user.screen.user.copy, text)
+                user.do(user.screen.user.copy, text)
         return changed
 
-    def draw_over(self, framebuffer: moderngl.Framebuffer, over: Callable[[Rect, float], bool], scale: float) -> None:
-        """Draw only what a view writes over its picture, which fills the framebuffer."""
+    def draw_over(self, framebuffer: moderngl.Framebuffer, over: Callable[[Rect, float], bool], scale: float) -> bool:
+        """Draw only what a view writes over its picture, which fills the framebuffer; return its result."""
         with self._frame(framebuffer, scale, nullcontext):
-            over(Rect(0, 0, *self.size), scale)
+            changed = over(Rect(0, 0, *self.size), scale)
+            self._popup = imgui.is_popup_open("", imgui.PopupFlags_.any_popup)
+            return changed
 
     @contextmanager
     def _frame(self, framebuffer: moderngl.Framebuffer, scale: float,
@@ -266,38 +270,36 @@ class Panel:
                     imgui.backends.opengl3_render_draw_data(drawn)
                     framebuffer.use()  # tells moderngl what imgui left bound
 
-    def _left(self, state: State, shown: Shown, picture: Rect) -> bool:
+    def _left(self, user: Seat, sections: Sequence[Section], info: Info, picture: Rect) -> bool:
         below, height = picture.y + picture.height, self.size[1]
         rect = Rect(0, 0, picture.x, height) if picture.x > 0 else Rect(0, below, picture.width, height - below)
         pad = imgui.get_style().window_padding
         self._spaced = changed = False
-        user = self._user
+        state, found = user.state, user.panes.active.working()
         with board("panel", rect, (pad.x, pad.y), scroll=True) as opened:
             if not opened:
                 return False
-            draw_list(state, user, self._scale)
+            draw_list(user)
             entry = state.shown
-            if shown.strips is not None and (key := shown.strips.draw(self._scale)):
+            if found is not None and (key := strips_of(user.catalogue, found[0]).draw(self._scale)):
                 user.do(user.choose, key)
             if entry is not None and entry.paused is not None:
                 gap(self._scale * 4)
                 draw_run_controls(entry, user)
-            if entry is not None and not shown.empty and shown.controls is not None:
+            if sections:
                 gap(self._scale * 6)
-                if self._fold("View"):
-                    changed |= shown.controls()
-                for section in shown.sections:
-                    if self._fold(section.title, section.opened, section.tip):
-                        changed |= bool(section.draw())
-            if entry is not None and shown.details and self._fold("Details"):
-                for line in [*status_phrases(state, shown), *latency_phrases(state), *shown.extras]:
+            for section in sections:
+                if self._fold(section.title, section.opened, section.tip):
+                    changed |= bool(section.draw())
+            if entry is not None and info.details and self._fold("Details"):
+                for line in [*status_phrases(state, info), *latency_phrases(state), *info.extras]:
                     wrapped(line, theme.DIM)
-            if entry is not None and not shown.empty and self._fold("Picture", tip="What is shown, without the panel"):
+            if sections and self._fold("Picture", tip="What is shown, without the panel"):
                 pressed = buttons("Keep", ["As shown", "Transparent"], [
                     "Into the current folder, or as a download (Ctrl + S)",
                     "With nothing behind it, and nothing of what is drawn over it (Ctrl + Shift + S)"])
                 if pressed is not None:
-                    user.do(keep_picture, user, pressed == 1)
+                    user.do(user.panes.active.keep_picture, pressed == 1)
             if state.others:
                 gap(self._scale * 6)
                 colored("Follow", theme.DIM)
@@ -311,21 +313,8 @@ class Panel:
             room = imgui.get_content_region_avail().y - imgui.get_text_line_height()
             if room > 0 and picture.x > 0:  # a phone has a button for it, and no H
                 imgui.set_cursor_pos_y(imgui.get_cursor_pos_y() + room)
-                self._last_line(state)
+                _last_line(user)
         return changed
-
-    def _last_line(self, state: State) -> None:
-        """Draw the hint for new users, and the button for light and dark."""
-        colored("H hides this panel, ? lists the keys", theme.GONE)
-        word = "Dark" if state.light else "Light"
-        size = imgui.calc_text_size(word)
-        imgui.same_line(imgui.get_window_width() - imgui.get_style().window_padding.x - size.x)
-        at = imgui.get_cursor_screen_pos()
-        if imgui.invisible_button("light", ImVec2(size.x, max(size.y, 1))):
-            self._user.do(self._user.set_light, not state.light)
-        color = theme.TEXT if imgui.is_item_hovered() else theme.DIM
-        imgui.set_item_tooltip("Colours of the panel; pictures stay as they are")
-        imgui.get_window_draw_list().add_text(ImVec2(round(at.x), round(at.y)), theme.u32(color), word)
 
     def _fold(self, label: str, opened: bool = False, tip: str = "") -> bool:
         """A line that opens and closes what follows; `opened`: whether it does at first."""
@@ -361,6 +350,70 @@ class Panel:
         imgui.destroy_context(self._imgui)
 
 
+class Finger:
+    """A finger on the panel: it scrolls when it goes up or down, and is the left button when it taps or goes sideways.
+    Holds a press back until that is clear."""
+
+    def __init__(self) -> None:
+        self._from: tuple[float, float] | None = None
+        """The place of the press, while it is not the left button."""
+        self._y = 0.0
+        self._scrolls = False
+
+    def handle(self, event: Event, held: set[str], scale: float, on_panel: bool) -> bool:
+        """Give imgui what an event of a finger means, True if it is one. `held`: the buttons that the panel has."""
+        if isinstance(event, PointerPress) and event.touch and on_panel:
+            self._from, self._y, self._scrolls = (event.x, event.y), event.y, False
+            imgui.get_io().add_mouse_pos_event(event.x, event.y)
+            held.add("left")
+            return True
+        if self._from is None:
+            return False
+        if isinstance(event, PointerMove):
+            self._move(event, self._from, scale)
+            return True
+        if isinstance(event, PointerRelease) and event.button == "left":
+            if not self._scrolls:
+                self._press(self._from)
+                imgui.get_io().add_mouse_button_event(0, False)
+            self._from = None
+            held.discard("left")
+            return True
+        return False
+
+    def _move(self, event: PointerMove, start: tuple[float, float], scale: float) -> None:
+        dx, dy = abs(event.x - start[0]), abs(event.y - start[1])
+        if not self._scrolls:
+            if max(dx, dy) < REACH * scale:
+                return
+            if dx > dy:  # a slider
+                self._press(start)
+                imgui.get_io().add_mouse_pos_event(event.x, event.y)
+                self._from = None
+                return
+            self._scrolls = True
+        imgui.get_io().add_mouse_wheel_event(0.0, (event.y - self._y) / (_NOTCH * theme.FONT_SIZE * scale))
+        self._y = event.y
+
+    def _press(self, at: tuple[float, float]) -> None:
+        imgui.get_io().add_mouse_pos_event(*at)
+        imgui.get_io().add_mouse_button_event(0, True)
+
+
+def _last_line(user: Seat) -> None:
+    """Draw the hint for new users, and the button for light and dark."""
+    colored("H hides this panel, ? lists the keys", theme.GONE)
+    word = "Dark" if user.state.light else "Light"
+    size = imgui.calc_text_size(word)
+    imgui.same_line(imgui.get_window_width() - imgui.get_style().window_padding.x - size.x)
+    at = imgui.get_cursor_screen_pos()
+    if imgui.invisible_button("light", ImVec2(size.x, max(size.y, 1))):
+        user.do(user.set_light, not user.state.light)
+    color = theme.TEXT if imgui.is_item_hovered() else theme.DIM
+    imgui.set_item_tooltip("Colours of the panel; pictures stay as they are")
+    imgui.get_window_draw_list().add_text(ImVec2(round(at.x), round(at.y)), theme.u32(color), word)
+
+
 @contextmanager
 def _clipped(rect: Rect, several: bool) -> Iterator[None]:
     """Clip what is drawn over one of several pictures to it."""
@@ -376,8 +429,3 @@ def _clipped(rect: Rect, several: bool) -> Iterator[None]:
     finally:
         for draw in lists:
             draw.pop_clip_rect()
-
-
-def _key(name: str) -> Any:
-    name = _KEY_NAMES.get(name, f"_{name}" if name.isdigit() else name)
-    return getattr(imgui.Key, name, None)

@@ -1,14 +1,19 @@
-"""The layout of a seat's panes: beside each other, as tabs, or one alone; it is kept for the next session."""
+"""The layout of a seat's panes: beside each other, as tabs, or one alone; it is kept for the next session. And the
+strips above them, and the tabs: names, and a button to close each."""
 
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING, Literal
 
+from imgui_bundle import ImVec2, imgui
+
 from splatview_viewer.core.events import Pinch, PointerLeave, PointerMove, PointerPress, PointerRelease, Wheel
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.core.settings import PaneHead
 from splatview_viewer.shell.pane import Pane
+from splatview_viewer.ui import theme
+from splatview_viewer.ui.widgets import board, fitted
+from splatview_viewer.workspace.catalogue import SETTLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,6 +29,9 @@ _WISH = 1.6
 """Width to height of a pane that one likes to look at."""
 _MOST_KEPT = 50
 """Arrangements that are remembered."""
+_TAB = 180
+"""Points that a tab is wide at most."""
+_TIP = "Double click: this one alone, and back. Right click: how they lie. Ctrl + Tab: the next one."
 
 
 class Panes:
@@ -55,11 +63,6 @@ class Panes:
     @property
     def seen(self) -> list[Pane]:
         return [self.active] if self.maximised or self.mode == "tabs" else self.all
-
-    @property
-    def headed(self) -> bool:
-        """True where there is a strip with names."""
-        return len(self.all) > 1
 
     # -- changes -----------------------------------------------------------------------------------------------
 
@@ -133,17 +136,9 @@ class Panes:
             if mine.key != theirs.key:
                 mine.select(theirs.key)
 
-    def heads(self) -> list[PaneHead]:
-        """Return the contents of the strips; none for a single pane."""
-        if not self.headed:
-            return []
-        return [PaneHead(entry.name if (entry := pane.entry) is not None else "Empty",
-                         entry.group if entry is not None else "", pane is self.active, i)
-                for i, pane in enumerate(self.all)]
-
     def _changed(self) -> None:
         self._settle()
-        self._seat.rearranged()
+        self._seat.mark(SETTLE)
 
     def _settle(self) -> None:
         """Have those look that are seen, and no others."""
@@ -158,14 +153,12 @@ class Panes:
 
     # -- where they lie ----------------------------------------------------------------------------------------
 
-    def places(self, area: Rect, scale: float) -> list[tuple[Pane, Rect, Rect]]:
-        """Return the panes that are seen, each with the rectangles of its strip (of no height if there is none) and of
-        its picture."""
+    def place(self, area: Rect, scale: float) -> None:
+        """Give those that are seen their parts of `area`, each with a strip above it if there are several."""
         seen = self.seen
         columns, rows = grid(len(seen), area.width, area.height)
-        header = min(round(HEADER * scale), area.height // (2 * rows)) if self.headed else 0
+        header = min(round(HEADER * scale), area.height // (2 * rows)) if len(self.all) > 1 else 0
         gap = max(round(GAP * scale), 1)
-        out = []
         for i, pane in enumerate(seen):
             row, column = divmod(i, columns)
             across = columns if row < rows - 1 else len(seen) - columns * (rows - 1)  # the last row is shared by fewer
@@ -173,20 +166,17 @@ class Panes:
             top, bottom = (round(area.height * r / rows) + gap * (0 < r < rows) for r in (row, row + 1))
             right, bottom = right - gap * (column + 1 < across), bottom - gap * (row + 1 < rows)
             x, y, width = area.x + left, area.y + top, max(right - left, 1)
-            out.append((pane, Rect(x, y, width, header), Rect(x, y + header, width, max(bottom - top - header, 1))))
-        return out
+            pane.head = Rect(x, y, width, header)
+            pane.rect = Rect(x, y + header, width, max(bottom - top - header, 1))
 
-    def meant(self, event: Event, area: Rect) -> Pane:
+    def meant(self, event: Event) -> Pane:
         """The pane that an event is for: where the pointer is, or where a drag began; of keys the active one."""
         seen = self.seen
         if (held := next((pane for pane in seen if pane.captured), None)) is not None:
             return held
-        places = self.places(area, self._seat.screen.state.scale)
-        for pane, _, rect in places:
-            pane.rect = rect
         if isinstance(event, (PointerMove, PointerPress, PointerRelease, Wheel, Pinch)):
-            for pane, _, rect in places:
-                if rect.contains(event.x, event.y):
+            for pane in seen:
+                if pane.rect.contains(event.x, event.y):
                     if self._over is not None and self._over is not pane and self._over in seen:
                         self._over.take(PointerLeave(), False)
                     self._over = pane
@@ -195,10 +185,9 @@ class Panes:
             return self._over
         return self.active
 
-    def boards(self, area: Rect) -> Sequence[Rect]:
+    def boards(self) -> Sequence[Rect]:
         """Return the rectangles of imgui's windows over the panes, and of the strips above them."""
-        heads = [head for _, head, _ in self.places(area, self._seat.screen.state.scale)] if self.headed else []
-        return [*heads, *(board for pane in self.seen for board in pane.boards())]
+        return [*(pane.head for pane in self.seen if pane.head.height), *(b for p in self.seen for b in p.boards())]
 
     # -- remembering -------------------------------------------------------------------------------------------
 
@@ -246,3 +235,72 @@ def _arrangements(found: object) -> list[dict]:
     return [a for a in (found if isinstance(found, list) else []) if isinstance(a, dict)
             and isinstance(a.get("names"), list) and all(isinstance(n, str) for n in a["names"])
             and a.get("mode") in ("grid", "tabs") and isinstance(a.get("active"), int) and a["active"] >= 0]
+
+
+# -- the strips -------------------------------------------------------------------------------------------------------
+
+
+def draw_heads(user: Seat, scale: float) -> None:
+    """Draw the strips above the panes that are seen; with tabs, all of them in the one that is."""
+    panes = user.panes
+    for pane in panes.seen:
+        strip = pane.head
+        parts = [(pane, strip.x, strip.width)]
+        if panes.mode == "tabs":
+            width = min(strip.width // len(panes), round(_TAB * scale))
+            parts = [(pane, strip.x + i * width, width) for i, pane in enumerate(panes)]
+        if strip.height:
+            with board(f"head {panes.all.index(pane)}", strip) as opened:
+                for part, x, width in parts if opened else ():
+                    _head(part, Rect(x, strip.y, width, strip.height), user, scale)
+
+
+def _head(pane: Pane, place: Rect, user: Seat, scale: float) -> None:
+    x, y, width, height = place.x, place.y, place.width, place.height
+    entry, active, number = pane.entry, pane is user.panes.active, user.panes.all.index(pane)
+    name, group = ("Empty", "") if entry is None else (entry.name, entry.group)
+    cross = min(height, width / 2)
+    imgui.set_cursor_screen_pos(ImVec2(x, y))
+    pressed = imgui.invisible_button(f"name {number}", ImVec2(max(width - cross, 1), height))
+    over = imgui.is_item_hovered()
+    if over and imgui.is_mouse_double_clicked(imgui.MouseButton_.left):
+        user.do(user.on_pane, Panes.maximise, pane)
+    elif pressed:
+        user.do(user.on_pane, Panes.activate, pane)
+    imgui.set_item_tooltip(f"{name}, {group}\n{_TIP}" if group else _TIP)
+    if imgui.begin_popup_context_item(f"arrange {number}"):
+        _menu(pane, user)
+        imgui.end_popup()
+    imgui.set_cursor_screen_pos(ImVec2(x + width - cross, y))
+    if imgui.invisible_button(f"close {number}", ImVec2(max(cross, 1), height)):
+        user.do(user.on_pane, Panes.remove, pane)
+    closing = imgui.is_item_hovered()
+    imgui.set_item_tooltip("Close this pane; its stream stays in the list")
+    draw, line = imgui.get_window_draw_list(), imgui.get_text_line_height()
+    fill = theme.FIELD_DOWN if over else theme.FIELD if active else theme.BAR
+    draw.add_rect_filled(ImVec2(x, y), ImVec2(x + width, y + height), theme.u32(fill))
+    if active:
+        draw.add_rect_filled(ImVec2(x, y + height - 2 * scale), ImVec2(x + width, y + height), theme.u32(theme.ACCENT))
+    pad = 8 * scale
+    room, text_y = width - cross - pad, round(y + (height - line) / 2)
+    color = theme.TEXT if active else theme.DIM
+    draw.add_text(ImVec2(round(x + pad), text_y), theme.u32(color), fitted(name, room))
+    at = imgui.calc_text_size(name + "  ").x
+    if group and at + imgui.calc_text_size(group).x <= room:  # the name goes before where it comes from
+        draw.add_text(ImVec2(round(x + pad + at), text_y), theme.u32(theme.GONE), group)
+    r, cx, cy = 3.5 * scale, x + width - cross / 2, y + height / 2
+    ink = theme.u32(theme.TEXT if closing else theme.DIM)
+    draw.add_line(ImVec2(cx - r, cy - r), ImVec2(cx + r, cy + r), ink, 1.3 * scale)
+    draw.add_line(ImVec2(cx - r, cy + r), ImVec2(cx + r, cy - r), ink, 1.3 * scale)
+
+
+def _menu(pane: Pane, user: Seat) -> None:
+    panes = user.panes
+    if imgui.menu_item("All panes" if panes.maximised else "This one alone", "Double click", False)[0]:
+        user.do(user.on_pane, Panes.maximise, pane)
+    if imgui.menu_item("Side by side", "", panes.mode != "tabs")[0]:
+        user.do(panes.arrange, "grid")
+    if imgui.menu_item("Tabs", "", panes.mode == "tabs")[0]:
+        user.do(panes.arrange, "tabs")
+    if imgui.menu_item("Close", "", False)[0]:
+        user.do(user.on_pane, Panes.remove, pane)

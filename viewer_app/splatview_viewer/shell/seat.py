@@ -10,14 +10,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from splatview_viewer.core.errors import words_of
 from splatview_viewer.core.events import Close, Event, Expose, FileDrop, Key, PointerPress, Resize, Screenshot, Text
 from splatview_viewer.core.host import Host
-from splatview_viewer.core.jobs import Job, Jobs
-from splatview_viewer.core.screen import Rect
+from splatview_viewer.core.jobs import Cancelled, Job, Jobs
 from splatview_viewer.core.settings import BACKDROP, State
 from splatview_viewer.gpu.governor import after
-from splatview_viewer.shell.keeping import keep_picture
 from splatview_viewer.shell.pane import Pane
+from splatview_viewer.shell.panel import Panel
 from splatview_viewer.shell.panes import Panes
 from splatview_viewer.shell.stream_list import caption_of
 from splatview_viewer.workspace.catalogue import SETTLE
@@ -27,11 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from splatview_viewer.core.old_view import View
-    from splatview_viewer.core.screen import Screen
+    from splatview_viewer.core.screen import Rect, Screen
     from splatview_viewer.core.settings import Wish
     from splatview_viewer.formats.camera_paths import Film
     from splatview_viewer.gpu.work import GpuWork
-    from splatview_viewer.shell.panel import Panel
     from splatview_viewer.workspace.catalogue import Catalogue, Slot
 
 HINT = ("Waiting for a run\n"
@@ -54,6 +53,43 @@ _HOVER = 0.35
 """Seconds that the pointer rests before the panel is drawn again, for tooltips."""
 
 
+class Pace:
+    """The times of one screen's pictures: by --max-fps, by the share of the GPU, and after it has caught up."""
+
+    def __init__(self, work: GpuWork, max_fps: float) -> None:
+        self._work = work
+        self._period = 1 / max_fps
+        self._next = 0.0
+        self._in_flight: deque[int] = deque()
+        self._times: deque[float] = deque(maxlen=240)
+
+    @property
+    def drawn_at(self) -> float:
+        """The time of the last picture; -inf before the first."""
+        return self._times[-1] if self._times else -math.inf
+
+    def next(self, now: float) -> float:
+        """Return the time of the next picture at the earliest."""
+        while self._in_flight and self._in_flight[0] <= self._work.finished:
+            self._in_flight.popleft()
+        behind = now + _CATCH_UP if len(self._in_flight) >= _IN_FLIGHT else 0.0
+        return max(self._next, self._work.governor.next_picture(), behind)
+
+    def draw(self, now: float) -> None:
+        """Count a picture that is about to be drawn."""
+        self._next = after(self._next, now, self._period)
+        self._work.governor.begin_picture()
+        self._times.append(now)
+
+    def present(self) -> None:
+        """Count what the GPU was given for it."""
+        self._in_flight.append(self._work.submitted)
+
+    def fps(self, now: float) -> float:
+        """Return the number of pictures within the last second."""
+        return float(sum(1 for t in self._times if t > now - 1))
+
+
 class Seat:
     """Takes the events of one screen and draws its pictures. The views of several seats share what they show.
 
@@ -62,7 +98,8 @@ class Seat:
 
     def __init__(self, screen: Screen, catalogue: Catalogue, work: GpuWork, *, panel: bool = True,
                  max_fps: float = 60.0, name: str = "", far: bool = False) -> None:
-        """`name`: what other seats call it. `far`: its pictures go to another program, which takes a while."""
+        """panel: False for pictures alone. name: what other seats call it. far: its pictures go to another program,
+        which takes a while."""
         self.screen = screen
         self.leader: Seat | None = None
         """The seat that this one follows."""
@@ -73,45 +110,35 @@ class Seat:
         self.panes = Panes(self)
         """The parts of its picture; the panel tells of the active one."""
         small = screen.state.size[0] < SMALL * screen.state.scale
-        self.state = State(entries=catalogue.entries, notices=catalogue.notices, hint=HINT, panel_open=not small)
+        self.state = State(entries=catalogue.entries, notices=catalogue.notices, hint=HINT,
+                           panel_open=panel and not small)
         self.state.screen = str(screen.ctx.info["GL_RENDERER"]).split(" (")[0]
-        self.draws = 0
-        """Pictures drawn so far."""
         self.dirty = SETTLE
         """Pictures that have to be drawn."""
         self.host = Host(self.say, lambda path: self.do(self.open, path), lambda: self.screen.user.pasted(),
                          screen.wake, catalogue.memo, screen.state.scale,
                          hand_over=lambda path: self.screen.user.hand_over(path))
         self.state.light = self.host.memo.get("light") is True
-        self._work = work
-        self._period = 1 / max_fps
-        self._far = far
-        self.panel: Panel | None = None
+        self.panel = Panel(screen.state.scale)
         self._with_panel = panel
-        self._next_draw = 0.0
-        self._in_flight: deque[int] = deque()
-        self._drawn_at: deque[float] = deque(maxlen=240)
+        self._work = work
+        self.pace = Pace(work, max_fps)
+        self._far = far
         self._rate_shown = False
         self._rates_seen = 0
         self._say_at = 0.0
         self._hover_at = math.inf
         self._seen = True
-        self._reading = Jobs("read camera path", lambda: self.screen.wake())
-        self._films: list[tuple[Job[Film], View, Path, Callable[[Path], None]]] = []
-        """Camera paths that pages have sent: the view and the file of each, and what to call in the end."""
+        self._reading: set[Jobs] = set()
+        """One for each camera path that a page has sent."""
         self.sit(screen)
 
     def sit(self, screen: Screen) -> None:
         """Continue on another screen, after a browser connected again."""
         self.screen = screen
         self.state.says_trouble = screen.user.shows_captions
-        if self._with_panel and self.panel is None:
-            from splatview_viewer.shell.panel import Panel
-
-            self.panel = Panel(screen.state.scale, self)
         for pane in self.panes:
             pane.captured = False
-        self._in_flight.clear()
         self.panes.look(True)
         self.mark(SETTLE)
 
@@ -119,20 +146,16 @@ class Seat:
         """Leave the screen. What was chosen, cameras included, is kept."""
         for seat in [self, *self.followers]:
             seat.unfollow()
-        self._reading.close()
-        for _, _, path, done in self._films:
-            done(path)
-        self._films.clear()
+        for reading in self._reading:
+            reading.close()
         self.panes.look(False)
-        if self.panel is not None:
-            self.panel.close()
-            self.panel = None
 
     def close(self) -> None:
         """Give back everything but the screen. Idempotent."""
         self.rise()
         for pane in self.panes:
             self.catalogue.leave(pane)
+        self.panel.close()
 
     @property
     def shown(self) -> Slot | None:
@@ -143,11 +166,6 @@ class Seat:
     def view(self) -> View | None:
         """The view of the active pane, from the first data on."""
         return self.panes.active.view
-
-    @property
-    def has_panel(self) -> bool:
-        """True while the panel is seen."""
-        return self.panel is not None and self.state.panel_open
 
     def select(self, key: str | None) -> None:
         """Show this entry in the active pane because the user chose it."""
@@ -162,7 +180,6 @@ class Seat:
             if not self._seen:
                 for pane in self.panes:
                     self.catalogue.drop_pictures(pane)
-        self._take_films()
         for pane in self.panes.seen:
             pane.tick(now)
         if self.panes.restore():
@@ -174,15 +191,15 @@ class Seat:
         if now >= self._hover_at:
             self._hover_at = math.inf
             self.mark(SETTLE)
-        if self._rate_shown and now > self._drawn_at[-1] + 1.05:
+        if self._rate_shown and now > self.pace.drawn_at + 1.05:
             self.mark()  # once more, so that no rate stands there that is over
-        if self._rates_seen != self.catalogue.rate_changes and self.panel is not None and self.state.panel_open and (
-                not self._drawn_at or now > self._drawn_at[-1] + _RATES_PERIOD):
+        if self._rates_seen != self.catalogue.rate_changes and self.state.panel_open and (
+                now > self.pace.drawn_at + _RATES_PERIOD):
             self.mark()
 
     def due(self, now: float) -> bool:
         """Return whether to draw now."""
-        return self.waiting and now >= self.may_draw(now)
+        return self.waiting and now >= self.pace.next(now)
 
     def takes(self, now: float) -> bool:
         """Return whether a new value would be seen soon. One for a remote screen is taken with the next picture."""
@@ -194,11 +211,8 @@ class Seat:
         return self.dirty > 0 and self.screen.state.visible and self.screen.state.ready
 
     def may_draw(self, now: float) -> float:
-        """Return the time of the next picture: by --max-fps, by the share of the GPU, and after it has caught up."""
-        while self._in_flight and self._in_flight[0] <= self._work.finished:
-            self._in_flight.popleft()
-        behind = now + _CATCH_UP if len(self._in_flight) >= _IN_FLIGHT else 0.0
-        return max(self._next_draw, self._work.governor.next_picture(), behind)
+        """Return the time of the next picture at the earliest."""
+        return self.pace.next(now)
 
     # -- events ----------------------------------------------------------------------------------------------
 
@@ -212,32 +226,19 @@ class Seat:
                 self.do(self.drop, event.paths, event.done)
                 return
             case Screenshot():
-                self.do(keep_picture, self)
+                self.do(self.panes.active.keep_picture)
                 return
-        area = self.area()
-        pane = self.panes.meant(event, area)
-        ours = changed = False
-        if self.panel is not None:
-            ours, changed = self.panel.handle(event, area, self.screen.user.pasted, self.panes.boards(area))
+        self.panes.place(area := self.area(), self.screen.state.scale)
+        pane = self.panes.meant(event)
+        ours, changed = self.panel.handle(event, area, self.screen.user.pasted, self.panes.boards())
         if changed:  # imgui takes a press in one picture and the release in the next: one more for each event
             self.mark(min(max(self.dirty + 1, SETTLE), _MOST_SETTLE))
             self._hover_at = now + _HOVER
-        if isinstance(event, Key) and event.pressed and event.name in ("h", "tab") and not (
-                ours or event.mods & ({"alt", "super"} if event.name == "tab" else {"ctrl", "alt", "super"})):
-            if event.name == "tab" and event.mods & {"ctrl", "shift"}:  # browsers keep Ctrl + Tab for themselves
-                self.do(self.panes.step, -1 if event.mods >= {"ctrl", "shift"} else 1)
-            elif self.panel is not None and not event.repeat:
-                self.do(self.toggle_panel)
+        if not ours and isinstance(event, Key) and event.pressed and (command := self._command(event)):
+            if not event.repeat:
+                self.do(*command)
             return
-        if isinstance(event, Key) and event.pressed and not (ours or event.repeat):
-            if event.name == "s" and "ctrl" in event.mods:
-                self.do(keep_picture, self, "shift" in event.mods)
-                return
-            if event.name == "space" and not event.mods:
-                self.do(self.pause)
-                return
-        if (self.state.help or (isinstance(event, Text) and event.text == "?" and not ours)) and (
-                self._help(event) and not ours):
+        if (self.state.help or not ours) and self._help(event) and not ours:
             return
         if isinstance(event, Key) and not event.pressed:
             for other in self.panes:  # it was pressed when another one was the active one
@@ -248,21 +249,29 @@ class Seat:
         if pane.take(event, ours) and self.leader is not None:
             self.unfollow()
 
-    def rearranged(self) -> None:
-        """Other panes than before, or elsewhere: what the panel says of them."""
-        panes, state = self.panes, self.state
-        state.tabs, state.maximised = panes.mode == "tabs", panes.maximised
-        self.mark(SETTLE)
+    def _command(self, key: Key) -> tuple[Any, ...]:
+        """Return the command of a key, with its values; () for a key of the view's."""
+        mods = key.mods
+        match key.name:
+            case "tab" if mods & {"ctrl", "shift"} and not mods & {"alt", "super"}:  # browsers keep Ctrl + Tab
+                return self.panes.step, -1 if mods >= {"ctrl", "shift"} else 1
+            case "h" | "tab" if not mods & {"ctrl", "alt", "super"}:
+                return (self.toggle_panel,)
+            case "s" if "ctrl" in mods:
+                return self.panes.active.keep_picture, "shift" in mods
+            case "space" if not mods:
+                return (self.pause,)
+        return ()
 
     def _help(self, event: Event) -> bool:
         """The list of keys comes with ?, and goes with ?, Escape or a press, which do nothing else then."""
-        shown = not self.state.help and isinstance(event, Text)
-        gone = isinstance(event, PointerPress) or (isinstance(event, Text) and event.text == "?") or (
-            isinstance(event, Key) and event.pressed and event.name == "escape")
-        if shown or gone:
-            self.state.help = shown
+        asked = isinstance(event, Text) and event.text == "?"
+        gone = self.state.help and (isinstance(event, PointerPress) or (
+            isinstance(event, Key) and event.pressed and event.name == "escape"))
+        if asked or gone:
+            self.state.help = not self.state.help
             self.mark(SETTLE)
-        return shown or gone
+        return asked or gone
 
     def open(self, path: Path) -> None:
         """Show a file that a view has found."""
@@ -291,35 +300,44 @@ class Seat:
         if found is not None and found[1].takes_films and path.suffix.lower() == ".json":
             from splatview_viewer.formats.untrusted import read_untrusted_film
 
-            job = self._reading.submit(lambda job: read_untrusted_film(path, job.report))
-            self._films.append((job, found[1], path, done))
+            view, reading = found[1], Jobs("read camera path")
+
+            def read(job: Job[None]) -> None:
+                film: Film | str = ""
+                try:
+                    film = read_untrusted_film(path, job.report)
+                except Cancelled:
+                    pass
+                except Exception as e:
+                    film = words_of(e)
+                self.do(self._reading.discard, reading)
+                self.do(done, path)
+                self.do(self._take_film, view, path, film)
+
+            self._reading.add(reading)
+            reading.submit(read)
             return
         source = FileSource(path, apart=True)
         source.done = done
         self.catalogue.open_file(source, self.panes.active)
 
-    def _take_films(self) -> None:
-        """Hand over camera paths that have been read."""
-        for arrived in [film for film in self._films if film[0].done]:
-            self._films.remove(arrived)
-            job, view, path, done = arrived
-            done(path)
-            if job.fault:
-                self.say(job.fault)
-            elif any(pane.view is view for pane in self.panes):
-                view.dropped(path, job.result())
-                self.mark(SETTLE)
+    def _take_film(self, view: View, path: Path, film: Film | str) -> None:
+        """Give a view the camera path that a page has sent for it, or the user the fault."""
+        if isinstance(film, str):
+            if film:
+                self.say(film)
+        elif any(pane.view is view for pane in self.panes):
+            view.dropped(path, film)
+            self.mark(SETTLE)
 
     def area(self) -> Rect:
         """The part of the screen that the pictures have."""
-        if self.panel is None:
-            return Rect(0, 0, *self.screen.state.size)
         return self.panel.layout(self.screen.state.size, self.screen.state.scale, self.state.panel_open)
 
     def layout(self) -> Rect:
         """The part of the screen that the active pane's picture has."""
-        places = self.panes.places(self.area(), self.screen.state.scale)
-        return next(rect for pane, _, rect in places if pane is self.panes.active)
+        self.panes.place(self.area(), self.screen.state.scale)
+        return self.panes.active.rect
 
     def say(self, text: str) -> None:
         """Tell the user something for a few seconds."""
@@ -351,10 +369,11 @@ class Seat:
         for feature in self.catalogue.features:
             feature.compare(how, self.panes.active, key)
 
-    def on_pane(self, what: Callable[[Panes, Pane], None], number: int) -> None:
-        """Activate, maximise or close the pane of this number."""
+    def on_pane(self, what: Callable[[Panes, Pane], None], pane: Pane) -> None:
+        """Activate, maximise or close a pane, unless it was closed meanwhile."""
         self.unfollow()
-        what(self.panes, self.panes.all[min(number, len(self.panes) - 1)])
+        if pane in self.panes.all:
+            what(self.panes, pane)
 
     def pause(self, wish: Wish | None = None) -> None:
         """Pause the run of what is shown, have it continue or take a step; None: pause it, or continue if it is paused.
@@ -430,48 +449,41 @@ class Seat:
 
     def draw(self, now: float) -> None:
         """Draw a picture, all but showing it: see `present`."""
-        self._next_draw = after(self._next_draw, now, self._period)
+        self.pace.draw(now)
         self.keep_up()
         self.dirty -= 1
         self.state.selected = self.panes.active.key
         self._rates_seen = self.catalogue.rate_changes
-        self.draws += 1
-        governor = self._work.governor
-        governor.begin_picture()
-        self._drawn_at.append(now)
         framebuffer = self.screen.framebuffer
         for feature in self.catalogue.features:
             feature.pull(self)
-        places = self.panes.places(self.area(), self.screen.state.scale)
-        if len(places) > 1:  # what lies between them
+        area = self.area()
+        self.panes.place(area, self.screen.state.scale)
+        if len(self.panes.seen) > 1:  # what lies between them
             framebuffer.use()
-            framebuffer.clear(*BACKDROP, 1.0, viewport=self.area().viewport(framebuffer.height))
-        for pane, _, rect in places:
-            pane.draw(framebuffer, rect)
+            framebuffer.clear(*BACKDROP, 1.0, viewport=area.viewport(framebuffer.height))
+        for pane in self.panes.seen:
+            pane.draw(framebuffer)
         t = self.state.timings
-        t.fps = float(sum(1 for d in self._drawn_at if d > now - 1))
+        t.fps = self.pace.fps(now)
         self._rate_shown = t.fps >= 2
-        if self.panel is not None:
-            if not self.state.panel_open:  # as a rule nothing is drawn over it: it need not wait for the words
-                self._work.flush()
-            work = partial(self._work, "panel", *framebuffer.size, self.state.panel_open)
-            state = self.state
-            state.panes = self.panes.heads()
-            active = self.panes.active
-            described = [p.describe(state.panel_open and p is active, head) for p, head, _ in places]
-            if now >= self._say_at or not self._rate_shown:
-                self._say_at = now + _SAID_FOR
-                self.state.said = replace(t, stages=dict(t.stages))
-            shown = described.pop(next(i for i, (pane, *_) in enumerate(places) if pane is active))
-            if self.panel.draw(framebuffer, state, shown, self.screen.state.scale, work, described):
-                self.unfollow()
-                self.mark(SETTLE)
+        if now >= self._say_at or not self._rate_shown:
+            self._say_at = now + _SAID_FOR
+            self.state.said = replace(t, stages=dict(t.stages))
+        if not self._with_panel:
+            return
+        if not self.state.panel_open:  # as a rule nothing is drawn over it: it need not wait for the words
+            self._work.flush()
+        work = partial(self._work, "panel", *framebuffer.size, self.state.panel_open)
+        if self.panel.draw(self, framebuffer, work):
+            self.unfollow()
+            self.mark(SETTLE)
 
     def present(self, now: float) -> None:
         """Show what was drawn, and take down what it cost."""
         begin = time.perf_counter()
-        self.screen.present(caption_of(self.state.shown, self.panel is not None and self.panel.typing))
-        self._in_flight.append(self._work.submitted)
+        self.screen.present(caption_of(self.state.shown, self.panel.typing))
+        self.pace.present()
         view, t, governor = self.view, self.state.timings, self._work.governor
         t.stages = {**(view.timings if view is not None else {}), "present": (time.perf_counter() - begin) * 1e3}
         t.gpu_share = governor.used if governor.limited else None

@@ -15,12 +15,13 @@ from splatview_viewer.ui import theme
 from splatview_viewer.ui import widgets as ui
 
 if TYPE_CHECKING:
-    from splatview_viewer.core.settings import Entry, State
+    from splatview_viewer.core.settings import Entry
     from splatview_viewer.shell.seat import Seat
 
 
-def draw_list(state: State, user: Seat, scale: float) -> None:
+def draw_list(user: Seat) -> None:
     """Everything that there is, run by run."""
+    state, scale = user.state, user.screen.state.scale
     if not state.entries:
         ui.colored("splatview", theme.TEXT)
         ui.gap(2 * scale)
@@ -28,30 +29,30 @@ def draw_list(state: State, user: Seat, scale: float) -> None:
     for group, entries in groupby(state.entries, key=lambda e: (e.group, e.is_file)):
         ui.colored(group[0], theme.DIM)
         for entry in entries:
-            _entry(entry, state, user)
+            _entry(entry, user)
         ui.gap(6 * scale)
 
 
-def _entry(entry: Entry, state: State, user: Seat) -> None:
+def _entry(entry: Entry, user: Seat) -> None:
     """A line of the list: dot, name, and on the right its rate."""
     fault = entry.fault or entry.fault_of_source
     dot = theme.FAULT if fault else theme.ALIVE if entry.alive else theme.GONE
-    if ui.entry(entry.key, entry.name, beside(entry), dot, entry.key == state.selected, dim_name=not entry.alive):
+    if ui.entry(entry.key, entry.name, beside(entry), dot, entry.key == user.state.selected, dim_name=not entry.alive):
         held = imgui.get_io()
         user.do(user.show_beside if held.key_ctrl or held.key_shift else user.choose, entry.key)
     imgui.set_item_tooltip(about(entry))
     if imgui.begin_popup_context_item(f"menu##{entry.key}"):
-        _menu(entry, state, user)
+        _menu(entry, user)
         imgui.end_popup()
 
 
-def _menu(entry: Entry, state: State, user: Seat) -> None:
+def _menu(entry: Entry, user: Seat) -> None:
     """Draw the menu of an entry."""
     if imgui.menu_item("Show", "", False)[0]:
         user.do(user.choose, entry.key)
     if imgui.menu_item("Show beside", "Ctrl + click", False)[0]:
         user.do(user.show_beside, entry.key)
-    shown = state.shown
+    shown = user.state.shown
     if shown is not None and shown is not entry and shown.kind == entry.kind and entry.kind in COMPARED:
         if imgui.menu_item("Split with what is shown", "", False)[0]:
             user.do(user.compare, "pair", entry.key)
