@@ -49,7 +49,7 @@ def opened(files: tuple[Path, ...], size: tuple[int, int]) -> App:
     """A viewer that shows the first of these, all of them read."""
     app = App(OffscreenScreen(*size), AppOptions(files=files, gpu_budget=1.0))
     end = time.monotonic() + 300
-    while app.state.shown is None or any(e.progress is not None for e in app.state.entries) or app.seat.dirty:
+    while app.state.shown is None or any(e.progress is not None for e in app.state.entries) or app.user.dirty:
         step(app)
         if time.monotonic() > end:
             raise RuntimeError("the scenes were not read within 300 s")
@@ -66,23 +66,23 @@ def run() -> list[dict[str, str]]:
 
 
 def _measure(app: App, what: str, everything: bool) -> dict[str, str]:
-    seat, ctx = app.seat, app.screen.ctx
-    pane, panel = seat.panes.active, seat.panel
-    found = pane.working()
+    user, ctx = app.user, app.screen.ctx
+    viewport, panel = user.layout.active, user.panel
+    found = viewport.working()
     assert found is not None
     if everything:
         panel.open_folds(["View", *(section.title for section in found[1].sections), "Details"])
-    rect, moves = seat.layout(), 0
+    rect, moves = user.picture_rect(), 0
 
     def whole() -> None:
         nonlocal moves
         moves += 1
-        seat.take(PointerMove(rect.x + 100 + moves % 200, rect.y + 200), time.monotonic())
-        seat.draw(time.monotonic())
+        user.take(PointerMove(rect.x + 100 + moves % 200, rect.y + 200), time.monotonic())
+        user.draw(time.monotonic())
         ctx.finish()
 
     def bare() -> None:
-        pane.draw(app.screen.framebuffer)
+        viewport.draw(app.screen.framebuffer)
         ctx.finish()
 
     for _ in range(10):

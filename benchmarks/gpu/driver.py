@@ -111,7 +111,7 @@ class CountingScreen:
         if self._watched is not None and rgb is not None and rgb != self._watched:
             say(seen=rgb, ns=now, moments=self._moments)
             self._watched = rgb
-        slot = self.app.seat.shown if self.app is not None else None
+        slot = self.app.user.shown if self.app is not None else None
         if slot is not None and slot.source.time_ns != self._published_at:
             self._published_at = slot.source.time_ns
             self._versions += 1
@@ -121,7 +121,7 @@ class CountingScreen:
     # -- what it shows --------------------------------------------------------------------------------------
 
     def _view(self) -> View | None:
-        slot = self.app.seat.shown if self.app is not None else None
+        slot = self.app.user.shown if self.app is not None else None
         return slot.view if slot is not None else None
 
     def _count_renders(self) -> None:
@@ -183,12 +183,12 @@ class CountingScreen:
 
     def _do_state(self) -> dict[str, Any]:
         app, view = self.app, self._view()
-        slot = app.seat.shown if app is not None else None
+        slot = app.user.shown if app is not None else None
         fault = (slot.entry.fault or slot.entry.fault_of_source or getattr(view, "fault", "")) if slot else ""
         orbit = getattr(view, "orbit", None)
         return {"shows": view is not None and not view.empty and not fault and bool(self._shown),
                 "fault": fault, "version": slot.entry.version if slot is not None else 0,
-                "panel": app is not None and app.seat.panes.active.has_panel,
+                "panel": app is not None and app.user.layout.active.has_panel,
                 "path": [slot.source.path, *view.path] if slot is not None and view is not None else [],
                 "details": view.details if view is not None else [],
                 "timings": view.timings if view is not None else {},

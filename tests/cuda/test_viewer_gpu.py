@@ -47,7 +47,7 @@ for name in sys.argv[1:]:
         slot = next((s for s in app.catalogue.slots.values() if s.entry.name == name), None)
         if slot is None:
             continue
-        app.seat.select(slot.entry.key)
+        app.user.select(slot.entry.key)
         if slot.view is not None and not slot.view.empty:
             for _ in range(30):
                 step(app)
@@ -81,7 +81,7 @@ def test_images_are_exact(trainers: dict[str, Trainer], open_viewer: Any, way: s
     for dtype, sort in FORMS:
         select(viewer, trainer, f"{way} {dtype} {sort}")
         wait_for(viewer, trainer, expected_image(trainer.k, dtype, sort))
-    slot = viewer.seat.shown
+    slot = viewer.user.shown
     assert slot is not None
     assert slot.view is not None
     print(f"{way} {allocator} {bridge or 'by itself'}: {about(viewer)}")
@@ -156,7 +156,7 @@ def test_scenes_are_right_and_follow_densifications(trainers: dict[str, Trainer]
         assert view.path[2] == CANVAS_WORDS[bridge]
     if renderer == "gsplat":
         assert view.path[0] == "parameters read in place"
-        slot = viewer.seat.shown
+        slot = viewer.user.shown
         assert slot is not None
         assert slot.source.path == "in place (zero-copy)"
     trainer.next()
@@ -184,8 +184,8 @@ def test_depth_and_alpha_stay_on_the_gpu(trainers: dict[str, Trainer], open_view
         raise AssertionError("the picture was read back")
 
     monkeypatch.setattr(GsplatPicture, "pixels", never)
-    slot = viewer.seat.shown
+    slot = viewer.user.shown
     assert slot is not None
     see(slot.view, show=show)
-    viewer.seat.mark()
+    viewer.user.mark()
     wait_for_scene(viewer, trainer, want, least=24.0 if show == "depth" else 36.0)  # Turbo is steep

@@ -96,7 +96,7 @@ class Shown(_OneWindow):
     def until(self, fits: Callable[[np.ndarray], Any]) -> None:
         for _ in turns("the window shows it"):
             step(self)
-            if not self.seat.dirty and self.seat.view is not None and fits(self.screen.pixels()[..., :3]):
+            if not self.user.dirty and self.user.view is not None and fits(self.screen.pixels()[..., :3]):
                 return
 
 
@@ -158,8 +158,8 @@ def test_images_and_scenes_are_followed_where_they_lie(caller: Caller, show: Cal
     for value in (0.5, 1.0, 0.0):
         caller(f"fill {value}")
         shown.until(grey(value))
-    assert shown.seat.shown is not None
-    print(shown.seat.shown.source.path, shown.seat.shown.source.notes)
+    assert shown.user.shown is not None
+    print(shown.user.shown.source.path, shown.user.shown.source.notes)
     caller("scene")  # its background lies on the CPU
     show("window scene").until(ball("r"))
     caller("color -1.77 1.77 -1.77")

@@ -80,11 +80,11 @@ def test_each_is_drawn(odd: Odd) -> None:
 
     wait_until(lambda: (turn(), len(app.catalogue.slots) >= len(odd.streams))[-1], "all streams")
     for key in list(app.catalogue.slots):
-        app.seat.select(key)
+        app.user.select(key)
 
         def drawn() -> bool:
             turn()
-            slot = app.seat.shown
+            slot = app.user.shown
             return slot is not None and slot.view is not None and not slot.entry.fault
 
         wait_until(drawn, f"{key!r} is drawn")

@@ -94,7 +94,7 @@ print("viewer", flush=True)
 said = None
 while True:
     step(app)
-    slot = app.seat.shown
+    slot = app.user.shown
     word = "picture" if slot is not None and slot.view is not None else "list" if app.catalogue.slots else None
     if word != said:
         said = word

@@ -81,7 +81,7 @@ app = App(OffscreenScreen(320, 200), AppOptions(max_fps=500, panel=False))
 said = None
 while True:
     step(app)
-    slot = app.seat.shown
+    slot = app.user.shown
     if slot is None or slot.view is None or slot.entry.name != "frames":
         continue
     value = int(app.screen.pixels()[100, 160, 0])

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Self
 
-    from splatview_viewer.shell.seat import Seat
+    from splatview_viewer.shell.user import User
 
 
 class House:
@@ -31,20 +31,20 @@ class House:
         self.browsers = Browsers(screen.ctx, screen.wake, port=0)
         options = {"watched": False, "max_fps": 200, **options}
         self.app = App(screen, AppOptions(files=files, **options), browsers=self.browsers)
-        self.seats: dict[Page, Seat] = {}
+        self.users: dict[Page, User] = {}
         self.keys: dict[Page, str] = {}
         """What each page may send files with."""
         self._newest: dict[Page, Image] = {}
 
     def page(self, width: int = 900, height: int = 520, scale: float = 1.0, *, id: str = "") -> Page:
-        """Connect one more page, and wait until it has a seat."""
+        """Connect one more page, and wait until it has a user."""
         page = Page(self.browsers.server.port, acks=True)
-        self.seats[page] = None  # type: ignore[assignment]  # to be closed with the others, whatever happens
+        self.users[page] = None  # type: ignore[assignment]  # to be closed with the others, whatever happens
         page.connect(token=self.browsers.server.token)
-        count = len(self.app.seats)
-        self.keys[page] = page.greet(width, height, scale, id=id or f"page{len(self.seats)}").key
-        self.until(lambda: len(self.app.seats) > count)
-        self.seats[page] = self.app.seats[-1]
+        count = len(self.app.users)
+        self.keys[page] = page.greet(width, height, scale, id=id or f"page{len(self.users)}").key
+        self.until(lambda: len(self.app.users) > count)
+        self.users[page] = self.app.users[-1]
         return page
 
     def until(self, condition: Callable[[], Any]) -> None:
@@ -62,18 +62,18 @@ class House:
 
     def at_rest(self, page: Page) -> np.ndarray:
         """(H, W, 3) int: what a page shows once it has, without loss, what was drawn for it last."""
-        seat = self.seats[page]
+        user = self.users[page]
 
         def rests() -> bool:
             newest = self.newest(page)
-            return (newest is not None and newest.lossless and not seat.dirty
-                    and np.array_equal(pixels(newest), read_pixels(seat.screen.framebuffer)[..., :3]))
+            return (newest is not None and newest.lossless and not user.dirty
+                    and np.array_equal(pixels(newest), read_pixels(user.screen.framebuffer)[..., :3]))
 
         self.until(rests)
         return pixels(self._newest[page])
 
     def close(self) -> None:
-        for page in self.seats:
+        for page in self.users:
             page.end()
         self.app.close()
 

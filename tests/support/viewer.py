@@ -42,7 +42,7 @@ class Viewer(App):
         calm = 0
         for _ in turns("the viewer rests", rest=False):
             self.step()
-            calm = 0 if self.seat.dirty else calm + 1
+            calm = 0 if self.user.dirty else calm + 1
             if calm == 2:
                 return
 
@@ -57,7 +57,7 @@ class Viewer(App):
     def find(self, name: str) -> tuple[int, int]:
         """The middle of a widget, as it is drawn now; `name` as in `widgets.drawn`."""
         widgets.drawn.clear()
-        self.seat.mark()
+        self.user.mark()
         self.do()
         return widgets.middle(name)
 
@@ -80,27 +80,27 @@ class Viewer(App):
         return self.screen.pixels()[..., :3].astype(int)
 
     def picture(self) -> np.ndarray:
-        r = self.seat.layout()
+        r = self.user.picture_rect()
         return self.pixels()[r.y:r.y + r.height, r.x:r.x + r.width]
 
     @property
     def image(self) -> ImageView:
-        slot = self.seat.shown
+        slot = self.user.shown
         assert slot is not None and isinstance(slot.view, Adapted) and isinstance(slot.view.view, ImageView)
         return slot.view.view
 
     def shows(self, kind: type[V]) -> V | None:
-        """Return the view of the active pane, if it is of this class and has something to show."""
-        view = self.seat.view
+        """Return the view of the active viewport, if it is of this class and has something to show."""
+        view = self.user.view
         return view.view if isinstance(view, Adapted) and not view.empty and isinstance(view.view, kind) else None
 
     def loaded(self) -> bool:
         """Return whether the chosen entry has something to show, or a fault."""
-        slot = self.seat.shown
+        slot = self.user.shown
         return all(e.progress is None for e in self.state.entries) and (
             slot is not None and slot.view is not None and (not slot.view.empty or bool(slot.entry.fault)))
 
     def spot(self, right: float = 0.5, down: float = 0.5) -> tuple[int, int]:
         """A place in the active picture, by shares of its size."""
-        r = self.seat.layout()
+        r = self.user.picture_rect()
         return r.x + round(right * r.width), r.y + round(down * r.height)

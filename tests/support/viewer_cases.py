@@ -111,7 +111,7 @@ class Trainer:
 
 
 def about(viewer: Viewer) -> str:
-    slot = viewer.seat.shown
+    slot = viewer.user.shown
     if slot is None:
         return f"nothing is shown; there are {[e.name for e in viewer.state.entries]}"
     view = slot.view
@@ -127,7 +127,7 @@ def select(viewer: Viewer, trainer: Trainer, name: str) -> None:
         trainer.alive()
         assert time.monotonic() < end, f"no stream {name!r} within 30 s; there are {viewer.state.entries}"
     slot = next(s for s in viewer.catalogue.slots.values() if s.entry.name == name)
-    viewer.seat.select(slot.entry.key)
+    viewer.user.select(slot.entry.key)
 
 
 def expected_image(k: int, dtype: str, sort: str) -> np.ndarray:
@@ -144,8 +144,8 @@ def wait_for(viewer: Viewer, trainer: Trainer, want: np.ndarray, rect: Rect | No
     while time.monotonic() < end:
         step(viewer)
         if (image := viewer.shows(ImageView)) is not None and image.state.alpha != "ignore":
-            see(viewer.seat.view, alpha="ignore")
-            viewer.seat.mark()
+            see(viewer.user.view, alpha="ignore")
+            viewer.user.mark()
         pixels = viewer.pixels()
         if rect is not None:
             pixels = pixels[rect.y:rect.y + rect.height, rect.x:rect.x + rect.width]
@@ -160,7 +160,7 @@ def wait_for(viewer: Viewer, trainer: Trainer, want: np.ndarray, rect: Rect | No
 def keep(viewer: Viewer, name: str) -> None:
     """Save the picture where the environment says, to be looked at."""
     if folder := os.environ.get("SPLATVIEW_TEST_PICTURES"):
-        viewer.seat.mark(3)
+        viewer.user.mark(3)
         viewer.do()
         Path(folder).mkdir(parents=True, exist_ok=True)
         save_picture(viewer.screen.pixels()[..., :3], Path(folder) / f"{name}.png")
@@ -193,13 +193,13 @@ def wait_for_scene(viewer: Viewer, trainer: Trainer, want: np.ndarray, least: fl
     end, best, view = time.monotonic() + PATIENCE, 0.0, None
     while time.monotonic() < end:
         step(viewer)
-        slot = viewer.seat.shown
+        slot = viewer.user.shown
         view = slot.view if slot is not None else None
         if not isinstance(view, Adapted) or view.empty:
             continue
         if not view.fixed:
             view.use_camera(CAMERA)
-            viewer.seat.mark()
+            viewer.user.mark()
             continue
         best = max(best, psnr(viewer.pixels(), want))
         if best > least:

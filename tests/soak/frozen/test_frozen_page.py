@@ -83,7 +83,7 @@ def test_crop(page: Page, tmp_path: Path) -> None:
 
 
 def test_two_scenes(inputs: Path, tmp_path: Path, programs: Programs) -> None:
-    """In one picture, and in panes: with a viewer of its own, whose list they change."""
+    """In one picture, and in viewports: with a viewer of its own, whose list they change."""
     where = frozen.serve(programs, inputs / "scene.ply", inputs / "other.ply", inputs / "picture.png",
                          XDG_STATE_HOME=str(tmp_path))
     with frozen.opened(where) as page:

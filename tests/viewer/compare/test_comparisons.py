@@ -1,4 +1,4 @@
-"""Two streams or files in one picture, split by a line or as their difference; and panes that are tied."""
+"""Two streams or files in one picture, split by a line or as their difference; and viewports that are tied."""
 
 from __future__ import annotations
 
@@ -50,18 +50,18 @@ class House:
         self.app.until(lambda: all(e.progress is None for e in self.app.state.entries))
 
     @property
-    def pane(self) -> Any:
-        return self.app.seat.panes.active
+    def viewport(self) -> Any:
+        return self.app.user.layout.active
 
     def show(self, name: str) -> Any:
         """Have it shown alone; its view."""
-        self.app.seat.select(self.keys[name])
-        self.app.until(lambda: self.pane.view is not None and not self.pane.view.empty)
-        return self.pane.view
+        self.app.user.select(self.keys[name])
+        self.app.until(lambda: self.viewport.view is not None and not self.viewport.view.empty)
+        return self.viewport.view
 
     def pair(self, first: str, second: str) -> PairView:
         self.show(first)
-        self.app.seat.compare("pair", self.keys[second])
+        self.app.user.compare("pair", self.keys[second])
         view = self.app.shows(PairView)
         assert view is not None
         self.app.until(lambda: len(view.views) == 2)
@@ -70,19 +70,19 @@ class House:
     def together(self, *names: str) -> MergedSource:
         self.show(names[0])
         for name in names[1:]:
-            self.app.seat.compare("together", self.keys[name])
-        source = self.pane.slot.source
+            self.app.user.compare("together", self.keys[name])
+        source = self.viewport.slot.source
         assert isinstance(source, MergedSource)
-        self.app.until(lambda: self.pane.view is not None and not self.pane.view.empty)
+        self.app.until(lambda: self.viewport.view is not None and not self.viewport.view.empty)
         return source
 
     def picture(self) -> np.ndarray:
         """(H, W, 3) int: what is seen, once nothing moves any more."""
-        source = self.pane.slot.source
+        source = self.viewport.slot.source
         if isinstance(source, MergedSource):
             step(self.app)
             self.app.until(lambda: not (source.reading or source.has_news()))
-        self.app.seat.mark()
+        self.app.user.mark()
         self.app.do()
         return self.app.picture()
 
@@ -90,7 +90,7 @@ class House:
         """The picture of one scene, from where `like`, another view of Gaussians, looks."""
         view = self.show(name)
         view.like(like)
-        self.app.seat.mark()
+        self.app.user.mark()
         self.app.do()
         return self.app.picture()
 
@@ -108,16 +108,16 @@ def house(open_viewer: Callable[..., Viewer], tmp_path: Path) -> Callable[..., H
 def test_sides_show_their_own_and_move_together(house: Callable[..., House], names: tuple[str, str], x: int) -> None:
     h = house(*names)
     view = h.pair(*names)
-    before, line = h.picture(), view.divider.x(h.app.seat.layout())
+    before, line = h.picture(), view.divider.x(h.app.user.picture_rect())
     assert (before[:, :line].mean((0, 1)) != before[:, line:].mean((0, 1))).any()
     h.app.do(Wheel(x, 100, 2.0), PointerPress(x, 100), PointerMove(x + 30, 140), PointerRelease(x + 30, 140))
-    after, line = h.picture(), view.divider.x(h.app.seat.layout())
+    after, line = h.picture(), view.divider.x(h.app.user.picture_rect())
     assert (after != before).any()
     assert line == SIZE[0] // 2
-    follower = h.pane.view.beside()  # whose picture is a copy of a state
+    follower = h.viewport.view.beside()  # whose picture is a copy of a state
     for _ in range(2):
-        follower.like(h.pane.view)
-        follower.draw(h.app.screen.framebuffer, h.app.seat.layout())
+        follower.like(h.viewport.view)
+        follower.draw(h.app.screen.framebuffer, h.app.user.picture_rect())
     np.testing.assert_array_equal(h.app.picture(), after)
     follower.close()
     first, second = (h.alone(name, part) for name, part in zip(names, list(view.views), strict=True))
@@ -131,13 +131,13 @@ def test_the_line_is_dragged_and_nothing_else(house: Callable[..., House]) -> No
     before = h.picture()
     h.app.do(PointerMove(250, 100), PointerPress(250, 100), PointerMove(120, 160), PointerRelease(120, 160))
     after = h.picture()
-    assert view.divider.x(h.app.seat.layout()) == 120
+    assert view.divider.x(h.app.user.picture_rect()) == 120
     assert view.state.at == pytest.approx(120 / SIZE[0])
     np.testing.assert_array_equal(after[:, :120], before[:, :120])
     np.testing.assert_array_equal(after[:, 250:], before[:, 250:])
     assert (after[:, 120:250] != before[:, 120:250]).any()
     h.app.do(PointerPress(120, 100, clicks=2), PointerRelease(120, 100))
-    assert view.divider.x(h.app.seat.layout()) == 250, "a double click puts it into the middle"
+    assert view.divider.x(h.app.user.picture_rect()) == 250, "a double click puts it into the middle"
 
 
 def test_boxes_are_seen_in_a_difference_and_do_not_count_in_its_psnr(house: Callable[..., House]) -> None:
@@ -148,7 +148,7 @@ def test_boxes_are_seen_in_a_difference_and_do_not_count_in_its_psnr(house: Call
     h.app.until(lambda: len(h.app.state.entries) == 2)
     h.keys |= {entry.name: entry.key for entry in h.app.state.entries}
     view = h.pair("one", "two")
-    see(h.pane.view, how="difference")
+    see(h.viewport.view, how="difference")
     assert h.picture().max() <= 4
     splatview.annotate("two", boxes=[[5, 5, 40, 30]])
     h.app.until(lambda: h.picture().max() > 100)
@@ -170,35 +170,35 @@ def test_a_fault_of_one_side_leaves_the_other(house: Callable[..., House], monke
     monkeypatch.setattr(broken, "draw", fail)
     h.picture()
     assert h.app.catalogue.slots[h.keys["b"]].entry.fault == "this one is broken"
-    assert not h.pane.slot.entry.fault
+    assert not h.viewport.slot.entry.fault
     whole = h.picture()
     np.testing.assert_array_equal(whole, h.alone("a", view.views[0]))
 
 
-# -- panes -------------------------------------------------------------------------------------------------------------
+# -- viewports ---------------------------------------------------------------------------------------------------------
 
 
 def test_panes_beside_each_other_are_tied(house: Callable[..., House]) -> None:
     h = house("a", "b")
     h.show("a")
-    h.app.seat.compare("beside", h.keys["b"])
-    panes = list(h.app.seat.panes)
-    h.app.until(lambda: all(pane.view is not None and not pane.view.empty for pane in panes))
+    h.app.user.compare("beside", h.keys["b"])
+    layout = list(h.app.user.layout)
+    h.app.until(lambda: all(viewport.view is not None and not viewport.view.empty for viewport in layout))
     h.app.do()
 
     def cameras() -> list[bytes]:
         h.app.do()
-        return [pane.view.camera().viewmat.tobytes() for pane in panes]  # type: ignore[union-attr]
+        return [viewport.view.camera().viewmat.tobytes() for viewport in layout]  # type: ignore[union-attr]
 
     assert len(set(cameras())) == 1
-    for pane in panes:
+    for viewport in layout:
         before = cameras()
-        x, y = pane.rect.x + 40, pane.rect.y + 60
+        x, y = viewport.rect.x + 40, viewport.rect.y + 60
         h.app.do(PointerPress(x, y), PointerMove(x + 25, y + 10), PointerRelease(x + 25, y + 10))
         assert len(set(cameras())) == 1
         assert cameras() != before
-    h.app.catalogue.features[0].tie(h.app.seat, False)  # type: ignore[attr-defined]
-    h.app.do(Wheel(panes[0].rect.x + 40, panes[0].rect.y + 60, 3.0))
+    h.app.catalogue.features[0].tie(h.app.user, False)  # type: ignore[attr-defined]
+    h.app.do(Wheel(layout[0].rect.x + 40, layout[0].rect.y + 60, 3.0))
     assert len(set(cameras())) == 2
 
 
@@ -208,7 +208,7 @@ def test_panes_beside_each_other_are_tied(house: Callable[..., House]) -> None:
 def test_scenes_are_one_and_each_is_seen_or_not_and_put_anywhere(house: Callable[..., House]) -> None:
     h = house("a", "b", "ab")
     source = h.together("a", "b")
-    both, look = h.picture(), h.pane.view
+    both, look = h.picture(), h.viewport.view
     source.parts[1].visible = False
     only = h.picture()
     assert look.details[0] == "200 Gaussians"
@@ -226,15 +226,15 @@ def test_scenes_are_one_and_each_is_seen_or_not_and_put_anywhere(house: Callable
 def test_scenes_come_and_go(house: Callable[..., House]) -> None:
     h = house("a", "b", "c")
     source = h.together("a", "b")
-    assert h.pane.entry.name == "a.ply + b.ply"
-    h.app.seat.compare("together", h.keys["c"])
-    h.app.until(lambda: h.pane.view.details[0] == "600 Gaussians")
-    assert h.pane.entry.name == "a.ply + b.ply + c.ply"
+    assert h.viewport.entry.name == "a.ply + b.ply"
+    h.app.user.compare("together", h.keys["c"])
+    h.app.until(lambda: h.viewport.view.details[0] == "600 Gaussians")
+    assert h.viewport.entry.name == "a.ply + b.ply + c.ply"
     assert [e.group for e in h.app.state.entries].count("Compare") == 1
     h.app.catalogue.forget(h.keys["b"])
-    h.app.until(lambda: h.pane.view.details[0] == "400 Gaussians")
+    h.app.until(lambda: h.viewport.view.details[0] == "400 Gaussians")
     source.remove(source.parts[0])
-    h.app.until(lambda: h.pane.view.details[0] == "200 Gaussians")
+    h.app.until(lambda: h.viewport.view.details[0] == "200 Gaussians")
     h.app.catalogue.forget(h.keys["c"])
     h.app.until(lambda: len(h.app.state.entries) == 1)
     assert h.show("a").details[0] == "200 Gaussians"
@@ -249,10 +249,10 @@ def test_live_streams_are_open_while_they_are_compared_and_no_longer(house: Call
     stream = h.app.catalogue.slots[entry.key].source.stream  # type: ignore[attr-defined]
     h.show("a")
     h.app.until(lambda: not stream.opened)
-    h.app.seat.compare(how, entry.key)
+    h.app.user.compare(how, entry.key)
 
     def counts() -> list[str]:
-        pair, view = h.app.shows(PairView), h.pane.view
+        pair, view = h.app.shows(PairView), h.viewport.view
         return [v.details[0] for v in (pair.views if pair is not None else [view]) if v is not None and not v.empty]
 
     h.app.until(lambda: counts() == (["500 Gaussians"] if how == "together" else ["200 Gaussians", "300 Gaussians"]))

@@ -165,7 +165,7 @@ class Rig:
         self.panel.draw_over(self.screen.framebuffer, self.view.over, 1.0)
 
     def point(self, *events: object) -> None:
-        """On the timeline, as the seat hands events to the panel; three pictures for each."""
+        """On the timeline, as the user hands events to the panel; three pictures for each."""
         for event in events:
             self.panel.handle(event, RECT, boards=self.view.boards(RECT))  # type: ignore[arg-type]
             self.draw()

@@ -192,7 +192,7 @@ def photos() -> torch.Tensor:
 
 
 def tool(viewer: Viewer) -> Frustums:
-    view: Any = viewer.seat.view
+    view: Any = viewer.user.view
     return view.tools["frustums"]
 
 
@@ -204,7 +204,7 @@ def content(viewer: Viewer) -> CamerasContent:
 
 def come(viewer: Viewer, current: int) -> None:
     """Wait for the cameras over the scene."""
-    viewer.until(lambda: viewer.seat.view is not None and tool(viewer).content is not None
+    viewer.until(lambda: viewer.user.view is not None and tool(viewer).content is not None
                  and content(viewer).current == current)
 
 
@@ -216,12 +216,12 @@ def test_cameras_come_over_the_scene_and_one_looks_through_them(viewer: Viewer) 
     viewer.do()
     with_frustums = viewer.picture()
     frustums.change(shown=False)
-    viewer.seat.mark()
+    viewer.user.mark()
     viewer.do()
     assert np.abs(with_frustums - viewer.picture()).sum(-1).astype(bool).sum() > 200
     frustums.change(shown=True)
     # A click looks through the camera, a key through the next, Escape goes back.
-    view: Any = viewer.seat.view
+    view: Any = viewer.user.view
     viewer.do()
     before, rect = view.camera(), view.rect
     assert before is not None
@@ -239,7 +239,7 @@ def test_cameras_come_over_the_scene_and_one_looks_through_them(viewer: Viewer) 
     assert frustums.through.index == number
     frustums.change(how="photo")
     viewer.until(lambda: frustums.through.photo(content(viewer)) is not None)
-    viewer.seat.mark()
+    viewer.user.mark()
     viewer.do()
     spot = frustums.through.place(view.rect)
     middle = viewer.pixels()[spot.y + spot.height // 2, spot.x + spot.width // 2]

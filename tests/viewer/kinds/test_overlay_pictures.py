@@ -208,7 +208,7 @@ def viewer(open_viewer: Callable[..., Viewer]) -> Viewer:
 
 
 def layers(viewer: Viewer) -> list[Layer]:
-    slot = viewer.seat.shown
+    slot = viewer.user.shown
     if slot is None or slot.view is None:
         return []
     return viewer.image.data.layers.all
@@ -232,7 +232,7 @@ def opened(viewer: Viewer) -> list[str]:
 
 def test_results_are_drawn_over_their_stream(viewer: Viewer) -> None:
     camera()
-    viewer.until(lambda: viewer.seat.view is not None)
+    viewer.until(lambda: viewer.user.view is not None)
     assert not colored(viewer, 0)
     detect(30, 0)
     viewer.until(lambda: boxes(viewer) == [box(30)] and colored(viewer, 0))
@@ -251,9 +251,9 @@ def test_only_overlays_of_shown_streams_are_read(viewer: Viewer, tmp_path: Path)
     assert opened(viewer) == ["camera overlay"]
     selected = viewer.state.selected
     Image.new("RGB", (8, 6)).save(tmp_path / "other.png")
-    viewer.seat.drop([str(tmp_path / "other.png")])
+    viewer.user.drop([str(tmp_path / "other.png")])
     viewer.until(lambda: opened(viewer) == [])
-    viewer.seat.select(selected)
+    viewer.user.select(selected)
     viewer.until(lambda: opened(viewer) == ["camera overlay"] and boxes(viewer) == [box(30)])
 
 
@@ -261,19 +261,19 @@ def test_results_for_another_run_are_not_shown(viewer: Viewer) -> None:
     camera()
     splatview.annotate("camera", boxes=[[1, 1, 2, 2]], run="no-such-run")
     viewer.until(lambda: any(s.kind == "overlay" for s in viewer.catalogue.subscriber.streams))
-    viewer.until(lambda: viewer.seat.view is not None)
+    viewer.until(lambda: viewer.user.view is not None)
     assert layers(viewer) == [] and opened(viewer) == []
 
 
 def test_trouble_stands_over_the_picture(viewer: Viewer) -> None:
     camera()
-    viewer.until(lambda: viewer.seat.view is not None and not viewer.seat.view.empty)
+    viewer.until(lambda: viewer.user.view is not None and not viewer.user.view.empty)
     plain = viewer.picture()
     splatview.annotate("camera", trouble="No model today")
 
     def troubles() -> list[str]:
-        assert viewer.seat.shown is not None
-        return viewer.catalogue.links.troubles(viewer.seat.shown)
+        assert viewer.user.shown is not None
+        return viewer.catalogue.links.troubles(viewer.user.shown)
 
     def at_the_top() -> bool:
         return bool((viewer.picture()[:26] != plain[:26]).any())

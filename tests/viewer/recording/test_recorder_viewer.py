@@ -65,14 +65,14 @@ def record(viewer: Viewer, *numbers: int) -> None:
 
 
 def view(viewer: Viewer) -> Any:
-    shown = viewer.seat.view
+    shown = viewer.user.view
     assert isinstance(shown, Adapted)
     return shown
 
 
 def seen(viewer: Viewer) -> int:
     """Gaussians of the scene that is shown."""
-    facts = view(viewer).content.facts if viewer.seat.view is not None else None
+    facts = view(viewer).content.facts if viewer.user.view is not None else None
     return -1 if facts is None else facts.count
 
 
@@ -169,7 +169,7 @@ def test_a_folder_is_recorded_into_unseen_and_seen_again_later(tmp_path: Path,
     viewer = open_viewer((300, 200), record=RecordOptions(folder, every=10))
     splatview.publish(torch.zeros(8, 8, 3), "render")
     viewer.until(lambda: viewer.state.entries)
-    viewer.seat.select(viewer.state.entries[0].key)
+    viewer.user.select(viewer.state.entries[0].key)
     publish(0)
     viewer.until(lambda: len(viewer.state.entries) == 2)
     record(viewer, 1, 2)

@@ -143,7 +143,7 @@ def viewer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Viewer]:
 
 
 def beside(viewer: Viewer) -> Strips:
-    slot = viewer.seat.shown
+    slot = viewer.user.shown
     return strips_of(viewer.catalogue, slot) if slot is not None else Strips()
 
 
@@ -173,7 +173,7 @@ def test_the_curves_are_seen(plotted: tuple[Viewer, ScalarsView]) -> None:
     assert list(view.data.plots)[:3] == ["loss", "parts", "rare"]
     assert {"step 1,000", "4 scalars", "3,002 values"} <= set(view.info().details)
     blue, orange = colored(viewer), colored(viewer, 1)
-    left = viewer.seat.layout()
+    left = viewer.user.picture_rect()
     assert blue[:, left.x:].sum() > 300
     assert orange[:, left.x:].sum() > 150  # two share a plot
     faults = np.all(abs(viewer.pixels() - 255 * np.array([theme.FAULT.x, theme.FAULT.y, theme.FAULT.z])) < 12, axis=-1)
@@ -182,7 +182,7 @@ def test_the_curves_are_seen(plotted: tuple[Viewer, ScalarsView]) -> None:
 
 def test_the_wheel_zooms_all_plots_along_the_axis(plotted: tuple[Viewer, ScalarsView]) -> None:
     viewer, view = plotted
-    before, rect = view.window(), viewer.seat.layout()
+    before, rect = view.window(), viewer.user.picture_rect()
     x, y = rect.x + rect.width / 4, rect.y + 120
     viewer.do(PointerMove(x, y))
     viewer.do(Wheel(x, y, 3.0))
@@ -202,7 +202,7 @@ def test_axes_may_be_logarithmic_and_of_time(plotted: tuple[Viewer, ScalarsView]
     for change in ({"log_up": True}, {"log_across": True}, {"across": "time"}):
         view.state = replace(view.state.fitted(), **change)
         assert view.window()[0] > 0 or not view.state.log_across
-        viewer.seat.mark(3)
+        viewer.user.mark(3)
         viewer.do()
         assert colored(viewer).sum() > 200
 
@@ -219,7 +219,7 @@ def test_a_run_that_logs_is_seen_beside_its_scene(viewer: Viewer) -> None:
         return len(beside(viewer).curves) == 2
 
     viewer.until(both)
-    assert viewer.seat.shown is not None and viewer.seat.shown.entry.kind == "gaussians"
+    assert viewer.user.shown is not None and viewer.user.shown.entry.kind == "gaussians"
     strip = beside(viewer)
     assert [title for title, _ in strip.curves] == ["loss", "Gaussians"]  # losses before others
     assert strip.head.startswith("Step ")
@@ -229,7 +229,7 @@ def test_a_run_that_logs_is_seen_beside_its_scene(viewer: Viewer) -> None:
     viewer.until(lambda: scalars not in viewer.catalogue.watched())
     viewer.do(Key("h"), Key("h", pressed=False))
     viewer.until(lambda: scalars in viewer.catalogue.watched())
-    viewer.seat.select(scalars.entry.key)
+    viewer.user.select(scalars.entry.key)
     viewer.until(lambda: (view := viewer.shows(ScalarsView)) is not None and "Gaussians" in view.data.plots)
     view = viewer.shows(ScalarsView)
     assert view is not None

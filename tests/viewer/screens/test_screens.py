@@ -141,8 +141,8 @@ def test_it_takes_pictures_one_after_the_other(screen: Screen, wait_until: Calla
 
 def test_the_clipboard(screen: Screen, wait_until: Callable[..., object]) -> None:
     text = "{\"position\": [0, -1, -4]}  \u00e4\u4e16"
-    screen.user.copy(text)
-    wait_until(lambda: (screen.poll(0.01), screen.user.pasted())[1] == text)
+    screen.desktop.copy(text)
+    wait_until(lambda: (screen.poll(0.01), screen.desktop.pasted())[1] == text)
 
 
 def test_close_is_idempotent(screen: Screen) -> None:
@@ -161,7 +161,7 @@ def test_a_picture_to_keep_is_a_file_that_overwrites_none(
     screen = open_screen(name)
     pictures = [np.full((4, 6, 3), shade, np.uint8) for shade in (10, 200)]
     for picture in pictures:
-        screen.user.keep(picture, "render/7")
+        screen.desktop.keep(picture, "render/7")
     screen.close()
     assert sorted(p.name for p in tmp_path.iterdir()) == ["render-7-2.png", "render-7.png"]
     for path, picture in zip(("render-7.png", "render-7-2.png"), pictures, strict=True):

@@ -1,4 +1,4 @@
-"""Fixtures of the tests of panels and panes."""
+"""Fixtures of the tests of panels and viewports."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def test_a_picture_fills_the_room_beside_the_panel(viewer: Viewer, picture_file: Path) -> None:
     viewer.catalogue.open_file(picture_file)
     viewer.until(viewer.loaded)
-    assert viewer.seat.layout() == PICTURE
+    assert viewer.user.picture_rect() == PICTURE
     np.testing.assert_array_equal(viewer.picture(), np.asarray(Image.open(picture_file)))
 
 
@@ -43,7 +43,7 @@ def test_the_panel_can_be_hidden(viewer: Viewer, picture_file: Path, key: str) -
     viewer.until(viewer.loaded)
     before = viewer.pixels()
     viewer.do(Key(key), Key(key, pressed=False))
-    assert viewer.seat.layout() == Rect(0, 0, *SIZE)
+    assert viewer.user.picture_rect() == Rect(0, 0, *SIZE)
     assert (viewer.pixels()[:, :260] != before[:, :260]).any()
     viewer.do(Key(key), Key(key, pressed=False))
     viewer.do(PointerLeave())
@@ -58,7 +58,7 @@ def test_a_click_in_the_list_shows_that_entry(viewer: Viewer, picture_file: Path
     viewer.until(viewer.loaded)
     assert viewer.state.selected == str(picture_file)
     viewer.click(str(other))
-    viewer.until(lambda: viewer.loaded() and viewer.seat.shown.view is not None)  # type: ignore[union-attr]
+    viewer.until(lambda: viewer.loaded() and viewer.user.shown.view is not None)  # type: ignore[union-attr]
     assert viewer.state.selected == str(other)
     assert (viewer.picture() == (10, 200, 30)).all()
     viewer.click(str(picture_file))
@@ -95,7 +95,7 @@ def test_a_damaged_file_is_told_and_nothing_else_suffers(viewer: Viewer, picture
     assert "no such file" in viewer.state.entries[1].fault_of_source
     viewer.do()
     assert viewer.picture().std() > 1  # the message
-    viewer.catalogue.open_file(picture_file, viewer.seat.panes.active)
+    viewer.catalogue.open_file(picture_file, viewer.user.layout.active)
     viewer.until(viewer.loaded)
     np.testing.assert_array_equal(viewer.picture(), np.asarray(Image.open(picture_file)))
 
@@ -116,7 +116,7 @@ def test_a_fault_in_a_view_is_shown_and_logged_once(viewer: Viewer, picture_file
     assert viewer.state.shown.fault == "the shader is cross"
     assert caplog.text.count("the shader is cross") == 1
     assert (viewer.picture() != np.asarray(Image.open(picture_file))).any()
-    assert not viewer.seat.dirty  # a fault does not keep the viewer busy
+    assert not viewer.user.dirty  # a fault does not keep the viewer busy
     monkeypatch.undo()
     if where == "draw":
         viewer.click(str(picture_file))  # a click tries again
@@ -146,11 +146,11 @@ def test_a_viewer_at_rest_draws_nothing(viewer: Viewer, picture_file: Path) -> N
 
 @pytest.mark.parametrize("viewer", [{"max_fps": 20}], indirect=True)
 def test_max_fps_is_kept(viewer: Viewer) -> None:
-    wait_until(lambda: viewer.seat.may_draw(clock()) <= clock())
+    wait_until(lambda: viewer.user.may_draw(clock()) <= clock())
     now = clock()
-    viewer.seat.draw(now)
-    viewer.seat.present(now)
-    viewer.seat.mark()
-    assert not viewer.seat.due(now)
-    assert now + 0.5 / 20 <= viewer.seat.may_draw(now) <= now + 1 / 20
-    assert viewer.seat.due(now + 1 / 20)
+    viewer.user.draw(now)
+    viewer.user.present(now)
+    viewer.user.mark()
+    assert not viewer.user.due(now)
+    assert now + 0.5 / 20 <= viewer.user.may_draw(now) <= now + 1 / 20
+    assert viewer.user.due(now + 1 / 20)

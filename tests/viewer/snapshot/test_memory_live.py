@@ -116,7 +116,7 @@ def test_the_wheel_zooms_and_a_drag_moves(viewer: Viewer, train: Callable[[], No
     until(viewer, train, lambda: slot(viewer, "memory"))
     select(viewer, "memory")
     until(viewer, train, lambda: viewer.shows(MemoryView))
-    view, rect = viewer.shows(MemoryView), viewer.seat.layout()
+    view, rect = viewer.shows(MemoryView), viewer.user.picture_rect()
     assert view is not None
     view.take("", memory_frame())
     x, y = rect.x + rect.width / 2, rect.y + rect.height / 2
@@ -169,16 +169,16 @@ def slot(viewer: Viewer, name: str) -> Slot | None:
 def select(viewer: Viewer, name: str) -> None:
     found = slot(viewer, name)
     assert found is not None
-    viewer.seat.select(found.entry.key)
+    viewer.user.select(found.entry.key)
 
 
 def shows(viewer: Viewer, name: str) -> bool:
-    return viewer.seat.shown is not None and viewer.seat.shown.entry.name == name
+    return viewer.user.shown is not None and viewer.user.shown.entry.name == name
 
 
 def beside(viewer: Viewer) -> Strips:
-    assert viewer.seat.shown is not None
-    return strips_of(viewer.catalogue, viewer.seat.shown)
+    assert viewer.user.shown is not None
+    return strips_of(viewer.catalogue, viewer.user.shown)
 
 
 def test_the_memory_is_plotted_beside_the_scene_that_causes_it(viewer: Viewer, train: Callable[[], None]) -> None:
@@ -186,7 +186,7 @@ def test_the_memory_is_plotted_beside_the_scene_that_causes_it(viewer: Viewer, t
     newest = beside(viewer).memory
     until(viewer, train, lambda: beside(viewer).memory is not newest)
     select(viewer, "memory")
-    viewer.until(lambda: viewer.catalogue.watched() == [viewer.seat.shown])
+    viewer.until(lambda: viewer.catalogue.watched() == [viewer.user.shown])
     assert beside(viewer).memory is None
     select(viewer, "render")
     until(viewer, train, lambda: beside(viewer).memory and len(viewer.catalogue.watched()) > 1)
@@ -201,12 +201,12 @@ def test_a_snapshot_that_was_asked_for_opens_by_itself(viewer: Viewer, train: Ca
     view = viewer.shows(MemoryView)
     assert view is not None
     view.ask()
-    until(viewer, train, lambda: viewer.seat.shown is not None and viewer.seat.shown.entry.is_file)
+    until(viewer, train, lambda: viewer.user.shown is not None and viewer.user.shown.entry.is_file)
     assert view.data.about.snapshots == 1
-    assert viewer.seat.state.selected == str(view.data.about.file)
+    assert viewer.user.state.selected == str(view.data.about.file)
     viewer.until(viewer.loaded)
-    assert viewer.seat.shown is not None
-    assert (viewer.seat.shown.entry.kind, viewer.seat.shown.entry.fault) == ("snapshot", "")
+    assert viewer.user.shown is not None
+    assert (viewer.user.shown.entry.kind, viewer.user.shown.entry.fault) == ("snapshot", "")
 
 
 def test_a_run_that_dies_of_it_leaves_a_snapshot_and_its_last_samples(viewer: Viewer, programs: Programs,
@@ -220,10 +220,10 @@ def test_a_run_that_dies_of_it_leaves_a_snapshot_and_its_last_samples(viewer: Vi
     view: Any = viewer.shows(MemoryView)
     trainer.start("allocator.fail()\nsys.stdin.close()")
     trainer.process.wait(PATIENCE)  # the viewer finds the end and the last version at once
-    viewer.until(lambda: viewer.seat.shown is not None and viewer.seat.shown.entry.is_file)
-    name = viewer.seat.shown.entry.name  # type: ignore[union-attr]
+    viewer.until(lambda: viewer.user.shown is not None and viewer.user.shown.entry.is_file)
+    name = viewer.user.shown.entry.name  # type: ignore[union-attr]
     assert name.endswith("-1-oom.pickle")
-    assert viewer.seat.state.selected == str(memory_snapshots.find(name))
+    assert viewer.user.state.selected == str(memory_snapshots.find(name))
     count = len(viewer.state.entries)
     viewer.catalogue.forget(str(memory_snapshots.find(name)))
     viewer.do()

@@ -27,7 +27,7 @@ def see(viewer: Viewer, value: Any, name: str, device: str, **options: Any) -> N
     there = {k: t.to(device) for k, t in value.items()} if isinstance(value, dict) else value.to(device)
     splatview.publish(there, name, **options)
     viewer.until(lambda: any(e.name == name for e in viewer.state.entries))
-    viewer.seat.select(next(e.key for e in viewer.state.entries if e.name == name))
+    viewer.user.select(next(e.key for e in viewer.state.entries if e.name == name))
     viewer.until(viewer.loaded)
 
 
@@ -41,8 +41,8 @@ def test_a_click_shows_values_right(viewer: Viewer, caplog: pytest.LogCaptureFix
                                     options: dict[str, Any], right: Any, device: str) -> None:
     caplog.set_level(logging.WARNING, "splatview")
     see(viewer, value, "odd", device, **options)
-    viewer.click(viewer.seat.view.content.hints.hint.button)  # type: ignore[union-attr]
-    viewer.until(lambda: not viewer.seat.panes.active.boards())
+    viewer.click(viewer.user.view.content.hints.hint.button)  # type: ignore[union-attr]
+    viewer.until(lambda: not viewer.user.layout.active.boards())
     x, y = PICTURE.x + 220, 100
     viewer.do(PointerMove(x, y), Key("f"), PointerLeave())
     shown = viewer.picture()

@@ -53,17 +53,17 @@ class FilePages(House):
 
     def path_tool(self, page: Page, scene: Path) -> tuple[Any, PathTool]:
         """Have a page show a file of this machine, with a camera path around it."""
-        seat = self.seats[page]
-        self.app.catalogue.open_file(scene, seat.panes.active)
-        self.until(lambda: isinstance(seat.view, Adapted) and not seat.view.empty)
-        assert isinstance(seat.view, Adapted)
-        tool = seat.view.tools["path"]
+        user = self.users[page]
+        self.app.catalogue.open_file(scene, user.layout.active)
+        self.until(lambda: isinstance(user.view, Adapted) and not user.view.empty)
+        assert isinstance(user.view, Adapted)
+        tool = user.view.tools["path"]
         assert isinstance(tool, PathTool)
         tool.around()
-        return seat.view, tool
+        return user.view, tool
 
     def shown(self, page: Page) -> str:
-        entry = self.seats[page].state.shown
+        entry = self.users[page].state.shown
         return "" if entry is None else entry.name
 
     def forget_all(self) -> None:
@@ -118,7 +118,7 @@ def test_files_of_pages_are_never_decoded_in_the_viewer(pages: FilePages, scene:
         pages.until(lambda: pages.app.catalogue.entries[-1].fault_of_source)
     assert not (tmp_path / "done").exists()
     names = ["fox.ply", "picture.png", "evil.pt"]
-    assert [entry.name for entry in pages.seats[other].state.entries] == [path.name for path in kept(folder)] == names
+    assert [entry.name for entry in pages.users[other].state.entries] == [path.name for path in kept(folder)] == names
     pages.forget_all()
     pages.until(lambda: not kept(folder) and not readers())
 
@@ -144,8 +144,8 @@ def test_the_loop_goes_on_while_a_file_is_decoded_which_ends_with_its_entry_or_p
 
     (pid,) = begin(scene)
     for _ in range(5):
-        pages.seats[page].mark()
-        pages.until(lambda: not pages.seats[page].dirty)
+        pages.users[page].mark()
+        pages.until(lambda: not pages.users[page].dirty)
     assert readers() == [pid]
     os.kill(pid, signal.SIGSEGV)
     pages.until(lambda: any("crashed (SIGSEGV)" in entry.fault_of_source for entry in pages.app.catalogue.entries))

@@ -125,11 +125,11 @@ def test_captions_texts_and_pictures_to_keep(rig: Rig, screen: BrowserScreen, pa
     for caption in (captions[0], *captions):
         screen.present(caption)
     assert [page.receive() for _ in range(3)] == captions
-    screen.user.copy("K = [[1]]")
+    screen.desktop.copy("K = [[1]]")
     assert page.receive() == m.Clipboard("K = [[1]]")
-    assert screen.user.pasted() == "K = [[1]]"
+    assert screen.desktop.pasted() == "K = [[1]]"
     picture = np.random.default_rng(0).integers(0, 256, (40, 60, 4), np.uint8)[..., :3]
-    screen.user.keep(picture, "a/../b\\c\n\u4e16")
+    screen.desktop.keep(picture, "a/../b\\c\n\u4e16")
     offer = page.receive()
     assert isinstance(offer, m.Offer) and offer.name == "a-..-b-c-\u4e16.png"
     png = ask(page.port, f"/download?key={offer.key}&token={rig.server.token}").body
@@ -146,7 +146,7 @@ def test_a_lost_page_closes_the_screen_and_a_closed_screen_ends_its_page(rig: Ri
     poll(screen, lambda: screen.state.closed and rig.woken > woken)
     assert not screen.state.visible and not screen.state.ready
     screen.present(CAPTION)  # the loop may just be drawing
-    screen.user.keep(np.zeros((4, 4, 3), np.uint8), "gone")
+    screen.desktop.keep(np.zeros((4, 4, 3), np.uint8), "gone")
     screen.poll(0)
     screen.close()
     screen.close()

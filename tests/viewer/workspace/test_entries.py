@@ -45,7 +45,7 @@ def entry(viewer: Viewer, name: str) -> Entry:
 
 
 def shown(viewer: Viewer) -> Slot:
-    slot = viewer.seat.shown
+    slot = viewer.user.shown
     assert slot is not None
     return slot
 
@@ -61,7 +61,7 @@ def test_a_kept_plot_is_what_fills_the_screen_without_the_panel(viewer: Viewer, 
                                                                 monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     splatview.log(**{f"a/{i}": 1.0 for i in range(3)}, loss=1.0, psnr=2.0)
-    viewer.until(lambda: viewer.seat.view is not None and not viewer.seat.view.empty)
+    viewer.until(lambda: viewer.user.view is not None and not viewer.user.view.empty)
     viewer.do(Key("s", mods=frozenset({"ctrl"})))
     with Image.open(next(tmp_path.glob("scalars-*.png"))) as kept:
         viewer.do(Key("h"))
@@ -76,7 +76,7 @@ def test_a_stream_appears_by_itself_and_is_shown(viewer: Viewer) -> None:
     view = viewer.image
     assert view.size == (60, 40)
     assert view.zoom == pytest.approx(620 / 60)
-    left, top, _ = view.pan_zoom.placed(viewer.seat.layout())
+    left, top, _ = view.pan_zoom.placed(viewer.user.picture_rect())
     assert viewer.pixels()[round(top) + 3, round(left) + 3].tolist() == [255, 0, 0]  # the first pixel is on top left
     publish_grey(90, step=1)
     viewer.until(lambda: sees(viewer, 90))
@@ -88,7 +88,7 @@ def test_the_last_picture_stays_and_a_restart_continues(viewer: Viewer) -> None:
     publish_grey(77)
     viewer.until(lambda: sees(viewer, 77))
     viewer.do(Wheel(590, 247, 3))
-    view, placed = viewer.image, viewer.image.pan_zoom.placed(viewer.seat.layout())
+    view, placed = viewer.image, viewer.image.pan_zoom.placed(viewer.user.picture_rect())
     splatview.close()
     viewer.until(lambda: not entry(viewer, "render").alive)
     assert sees(viewer, 77)
@@ -97,7 +97,7 @@ def test_the_last_picture_stays_and_a_restart_continues(viewer: Viewer) -> None:
     viewer.until(lambda: sees(viewer, 160))
     assert [e.name for e in viewer.state.entries] == ["render"]  # the same line of the list
     assert viewer.image is view
-    assert view.pan_zoom.placed(viewer.seat.layout()) == placed
+    assert view.pan_zoom.placed(viewer.user.picture_rect()) == placed
     assert entry(viewer, "render").alive
 
 
@@ -110,7 +110,7 @@ def test_only_what_is_shown_is_shared(viewer: Viewer) -> None:
     assert viewer.picture().max() > 60
     streams = {s.name: s for s in viewer.catalogue.subscriber.streams}
     viewer.until(lambda: streams["splats"].opened and not streams["render"].opened)
-    viewer.seat.select(entry(viewer, "render").key)
+    viewer.user.select(entry(viewer, "render").key)
     viewer.until(lambda: viewer.loaded() and streams["render"].opened and not streams["splats"].opened)
     publish_splats(step=8)
     viewer.until(lambda: entry(viewer, "splats").version == 2 and sees(viewer, 77))  # the entry was chosen

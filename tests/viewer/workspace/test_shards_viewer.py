@@ -89,7 +89,7 @@ def entries(viewer: Viewer) -> list[str]:
 
 
 def slot(viewer: Viewer) -> Any:
-    found = viewer.seat.shown
+    found = viewer.user.shown
     assert found is not None
     return found
 
@@ -103,7 +103,7 @@ def stream(viewer: Viewer) -> ShardedStream:
 def count(viewer: Viewer) -> int:
     """Gaussians in what is shown."""
     step(viewer)
-    found = viewer.seat.shown
+    found = viewer.user.shown
     facts = found.view.content.facts if found is not None and isinstance(found.view, Adapted) else None
     return -1 if facts is None else facts.count
 
@@ -173,18 +173,18 @@ def test_a_part_is_shown_alone_and_the_whole_goes_on(viewer: Viewer, training: S
     viewer.until(lambda: count(viewer) == 500)
     whole = slot(viewer).entry.key
     first, second = (part.stream for part in stream(viewer).parts)
-    shards_panel.show(viewer.catalogue, second, viewer.seat.panes.active)
+    shards_panel.show(viewer.catalogue, second, viewer.user.layout.active)
     viewer.until(lambda: count(viewer) == 200)
     assert entries(viewer) == ["gaussians \u00b7 2 shards", "gaussians \u00b7 rank 1 of 2"]
     viewer.until(lambda: second.opened and not first.opened)  # only what is shown is shared
-    viewer.seat.panes.add(whole)  # both at once, from one rank's memory
+    viewer.user.layout.add(whole)  # both at once, from one rank's memory
     viewer.until(lambda: count(viewer) == 500)
     ranks.publish(0, 310)
     ranks.publish(1, 210)
     viewer.until(lambda: count(viewer) == 520)
     viewer.until(lambda: {facts.count for s in viewer.catalogue.slots.values() if isinstance(s.view, Adapted)
                           and (facts := s.view.content.facts) is not None} == {520, 210})
-    viewer.seat.panes.remove(next(pane for pane in viewer.seat.panes if pane.key != whole))
+    viewer.user.layout.remove(next(viewport for viewport in viewer.user.layout if viewport.key != whole))
     ranks.end(0)  # the list is looked through again
     viewer.until(lambda: entries(viewer) == ["gaussians \u00b7 2 shards"])
     ranks.publish(1, 220)

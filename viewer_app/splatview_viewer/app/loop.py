@@ -23,7 +23,7 @@ from splatview_viewer.gpu.governor import Governor
 from splatview_viewer.gpu.health import Health, cuda_is_lost
 from splatview_viewer.gpu.work import GpuWork
 from splatview_viewer.recording.recorder import Recorder
-from splatview_viewer.shell.seat import Seat
+from splatview_viewer.shell.user import User
 from splatview_viewer.workspace.catalogue import Catalogue
 from splatview_viewer.workspace.sources import make_subscriber
 
@@ -82,16 +82,16 @@ class App:
 
     def __init__(self, screen: Screen, options: AppOptions | None = None, *, subscriber: Subscriber | None = None,
                  browsers: Browsers | None = None) -> None:
-        """`screen` holds the OpenGL context of all seats. `browsers`: makes a screen for each that connects."""
+        """`screen` holds the OpenGL context of all users. `browsers`: makes a screen for each that connects."""
         self.screen = screen
         self.options = options or AppOptions()
         self.governor = Governor(self.options.gpu_budget)
         self.work = GpuWork(screen.ctx, self.governor)
         self.health = Health(screen.ctx)
-        self.seats: list[Seat] = []
+        self.users: list[User] = []
         """The connected users. The first is the screen's own, if that is seen."""
         self._browsers = browsers
-        self._away: dict[str, tuple[Seat, float]] = {}
+        self._away: dict[str, tuple[User, float]] = {}
         """Disconnected browsers, and the time at which they left."""
         self._stopping = self._closed = False
         self.due = 0.0
@@ -118,25 +118,25 @@ class App:
             self.catalogue.recorder = Recorder(self.options.record, self.work, screen.wake)
         self._asked = [self.catalogue.open_file(path) for path in self.options.files]
         if self.options.watched:
-            self.seats.append(self._seat(screen))
+            self.users.append(self._user(screen))
 
-    def _seat(self, screen: Screen, name: str = "") -> Seat:
+    def _user(self, screen: Screen, name: str = "") -> User:
         options = self.options
-        seat = Seat(screen, self.catalogue, self.work, panel=options.panel, max_fps=options.max_fps, name=name,
+        user = User(screen, self.catalogue, self.work, panel=options.panel, max_fps=options.max_fps, name=name,
                     far=screen is not self.screen)
         if options.notice:
-            seat.say(options.notice)
-        return seat
+            user.say(options.notice)
+        return user
 
     @property
-    def seat(self) -> Seat:
+    def user(self) -> User:
         """The screen's own."""
-        return self.seats[0]
+        return self.users[0]
 
     @property
     def state(self) -> State:
         """The state of the screen's own panel."""
-        return self.seat.state
+        return self.user.state
 
     # -- the loop ------------------------------------------------------------------------------------------
 
@@ -159,7 +159,7 @@ class App:
         Raises FileError when none of the files that were asked for can be read.
         """
         self.drew = False
-        looking = now < self._news_until and any(seat.screen.state.visible for seat in self.seats)
+        looking = now < self._news_until and any(user.screen.state.visible for user in self.users)
         if not looking or events or now >= self._full_at or self.ended or self.catalogue.has_news(now):
             self._turn(now, events)
             looking = self._plan(now)
@@ -170,10 +170,10 @@ class App:
     def _turn(self, now: float, events: Sequence[Event]) -> None:
         self.turns += 1
         self._receive(now)
-        for seat in self.seats:
-            for event in events if seat.screen is self.screen else seat.screen.poll(0):
+        for user in self.users:
+            for event in events if user.screen is self.screen else user.screen.poll(0):
                 self._active_until = now + _ACTIVE_FOR
-                seat.take(event, now)
+                user.take(event, now)
         if self.screen.state.closed:
             return
         self.work.collect()
@@ -182,12 +182,12 @@ class App:
         self.governor.shared = self.catalogue.gpu_is_needed(now)
         if self.catalogue.poll(now):
             self._active_until = self._news_until = now + _ACTIVE_FOR
-        for seat in self.seats:
-            seat.tick(now)
-        for i in range(len(self.seats)):  # when the GPU's time is short, each is the first in its turn
-            seat = self.seats[(self.turns + i) % len(self.seats)]
-            if seat.due(now):
-                self._draw(seat, now)
+        for user in self.users:
+            user.tick(now)
+        for i in range(len(self.users)):  # when the GPU's time is short, each is the first in its turn
+            user = self.users[(self.turns + i) % len(self.users)]
+            if user.due(now):
+                self._draw(user, now)
                 self.drew = True
         if self._out_due and now - self._out_at >= _OUT_PERIOD:
             self.write_out(now)
@@ -195,20 +195,20 @@ class App:
 
     def _plan(self, now: float) -> bool:
         """Choose when to turn again. Returns whether to look for new versions until then."""
-        looking = now < self._news_until and any(seat.screen.state.visible for seat in self.seats)
+        looking = now < self._news_until and any(user.screen.state.visible for user in self.users)
         period = _IDLE_PERIOD
         if self.catalogue.slots and now < self._active_until:
             period = _NEWS_PERIOD if looking else _ACTIVE_PERIOD
-        self._full_at = min([now + period, *(max(seat.may_draw(now), now) for seat in self.seats if seat.waiting)])
+        self._full_at = min([now + period, *(max(user.may_draw(now), now) for user in self.users if user.waiting)])
         if looking and not self.options.watched:  # what is sent far need not be looked for before a picture is due
-            self._doze_until = min((s.may_draw(now) for s in self.seats if s.screen.state.visible), default=now)
+            self._doze_until = min((s.may_draw(now) for s in self.users if s.screen.state.visible), default=now)
             self._full_at = max(self._full_at, self._doze_until)
         return looking
 
     def settled(self) -> bool:
         """Nothing is on its way: no file is read, no job runs, no picture waits, and the GPU has drawn all of them."""
         self.work.collect()
-        return self.catalogue.settled() and not any(seat.dirty for seat in self.seats) and (
+        return self.catalogue.settled() and not any(user.dirty for user in self.users) and (
             self.work.finished >= self.work.submitted)
 
     def _check_files(self) -> None:
@@ -223,26 +223,26 @@ class App:
         """Connect and disconnect browsers."""
         if self._browsers is None:
             return
-        for seat in [seat for seat in self.seats if seat.screen is not self.screen and seat.screen.state.closed]:
-            self._see_off(seat, now)
+        for user in [user for user in self.users if user.screen is not self.screen and user.screen.state.closed]:
+            self._see_off(user, now)
         for browser in self._browsers.arrivals(now, self.work):
-            seat, _ = self._away.pop(browser.who, (None, 0.0))
-            if seat is None:
-                seat = self._seat(browser.screen, browser.name)
-                seat.who = browser.who
+            user, _ = self._away.pop(browser.who, (None, 0.0))
+            if user is None:
+                user = self._user(browser.screen, browser.name)
+                user.who = browser.who
             else:
-                seat.sit(browser.screen)
-            self.seats.append(seat)
+                user.sit(browser.screen)
+            self.users.append(user)
             self._told_others()
 
-    def _see_off(self, seat: Seat, now: float) -> None:
+    def _see_off(self, user: User, now: float) -> None:
         """Disconnect a browser; its views are kept for a while, should it connect again."""
-        self.seats.remove(seat)
-        seat.rise()
-        seat.screen.close()
-        if seat.who in self._away:
-            self._away.pop(seat.who)[0].close()
-        self._away[seat.who] = seat, now
+        self.users.remove(user)
+        user.rise()
+        user.screen.close()
+        if user.who in self._away:
+            self._away.pop(user.who)[0].close()
+        self._away[user.who] = user, now
         for who, (gone, since) in list(self._away.items()):
             if len(self._away) > _MOST_AWAY or now - since > _AWAY_FOR:
                 gone.close()
@@ -251,25 +251,25 @@ class App:
 
     def _told_others(self) -> None:
         """Give each user the names of the others that can be followed. Only users of browsers have names."""
-        for seat in self.seats:
-            seat.state.others = [other.name for other in self.seats if other is not seat and other.name]
-            seat.mark()
+        for user in self.users:
+            user.state.others = [other.name for other in self.users if other is not user and other.name]
+            user.mark()
 
     # -- pictures ------------------------------------------------------------------------------------------
 
-    def _draw(self, seat: Seat, now: float) -> None:
-        seat.draw(now)
-        if self.options.out is not None and seat.screen is self.screen:
+    def _draw(self, user: User, now: float) -> None:
+        user.draw(now)
+        if self.options.out is not None and user.screen is self.screen:
             self._out_due = True
             if now - self._out_at >= _OUT_PERIOD:
                 self._save_out(now)
-        seat.present(now)
+        user.present(now)
 
     def write_out(self, now: float) -> None:
         """Draw once more where the file of --out is behind what was shown."""
         if self._out_due:
-            self.seat.dirty, self._out_at = 1, now - 2 * _OUT_PERIOD
-            self._draw(self.seat, now)
+            self.user.dirty, self._out_at = 1, now - 2 * _OUT_PERIOD
+            self._draw(self.user, now)
 
     def _save_out(self, now: float) -> None:
         assert self.options.out is not None
@@ -286,10 +286,10 @@ class App:
         self._closed = True
         if self._browsers is not None:
             self._browsers.close()
-        for seat in [*self.seats, *(seat for seat, _ in self._away.values())]:
-            seat.close()
-            if seat.screen is not self.screen:
-                seat.screen.close()
+        for user in [*self.users, *(user for user, _ in self._away.values())]:
+            user.close()
+            if user.screen is not self.screen:
+                user.screen.close()
         self._away.clear()
         self.catalogue.close()
         self.work.close()
@@ -315,7 +315,7 @@ def run(app: App) -> None:
         try:
             while not app.ended:
                 step(app)
-                garbage.turn(time.monotonic(), app.drew or any(seat.waiting for seat in app.seats))
+                garbage.turn(time.monotonic(), app.drew or any(user.waiting for user in app.users))
             app.write_out(time.monotonic())
         except Exception as e:  # any call may be the first to meet it; faults of one view are told in its place
             why = words_of(e) if isinstance(e, (moderngl.Error, GpuLostError)) else cuda_is_lost()

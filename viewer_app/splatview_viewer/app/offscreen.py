@@ -32,7 +32,7 @@ from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.kinds.image.view import ImageView
 from splatview_viewer.scene.scene import GaussianScene
 from splatview_viewer.screens.offscreen import OffscreenScreen
-from splatview_viewer.shell.pane import transparent_picture
+from splatview_viewer.shell.viewport import transparent_picture
 from splatview_viewer.workspace.links import LinkedFrames, release_linked
 from splatview_viewer.workspace.names import SETTLE, Finder, why_nothing
 from splatview_viewer.workspace.sources import make_subscriber

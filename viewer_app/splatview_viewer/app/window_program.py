@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from splatview_viewer.core.events import Event
-    from splatview_viewer.shell.seat import Seat
+    from splatview_viewer.shell.user import User
 
 log = logging.getLogger("splatview")
 
@@ -77,15 +77,15 @@ class _Waiting:
 
     by_itself = has_panel = False
 
-    def __init__(self, seat: Seat) -> None:
+    def __init__(self, user: User) -> None:
         self.key: str | None = None
-        self.seat, self.host = seat, seat.host
+        self.user, self.host = user, user.host
         self.brought = 0
         """Time of publication of what the entry had brought before."""
         self.due = 0.0
 
     def select(self, key: str | None) -> None:
-        self.seat.catalogue.show(self, key)
+        self.user.catalogue.show(self, key)
 
 
 class _OneWindow(App):
@@ -97,7 +97,7 @@ class _OneWindow(App):
         self._told: WindowState | None = None
         subscriber = make_subscriber(screen.ctx, str(settings.pid), client="window")
         super().__init__(screen, AppOptions(), subscriber=subscriber)
-        self._waiting = _Waiting(self.seat)
+        self._waiting = _Waiting(self.user)
         self.catalogue.chooses = False
         self.catalogue.join(self._waiting)
         self.state.panel_open = False
@@ -105,16 +105,16 @@ class _OneWindow(App):
 
     def _follow(self, now: float) -> None:
         """Show what the caller wants, at the latest after a moment."""
-        pane, waiting, show = self.seat.panes.active, self._waiting, self._show
+        viewport, waiting, show = self.user.layout.active, self._waiting, self._show
         slot = next((s for s in self.catalogue.slots.values() if show is not None and s.source.stream is not None
                      and (s.entry.name, s.source.stream.run.id) == (show.stream, show.run)), None)
-        if slot is None or slot.entry.key == pane.key:
+        if slot is None or slot.entry.key == viewport.key:
             waiting.select(None)
         elif slot.entry.key != waiting.key:
             waiting.brought, waiting.due = slot.source.time_ns, now + _AT_LATEST
             waiting.select(slot.entry.key)
         elif slot.source.time_ns != waiting.brought or slot.entry.fault or now > waiting.due:
-            pane.select(slot.entry.key)
+            viewport.select(slot.entry.key)
 
     def turn(self, now: float, events: Sequence[Event] = ()) -> float:
         if (line := self._caller.newest()) is not None:
@@ -122,7 +122,7 @@ class _OneWindow(App):
             self._active_until = self._news_until = now + _LIVELY
         self._follow(now)
         due = super().turn(now, events)
-        state = WindowState(*self.screen.state.size, self.seat.pace.fps(now))
+        state = WindowState(*self.screen.state.size, self.user.pace.fps(now))
         if not self.screen.state.closed and state != self._told:
             self._told = state
             self._caller.send(_line(state))

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from splatview_viewer.core.old_view import View
     from splatview_viewer.core.view import Section
     from splatview_viewer.gpu.work import GpuWork
-    from splatview_viewer.shell.pane import Pane
-    from splatview_viewer.shell.seat import Seat
+    from splatview_viewer.shell.user import User
+    from splatview_viewer.shell.viewport import Viewport
     from splatview_viewer.workspace.catalogue import Catalogue
 
 GROUP = "Compare"
@@ -33,13 +33,13 @@ class Comparisons:
     """Makes comparisons, and ties viewports."""
 
     def __init__(self, catalogue: Catalogue, ctx: moderngl.Context, work: GpuWork, wake: Callable[[], None]) -> None:
-        self.chosen: WeakKeyDictionary[Pane, str] = WeakKeyDictionary()
+        self.chosen: WeakKeyDictionary[Viewport, str] = WeakKeyDictionary()
         """The entry to compare with, as the panel shows it: its key."""
         self._catalogue = catalogue
         self._ctx = ctx
         self._work = work
         self._wake = wake
-        self.ties: WeakKeyDictionary[Seat, dict[View, object]] = WeakKeyDictionary()
+        self.ties: WeakKeyDictionary[User, dict[View, object]] = WeakKeyDictionary()
         """Users whose viewports are tied: the place of each view when all were last alike."""
         self._made = 0
 
@@ -49,11 +49,11 @@ class Comparisons:
             other.entry for other in self._catalogue.slots.values()
             if other is not slot and other.entry.kind == slot.entry.kind]
 
-    def compare(self, how: str, viewport: Pane, key: str) -> None:
+    def compare(self, how: str, viewport: Viewport, key: str) -> None:
         """Show the entry `key` with what a viewport shows: as a "pair", "together" or "beside"."""
         if how == "beside":
-            self.tie(viewport.seat, True)
-            viewport.seat.panes.add(key)
+            self.tie(viewport.user, True)
+            viewport.user.layout.add(key)
             return
         shown, other = self._catalogue.shown(viewport), self._catalogue.slots.get(key)
         if shown is None or other is None or shown is other:
@@ -66,7 +66,7 @@ class Comparisons:
         else:
             self._pair(viewport, shown, other)
 
-    def _merge(self, pane: Pane, shown: Slot, other: Slot) -> None:
+    def _merge(self, viewport: Viewport, shown: Slot, other: Slot) -> None:
         """Show an entry in the same space as what a viewport shows."""
         source, keys = shown.source, [other.entry.key]
         if isinstance(other.source, MergedSource):
@@ -77,49 +77,49 @@ class Comparisons:
             else:
                 source = MergedSource(self._catalogue, self._wake)
                 source.add([shown.entry.key, *keys])
-                self._add(name_of([shown.entry, other.entry], " + "), shown.entry.kind, source, pane)
+                self._add(name_of([shown.entry, other.entry], " + "), shown.entry.kind, source, viewport)
         except ViewerError as e:
-            pane.host.say(str(e))
-        pane.seat.mark()
+            viewport.host.say(str(e))
+        viewport.user.mark()
 
-    def _pair(self, pane: Pane, shown: Slot, other: Slot) -> None:
+    def _pair(self, viewport: Viewport, shown: Slot, other: Slot) -> None:
         """Show an entry and what a viewport shows as two halves of one picture."""
         keys, slots = (shown.entry.key, other.entry.key), self._catalogue.slots
         made = next((key for key, slot in slots.items() if isinstance(slot.source, PairSource)
                      and {*slot.source.uses} == {*keys}), None)
         if made is not None:
-            pane.select(made)
+            viewport.select(made)
             return
         source = PairSource(self._catalogue, keys, self._ctx, self._work)
-        slot = self._add(name_of([shown.entry, other.entry], " vs "), "pair", source, pane)
+        slot = self._add(name_of([shown.entry, other.entry], " vs "), "pair", source, viewport)
         view: Any = Adapted(PairView(source, PairState()))
         view.update(None)
         slot.views[None], slot.view_kind = view, "pair"
 
-    def _add(self, name: str, kind: str, source: MergedSource | PairSource, pane: Pane) -> Slot:
+    def _add(self, name: str, kind: str, source: MergedSource | PairSource, viewport: Viewport) -> Slot:
         self._made += 1
         slot = Slot(Entry(f"comparison {self._made}", GROUP, name, kind, is_file=True), source)
         self._catalogue.add(slot)
-        pane.seat.unfollow()
-        pane.select(slot.entry.key)
+        viewport.user.unfollow()
+        viewport.select(slot.entry.key)
         return slot
 
     # -- tied viewports ----------------------------------------------------------------------------------------------
 
-    def tie(self, seat: Seat, tied: bool) -> None:
+    def tie(self, user: User, tied: bool) -> None:
         """Have the cameras of a user's viewports move together from now on, or no longer."""
-        known = self.ties.pop(seat, {})
+        known = self.ties.pop(user, {})
         if tied:
-            self.ties[seat] = known
-        seat.mark()
+            self.ties[user] = known
+        user.mark()
 
-    def pull(self, user: Seat) -> None:
+    def pull(self, user: User) -> None:
         """Move the tied viewports of a user to the place of the one that was moved. New ones follow the others; if all
         are new, the active one leads."""
         if (known := self.ties.get(user)) is None:
             return
-        active = user.panes.active
-        seen: list[Any] = [p.view for p in sorted(user.panes.seen, key=lambda p: p is not active)]
+        active = user.layout.active
+        seen: list[Any] = [p.view for p in sorted(user.layout.seen, key=lambda p: p is not active)]
         of_pairs = (v.view.lead if isinstance(v, Adapted) and isinstance(v.view, PairView) else v for v in seen)
         views: list[Any] = [view for view in of_pairs if view is not None and view.kind in COMPARED and not view.empty]
         for kind in COMPARED:
@@ -135,5 +135,5 @@ class Comparisons:
 
     def sections(self, slot: Slot, view: View) -> list[Section]:
         """Return the part of the panel for comparing what a viewport shows."""
-        pane: Any = next((p for p, v in slot.views.items() if v is view and p in self._catalogue.panes), None)
-        return [] if pane is None or slot.entry.kind not in COMPARED else sections_of(self, slot, pane)
+        viewport: Any = next((p for p, v in slot.views.items() if v is view and p in self._catalogue.viewports), None)
+        return [] if viewport is None or slot.entry.kind not in COMPARED else sections_of(self, slot, viewport)

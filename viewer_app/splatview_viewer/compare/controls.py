@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from splatview_viewer.compare.merged import Part
     from splatview_viewer.core.settings import Entry
     from splatview_viewer.scene.turning import Triple
-    from splatview_viewer.shell.pane import Pane
+    from splatview_viewer.shell.viewport import Viewport
     from splatview_viewer.workspace.catalogue import Slot
 
 _SCALES = (0.01, 100.0)
@@ -31,24 +31,24 @@ _FOLD = (imgui.TreeNodeFlags_.span_avail_width | imgui.TreeNodeFlags_.frame_padd
          | imgui.TreeNodeFlags_.no_tree_push_on_open)  # its content has the whole width
 
 
-def sections_of(comparisons: Comparisons, slot: Slot, pane: Pane) -> list[Section]:
+def sections_of(comparisons: Comparisons, slot: Slot, viewport: Viewport) -> list[Section]:
     """Return the parts of the panel for an entry that a viewport shows."""
     out, source = [], slot.source
     if isinstance(source, MergedSource):
-        out.append(Section("Scenes", partial(_scenes, source, pane), True,
+        out.append(Section("Scenes", partial(_scenes, source, viewport), True,
                            "Which scenes are seen in this picture, and where"))
-    if comparisons.candidates(slot) or len(pane.seat.panes) > 1:
-        out.append(Section("Compare", partial(_compare, comparisons, slot, pane), False,
+    if comparisons.candidates(slot) or len(viewport.user.layout) > 1:
+        out.append(Section("Compare", partial(_compare, comparisons, slot, viewport), False,
                            "Another stream or file in the same picture, or beside it"))
     return out
 
 
-def _compare(comparisons: Comparisons, slot: Slot, pane: Pane) -> None:
-    seat, do, found = pane.seat, pane.seat.catalogue.do, comparisons.candidates(slot)
+def _compare(comparisons: Comparisons, slot: Slot, viewport: Viewport) -> None:
+    user, do, found = viewport.user, viewport.user.catalogue.do, comparisons.candidates(slot)
     if found:
         options = dict(zip([entry.key for entry in found], told_apart(found), strict=True))
-        key = comparisons.chosen.get(pane, "")
-        comparisons.chosen[pane] = key = ui.choice("With", key if key in options else found[0].key, options)
+        key = comparisons.chosen.get(viewport, "")
+        comparisons.chosen[viewport] = key = ui.choice("With", key if key in options else found[0].key, options)
         pressed = ui.buttons("Show", ["Split", "Beside"], [
             "Both in one picture, with a line between them that can be dragged; or their difference",
             "In a pane beside this one; what is moved in one moves in both",
@@ -57,16 +57,16 @@ def _compare(comparisons: Comparisons, slot: Slot, pane: Pane) -> None:
                 "Both scenes in one space, each where you like"]) == 0:
             pressed = 2
         if pressed is not None:
-            do(comparisons.compare, ("pair", "beside", "together")[pressed], pane, key)
-    if len(seat.panes) > 1:
-        tied = ui.check("Tied panes", seat in comparisons.ties)
+            do(comparisons.compare, ("pair", "beside", "together")[pressed], viewport, key)
+    if len(user.layout) > 1:
+        tied = ui.check("Tied panes", user in comparisons.ties)
         imgui.set_item_tooltip("What is moved in one pane moves in all that show the same kind")
-        if tied != (seat in comparisons.ties):
-            do(comparisons.tie, seat, tied)
+        if tied != (user in comparisons.ties):
+            do(comparisons.tie, user, tied)
 
 
-def _scenes(source: MergedSource, pane: Pane) -> None:
-    catalogue = pane.seat.catalogue
+def _scenes(source: MergedSource, viewport: Viewport) -> None:
+    catalogue = viewport.user.catalogue
     for i, part in enumerate(source.parts):
         if (slot := catalogue.slots.get(part.key)) is not None:
             imgui.push_id(i)

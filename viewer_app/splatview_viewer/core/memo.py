@@ -1,4 +1,4 @@
-"""What the viewer remembers from one time to the next: bookmarks, panes, light or dark. One small JSON file."""
+"""What the viewer remembers from one time to the next: bookmarks, viewports, light or dark. One small JSON file."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class ScreenState(NamedTuple):
     """The user asked to close the screen, or `close` was called."""
 
 
-class User(Protocol):
+class Desktop(Protocol):
     """The clipboard and the files of the person in front of a screen, who may be at another machine."""
 
     @property
@@ -100,7 +100,7 @@ class Screen(Protocol):
     ctx: moderngl.Context
 
     @property
-    def user(self) -> User:
+    def desktop(self) -> Desktop:
         """The clipboard and the files of the person in front of it."""
         ...
 

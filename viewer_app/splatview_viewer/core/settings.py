@@ -68,7 +68,7 @@ class State:
 
     entries: list[Entry] = field(default_factory=list)
     selected: str | None = None
-    """The key of the entry that the active pane shows."""
+    """The key of the entry that the active viewport shows."""
     light: bool = False
     """Whether the panel is light."""
     panel_open: bool = True

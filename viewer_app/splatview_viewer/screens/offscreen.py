@@ -142,7 +142,7 @@ def _create(**device: int) -> moderngl.Context:
                             f"with NVIDIA_DRIVER_CAPABILITIES=all; without one: {_INSTALL}") from e
 
 
-class LocalUser:
+class LocalDesktop:
     """The user of a screen on this machine: files are where they were written."""
 
     shows_captions = False
@@ -170,7 +170,7 @@ class OffscreenScreen:
                  gpu_uuid: str | None = None) -> None:
         """`gpu_uuid` as in `create_context`. Raises GraphicsError when no EGL context can be made."""
         self.ctx = create_context(gpu_uuid)
-        self.user = LocalUser()
+        self.desktop = LocalDesktop()
         self._held: int | None = current_context()
         """The EGL context; None once it was released."""
         self._scale = scale

@@ -38,7 +38,7 @@ from splatview_viewer.core.events import (
     Wheel,
 )
 from splatview_viewer.core.screen import ScreenState
-from splatview_viewer.screens.offscreen import LocalUser, let_go
+from splatview_viewer.screens.offscreen import LocalDesktop, let_go
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,7 +92,7 @@ class WindowScreen:
         self._closed = False
         self._title = title
         self._window: Any = None
-        self.user = _WindowUser()
+        self.desktop = _WindowDesktop()
         self._clicks = ClickCounter()
         self._mods: Mods = frozenset()
         faults: list[str] = []
@@ -246,7 +246,7 @@ class WindowScreen:
             glfw.terminate()
 
 
-class _WindowUser(LocalUser):
+class _WindowDesktop(LocalDesktop):
     def copy(self, text: str) -> None:
         glfw.set_clipboard_string(None, text)  # pyright: ignore[reportArgumentType]
 

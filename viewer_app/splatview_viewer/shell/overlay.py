@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from splatview_viewer.core.screen import Rect
     from splatview_viewer.core.settings import State
     from splatview_viewer.core.view import Info
-    from splatview_viewer.shell.pane import Pane
+    from splatview_viewer.shell.viewport import Viewport
 
 _MOST_TROUBLES = 4
 _MOST_LINES, _WIDEST = 6, 46
@@ -29,10 +29,10 @@ _BAR = 90
 """Points: what is higher is no bar at the lower edge."""
 
 
-def draw_overlay(state: State, pane: Pane, scale: float) -> None:
-    """Words over the picture of a pane: a hint, progress, a fault, that the run is gone, and what its publisher says is
-    wrong."""
-    entry, picture, found = pane.entry, pane.rect, pane.working()
+def draw_overlay(state: State, viewport: Viewport, scale: float) -> None:
+    """Draw words over the picture of a viewport: a hint, progress, a fault, that the run is gone, and what its
+    publisher reports as wrong."""
+    entry, picture, found = viewport.entry, viewport.rect, viewport.working()
     if entry is None:
         if state.hint:
             _message(picture, scale, state.hint.split("\n"), theme.DIM)
@@ -48,7 +48,7 @@ def draw_overlay(state: State, pane: Pane, scale: float) -> None:
     else:
         ended = [ENDED] if not entry.alive and not state.says_trouble else []
         lines = [(text, theme.TEXT) for text in ended]
-        for text in pane.seat.catalogue.links.troubles(found[0])[:_MOST_TROUBLES]:
+        for text in viewport.user.catalogue.links.troubles(found[0])[:_MOST_TROUBLES]:
             lines += [(line, theme.FAULT) for line in lines_of(text, _room(picture, scale), 3)]
         if lines:
             card(imgui.get_background_draw_list(), (picture.x + picture.width / 2, picture.y + 8 * scale), lines,

@@ -24,8 +24,8 @@ from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.view import Info
 from splatview_viewer.geometry.controls import ZOOM_STEP
 from splatview_viewer.shell.help import KEYS, draw_help
+from splatview_viewer.shell.layout import draw_heads
 from splatview_viewer.shell.overlay import draw_overlay, draw_status, draw_toasts, latency_phrases, status_phrases
-from splatview_viewer.shell.panes import draw_heads
 from splatview_viewer.shell.stream_list import draw_list, draw_run_controls
 from splatview_viewer.shell.strips import strips_of
 from splatview_viewer.ui import plots, theme
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.view import Section
-    from splatview_viewer.shell.seat import Seat
+    from splatview_viewer.shell.user import User
 
 PANEL_WIDTH = 280
 STATUS_HEIGHT = 26
@@ -203,26 +203,26 @@ class Panel:
             return self._open
         return any(board.contains(x, y) for board in self._boards)
 
-    def draw(self, user: Seat, framebuffer: moderngl.Framebuffer,
+    def draw(self, user: User, framebuffer: moderngl.Framebuffer,
              work: Callable[[], AbstractContextManager[object]]) -> bool:
         """Draw over a user's pictures in the framebuffer, with a description of the active one. Commands go to
         `user.do`. OpenGL is given anything only inside `work()`, and only if there is anything to be seen. True when a
         setting changed: the picture has to be drawn again."""
         changed = False
-        state, panes, scale = user.state, user.panes, user.screen.state.scale
-        sections, info = panes.active.describe() if state.panel_open else ((), Info())
+        state, layout, scale = user.state, user.layout, user.screen.state.scale
+        sections, info = layout.active.describe() if state.panel_open else ((), Info())
         self._light = state.light
         with self._frame(framebuffer, scale, work):
             picture = self.layout(self.size, scale, state.panel_open)
-            for pane in panes.seen:
-                with _clipped(pane.rect, len(panes.seen) > 1):
-                    changed |= pane.draw_over(scale)
-                draw_overlay(state, pane, scale)
+            for viewport in layout.seen:
+                with _clipped(viewport.rect, len(layout.seen) > 1):
+                    changed |= viewport.draw_over(scale)
+                draw_overlay(state, viewport, scale)
             draw_heads(user, scale)
             if state.help:
                 view = user.view
                 draw_help(picture, scale, [*(view.keys if view is not None else ()), *KEYS])
-            draw_toasts(state, picture, scale, [board for pane in panes.seen for board in pane.boards()])
+            draw_toasts(state, picture, scale, [board for viewport in layout.seen for board in viewport.boards()])
             if state.panel_open:
                 changed |= self._left(user, sections, info, picture)
                 if picture.x > 0:
@@ -230,7 +230,7 @@ class Panel:
             self._popup = imgui.is_popup_open("", imgui.PopupFlags_.any_popup)
             if (text := imgui.get_clipboard_text() or "") != self._copied:
                 self._copied = text
-                user.do(user.screen.user.copy, text)
+                user.do(user.screen.desktop.copy, text)
         return changed
 
     def draw_over(self, framebuffer: moderngl.Framebuffer, over: Callable[[Rect, float], bool], scale: float) -> bool:
@@ -270,12 +270,12 @@ class Panel:
                     imgui.backends.opengl3_render_draw_data(drawn)
                     framebuffer.use()  # tells moderngl what imgui left bound
 
-    def _left(self, user: Seat, sections: Sequence[Section], info: Info, picture: Rect) -> bool:
+    def _left(self, user: User, sections: Sequence[Section], info: Info, picture: Rect) -> bool:
         below, height = picture.y + picture.height, self.size[1]
         rect = Rect(0, 0, picture.x, height) if picture.x > 0 else Rect(0, below, picture.width, height - below)
         pad = imgui.get_style().window_padding
         self._spaced = changed = False
-        state, found = user.state, user.panes.active.working()
+        state, found = user.state, user.layout.active.working()
         with board("panel", rect, (pad.x, pad.y), scroll=True) as opened:
             if not opened:
                 return False
@@ -299,7 +299,7 @@ class Panel:
                     "Into the current folder, or as a download (Ctrl + S)",
                     "With nothing behind it, and nothing of what is drawn over it (Ctrl + Shift + S)"])
                 if pressed is not None:
-                    user.do(user.panes.active.keep_picture, pressed == 1)
+                    user.do(user.layout.active.keep_picture, pressed == 1)
             if state.others:
                 gap(self._scale * 6)
                 colored("Follow", theme.DIM)
@@ -400,7 +400,7 @@ class Finger:
         imgui.get_io().add_mouse_button_event(0, True)
 
 
-def _last_line(user: Seat) -> None:
+def _last_line(user: User) -> None:
     """Draw the hint for new users, and the button for light and dark."""
     colored("H hides this panel, ? lists the keys", theme.GONE)
     word = "Dark" if user.state.light else "Light"

@@ -16,10 +16,10 @@ from splatview_viewer.ui import widgets as ui
 
 if TYPE_CHECKING:
     from splatview_viewer.core.settings import Entry
-    from splatview_viewer.shell.seat import Seat
+    from splatview_viewer.shell.user import User
 
 
-def draw_list(user: Seat) -> None:
+def draw_list(user: User) -> None:
     """Everything that there is, run by run."""
     state, scale = user.state, user.screen.state.scale
     if not state.entries:
@@ -33,7 +33,7 @@ def draw_list(user: Seat) -> None:
         ui.gap(6 * scale)
 
 
-def _entry(entry: Entry, user: Seat) -> None:
+def _entry(entry: Entry, user: User) -> None:
     """A line of the list: dot, name, and on the right its rate."""
     fault = entry.fault or entry.fault_of_source
     dot = theme.FAULT if fault else theme.ALIVE if entry.alive else theme.GONE
@@ -46,7 +46,7 @@ def _entry(entry: Entry, user: Seat) -> None:
         imgui.end_popup()
 
 
-def _menu(entry: Entry, user: Seat) -> None:
+def _menu(entry: Entry, user: User) -> None:
     """Draw the menu of an entry."""
     if imgui.menu_item("Show", "", False)[0]:
         user.do(user.choose, entry.key)
@@ -62,7 +62,7 @@ def _menu(entry: Entry, user: Seat) -> None:
         user.do(user.catalogue.forget, entry.key)
 
 
-def draw_run_controls(entry: Entry, user: Seat) -> None:
+def draw_run_controls(entry: Entry, user: User) -> None:
     """Draw the buttons for the run of an entry, as wide as there is room."""
     if not entry.paused:
         if imgui.button("Pause the run", ImVec2(-1, 0)):

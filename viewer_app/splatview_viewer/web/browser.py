@@ -48,7 +48,7 @@ class BrowserScreen:
         Raises GraphicsError when no framebuffer of the page's size can be made.
         """
         self.ctx = ctx
-        self.user = _PageUser(connection)
+        self.desktop = _PageDesktop(connection)
         self._connection = connection
         self._work = work
         self._most = min(MAX_SIDE, int(ctx.info["GL_MAX_TEXTURE_SIZE"]))
@@ -179,7 +179,7 @@ class BrowserScreen:
         self.wake()
 
 
-class _PageUser:
+class _PageDesktop:
     """The user of a page: files are downloads, and what was copied here is known of the clipboard."""
 
     shows_captions = True

@@ -80,7 +80,7 @@ class Catalogue:
         """Faults of the surroundings, one line each; likewise."""
         self.subscriber = subscriber
         self.slots: dict[str, Slot] = {}
-        self.panes: list[Viewport] = []
+        self.viewports: list[Viewport] = []
         """The viewports that are seen."""
         self.recorder: Recorder | None = None
         """Takes snapshots of scenes. To be set before there are streams."""
@@ -109,65 +109,65 @@ class Catalogue:
 
     # -- who shows what ------------------------------------------------------------------------------------
 
-    def join(self, pane: Viewport) -> None:
+    def join(self, viewport: Viewport) -> None:
         """Add a viewport."""
-        self.panes.append(pane)
-        if pane.key not in self.slots:
-            pane.key = self._first if self._first in self.slots else None
-        pane.seat.mark(SETTLE)
+        self.viewports.append(viewport)
+        if viewport.key not in self.slots:
+            viewport.key = self._first if self._first in self.slots else None
+        viewport.user.mark(SETTLE)
 
-    def part(self, pane: Viewport) -> None:
+    def part(self, viewport: Viewport) -> None:
         """Remove a viewport while it is not seen; its entry and its views stay."""
-        if pane in self.panes:
-            self.panes.remove(pane)
-            self.drop_pictures(pane)
+        if viewport in self.viewports:
+            self.viewports.remove(viewport)
+            self.drop_pictures(viewport)
 
-    def drop_pictures(self, pane: Viewport) -> None:
-        """Give back what a pane's views make again when they are drawn."""
+    def drop_pictures(self, viewport: Viewport) -> None:
+        """Give back what a viewport's views make again when they are drawn."""
         for slot in self.slots.values():
-            if (view := slot.views.get(pane)) is not None:
+            if (view := slot.views.get(viewport)) is not None:
                 with self.guard(slot):
                     view.drop()
 
-    def leave(self, pane: Viewport) -> None:
+    def leave(self, viewport: Viewport) -> None:
         """Give back what belongs to a viewport alone, for good. Idempotent."""
-        self.part(pane)
+        self.part(viewport)
         for slot in self.slots.values():
-            if (view := slot.views.pop(pane, None)) is None:
+            if (view := slot.views.pop(viewport, None)) is None:
                 continue
             if slot.views:
                 view.close()
             else:  # its data is wanted again; a file's is nowhere else
                 slot.views[None] = view
 
-    def shown(self, pane: Viewport) -> Slot | None:
-        return self.slots.get(pane.key or "")
+    def shown(self, viewport: Viewport) -> Slot | None:
+        return self.slots.get(viewport.key or "")
 
     def watched(self) -> list[Slot]:
         """Return the entries that are seen, if only in the panel."""
         return [slot for slot in self.links.watched if slot.entry.key in self.slots]
 
-    def view(self, pane: Viewport) -> View | None:
+    def view(self, viewport: Viewport) -> View | None:
         """Return the view that shows a viewport's entry, once it has had data."""
-        slot = self.shown(pane)
+        slot = self.shown(viewport)
         if slot is None or not slot.views:
             return None
-        view = slot.views.get(pane)
+        view = slot.views.get(viewport)
         if view is None:
             view = slot.views.pop(None, None)
             if view is None:
                 other = slot.view
                 assert other is not None
                 view = other.beside()
-            slot.views[pane] = view
-            view.host = replace(pane.host, name=slot.entry.name, again=slot.source.again)
+            slot.views[viewport] = view
+            view.host = replace(viewport.host, name=slot.entry.name, again=slot.source.again)
         return view
 
-    def show(self, pane: Viewport, key: str | None) -> None:
-        """Have a pane show this entry."""
-        if key != pane.key:
-            pane.key = key
-            pane.seat.mark(SETTLE)
+    def show(self, viewport: Viewport, key: str | None) -> None:
+        """Have a viewport show this entry."""
+        if key != viewport.key:
+            viewport.key = key
+            viewport.user.mark(SETTLE)
 
     def let_go(self, slot: Slot) -> None:
         """Release an entry that is not seen any more."""
@@ -180,18 +180,18 @@ class Catalogue:
 
     def _mark(self, slot: Slot, pictures: int = 1) -> None:
         """Have the viewports that show an entry drawn."""
-        for pane in self.panes:
-            if self.links.seen_by(pane, slot):
-                pane.seat.mark(pictures)
+        for viewport in self.viewports:
+            if self.links.seen_by(viewport, slot):
+                viewport.user.mark(pictures)
 
     def _mark_all(self, pictures: int = 1) -> None:
-        for pane in self.panes:
-            pane.seat.mark(pictures)
+        for viewport in self.viewports:
+            viewport.user.mark(pictures)
 
     # -- what there is -------------------------------------------------------------------------------------
 
-    def open_file(self, file: Path | FileSource, pane: Viewport | None = None) -> FileSource:
-        """Add a file to the list, for a pane to show; a job reads it, or does already."""
+    def open_file(self, file: Path | FileSource, viewport: Viewport | None = None) -> FileSource:
+        """Add a file to the list, for a viewport to show; a job reads it, or does already."""
         source = file if isinstance(file, FileSource) else FileSource(file)
         source.wake, path = self._wake, source.file
         key = str(path.absolute())
@@ -200,12 +200,12 @@ class Catalogue:
         entry = Entry(key, "Files", path.name, is_file=True, progress=0.0)
         self.slots[key] = Slot(entry, source)
         self.list_changed()
-        if pane is not None:
-            pane.seat.unfollow()
-            pane.select(key)
+        if viewport is not None:
+            viewport.user.unfollow()
+            viewport.select(key)
         elif self._first not in self.slots:
             self._first = key
-        for other in self.panes:
+        for other in self.viewports:
             if other.key is None:
                 self.show(other, key)
         return source
@@ -235,9 +235,9 @@ class Catalogue:
             return
         slot.source.close()
         slot.close_views()
-        for pane in self.panes:
-            if pane.key == key:
-                pane.key = None
+        for viewport in self.viewports:
+            if viewport.key == key:
+                viewport.key = None
         self.list_changed()
 
     def list_changed(self) -> None:
@@ -264,9 +264,9 @@ class Catalogue:
                 self._mark_all()
         if news:
             self.list_changed()
-        for pane in list(self.panes):
-            if self.chooses and (pane.key is None or pane.by_itself):
-                self._choose(pane)
+        for viewport in list(self.viewports):
+            if self.chooses and (viewport.key is None or viewport.by_itself):
+                self._choose(viewport)
         news = bool(self._commands)
         while self._commands:
             self._commands.popleft()()
@@ -318,11 +318,11 @@ class Catalogue:
             if not stream.run.alive and stream.run.id not in self._ended:
                 self._ended.add(stream.run.id)
                 path = newest_oom_snapshot(stream.run.id, stream.run.ended_at - _DYING)
-                panes = [pane for pane in self.panes if pane.key == slot.entry.key]
+                viewports = [viewport for viewport in self.viewports if viewport.key == slot.entry.key]
                 if path is not None and str(path) not in self.slots:
-                    self.open_file(path, panes[0] if panes else None)
-                for pane in panes if path is not None else ():
-                    pane.select(str(path))
+                    self.open_file(path, viewports[0] if viewports else None)
+                for viewport in viewports if path is not None else ():
+                    viewport.select(str(path))
 
     def settled(self) -> bool:
         """Return whether no source reads or has news for a viewport, and no command waits."""
@@ -358,7 +358,7 @@ class Catalogue:
             moving = any(v.moving for v in slot.views.values())
             if now < self._work.governor.next_version(slot.entry.rate_hz, moving):
                 return False
-        return any(pane.seat.takes(now) for pane in self.panes if self.links.seen_by(pane, slot))
+        return any(viewport.user.takes(now) for viewport in self.viewports if self.links.seen_by(viewport, slot))
 
     def gpu_is_needed(self, now: float) -> bool:
         """Return whether a run that is shown works on the GPU that the viewer uses: it publishes from there.
@@ -374,16 +374,16 @@ class Catalogue:
                 self._needed_until = now + _NEEDED_FOR
         return now < self._needed_until
 
-    def _choose(self, pane: Viewport) -> None:
+    def _choose(self, viewport: Viewport) -> None:
         """Show what is meant where the user chose nothing. What was found first gives way to better of its run, which
         often comes a little later."""
         entries = [slot.entry for slot in self.slots.values()]
-        if (shown := self.shown(pane)) is not None:
+        if (shown := self.shown(viewport)) is not None:
             rank = about(shown.entry.kind).rank
             entries = [e for e in entries if e.alive and not e.is_file and e.group == shown.entry.group
                        and about(e.kind).rank < rank]
         if (entry := meant(entries)) is not None:
-            self.show(pane, entry.key)
+            self.show(viewport, entry.key)
 
     def _feed(self, slot: Slot, now: float) -> None:
         begin = time.perf_counter()

@@ -202,9 +202,9 @@ class Links:
                  if s.source.stream is not None and s.source.stream.run in runs}
         return {link: first[link.kind] for link in links if link.kind in first}
 
-    def seen_by(self, pane: Viewport, slot: Slot) -> bool:
+    def seen_by(self, viewport: Viewport, slot: Slot) -> bool:
         """Return whether a viewport, or the panel beside it, shows an entry."""
-        return slot in self._seen.get(pane, ())
+        return slot in self._seen.get(viewport, ())
 
     # -- once a turn -----------------------------------------------------------------------------------------------
 
@@ -212,10 +212,10 @@ class Links:
         """Open what is seen from now on, release what is not any more, and hand over what is shared."""
         catalogue, before = self._catalogue, self.watched
         self._seen, self.watched = {}, {}
-        for pane in catalogue.panes:
-            if (shown := catalogue.shown(pane)) is not None:
-                pictures, plots = [shown, *self._parts(shown)], self.plots(shown) if pane.has_panel else []
-                self._seen[pane] = [*pictures, *plots]
+        for viewport in catalogue.viewports:
+            if (shown := catalogue.shown(viewport)) is not None:
+                pictures, plots = [shown, *self._parts(shown)], self.plots(shown) if viewport.has_panel else []
+                self._seen[viewport] = [*pictures, *plots]
                 self.watched = dict.fromkeys(plots, False) | self.watched | dict.fromkeys(pictures, True)
         for slot in self.watched:
             if slot not in before:
@@ -269,8 +269,8 @@ class Links:
         view = feed.slot.view
         if feed.stream.version <= feed.seen or now < feed.next or feed.content is None or view is None or view.empty:
             return False
-        return any(pane.seat.screen.state.visible and pane.seat.takes(now) and now >= pane.seat.may_draw(now)
-                   for pane, seen in self._seen.items() if feed.slot in seen)
+        users = [viewport.user for viewport, seen in self._seen.items() if feed.slot in seen]
+        return any(user.screen.state.visible and user.takes(now) and now >= user.may_draw(now) for user in users)
 
     def troubles(self, slot: Slot) -> list[str]:
         """Return what is wrong with the stream that an entry shows, or with those over it, in their publishers' words.

@@ -1,4 +1,4 @@
-"""Panes of a seat: side by side, as tabs, one alone; what is not seen costs nothing; and that this is remembered."""
+"""Viewports of a user: side by side, as tabs, one alone; what is not seen costs nothing; what is remembered."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from splatview_viewer.core.events import Key, PointerMove, PointerPress, Pointer
 from splatview_viewer.core.memo import Memo
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.geometry.controls import FITTED
-from splatview_viewer.shell.panes import HEADER, grid
+from splatview_viewer.shell.layout import HEADER, grid
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,55 +44,55 @@ def key(viewer: Viewer, name: str) -> str:
 
 
 def seen(viewer: Viewer) -> list[tuple[int, ...]]:
-    """The colour in the middle of each pane's picture."""
+    """The colour in the middle of each viewport's picture."""
     pixels = viewer.pixels()
-    return [tuple(pixels[r.y + r.height // 2, r.x + r.width // 2]) for r in (p.rect for p in viewer.seat.panes.seen)]
+    return [tuple(pixels[r.y + r.height // 2, r.x + r.width // 2]) for r in (p.rect for p in viewer.user.layout.seen)]
 
 
 def test_each_pane_shows_its_own(make: Callable[..., Viewer]) -> None:
     viewer = make()
     assert seen(viewer) == [COLORS["red"]]
-    assert viewer.seat.layout() == Rect(280, 0, 620, 494)  # one alone has no strip
-    viewer.seat.panes.add(key(viewer, "green"))
-    viewer.seat.panes.add(key(viewer, "blue"))
+    assert viewer.user.picture_rect() == Rect(280, 0, 620, 494)  # one alone has no strip
+    viewer.user.layout.add(key(viewer, "green"))
+    viewer.user.layout.add(key(viewer, "blue"))
     viewer.do()
     assert seen(viewer) == [COLORS["red"], COLORS["green"], COLORS["blue"]]
     assert viewer.state.selected == key(viewer, "blue")
-    panes = viewer.seat.panes.seen
-    assert all(pane.head.height == HEADER for pane in panes)
+    layout = viewer.user.layout.seen
+    assert all(viewport.head.height == HEADER for viewport in layout)
     covered = np.zeros((SIZE[1], SIZE[0]), int)
-    for pane in panes:
-        for r in (pane.head, pane.rect):
+    for viewport in layout:
+        for r in (viewport.head, viewport.rect):
             covered[r.y:r.y + r.height, r.x:r.x + r.width] += 1
-    area = viewer.seat.area()
+    area = viewer.user.area()
     assert covered.max() == 1  # nothing lies over anything else
     assert covered[area.y:area.y + area.height, area.x:area.x + area.width].mean() > 0.98  # but for the gaps
 
 
 def test_the_pointer_is_for_the_pane_under_it(make: Callable[..., Viewer]) -> None:
     viewer = make()
-    viewer.seat.panes.add(key(viewer, "green"))
+    viewer.user.layout.add(key(viewer, "green"))
     viewer.do()
-    first, second = viewer.seat.panes
+    first, second = viewer.user.layout
     left, right = first.rect, second.rect
-    for pane, rect in ((first, left), (second, right)):
-        view: Any = pane.view
+    for viewport, rect in ((first, left), (second, right)):
+        view: Any = viewport.view
         assert view.view.state.place == FITTED
         viewer.do(Wheel(rect.x + 20, rect.y + 20, 1.0))
         assert view.view.state.place != FITTED
     viewer.do(PointerPress(left.x + 20, left.y + 20), PointerMove(right.x + 20, right.y + 20))
-    assert viewer.seat.panes.active is first  # a drag stays where it began
+    assert viewer.user.layout.active is first  # a drag stays where it began
     assert viewer.state.selected == key(viewer, "red")
     viewer.do(PointerRelease(right.x + 20, right.y + 20))
     viewer.do(Key("tab", mods=frozenset({"ctrl"})))
-    assert viewer.seat.panes.active is second
+    assert viewer.user.layout.active is second
     assert viewer.state.panel_open
 
 
 def test_a_header_is_double_clicked_by_the_count_of_the_press(make: Callable[..., Viewer]) -> None:
     """However far apart the frames are in which the presses arrive: a machine may be busy."""
     viewer = make()
-    viewer.seat.panes.add(key(viewer, "green"))
+    viewer.user.layout.add(key(viewer, "green"))
     viewer.do()
     x, y = viewer.find("name 0")
     for clicks, maximised in ((1, False), (2, True)):
@@ -100,55 +100,55 @@ def test_a_header_is_double_clicked_by_the_count_of_the_press(make: Callable[...
                   PointerPress(x, y, clicks=clicks), PointerRelease(x, y))
         for _ in range(8):
             step(viewer)
-        assert bool(viewer.seat.panes.maximised) == maximised
+        assert bool(viewer.user.layout.maximised) == maximised
 
 
 def test_one_alone_and_tabs_and_closing(make: Callable[..., Viewer]) -> None:
     viewer = make()
-    panes = viewer.seat.panes
-    panes.add(key(viewer, "green"))
-    panes.add(key(viewer, "blue"))
+    layout = viewer.user.layout
+    layout.add(key(viewer, "green"))
+    layout.add(key(viewer, "blue"))
     viewer.do()
     viewer.click("name 1")
     assert viewer.state.selected == key(viewer, "green")
     viewer.click("name 1")
     viewer.click("name 1", clicks=2)
-    viewer.until(lambda: panes.maximised)
+    viewer.until(lambda: layout.maximised)
     assert seen(viewer) == [COLORS["green"]]
     assert len(viewer.catalogue.watched()) == 1  # what is not seen costs nothing
-    panes.maximise(panes.active)
+    layout.maximise(layout.active)
     viewer.do()
     assert len(seen(viewer)) == 3
-    panes.arrange("tabs")
+    layout.arrange("tabs")
     viewer.do()
     assert seen(viewer) == [COLORS["green"]]
     viewer.click("name 0")
     assert seen(viewer) == [COLORS["red"]]
-    panes.arrange("grid")
+    layout.arrange("grid")
     viewer.do()
     viewer.click("close 0")
-    viewer.until(lambda: len(panes) == 2)
+    viewer.until(lambda: len(layout) == 2)
     assert seen(viewer) == [COLORS["green"], COLORS["blue"]]
-    panes.remove(panes.all[0])
-    panes.remove(panes.all[0])  # the last one stays
+    layout.remove(layout.all[0])
+    layout.remove(layout.all[0])  # the last one stays
     viewer.do()
     assert seen(viewer) == [COLORS["blue"]]
-    assert viewer.seat.layout() == Rect(280, 0, 620, 494)
+    assert viewer.user.picture_rect() == Rect(280, 0, 620, 494)
 
 
 def test_panes_lie_the_next_time_as_they_lay(make: Callable[..., Viewer], tmp_path: Path) -> None:
     memo = tmp_path / "memo.json"
     viewer = make(memo=Memo(memo))
-    viewer.seat.panes.add(key(viewer, "blue"))
+    viewer.user.layout.add(key(viewer, "blue"))
     viewer.do()
     again = make(memo=Memo(memo))
-    again.until(lambda: len(again.seat.panes) == 2)
+    again.until(lambda: len(again.user.layout) == 2)
     assert seen(again) == [COLORS["red"], COLORS["blue"]]
-    again.seat.panes.remove(again.seat.panes.all[0])
+    again.user.layout.remove(again.user.layout.all[0])
     third = make(memo=Memo(memo))
     third.do()
-    assert len(third.seat.panes) == 1
-    assert len(make(("green",), Memo(memo)).seat.panes) == 1
+    assert len(third.user.layout) == 1
+    assert len(make(("green",), Memo(memo)).user.layout) == 1
 
 
 @pytest.mark.parametrize("value", [7, [{"names": 7}], [{"names": ["red.png", "x"], "mode": "pile", "active": 0}],
@@ -157,7 +157,7 @@ def test_a_memory_that_makes_no_sense_does_no_harm(make: Callable[..., Viewer], 
     memo = Memo()
     memo.put("panes", value)
     viewer = make(memo=memo)
-    assert len(viewer.seat.panes) == 1
+    assert len(viewer.user.layout) == 1
 
 
 @pytest.mark.parametrize(("count", "size", "expected"), [
@@ -169,7 +169,7 @@ def test_a_grid_of_what_one_likes_to_look_at(count: int, size: tuple[int, int], 
 
 def test_pictures_are_kept_as_shown_and_with_nothing_behind(make: Callable[..., Viewer], tmp_path: Path,
                                                             monkeypatch: pytest.MonkeyPatch) -> None:
-    """By Ctrl + S; of the active pane alone."""
+    """By Ctrl + S; of the active viewport alone."""
     monkeypatch.chdir(tmp_path)
     viewer = make(("red",))
     viewer.do(Key("s", mods=frozenset({"ctrl"})))

@@ -1,4 +1,4 @@
-"""One part of a seat's picture: which entry it shows. A seat has one, or several beside each other."""
+"""One part of a user's picture: which entry it shows. A user has one, or several beside each other."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ if TYPE_CHECKING:
     from splatview_viewer.core.host import Host
     from splatview_viewer.core.old_view import View
     from splatview_viewer.core.settings import Color, Entry
-    from splatview_viewer.shell.seat import Seat
+    from splatview_viewer.shell.user import User
     from splatview_viewer.workspace.catalogue import Slot
 
 T = TypeVar("T")
 
 
-class Pane:
+class Viewport:
     """One viewport of the catalogue, with a view of its own of what it shows."""
 
-    def __init__(self, seat: Seat) -> None:
-        self.seat = seat
+    def __init__(self, user: User) -> None:
+        self.user = user
         self.by_itself = True
         """True while the user has not chosen the entry."""
         self.rect = Rect(0, 0, 1, 1)
@@ -63,12 +63,12 @@ class Pane:
     @property
     def slot(self) -> Slot | None:
         """The entry with what belongs to it."""
-        return self.seat.catalogue.shown(self)
+        return self.user.catalogue.shown(self)
 
     @property
     def view(self) -> View | None:
         """The view that shows it, from the first data on."""
-        return self.seat.catalogue.view(self)
+        return self.user.catalogue.view(self)
 
     @property
     def entry(self) -> Entry | None:
@@ -82,30 +82,30 @@ class Pane:
     def _ask(self, call: Callable[[View], T], otherwise: T) -> T:
         """Return the result of a call of the view, whose faults become the entry's; `otherwise` without a result."""
         if (found := self.working()) is not None:
-            with self.seat.catalogue.guard(found[0]):
+            with self.user.catalogue.guard(found[0]):
                 return call(found[1])
         return otherwise
 
     def select(self, key: str | None) -> None:
         """Show this entry because the user chose it. Only what is shown costs its trainer anything."""
         self.by_itself = False
-        self.seat.catalogue.show(self, key)
+        self.user.catalogue.show(self, key)
 
     @property
     def host(self) -> Host:
-        return self.seat.host
+        return self.user.host
 
     @property
     def has_panel(self) -> bool:
         """True while the panel describes it."""
-        return self.seat.state.panel_open and self.seat.panes.active is self
+        return self.user.state.panel_open and self.user.layout.active is self
 
     # -- time, events, pictures --------------------------------------------------------------------------------
 
     def tick(self, now: float) -> None:
         """Have the view do what is due, once in each turn of the loop."""
         if self._ask(lambda view: view.tick(now), False):
-            self.seat.mark()
+            self.user.mark()
 
     def boards(self) -> Sequence[Rect]:
         """Return the rectangles of imgui's windows over the picture."""
@@ -128,13 +128,13 @@ class Pane:
             return False  # a key that goes up may have gone down before a field was opened
         if not self._ask(lambda view: view.handle(event, self.rect), False):
             return False
-        self.seat.mark()
+        self.user.mark()
         return not isinstance(event, (PointerMove, PointerLeave)) or self.captured
 
     def draw(self, framebuffer: moderngl.Framebuffer) -> None:
         """Draw its picture."""
         def draw(view: View) -> bool:
-            view.host.scale = self.seat.screen.state.scale  # which changes with the monitor, and with a page's zoom
+            view.host.scale = self.user.screen.state.scale  # which changes with the monitor, and with a page's zoom
             view.draw(framebuffer, self.rect)
             return True
 
@@ -151,7 +151,7 @@ class Pane:
         if (found := self.working()) is None:
             return (), Info()
         slot, view = found
-        catalogue = self.seat.catalogue
+        catalogue = self.user.catalogue
         sections = [] if view.empty else [Section("View", view.panel, True), *in_order([
             *view.sections, *shard_sections(catalogue, slot, view),
             *(section for feature in catalogue.features for section in feature.sections(slot, view))])]
@@ -174,16 +174,16 @@ class Pane:
     def keep_picture(self, transparent: bool = False) -> None:
         """Give the user what the view shows, as large as the screen: of images and plots with what is written over it,
         of scenes without what only helps to look at them. Transparent: with nothing behind, and nothing over."""
-        screen, found = self.seat.screen, self.working()
+        screen, found = self.user.screen, self.working()
         if found is None or found[1].empty or screen.state.closed:
             return
         slot, view = found
 
         def draw() -> None:
             view.draw(screen.framebuffer, Rect(0, 0, *screen.state.size))
-            self.seat.panel.draw_over(screen.framebuffer, view.over, screen.state.scale)
+            self.user.panel.draw_over(screen.framebuffer, view.over, screen.state.scale)
 
-        with self.seat.catalogue.guard(slot):
+        with self.user.catalogue.guard(slot):
             view.host.exact = "scene" if transparent else "picture"
             try:
                 pixels = transparent_picture(view, screen.ctx, screen.state.size) if transparent else None
@@ -194,10 +194,10 @@ class Pane:
             entry = slot.entry
             name = Path(entry.name).stem if entry.is_file else f"{entry.name}-{entry.version}"
             try:
-                screen.user.keep(pixels, name)
+                screen.desktop.keep(pixels, name)
             except ViewerError as e:
-                self.seat.catalogue.notice(str(e))
-        self.seat.mark()
+                self.user.catalogue.notice(str(e))
+        self.user.mark()
 
 
 def transparent_picture(view: View, ctx: moderngl.Context, size: tuple[int, int]) -> np.ndarray | None:

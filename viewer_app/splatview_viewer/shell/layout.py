@@ -1,4 +1,4 @@
-"""The layout of a seat's panes: beside each other, as tabs, or one alone; it is kept for the next session. And the
+"""The layout of a user's viewports: beside each other, as tabs, or one alone; it is kept for the next session. And the
 strips above them, and the tabs: names, and a button to close each."""
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from imgui_bundle import ImVec2, imgui
 
 from splatview_viewer.core.events import Pinch, PointerLeave, PointerMove, PointerPress, PointerRelease, Wheel
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.shell.pane import Pane
+from splatview_viewer.shell.viewport import Viewport
 from splatview_viewer.ui import theme
 from splatview_viewer.ui.widgets import board, fitted
 from splatview_viewer.workspace.catalogue import SETTLE
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from splatview_viewer.core.events import Event
-    from splatview_viewer.shell.seat import Seat
+    from splatview_viewer.shell.user import User
 
 MOST = 9
-"""Panes of one seat."""
+"""Viewports of one user."""
 HEADER, GAP = 24, 1
-"""Points: the strip above each pane, if there are several, and what lies between them."""
+"""Points: the strip above each viewport, if there are several, and what lies between them."""
 _WISH = 1.6
-"""Width to height of a pane that one likes to look at."""
+"""Width to height of a viewport that one likes to look at."""
 _MOST_KEPT = 50
 """Arrangements that are remembered."""
 _TAB = 180
@@ -34,34 +34,34 @@ _TAB = 180
 _TIP = "Double click: this one alone, and back. Right click: how they lie. Ctrl + Tab: the next one."
 
 
-class Panes:
-    """One pane at least. Those that are not seen are not brought."""
+class Layout:
+    """One viewport at least. Those that are not seen are not brought."""
 
-    def __init__(self, seat: Seat) -> None:
-        self.all: list[Pane] = [Pane(seat)]
+    def __init__(self, user: User) -> None:
+        self.all: list[Viewport] = [Viewport(user)]
         self.mode: Literal["grid", "tabs"] = "grid"
         self.maximised = False
         """True while the active one is seen alone."""
-        self._seat = seat
+        self._user = user
         self._active = 0
-        self._over: Pane | None = None
-        """The pane under the pointer."""
+        self._over: Viewport | None = None
+        """The viewport under the pointer."""
         self._there = False
         self._tried: frozenset[str] = frozenset()
 
-    def __iter__(self) -> Iterator[Pane]:
+    def __iter__(self) -> Iterator[Viewport]:
         return iter(self.all)
 
     def __len__(self) -> int:
         return len(self.all)
 
     @property
-    def active(self) -> Pane:
+    def active(self) -> Viewport:
         """The one that the panel tells of, and that keys are for."""
         return self.all[self._active]
 
     @property
-    def seen(self) -> list[Pane]:
+    def seen(self) -> list[Viewport]:
         return [self.active] if self.maximised or self.mode == "tabs" else self.all
 
     # -- changes -----------------------------------------------------------------------------------------------
@@ -71,45 +71,45 @@ class Panes:
         self._there = there
         self._settle()
 
-    def activate(self, pane: Pane) -> None:
+    def activate(self, viewport: Viewport) -> None:
         """Have the panel tell of this one."""
-        if pane is not self.active:
-            self._active = self.all.index(pane)
+        if viewport is not self.active:
+            self._active = self.all.index(viewport)
             self._changed()
 
-    def add(self, key: str | None) -> Pane:
-        """Another pane, which is the active one; the active one, if there cannot be more."""
+    def add(self, key: str | None) -> Viewport:
+        """Another viewport, which is the active one; the active one, if there cannot be more."""
         if len(self.all) >= MOST:
-            self._seat.say(f"{MOST} panes are the most")
+            self._user.say(f"{MOST} panes are the most")
             self.active.select(key)
             return self.active
-        pane = Pane(self._seat)
-        pane.by_itself = False
-        self.all.insert(self._active + 1, pane)
+        viewport = Viewport(self._user)
+        viewport.by_itself = False
+        self.all.insert(self._active + 1, viewport)
         self._active += 1
         self.maximised = False
         self._changed()
-        pane.select(key)
+        viewport.select(key)
         self.keep()
-        return pane
+        return viewport
 
-    def remove(self, pane: Pane) -> None:
+    def remove(self, viewport: Viewport) -> None:
         """Close one; the last one stays."""
         if len(self.all) < 2:
             return
-        at = self.all.index(pane)
-        self._seat.catalogue.leave(pane)
-        self.all.remove(pane)
+        at = self.all.index(viewport)
+        self._user.catalogue.leave(viewport)
+        self.all.remove(viewport)
         if at < self._active or self._active == len(self.all):
             self._active -= 1
         self.maximised = self.maximised and len(self.all) > 1
         self._changed()
         self.keep()
 
-    def maximise(self, pane: Pane) -> None:
+    def maximise(self, viewport: Viewport) -> None:
         """See one alone, or all of them again."""
-        self.maximised = not self.maximised or pane is not self.active
-        self._active = self.all.index(pane)
+        self.maximised = not self.maximised or viewport is not self.active
+        self._active = self.all.index(viewport)
         self._changed()
 
     def arrange(self, mode: Literal["grid", "tabs"]) -> None:
@@ -118,16 +118,16 @@ class Panes:
         self.keep()
 
     def step(self, by: int) -> None:
-        """The next pane, or the one before."""
+        """The next viewport, or the one before."""
         self._active = (self._active + by) % len(self.all)
         self._changed()
 
-    def be_like(self, other: Panes) -> None:
-        """Show the same entries in the same layout as a seat that is followed."""
+    def be_like(self, other: Layout) -> None:
+        """Show the same entries in the same layout as a user that is followed."""
         while len(self.all) > len(other.all):
             self.remove(self.all[-1])
         while len(self.all) < len(other.all):
-            self.all.append(Pane(self._seat))
+            self.all.append(Viewport(self._user))
         before = self.mode, self.maximised, self._active
         self.mode, self.maximised, self._active = other.mode, other.maximised, other._active
         if before != (self.mode, self.maximised, self._active):
@@ -138,18 +138,18 @@ class Panes:
 
     def _changed(self) -> None:
         self._settle()
-        self._seat.mark(SETTLE)
+        self._user.mark(SETTLE)
 
     def _settle(self) -> None:
         """Have those look that are seen, and no others."""
-        catalogue = self._seat.catalogue
+        catalogue = self._user.catalogue
         seen = self.seen if self._there else []
-        for pane in self.all:
-            if pane in catalogue.panes and pane not in seen:
-                catalogue.part(pane)
-        for pane in seen:
-            if pane not in catalogue.panes:
-                catalogue.join(pane)
+        for viewport in self.all:
+            if viewport in catalogue.viewports and viewport not in seen:
+                catalogue.part(viewport)
+        for viewport in seen:
+            if viewport not in catalogue.viewports:
+                catalogue.join(viewport)
 
     # -- where they lie ----------------------------------------------------------------------------------------
 
@@ -159,55 +159,56 @@ class Panes:
         columns, rows = grid(len(seen), area.width, area.height)
         header = min(round(HEADER * scale), area.height // (2 * rows)) if len(self.all) > 1 else 0
         gap = max(round(GAP * scale), 1)
-        for i, pane in enumerate(seen):
+        for i, viewport in enumerate(seen):
             row, column = divmod(i, columns)
             across = columns if row < rows - 1 else len(seen) - columns * (rows - 1)  # the last row is shared by fewer
             left, right = (round(area.width * c / across) + gap * (0 < c < across) for c in (column, column + 1))
             top, bottom = (round(area.height * r / rows) + gap * (0 < r < rows) for r in (row, row + 1))
             right, bottom = right - gap * (column + 1 < across), bottom - gap * (row + 1 < rows)
             x, y, width = area.x + left, area.y + top, max(right - left, 1)
-            pane.head = Rect(x, y, width, header)
-            pane.rect = Rect(x, y + header, width, max(bottom - top - header, 1))
+            viewport.head = Rect(x, y, width, header)
+            viewport.rect = Rect(x, y + header, width, max(bottom - top - header, 1))
 
-    def meant(self, event: Event) -> Pane:
-        """The pane that an event is for: where the pointer is, or where a drag began; of keys the active one."""
+    def meant(self, event: Event) -> Viewport:
+        """The viewport that an event is for: where the pointer is, or where a drag began; of keys the active one."""
         seen = self.seen
-        if (held := next((pane for pane in seen if pane.captured), None)) is not None:
+        if (held := next((viewport for viewport in seen if viewport.captured), None)) is not None:
             return held
         if isinstance(event, (PointerMove, PointerPress, PointerRelease, Wheel, Pinch)):
-            for pane in seen:
-                if pane.rect.contains(event.x, event.y):
-                    if self._over is not None and self._over is not pane and self._over in seen:
+            for viewport in seen:
+                if viewport.rect.contains(event.x, event.y):
+                    if self._over is not None and self._over is not viewport and self._over in seen:
                         self._over.take(PointerLeave(), False)
-                    self._over = pane
-                    return pane
+                    self._over = viewport
+                    return viewport
         if isinstance(event, PointerLeave) and self._over is not None and self._over in seen:
             return self._over
         return self.active
 
     def boards(self) -> Sequence[Rect]:
-        """Return the rectangles of imgui's windows over the panes, and of the strips above them."""
-        return [*(pane.head for pane in self.seen if pane.head.height), *(b for p in self.seen for b in p.boards())]
+        """Return the rectangles of imgui's windows over the viewports, and of the strips above them."""
+        heads = [viewport.head for viewport in self.seen if viewport.head.height]
+        return [*heads, *(board for viewport in self.seen for board in viewport.boards())]
 
     # -- remembering -------------------------------------------------------------------------------------------
 
     def keep(self) -> None:
         """Remember for the next time how the streams of these names lie."""
-        names = [pane.entry.name if pane.entry is not None else "" for pane in self.all]
+        names = [viewport.entry.name if viewport.entry is not None else "" for viewport in self.all]
         if not all(names):
             return
-        memo = self._seat.host.memo
+        memo = self._user.host.memo
         kept = [a for a in _arrangements(memo.get("panes")) if sorted(a["names"]) != sorted(names)]
         memo.put("panes", [*kept, {"names": names, "mode": self.mode, "active": self._active}][-_MOST_KEPT:])
 
     def restore(self) -> bool:
-        """Once after streams have come that were seen in several panes before: lie as then. True when they do."""
-        entries = {e.name: e.key for e in reversed(self._seat.state.entries)}
+        """Once after streams have come that were seen in several viewports before: lie as then. True when they do."""
+        entries = {e.name: e.key for e in reversed(self._user.state.entries)}
         there = frozenset(entries)
         if there == self._tried or len(self.all) > 1 or not self.active.by_itself or not self._there:
             return False
         self._tried = there
-        fits = [a for a in _arrangements(self._seat.host.memo.get("panes"))
+        fits = [a for a in _arrangements(self._user.host.memo.get("panes"))
                 if there.issuperset(a["names"])]
         if not fits or len((wanted := fits[-1])["names"]) < 2:
             return False
@@ -220,7 +221,7 @@ class Panes:
 
 
 def grid(count: int, width: int, height: int) -> tuple[int, int]:
-    """Columns and rows for so many panes, each as near as can be to a shape that one likes to look at."""
+    """Columns and rows for so many viewports, each as near as can be to a shape that one likes to look at."""
     def badness(columns: int) -> float:
         rows = -(-count // columns)
         shape = (width / columns) / max(height / rows, 1e-9)
@@ -240,40 +241,40 @@ def _arrangements(found: object) -> list[dict]:
 # -- the strips -------------------------------------------------------------------------------------------------------
 
 
-def draw_heads(user: Seat, scale: float) -> None:
-    """Draw the strips above the panes that are seen; with tabs, all of them in the one that is."""
-    panes = user.panes
-    for pane in panes.seen:
-        strip = pane.head
-        parts = [(pane, strip.x, strip.width)]
-        if panes.mode == "tabs":
-            width = min(strip.width // len(panes), round(_TAB * scale))
-            parts = [(pane, strip.x + i * width, width) for i, pane in enumerate(panes)]
+def draw_heads(user: User, scale: float) -> None:
+    """Draw the strips above the viewports that are seen; with tabs, all of them in the one that is."""
+    layout = user.layout
+    for viewport in layout.seen:
+        strip = viewport.head
+        parts = [(viewport, strip.x, strip.width)]
+        if layout.mode == "tabs":
+            width = min(strip.width // len(layout), round(_TAB * scale))
+            parts = [(viewport, strip.x + i * width, width) for i, viewport in enumerate(layout)]
         if strip.height:
-            with board(f"head {panes.all.index(pane)}", strip) as opened:
+            with board(f"head {layout.all.index(viewport)}", strip) as opened:
                 for part, x, width in parts if opened else ():
                     _head(part, Rect(x, strip.y, width, strip.height), user, scale)
 
 
-def _head(pane: Pane, place: Rect, user: Seat, scale: float) -> None:
+def _head(viewport: Viewport, place: Rect, user: User, scale: float) -> None:
     x, y, width, height = place.x, place.y, place.width, place.height
-    entry, active, number = pane.entry, pane is user.panes.active, user.panes.all.index(pane)
+    entry, active, number = viewport.entry, viewport is user.layout.active, user.layout.all.index(viewport)
     name, group = ("Empty", "") if entry is None else (entry.name, entry.group)
     cross = min(height, width / 2)
     imgui.set_cursor_screen_pos(ImVec2(x, y))
     pressed = imgui.invisible_button(f"name {number}", ImVec2(max(width - cross, 1), height))
     over = imgui.is_item_hovered()
     if over and imgui.is_mouse_double_clicked(imgui.MouseButton_.left):
-        user.do(user.on_pane, Panes.maximise, pane)
+        user.do(user.on_viewport, Layout.maximise, viewport)
     elif pressed:
-        user.do(user.on_pane, Panes.activate, pane)
+        user.do(user.on_viewport, Layout.activate, viewport)
     imgui.set_item_tooltip(f"{name}, {group}\n{_TIP}" if group else _TIP)
     if imgui.begin_popup_context_item(f"arrange {number}"):
-        _menu(pane, user)
+        _menu(viewport, user)
         imgui.end_popup()
     imgui.set_cursor_screen_pos(ImVec2(x + width - cross, y))
     if imgui.invisible_button(f"close {number}", ImVec2(max(cross, 1), height)):
-        user.do(user.on_pane, Panes.remove, pane)
+        user.do(user.on_viewport, Layout.remove, viewport)
     closing = imgui.is_item_hovered()
     imgui.set_item_tooltip("Close this pane; its stream stays in the list")
     draw, line = imgui.get_window_draw_list(), imgui.get_text_line_height()
@@ -294,13 +295,13 @@ def _head(pane: Pane, place: Rect, user: Seat, scale: float) -> None:
     draw.add_line(ImVec2(cx - r, cy + r), ImVec2(cx + r, cy - r), ink, 1.3 * scale)
 
 
-def _menu(pane: Pane, user: Seat) -> None:
-    panes = user.panes
-    if imgui.menu_item("All panes" if panes.maximised else "This one alone", "Double click", False)[0]:
-        user.do(user.on_pane, Panes.maximise, pane)
-    if imgui.menu_item("Side by side", "", panes.mode != "tabs")[0]:
-        user.do(panes.arrange, "grid")
-    if imgui.menu_item("Tabs", "", panes.mode == "tabs")[0]:
-        user.do(panes.arrange, "tabs")
+def _menu(viewport: Viewport, user: User) -> None:
+    layout = user.layout
+    if imgui.menu_item("All panes" if layout.maximised else "This one alone", "Double click", False)[0]:
+        user.do(user.on_viewport, Layout.maximise, viewport)
+    if imgui.menu_item("Side by side", "", layout.mode != "tabs")[0]:
+        user.do(layout.arrange, "grid")
+    if imgui.menu_item("Tabs", "", layout.mode == "tabs")[0]:
+        user.do(layout.arrange, "tabs")
     if imgui.menu_item("Close", "", False)[0]:
-        user.do(user.on_pane, Panes.remove, pane)
+        user.do(user.on_viewport, Layout.remove, viewport)

@@ -1,4 +1,4 @@
-"""Which part of the viewer gets an event: panes, fields of the panel, the list of keys; marks on kept pictures."""
+"""Which part of the viewer gets an event: viewports, fields of the panel, the list of keys; marks on kept pictures."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def viewer(open_viewer: Callable[..., Viewer], tmp_path: Path, monkeypatch: pyte
         write_ply(tmp_path / f"{name}.ply", ply_columns(truth(200, seed=ord(name)))) for name in "ab"))
     app.do()
     app.until(app.loaded)
-    app.seat.select(app.state.entries[0].key)
+    app.user.select(app.state.entries[0].key)
     app.until(app.loaded)
     return app
 
 
 def view(viewer: Viewer) -> Any:
-    return viewer.seat.view
+    return viewer.user.view
 
 
 def second(viewer: Viewer) -> str:
@@ -53,17 +53,17 @@ def kept(folder: Path) -> np.ndarray:
 
 def test_a_key_that_goes_up_in_another_pane_goes_up(viewer: Viewer) -> None:
     first = view(viewer)
-    panes = viewer.seat.panes
-    panes.add(second(viewer))
-    panes.activate(panes.all[0])
-    viewer.until(lambda: all(pane.view is not None for pane in panes))
+    layout = viewer.user.layout
+    layout.add(second(viewer))
+    layout.activate(layout.all[0])
+    viewer.until(lambda: all(viewport.view is not None for viewport in layout))
     viewer.screen.push(Key("w"))
     step(viewer)
     step(viewer)
     assert first.moving
     viewer.screen.push(Key("tab", mods=frozenset({"shift"})), Key("w", pressed=False))
     step(viewer)
-    assert panes.active is panes.all[1]
+    assert layout.active is layout.all[1]
     viewer.until(lambda: not first.moving)
 
 
@@ -71,8 +71,8 @@ def test_what_is_typed_into_a_field_moves_nothing(viewer: Viewer) -> None:
     viewer.screen.push(Key("ctrl", mods=CTRL))
     viewer.click("Size", mods=CTRL)  # so that a number can be typed
     viewer.do(Key("ctrl", pressed=False))
-    assert viewer.seat.panel.typing
-    view: Any = viewer.seat.view
+    assert viewer.user.panel.typing
+    view: Any = viewer.user.view
     before = view.camera()
     other = before.to_json().replace(str(before.width), str(before.width - 1))
     viewer.do(Text(other), Key("w"), Key("f"), Key("f", pressed=False))
@@ -80,7 +80,7 @@ def test_what_is_typed_into_a_field_moves_nothing(viewer: Viewer) -> None:
     assert not view.tools["navigate"].under_way
     np.testing.assert_array_equal(view.camera().viewmat, before.viewmat)
     viewer.do(Key("w", pressed=False), Key("enter"), Key("enter", pressed=False))
-    assert not viewer.seat.panel.typing
+    assert not viewer.user.panel.typing
     viewer.screen.push(Text(other))  # a camera that was pasted
     step(viewer)
     assert view.tools["navigate"].under_way
@@ -115,7 +115,7 @@ def test_a_kept_picture_has_no_mark_on_it(viewer: Viewer, tmp_path: Path) -> Non
     before = kept(tmp_path)
     seen = viewer.picture()
     view(viewer).tools["inspect"].choose(3)
-    viewer.seat.mark()
+    viewer.user.mark()
     viewer.do()
     assert (viewer.picture() != seen).any()
     viewer.do(Key("s", mods=CTRL))

@@ -16,10 +16,10 @@ from splatview_viewer.core.host import Host
 from splatview_viewer.core.jobs import Cancelled, Job, Jobs
 from splatview_viewer.core.settings import BACKDROP, State
 from splatview_viewer.gpu.governor import after
-from splatview_viewer.shell.pane import Pane
+from splatview_viewer.shell.layout import Layout
 from splatview_viewer.shell.panel import Panel
-from splatview_viewer.shell.panes import Panes
 from splatview_viewer.shell.stream_list import caption_of
+from splatview_viewer.shell.viewport import Viewport
 from splatview_viewer.workspace.catalogue import SETTLE
 from splatview_viewer.workspace.sources import FileSource, entries_of
 
@@ -90,24 +90,24 @@ class Pace:
         return float(sum(1 for t in self._times if t > now - 1))
 
 
-class Seat:
-    """Takes the events of one screen and draws its pictures. The views of several seats share what they show.
+class User:
+    """Takes the events of one screen and draws its pictures. The views of several users share what they show.
 
-    Every call comes from the thread that holds the OpenGL context, which is the same for all seats.
+    Every call comes from the thread that holds the OpenGL context, which is the same for all users.
     """
 
     def __init__(self, screen: Screen, catalogue: Catalogue, work: GpuWork, *, panel: bool = True,
                  max_fps: float = 60.0, name: str = "", far: bool = False) -> None:
-        """panel: False for pictures alone. name: what other seats call it. far: its pictures go to another program,
+        """panel: False for pictures alone. name: what other users call it. far: its pictures go to another program,
         which takes a while."""
         self.screen = screen
-        self.leader: Seat | None = None
-        """The seat that this one follows."""
-        self.followers: list[Seat] = []
+        self.leader: User | None = None
+        """The user that this one follows."""
+        self.followers: list[User] = []
         self.catalogue = catalogue
         self.name, self.who = name, ""
         """`who`: the same for a browser that comes back."""
-        self.panes = Panes(self)
+        self.layout = Layout(self)
         """The parts of its picture; the panel tells of the active one."""
         small = screen.state.size[0] < SMALL * screen.state.scale
         self.state = State(entries=catalogue.entries, notices=catalogue.notices, hint=HINT,
@@ -115,9 +115,9 @@ class Seat:
         self.state.screen = str(screen.ctx.info["GL_RENDERER"]).split(" (")[0]
         self.dirty = SETTLE
         """Pictures that have to be drawn."""
-        self.host = Host(self.say, lambda path: self.do(self.open, path), lambda: self.screen.user.pasted(),
+        self.host = Host(self.say, lambda path: self.do(self.open, path), lambda: self.screen.desktop.pasted(),
                          screen.wake, catalogue.memo, screen.state.scale,
-                         hand_over=lambda path: self.screen.user.hand_over(path))
+                         hand_over=lambda path: self.screen.desktop.hand_over(path))
         self.state.light = self.host.memo.get("light") is True
         self.panel = Panel(screen.state.scale)
         self._with_panel = panel
@@ -136,40 +136,40 @@ class Seat:
     def sit(self, screen: Screen) -> None:
         """Continue on another screen, after a browser connected again."""
         self.screen = screen
-        self.state.says_trouble = screen.user.shows_captions
-        for pane in self.panes:
-            pane.captured = False
-        self.panes.look(True)
+        self.state.says_trouble = screen.desktop.shows_captions
+        for viewport in self.layout:
+            viewport.captured = False
+        self.layout.look(True)
         self.mark(SETTLE)
 
     def rise(self) -> None:
         """Leave the screen. What was chosen, cameras included, is kept."""
-        for seat in [self, *self.followers]:
-            seat.unfollow()
+        for user in [self, *self.followers]:
+            user.unfollow()
         for reading in self._reading:
             reading.close()
-        self.panes.look(False)
+        self.layout.look(False)
 
     def close(self) -> None:
         """Give back everything but the screen. Idempotent."""
         self.rise()
-        for pane in self.panes:
-            self.catalogue.leave(pane)
+        for viewport in self.layout:
+            self.catalogue.leave(viewport)
         self.panel.close()
 
     @property
     def shown(self) -> Slot | None:
-        """The entry of the active pane."""
-        return self.panes.active.slot
+        """The entry of the active viewport."""
+        return self.layout.active.slot
 
     @property
     def view(self) -> View | None:
-        """The view of the active pane, from the first data on."""
-        return self.panes.active.view
+        """The view of the active viewport, from the first data on."""
+        return self.layout.active.view
 
     def select(self, key: str | None) -> None:
-        """Show this entry in the active pane because the user chose it."""
-        self.panes.active.select(key)
+        """Show this entry in the active viewport because the user chose it."""
+        self.layout.active.select(key)
 
     # -- time ------------------------------------------------------------------------------------------------
 
@@ -178,11 +178,11 @@ class Seat:
         if self._far and self._seen != self.screen.state.visible:
             self._seen = self.screen.state.visible
             if not self._seen:
-                for pane in self.panes:
-                    self.catalogue.drop_pictures(pane)
-        for pane in self.panes.seen:
-            pane.tick(now)
-        if self.panes.restore():
+                for viewport in self.layout:
+                    self.catalogue.drop_pictures(viewport)
+        for viewport in self.layout.seen:
+            viewport.tick(now)
+        if self.layout.restore():
             self.mark(SETTLE)
         if toasts := self.state.toasts:
             self.state.toasts = [(end, text) for until, text in toasts if now < (end := min(until, now + TOAST))]
@@ -226,11 +226,11 @@ class Seat:
                 self.do(self.drop, event.paths, event.done)
                 return
             case Screenshot():
-                self.do(self.panes.active.keep_picture)
+                self.do(self.layout.active.keep_picture)
                 return
-        self.panes.place(area := self.area(), self.screen.state.scale)
-        pane = self.panes.meant(event)
-        ours, changed = self.panel.handle(event, area, self.screen.user.pasted, self.panes.boards())
+        self.layout.place(area := self.area(), self.screen.state.scale)
+        viewport = self.layout.meant(event)
+        ours, changed = self.panel.handle(event, area, self.screen.desktop.pasted, self.layout.boards())
         if changed:  # imgui takes a press in one picture and the release in the next: one more for each event
             self.mark(min(max(self.dirty + 1, SETTLE), _MOST_SETTLE))
             self._hover_at = now + _HOVER
@@ -241,12 +241,12 @@ class Seat:
         if (self.state.help or not ours) and self._help(event) and not ours:
             return
         if isinstance(event, Key) and not event.pressed:
-            for other in self.panes:  # it was pressed when another one was the active one
-                if other is not pane:
+            for other in self.layout:  # it was pressed when another one was the active one
+                if other is not viewport:
                     other.take(event, ours)
         if isinstance(event, PointerPress) and not ours:
-            self.panes.activate(pane)
-        if pane.take(event, ours) and self.leader is not None:
+            self.layout.activate(viewport)
+        if viewport.take(event, ours) and self.leader is not None:
             self.unfollow()
 
     def _command(self, key: Key) -> tuple[Any, ...]:
@@ -254,11 +254,11 @@ class Seat:
         mods = key.mods
         match key.name:
             case "tab" if mods & {"ctrl", "shift"} and not mods & {"alt", "super"}:  # browsers keep Ctrl + Tab
-                return self.panes.step, -1 if mods >= {"ctrl", "shift"} else 1
+                return self.layout.step, -1 if mods >= {"ctrl", "shift"} else 1
             case "h" | "tab" if not mods & {"ctrl", "alt", "super"}:
                 return (self.toggle_panel,)
             case "s" if "ctrl" in mods:
-                return self.panes.active.keep_picture, "shift" in mods
+                return self.layout.active.keep_picture, "shift" in mods
             case "space" if not mods:
                 return (self.pause,)
         return ()
@@ -288,15 +288,15 @@ class Seat:
                 self._take_in(path, done)
             return
         for path in entries_of(map(Path, paths)):
-            found = self.panes.active.working()
+            found = self.layout.active.working()
             if found is not None and found[1].dropped(path):
                 self.mark(SETTLE)
             else:
-                self.catalogue.open_file(path, self.panes.active)
+                self.catalogue.open_file(path, self.layout.active)
 
     def _take_in(self, path: Path, done: Callable[[Path], None]) -> None:
         """Open a file that a page has sent: nothing of it is decoded in this process."""
-        found = self.panes.active.working()
+        found = self.layout.active.working()
         if found is not None and found[1].takes_films and path.suffix.lower() == ".json":
             from splatview_viewer.formats.untrusted import read_untrusted_film
 
@@ -319,14 +319,14 @@ class Seat:
             return
         source = FileSource(path, apart=True)
         source.done = done
-        self.catalogue.open_file(source, self.panes.active)
+        self.catalogue.open_file(source, self.layout.active)
 
     def _take_film(self, view: View, path: Path, film: Film | str) -> None:
         """Give a view the camera path that a page has sent for it, or the user the fault."""
         if isinstance(film, str):
             if film:
                 self.say(film)
-        elif any(pane.view is view for pane in self.panes):
+        elif any(viewport.view is view for viewport in self.layout):
             view.dropped(path, film)
             self.mark(SETTLE)
 
@@ -334,10 +334,10 @@ class Seat:
         """The part of the screen that the pictures have."""
         return self.panel.layout(self.screen.state.size, self.screen.state.scale, self.state.panel_open)
 
-    def layout(self) -> Rect:
-        """The part of the screen that the active pane's picture has."""
-        self.panes.place(self.area(), self.screen.state.scale)
-        return self.panes.active.rect
+    def picture_rect(self) -> Rect:
+        """The part of the screen that the active viewport's picture has."""
+        self.layout.place(self.area(), self.screen.state.scale)
+        return self.layout.active.rect
 
     def say(self, text: str) -> None:
         """Tell the user something for a few seconds."""
@@ -347,12 +347,12 @@ class Seat:
     # -- commands: executed by the workspace, before the next picture ------------------------------------------------
 
     def do(self, command: Callable[..., object], *values: Any) -> None:
-        """Queue one of the commands below, or of the panes, with these values."""
+        """Queue one of the commands below, or of the viewports, with these values."""
         self.catalogue.do(command, *values)
 
     def choose(self, key: str) -> None:
-        """Show an entry in the active pane; if it is shown already, try again what failed."""
-        if key != self.panes.active.key:
+        """Show an entry in the active viewport; if it is shown already, try again what failed."""
+        if key != self.layout.active.key:
             self.unfollow()
             self.select(key)
         elif (slot := self.shown) is not None:
@@ -360,20 +360,20 @@ class Seat:
             self.mark(SETTLE)
 
     def show_beside(self, key: str) -> None:
-        """Show an entry in another pane."""
+        """Show an entry in another viewport."""
         self.unfollow()
-        self.panes.add(key)
+        self.layout.add(key)
 
     def compare(self, how: str, key: str) -> None:
-        """Show an entry with what the active pane shows: in a "pair" or "together"."""
+        """Show an entry with what the active viewport shows: in a "pair" or "together"."""
         for feature in self.catalogue.features:
-            feature.compare(how, self.panes.active, key)
+            feature.compare(how, self.layout.active, key)
 
-    def on_pane(self, what: Callable[[Panes, Pane], None], pane: Pane) -> None:
-        """Activate, maximise or close a pane, unless it was closed meanwhile."""
+    def on_viewport(self, what: Callable[[Layout, Viewport], None], viewport: Viewport) -> None:
+        """Activate, maximise or close a viewport, unless it was closed meanwhile."""
         self.unfollow()
-        if pane in self.panes.all:
-            what(self.panes, pane)
+        if viewport in self.layout.all:
+            what(self.layout, viewport)
 
     def pause(self, wish: Wish | None = None) -> None:
         """Pause the run of what is shown, have it continue or take a step; None: pause it, or continue if it is paused.
@@ -386,9 +386,9 @@ class Seat:
         slot.source.set_paused(not slot.entry.paused if wish is None else wish)
 
     def follow_named(self, name: str) -> None:
-        """Follow the seat of this name; none, if it was followed already."""
-        panes = (pane for pane in self.catalogue.panes if isinstance(pane, Pane))
-        leader = next((pane.seat for pane in panes if pane.seat.name == name), None)
+        """Follow the user of this name; none, if it was followed already."""
+        users = (viewport.user for viewport in self.catalogue.viewports if isinstance(viewport, Viewport))
+        leader = next((user for user in users if user.name == name), None)
         if leader is None or leader is self.leader:
             self.unfollow()
         else:
@@ -405,18 +405,18 @@ class Seat:
         self.state.panel_open = not self.state.panel_open
         self.mark(SETTLE)
 
-    # -- following: showing what another seat shows, until the own user moves something --------------------------------
+    # -- following: showing what another user shows, until the own user moves something --------------------------------
 
     def mark(self, pictures: int = 1) -> None:
-        """Draw at least so many pictures, also in the seats that follow this one."""
+        """Draw at least so many pictures, also in the users that follow this one."""
         self.dirty = max(self.dirty, pictures)
         for follower in self.followers:
             follower.mark(pictures)
 
-    def follow(self, leader: Seat) -> None:
-        """Show what another seat shows from now on."""
+    def follow(self, leader: User) -> None:
+        """Show what another user shows from now on."""
         self.unfollow()
-        above: Seat | None = leader
+        above: User | None = leader
         while above is not None:
             if above is self:
                 leader.unfollow()
@@ -439,8 +439,8 @@ class Seat:
         if self.leader is None:
             return
         self.leader.keep_up()
-        self.panes.be_like(self.leader.panes)
-        for mine, theirs in zip(self.panes, self.leader.panes, strict=True):
+        self.layout.be_like(self.leader.layout)
+        for mine, theirs in zip(self.layout, self.leader.layout, strict=True):
             view, other = mine.view, theirs.view
             if view is not None and other is not None and view.kind == other.kind:
                 view.like(other)
@@ -452,18 +452,18 @@ class Seat:
         self.pace.draw(now)
         self.keep_up()
         self.dirty -= 1
-        self.state.selected = self.panes.active.key
+        self.state.selected = self.layout.active.key
         self._rates_seen = self.catalogue.rate_changes
         framebuffer = self.screen.framebuffer
         for feature in self.catalogue.features:
             feature.pull(self)
         area = self.area()
-        self.panes.place(area, self.screen.state.scale)
-        if len(self.panes.seen) > 1:  # what lies between them
+        self.layout.place(area, self.screen.state.scale)
+        if len(self.layout.seen) > 1:  # what lies between them
             framebuffer.use()
             framebuffer.clear(*BACKDROP, 1.0, viewport=area.viewport(framebuffer.height))
-        for pane in self.panes.seen:
-            pane.draw(framebuffer)
+        for viewport in self.layout.seen:
+            viewport.draw(framebuffer)
         t = self.state.timings
         t.fps = self.pace.fps(now)
         self._rate_shown = t.fps >= 2
@@ -491,5 +491,5 @@ class Seat:
         t.gpu_memory = self.catalogue.gpu_memory.read(now)
         waited_for = {"load", "scene"} if view is not None and view.cuda else set()
         behind = sum(self._work.ms.get(w, 0.0) for w in governor.words - waited_for)
-        if (ms := self.panes.active.latency_ms(0.0 if self._work.software else behind)) is not None:
+        if (ms := self.layout.active.latency_ms(0.0 if self._work.software else behind)) is not None:
             t.latency_ms = ms

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
     from support.web_clients import Page
 
-    from splatview_viewer.shell.seat import Seat
+    from splatview_viewer.shell.user import User
 
 
-def shown(seat: Seat) -> str:
-    entry = seat.state.shown
+def shown(user: User) -> str:
+    entry = user.state.shown
     return "" if entry is None else entry.name
 
 
@@ -50,10 +50,10 @@ def test_each_page_has_its_own_size_and_zoom(house: House, picture: Path) -> Non
     assert before.shape == (700, 400, 3)
     np.testing.assert_array_equal(before[200:500], whole)  # a narrow page begins without the panel
     wide.send(ev.Wheel(x=590, y=250, dx=0, dy=4, at=1.0))
-    house.until(lambda: house.app.seats[0].view.view.zoom > 2)  # type: ignore[union-attr]
+    house.until(lambda: house.app.users[0].view.view.zoom > 2)  # type: ignore[union-attr]
     zoomed = house.at_rest(wide)
     assert zoomed.shape == (520, 900, 3)
-    assert house.app.seats[1].view.view.zoom == 1  # type: ignore[union-attr]
+    assert house.app.users[1].view.view.zoom == 1  # type: ignore[union-attr]
     tall.send(ev.Key(name="h", pressed=True, repeat=False, at=2.0))
     tall.send(ev.Key(name="h", pressed=True, repeat=False, at=2.0))
     np.testing.assert_array_equal(house.at_rest(tall), before)
@@ -64,18 +64,18 @@ def test_each_shows_what_it_wants(house: House, tmp_path: Path) -> None:
     Image.new("RGB", (50, 40), (200, 10, 30)).save(other)
     first, _second = house.page(), house.page()
     house.at_rest(first)
-    house.app.catalogue.open_file(other, house.app.seats[1].panes.active)
-    house.until(lambda: house.app.seats[1].view is not None)
-    assert [shown(seat) for seat in house.app.seats] == ["picture.png", "other.png"]
+    house.app.catalogue.open_file(other, house.app.users[1].layout.active)
+    house.until(lambda: house.app.users[1].view is not None)
+    assert [shown(user) for user in house.app.users] == ["picture.png", "other.png"]
     assert len(house.app.catalogue.watched()) == 2
-    house.app.seats[0].select(str(other))
+    house.app.users[0].select(str(other))
     house.until(lambda: len(house.app.catalogue.watched()) == 1)
 
 
 def test_one_follows_another_until_it_moves_by_itself(house: House) -> None:
     leader, follower = house.page(), house.page()
     house.at_rest(leader)
-    a, b = house.app.seats
+    a, b = house.app.users
     assert b.state.others == ["Browser 1"]
     house.at_rest(follower)
     x, y = widgets.middle("Browser 1")
@@ -96,7 +96,7 @@ def test_one_follows_another_until_it_moves_by_itself(house: House) -> None:
     a.follow(b)  # no two follow each other
     assert (a.leader, b.leader) == (b, None)
     follower.end()
-    house.until(lambda: len(house.app.seats) == 1)
+    house.until(lambda: len(house.app.users) == 1)
     assert a.leader is None
 
 
@@ -104,20 +104,20 @@ def test_a_page_that_comes_back_sees_what_it_saw(house: House) -> None:
     page = house.page(id="mine")
     house.at_rest(page)
     page.send(ev.Wheel(x=590, y=250, dx=0, dy=4, at=1.0))
-    house.until(lambda: house.app.seats[0].view.view.zoom > 2)  # type: ignore[union-attr]
+    house.until(lambda: house.app.users[0].view.view.zoom > 2)  # type: ignore[union-attr]
     before = house.at_rest(page)
     page.end()
-    house.until(lambda: not house.app.seats)
+    house.until(lambda: not house.app.users)
     house.page(id="another")
     back = house.page(id="mine")
     after = house.at_rest(back)
     np.testing.assert_array_equal(after[:480, 280:], before[:480, 280:])
-    assert house.app.seats[0].view.view.zoom == house.app.seats[0].view.view.pan_zoom.placed(  # type: ignore[union-attr]
-        house.app.seats[0].layout())[2] < house.app.seats[1].view.view.zoom  # type: ignore[union-attr]
+    assert house.app.users[0].view.view.zoom == house.app.users[0].view.view.pan_zoom.placed(  # type: ignore[union-attr]
+        house.app.users[0].picture_rect())[2] < house.app.users[1].view.view.zoom  # type: ignore[union-attr]
 
 
 def test_a_picture_is_written_beside_browsers(picture: Path, tmp_path: Path) -> None:
-    """`serve --web --out`: the file has a seat of its own, which nobody can follow."""
+    """`serve --web --out`: the file has a user of its own, which nobody can follow."""
     out = tmp_path / "out.png"
     house = House(picture, watched=True, out=out)
     page = house.page()
@@ -125,7 +125,7 @@ def test_a_picture_is_written_beside_browsers(picture: Path, tmp_path: Path) -> 
     assert house.at_rest(page).shape == (520, 900, 3)
     with Image.open(out) as written:
         assert written.size == (700, 400)
-    assert [seat.state.others for seat in house.app.seats] == [["Browser 1"], []]
+    assert [user.state.others for user in house.app.users] == [["Browser 1"], []]
     house.close()
 
 
@@ -134,7 +134,7 @@ def test_a_stream_that_is_not_seen_costs_its_run_nothing(house: House) -> None:
     page = house.page()
     house.until(lambda: any(e.name == "render" for e in house.app.catalogue.entries))
     entry = next(e for e in house.app.catalogue.entries if e.name == "render")
-    house.app.seats[0].select(entry.key)
+    house.app.users[0].select(entry.key)
 
     def grey(page: Page) -> bool:
         picture = house.newest(page)
@@ -145,7 +145,7 @@ def test_a_stream_that_is_not_seen_costs_its_run_nothing(house: House) -> None:
     stream = house.app.catalogue.slots[entry.key].source.stream  # type: ignore[attr-defined]
     assert stream.opened
     page.end()
-    house.until(lambda: not house.app.seats)
+    house.until(lambda: not house.app.users)
     assert not stream.opened
     again = house.page(id="page1")
     house.until(lambda: stream.opened and grey(again))
