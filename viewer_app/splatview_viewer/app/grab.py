@@ -1,7 +1,7 @@
 """The program that draws for `splatview.grab`: `python -m splatview_viewer grab [GPU]`, started by it alone.
 
 It reads requests on its standard input and answers on its standard output (`render_requests`), one at a time, and ends
-with its input. It sleeps in between, and lets go of streams that nobody asked for lately.
+with its input. It sleeps in between, and releases streams that were not requested lately.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def main(args: list[str]) -> int:
             _answer(answers, render_requests.Ready(grabber.run_id))
             _serve(grabber, 0, answers)
         except BrokenPipeError:
-            pass  # whoever asked is gone
+            pass  # the other program has ended
         finally:
             try:
                 entry.ignore()  # SIGTERM may follow the end of the input at once

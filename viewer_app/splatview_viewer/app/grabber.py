@@ -43,7 +43,7 @@ class Grabber:
 
     @property
     def run_id(self) -> str:
-        """Of the hidden run."""
+        """The id of the hidden run."""
         return self._publisher.run_id
 
     def draw(self, request: RenderRequest) -> RenderResult:
@@ -71,7 +71,7 @@ class Grabber:
         return self._stills.draw(request, publish)
 
     def _drawn(self) -> torch.Tensor:
-        """What OpenGL has drawn, (H, W, 3 or 4) uint8, the lowest row first: on the GPU where CUDA can read it there.
+        """Return OpenGL's picture, (H, W, 3 or 4) uint8, the lowest row first: on the GPU where CUDA can read it there.
         The drawing is complete then."""
         import torch
 

@@ -162,7 +162,14 @@ class App:
         looking = now < self._news_until and any(user.screen.state.visible for user in self.users)
         if not looking or events or now >= self._full_at or self.ended or self.catalogue.has_news(now):
             self._turn(now, events)
-            looking = self._plan(now)
+            looking = now < self._news_until and any(user.screen.state.visible for user in self.users)
+            period = _IDLE_PERIOD
+            if self.catalogue.slots and now < self._active_until:
+                period = _NEWS_PERIOD if looking else _ACTIVE_PERIOD
+            self._full_at = min([now + period, *(max(user.may_draw(now), now) for user in self.users if user.waiting)])
+            if looking and not self.options.watched:  # what is sent far need not be looked for before a picture is due
+                self._doze_until = min((u.may_draw(now) for u in self.users if u.screen.state.visible), default=now)
+                self._full_at = max(self._full_at, self._doze_until)
         nap = _NAP if self.options.watched else _GUESTS_NAP
         self.due = min(self._full_at, max(now + nap, self._doze_until)) if looking else self._full_at
         return self.due
@@ -191,40 +198,36 @@ class App:
                 self.drew = True
         if self._out_due and now - self._out_at >= _OUT_PERIOD:
             self.write_out(now)
-        self._check_files()
-
-    def _plan(self, now: float) -> bool:
-        """Choose when to turn again. Returns whether to look for new versions until then."""
-        looking = now < self._news_until and any(user.screen.state.visible for user in self.users)
-        period = _IDLE_PERIOD
-        if self.catalogue.slots and now < self._active_until:
-            period = _NEWS_PERIOD if looking else _ACTIVE_PERIOD
-        self._full_at = min([now + period, *(max(user.may_draw(now), now) for user in self.users if user.waiting)])
-        if looking and not self.options.watched:  # what is sent far need not be looked for before a picture is due
-            self._doze_until = min((s.may_draw(now) for s in self.users if s.screen.state.visible), default=now)
-            self._full_at = max(self._full_at, self._doze_until)
-        return looking
-
-    def settled(self) -> bool:
-        """Nothing is on its way: no file is read, no job runs, no picture waits, and the GPU has drawn all of them."""
-        self.work.collect()
-        return self.catalogue.settled() and not any(user.dirty for user in self.users) and (
-            self.work.finished >= self.work.submitted)
-
-    def _check_files(self) -> None:
-        """One damaged file among others is said in its place; when there is nothing else, it ends the program."""
-        if self._asked and not any(source.reading for source in self._asked):
+        if self._asked and not any(source.reading for source in self._asked):  # one that is damaged shows its fault
             errors = [source.error for source in self._asked if source.error]
             if len(errors) == len(self._asked):
                 raise FileError("\n".join(errors))
             self._asked = []
 
+    def settled(self) -> bool:
+        """Return whether nothing is on its way: a file, a job, a picture, or work of the GPU."""
+        self.work.collect()
+        return self.catalogue.settled() and not any(user.dirty for user in self.users) and (
+            self.work.finished >= self.work.submitted)
+
     def _receive(self, now: float) -> None:
-        """Connect and disconnect browsers."""
+        """Connect and disconnect browsers. The views of one that leaves are kept for a while, should it come back."""
         if self._browsers is None:
             return
-        for user in [user for user in self.users if user.screen is not self.screen and user.screen.state.closed]:
-            self._see_off(user, now)
+        before = list(self.users)
+        for user in before:
+            if user.screen is self.screen or not user.screen.state.closed:
+                continue
+            self.users.remove(user)
+            user.rise()
+            user.screen.close()
+            if user.who in self._away:
+                self._away.pop(user.who)[0].close()
+            self._away[user.who] = user, now
+            for who, (gone, since) in list(self._away.items()):
+                if len(self._away) > _MOST_AWAY or now - since > _AWAY_FOR:
+                    gone.close()
+                    del self._away[who]
         for browser in self._browsers.arrivals(now, self.work):
             user, _ = self._away.pop(browser.who, (None, 0.0))
             if user is None:
@@ -233,36 +236,23 @@ class App:
             else:
                 user.sit(browser.screen)
             self.users.append(user)
-            self._told_others()
-
-    def _see_off(self, user: User, now: float) -> None:
-        """Disconnect a browser; its views are kept for a while, should it connect again."""
-        self.users.remove(user)
-        user.rise()
-        user.screen.close()
-        if user.who in self._away:
-            self._away.pop(user.who)[0].close()
-        self._away[user.who] = user, now
-        for who, (gone, since) in list(self._away.items()):
-            if len(self._away) > _MOST_AWAY or now - since > _AWAY_FOR:
-                gone.close()
-                del self._away[who]
-        self._told_others()
-
-    def _told_others(self) -> None:
-        """Give each user the names of the others that can be followed. Only users of browsers have names."""
-        for user in self.users:
-            user.state.others = [other.name for other in self.users if other is not user and other.name]
-            user.mark()
+        if self.users != before:  # only users of browsers have names
+            for user in self.users:
+                user.state.others = [other.name for other in self.users if other is not user and other.name]
+                user.mark()
 
     # -- pictures ------------------------------------------------------------------------------------------
 
     def _draw(self, user: User, now: float) -> None:
         user.draw(now)
         if self.options.out is not None and user.screen is self.screen:
-            self._out_due = True
-            if now - self._out_at >= _OUT_PERIOD:
-                self._save_out(now)
+            self._out_due = now - self._out_at < _OUT_PERIOD
+            if not self._out_due:
+                self._out_at = now
+                try:
+                    save_picture(read_pixels(self.screen.framebuffer)[..., :3], self.options.out)
+                except FileError as e:
+                    self.catalogue.notice(str(e))
         user.present(now)
 
     def write_out(self, now: float) -> None:
@@ -270,14 +260,6 @@ class App:
         if self._out_due:
             self.user.dirty, self._out_at = 1, now - 2 * _OUT_PERIOD
             self._draw(self.user, now)
-
-    def _save_out(self, now: float) -> None:
-        assert self.options.out is not None
-        self._out_due, self._out_at = False, now
-        try:
-            save_picture(read_pixels(self.screen.framebuffer)[..., :3], self.options.out)
-        except FileError as e:
-            self.catalogue.notice(str(e))
 
     def close(self) -> None:
         """Give back everything. Idempotent."""

@@ -93,7 +93,7 @@ def find(finder: Finder, name: str | None, run: str | None, end: float, *, sure:
 
 @dataclass(frozen=True)
 class Look:
-    """How a picture is drawn."""
+    """Size, camera and background of a picture."""
 
     size: tuple[int, int] | None = None
     """Width and height in pixels; None: a picture's own, 1280x720 for others."""
@@ -207,7 +207,12 @@ class Stills:
         """
         end = time.monotonic() + request.timeout
         stream = find(self._finder, request.stream, request.run, end, sure=request.streams > 0)
-        opened, run = self._opened(stream), stream.run
+        key, run = (stream.run.id, stream.info.index, stream.kind), stream.run
+        if (opened := self._open.pop(key, None)) is None:
+            opened = _Open(stream, Still(self.screen, stream.kind, self._who, self._camera))
+        self._open[key] = opened  # the last one is the newest
+        while len(self._open) > _MOST_OPEN:
+            self._release(next(iter(self._open)))
 
         def told() -> bool | None:
             self._subscriber.poll()
@@ -230,16 +235,6 @@ class Stills:
             raise error
         opened.used = time.monotonic()
         return found[0]
-
-    def _opened(self, stream: RemoteStream) -> _Open:
-        key = stream.run.id, stream.info.index, stream.kind
-        opened = self._open.pop(key, None)
-        if opened is None:
-            opened = _Open(stream, Still(self.screen, stream.kind, self._who, self._camera))
-        self._open[key] = opened  # the last one is the newest
-        while len(self._open) > _MOST_OPEN:
-            self._release(next(iter(self._open)))
-        return opened
 
     def _attempt(self, opened: _Open, after: int, end: float, request: RenderRequest, use: Use[T]) -> T | None:
         """Draw version `after` or a later one; None while there is none, or if it was overwritten meanwhile."""
@@ -315,7 +310,7 @@ class Still:
         self._who = who
         self._camera = camera
         self.view: View | None = None
-        """What draws it; None before `prepare`."""
+        """The view that draws it; None before `prepare`."""
         self._image: ImageView | None = None
         self._scene: GaussianView | None = None
         """The view, where it shows an image, or Gaussians."""
@@ -419,7 +414,7 @@ class Still:
 
     @property
     def lacks(self) -> str:
-        """Of what was drawn: which Gaussians are not in the picture, and why, in words; "" where all are."""
+        """The Gaussians that are not in the picture, and why, in words; "" where all are."""
         view = self._scene
         if view is None or view.data.facts is None:
             return ""
@@ -438,7 +433,7 @@ class Still:
         return None if self._scene is None else self._scene.tensor(*size)
 
     def see_through(self, size: tuple[int, int]) -> np.ndarray:
-        """What was prepared over no background: (H, W, 4) uint8, top row first, colours not multiplied by alpha.
+        """Return the picture over no background: (H, W, 4) uint8, top row first, colours not multiplied by alpha.
 
         Raises ViewerError for what covers all of its background.
         """
@@ -450,7 +445,7 @@ class Still:
         return pixels
 
     def whole(self) -> bool:
-        """What was drawn since `prepare` is one version; to be asked when the GPU has drawn it."""
+        """Return whether the picture is of one version, once the GPU has drawn it."""
         if self.view is None or self._plot:
             return True
         self.view.tick(time.monotonic())

@@ -103,8 +103,10 @@ class _OneWindow(App):
         self.state.panel_open = False
         self.state.hint = ""
 
-    def _follow(self, now: float) -> None:
-        """Show what the caller wants, at the latest after a moment."""
+    def turn(self, now: float, events: Sequence[Event] = ()) -> float:
+        if (line := self._caller.newest()) is not None:
+            self._show = msgspec.json.decode(line, type=Show)
+            self._active_until = self._news_until = now + _LIVELY
         viewport, waiting, show = self.user.layout.active, self._waiting, self._show
         slot = next((s for s in self.catalogue.slots.values() if show is not None and s.source.stream is not None
                      and (s.entry.name, s.source.stream.run.id) == (show.stream, show.run)), None)
@@ -115,12 +117,6 @@ class _OneWindow(App):
             waiting.select(slot.entry.key)
         elif slot.source.time_ns != waiting.brought or slot.entry.fault or now > waiting.due:
             viewport.select(slot.entry.key)
-
-    def turn(self, now: float, events: Sequence[Event] = ()) -> float:
-        if (line := self._caller.newest()) is not None:
-            self._show = msgspec.json.decode(line, type=Show)
-            self._active_until = self._news_until = now + _LIVELY
-        self._follow(now)
         due = super().turn(now, events)
         state = WindowState(*self.screen.state.size, self.user.pace.fps(now))
         if not self.screen.state.closed and state != self._told:
