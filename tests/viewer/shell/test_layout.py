@@ -58,10 +58,10 @@ def test_each_pane_shows_its_own(make: Callable[..., Viewer]) -> None:
     viewer.do()
     assert seen(viewer) == [COLORS["red"], COLORS["green"], COLORS["blue"]]
     assert viewer.state.selected == key(viewer, "blue")
-    layout = viewer.user.layout.seen
-    assert all(viewport.head.height == HEADER for viewport in layout)
+    viewports = viewer.user.layout.seen
+    assert all(viewport.head.height == HEADER for viewport in viewports)
     covered = np.zeros((SIZE[1], SIZE[0]), int)
-    for viewport in layout:
+    for viewport in viewports:
         for r in (viewport.head, viewport.rect):
             covered[r.y:r.y + r.height, r.x:r.x + r.width] += 1
     area = viewer.user.area()
