@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Viewer:
-    """How a viewer is shown, whatever it shows."""
+    """The options of every viewer."""
 
     window: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """In a window. The default where there is a display."""
@@ -178,7 +178,7 @@ class Serve(_Viewer):
 
 @dataclass(frozen=True)
 class _Asked:
-    """What is asked of snapshots; bases' options come last first, so that these stand before those of the viewer."""
+    """The options for snapshots; bases' options come last first, so that these stand before those of the viewer."""
 
     file: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")] = None
     """What torch.cuda.memory._dump_snapshot wrote, also packed by gzip or zstd."""

@@ -1,4 +1,4 @@
-"""What can go wrong in the viewer, as one small tree.
+"""The errors of the viewer, as one small tree.
 
 ViewerError
 ├── FileError       a scene or picture file is missing, damaged or of no known format
@@ -71,13 +71,13 @@ class RendererError(ViewerError):
 
 
 def of_opengl(e: BaseException) -> bool:
-    """Whether OpenGL has raised this: a driver that refuses a shader, a picture that cannot be made."""
+    """Return whether OpenGL has raised this: a driver that refuses a shader, a picture that cannot be made."""
     moderngl = sys.modules.get("moderngl")
     return moderngl is not None and isinstance(e, moderngl.Error)
 
 
 def words_of(e: BaseException) -> str:
-    """What went wrong, in one line where a driver's answer is a page."""
+    """Return an error in words, in one line where a driver's answer is a page."""
     return f"OpenGL failed: {telling(str(e))}" if of_opengl(e) else str(e) or type(e).__name__
 
 

@@ -64,7 +64,7 @@ class PointerPress(_Event, frozen=True, tag="press"):
     clicks: int = 1
     """2 for the second press of a double click."""
     touch: bool = False
-    """Whether it is a finger."""
+    """True for a finger."""
 
 
 class PointerRelease(_Event, frozen=True, tag="release"):
@@ -121,7 +121,7 @@ class Resize(_Event, frozen=True, tag="resize"):
 
 
 class Expose(_Event, frozen=True, tag="expose"):
-    """What was shown is lost or was covered: draw the picture again."""
+    """The picture was lost or covered: draw it again."""
 
 
 class Close(_Event, frozen=True, tag="close"):

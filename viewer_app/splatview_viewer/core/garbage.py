@@ -24,7 +24,7 @@ _MANY, _STEADY = 20_000, 1_000
 
 
 class Garbage:
-    """Collects garbage when nobody waits for a picture. Tell it of each turn of the loop.
+    """Collects garbage when no picture is waited for. To be called in each turn of the loop.
 
     What lives at the beginning, and what large modules bring later, is frozen: no collection looks at it again, until
     the next such module comes.

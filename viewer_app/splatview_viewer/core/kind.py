@@ -26,7 +26,7 @@ class Link:
     """
 
     kind: str
-    """Of the streams that feed."""
+    """The kind of the streams that feed."""
     over: bool = False
     """They were published over the stream that is shown, and are read to host memory, frame by frame. Otherwise it is
     the entry of this kind of the same run, whose content is shared (`use`)."""

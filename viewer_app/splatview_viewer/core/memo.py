@@ -1,4 +1,4 @@
-"""What the viewer remembers from one time to the next: bookmarks, viewports, light or dark. One small JSON file."""
+"""The viewer's memory between sessions: bookmarks, viewports, light or dark. One small JSON file."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from splatview_viewer.core.regular import open_regular
 log = logging.getLogger("splatview")
 
 MOST_BYTES = 1 << 20
-"""Of the file; a larger one is not ours."""
+"""Size of the file; a larger one is not ours."""
 MOST_KEYS = 1000
-"""What was put first is forgotten first."""
+"""Number of values; the oldest is forgotten first."""
 
 
 def memo_file() -> Path:
-    """Where it is kept: in the user's folder for such things (XDG_STATE_HOME, else ~/.local/state)."""
+    """Return the file in the user's folder for such things (XDG_STATE_HOME, else ~/.local/state)."""
     base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
     return Path(base) / "splatview" / "viewer.json"
 
 
 class Memo:
-    """Values that JSON knows, by name. Several viewers share the file: whoever puts something last is heard.
+    """Values that JSON knows, by name. Several viewers share the file: the last value that was put counts.
 
     Faults of the file are logged once and forgotten: then nothing is remembered beyond this viewer.
     """
@@ -39,7 +39,7 @@ class Memo:
         self._read()
 
     def get(self, key: str, default: Any = None) -> Any:
-        """What was put under this name. Whoever asks checks it: the file may hold anything."""
+        """Return the value of this name. The caller checks it: the file may hold anything."""
         return self._held.get(key, default)
 
     def put(self, key: str, value: Any) -> None:

@@ -1,4 +1,4 @@
-"""What the viewer knows and what one of its users chose: plain data, no graphics."""
+"""The state of the viewer and the choices of its users: plain data, no graphics."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ class Entry:
     rate_hz: float = 0.0
     """New versions per second."""
     alive: bool = True
-    """Whether the run still publishes. Files are always alive."""
+    """True while the run publishes. Files are always alive."""
     is_file: bool = False
     note: str = ""
-    """What should be known about it: it ended, it cannot be read."""
+    """A remark: it ended, it cannot be read."""
     fault: str = ""
-    """What went wrong while it was shown, or an empty text."""
+    """The fault while it was shown, or an empty text."""
     fault_of_source: str = ""
-    """Why its data cannot be had, or an empty text."""
+    """The reason why its data cannot be had, or an empty text."""
     paused: bool | None = None
-    """Whether its run is asked to pause; None for what cannot be."""
+    """True if its run is asked to pause; None for what cannot be."""
     waits: int = 0
-    """Whether the run minds that: 0: its script has never asked; 1: it asks now and then; 2: it waits now."""
+    """The run's answer: 0: its script has never asked; 1: it asks now and then; 2: it waits now."""
     progress: float | None = None
     """0 to 1 while it loads."""
 
 
 @dataclass
 class Timings:
-    """What the loop measured lately."""
+    """Measurements of the loop."""
 
     fps: float = 0.0
     """Pictures drawn in the last second."""
@@ -70,26 +70,26 @@ class State:
     selected: str | None = None
     """The key of the entry that the active viewport shows."""
     light: bool = False
-    """Whether the panel is light."""
+    """True for a light panel."""
     panel_open: bool = True
     help: bool = False
-    """Whether the list of keys is shown."""
+    """True while the list of keys is shown."""
     toasts: list[tuple[float, str]] = field(default_factory=list)
-    """What the user is told for a few seconds: until when, and in which words."""
+    """Messages for a few seconds: the end of each, and its words."""
     hint: str = ""
-    """What to do when there is nothing to show."""
+    """Advice for a viewer with nothing to show."""
     notices: list[str] = field(default_factory=list)
     """Faults of the surroundings, one line each."""
     timings: Timings = field(default_factory=Timings)
     said: Timings = field(default_factory=Timings)
-    """What the panel says of them: as they were a moment ago, so that numbers can be read, and that pictures of what
-    does not change are alike."""
+    """The panel's numbers: the timings of a moment ago, so that they can be read, and that pictures of what does not
+    change are alike."""
     screen: str = ""
     """The OpenGL renderer's name: the GPU's, where it runs on one."""
     says_trouble: bool = False
-    """Whether the screen itself says that a run has ended."""
+    """True where the screen itself shows that a run has ended."""
     others: list[str] = field(default_factory=list)
-    """The names of others who look as well, and can be followed."""
+    """The names of other users, who can be followed."""
     follows: str | None = None
     """The name of the one that is followed."""
 

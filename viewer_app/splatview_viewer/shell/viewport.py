@@ -51,7 +51,7 @@ class Viewport:
         self.rect = Rect(0, 0, 1, 1)
         """The rectangle of its picture."""
         self.head = Rect(0, 0, 1, 0)
-        """That of the strip above it; of no height without one."""
+        """The rectangle of the strip above it; of no height without one."""
         self.key: str | None = None
         """The entry that it shows."""
         self.captured = False
