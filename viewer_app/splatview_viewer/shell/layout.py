@@ -38,12 +38,13 @@ class Layout:
     """One viewport at least. Those that are not seen are not brought."""
 
     def __init__(self, user: User) -> None:
-        self.all: list[Viewport] = [Viewport(user)]
+        self.active = Viewport(user)
+        """The one that the panel tells of, and that keys are for."""
+        self.all = [self.active]
         self.mode: Literal["grid", "tabs"] = "grid"
         self.maximised = False
         """True while the active one is seen alone."""
         self._user = user
-        self._active = 0
         self._over: Viewport | None = None
         """The viewport under the pointer."""
         self._there = False
@@ -54,11 +55,6 @@ class Layout:
 
     def __len__(self) -> int:
         return len(self.all)
-
-    @property
-    def active(self) -> Viewport:
-        """The one that the panel tells of, and that keys are for."""
-        return self.all[self._active]
 
     @property
     def seen(self) -> list[Viewport]:
@@ -74,7 +70,7 @@ class Layout:
     def activate(self, viewport: Viewport) -> None:
         """Have the panel tell of this one."""
         if viewport is not self.active:
-            self._active = self.all.index(viewport)
+            self.active = viewport
             self._changed()
 
     def add(self, key: str | None) -> Viewport:
@@ -85,9 +81,8 @@ class Layout:
             return self.active
         viewport = Viewport(self._user)
         viewport.by_itself = False
-        self.all.insert(self._active + 1, viewport)
-        self._active += 1
-        self.maximised = False
+        self.all.insert(self.all.index(self.active) + 1, viewport)
+        self.active, self.maximised = viewport, False
         self._changed()
         viewport.select(key)
         self.keep()
@@ -100,8 +95,8 @@ class Layout:
         at = self.all.index(viewport)
         self._user.catalogue.leave(viewport)
         self.all.remove(viewport)
-        if at < self._active or self._active == len(self.all):
-            self._active -= 1
+        if viewport is self.active:
+            self.active = self.all[min(at, len(self.all) - 1)]
         self.maximised = self.maximised and len(self.all) > 1
         self._changed()
         self.keep()
@@ -109,7 +104,7 @@ class Layout:
     def maximise(self, viewport: Viewport) -> None:
         """See one alone, or all of them again."""
         self.maximised = not self.maximised or viewport is not self.active
-        self._active = self.all.index(viewport)
+        self.active = viewport
         self._changed()
 
     def arrange(self, mode: Literal["grid", "tabs"]) -> None:
@@ -119,7 +114,7 @@ class Layout:
 
     def step(self, by: int) -> None:
         """The next viewport, or the one before."""
-        self._active = (self._active + by) % len(self.all)
+        self.active = self.all[(self.all.index(self.active) + by) % len(self.all)]
         self._changed()
 
     def be_like(self, other: Layout) -> None:
@@ -128,9 +123,9 @@ class Layout:
             self.remove(self.all[-1])
         while len(self.all) < len(other.all):
             self.all.append(Viewport(self._user))
-        before = self.mode, self.maximised, self._active
-        self.mode, self.maximised, self._active = other.mode, other.maximised, other._active
-        if before != (self.mode, self.maximised, self._active):
+        now = other.mode, other.maximised, self.all[other.all.index(other.active)]
+        if now != (self.mode, self.maximised, self.active):
+            self.mode, self.maximised, self.active = now
             self._changed()
         for mine, theirs in zip(self.all, other.all, strict=True):
             if mine.key != theirs.key:
@@ -199,7 +194,8 @@ class Layout:
             return
         memo = self._user.host.memo
         kept = [a for a in _arrangements(memo.get("panes")) if sorted(a["names"]) != sorted(names)]
-        memo.put("panes", [*kept, {"names": names, "mode": self.mode, "active": self._active}][-_MOST_KEPT:])
+        made = {"names": names, "mode": self.mode, "active": self.all.index(self.active)}
+        memo.put("panes", [*kept, made][-_MOST_KEPT:])
 
     def restore(self) -> bool:
         """Once after streams have come that were seen in several viewports before: lie as then. True when they do."""
@@ -215,7 +211,7 @@ class Layout:
         self.active.select(entries[wanted["names"][0]])
         for name in wanted["names"][1:MOST]:
             self.add(entries[name])
-        self.mode, self._active = wanted["mode"], min(wanted["active"], len(self.all) - 1)
+        self.mode, self.active = wanted["mode"], self.all[min(wanted["active"], len(self.all) - 1)]
         self._changed()
         return True
 
