@@ -23,7 +23,7 @@ PRIVATE_NAMES = ROOT / "tests" / "private_names.txt"
 """Private names of the product that tests use today, one a line. The list may only shrink."""
 MOST_LINES = 700
 MOST_PARAMETERS = 8
-MOST_TEST_LINES = 42_000
+MOST_TEST_LINES = 39_000
 MOST_ROOM_LINES = {
     "app": 2085, "compare": 738, "core": 1696, "formats": 2602, "geometry": 1609, "gpu": 647, "kinds": 139,
     "kinds/cameras": 397, "kinds/gaussians": 4901, "kinds/image": 1658, "kinds/memory": 562, "kinds/scalars": 730,

@@ -38,8 +38,8 @@ from splatview_viewer.geometry.cameras import camera_from_json, camera_from_text
 from splatview_viewer.geometry.path import CameraPath, Key
 from splatview_viewer.kinds.files import open_file
 from splatview_viewer.kinds.snapshot.loading import from_pickled, read_pickle, store
-from splatview_viewer.recording.files import INDEX, read_index, read_packed, write_packed
-from splatview_viewer.recording.packed import pack, unpack
+from splatview_viewer.recording.packed import pack, read_packed, unpack, write_packed
+from splatview_viewer.recording.recording import INDEX, read_index
 from splatview_viewer.scene.scene import FIELDS, GaussianScene
 from splatview_viewer.web import messages as m
 

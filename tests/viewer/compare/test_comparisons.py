@@ -188,10 +188,10 @@ def test_panes_beside_each_other_are_tied(house: Callable[..., House]) -> None:
 
     def cameras() -> list[bytes]:
         h.app.do()
-        return [viewport.view.camera().viewmat.tobytes() for viewport in viewports]  # type: ignore[union-attr]
+        return [viewport.view.camera().viewmat.tobytes() for viewport in layout]  # type: ignore[union-attr]
 
     assert len(set(cameras())) == 1
-    for viewport in viewports:
+    for viewport in layout:
         before = cameras()
         x, y = viewport.rect.x + 40, viewport.rect.y + 60
         h.app.do(PointerPress(x, y), PointerMove(x + 25, y + 10), PointerRelease(x + 25, y + 10))
