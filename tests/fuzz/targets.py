@@ -287,7 +287,7 @@ COUNTS = {"cameras.bin": (0, 16, 24), "images.bin": (0, 78), "points3D.bin": (0,
 
 
 PAGE: list[Any] = [
-    m.Hello(protocol=m.PROTOCOL, id="tab", width=640, height=480, scale=2.0), ev.Resize(320, 240), m.Visible(True),
+    m.Hello(id="tab", width=640, height=480, scale=2.0), ev.Resize(320, 240), m.Visible(True),
     ev.PointerMove(1.5, 2.5, frozenset(("shift",)), at=12.0), ev.PointerPress(1, 2, "right", touch=True, at=5.0),
     ev.PointerRelease(1, 2), ev.PointerLeave(), ev.Wheel(1, 2, 0, 1),
     ev.Pinch(1, 2, 1.1, 0, 0, 0.1), ev.Key("a"), ev.Text("typed"), ev.Screenshot(), m.Ack(7)]
