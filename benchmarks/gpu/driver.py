@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from splatview_viewer.app.loop import App
     from splatview_viewer.core.events import Event
-    from splatview_viewer.core.old_view import View
     from splatview_viewer.core.screen import Caption, Screen, ScreenState
+    from splatview_viewer.core.shown_view import ShownView
 
 _MOUSE_HZ = 125.0
 """Moves a second of a common mouse."""
@@ -120,7 +120,7 @@ class CountingScreen:
 
     # -- what it shows --------------------------------------------------------------------------------------
 
-    def _view(self) -> View | None:
+    def _view(self) -> ShownView | None:
         slot = self.app.user.shown if self.app is not None else None
         return slot.view if slot is not None else None
 

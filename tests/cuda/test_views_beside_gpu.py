@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from splatview_ipc.subscriber.subscriber import Subscriber
-    from splatview_viewer.core.old_view import View
+    from splatview_viewer.core.shown_view import ShownView
 
 pytestmark = pytest.mark.cuda
 SIZE = 320, 240
@@ -62,7 +62,7 @@ def frame(seed: int) -> Shared:
 class Followed:
     """A stream of a trainer that is given to the views of several users."""
 
-    def __init__(self, screen: OffscreenScreen, trainer: Trainer, name: str, view: View) -> None:
+    def __init__(self, screen: OffscreenScreen, trainer: Trainer, name: str, view: ShownView) -> None:
         self.trainer, self.view = trainer, view
         self.subscriber: Subscriber = make_subscriber(screen.ctx, None)
         self.source = StreamSource(find(Finder(self.subscriber, "test"), name, None, clock() + PATIENCE))

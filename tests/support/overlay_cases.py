@@ -14,7 +14,7 @@ from support.frames import remote
 
 if TYPE_CHECKING:
 
-    from splatview_viewer.core.old_view import View
+    from splatview_viewer.core.shown_view import ShownView
     from splatview_viewer.kinds.image.overlay.result import Result
     from splatview_viewer.screens.offscreen import OffscreenScreen
 
@@ -37,7 +37,7 @@ def result_of(frame: Frame, shown: tuple[int, int] = (64, 48)) -> Result:
     return result
 
 
-def seen(view: View, screen: OffscreenScreen) -> np.ndarray:
+def seen(view: ShownView, screen: OffscreenScreen) -> np.ndarray:
     """(H, W, 3) int: the image with its overlay, without words."""
     view.draw(screen.framebuffer, Rect(0, 0, *screen.size))
     assert screen.ctx.error == "GL_NO_ERROR"

@@ -8,8 +8,8 @@ import numpy as np
 from imgui_bundle import imgui
 
 from splatview_viewer.core.events import PointerMove, PointerPress, PointerRelease
-from splatview_viewer.core.old_view import Adapted
 from splatview_viewer.core.screen import Rect
+from splatview_viewer.core.shown_view import ShownView
 from splatview_viewer.gpu.work import GpuWork
 from splatview_viewer.kinds.snapshot.model import Allocations, Blocks, Events, Segments, Spans, Trace
 from splatview_viewer.kinds.snapshot.state import SnapshotState
@@ -125,7 +125,7 @@ class User:
         screen.resize(*size, 1.0)
         self.screen, self.panel, self.rect = screen, Panel(1.0), Rect(0, 0, *size)
         self.view = SnapshotView(SnapshotData(screen.ctx, GpuWork(screen.ctx)), SnapshotState(**state))
-        self._adapted: Any = Adapted(self.view)
+        self._adapted: Any = ShownView(self.view)
         self._adapted.update(snapshot)
         self.settle()
 

@@ -11,8 +11,8 @@ import torch
 
 from splatview_ipc.gl.host import HostBridge
 from splatview_viewer.core.events import Pinch, PointerMove, PointerPress, PointerRelease, Wheel
-from splatview_viewer.core.old_view import Adapted
 from splatview_viewer.core.screen import Rect
+from splatview_viewer.core.shown_view import ShownView
 from splatview_viewer.gpu.work import GpuWork
 from splatview_viewer.kinds import make_view
 from splatview_viewer.kinds.gaussians.cache import SceneCache
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     import numpy as np
     import pytest
 
-    from splatview_viewer.core.old_view import View
     from splatview_viewer.screens.offscreen import OffscreenScreen
 
 W, H = 64, 48
@@ -73,7 +72,7 @@ def value(kind: str, k: int = 0, **more: Any) -> Any:
     raise AssertionError(kind)
 
 
-def shown(view: View, screen: OffscreenScreen, rect: Rect | None = None) -> np.ndarray:
+def shown(view: ShownView, screen: OffscreenScreen, rect: Rect | None = None) -> np.ndarray:
     """(H, W, 3) int: what the view draws; all of it, of one whose pictures are painted by threads."""
     rect = rect or Rect(0, 0, *screen.size)
     panel = Panel() if view.kind in WRITTEN else None
@@ -100,9 +99,9 @@ class Look:
     def __init__(self, rect: Rect, events: tuple[Any, ...] = (), **settings: Any) -> None:
         self.rect, self.events, self.settings = rect, events, settings
 
-    def take(self, view: View, screen: OffscreenScreen) -> None:
+    def take(self, view: ShownView, screen: OffscreenScreen) -> None:
         """Make a view that has data look like this."""
-        if isinstance(view, Adapted):
+        if isinstance(view, ShownView):
             names = {field.name for field in fields(view.view.state)}
             see(view, **{name: value for name, value in self.settings.items() if name in names})
         for name, value in self.settings.items():
@@ -122,8 +121,8 @@ LOOKS = [
 
 
 @contextlib.contextmanager
-def opened(kind: str, screen: OffscreenScreen, count: int = 2) -> Iterator[list[View]]:
-    first: Any = (Adapted(stub_kind.view(screen.ctx, None)) if kind == "stub"
+def opened(kind: str, screen: OffscreenScreen, count: int = 2) -> Iterator[list[ShownView]]:
+    first: Any = (ShownView(stub_kind.view(screen.ctx, None)) if kind == "stub"
                   else make_view(kind, screen.ctx))
     views = [first, *(first.beside() for _ in range(count - 1))]
     try:
@@ -146,7 +145,7 @@ def alone(kind: str, screen: OffscreenScreen, look: Look, *later: Any) -> np.nda
 def scene_view(screen: OffscreenScreen, renderer: Any = None, work: GpuWork | None = None, **changes: Any) -> Any:
     """A view of Gaussians, in a state with these fields changed."""
     data = SceneCache(screen.ctx, work or GpuWork(screen.ctx), renderer)
-    return Adapted(GaussianView(data, GaussianState(**changes)))
+    return ShownView(GaussianView(data, GaussianState(**changes)))
 
 
 def image_view(screen: OffscreenScreen, **changes: Any) -> Any:
@@ -168,7 +167,7 @@ def zoom(view: Any, factor: float, rect: Rect = RECT, at: tuple[float, float] | 
     see(view, place=hand.place)
 
 
-def part(view: View, screen: OffscreenScreen, look: Look) -> np.ndarray:
+def part(view: ShownView, screen: OffscreenScreen, look: Look) -> np.ndarray:
     r = look.rect
     return shown(view, screen, r)[r.y:r.y + r.height, r.x:r.x + r.width]
 

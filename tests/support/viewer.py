@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from splatview_viewer.app.loop import App
 from splatview_viewer.core.events import PointerLeave, PointerMove, PointerPress, PointerRelease
-from splatview_viewer.core.old_view import Adapted
 from splatview_viewer.core.screen import Rect
+from splatview_viewer.core.shown_view import ShownView
 from splatview_viewer.kinds.image.view import ImageView
 from support import widgets
 from support.wait import clock, turns
@@ -86,13 +86,13 @@ class Viewer(App):
     @property
     def image(self) -> ImageView:
         slot = self.user.shown
-        assert slot is not None and isinstance(slot.view, Adapted) and isinstance(slot.view.view, ImageView)
+        assert slot is not None and isinstance(slot.view, ShownView) and isinstance(slot.view.view, ImageView)
         return slot.view.view
 
     def shows(self, kind: type[V]) -> V | None:
         """Return the view of the active viewport, if it is of this class and has something to show."""
         view = self.user.view
-        return view.view if isinstance(view, Adapted) and not view.empty and isinstance(view.view, kind) else None
+        return view.view if isinstance(view, ShownView) and not view.empty and isinstance(view.view, kind) else None
 
     def loaded(self) -> bool:
         """Return whether the chosen entry has something to show, or a fault."""

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from splatview_viewer.app.loop import step
-from splatview_viewer.core.old_view import Adapted
 from splatview_viewer.core.screen import Rect
+from splatview_viewer.core.shown_view import ShownView
 from splatview_viewer.formats.pictures import save_picture
 from splatview_viewer.geometry.cameras import Camera, intrinsics, look_at
 from splatview_viewer.kinds.image.view import ImageView
@@ -195,7 +195,7 @@ def wait_for_scene(viewer: Viewer, trainer: Trainer, want: np.ndarray, least: fl
         step(viewer)
         slot = viewer.user.shown
         view = slot.view if slot is not None else None
-        if not isinstance(view, Adapted) or view.empty:
+        if not isinstance(view, ShownView) or view.empty:
             continue
         if not view.fixed:
             view.use_camera(CAMERA)

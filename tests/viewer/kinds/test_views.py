@@ -19,14 +19,13 @@ import splatview_viewer.kinds
 from splatview_ipc.gl.glapi import GL
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import Key, PointerPress, PointerRelease, Wheel
-from splatview_viewer.core.old_view import Adapted
 from splatview_viewer.core.screen import Rect
+from splatview_viewer.core.shown_view import ShownView
 from splatview_viewer.kinds import KINDS, SHOWN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from splatview_viewer.core.old_view import View
     from splatview_viewer.screens.offscreen import OffscreenScreen
 
 pytestmark = pytest.mark.usefixtures("sharp")
@@ -39,7 +38,7 @@ EVENTS = [Wheel(30, 20, 2), *(Key(name) for name in ("l", "e", "left"))]
 
 
 @pytest.fixture(params=ALL)
-def view(request: pytest.FixtureRequest, screen: OffscreenScreen) -> Iterator[View]:
+def view(request: pytest.FixtureRequest, screen: OffscreenScreen) -> Iterator[ShownView]:
     with opened(request.param, screen, 1) as (made,):
         yield made
 
@@ -52,7 +51,7 @@ def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 
 
 @pytest.fixture
-def pair(kind: str, screen: OffscreenScreen) -> Iterator[list[View]]:
+def pair(kind: str, screen: OffscreenScreen) -> Iterator[list[ShownView]]:
     with opened(kind, screen) as views:
         yield views
 
@@ -77,7 +76,7 @@ def test_no_view_was_missed() -> None:
     assert {m.name for m in pkgutil.iter_modules(splatview_viewer.kinds.__path__) if m.ispkg} == set(SHOWN)
 
 
-def test_it_is_empty_at_first(view: View, screen: OffscreenScreen) -> None:
+def test_it_is_empty_at_first(view: ShownView, screen: OffscreenScreen) -> None:
     assert view.empty
     assert view.details == []
     assert view.readout == ""
@@ -86,7 +85,7 @@ def test_it_is_empty_at_first(view: View, screen: OffscreenScreen) -> None:
     assert not view.tick(clock())
 
 
-def test_it_shows_a_frame(view: View, screen: OffscreenScreen) -> None:
+def test_it_shows_a_frame(view: ShownView, screen: OffscreenScreen) -> None:
     assert view.update(value(view.kind))
     assert not view.empty
     pixels = shown(view, screen)
@@ -97,7 +96,7 @@ def test_it_shows_a_frame(view: View, screen: OffscreenScreen) -> None:
     np.testing.assert_array_equal(shown(view, screen), pixels)
 
 
-def test_it_draws_all_of_its_rectangle_and_nothing_else(view: View, screen: OffscreenScreen) -> None:
+def test_it_draws_all_of_its_rectangle_and_nothing_else(view: ShownView, screen: OffscreenScreen) -> None:
     view.update(value(view.kind))
     rect = Rect(11, 5, 30, 21)
     marker = np.array([3, 250, 7])
@@ -113,13 +112,13 @@ def test_it_draws_all_of_its_rectangle_and_nothing_else(view: View, screen: Offs
     np.testing.assert_allclose(shown(view, screen), pixels[5:26, 11:41], atol=1)
 
 
-def test_tiny_rectangles(view: View, screen: OffscreenScreen) -> None:
+def test_tiny_rectangles(view: ShownView, screen: OffscreenScreen) -> None:
     view.update(value(view.kind))
     for rect in (Rect(0, 0, 1, 1), Rect(63, 47, 1, 1), Rect(0, 0, W, 1), Rect(5, 0, 1, H)):
         shown(view, screen, rect)
 
 
-def test_it_refuses_what_it_cannot_show(view: View) -> None:
+def test_it_refuses_what_it_cannot_show(view: ShownView) -> None:
     wrong: Any = np.zeros((2, 3, 4, 5)) if view.kind == "image" else np.zeros((5, 5, 3), np.uint8)
     with pytest.raises(ViewerError):
         view.update(wrong)
@@ -148,7 +147,7 @@ def test_only_a_whole_frame_changes_pictures(kind: str, screen: OffscreenScreen)
 @pytest.mark.parametrize("kind", MOVED)
 def test_a_picture_depends_on_its_state_alone(kind: str, screen: OffscreenScreen) -> None:
     with opened(kind, screen, 1) as (view,):
-        assert isinstance(view, Adapted)
+        assert isinstance(view, ShownView)
         view.update(value(kind))
         first = view.view.state
         seen = [(first, shown(view, screen))]
@@ -173,7 +172,7 @@ def test_a_picture_depends_on_its_state_alone(kind: str, screen: OffscreenScreen
 # -- views beside each other ---------------------------------------------------------------------------------
 
 
-def test_one_update_is_seen_in_all(pair: list[View], kind: str, screen: OffscreenScreen,
+def test_one_update_is_seen_in_all(pair: list[ShownView], kind: str, screen: OffscreenScreen,
                                    monkeypatch: pytest.MonkeyPatch) -> None:
     calls = counted(monkeypatch)
     a, b = pair
@@ -196,7 +195,7 @@ def test_one_update_is_seen_in_all(pair: list[View], kind: str, screen: Offscree
 
 
 @pytest.mark.parametrize("other", [1, 3])
-def test_each_draws_what_it_would_alone(pair: list[View], kind: str, screen: OffscreenScreen, other: int) -> None:
+def test_each_draws_what_it_would_alone(pair: list[ShownView], kind: str, screen: OffscreenScreen, other: int) -> None:
     looks = LOOKS[0], LOOKS[other]
     want = [alone(kind, screen, look) for look in looks]
     after = [alone(kind, screen, look, value(kind, 1)) for look in looks]
@@ -245,7 +244,8 @@ def test_closing_all_gives_back_everything(kind: str, screen: OffscreenScreen) -
     assert objects() == before
 
 
-def test_a_view_that_is_away_keeps_no_picture_and_loses_nothing(pair: list[View], kind: str, screen: OffscreenScreen
+def test_a_view_that_is_away_keeps_no_picture_and_loses_nothing(pair: list[ShownView], kind: str,
+                                                                screen: OffscreenScreen
                                                                 ) -> None:
     def textures() -> set[tuple[str, int]]:
         return {name for name in objects() if name[0] == "Texture"}
@@ -265,7 +265,7 @@ def test_a_view_that_is_away_keeps_no_picture_and_loses_nothing(pair: list[View]
     np.testing.assert_array_equal(shown(a, screen), theirs)
 
 
-def test_following_in_the_same_place_shows_the_same(pair: list[View], kind: str, screen: OffscreenScreen) -> None:
+def test_following_in_the_same_place_shows_the_same(pair: list[ShownView], kind: str, screen: OffscreenScreen) -> None:
     (a, b), look = pair, LOOKS[1]
     a.update(value(kind))
     look.take(a, screen)

@@ -10,7 +10,7 @@ import torch
 
 import splatview
 from splatview_viewer.core.events import Key, PointerMove, PointerPress, PointerRelease
-from splatview_viewer.core.old_view import Adapted
+from splatview_viewer.core.shown_view import ShownView
 from splatview_viewer.kinds.gaussians.history import History
 from splatview_viewer.recording.recording import RecordOptions, read_index, streams_in
 from splatview_viewer.workspace.sources import FileSource, StreamSource, entries_of
@@ -66,7 +66,7 @@ def record(viewer: Viewer, *numbers: int) -> None:
 
 def view(viewer: Viewer) -> Any:
     shown = viewer.user.view
-    assert isinstance(shown, Adapted)
+    assert isinstance(shown, ShownView)
     return shown
 
 

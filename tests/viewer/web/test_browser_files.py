@@ -19,7 +19,7 @@ from support.scene_files import ply_columns, truth, write_ply
 from support.web_clients import ask, kept
 
 from splatview_viewer import formats as files
-from splatview_viewer.core.old_view import Adapted
+from splatview_viewer.core.shown_view import ShownView
 from splatview_viewer.formats import camera_paths, load_scene
 from splatview_viewer.kinds.gaussians.filter import Filter
 from splatview_viewer.kinds.gaussians.path import PathTool
@@ -55,8 +55,8 @@ class FilePages(House):
         """Have a page show a file of this machine, with a camera path around it."""
         user = self.users[page]
         self.app.catalogue.open_file(scene, user.layout.active)
-        self.until(lambda: isinstance(user.view, Adapted) and not user.view.empty)
-        assert isinstance(user.view, Adapted)
+        self.until(lambda: isinstance(user.view, ShownView) and not user.view.empty)
+        assert isinstance(user.view, ShownView)
         tool = user.view.tools["path"]
         assert isinstance(tool, PathTool)
         tool.around()

@@ -10,7 +10,7 @@ import torch
 from splatview.adapters import recognise
 from splatview_ipc.publisher.publisher import Publisher
 from splatview_viewer.app.loop import step
-from splatview_viewer.core.old_view import Adapted
+from splatview_viewer.core.shown_view import ShownView
 from splatview_viewer.recording.recording import RecordOptions
 from splatview_viewer.workspace import shards_panel
 from splatview_viewer.workspace.shards import ShardedStream
@@ -104,7 +104,7 @@ def count(viewer: Viewer) -> int:
     """Gaussians in what is shown."""
     step(viewer)
     found = viewer.user.shown
-    facts = found.view.content.facts if found is not None and isinstance(found.view, Adapted) else None
+    facts = found.view.content.facts if found is not None and isinstance(found.view, ShownView) else None
     return -1 if facts is None else facts.count
 
 
@@ -182,7 +182,7 @@ def test_a_part_is_shown_alone_and_the_whole_goes_on(viewer: Viewer, training: S
     ranks.publish(0, 310)
     ranks.publish(1, 210)
     viewer.until(lambda: count(viewer) == 520)
-    viewer.until(lambda: {facts.count for s in viewer.catalogue.slots.values() if isinstance(s.view, Adapted)
+    viewer.until(lambda: {facts.count for s in viewer.catalogue.slots.values() if isinstance(s.view, ShownView)
                           and (facts := s.view.content.facts) is not None} == {520, 210})
     viewer.user.layout.remove(next(viewport for viewport in viewer.user.layout if viewport.key != whole))
     ranks.end(0)  # the list is looked through again

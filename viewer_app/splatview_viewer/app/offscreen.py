@@ -20,8 +20,8 @@ from splatview_ipc.control.render_requests import RenderRequest
 from splatview_ipc.system.files import check_picture
 from splatview_viewer.core.errors import CameraError, LateError, ViewerError
 from splatview_viewer.core.host import Host
-from splatview_viewer.core.old_view import Adapted
 from splatview_viewer.core.screen import MAX_SIZE, MIN_SIZE, Rect, parse_size, settled_pixels
+from splatview_viewer.core.shown_view import ShownView
 from splatview_viewer.formats.camera_paths import Film, check_film, make_writer, read_path
 from splatview_viewer.formats.pictures import check_writable, save_picture
 from splatview_viewer.geometry.cameras import camera_from_json
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from splatview_ipc.control.frame import Frame
     from splatview_ipc.subscriber.remote_stream import RemoteStream
     from splatview_viewer.app.commands import Shot, Video
-    from splatview_viewer.core.old_view import View
     from splatview_viewer.core.settings import Color
     from splatview_viewer.core.view import Value
     from splatview_viewer.shell.panel import Panel
@@ -309,7 +308,7 @@ class Still:
         """Its picture is written over with words; each is of one value alone."""
         self._who = who
         self._camera = camera
-        self.view: View | None = None
+        self.view: ShownView | None = None
         """The view that draws it; None before `prepare`."""
         self._image: ImageView | None = None
         self._scene: GaussianView | None = None
@@ -346,7 +345,7 @@ class Still:
             size = min(self._image.size[0], MAX_SIZE), min(self._image.size[1], MAX_SIZE)
         return size
 
-    def _take(self, view: View, value: Value) -> bool:
+    def _take(self, view: ShownView, value: Value) -> bool:
         """Give the view the value, once its data has arrived; False when it was overwritten meanwhile."""
         def taken() -> bool | None:
             view.tick(time.monotonic())
@@ -459,9 +458,9 @@ class Still:
         self.view = self._scene = self._panel = None
 
 
-def shown_by(view: View | None, of: type[T]) -> T | None:
+def shown_by(view: ShownView | None, of: type[T]) -> T | None:
     """Return the view if it is of this class."""
-    return view.view if isinstance(view, Adapted) and isinstance(view.view, of) else None
+    return view.view if isinstance(view, ShownView) and isinstance(view.view, of) else None
 
 
 # -- films ------------------------------------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ from splatview_viewer.compare.controls import sections_of
 from splatview_viewer.compare.merged import MergedSource, name_of
 from splatview_viewer.compare.pair import PairSource, PairState, PairView, follow
 from splatview_viewer.core.errors import ViewerError
-from splatview_viewer.core.old_view import Adapted
 from splatview_viewer.core.settings import Entry
+from splatview_viewer.core.shown_view import ShownView
 from splatview_viewer.kinds import COMPARED, SCENES
 from splatview_viewer.workspace.catalogue import Slot
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     import moderngl
 
-    from splatview_viewer.core.old_view import View
     from splatview_viewer.core.view import Section
     from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.shell.user import User
@@ -39,7 +38,7 @@ class Comparisons:
         self._ctx = ctx
         self._work = work
         self._wake = wake
-        self.ties: WeakKeyDictionary[User, dict[View, object]] = WeakKeyDictionary()
+        self.ties: WeakKeyDictionary[User, dict[ShownView, object]] = WeakKeyDictionary()
         """Users whose viewports are tied: the place of each view when all were last alike."""
         self._made = 0
 
@@ -92,7 +91,7 @@ class Comparisons:
             return
         source = PairSource(self._catalogue, keys, self._ctx, self._work)
         slot = self._add(name_of([shown.entry, other.entry], " vs "), "pair", source, viewport)
-        view: Any = Adapted(PairView(source, PairState()))
+        view: Any = ShownView(PairView(source, PairState()))
         view.update(None)
         slot.views[None], slot.view_kind = view, "pair"
 
@@ -120,7 +119,7 @@ class Comparisons:
             return
         active = user.layout.active
         seen: list[Any] = [p.view for p in sorted(user.layout.seen, key=lambda p: p is not active)]
-        of_pairs = (v.view.lead if isinstance(v, Adapted) and isinstance(v.view, PairView) else v for v in seen)
+        of_pairs = (v.view.lead if isinstance(v, ShownView) and isinstance(v.view, PairView) else v for v in seen)
         views: list[Any] = [view for view in of_pairs if view is not None and view.kind in COMPARED and not view.empty]
         for kind in COMPARED:
             alike = [view for view in views if view.kind == kind]
@@ -133,7 +132,7 @@ class Comparisons:
 
     # -- the panel ---------------------------------------------------------------------------------------------------
 
-    def sections(self, slot: Slot, view: View) -> list[Section]:
+    def sections(self, slot: Slot, view: ShownView) -> list[Section]:
         """Return the part of the panel for comparing what a viewport shows."""
         viewport: Any = next((p for p, v in slot.views.items() if v is view and p in self._catalogue.viewports), None)
         return [] if viewport is None or slot.entry.kind not in COMPARED else sections_of(self, slot, viewport)

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from splatview_viewer.core.old_view import View
     from splatview_viewer.core.settings import Entry
+    from splatview_viewer.core.shown_view import ShownView
     from splatview_viewer.scene.scene import GaussianScene
     from splatview_viewer.workspace.catalogue import Catalogue
 
@@ -124,7 +124,7 @@ class MergedSource(Source):
         wanted = self._wanted()
         return wanted is not None and wanted != self._of
 
-    def feed(self, view: View) -> bool:
+    def feed(self, view: ShownView) -> bool:
         reader: Any = view
         if self._job is not None:
             job, self._job = self._job, None
@@ -150,7 +150,7 @@ class MergedSource(Source):
             return False
         return self._give(view, make())
 
-    def _give(self, view: View, scene: GaussianScene) -> bool:
+    def _give(self, view: ShownView, scene: GaussianScene) -> bool:
         self._held = scene
         return view.update(scene)
 

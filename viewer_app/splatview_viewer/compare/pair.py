@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from splatview_viewer.core.events import Event
-    from splatview_viewer.core.old_view import View as OldView
     from splatview_viewer.core.settings import Entry
+    from splatview_viewer.core.shown_view import ShownView
     from splatview_viewer.core.view import Value
     from splatview_viewer.formats.camera_paths import Film
     from splatview_viewer.gpu.work import GpuWork
@@ -140,7 +140,7 @@ class PairView(View[PairSource, PairState]):
         return out
 
     @property
-    def views(self) -> list[OldView]:
+    def views(self) -> list[ShownView]:
         """The views that have something to show."""
         return [view for view in self._both() if view is not None]
 
@@ -151,11 +151,11 @@ class PairView(View[PairSource, PairState]):
         return used if self._both()[used] is not None else 1 - used
 
     @property
-    def lead(self) -> OldView | None:
+    def lead(self) -> ShownView | None:
         """The view of that side."""
         return self._both()[self._leading]
 
-    def _use(self, what: Callable[[OldView], T], sides: Sequence[int] = (0, 1)) -> list[T]:
+    def _use(self, what: Callable[[ShownView], T], sides: Sequence[int] = (0, 1)) -> list[T]:
         """Call `what` with the views of some sides, and return the results. A fault is shown in place of its side, and
         the other one goes on."""
         catalogue, out = self.data.catalogue, list[T]()

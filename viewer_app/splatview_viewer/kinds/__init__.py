@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.kind import Kind, Link
-from splatview_viewer.core.old_view import Adapted
+from splatview_viewer.core.shown_view import ShownView
 from splatview_viewer.kinds import cameras, gaussians, image, memory, scalars, snapshot
 from splatview_viewer.kinds.image import overlay
 
 if TYPE_CHECKING:
     import moderngl
 
-    from splatview_viewer.core.old_view import View
     from splatview_viewer.gpu.work import GpuWork
 
 KINDS = (gaussians.KIND, image.KIND, overlay.KIND, scalars.KIND, memory.KIND, cameras.KIND, snapshot.KIND)
@@ -54,11 +53,11 @@ def links_of(name: str) -> tuple[Link, ...]:
     return kind.links if kind.strip or not kind.shown else (*kind.links, *_PLOTS)
 
 
-def make_view(name: str, ctx: moderngl.Context, work: GpuWork | None = None) -> View:
+def make_view(name: str, ctx: moderngl.Context, work: GpuWork | None = None) -> ShownView:
     """Make a view for a stream; `work` times what it gives the GPU. Raises ViewerError for a kind that has none."""
     from splatview_viewer.gpu.work import GpuWork
 
     kind = kind_named(name)
     assert kind.view is not None
-    made: Any = Adapted(kind.view(ctx, work or GpuWork(ctx)))
+    made: Any = ShownView(kind.view(ctx, work or GpuWork(ctx)))
     return made

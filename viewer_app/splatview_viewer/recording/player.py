@@ -11,7 +11,7 @@ from splatview_viewer.recording.recording import Snapshot
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from splatview_viewer.core.old_view import View
+    from splatview_viewer.core.shown_view import ShownView
     from splatview_viewer.recording.recording import Recording
     from splatview_viewer.scene.scene import GaussianScene
 
@@ -152,7 +152,7 @@ class Player:
         self._make()
         return self.position is not None and self._newest is not None and self._newest[0] is not self._fed
 
-    def feed(self, view: View) -> bool:
+    def feed(self, view: ShownView) -> bool:
         """Give the view the snapshot that is ready. Raises ViewerError for one that cannot be read."""
         if self._newest is None or self.position is None:
             return False

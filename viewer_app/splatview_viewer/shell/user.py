@@ -26,9 +26,9 @@ from splatview_viewer.workspace.sources import FileSource, entries_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from splatview_viewer.core.old_view import View
     from splatview_viewer.core.screen import Rect, Screen
     from splatview_viewer.core.settings import Wish
+    from splatview_viewer.core.shown_view import ShownView
     from splatview_viewer.formats.camera_paths import Film
     from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.workspace.catalogue import Catalogue, Slot
@@ -163,7 +163,7 @@ class User:
         return self.layout.active.slot
 
     @property
-    def view(self) -> View | None:
+    def view(self) -> ShownView | None:
         """The view of the active viewport, from the first data on."""
         return self.layout.active.view
 
@@ -321,7 +321,7 @@ class User:
         source.done = done
         self.catalogue.open_file(source, self.layout.active)
 
-    def _take_film(self, view: View, path: Path, film: Film | str) -> None:
+    def _take_film(self, view: ShownView, path: Path, film: Film | str) -> None:
         """Give a view the camera path that a page has sent for it, or the user the fault."""
         if isinstance(film, str):
             if film:

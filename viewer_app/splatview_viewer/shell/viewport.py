@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.host import Host
-    from splatview_viewer.core.old_view import View
     from splatview_viewer.core.settings import Color, Entry
+    from splatview_viewer.core.shown_view import ShownView
     from splatview_viewer.shell.user import User
     from splatview_viewer.workspace.catalogue import Slot
 
@@ -66,7 +66,7 @@ class Viewport:
         return self.user.catalogue.shown(self)
 
     @property
-    def view(self) -> View | None:
+    def view(self) -> ShownView | None:
         """The view that shows it, from the first data on."""
         return self.user.catalogue.view(self)
 
@@ -74,12 +74,12 @@ class Viewport:
     def entry(self) -> Entry | None:
         return None if (slot := self.slot) is None else slot.entry
 
-    def working(self) -> tuple[Slot, View] | None:
+    def working(self) -> tuple[Slot, ShownView] | None:
         """The entry and what shows it, unless there is nothing, or only a fault, to be shown."""
         slot, view = self.slot, self.view
         return None if slot is None or view is None or slot.entry.fault else (slot, view)
 
-    def _ask(self, call: Callable[[View], T], otherwise: T) -> T:
+    def _ask(self, call: Callable[[ShownView], T], otherwise: T) -> T:
         """Return the result of a call of the view, whose faults become the entry's; `otherwise` without a result."""
         if (found := self.working()) is not None:
             with self.user.catalogue.guard(found[0]):
@@ -133,7 +133,7 @@ class Viewport:
 
     def draw(self, framebuffer: moderngl.Framebuffer) -> None:
         """Draw its picture."""
-        def draw(view: View) -> bool:
+        def draw(view: ShownView) -> bool:
             view.host.scale = self.user.screen.state.scale  # which changes with the monitor, and with a page's zoom
             view.draw(framebuffer, self.rect)
             return True
@@ -152,7 +152,7 @@ class Viewport:
             return (), Info()
         slot, view = found
         catalogue = self.user.catalogue
-        sections = [] if view.empty else [Section("View", view.panel, True), *in_order([
+        sections = [] if view.empty else [Section("ShownView", view.panel, True), *in_order([
             *view.sections, *shard_sections(catalogue, slot, view),
             *(section for feature in catalogue.features for section in feature.sections(slot, view))])]
 
@@ -200,7 +200,7 @@ class Viewport:
         self.user.mark()
 
 
-def transparent_picture(view: View, ctx: moderngl.Context, size: tuple[int, int]) -> np.ndarray | None:
+def transparent_picture(view: ShownView, ctx: moderngl.Context, size: tuple[int, int]) -> np.ndarray | None:
     """Return a view's picture over no background: (H, W, 4) uint8, top row first, colours not multiplied by alpha. None
     for what covers all of its background."""
     adapted: Any = view

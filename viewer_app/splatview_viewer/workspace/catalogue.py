@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import moderngl
 
     from splatview_ipc.subscriber.subscriber import Subscriber
-    from splatview_viewer.core.old_view import View
+    from splatview_viewer.core.shown_view import ShownView
     from splatview_viewer.gpu.work import GpuWork
     from splatview_viewer.recording.recorder import Recorder
     from splatview_viewer.workspace.sources import Source
@@ -51,14 +51,14 @@ class Slot:
     def __init__(self, entry: Entry, source: Source) -> None:
         self.entry = entry
         self.source = source
-        self.views: dict[Viewport | None, View] = {}
+        self.views: dict[Viewport | None, ShownView] = {}
         """The view of each viewport; they share their data. Key None: the last view, kept after its viewport closed."""
         self.view_kind = ""
         self.next_feed = 0.0
         self.logged = ""
 
     @property
-    def view(self) -> View | None:
+    def view(self) -> ShownView | None:
         """Any view of this entry, for calls that affect the shared data."""
         return next(iter(self.views.values()), None)
 
@@ -147,7 +147,7 @@ class Catalogue:
         """Return the entries that are seen, if only in the panel."""
         return [slot for slot in self.links.watched if slot.entry.key in self.slots]
 
-    def view(self, viewport: Viewport) -> View | None:
+    def view(self, viewport: Viewport) -> ShownView | None:
         """Return the view that shows a viewport's entry, once it has had data."""
         slot = self.shown(viewport)
         if slot is None or not slot.views:

@@ -16,12 +16,12 @@ from splatview_viewer.workspace.sources import StreamSource
 
 if TYPE_CHECKING:
     from splatview_ipc.subscriber.remote_stream import RemoteStream
-    from splatview_viewer.core.old_view import View
+    from splatview_viewer.core.shown_view import ShownView
     from splatview_viewer.workspace.catalogue import Catalogue
     from splatview_viewer.workspace.viewport import Viewport
 
 
-def sections(catalogue: Catalogue, slot: Slot, view: View) -> list[Section]:
+def sections(catalogue: Catalogue, slot: Slot, view: ShownView) -> list[Section]:
     """Return what is said of the parts of the scene that a viewport shows; nothing for others."""
     stream = slot.source.stream
     whole = next((whole for whole in catalogue.shards.streams if stream is whole or stream in streams_of(whole)), None)

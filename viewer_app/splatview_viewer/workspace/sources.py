@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from splatview_ipc.subscriber.remote_stream import RemoteStream
     from splatview_ipc.subscriber.subscriber import Subscriber
-    from splatview_viewer.core.old_view import View
     from splatview_viewer.core.settings import Entry, Wish
+    from splatview_viewer.core.shown_view import ShownView
     from splatview_viewer.core.view import Value
     from splatview_viewer.recording.recorder import Recorder, Tape
 
@@ -88,7 +88,7 @@ class Source:
     def again(self) -> None:
         """Count what was handed out last as new: it was overwritten."""
 
-    def feed(self, view: View) -> bool:
+    def feed(self, view: ShownView) -> bool:
         """Give the newest whole value to a view. True when it was taken."""
         return False
 
@@ -169,7 +169,7 @@ class StreamSource(Source):
         if (player := self._player) is not None:
             player.again()
 
-    def feed(self, view: View) -> bool:
+    def feed(self, view: ShownView) -> bool:
         if self.tape is not None:
             view.content.player = self.tape.player  # type: ignore[attr-defined]
         if (player := self._player) is not None:
@@ -300,7 +300,7 @@ class FileSource(Source):
         if self.player is not None:
             self.player.again()
 
-    def feed(self, view: View) -> bool:
+    def feed(self, view: ShownView) -> bool:
         if self.player is not None:
             view.content.player = self.player  # type: ignore[attr-defined]
             return self.player.feed(view)

@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from splatview_viewer.core.host import Host
-    from splatview_viewer.core.old_view import View
     from splatview_viewer.core.screen import Screen
+    from splatview_viewer.core.shown_view import ShownView
     from splatview_viewer.core.view import Section
     from splatview_viewer.workspace.catalogue import Slot
 
@@ -63,7 +63,7 @@ class Feature(Protocol):
     def pull(self, user: Any) -> None:
         """Prepare the viewports of a user, before they are drawn."""
 
-    def sections(self, slot: Slot, view: View) -> Sequence[Section]:
+    def sections(self, slot: Slot, view: ShownView) -> Sequence[Section]:
         """Return its parts of the panel for a view."""
         ...
 
