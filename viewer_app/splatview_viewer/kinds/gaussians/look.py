@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, ClassVar
@@ -14,7 +15,6 @@ from splatview_viewer.kinds.gaussians.tool import Tool
 from splatview_viewer.scene import color_maps
 from splatview_viewer.ui import theme
 from splatview_viewer.ui import widgets as ui
-from splatview_viewer.ui.format import value_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -110,8 +110,9 @@ class Look(Tool):
             low, high = view.depth_range
             if high > low:
                 place = replace(rect, height=rect.height - round(view.bars_height))
-                title = "Depth" if view.state.show == "depth" else "Gaussians per pixel"
-                words = [value_text(v) for v in (low, (low + high) / 2, high)]
+                values = low, (low + high) / 2, high
+                title, words = ("Depth", _numbers(*values)) if view.state.show == "depth" else (
+                    "Gaussians per pixel", [f"{round(v):,}" if high - low >= 10 else f"{v:g}" for v in values])
                 _legend(title, view.state.color_map, words, place, scale)
         return False
 
@@ -154,3 +155,15 @@ def _legend(title: str, name: str, words: Sequence[str], rect: Rect, scale: floa
 def _knots(name: str) -> list[int]:
     """A colour map's colours as imgui takes them."""
     return [theme.u32(ImVec4(r, g, b, 1)) for r, g, b in color_maps.table(name).tolist()]
+
+
+def _numbers(*values: float) -> list[str]:
+    """Return numbers with as many decimals as tell them apart."""
+    span = max(values) - min(values)
+    if span <= 0 or max(map(abs, values)) >= 1e6 or span < 1e-4:
+        return [f"{v:.3g}" for v in values]
+    decimals = min(max(2 - math.floor(math.log10(span)), 0), 6)
+    words = [f"{v:,.{decimals}f}" for v in values]
+    while decimals and all(word.endswith("0") for word in words):
+        decimals, words = decimals - 1, [word[:-1] for word in words]
+    return [word.rstrip(".") for word in words]

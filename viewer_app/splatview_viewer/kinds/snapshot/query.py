@@ -272,7 +272,8 @@ def _fill(con: duckdb.DuckDBPyConnection, snapshot: Snapshot) -> None:
             raw = f"{table}_{trace.device}_"
             con.register(raw, {c: np.ascontiguousarray(a) for c, (a, _) in columns.items() if a is not None})
             values = [f"{sql.replace('{}', c)} AS {c}" for c, (_, sql) in columns.items()]
-            selects.setdefault(table, []).append(f"SELECT {trace.device} AS device, {', '.join(values)} FROM {raw}")
+            values.insert(table == "allocations", f"{trace.device} AS device")  # behind the id that names one
+            selects.setdefault(table, []).append(f"SELECT {', '.join(values)} FROM {raw}")
     for table, parts in selects.items():
         con.execute(f"CREATE TEMP VIEW {table} AS " + " UNION ALL ".join(parts))
     rows, lives = snapshot.annotations, [live_bytes(t) for t in snapshot.traces]
@@ -340,8 +341,9 @@ def _columns(snapshot: Snapshot, trace: Trace) -> dict[str, dict[str, Column]]:
 
     return {
         "events": {
-            "event": _count(n), "action": _named(e.action, ACTIONS), "size": _number(e.size), **place(e),
-            "addr": (e.addr, f"CASE WHEN NOT {oom} THEN {_number(e.addr)[1]} END"), "time_us": (e.time_us, _NO_ZERO),
+            "event": _count(n), "action": _named(e.action, ACTIONS),
+            "addr": (e.addr, f"CASE WHEN NOT {oom} THEN {_number(e.addr)[1]} END"), "size": _number(e.size), **place(e),
+            "time_us": (e.time_us, _NO_ZERO),
             "stack_id": _known(e.stack), "allocation": _known(e.allocation),
             "device_free": (e.addr, f"CASE WHEN {oom} THEN {_number(e.addr)[1]} END"),
             "compile_context": _text(e.context), "user_metadata": _text(e.metadata)},
