@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 HELP = ["", "serve", "shot", "video", "memory", "status", "doctor", "demo", "camera"]
 QUERIES = ["SHOW TABLES", "SELECT state, count(*) AS n, sum(size) AS bytes FROM blocks GROUP BY ALL ORDER BY state",
            "SELECT own_function AS who, count(*) AS n, format_bytes(sum(size)::BIGINT) AS bytes FROM at_peak() LEFT "
-           "JOIN stacks USING (stack_id) GROUP BY ALL ORDER BY sum(size) DESC",
+           "JOIN stacks USING (stack_id) GROUP BY ALL ORDER BY sum(size) DESC, who",
            "COPY blocks TO 'stolen.csv'"]
 MORE = """
 memory after.pickle --sql 'SELECT max(live) AS bytes FROM moments'
