@@ -53,6 +53,9 @@ def draw_plot(view: SnapshotView, rect: Rect) -> Rect:
         wide, high = max(int(room.x / (85 * scale)), 2), max(int(room.y / (45 * scale)), 2)
         ticks = (format.count_ticks(*x, wide) if axis.unit == "events" else
                  format.time_ticks(*x, axis.origin_us, wide))
+        beyond = 12 * scale  # a longer label at the right edge would be cut
+        ticks = [(at, words) for at, words in ticks if (x[1] - at) / (x[1] - x[0]) * room.x + beyond
+                 >= imgui.calc_text_size(words).x / 2]
         across = plots.Axis(x, ticks=ticks, limit=axis.extent, least=LEAST[axis.unit], locked=io.key_ctrl, above=True)
         up = plots.Axis(y, ticks=format.byte_ticks(*y, high), limit=world.full, least=LEAST_BYTES,
                         locked=io.key_shift, above=True)
