@@ -152,7 +152,7 @@ class Viewport:
             return (), Info()
         slot, view = found
         catalogue = self.user.catalogue
-        sections = [] if view.empty else [Section("ShownView", view.panel, True), *in_order([
+        sections = [] if view.empty else [Section("View", view.panel, True), *in_order([
             *view.sections, *shard_sections(catalogue, slot, view),
             *(section for feature in catalogue.features for section in feature.sections(slot, view))])]
 
