@@ -98,7 +98,7 @@ class MemoryScreen(CountingScreen):
 
     def _do_things(self) -> None:
         pressed, turned, way, phase = False, 0, 1, 0.0
-        while not self.closed:
+        while not self.state.closed:
             time.sleep(1 / HZ)
             how = self._hand_does
             width, height = self._extent

@@ -20,7 +20,7 @@ from splatview_ipc.control import memory_snapshots
 from splatview_ipc.kinds.memory import MEMORY_COLUMNS
 from splatview_viewer.app.loop import AppOptions
 from splatview_viewer.core.errors import ViewerError
-from splatview_viewer.core.events import Key, Pinch, PointerMove, PointerPress, PointerRelease, Wheel
+from splatview_viewer.core.events import Key, Pinch, PointerLeave, PointerMove, PointerPress, PointerRelease, Wheel
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.kinds.memory.live import History, read_frame
 from splatview_viewer.kinds.memory.view import MemoryData, MemoryState, MemoryView
@@ -133,6 +133,11 @@ def test_the_wheel_zooms_and_a_drag_moves(viewer: Viewer, train: Callable[[], No
     viewer.do(PointerMove(x + 60, y))
     viewer.do(PointerRelease(x + 60, y))
     assert view.state.right is not None and view.state.right < view.data.history.end
+    before_finger = view.state.right
+    viewer.do(PointerLeave())
+    for event in (PointerPress(x - 40, y), PointerMove(x - 10, y), PointerMove(x + 20, y), PointerRelease(x + 20, y)):
+        viewer.do(event)  # a finger comes down without a pointer that hovered there
+    assert view.state.right < before_finger
 
 
 @pytest.fixture

@@ -156,6 +156,8 @@ class Panel:
                 self._inside = False
             case PointerPress():
                 io.add_mouse_pos_event(event.x, event.y)
+                if (io.mouse_pos.x, io.mouse_pos.y) != (event.x, event.y):  # a finger, which does not hover before:
+                    io.add_mouse_wheel_event(1e-30, 0.0)  # imgui takes a press behind a wheel in the next frame
                 self._inside = self._over(event.x, event.y, picture)
                 if self._inside or self._popup or typing:
                     button = _BUTTONS[event.button]
@@ -172,6 +174,7 @@ class Panel:
                 return ours
             case Wheel() | Pinch():
                 if self._popup or self._over(event.x, event.y, picture):
+                    io.add_mouse_pos_event(event.x, event.y)
                     dx, dy = -event.dx, event.dy  # imgui: left is positive, as in GLFW
                     if isinstance(event, Pinch):  # a plot zooms by the wheel, a list scrolls
                         dx, dy = event.dx / (40 * self._scale), event.dy / (40 * self._scale)
