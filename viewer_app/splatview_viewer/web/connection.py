@@ -125,6 +125,7 @@ class Connection:
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             self.close()
+            self._stop.set()
             self._work.set()  # the writer sends the messages that are left, and ends
             await asyncio.wait((tasks[1],), timeout=_LAST_WORDS)
         finally:
@@ -177,7 +178,7 @@ class Connection:
                 text = self._texts.popleft()
                 self._waiting -= len(text)
                 await self._socket.send_str(text)
-            if self.closed:
+            if self._stop.is_set():  # behind the messages sent before `close`, which `closed` is not
                 return None
             try:
                 found = await self.pictures.next() if self.pictures is not None else None
