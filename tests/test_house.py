@@ -186,12 +186,12 @@ def test_promises_of_security_name_tests_that_exist() -> None:
 
 def test_the_documentation_names_files_that_exist() -> None:
     """Every path in backquotes; below the sharing's package where it begins with no folder at the top."""
-    pages = [path.read_text() for path in (ROOT / "docs").glob("*.md")]
+    pages = [path.read_text() for path in (ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md"))]
     named = set(re.findall(r"`(\w[\w.-]*/[\w./-]*|[\w-]+\.py)`", "".join(pages)))
     assert named
     roots = ROOT, ROOT / "ipc" / "splatview_ipc", ROOT / "viewer_app" / "splatview_viewer", ROOT / "splatview" / "api"
     missing = sorted(path for path in named if not any((root / path).exists() for root in roots))
-    assert not missing, f"docs/ names what is not there: {missing}"
+    assert not missing, f"documents name what is not there: {missing}"
 
 
 # ---- the tests

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -11,6 +13,7 @@ import torch
 from PIL import Image
 from support import stub_kind
 from support.frames import frame_of
+from support.programs import ROOT
 from support.scene_files import truth, write_splat
 from support.transports import META
 
@@ -134,3 +137,11 @@ def test_a_transport(monkeypatch: pytest.MonkeyPatch) -> None:
     assert writer.write("image", {"image": torch.ones(2, 2)}, META, 1)
     frame = own.reader(writer.ref, {}).read()
     assert frame is not None and frame.tensors["image"].to_float32().sum() == 4
+
+
+def test_the_guide_names_these_tables_and_its_samples_parse() -> None:
+    guide = (ROOT / "CONTRIBUTING.md").read_text()
+    samples = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)
+    assert len(samples) == 7 and all(ast.parse(sample).body for sample in samples)
+    for table in ("KINDS", "FORMATS", "RENDERERS", "SCREENS", "TOOLS", "FEATURES", "TRANSPORTS"):
+        assert f"`{table}`" in guide
