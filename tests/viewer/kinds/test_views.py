@@ -21,7 +21,8 @@ from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.events import Key, PointerPress, PointerRelease, Wheel
 from splatview_viewer.core.screen import Rect
 from splatview_viewer.core.shown_view import ShownView
-from splatview_viewer.kinds import KINDS, SHOWN
+from splatview_viewer.kinds import KINDS
+from splatview_viewer.kinds import shown as shown_kinds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from splatview_viewer.screens.offscreen import OffscreenScreen
 
 pytestmark = pytest.mark.usefixtures("sharp")
-ALL = [*SHOWN, "stub"]
+ALL = [*shown_kinds(), "stub"]
 STREAMS = [kind for kind in ALL if kind != "snapshot"]
 """The kinds of which trainers publish frames."""
 MOVED = [*(kind.name for kind in KINDS if kind.view is not None), "stub"]
@@ -73,7 +74,7 @@ def objects() -> set[tuple[str, int]]:
 
 
 def test_no_view_was_missed() -> None:
-    assert {m.name for m in pkgutil.iter_modules(splatview_viewer.kinds.__path__) if m.ispkg} == set(SHOWN)
+    assert {m.name for m in pkgutil.iter_modules(splatview_viewer.kinds.__path__) if m.ispkg} == set(shown_kinds())
 
 
 def test_it_is_empty_at_first(view: ShownView, screen: OffscreenScreen) -> None:

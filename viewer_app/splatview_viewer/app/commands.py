@@ -14,6 +14,8 @@ import tyro
 from splatview_ipc.system import entry
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from splatview_viewer.app.restart import Restart
     from splatview_viewer.core.screen import Screen
     from splatview_viewer.recording.recording import RecordOptions
@@ -105,22 +107,7 @@ class _Viewer:
         _check_environment(command)
 
     def _open_screen(self, size: tuple[int, int]) -> Screen:
-        from splatview_viewer.core.errors import GraphicsError
-        from splatview_viewer.screens.offscreen import OffscreenScreen
-
-        display = os.environ.get("WAYLAND_DISPLAY") or os.environ.get("DISPLAY")
-        if self.window or (display and not (self.offscreen or self.web or self.host)):
-            from splatview_viewer.screens.window import WindowScreen
-
-            try:
-                return WindowScreen(*size, vsync=self.vsync)
-            except GraphicsError as e:
-                if self.window:
-                    raise
-                print(f"splatview: {e}", file=sys.stderr)
-        if self.offscreen and self.out is None:
-            print("splatview: take a picture at any time with: splatview shot picture.png", file=sys.stderr)
-        return OffscreenScreen(*size)
+        return next(screen for make in SCREENS if (screen := make(self, size)) is not None)
 
     def _serve_browsers(self, screen: OffscreenScreen, run: str | None, restart: Restart) -> Browsers:
         """Serve pages, where the viewer served them before if it was restarted."""
@@ -133,6 +120,34 @@ class _Viewer:
         restart.port, restart.token = browsers.server.port, browsers.server.token
         browsers.say(dict(os.environ))
         return browsers
+
+
+def _window(options: _Viewer, size: tuple[int, int]) -> Screen | None:
+    display = os.environ.get("WAYLAND_DISPLAY") or os.environ.get("DISPLAY")
+    if not (options.window or (display and not (options.offscreen or options.web or options.host))):
+        return None
+    from splatview_viewer.core.errors import GraphicsError
+    from splatview_viewer.screens.window import WindowScreen
+
+    try:
+        return WindowScreen(*size, vsync=options.vsync)
+    except GraphicsError as e:
+        if options.window:
+            raise
+        print(f"splatview: {e}", file=sys.stderr)
+        return None
+
+
+def _offscreen(options: _Viewer, size: tuple[int, int]) -> Screen:
+    from splatview_viewer.screens.offscreen import OffscreenScreen
+
+    if options.offscreen and options.out is None:
+        print("splatview: take a picture at any time with: splatview shot picture.png", file=sys.stderr)
+    return OffscreenScreen(*size)
+
+
+SCREENS: tuple[Callable[[_Viewer, tuple[int, int]], Screen | None], ...] = _window, _offscreen
+"""Makers of screens, in the order in which they are tried; None from those that the options do not mean."""
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,10 @@ if TYPE_CHECKING:
     from splatview_viewer.recording.recording import RecordOptions
     from splatview_viewer.web.browsers import Browsers
     from splatview_viewer.workspace.sources import FileSource
+    from splatview_viewer.workspace.viewport import Feature
 
+FEATURES: tuple[Callable[[Catalogue, moderngl.Context, GpuWork, Callable[[], None]], Feature], ...] = (Comparisons,)
+"""Makers of what adds its parts to the panel for several entries."""
 _NEWS_PERIOD, _NAP = 0.004, 0.00025
 """Seconds between turns while new versions come, and between glances at whether there is one, which cost little."""
 _GUESTS_NAP = 0.002
@@ -108,7 +111,7 @@ class App:
         if subscriber is None:
             subscriber = make_subscriber(screen.ctx, self.options.run)
         self.catalogue = Catalogue(subscriber, screen.ctx, self.work, wake=screen.wake)
-        self.catalogue.features.append(Comparisons(self.catalogue, screen.ctx, self.work, screen.wake))
+        self.catalogue.features += [make(self.catalogue, screen.ctx, self.work, screen.wake) for make in FEATURES]
         self.catalogue.shards.run = self.options.run
         if self.options.notice:
             self.catalogue.notices.append(self.options.notice)

@@ -26,7 +26,7 @@ from splatview_viewer.formats.camera_paths import Film, check_film, make_writer,
 from splatview_viewer.formats.pictures import check_writable, save_picture
 from splatview_viewer.geometry.cameras import camera_from_json
 from splatview_viewer.geometry.path import turntable
-from splatview_viewer.kinds import SCENES, SHOWN, kind_named, kind_of, make_view
+from splatview_viewer.kinds import about, kind_named, kind_of, make_view, shown
 from splatview_viewer.kinds.gaussians.film import Camerawork, Filming
 from splatview_viewer.kinds.gaussians.view import GaussianView
 from splatview_viewer.kinds.image.view import ImageView
@@ -300,8 +300,8 @@ class Still:
     def __init__(self, screen: OffscreenScreen, kind: str, who: str, camera: str) -> None:
         """`kind` of stream, or "snapshot"; `who` stands at the beginning of messages, `camera` is what people call the
         camera. Raises ViewerError for a kind that cannot be drawn."""
-        if kind not in SHOWN:
-            raise ViewerError(f"{who}: a stream of kind {kind!r} cannot be drawn; legal are {', '.join(SHOWN)}")
+        if not about(kind).shown:
+            raise ViewerError(f"{who}: a stream of kind {kind!r} cannot be drawn; legal are {', '.join(shown())}")
         self.screen = screen
         self.kind = kind
         self._plot = kind_named(kind).still == "plot"
@@ -322,7 +322,7 @@ class Still:
         None: the writer overwrote the value meanwhile. Raises ViewerError for what makes no sense or cannot be drawn,
         SharingError for a frame that cannot be read here.
         """
-        if look.camera is not None and self.kind not in SCENES:
+        if look.camera is not None and not about(self.kind).scene:
             raise CameraError(f"{self._who}: a picture takes no {self._camera}; leave it out")
         size = look.size or DEFAULT_SIZE
         # A camera that makes no sense is told before anything is drawn.
@@ -468,7 +468,7 @@ def shown_by(view: ShownView | None, of: type[T]) -> T | None:
 
 def _film(still: Still, value: Value, look: Look, asked: Video, path: Film | None) -> int | None:
     """The number of pictures; None when the writer overwrote the frame before it was loaded."""
-    if still.kind not in SCENES:
+    if not about(still.kind).scene:
         raise ViewerError(f"video: this is of kind {still.kind}; only Gaussians can be filmed")
     size = look.size or ((path.width, path.height) if path is not None else DEFAULT_SIZE)
     if still.prepare(value, replace(look, size=size)) is None:

@@ -11,7 +11,7 @@ from splatview_viewer.compare.pair import PairSource, PairState, PairView, follo
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.settings import Entry
 from splatview_viewer.core.shown_view import ShownView
-from splatview_viewer.kinds import COMPARED, SCENES
+from splatview_viewer.kinds import about
 from splatview_viewer.workspace.catalogue import Slot
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Comparisons:
 
     def candidates(self, slot: Slot) -> list[Entry]:
         """Return the entries that one can be compared with."""
-        return [] if slot.entry.kind not in COMPARED else [
+        return [] if not about(slot.entry.kind).compared else [
             other.entry for other in self._catalogue.slots.values()
             if other is not slot and other.entry.kind == slot.entry.kind]
 
@@ -57,7 +57,7 @@ class Comparisons:
         shown, other = self._catalogue.shown(viewport), self._catalogue.slots.get(key)
         if shown is None or other is None or shown is other:
             return
-        if other.entry not in self.candidates(shown) or (how == "together" and shown.entry.kind not in SCENES):
+        if other.entry not in self.candidates(shown) or (how == "together" and not about(shown.entry.kind).scene):
             viewport.host.say("Only scenes can be put together" if how == "together" else
                               f"{shown.entry.name} and {other.entry.name} are not of one kind: nothing to compare")
         elif how == "together":
@@ -120,8 +120,9 @@ class Comparisons:
         active = user.layout.active
         seen: list[Any] = [p.view for p in sorted(user.layout.seen, key=lambda p: p is not active)]
         of_pairs = (v.view.lead if isinstance(v, ShownView) and isinstance(v.view, PairView) else v for v in seen)
-        views: list[Any] = [view for view in of_pairs if view is not None and view.kind in COMPARED and not view.empty]
-        for kind in COMPARED:
+        views: list[Any] = [view for view in of_pairs
+                            if view is not None and about(view.kind).compared and not view.empty]
+        for kind in {view.kind for view in views}:
             alike = [view for view in views if view.kind == kind]
             moved = [view for view in alike if view in known and known[view] != view.view.state.place]
             leader: Any = next(iter(moved or [view for view in alike if view in known] or alike), None)
@@ -135,4 +136,4 @@ class Comparisons:
     def sections(self, slot: Slot, view: ShownView) -> list[Section]:
         """Return the part of the panel for comparing what a viewport shows."""
         viewport: Any = next((p for p, v in slot.views.items() if v is view and p in self._catalogue.viewports), None)
-        return [] if viewport is None or slot.entry.kind not in COMPARED else sections_of(self, slot, viewport)
+        return [] if viewport is None or not about(slot.entry.kind).compared else sections_of(self, slot, viewport)

@@ -11,7 +11,7 @@ from imgui_bundle import ImVec2, imgui
 from splatview_viewer.compare.merged import MergedSource
 from splatview_viewer.compare.pair import told_apart
 from splatview_viewer.core.view import Section
-from splatview_viewer.kinds import SCENES
+from splatview_viewer.kinds import about
 from splatview_viewer.scene.turning import STAYS
 from splatview_viewer.ui import widgets as ui
 
@@ -53,7 +53,7 @@ def _compare(comparisons: Comparisons, slot: Slot, viewport: Viewport) -> None:
             "Both in one picture, with a line between them that can be dragged; or their difference",
             "In a pane beside this one; what is moved in one moves in both",
         ])
-        if slot.entry.kind in SCENES and ui.buttons("", ["Together"], [
+        if about(slot.entry.kind).scene and ui.buttons("", ["Together"], [
                 "Both scenes in one space, each where you like"]) == 0:
             pressed = 2
         if pressed is not None:

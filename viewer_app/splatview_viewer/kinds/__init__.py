@@ -17,23 +17,18 @@ if TYPE_CHECKING:
 
 KINDS = (gaussians.KIND, image.KIND, overlay.KIND, scalars.KIND, memory.KIND, cameras.KIND, snapshot.KIND)
 """All kinds. Strips in the panel are in this order."""
-SHOWN = tuple(kind.name for kind in KINDS if kind.shown)
-"""Names of the kinds that are entries of the list."""
-COMPARED = tuple(kind.name for kind in KINDS if kind.compared)
-"""Names of the kinds whose views can be compared and tied."""
-SCENES = tuple(kind.name for kind in KINDS if kind.scene)
-"""Names of the kinds that hold Gaussians."""
-STRIPS = tuple(kind.name for kind in KINDS if kind.strip)
-"""Names of the kinds that are plotted in the panel beside other streams of their run, in the panel's order."""
-_NAMED = {kind.name: kind for kind in KINDS}
-_PLOTS = tuple(Link(name, plotted=True) for name in STRIPS)
+
+
+def shown() -> tuple[str, ...]:
+    """Return the names of the kinds that are entries of the list."""
+    return tuple(kind.name for kind in KINDS if kind.shown)
 
 
 def kind_named(name: str) -> Kind:
     """Return the kind of this name. Raises ViewerError for one that cannot be shown."""
-    kind = _NAMED.get(name)
-    if kind is None or not kind.shown:
-        raise ViewerError(f"a stream of kind {name!r} cannot be shown here; legal are {', '.join(SHOWN)}")
+    kind = about(name)
+    if not kind.shown:
+        raise ViewerError(f"a stream of kind {name!r} cannot be shown here; legal are {', '.join(shown())}")
     return kind
 
 
@@ -44,13 +39,14 @@ def kind_of(value: Any) -> str:
 
 def about(name: str) -> Kind:
     """Return the kind of this name; one without a view for a name that is none."""
-    return _NAMED.get(name) or Kind(name)
+    return next((kind for kind in KINDS if kind.name == name), None) or Kind(name)
 
 
 def links_of(name: str) -> tuple[Link, ...]:
     """Return the links that feed the views of a kind: its own, and the plots of its run."""
     kind = about(name)
-    return kind.links if kind.strip or not kind.shown else (*kind.links, *_PLOTS)
+    plots = (Link(other.name, plotted=True) for other in KINDS if other.strip)
+    return kind.links if kind.strip or not kind.shown else (*kind.links, *plots)
 
 
 def make_view(name: str, ctx: moderngl.Context, work: GpuWork | None = None) -> ShownView:

@@ -12,6 +12,8 @@ from splatview_viewer.render.gl.renderer import GlRenderer
 from splatview_viewer.render.gsplat.build import kernels
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import moderngl
 
     from splatview_viewer.render.base import Renderer
@@ -19,8 +21,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("splatview")
 
 VARIABLE = "SPLATVIEW_RENDERER"
-"""Environment variable that forces one of NAMES."""
-NAMES = "gsplat", "gl"
+"""Environment variable that forces one of RENDERERS."""
 PATIENCE = 30.0
 """Seconds to wait for torch and gsplat, which load in some two, before OpenGL begins."""
 BUILDING = "building gsplat's kernels, about a minute; drawing with OpenGL meanwhile"
@@ -33,24 +34,31 @@ def choose(ctx: moderngl.Context) -> Renderer:
     kernels fail; its `note` says why. Raises RendererError when the one that is named cannot run here.
     """
     wanted = os.environ.get(VARIABLE, "")
-    if wanted not in ("", *NAMES):
-        raise RendererError(f"{VARIABLE} is {wanted!r}; legal are {', '.join(NAMES)}, or unset it")
-    if wanted == "gl":
-        return GlRenderer(ctx, f"{VARIABLE} says so")
+    if wanted:
+        if wanted not in RENDERERS:
+            raise RendererError(f"{VARIABLE} is {wanted!r}; legal are {', '.join(RENDERERS)}, or unset it")
+        return RENDERERS[wanted](ctx)
     found = kernels()
-    if wanted == "gsplat" and found.reason:
-        raise RendererError(f"{VARIABLE} is 'gsplat', but {found.reason}")
-    if not wanted and not found.wait_unless_building(PATIENCE):
+    if not found.wait_unless_building(PATIENCE):
         return GlRenderer(ctx, found.reason or BUILDING)
-    from splatview_viewer.render.gsplat.renderer import GsplatRenderer
-
     try:
-        return GsplatRenderer(ctx)
+        return _gsplat(ctx)
     except RendererError as e:
-        if wanted:
-            raise
         log.warning("drawing with OpenGL: %s", e)
         return GlRenderer(ctx, str(e))
+
+
+def _gsplat(ctx: moderngl.Context) -> Renderer:
+    if reason := kernels().reason:
+        raise RendererError(f"{VARIABLE} is 'gsplat', but {reason}")
+    from splatview_viewer.render.gsplat.renderer import GsplatRenderer
+
+    return GsplatRenderer(ctx)
+
+
+RENDERERS: dict[str, Callable[[moderngl.Context], Renderer]] = {
+    "gsplat": _gsplat, "gl": lambda ctx: GlRenderer(ctx, f"{VARIABLE} says so")}
+"""Makers of the renderers that can be named."""
 
 
 def renderer_note(renderer: Renderer) -> str:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from imgui_bundle import ImVec2, imgui
 
 from splatview_ipc.system.terminal import printable
+from splatview_viewer import kinds
 from splatview_viewer.core.screen import Caption
 from splatview_viewer.core.settings import ENDED
-from splatview_viewer.kinds import COMPARED, SCENES
 from splatview_viewer.ui import theme
 from splatview_viewer.ui import widgets as ui
 
@@ -53,10 +53,10 @@ def _menu(entry: Entry, user: User) -> None:
     if imgui.menu_item("Show beside", "Ctrl + click", False)[0]:
         user.do(user.show_beside, entry.key)
     shown = user.state.shown
-    if shown is not None and shown is not entry and shown.kind == entry.kind and entry.kind in COMPARED:
+    if shown is not None and shown is not entry and shown.kind == entry.kind and kinds.about(entry.kind).compared:
         if imgui.menu_item("Split with what is shown", "", False)[0]:
             user.do(user.compare, "pair", entry.key)
-        if entry.kind in SCENES and imgui.menu_item("Together with what is shown", "", False)[0]:
+        if kinds.about(entry.kind).scene and imgui.menu_item("Together with what is shown", "", False)[0]:
             user.do(user.compare, "together", entry.key)
     if entry.is_file and imgui.menu_item("Close this file" if entry.group == "Files" else "Close", "", False)[0]:
         user.do(user.catalogue.forget, entry.key)

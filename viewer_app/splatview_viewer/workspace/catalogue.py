@@ -16,7 +16,7 @@ from splatview_viewer.core.errors import words_of
 from splatview_viewer.core.memo import Memo
 from splatview_viewer.core.settings import Entry
 from splatview_viewer.gpu.health import GpuMemory
-from splatview_viewer.kinds import SCENES, about, make_view
+from splatview_viewer.kinds import about, make_view
 from splatview_viewer.workspace.links import PLOT_PERIOD_S, Counts, Links
 from splatview_viewer.workspace.names import meant
 from splatview_viewer.workspace.shards import Shards, group_of, key_of, runs_of, title_of
@@ -354,7 +354,7 @@ class Catalogue:
         view = slot.view
         if now < slot.next_feed or (view is not None and view.busy):
             return False
-        if view is not None and view.kind in SCENES:  # for the GPU's sake; an image costs no more than its drawing
+        if view is not None and about(view.kind).scene:  # for the GPU's sake; an image costs no more than its drawing
             moving = any(v.moving for v in slot.views.values())
             if now < self._work.governor.next_version(slot.entry.rate_hz, moving):
                 return False

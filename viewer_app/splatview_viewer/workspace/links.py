@@ -21,7 +21,7 @@ import numpy as np
 
 from splatview_ipc.kinds.series import scalar_rows, scalar_series
 from splatview_viewer.core.errors import ViewerError
-from splatview_viewer.kinds import SCENES, STRIPS, about, links_of
+from splatview_viewer.kinds import about, links_of
 from splatview_viewer.kinds.scalars.curves import Curve
 from splatview_viewer.workspace.shards import runs_of
 
@@ -275,7 +275,7 @@ class Links:
     def troubles(self, slot: Slot) -> list[str]:
         """Return what is wrong with the stream that an entry shows, or with those over it, in their publishers' words.
         Plots write it themselves."""
-        out = [slot.source.trouble] if slot.entry.kind not in STRIPS else []
+        out = [slot.source.trouble] if not about(slot.entry.kind).strip else []
         for feed in self._feeds.values():
             if feed.slot is slot and feed.content is not None:
                 out += [feed.link.trouble(feed.content, feed.stream), feed.fault or feed.stream.fault or ""]
@@ -302,7 +302,7 @@ class Counts:
             return
         self._next_at = now + _COUNT_PERIOD_S
         streams = [*catalogue.subscriber.streams, *catalogue.shards.streams]
-        scenes = {id(stream): stream for stream in streams if stream.kind in SCENES}
+        scenes = {id(stream): stream for stream in streams if about(stream.kind).scene}
         for kept in (self.curves, self._series, self._last):
             for gone in kept.keys() - scenes.keys():
                 del kept[gone]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from splatview_ipc.control.run_folder import other_runs, runtime_folder
 from splatview_ipc.system.terminal import printable
 from splatview_viewer.core.errors import LateError, NotFoundError, ViewerError
-from splatview_viewer.kinds import SHOWN, about
+from splatview_viewer.kinds import about
 from splatview_viewer.workspace.shards import Shards
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Finder:
         runs = self._runs(run)
         self._since = {r.id: self._since.get(r.id, now) for r in runs} | {
             r.id: self._since[r.id] for r in self._subscriber.runs if r.id in self._since}
-        found = meant([s for s in there if s.kind in SHOWN and not s.info.over], name)
+        found = meant([s for s in there if about(s.kind).shown and not s.info.over], name)
         told = bool(runs) and all(r.welcomed or r.refused or now > self._since[r.id] + SETTLE for r in runs)
         if found is not None and (told or now > settled):
             return found

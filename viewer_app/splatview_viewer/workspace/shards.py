@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from splatview_viewer.core.errors import ViewerError
-from splatview_viewer.kinds import SCENES
+from splatview_viewer.kinds import about
 from splatview_viewer.scene.frames import JoinedFrame, JoinedTensor
 
 if TYPE_CHECKING:
@@ -262,7 +262,7 @@ class Shards:
     def _key(self, stream: RemoteStream) -> _Key | None:
         """None: it is a scene of its own, or is to be seen alone."""
         info, run = stream.info, self.run
-        if info.shard is None or stream.kind not in SCENES or (run is not None and run != stream.run.name):
+        if info.shard is None or not about(stream.kind).scene or (run is not None and run != stream.run.name):
             return None
         return info.group, info.name, info.shard[1]
 

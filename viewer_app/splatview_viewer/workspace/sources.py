@@ -11,7 +11,7 @@ from splatview_ipc.transports import TRANSPORTS, ZERO_COPY
 from splatview_viewer.core.errors import FileError
 from splatview_viewer.core.jobs import Job, Jobs
 from splatview_viewer.formats import fault_text
-from splatview_viewer.kinds import SCENES, kind_of
+from splatview_viewer.kinds import about, kind_of
 from splatview_viewer.kinds.files import recognise
 from splatview_viewer.recording.player import Player
 from splatview_viewer.recording.recording import Recording, is_recording, streams_in
@@ -107,7 +107,7 @@ class StreamSource(Source):
         self.stream = stream
         self.tape: Tape | None = None
         """The recording of it."""
-        self._recorder = recorder if stream.kind in SCENES else None
+        self._recorder = recorder if about(stream.kind).scene else None
         self._is_seen = False
         self._seen = 0
         """The version that was handed out last; 0: none, or something recorded."""
@@ -284,7 +284,7 @@ class FileSource(Source):
             self._job, self.error = None, job.fault
             self.value = None if self.error else job.result()
             if isinstance(self.value, Recording):
-                self.player, self.value, self._kind = Player(self.value, self.wake, live=False), None, SCENES[0]
+                self.player, self.value, self._kind = Player(self.value, self.wake, live=False), None, "gaussians"
             elif not self.error:
                 self._kind = kind_of(self.value)
         if self.player is not None:

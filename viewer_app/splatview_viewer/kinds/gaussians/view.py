@@ -45,7 +45,7 @@ COARSE_MS = 60.0
 """While the camera moves, pictures that take longer than this are drawn at a lower resolution."""
 _SOLID = "color", "alpha", "normals", "ellipsoids", "rings", "points"
 """Pictures of things that are somewhere: they can be moved along with the camera."""
-_TOOLS = Frustums, Crop, Inspect, Filter, History
+TOOLS = Frustums, Crop, Inspect, Filter, History
 _REST = 0.2
 """Seconds without input after which a coarse picture is drawn again in full."""
 
@@ -68,7 +68,7 @@ class GaussianView(View[SceneCache, GaussianState]):
         self._hand.place = self._hand_at = state.place.orbit
         """The place of `_hand`, unless a tool moves it just now."""
         self.look, self.path, self.navigate = Look(self), PathTool(self), Navigate(self)
-        made = self.look, *(tool(self) for tool in _TOOLS), self.path, self.navigate
+        made = self.look, *(tool(self) for tool in TOOLS), self.path, self.navigate
         self.tools: dict[str, Tool] = {tool.name: tool for tool in made}
         """By name, in the order in which events are offered to them."""
 
