@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -67,14 +67,6 @@ def test_it_arrives(overlays: Overlays) -> None:
     assert version == 2
     assert meta["version"] == 4
     assert set(tensors) == {"boxes"}
-
-
-@pytest.mark.parametrize("given", [7, np.int64(7), SimpleNamespace(version=7, time_ns=1234)])
-def test_the_version_it_was_computed_on(given: Any, overlays: Overlays) -> None:
-    splatview.publish(IMAGE, "camera")
-    splatview.annotate("camera", boxes=BOXES, version=given)
-    _, _, meta = overlays.read(overlays.over("camera"))
-    assert (meta["version"], meta["time_ns"]) == (7, 1234 if isinstance(given, SimpleNamespace) else 0)
 
 
 def test_of_another_process_the_newest_frame_that_was_handed_out(overlays: Overlays) -> None:
