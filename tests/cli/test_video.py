@@ -110,6 +110,17 @@ def test_transparent_pictures_lie_over_anything(view: Any, screen: OffscreenScre
         np.testing.assert_allclose(over, true_picture(view, screen, 3, background), atol=2.1)
 
 
+def test_what_is_given_up_leaves_no_mp4(view: Any, screen: OffscreenScreen, tmp_path: Path) -> None:
+    out = tmp_path / "film.mp4"
+    filming = Filming(Camerawork(screen.ctx, view.view, W, H), short_film(), make_writer(out, W, H, 10.0, False))
+    filming.turn(0.0)
+    filming.close()
+    filming.close()
+    assert filming.ended
+    assert not list(tmp_path.iterdir())
+    assert len(view.content.pictures) == 1
+
+
 @pytest.mark.parametrize(("name", "transparent", "words"), [
     ("a.mp4", True, "cannot be transparent"), ("a.gif", False, "neither"), ("full", False, "pictures already"),
     ("none/a.mp4", False, "there is no folder")])
