@@ -138,12 +138,9 @@ def test_a_function_may_return_whatever_annotate_takes(infer: Callable[..., list
     assert meta["by"] == "detect_functions:keywords"
 
 
-@pytest.mark.parametrize("settings", [
-    '{"detect": "dogs"}', '{"detect": "none.onnx"}', '{"detect": "nothing:at_all"}'])
-def test_what_cannot_be_done_is_an_error(settings: str, capsys: pytest.CaptureFixture[str],
-                                         monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_done_is_an_error(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "nice", lambda by: 0)
-    assert inference.main(settings) == 2
+    assert inference.main('{"detect": "dogs"}') == 2
     assert capsys.readouterr().err
 
 

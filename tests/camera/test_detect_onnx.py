@@ -1,16 +1,20 @@
-"""Networks in ONNX files, from a picture to boxes with names in its pixels; and files that nobody should have."""
+"""Networks in ONNX files: the picture laid into the input, its outputs decoded, boxes with names in its pixels."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import cv2
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
 from support.detect_models import fixed, save, yolo
 
 from splatview.camera.detectors import DetectorError, InferenceSettings, open_detector
+from splatview.camera.detectors.letterbox import Letterbox
 from splatview.camera.detectors.onnx import OnnxDetector
+from splatview.camera.detectors.yolo import Layout, layout_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -124,3 +128,112 @@ def test_outputs_that_are_too_large(tmp_path: Path) -> None:
                 constants={"shape": np.array([1, 7, 10_000_000])})
     with pytest.raises(DetectorError, match="70000000 numbers; at most"):
         opened(path)
+
+
+# -- the picture in the input
+
+
+def letterbox(shape: list[Any], dtype: str = "float", **metadata: str) -> Letterbox:
+    return Letterbox([SimpleNamespace(name="images", type=f"tensor({dtype})", shape=shape)], metadata)
+
+
+def picture(width: int, height: int) -> np.ndarray:
+    image = np.random.default_rng(0).integers(0, 256, (height, width, 3), dtype=np.uint8)
+    image.flags.writeable = False
+    return image
+
+
+def test_placement_is_ultralytics_own() -> None:
+    """Networks were trained with this rounding; the numbers are from its LetterBox."""
+    fixed = letterbox([1, 3, 640, 640])
+    for size, place in (((1920, 1080), (0, 140, (640, 360))), ((810, 1080), (80, 0, (480, 640)))):
+        placement = fixed.place(*size)
+        assert (placement.left, placement.top, placement.inner) == place
+    placement = letterbox([1, 3, 480, 640]).place(641, 480)  # one row is free: below
+    assert (placement.left, placement.top, placement.inner) == (0, 0, (640, 479))
+    free = letterbox(["batch", 3, "height", "width"])
+    for size, whole in (((1920, 1080), (640, 384)), ((480, 640), (480, 640)), ((1, 5000), (32, 640))):
+        placement = free.place(*size)
+        assert (placement.across, placement.down) == whole
+    for imgsz, side in (("[320, 320]", 320), ("[9999999, -1]", 640)):
+        assert letterbox([1, 3, None, None], imgsz=imgsz).trial_size == (side, side)
+
+
+@pytest.mark.parametrize("dtype", ["float", "float16"])
+def test_what_the_network_gets(dtype: str) -> None:
+    image = picture(192, 96)
+    laid, placement = letterbox([1, 3, 64, 96], dtype).lay(image)
+    assert (placement.top, placement.inner) == (8, (96, 48))
+    whole = np.full((64, 96, 3), 114, np.uint8)
+    whole[8:56] = cv2.resize(image, (96, 48), interpolation=cv2.INTER_LINEAR)
+    assert laid.dtype == {"float": np.float32, "float16": np.float16}[dtype] and laid.flags.c_contiguous
+    np.testing.assert_allclose(laid[0].transpose(1, 2, 0), whole / 255, atol=1e-6 if dtype == "float" else 1e-3)
+
+
+def test_inputs_that_are_no_picture() -> None:
+    for shape, dtype in (([1, 4, 64, 96], "float"), ([4, 3, 64, 96], "float"), ([1, 3], "float"),
+                         ([1, 3, 64, 96], "double"), ([1, 3, 9000, 96], "float"), ([1, 64, 96, 3], "float")):
+        with pytest.raises(DetectorError, match="legal is") as caught:
+            letterbox(shape, dtype)
+        assert str(shape) in str(caught.value)
+    given = SimpleNamespace(name="images", type="tensor(float)", shape=[1, 3, 64, 96])
+    for inputs in ([given, given], []):
+        with pytest.raises(DetectorError, match="legal is one picture"):
+            Letterbox(inputs, {})
+
+
+# -- tables of outputs
+
+
+SIZE = (640, 480)
+BOXES = 80 * 60 + 40 * 30 + 20 * 15
+"""Boxes of a network for an input of this size."""
+
+
+def layout(*outputs: np.ndarray, classes: int = 0, **metadata: str) -> Layout:
+    return layout_of([f"output{i}" for i in range(len(outputs))], outputs, metadata, classes)
+
+
+def test_a_table_in_columns() -> None:
+    rng = np.random.default_rng(0)
+    boxes = np.concatenate([rng.uniform(0, SIZE, (40, 2)), rng.uniform(5, 200, (40, 2))], axis=1).astype(np.float32)
+    scores = rng.uniform(0, 1, (40, 7)).astype(np.float32) ** 2
+    boxes[3, 0], boxes[4, 2], scores[5, 0] = np.nan, np.inf, np.nan  # a damaged network: these three are left out
+    table = yolo(boxes, scores, BOXES)
+    expected = [[x - w / 2, y - h / 2, x + w / 2, y + h / 2, row.max(), row.argmax()]
+                for (x, y, w, h), row in zip(boxes.astype(float), scores, strict=True)
+                if np.isfinite([x, y, w, h, *row]).all() and row.max() >= 0.25]
+    found = layout(table, classes=7).rows([table], 0.25)
+    assert 20 < len(found) < 38
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-4)
+
+
+def test_a_table_end_to_end() -> None:
+    table = np.zeros((1, 300, 6), np.float32)
+    table[0, :3] = [[10, 20, 110, 220, 0.9, 3], [5, 6, 7, 8, 0.1, 1], [300, 200, 400, 300, 0.5, 0]]
+    found = layout(table).rows([table], 0.25)
+    np.testing.assert_array_equal(found, table[0, [0, 2]])
+    with pytest.raises(ValueError, match="6 numbers for each box"):
+        layout(table).rows([np.zeros((1, 300, 7), np.float32)], 0.25)
+
+
+def test_layouts_are_told_apart() -> None:
+    masks = np.zeros((1, 32, 16, 16), np.float32)
+    for outputs, classes, metadata, chosen, more in (
+            (((1, 84, BOXES),), 0, {}, False, 0), (((1, 84, BOXES),), 80, {}, False, 0),
+            (((1, 300, 6),), 80, {}, True, 0), (((1, 6, 6),), 2, {}, False, 0),
+            (((1, 6, 6),), 2, {"args": "{'nms': True}"}, True, 0), (((1, 6, 6),), 2, {"end2end": "True"}, True, 0),
+            (((1, 56, BOXES),), 1, {"kpt_shape": "[17, 3]"}, False, 51),
+            (((1, 300, 57),), 1, {"kpt_shape": "[17, 3]"}, True, 51),
+            (((1, 116, BOXES), masks.shape), 80, {}, False, 32), (((1, 300, 38), masks.shape), 80, {}, True, 32)):
+        found = layout(*(np.zeros(shape, np.float32) for shape in outputs), classes=classes, **metadata)
+        assert (found.chosen, found.more) == (chosen, more), (outputs, metadata)
+
+
+def test_other_networks_are_named() -> None:
+    for outputs in ((), (np.zeros((1, 1000), np.float32),), (np.zeros((2, 84, 8400), np.float32),),
+                    (np.zeros((1, 84, 8400), np.int64),), (np.zeros((1, 25200, 85), np.float32),),
+                    (np.zeros((1, 85, 8400), np.float32),)):
+        with pytest.raises(DetectorError, match=r"Ultralytics.*module:function") as caught:
+            layout(*outputs, classes=80)
+        assert all(str(o.shape) in str(caught.value) for o in outputs)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import socket
@@ -46,25 +45,6 @@ def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"splatview {splatview.__version__}\n"
-
-
-@pytest.mark.parametrize("command", ["serve", "shot", "video", "memory", "status", "doctor", "demo", "camera"])
-@pytest.mark.parametrize("width", [70, 100])
-def test_every_command_explains_itself(command: str, width: int, monkeypatch: pytest.MonkeyPatch,
-                                       capsys: pytest.CaptureFixture[str]) -> None:
-    """Paragraphs are as wide as the terminal, whatever the source has, and no metavar is Python's."""
-    from splatview_viewer.__main__ import main as viewer
-
-    monkeypatch.setenv("COLUMNS", str(width))
-    with pytest.raises(SystemExit) as ended:
-        (viewer if command in ("serve", "shot", "video", "memory") else main)([command, "--help"])
-    assert not ended.value.code
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) > 5 and max(map(len, lines)) <= width and "None}" not in "".join(lines)
-    text = [line.strip("\u2502 ") for line in lines if not line.startswith(("usage", "\u2570", "\u256d"))]
-    for line, following in itertools.pairwise(text):
-        cut = line and line[-1].isalnum() and following[:1].islower()
-        assert not cut or len(line) + len(following.partition(" ")[0]) > width - 35, "a paragraph is filled"
 
 
 def test_arguments_that_cannot_be_used_are_told_as_before() -> None:

@@ -45,28 +45,6 @@ def access(shape: tuple[int, ...], dtype: str, layout: str, strides: tuple[int, 
     return plan.fetch, plan.format
 
 
-def test_the_fewest_fetches() -> None:
-    for shape, dtype, layout, wanted in (
-            ((9, 7, 4), "uint8", "HWC", ("FETCH_TEXEL", 0x8058)),
-            ((9, 7, 3), "uint8", "HWC", ("FETCH_ELEMENT", 0x8229)),
-            ((9, 7), "uint8", "HW", ("FETCH_TEXEL", 0x8229)),
-            ((9, 7, 3), "bfloat16", "HWC", ("FETCH_ELEMENT", 0x8234)),
-            ((9, 7, 4), "float16", "HWC", ("FETCH_TEXEL", 0x881A)),
-            ((9, 7, 3), "float32", "HWC", ("FETCH_TEXEL", 0x8815)),
-            ((3, 9, 7), "float32", "CHW", ("FETCH_ELEMENT", 0x822E)),
-            ((1, 9, 7), "float32", "CHW", ("FETCH_TEXEL", 0x822E))):
-        assert access(shape, dtype, layout) == wanted, (shape, dtype, layout)
-
-
-def test_alignment_decides() -> None:
-    rows = (28, 4, 1)
-    assert access((9, 7, 3), "uint8", "HWC", rows) == ("FETCH_TEXEL", 0x8058), "the fourth value is passed over"
-    assert access((9, 7, 4), "uint8", "HWC", rows, offset=2) == ("FETCH_ELEMENT", 0x8229)
-    assert access((9, 7, 4), "float16", "HWC", rows, offset=4) == ("FETCH_ELEMENT", 0x822D)
-    assert access((9, 7, 3), "float32", "HWC", offset=512) == ("FETCH_TEXEL", 0x8815), "its texture starts there"
-    assert access((9, 7, 3), "float32", "HWC", offset=4) == ("FETCH_ELEMENT", 0x822E)
-
-
 def test_pieces_and_limits() -> None:
     sizes = [2 * MIB] * 10
     assert access((512, 1024, 4), "uint8", "HWC", offset=MIB, sizes=sizes) == ("FETCH_TEXEL", 0x8058)

@@ -1,0 +1,232 @@
+"""Programs that signals end, whose streams are full or broken, and what killed or interrupted ones leave."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from PIL import Image
+from support.programs import environment
+from support.scene_files import ply_columns, truth, write_ply
+from support.wait import PATIENCE
+from support.web_clients import Page
+
+import splatview
+from splatview.api import session as publishing
+from splatview.cli.main import main
+from splatview_ipc.control.registry import Announcement, ViewerInfo, viewers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from support.programs import Program, Programs
+
+pytestmark = pytest.mark.programs
+
+
+def upload(viewer: ViewerInfo) -> Page:
+    """A page that has sent a file to a viewer; it stays connected."""
+    port, token = viewer.port, viewer.url.partition("?token=")[2]
+    page = Page(port).connect(token=token)
+    welcome = page.greet()
+    client = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+    client.request("POST", "/upload?name=scene.ply", b"content", {
+        "Origin": f"http://127.0.0.1:{port}", "X-Splatview-Page": welcome.key,
+        "X-Splatview-Token": token})
+    assert client.getresponse().status == 200
+    client.close()
+    return page
+
+
+def test_a_killed_viewer_and_one_that_a_signal_ended_leave_nothing(programs: Programs, tmp_path: Path,
+                                                                   runtime_dir: Path,
+                                                                   wait_until: Callable[..., Any]) -> None:
+    """What the killed one has left goes with the next."""
+    kept = tmp_path / "kept"
+    kept.mkdir()
+
+    def serving() -> tuple[Program, Page]:
+        program = programs.splatview("serve", "--web", "--port", "0", DISPLAY="", WAYLAND_DISPLAY="", TMPDIR=str(kept))
+        (viewer,) = wait_until(lambda: program.poll() is not None or [v for v in viewers() if v.pid == program.pid])
+        return program, upload(viewer)
+
+    first, page = serving()
+    first.killed()
+    page.end()
+    (left,) = kept.glob("splatview-files-*")
+    assert (len(list(left.glob("*/scene.ply"))), len(list(runtime_dir.glob("viewer-*.json")))) == (1, 1)
+    os.utime(left, (0, 0))  # one of a minute ago: a younger one may be about to be locked
+    second, page = serving()
+    wait_until(lambda: not left.exists(), "the files of the killed viewer are removed")
+    assert len(list(runtime_dir.glob("viewer-*.json"))) == 1
+    second.send_signal(signal.SIGHUP)
+    assert second.wait(PATIENCE) == 0
+    page.end()
+    assert "Traceback" not in second.end()[1]
+    assert list(kept.glob("*splatview-*")) == [] and list(runtime_dir.iterdir()) == []
+
+
+TRAINER = """
+import torch, splatview
+from splatview_ipc.control.registry import Announcement
+splatview.publish(torch.zeros(4, 4))
+announced = Announcement("http://127.0.0.1:7010/", host="127.0.0.1", port=7010)
+print("ready", flush=True)
+input()
+"""
+
+
+def test_what_dead_programs_have_left_goes_with_the_next_that_looks(programs: Programs, tmp_path: Path,
+                                                                    runtime_dir: Path,
+                                                                    capsys: pytest.CaptureFixture[str]) -> None:
+    """Stopped ones stay, and `status` says that they do not answer."""
+    def status() -> None:
+        assert main(["status"]) == 0
+
+    def publish() -> None:
+        splatview.publish(torch.zeros(4, 4))
+        splatview.close()
+
+    def frames() -> None:
+        with splatview.frames("image") as frames, pytest.raises(TimeoutError):
+            frames.latest(0)
+
+    trainer = programs.code(TRAINER)
+    assert trainer.line() == "ready"
+    trainer.send_signal(signal.SIGSTOP)
+    assert main(["status", "--json"]) == 0
+    assert "does not answer" in json.loads(capsys.readouterr().out)["runs"][0]["note"]
+    trainer.killed()
+    subprocess.run(["cp", "-a", runtime_dir, tmp_path / "left"], check=True)  # sockets, too
+    assert len(list(runtime_dir.iterdir())) == 2
+    for look in (status, publish, frames):
+        look()
+        assert [p for p in runtime_dir.iterdir() if p.is_dir() or look is status] == [], look
+        subprocess.run(["cp", "-a", f"{tmp_path}/left/.", runtime_dir], check=True)
+
+
+def ended(*args: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    """`splatview ARGS`."""
+    given: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE,
+                             "env": environment(), **options}
+    return subprocess.run([sys.executable, "-m", "splatview", *args], text=True, errors="surrogateescape",
+                          timeout=PATIENCE, check=False, **given)
+
+
+def test_a_broken_pipe_ends_a_program_without_a_word() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    done = ended("--version", stdout=write)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
+
+
+# -- trainers ------------------------------------------------------------------------------------------------------
+
+
+def test_a_trainer_that_cannot_say_anything_publishes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    with open("/dev/full", "w", buffering=1) as full:
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "stderr", full)
+            for step in range(3):
+                publishing.fault(OSError(step, "a fault that is told"))
+                splatview.publish(torch.zeros(4, 4), step=step)
+        with contextlib.suppress(OSError):  # what is left in its buffer
+            full.close()
+    with splatview.frames("image") as frames:
+        assert frames.latest(PATIENCE).meta["step"] == 2
+
+
+# -- text of others ------------------------------------------------------------------------------------------------
+
+
+EVIL = "a\x1b[31m\n\u202e\u200b\x9b2J\x07 \u00e4\u72d0"
+OBEYED = [c for c in EVIL if not c.isprintable()]
+
+
+def test_status_prints_nothing_that_a_terminal_obeys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run, a stream of it and a viewer have hostile names, and the terminal knows ASCII alone."""
+    monkeypatch.setenv("SPLATVIEW_NAME", EVIL)
+    monkeypatch.setattr("splatview.adapters.checks.stream_name", lambda name: None)  # as a trainer that is not ours
+    splatview.publish(torch.zeros(4, 4), EVIL)
+    with Announcement("http://127.0.0.1:7013/", host="127.0.0.1", port=7013, run=EVIL):
+        done = ended("status", env=environment(LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not any(c in done.stdout.replace("\n", "") for c in OBEYED)
+    assert len(done.stdout.splitlines()) == 3, "a name makes no line of its own"
+    assert done.stdout.count("a\\x1b[31m\\n\\u202e") == 3
+
+
+def test_errors_print_nothing_that_a_terminal_obeys() -> None:
+    done = ended("nonsense\x1b[31m\udcff")
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert not any(c in done.stderr.replace("\n", "") for c in (*OBEYED, "\udcff"))
+
+
+COMMAND = """
+import os, sys
+from splatview_ipc.system import entry
+from splatview_viewer.__main__ import main
+from splatview_viewer.formats import camera_paths as writers
+
+def halt():
+    print(*os.listdir("out"), flush=True)
+    sys.stdin.readline()
+
+class Halting:
+    def __init__(self, file):
+        self.file = file
+    def write(self, data):
+        self.file.write(data[:1])
+        self.file.flush()
+        halt()
+
+if sys.argv[1] == "shot":
+    from PIL import Image
+    save = Image.Image.save
+    Image.Image.save = lambda self, file, *args, **more: save(self, Halting(file), *args, **more)
+else:
+    add = writers.Mp4.add
+    writers.Mp4.add = lambda self, picture: (add(self, picture), halt())
+sys.exit(entry.run(lambda: main(sys.argv[1:])))
+"""
+"""A command that prints what is in the folder when it has begun to write, and waits."""
+
+
+def interrupted(program: Program, number: int) -> str:
+    """Send a signal to a program that has begun to write. What it said as an error."""
+    assert ".part" in program.line()
+    program.send_signal(number)
+    _, errors = program.end()
+    assert program.returncode == 128 + number, errors
+    return errors
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "out").mkdir()
+    return tmp_path / "out"
+
+
+def test_shot_interrupted_while_it_writes(folder: Path, tmp_path: Path, programs: Programs) -> None:
+    Image.new("RGB", (64, 48)).save(tmp_path / "in.png")
+    (folder / "out.png").write_bytes(b"old")
+    assert interrupted(programs.code(COMMAND, "shot", "out/out.png", "in.png"), signal.SIGINT) == ""
+    assert {p.name: p.read_bytes() for p in folder.iterdir()} == {"out.png": b"old"}
+
+
+def test_video_interrupted_while_it_writes(folder: Path, tmp_path: Path, programs: Programs) -> None:
+    pytest.importorskip("av")
+    write_ply(tmp_path / "scene.ply", ply_columns(truth(50)))
+    program = programs.code(COMMAND, "video", "out/out.mp4", "scene.ply", "--size", "320x240", "--seconds", "10")
+    assert "Traceback" not in interrupted(program, signal.SIGTERM)
+    assert os.listdir(folder) == []
