@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import random
     from collections.abc import Callable, Iterator
 
 PATIENCE = 30.0
@@ -45,3 +46,8 @@ def turns(what: str = "the condition", *, rest: bool = True) -> Iterator[None]:
         if rest:
             time.sleep(pause)
             pause = min(pause * 1.5, 0.02)
+
+
+def at_random(chance: random.Random, most: float) -> None:
+    """Come to a moment that nothing foresees, up to `most` seconds from now."""
+    time.sleep(chance.uniform(0, most))
