@@ -208,7 +208,7 @@ def test_whatever_it_is_given_it_is_drawn_or_the_mistake_is_named(overlays: Over
             assert any(name.rstrip("s") in str(e) for name in given), f"{given}: {e}"
             assert len(str(e)) < 600
     splatview.annotate("other", boxes=BOXES, names=["cat"], labels=[0, 1])  # nothing of all that is in the way
-    assert texts(overlays.read(overlays.over("other"))[1]["labels"]) == ["cat", "1"]
+    assert texts(overlays.read(overlays.over("other"))[2]["labels"]) == ["cat", "1"]
 
 
 # ---- masks

@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from support.forks import in_child
-from support.programs import children
+from support.programs import children, in_child
 from support.wait import PATIENCE, turns
 
 import splatview

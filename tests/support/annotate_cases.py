@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from splatview.adapters.overlay import adapted
 from splatview_ipc.kinds import check_frame
+from support.reading import copied
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,15 +50,10 @@ class Overlays:
         stream.open()
         return stream
 
-    def read(self, stream: RemoteStream, after: int = 0) -> tuple[int, dict[str, np.ndarray], dict[str, Any]]:
-        """Wait for a frame after `after`: its version, copies of its tensors, its metadata."""
+    def read(self, stream: RemoteStream, after: int = 0) -> tuple[int, dict[str, Any], dict[str, np.ndarray]]:
+        """Wait for a frame after `after`: its version, metadata, copies of its tensors."""
         def newest() -> Any:
             self.subscriber.poll()
-            frame = stream.read(after)
-            if frame is None:
-                return None
-            with frame:
-                tensors = {name: t.array.copy() for name, t in frame.tensors.items()}  # type: ignore[union-attr]
-                return (frame.version, tensors, frame.meta) if frame.intact() else None
+            return copied(stream, after)
 
         return self._wait_until(newest, what=f"a version after {after} of {stream.name}")

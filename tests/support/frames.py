@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from splatview_ipc.control.frame import Frame, RemoteTensor
+from splatview_viewer.scene.frames import scene_of
 
 if TYPE_CHECKING:
     import numpy as np
 
     from splatview_ipc.control.frame import DeviceTensor
+    from splatview_viewer.scene.scene import GaussianScene
 
 
 def remote(tensor: torch.Tensor) -> RemoteTensor:
@@ -107,3 +110,19 @@ def poses(n: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
     views[:, :3, :3], views[:, :3, 3] = turn, torch.randn(n, 3, generator=g)
     K = torch.tensor([[50.0, 0, 20], [0, 50, 15], [0, 0, 1]])
     return views, K.repeat(n, 1, 1)
+
+
+NAMES = ("means", "quats", "scales", "opacities", "sh0", "shN")
+
+
+def scene(n: int = 500, degree: int = 3, seed: int = 0, activated: bool = False) -> GaussianScene:
+    g = torch.Generator().manual_seed(seed)
+    parts, _ = scene_of(gaussian_frame(cloud(n, seed)))
+    higher = 0.2 * torch.randn(n, (degree + 1) ** 2 - 1, 3, generator=g)
+    parts = dataclasses.replace(parts, shN=higher, sh_degree=degree,
+                                quats=parts.quats * (0.1 + 9.9 * torch.rand(n, 1, generator=g)),
+                                scales=parts.scales + torch.randn(n, 3, generator=g))
+    if activated:
+        parts = dataclasses.replace(parts, activated=True, scales=parts.scales.exp(),
+                                    opacities=parts.opacities.sigmoid())
+    return parts
