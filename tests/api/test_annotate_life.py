@@ -18,7 +18,7 @@ from splatview.api import session as publishing
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from support.other_runs import OtherRun
+    from support.pair import OtherRun
 
 BOXES = [[1.0, 2.0, 30.0, 40.5], [5.0, 6.0, 20.0, 20.0]]
 IMAGE = torch.zeros(48, 64, 3, dtype=torch.uint8)

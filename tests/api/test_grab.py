@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from support.other_runs import OtherRun
+    from support.pair import OtherRun
 
 PLACE = {"position": [0.4, -0.3, -4], "look_at": [0, 0, 0]}
 

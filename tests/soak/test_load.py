@@ -22,10 +22,10 @@ import json, sys, time
 import torch, splatview
 from splatview.api import session as publishing
 SHAPES = {"means": (3,), "quats": (4,), "scales": (3,), "opacities": (), "sh0": (1, 3), "shN": (3, 3)}
-def scene(n, value, device="cpu"):
-    return {name: torch.full((n, *shape), float(value), device=device) for name, shape in SHAPES.items()}
-def image(extent, value, device="cpu"):
-    return torch.full((*extent, 3), value, dtype=torch.uint8, device=device)
+def scene(n, value):
+    return {name: torch.full((n, *shape), float(value)) for name, shape in SHAPES.items()}
+def image(extent, value):
+    return torch.full((*extent, 3), value, dtype=torch.uint8)
 def counters():
     return publishing.begun().control.counters()
 '''

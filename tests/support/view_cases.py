@@ -24,6 +24,7 @@ from splatview_viewer.render.gl.renderer import GlRenderer
 from splatview_viewer.shell.panel import Panel
 from support import stub_kind
 from support.frames import (
+    cameras_frame,
     cloud,
     frame_of,
     gaussian_frame,
@@ -34,7 +35,6 @@ from support.frames import (
     scalars_frame,
 )
 from support.memory_data import small_snapshot
-from support.training_camera_cases import cameras_frame
 from support.wait import PATIENCE, turns
 
 if TYPE_CHECKING:
