@@ -9,7 +9,7 @@ from support.annotate_cases import Overlays
 from support.desktop import Desktop
 from support.memory_cases import Reader
 from support.memory_on_cpu import Allocator
-from support.other_runs import OtherRun
+from support.pair import OtherRun
 from support.window_cases import SIZE, Seen
 
 import splatview

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from support.annotate_cases import Overlays
-    from support.other_runs import OtherRun
+    from support.pair import OtherRun
 
 
 BOXES = [[1.0, 2.0, 30.0, 40.5], [5.0, 6.0, 20.0, 20.0]]
@@ -215,7 +215,7 @@ def test_whatever_it_is_given_it_is_drawn_or_the_mistake_is_named(overlays: Over
             assert any(name.rstrip("s") in str(e) for name in given), f"{given}: {e}"
             assert len(str(e)) < 600
     splatview.annotate("other", boxes=BOXES, names=["cat"], labels=[0, 1])  # nothing of all that is in the way
-    assert texts(overlays.read(overlays.over("other"))[1]["labels"]) == ["cat", "1"]
+    assert texts(overlays.read(overlays.over("other"))[2]["labels"]) == ["cat", "1"]
 
 
 # ---- masks
@@ -328,7 +328,7 @@ def test_results_belong_to_the_frames_that_they_were_computed_on(
             frame = next(frames)
             given = {} if n % 2 else {"version": frame}
             splatview.annotate("camera", boxes=[float(frame.tensor[0, 0, 0])] * 4, **given)  # type: ignore[arg-type]
-            version, tensors, meta = overlays.read(overlays.over("camera", camera.run_id), n)
+            version, meta, tensors = overlays.read(overlays.over("camera", camera.run_id), n)
             assert version == n + 1
             assert (meta["version"], meta["time_ns"]) == (frame.version, frame.time_ns)
             assert tensors["boxes"].tolist() == [[n + 50] * 4]
@@ -341,7 +341,7 @@ def test_it_arrives(overlays: Overlays) -> None:
                        notes="hello", lines=[(0, 0), (5, 5)])
     stream = overlays.over("camera")
     assert stream.name == "camera overlay"
-    version, tensors, meta = overlays.read(stream)
+    version, meta, tensors = overlays.read(stream)
     assert tensors["boxes"].tolist() == BOXES
     assert texts(tensors["labels"]) == ["person", "dog"]
     assert texts(tensors["notes"]) == ["hello"]
@@ -349,7 +349,7 @@ def test_it_arrives(overlays: Overlays) -> None:
     assert (meta["version"], meta["time_ns"], meta["motion"], meta["by"]) == (3, 0, True, "a test")
     splatview.publish(IMAGE, "camera")
     splatview.annotate("camera", boxes=BOXES[:1])
-    version, tensors, meta = overlays.read(stream, version)
+    version, meta, tensors = overlays.read(stream, version)
     assert version == 2
     assert meta["version"] == 4
     assert set(tensors) == {"boxes"}
@@ -358,32 +358,32 @@ def test_it_arrives(overlays: Overlays) -> None:
 def test_of_another_process_the_newest_frame_that_was_handed_out(overlays: Overlays) -> None:
     reading.seen |= {"camera": (41, 99, "cam-1-ab"), "own": (5, 6, "cam-1-ab")}
     splatview.annotate("camera", boxes=BOXES)
-    _, _, meta = overlays.read(overlays.over("camera", "cam-1-ab"))
+    _, meta, _ = overlays.read(overlays.over("camera", "cam-1-ab"))
     assert (meta["version"], meta["time_ns"]) == (41, 99)
     splatview.annotate("camera", boxes=BOXES, version=40)  # a number alone: of the same run
-    _, _, meta = overlays.read(overlays.over("camera", "cam-1-ab"), 1)
+    _, meta, _ = overlays.read(overlays.over("camera", "cam-1-ab"), 1)
     assert (meta["version"], meta["time_ns"]) == (40, 0)
     splatview.publish(IMAGE, "own")
     splatview.annotate("own", boxes=BOXES)  # what this process publishes comes first
-    assert overlays.read(overlays.over("own"))[2]["version"] == 1
+    assert overlays.read(overlays.over("own"))[1]["version"] == 1
     splatview.annotate("own", boxes=BOXES, run="cam-1-ab")
-    assert overlays.read(overlays.over("own", "cam-1-ab"))[2]["version"] == 5
+    assert overlays.read(overlays.over("own", "cam-1-ab"))[1]["version"] == 5
     splatview.annotate("own", boxes=BOXES, run="cam-2-cd")
-    assert overlays.read(overlays.over("own", "cam-2-cd"), 1)[2]["version"] == 0  # the overlay of a run that ended
+    assert overlays.read(overlays.over("own", "cam-2-cd"), 1)[1]["version"] == 0  # the overlay of a run that ended
     splatview.annotate("own", boxes=BOXES, run=own_run())
-    assert overlays.read(overlays.over("own"), 1)[2]["version"] == 1
+    assert overlays.read(overlays.over("own"), 1)[1]["version"] == 1
 
 
 def test_a_frame_says_which_run_it_is_of(overlays: Overlays) -> None:
     reading.seen["camera"] = 41, 99, "cam-1-ab"
     splatview.publish(IMAGE, "camera")
     splatview.annotate("camera", boxes=BOXES, version=SimpleNamespace(version=41, time_ns=99))
-    assert overlays.read(overlays.over("camera", "cam-1-ab"))[2]["version"] == 41
+    assert overlays.read(overlays.over("camera", "cam-1-ab"))[1]["version"] == 41
     splatview.annotate("camera", boxes=BOXES, version=SimpleNamespace(version=3, time_ns=9, run="cam-2-cd"))
     # The overlay of a run that has ended serves the next: that is announced before its next version is there.
-    assert overlays.read(overlays.over("camera", "cam-2-cd"), 1)[2]["version"] == 3
+    assert overlays.read(overlays.over("camera", "cam-2-cd"), 1)[1]["version"] == 3
     splatview.annotate("camera", boxes=BOXES, version=SimpleNamespace(version=1, time_ns=9, run=own_run()))
-    assert overlays.read(overlays.over("camera"), 2)[2]["version"] == 1
+    assert overlays.read(overlays.over("camera"), 2)[1]["version"] == 1
 
 
 def test_only_pictures_are_drawn_over() -> None:
@@ -405,7 +405,7 @@ def test_two_runs_of_one_name_have_an_overlay_each(other_run: Callable[[], Other
     assert [s.name for s in streams] == ["camera overlay", "camera overlay 2"]
     for n, run in enumerate(runs):
         splatview.annotate("camera", boxes=BOXES[n:], run=run, version=6)
-        assert len(overlays.read(streams[n], 1)[1]["boxes"]) == 2 - n
+        assert len(overlays.read(streams[n], 1)[2]["boxes"]) == 2 - n
 
 
 def test_a_source_that_starts_again_keeps_the_overlay(
@@ -415,7 +415,7 @@ def test_a_source_that_starts_again_keeps_the_overlay(
         camera = other_run()
         camera.show(IMAGE, "camera")
         splatview.annotate("camera", boxes=BOXES, run=camera.run_id, version=n)
-        assert overlays.read(overlays.over("camera", camera.run_id), n)[2]["version"] == n
+        assert overlays.read(overlays.over("camera", camera.run_id), n)[1]["version"] == n
         camera.close()
     assert [s.name for s in overlays.streams()] == ["camera overlay"]
 
@@ -435,10 +435,10 @@ def test_it_is_taken_away(other_run: Callable[[], OtherRun], overlays: Overlays)
     for stream in streams:
         overlays.read(stream)
     splatview.annotate("camera", run=runs[1])
-    version, tensors, meta = overlays.read(streams[1], 1)
+    version, meta, tensors = overlays.read(streams[1], 1)
     assert (version, meta["version"], set(tensors)) == (2, 0, {"boxes"})
     assert not len(tensors["boxes"])
     assert [s.version for s in streams] == [1, 2, 1]
     splatview.annotate("camera")  # in every run
-    assert not len(overlays.read(streams[0], 1)[1]["boxes"])
+    assert not len(overlays.read(streams[0], 1)[2]["boxes"])
     assert [s.version for s in streams] == [2, 3, 1]

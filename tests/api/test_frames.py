@@ -17,7 +17,7 @@ from splatview.api.frames import Frames, seen
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from support.other_runs import OtherRun
+    from support.pair import OtherRun
     from support.programs import Programs
 
     from splatview.api.frames import Frame

@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from support.forks import in_child
-from support.programs import children
+from support.programs import children, in_child
 from support.wait import PATIENCE, turns
 
 import splatview
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from support.other_runs import OtherRun
+    from support.pair import OtherRun
 
 PLACE = {"position": [0.4, -0.3, -4], "look_at": [0, 0, 0]}
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from support.forks import in_child
-from support.programs import children
+from support.programs import children, in_child
 from support.window_cases import SIZE, Seen, image, red_ball, scene
 
 import splatview

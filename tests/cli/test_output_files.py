@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from support.frames import scene
 from support.programs import ROOT
-from support.recordings import scene
 
 from splatview.camera import command as camera
 from splatview.demo import command as demo

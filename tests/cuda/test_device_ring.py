@@ -23,7 +23,8 @@ TRAINER = """
 import itertools
 from collections import deque
 from splatview_ipc.transports.device_ring import DeviceRingWriter
-from support.sharing import close_fds, own_fds, send_ring
+from support.sharing import send_ring
+from support.transports import Handed
 from support.wait import all_retired
 a = torch.rand(4096, 4096, device="cuda")
 b = a @ a
@@ -39,9 +40,8 @@ def session(kind, ahead, streams):
     frames = [tensors(kind) for _ in sides]
     writer = DeviceRingWriter.make(frames[0][0], False)
     torch.cuda.synchronize()
-    fds = own_fds(writer.ref)
-    send_ring(s, writer.ref, fds)
-    close_fds(fds)
+    with Handed(writer.ref) as fds:
+        send_ring(s, writer.ref, fds)
     written, events = 0, deque()
     s.setblocking(False)
     for i in itertools.count():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 from support.gpu_memory import told, used
-from support.open_files import open_files
+from support.meters import open_files
 from support.wait import PATIENCE
 
 from splatview_ipc.control import limits

@@ -12,7 +12,7 @@ import pytest
 import torch
 from support.gpu_memory import MB, used
 from support.impostor import Impostor, info
-from support.open_files import open_files
+from support.meters import open_files
 from support.reading import next_frame, stream_of
 from support.trainers import Trainer
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from support.gpu_memory import used
-from support.open_files import open_files
+from support.meters import open_files
 from support.programs import Programs
 from support.reading import next_frame, stream_of, values
 from support.trainers import ALLOCATORS, Trainer

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 from support.gpu_memory import used
-from support.open_files import open_files
+from support.meters import open_files
 from support.programs import Programs
 from support.sharing import PIECES, Peer, tensor_of
 from support.wait import PATIENCE

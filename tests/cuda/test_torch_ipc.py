@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 import torch
-from support.open_files import open_files
+from support.meters import open_files
 from support.programs import Programs
 from support.reading import next_frame, stream_of, values
 from support.sharing import OWNER, PIECES, Peer

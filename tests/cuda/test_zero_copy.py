@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from support.open_files import open_files
+from support.meters import open_files
 from support.transports import Handed, reader_of
 from support.wait import all_retired, wait_until
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
+from support.frames import remote
 from support.gpu_memory import used
-from support.interop_cases import CASES, Case, OwnMemory, expected, remote, same
+from support.interop_cases import CASES, Case, OwnMemory, expected, same
 
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.gl import probe as choosing

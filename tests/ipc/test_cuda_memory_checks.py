@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import torch
-from support.forks import in_child
-from support.open_files import open_files
+from support.meters import open_files
+from support.programs import in_child
 
 from splatview_ipc.control.errors import SharingError
 from splatview_ipc.control.messages import FdMemory, IpcMemory, TorchMemory, encode

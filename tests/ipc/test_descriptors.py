@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 from support.impostor import Impostor, info
-from support.open_files import open_files
+from support.meters import open_files
 
 from splatview_ipc.control import descriptors, messages
 from splatview_ipc.control.errors import SharingError

@@ -12,8 +12,7 @@ import torch
 from fuzz.damage import mutated
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from support.meters import footprint
-from support.open_files import open_files
+from support.meters import footprint, open_files
 from support.transports import Handed, reader_of
 
 import splatview

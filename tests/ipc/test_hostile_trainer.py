@@ -13,8 +13,7 @@ import pytest
 import torch
 from fuzz.messages import to_viewer
 from support.impostor import Impostor, info, pickles, spoiled
-from support.meters import MB, footprint
-from support.open_files import open_files
+from support.meters import MB, footprint, open_files
 
 from splatview_ipc.control import descriptors, limits, messages
 from splatview_ipc.control.run_folder import list_runs

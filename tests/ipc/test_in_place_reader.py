@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
-from support.open_files import open_files
+from support.meters import open_files
 from support.transports import Handed, reader_of
 
 from splatview_ipc.control import descriptors

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from support.forks import in_child
 from support.meters import footprint, settled
+from support.programs import in_child
 from support.reading import newest
 from support.wait import wait_until
 

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 import torch
-from support.meters import footprint, settled
-from support.open_files import open_files
+from support.meters import footprint, open_files, settled
 from support.reading import welcomed
 from support.wait import wait_until
 

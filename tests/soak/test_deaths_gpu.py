@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from support.gpu_memory import MB, used
 from support.meters import footprint, settled
-from support.soak import at_random, next_line
 from support.trainers import ALLOCATORS, Trainer
+from support.wait import at_random
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,14 +108,14 @@ def test_killed_viewers_leave_nothing(
 
     def when_they_read(children: list[Program]) -> None:
         for child in children:
-            assert json.loads(next_line(child))["sharing"] == way
+            assert json.loads(child.line())["sharing"] == way
             child.killed()
 
     def any_time(children: list[Program]) -> None:
         chance = random.Random(8)
         for number, child in enumerate(children):
             if number % 2:
-                next_line(child)
+                child.line()
             at_random(chance, 0.2)
             child.killed()
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import pytest
 from support.programs import ROOT
 from support.reading import newest
-from support.soak import next_line
 
 from splatview_ipc.subscriber.subscriber import Subscriber
 
@@ -66,7 +65,7 @@ def test_what_the_patch_adds_shows_gaussians_and_renders(programs: Programs) -> 
     _, loop = hunks()
     process = programs.code(TRAINER, SPLATVIEW_STRICT="1")
     process.say(json.dumps("\n".join(line[1:] for line in loop if line[0] == "+")))
-    assert next_line(process) == "done", process.end()[1]
+    assert process.line() == "done", process.end()[1]
     with Subscriber() as subscriber:
         _, meta, tensors = newest(subscriber, "gaussians", 2499)
         assert (meta["step"], meta["sh_degree"], meta["antialiased"]) == (2499, 2, True)
@@ -111,7 +110,7 @@ sys.stdin.readline()
 @pytest.mark.parametrize("degree", [3])
 def test_nerfstudio_calls_the_hook(degree: int, programs: Programs) -> None:
     process = programs.code(NERFSTUDIO, str(degree), SPLATVIEW_STRICT="1")
-    assert "done" in iter(lambda: next_line(process), ""), process.end()[1]
+    assert "done" in iter(process.line, ""), process.end()[1]
     with Subscriber() as subscriber:
         _, meta, tensors = newest(subscriber, "gaussians", 2000)
     assert (meta["step"], meta["sh_degree"], meta["antialiased"]) == (2000, min(degree, 2), True)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from support.reading import newest
-from support.soak import next_line
 
 from splatview_ipc.subscriber.subscriber import Subscriber
 
@@ -35,7 +34,7 @@ COMPUTES = {
 @pytest.mark.parametrize("how", COMPUTES)
 def test_it_sees_what_was_published_last(programs: Programs, how: str) -> None:
     trainer = programs.code(PUBLISHES + COMPUTES[how])
-    assert next_line(trainer) == "published"
+    assert trainer.line() == "published"
     with Subscriber() as viewer:
         for name, tensor in (("render", "image"), ("scene", "means")):
             version, meta, tensors = newest(viewer, name)

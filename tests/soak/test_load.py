@@ -7,7 +7,6 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from support.meters import MB, Footprint, footprint, settled
-from support.soak import next_line
 from support.wait import wait_until
 
 if TYPE_CHECKING:
@@ -23,10 +22,10 @@ import json, sys, time
 import torch, splatview
 from splatview.api import session as publishing
 SHAPES = {"means": (3,), "quats": (4,), "scales": (3,), "opacities": (), "sh0": (1, 3), "shN": (3, 3)}
-def scene(n, value, device="cpu"):
-    return {name: torch.full((n, *shape), float(value), device=device) for name, shape in SHAPES.items()}
-def image(extent, value, device="cpu"):
-    return torch.full((*extent, 3), value, dtype=torch.uint8, device=device)
+def scene(n, value):
+    return {name: torch.full((n, *shape), float(value)) for name, shape in SHAPES.items()}
+def image(extent, value):
+    return torch.full((*extent, 3), value, dtype=torch.uint8)
 def counters():
     return publishing.begun().control.counters()
 '''
@@ -132,7 +131,7 @@ sys.stdin.readline()
 
 def told(trainer: Program) -> Iterator[dict[str, Any]]:
     """What a trainer tells, one after the other, until it is done."""
-    while (line := next_line(trainer)) != "done":
+    while (line := trainer.line()) != "done":
         assert line, f"{trainer.end()[1]}"
         found = json.loads(line)
         found["footprint"] = Footprint(**found["footprint"])
@@ -151,7 +150,7 @@ def steady(told: list[dict[str, Any]], **slack: int) -> None:
 def last_seen(reader: Program, **versions: int) -> dict[str, int]:
     """Wait until a READER has seen these versions; all that it has seen."""
     while True:
-        line = next_line(reader)
+        line = reader.line()
         assert line, f"{reader.end()[1]}"
         seen = {name: int(version) for name, version in (part.split("=") for part in line.split()[1:])}
         if all(seen.get(name, 0) >= version for name, version in versions.items()):

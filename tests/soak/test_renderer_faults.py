@@ -10,7 +10,6 @@ import pytest
 from support.meters import footprint, settled
 from support.reading import newest
 from support.renderer_cases import MAKERS, Chance, draw, looking_at_origin, random_scene
-from support.soak import next_line
 from support.wait import PATIENCE, wait_until
 from support.web_clients import Page, address
 
@@ -91,7 +90,7 @@ def test_a_shader_that_is_refused_is_named(ctx: moderngl.Context, shaders: Path,
 @pytest.fixture
 def trainer(programs: Programs) -> Program:
     program = programs.code(TRAIN)
-    assert next_line(program) == "ready"
+    assert program.line() == "ready"
     with Subscriber() as subscriber:  # from now on it has what it needs for viewers
         newest(subscriber, "gaussians")
     return program

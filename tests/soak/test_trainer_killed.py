@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from support.frames import host_array
-from support.soak import at_random, next_line
-from support.wait import wait_until
+from support.wait import at_random, wait_until
 
 from splatview_ipc.subscriber.subscriber import Subscriber
 
@@ -165,7 +164,7 @@ def trainers(programs: Programs) -> Program:
 
 def start(trainers: Program, at: str, nth: int, told: Path) -> Watched:
     trainers.say(json.dumps([at, nth, str(told)]))
-    return Watched(int(next_line(trainers)), at, told)
+    return Watched(int(trainers.line()), at, told)
 
 
 def test_the_last_whole_frame_stays(trainers: Program, tmp_path: Path, runtime_dir: Path) -> None:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.meters import footprint, settled
-from support.soak import at_random, next_line
-from support.wait import wait_until
+from support.wait import at_random, wait_until
 
 if TYPE_CHECKING:
     from support.programs import Program, Programs
@@ -84,31 +83,13 @@ print("\\n".join(seen), flush=True)
 """Arguments: the line of code at which it kills itself when it comes there first (file:line, or "": it lives), and how
 many frames it reads."""
 
-PICTURES = """
-import sys
-from splatview_viewer.app.loop import App, AppOptions, step
-from splatview_viewer.screens.offscreen import OffscreenScreen
-print("screen", flush=True)
-app = App(OffscreenScreen(640, 360), AppOptions(max_fps=500))
-print("viewer", flush=True)
-said = None
-while True:
-    step(app)
-    slot = app.user.shown
-    word = "picture" if slot is not None and slot.view is not None else "list" if app.catalogue.slots else None
-    if word != said:
-        said = word
-        print(word, flush=True)
-"""
-
-
 class Trainer:
     def __init__(self, program: Program):
         self.program = program
 
     def tell(self) -> dict[str, Any]:
         self.program.send_signal(signal.SIGUSR1)
-        return json.loads(next_line(self.program))
+        return json.loads(self.program.line())
 
     def quiet(self) -> dict[str, Any]:
         """Wait until it has forgotten all viewers; how it stands then."""
@@ -122,7 +103,7 @@ class Trainer:
 @pytest.fixture
 def trainer(programs: Programs) -> Trainer:
     program = programs.code(TRAINER)
-    assert next_line(program) == "ready"
+    assert program.line() == "ready"
     return Trainer(program)
 
 
@@ -147,20 +128,3 @@ def test_killed_at_any_line_or_moment(programs: Programs, trainer: Trainer) -> N
     assert itself >= kills // 3
     assert after["calls"] > before["calls"]
     assert after["faults"] == 0
-
-
-def test_killed_with_pictures(programs: Programs, trainer: Trainer) -> None:
-    """The whole viewer: at its first words, with a list, with a picture, and between."""
-    base = footprint(trainer.program.pid)
-    chance, stages = random.Random(8), ("screen", "viewer", "list", "picture")
-    reached: list[str] = []
-    for start in range(0, 8, 4):
-        for number, viewer in enumerate([programs.code(PICTURES) for _ in range(4)], start):
-            while (said := next_line(viewer)) != stages[number % 4] and said != "picture":
-                assert said, viewer.end()[1]
-            reached.append(said)
-            at_random(chance, 0.1)
-            viewer.close()
-    assert "picture" in reached
-    assert trainer.quiet()["faults"] == 0
-    settled(base, wait_until, trainer.program.pid)

@@ -8,7 +8,6 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
-from support.soak import next_line
 from support.wait import wait_until
 
 if TYPE_CHECKING:
@@ -74,24 +73,6 @@ with Subscriber() as subscriber:
 newest frame until there is a newer one, and looks whether it has stayed as it was or says that it was overwritten;
 "look": it closes each."""
 
-PICTURES = """
-from splatview_viewer.app.loop import App, AppOptions, step
-from splatview_viewer.screens.offscreen import OffscreenScreen
-app = App(OffscreenScreen(320, 200), AppOptions(max_fps=500, panel=False))
-said = None
-while True:
-    step(app)
-    slot = app.user.shown
-    if slot is None or slot.view is None or slot.entry.name != "frames":
-        continue
-    value = int(app.screen.pixels()[100, 160, 0])
-    if value != said:
-        said = value
-        print(value, "right", flush=True)
-"""
-"""The whole viewer. Prints the grey in the middle of its screen when it changes."""
-
-
 class Reader:
     """A viewer, and what it has said."""
 
@@ -102,7 +83,7 @@ class Reader:
         self._thread.start()
 
     def _listen(self) -> None:
-        for line in iter(lambda: next_line(self.program), ""):
+        for line in self.program.stdout:
             number, word = line.split()
             self.said.append((int(number), word))
 
@@ -117,9 +98,9 @@ class Reader:
 
 @pytest.fixture
 def readers(programs: Programs) -> Iterator[dict[str, Reader]]:
-    """By name: two that hold a frame and that look in, one with pictures, and one that is never stopped."""
+    """By name: one that holds a frame, one that looks in, and one that is never stopped."""
     found = {"beside": Reader(programs.code(VIEWER, "look")), "hold": Reader(programs.code(VIEWER, "hold")),
-             "look": Reader(programs.code(VIEWER, "look")), "pictures": Reader(programs.code(PICTURES))}
+             "look": Reader(programs.code(VIEWER, "look"))}
     yield found
     for reader in found.values():
         reader.close()
@@ -132,7 +113,7 @@ def test_stopped_for_a_minute(programs: Programs, readers: dict[str, Reader]) ->
     stopped = {name: reader for name, reader in readers.items() if reader is not beside}
 
     def all_see() -> bool:
-        return all(r.has(step % 251 if name == "pictures" else step) for name, r in stopped.items())
+        return all(r.has(step) for r in stopped.values())
 
     trainer.say("100 1")
     wait_until(lambda: all_see() and beside.has(1), what="the first picture everywhere")
@@ -149,7 +130,7 @@ def test_stopped_for_a_minute(programs: Programs, readers: dict[str, Reader]) ->
         reader.program.send_signal(signal.SIGCONT)
     wait_until(all_see, what="the newest frame everywhere")
     trainer.say("-1 0")
-    assert json.loads(next_line(trainer)) == [step + 200, 0]
+    assert json.loads(trainer.line()) == [step + 200, 0]
     assert [number for number, _ in beside.said] == list(range(1, step + 1))
     for name, reader in stopped.items():
         assert all(word == "right" for _, word in reader.said), name

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from splatview_ipc.control.frame import DeviceTensor, Piece, RemoteTensor
+from splatview_ipc.control.frame import DeviceTensor, Piece
 
 DTYPES = ("uint8", "float16", "bfloat16", "float32")
 FORMS = [("HW", 1), ("HWC", 1), ("HWC", 2), ("HWC", 3), ("HWC", 4), ("CHW", 1), ("CHW", 2), ("CHW", 3), ("CHW", 4)]
@@ -70,14 +70,6 @@ def same(got: np.ndarray, wanted: np.ndarray, dtype: str) -> bool:
         return np.array_equal(np.rint(got * top), np.rint(wanted * top)) and float(abs(got - wanted).max()) < 1e-6
     nan = np.isnan(wanted)
     return bool(np.isnan(got[nan]).all()) and np.array_equal(got[~nan].view(np.uint32), wanted[~nan].view(np.uint32))
-
-
-def remote(tensor: torch.Tensor) -> RemoteTensor:
-    """A host tensor as a ring's reader hands it out."""
-    name = str(tensor.dtype).removeprefix("torch.")
-    values = tensor.view(torch.int16) if name == "bfloat16" else tensor
-    array = values.numpy()
-    return RemoteTensor(name, array.view(np.uint16) if name == "bfloat16" else array)
 
 
 class OwnMemory:

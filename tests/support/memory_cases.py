@@ -16,12 +16,9 @@ if TYPE_CHECKING:
 PLACE = {name: i for i, name in enumerate(MEMORY_COLUMNS)}
 
 
-def meter(name: str = "memory") -> Any:
-    return session().features[f"memory {name}"]
-
-
 def rows(name: str = "memory") -> np.ndarray:
-    return meter(name).samples.tensors()[0].numpy()
+    meter: Any = session().features[f"memory {name}"]
+    return meter.samples.tensors()[0].numpy()
 
 
 def newest(column: str, name: str = "memory") -> float:

@@ -6,6 +6,7 @@ Everything comes from /proc, so that a process is measured as it is, without cod
 from __future__ import annotations
 
 import os
+import stat
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -78,3 +79,21 @@ def settled(base: Footprint, wait_until: Callable[..., Any], pid: int | None = N
     except AssertionError:
         raise AssertionError(f"still more than before (before, now): {now.over(base, **slack)}") from None
     return now
+
+
+def open_files() -> frozenset[tuple[int, int, int]]:
+    """Return descriptor, device and inode of each open file, device, memfd and pipe.
+
+    Sockets, eventfds and the like are left out: ZeroMQ and drivers open and close theirs at any time, and
+    `support.leaks` finds those of Python. Compare sets, `open_files() <= before`: what an earlier test left to the
+    garbage collector may be closed at any time.
+    """
+    there = set()
+    for fd in map(int, os.listdir("/proc/self/fd")):
+        try:
+            known = os.fstat(fd)
+        except OSError:  # the listing's own, or closed meanwhile
+            continue
+        if stat.S_IFMT(known.st_mode) in (stat.S_IFREG, stat.S_IFCHR, stat.S_IFIFO):
+            there.add((fd, known.st_dev, known.st_ino))
+    return frozenset(there)

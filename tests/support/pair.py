@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from splatview.adapters import recognise
 from splatview_ipc.control.sockets import wait_for
 from splatview_ipc.publisher.publisher import Publisher
 from splatview_ipc.subscriber.subscriber import Subscriber
@@ -118,3 +119,21 @@ class Pair:
         for viewer in self.viewers:
             viewer.close()
         self.publisher.close()
+
+
+class OtherRun(Publisher):
+    """A second run of this process beside that of `splatview.publish`: readers take it for another program's."""
+
+    def __init__(self, name: str = "other") -> None:
+        super().__init__(name)
+        self._layouts: dict[str, Any] = {}
+
+    def show(self, value: Any, name: str, **meta: Any) -> None:
+        """Publish the next version of a stream; all versions have one shape."""
+        layout = self._layouts.get(name)
+        if layout is None:
+            layout = self._layouts[name] = recognise(value, None, meta)
+            self.stream(name, layout.kind).describe(layout)
+        published = layout.match(value, meta)
+        assert published is not None
+        self.streams[name].publish(published)

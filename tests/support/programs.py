@@ -7,10 +7,15 @@ import signal
 import subprocess
 import sys
 import threading
+import traceback
+import warnings
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from support.wait import PATIENCE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 TESTS = Path(__file__).resolve().parents[1]
 ROOT = TESTS.parent
@@ -30,9 +35,9 @@ class Program(subprocess.Popen[str]):
     stdout: IO[str]  # pyright: ignore[reportIncompatibleVariableOverride]
     stderr: IO[str]  # pyright: ignore[reportIncompatibleVariableOverride]
 
-    def line(self) -> str:
-        """Return the next line of its output, without the end; "" when it has ended. AssertionError after a while."""
-        guard = threading.Timer(PATIENCE, self.kill)
+    def line(self, timeout: float = PATIENCE) -> str:
+        """Return the next line of its output, without the end; "" when it has ended. AssertionError after `timeout`."""
+        guard = threading.Timer(timeout, self.kill)
         guard.start()
         try:
             line = self.stdout.readline()
@@ -40,7 +45,7 @@ class Program(subprocess.Popen[str]):
             guard.cancel()
             guard.join()
         if not line and self.poll() == -signal.SIGKILL:
-            raise AssertionError(f"process {self.pid} printed nothing for {PATIENCE} s: {self.stderr.read()[-3000:]}")
+            raise AssertionError(f"process {self.pid} printed nothing for {timeout} s: {self.stderr.read()[-3000:]}")
         return line.rstrip("\n")
 
     def say(self, line: str = "") -> None:
@@ -112,3 +117,19 @@ def children(pid: int) -> dict[int, str]:
         except OSError:
             continue
     return found
+
+
+def in_child(work: Callable[[], None]) -> None:
+    """Run `work` in a forked child; AssertionError where it raises there."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of a fork beside threads, which is what is tested
+        child = os.fork()
+    if not child:
+        try:
+            work()
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert status == 0, f"the child ended with {status}"

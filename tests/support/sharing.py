@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from splatview_ipc.control.descriptors import take
 from splatview_ipc.control.messages import DeviceRingRef, FdMemory, IpcMemory, TensorRef, tokens
 from splatview_ipc.control.sockets import close_all
 from splatview_ipc.cuda.memory import open_memory
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 
     import torch
 
-    from splatview_ipc.control.messages import Ref, SegmentRef
     from support.programs import Programs
 
 TIMEOUT = 60.0
@@ -163,11 +161,6 @@ class Peer:
         self._server.close()
         if self._socket is not None:
             self._socket.close()
-
-
-def own_fds(ref: Ref | SegmentRef) -> dict[str, list[int]]:
-    """Descriptors, the caller's, behind the tokens of a reference of this very process."""
-    return {token: take(token, 0, count)[0] for token, count in tokens(ref).items()}
 
 
 def close_fds(fds: dict[str, list[int]]) -> None:

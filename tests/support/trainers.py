@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import select
-import time
 from typing import TYPE_CHECKING, Any
 
 from support.wait import PATIENCE
@@ -65,9 +64,8 @@ class Trainer:
         if allocator:
             env |= {"PYTORCH_CUDA_ALLOC_CONF": allocator, "PYTORCH_ALLOC_CONF": allocator}
         self.process = programs.code(_LOOP, **env)
-        self._rest = b""
         self._busy = False
-        assert self._line(PATIENCE) == "ready"
+        assert self.process.line() == '"ready"', self.process.end()[1]
 
     def do(self, code: str, timeout: float = PATIENCE) -> Any:
         """Run it and wait; what it left in `answer`."""
@@ -76,21 +74,20 @@ class Trainer:
 
     def start(self, code: str) -> None:
         """Run it, and go on; `finish` waits for it."""
-        assert self.process.stdin is not None
         self._busy = True
-        self.process.stdin.write(json.dumps(code) + "\n")
-        self.process.stdin.flush()
+        self.process.say(json.dumps(code))
 
     def finish(self, timeout: float = PATIENCE) -> Any:
-        found = self._line(timeout)
+        line = self.process.line(timeout)
+        assert line, f"the trainer ended; it said: {self.process.end()[1]}"
+        found = json.loads(line)
         self._busy = False
         assert "error" not in found, f"in the trainer:\n{found['error']}"
         return found["answer"]
 
     def finished(self) -> bool:
         """Whether `finish` would not have to wait."""
-        assert self.process.stdout is not None
-        return bool(self._rest) or bool(select.select([self.process.stdout], [], [], 0)[0])
+        return bool(select.select([self.process.stdout], [], [], 0)[0])
 
     def begin_anew(self) -> bool:
         """End its run, for another test, which finds the next one in the present runtime folder. False when it is of
@@ -109,21 +106,3 @@ memory()
         except AssertionError:
             return False
         return True
-
-    def _line(self, timeout: float) -> Any:
-        assert self.process.stdout is not None
-        end = time.monotonic() + timeout
-        while b"\n" not in self._rest:
-            left = end - time.monotonic()
-            ready = select.select([self.process.stdout], [], [], max(left, 0))[0]
-            if not ready:
-                self.process.kill()
-                assert self.process.stderr is not None
-                raise AssertionError(f"no answer within {timeout} s; it said: {self.process.stderr.read()[-3000:]}")
-            part = os.read(self.process.stdout.fileno(), 1 << 16)
-            if not part:
-                assert self.process.stderr is not None
-                raise AssertionError(f"the trainer ended; it said: {self.process.stderr.read()[-3000:]}")
-            self._rest += part
-        line, _, self._rest = self._rest.partition(b"\n")
-        return json.loads(line)

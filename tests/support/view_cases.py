@@ -24,6 +24,7 @@ from splatview_viewer.render.gl.renderer import GlRenderer
 from splatview_viewer.shell.panel import Panel
 from support import stub_kind
 from support.frames import (
+    cameras_frame,
     cloud,
     frame_of,
     gaussian_frame,
@@ -34,7 +35,6 @@ from support.frames import (
     scalars_frame,
 )
 from support.memory_data import small_snapshot
-from support.training_camera_cases import cameras_frame
 from support.wait import PATIENCE, turns
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def shown(view: ShownView, screen: OffscreenScreen, rect: Rect | None = None) ->
     """(H, W, 3) int: what the view draws; all of it, of one whose pictures are painted by threads."""
     rect = rect or Rect(0, 0, *screen.size)
     panel = Panel() if view.kind in WRITTEN else None
-    inner: Any = getattr(view, "view", view)
+    inner: Any = view.view
     quiet = 0
     for _ in turns("the picture is complete"):
         view.draw(screen.framebuffer, rect)
@@ -101,12 +101,8 @@ class Look:
 
     def take(self, view: ShownView, screen: OffscreenScreen) -> None:
         """Make a view that has data look like this."""
-        if isinstance(view, ShownView):
-            names = {field.name for field in fields(view.view.state)}
-            see(view, **{name: value for name, value in self.settings.items() if name in names})
-        for name, value in self.settings.items():
-            if hasattr(getattr(view, "settings", None), name):
-                setattr(view.settings, name, value)  # type: ignore[attr-defined]
+        names = {field.name for field in fields(view.view.state)}
+        see(view, **{name: value for name, value in self.settings.items() if name in names})
         shown(view, screen, self.rect)
         for event in self.events:
             view.handle(event, self.rect)

@@ -99,8 +99,3 @@ class Viewer(App):
         slot = self.user.shown
         return all(e.progress is None for e in self.state.entries) and (
             slot is not None and slot.view is not None and (not slot.view.empty or bool(slot.entry.fault)))
-
-    def spot(self, right: float = 0.5, down: float = 0.5) -> tuple[int, int]:
-        """A place in the active picture, by shares of its size."""
-        r = self.user.picture_rect()
-        return r.x + round(right * r.width), r.y + round(down * r.height)

@@ -89,19 +89,15 @@ class Trainer:
         self._programs = Programs(folder)
         self.process = self._programs.code(TRAINER, PYTORCH_CUDA_ALLOC_CONF=allocator, SPLATVIEW_STRICT="1",
                                             SPLATVIEW_RUNTIME_DIR=str(self.runtime))
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()  # ends when the program does
-        assert line == "ready\n", f"the trainer failed: {self.last_words()}"
+        assert self.process.line() == "ready", f"the trainer failed: {self.last_words()}"
 
     def last_words(self) -> str:
         self.process.kill()
         return "".join(self.process.communicate(timeout=PATIENCE))[-3000:]
 
     def next(self) -> None:
-        assert self.process.stdin is not None
         self.k += 1
-        self.process.stdin.write("next\n")
-        self.process.stdin.flush()
+        self.process.say("next")
 
     def alive(self) -> None:
         assert self.process.poll() is None, f"the trainer ended: {self.last_words()}"

@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import random
     from collections.abc import Callable, Iterator
 
 PATIENCE = 30.0
@@ -45,3 +46,11 @@ def turns(what: str = "the condition", *, rest: bool = True) -> Iterator[None]:
         if rest:
             time.sleep(pause)
             pause = min(pause * 1.5, 0.02)
+
+
+def at_random(chance: random.Random, most: float, look: Callable[[], object] = lambda: None) -> None:
+    """Come to a moment that nothing foresees, up to `most` seconds from now; `look` is called again and again."""
+    end = time.monotonic() + chance.uniform(0, most)
+    while time.monotonic() < end:
+        look()
+        time.sleep(0.0005)

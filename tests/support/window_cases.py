@@ -47,8 +47,6 @@ class Seen:
         """The whole of it in one colour."""
         return self(title, lambda p: (np.abs(p.astype(int) - round(value * 255)) <= 1).all())
 
-    def gone(self, title: str) -> None:
-        self._wait(lambda: not self._desktop.shows(title))
 
 
 def red_ball(picture: np.ndarray) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from support.other_runs import OtherRun
+from support.pair import OtherRun
 from support.view_cases import value
 
 from splatview.adapters.series import SCALARS

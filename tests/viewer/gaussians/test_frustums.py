@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from support.frames import cloud, gaussian_frame
-from support.training_camera_cases import SIZE, cameras_frame, photographs, photos_frame
+from support.frames import SIZE, cameras_frame, cloud, gaussian_frame, photographs, photos_frame
 from support.view_cases import RECT, H, W, scene_view, shown
 from support.wait import clock, wait_until
 

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from support.frames import cloud, frame_of
-from support.training_camera_cases import SIZE, cameras_frame, photographs, photos_frame, ring
+from support.frames import SIZE, cameras_frame, cloud, frame_of, photographs, photos_frame, ring
 from support.viewer import Viewer
 from support.wait import clock, wait_until
 

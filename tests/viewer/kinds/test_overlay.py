@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from support.overlay_cases import frame_with, overlay_frame, random_frame, result_of
+from support.annotate_cases import frame_with, overlay_frame, random_frame, result_of
 
 from splatview_ipc.kinds import check_frame
 from splatview_viewer.kinds.image.overlay.motion import Motion, matched

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from support.annotate_cases import frame_with, overlay_frame, random_frame, seen
 from support.frames import image_frame
-from support.overlay_cases import frame_with, overlay_frame, random_frame, seen
 from support.view_cases import image_view, see, zoom
 from support.viewer import Viewer
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from support.recordings import NAMES, scene
+from support.frames import NAMES, scene
 
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.recording.packed import pack, packed_bytes, unpack

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from support.recordings import scene
+from support.frames import scene
 
 from splatview_viewer.core.errors import FileError, ViewerError
 from splatview_viewer.recording.packed import layout, pack, read_packed, unpack, write_packed

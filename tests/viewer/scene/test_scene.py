@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from support import scene_files as w
-from support.recordings import scene as recorded
+from support.frames import scene as recorded
 from support.renderer_cases import CLASSIC, Chance, activated, draw, looking_at_origin, random_scene, scene
 from support.wait import PATIENCE
 
