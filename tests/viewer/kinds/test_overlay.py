@@ -13,10 +13,10 @@ from support.annotate_cases import frame_with, overlay_frame, random_frame, resu
 
 from splatview_ipc.kinds import check_frame
 from splatview_viewer.kinds.image.overlay.motion import Motion, matched
-from splatview_viewer.kinds.image.overlay.palette import PALETTE, PLAIN
+from splatview_viewer.kinds.image.overlay.result import PALETTE, PLAIN
 
 if TYPE_CHECKING:
-    from splatview_viewer.kinds.image.overlay.masks import Mask
+    from splatview_viewer.kinds.image.overlay.result import Mask
 
 T = 1.7e9
 """Seconds since the epoch."""

@@ -17,7 +17,7 @@ import splatview
 from splatview_viewer.app.offscreen import Look, Still
 from splatview_viewer.core.events import PointerMove
 from splatview_viewer.core.screen import Rect
-from splatview_viewer.kinds.image.overlay.palette import PALETTE
+from splatview_viewer.kinds.image.overlay.result import PALETTE
 from splatview_viewer.screens.offscreen import OffscreenScreen
 from splatview_viewer.shell.panel import Panel
 

@@ -20,8 +20,7 @@ from splatview_viewer.render.base import RenderOptions
 from splatview_viewer.render.picking import pick, values_later
 from splatview_viewer.render.reference import ReferenceRenderer
 from splatview_viewer.scene import HIDDEN, MARKED, Box, Selection, Sphere, flags, largest_scale, sh_energy
-from splatview_viewer.scene.merging import merged
-from splatview_viewer.scene.scene import FIELDS, SH_C0, GaussianScene
+from splatview_viewer.scene.scene import FIELDS, SH_C0, GaussianScene, merged
 from splatview_viewer.scene.statistics import QUANTITIES, count_later
 from splatview_viewer.scene.turning import Placement, basis, placed, turning_of_degree
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from splatview_viewer.core.errors import ViewerError
 from splatview_viewer.core.jobs import Job, Jobs
 from splatview_viewer.geometry.cameras import bounds
-from splatview_viewer.scene.merging import merged
-from splatview_viewer.scene.scene import nothing
+from splatview_viewer.scene.scene import merged, nothing
 from splatview_viewer.scene.turning import STAYS, Placement, placed
 from splatview_viewer.workspace.sources import Source
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -9,13 +10,105 @@ import numpy as np
 
 from splatview_ipc.kinds import check_frame
 from splatview_viewer.core.errors import ViewerError
-from splatview_viewer.kinds.image.overlay.masks import Mask, masks_of
-from splatview_viewer.kinds.image.overlay.palette import class_colors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from splatview_ipc.control.frame import Frame
+
+
+_MOST = 1000
+"""Masks in one picture."""
+_TEXELS = 1 << 22
+"""Most pixels of all masks of one picture together; larger ones are made coarser."""
+_MARGIN = 0.05
+"""Share of a box by which its mask may reach out of it."""
+_COARSE = 16
+"""Pixels between two samples of what is outside a box."""
+
+Area = tuple[int, int, int, int]
+"""x0 y0 x1 y1, the last two not included."""
+
+
+@dataclass
+class Mask:
+    """A part of a mask, and its place in the picture."""
+
+    box: int
+    """Number of its box."""
+    place: tuple[float, float, float, float]
+    """x0 y0 x1 y1, fractions of the picture's width and height."""
+    inside: np.ndarray
+    """(h, w) bool."""
+
+
+def masks_of(boxes: np.ndarray, drawn: np.ndarray, masks: np.ndarray | None, size: tuple[int, int]) -> list[Mask]:
+    """Return the masks (N, h, w) of an overlay. Those without a pixel inside are left out.
+
+    boxes: (N, 4), of which `drawn` (N,) have a place, in pixels of a picture of this `size`.
+    """
+    height, width = (0, 0) if masks is None else masks.shape[1:]
+    if masks is None or not width or not height or not size[0] or not size[1]:
+        return []
+    per = np.array((width / size[0], height / size[1]) * 2)
+    grown = boxes[:_MOST] * per
+    margin = _MARGIN * (grown[:, 2:] - grown[:, :2]) + 2
+    limit = np.array((width, height))
+    low = np.floor(grown[:, :2] - margin).clip(0, limit).astype(np.int64)
+    high = np.ceil(grown[:, 2:] + margin).clip(low, limit).astype(np.int64)
+    low[~drawn[:_MOST]], high[~drawn[:_MOST]] = 0, limit
+    cut: list[tuple[int, Area, np.ndarray]] = []
+    for n, ((x0, y0), (x1, y1)) in enumerate(zip(low.tolist(), high.tolist(), strict=True)):
+        mask = masks[n]
+        ys, xs = np.nonzero(mask[::_COARSE, ::_COARSE])
+        if len(ys) and drawn[n]:  # the part in its box, or more where there is more to be seen
+            x0, y0 = min(x0, (int(xs.min()) - 1) * _COARSE + 1), min(y0, (int(ys.min()) - 1) * _COARSE + 1)
+            x1, y1 = max(x1, (int(xs.max()) + 1) * _COARSE), max(y1, (int(ys.max()) + 1) * _COARSE)
+        x0, y0, x1, y1 = max(x0, 0), max(y0, 0), min(x1, width), min(y1, height)
+        if x1 > x0 and y1 > y0:
+            cut.append((n, (x0, y0, x1, y1), mask[y0:y1, x0:x1]))
+    texels = sum(inside.size for _, _, inside in cut)
+    step = max(math.ceil(math.sqrt(texels / _TEXELS)), 1)
+    out = []
+    for n, (x0, y0, x1, y1), inside in cut:
+        smaller = inside[::step, ::step] != 0
+        if smaller.any():
+            out.append(Mask(n, (x0 / width, y0 / height, x1 / width, y1 / height), np.ascontiguousarray(smaller)))
+    return out
+
+
+PALETTE = np.array([
+    (77, 201, 255), (255, 160, 51), (122, 229, 92), (255, 97, 128), (186, 140, 255), (255, 226, 77), (38, 214, 181),
+    (255, 130, 220), (40, 152, 255), (170, 131, 69), (199, 255, 2), (255, 91, 49), (196, 248, 243), (242, 78, 255),
+    (0, 255, 169), (255, 203, 185), (179, 205, 137), (179, 109, 134), (114, 146, 150), (232, 201, 255),
+], np.uint8)
+"""(20, 3) RGB: bright enough for dark words on them, and far enough from one another."""
+PLAIN = np.array((235, 238, 242), np.uint8)
+"""Colour of boxes without a class."""
+_KNOWN = np.concatenate([PALETTE, PLAIN[None]])
+
+
+def class_colors(classes: np.ndarray, given: np.ndarray | None = None) -> np.ndarray:
+    """RGBA of each.
+
+    Args:
+        classes: (N,) integers; below 0: no class. Classes 20 apart have the same colour.
+        given: (N, 4) uint8 RGBA that go before, where their alpha is not 0.
+
+    Returns (N, 4) uint8.
+    """
+    out = np.full((len(classes), 4), 255, np.uint8)
+    out[:, :3] = _KNOWN[np.where(classes < 0, len(PALETTE), classes % len(PALETTE))]
+    if given is not None:
+        chosen = given[:, 3] > 0
+        out[chosen] = given[chosen]
+    return out
+
+
+def is_light(color: np.ndarray) -> bool:
+    """Return whether dark words are read better on this RGB colour than light ones."""
+    return float(0.299 * color[0] + 0.587 * color[1] + 0.114 * color[2]) > 120
+
 
 _FAR = 1e7
 """Pixels from the origin beyond which nothing is drawn."""

@@ -14,8 +14,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from splatview_viewer.core.screen import Rect
-    from splatview_viewer.kinds.image.overlay.masks import Mask
-    from splatview_viewer.kinds.image.overlay.result import Result
+    from splatview_viewer.kinds.image.overlay.result import Mask, Result
 
 _STROKE = np.dtype([("a", "f4", 2), ("b", "f4", 2), ("color", "u1", 4), ("floor", "f4"), ("thick", "f4")])
 _FORMAT = "2f 2f 4f1 1f 1f /i"

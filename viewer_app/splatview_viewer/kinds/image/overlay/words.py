@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from imgui_bundle import ImVec2, ImVec4, imgui
 
-from splatview_viewer.kinds.image.overlay.palette import is_light
+from splatview_viewer.kinds.image.overlay.result import is_light
 from splatview_viewer.ui import theme
 from splatview_viewer.ui.widgets import card, faint
 
