@@ -23,7 +23,7 @@ PRIVATE_NAMES = ROOT / "tests" / "private_names.txt"
 """Private names of the product that tests use today, one a line. The list may only shrink."""
 MOST_LINES = 700
 MOST_PARAMETERS = 8
-MOST_TEST_LINES = 39_100
+MOST_TEST_LINES = 38_800
 MOST_ROOM_LINES = {
     "app": 2102, "compare": 737, "core": 1534, "formats": 2602, "geometry": 1609, "gpu": 647, "kinds": 134,
     "kinds/cameras": 397, "kinds/gaussians": 4914, "kinds/image": 1646, "kinds/memory": 562, "kinds/scalars": 730,
