@@ -296,14 +296,15 @@ class PairView(View[PairSource, PairState]):
                                "says is then of the side that was clicked last.")
 
     def info(self) -> Info:
-        s, views, lead = self._state, self.views, self.lead
+        s, lead = self._state, self.lead
+        told = {id(view): view.info for view in self.views}
         details = [f"brightest from {1 / s.gain:.0%} on"] if s.how == "difference" else []
         timings = {"compare": self.data.work.ms.get("compare", 0.0)}
-        for name, ms in (item for view in views for item in view.timings.items()):
+        for name, ms in (item for info in told.values() for item in info.timings.items()):
             timings[name] = timings.get(name, 0.0) + ms
-        return Info([*details, *_words(self.psnr)], [line for view in views for line in view.details],
-                    "" if lead is None else lead.readout,
-                    list(dict.fromkeys(line for view in views for line in view.path)), timings)
+        return Info([*details, *_words(self.psnr)], [line for info in told.values() for line in info.details],
+                    "" if lead is None else told[id(lead)].readout,
+                    list(dict.fromkeys(line for info in told.values() for line in info.path)), timings)
 
     @property
     def wants(self) -> Wants:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from splatview_viewer.core.events import Event
     from splatview_viewer.core.host import Host
     from splatview_viewer.core.screen import Rect
-    from splatview_viewer.core.view import KeyHelp, Section, Value
+    from splatview_viewer.core.view import Section, Value
 
 
 @dataclass
@@ -131,10 +131,6 @@ class ShownView:
         """Call a method that may change the state."""
         before = self.view.state
         return bool(call()) or self.view.state != before
-
-    @property
-    def keys(self) -> Sequence[KeyHelp]:
-        return self.view.keys
 
     def panel(self) -> bool:
         return any([section.draw() for section in self._sections if not section.title])

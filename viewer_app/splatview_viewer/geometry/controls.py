@@ -146,7 +146,7 @@ _SOFT = 0.07
 """Seconds in which a speed comes within a third of another one: neither a jerk nor a glide."""
 _STILL = 2e-3
 _LONGEST = 0.5
-"""Seconds that a step counts at most: nobody expects to be far away after the machine was busy."""
+"""Seconds that a step counts at most: a busy machine must not carry the camera far away."""
 _LOST = 1.0
 """Seconds without being asked after which keys of which nothing was heard count as let go."""
 
@@ -198,7 +198,7 @@ class Flying:
         heard, self._heard = self._heard, False
         if then is None:
             then = now
-        if now - then > _LOST and not heard:  # nobody looked meanwhile, so nobody saw the keys go up
+        if now - then > _LOST and not heard:  # no turn meanwhile, so that no release of a key was seen
             self.let_go()
             self._velocity = np.zeros(5)
         dt = min(max(now - then, 0.0), _LONGEST)

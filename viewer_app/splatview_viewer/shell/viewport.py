@@ -159,7 +159,8 @@ class Viewport:
         def guarded(section: Section) -> Section:
             return replace(section, draw=lambda: self._ask(lambda _: bool(section.draw()), False))
 
-        info = Info(view.details, [*view.extras, *slot.source.notes], view.readout, [slot.source.path, *view.path])
+        told = view.info
+        info = Info(told.details, [*told.extras, *slot.source.notes], told.readout, [slot.source.path, *told.path])
         return [guarded(section) for section in sections], info
 
     def latency_ms(self, behind: float) -> float | None:

@@ -110,7 +110,7 @@ class CamerasView(View[CamerasContent, CamerasState]):
     def take(self, link: str, value: Value) -> bool:
         taken = self.data.update(value)
         if taken:
-            self._drawn = self.data.changes  # whoever calls draws it
+            self._drawn = self.data.changes  # the caller draws it
         return taken
 
     def tick(self, now: float) -> bool:

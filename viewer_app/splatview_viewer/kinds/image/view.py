@@ -78,7 +78,7 @@ class ImageView(View[ImageContent, ImageState]):
     def take(self, link: str, value: Value) -> bool:
         taken = self.data.update(value)
         if taken:
-            self._drawn = self._version  # whoever calls draws it
+            self._drawn = self._version  # the caller draws it
         return taken
 
     def draw(self, framebuffer: moderngl.Framebuffer, rect: Rect) -> None:

@@ -360,6 +360,6 @@ class Outlines:
         with np.errstate(invalid="ignore"):
             inside = (turns > 0).all(1) | (turns < 0).all(1)
             inside |= (np.abs(self._centres - (x, y)) <= reach).all(1)
-            inside &= cameras.fine & (self._depths > 0.4 * depth)  # not the one in which somebody stands
+            inside &= cameras.fine & (self._depths > 0.4 * depth)  # not the one that is looked through
         found = np.flatnonzero(inside)
         return int(found[np.argmin(self._depths[found])]) if len(found) else None

@@ -1,4 +1,4 @@
-"""Photographs of a training's cameras: asked for or read when somebody looks at them, kept within bounds."""
+"""Photographs of a training's cameras: requested or read when they are looked at, kept within bounds."""
 
 from __future__ import annotations
 
@@ -247,7 +247,7 @@ class PhotoTexture:
         self._array: moderngl.VertexArray | None = None
 
     def take(self, photo: np.ndarray) -> None:
-        """Hold this photograph, (H, W, 3) uint8 that nobody changes. Nothing is done if it is held already."""
+        """Hold this photograph, (H, W, 3) uint8, which must not change. Nothing is done if it is held already."""
         if photo is self._photo:
             return
         size = photo.shape[1], photo.shape[0]
