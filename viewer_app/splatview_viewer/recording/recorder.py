@@ -237,6 +237,7 @@ class Tape:
         """Add what the job has made to the recording."""
         assert self._taking is not None
         (frame, job), self._taking = self._taking, None
+        work = _work(frame)
         frame.close()
         seen, recording = self._seen, self.recording
         seen.not_before = seen.taken_at + (_GAP if self._wanted_every is None else 0.0)
@@ -247,7 +248,7 @@ class Tape:
             return
         made, rest = job.result(), job.result().seconds / _SHARE
         if made.packed.gpu_ms:
-            governor, work = self._recorder.governor, _work(frame)
+            governor = self._recorder.governor
             governor.took(work, made.packed.gpu_ms)
             cost = governor.cost(work) or made.packed.gpu_ms  # without what other processes did in between
             rest = max(rest, cost * 1e-3 / (_SHARE * governor.share))
