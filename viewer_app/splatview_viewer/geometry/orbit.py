@@ -323,8 +323,12 @@ def _orthonormal(rotation: np.ndarray) -> np.ndarray:
 
 
 def turned(axis: np.ndarray, angle: float) -> np.ndarray:
-    """(3, 3) right-handed rotation around a unit axis."""
-    return rotations.matrix(rotations.exp(axis * angle))
+    """(3, 3) right-handed rotation around a unit axis (Rodrigues). Several a frame: numpy on three numbers is slow."""
+    (x, y, z), c, s = axis.tolist(), math.cos(angle), math.sin(angle)
+    t = 1 - c
+    return np.array([[c + t * x * x, t * x * y - s * z, t * x * z + s * y],
+                     [t * x * y + s * z, c + t * y * y, t * y * z - s * x],
+                     [t * x * z - s * y, t * y * z + s * x, c + t * z * z]])
 
 
 SECONDS = 0.4
