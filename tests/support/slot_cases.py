@@ -12,7 +12,7 @@ import torch
 from splatview_ipc.shm.slot_layout import DONE, FIRST_SLOT, WORDS_PER_SLOT
 from support import modelled
 from support.explorer import TSO, Explorer, Found, Port, Process, Wrong
-from support.modelled import MOST_CELLS, Target, code, initial, now, remembered, run
+from support.modelled import MOST_CELLS, Target, code, initial, now, run
 
 PUBLISHED = ("published",)
 """A note: the newest version whose publish has returned."""
@@ -47,7 +47,7 @@ class Case:
     """Module, text, and what is put in its place."""
 
 
-def explore(case: Case, most: int = 2_000_000) -> Found:
+def explore(case: Case) -> Found:
     """Every interleaving of a case."""
     modelled.cells = case.cells
     modules = code(case.changes)
@@ -63,7 +63,7 @@ def explore(case: Case, most: int = 2_000_000) -> Found:
     processes = [Process("writer", writer, alone.__contains__, maker=True, mortal=case.dies == "writer")]
     processes += [Process(f"reader {n}", partial(_reader, case, modules, n), lambda a, n=n: a[:1] == (f"own {n}",),
                           mortal=case.dies == "reader" and n == 0) for n in range(len(case.reads))]
-    return Explorer(processes, memory, case.memory, partial(_audit, case, modules), most).explore()
+    return Explorer(processes, memory, case.memory, partial(_audit, case, modules)).explore()
 
 
 class Queued(Target):
@@ -131,7 +131,7 @@ def _writer(case: Case, modules: SimpleNamespace, port: Port) -> None:
             block.words[word] = version
         # The numbers as well: a version that was skipped and one that was written may leave the same behind otherwise.
         numbers = tuple(port.memory["ring", FIRST_SLOT + slot * WORDS_PER_SLOT] for slot in range(case.slots))
-        port.boundary((version, newest, numbers, remembered(ring)))
+        port.boundary((version, newest, numbers, ring._last))
 
 
 def _reader(case: Case, modules: SimpleNamespace, number: int, port: Port) -> None:
@@ -153,7 +153,7 @@ def _reader(case: Case, modules: SimpleNamespace, number: int, port: Port) -> No
             port.ghost((SEEN, number), newest)
         if reader.garbled:
             raise Wrong("a whole frame's header made no sense")
-        port.boundary((turn, newest, remembered(reader)))
+        port.boundary((turn, newest, reader.torn, reader._header_bytes))
 
 
 def _made(case: Case, modules: SimpleNamespace) -> Any:
