@@ -67,35 +67,23 @@ def base_picture(folder: Path, size: tuple[int, int]) -> str:
     return str(file)
 
 
-@dataclass(frozen=True)
-class Address:
-    """Of the page that a viewer serves."""
-
-    port: int
-    token: str
-
-    def page(self, size: tuple[int, int]) -> str:
-        """The argument of benchmarks.browser.page."""
-        return json.dumps({"port": self.port, "token": self.token, "size": size})
-
-
-def address(viewer: Program, timeout: float = 60.0) -> Address:
-    """The address that the viewer prints."""
+def page_of(viewer: Program, size: tuple[int, int]) -> str:
+    """The argument of benchmarks.browser.page: the address that the viewer prints, and a size."""
     def found() -> re.Match[str] | None:
         printed = re.compile(r"http://127\.0\.0\.1:(\d+)/\?token=(\S+)")
         return next((m for line in list(viewer.said) if (m := printed.search(line))), None)
 
-    until("the viewer's address", lambda: found() is not None, timeout)
+    until("the viewer's address", lambda: found() is not None, 60)
     match = found()
     assert match is not None
-    return Address(int(match[1]), match[2])
+    return json.dumps({"port": int(match[1]), "token": match[2], "size": size})
 
 
 def _measure(device: str, base: str, mode: Mode) -> dict[str, str]:
     with (Program("benchmarks.browser.publisher", device) as publisher,
           Program("benchmarks.browser.serve", "--web", *mode.options) as viewer):
         publisher.ask("pictures", base=base, size=SIZE, hz=mode.hz, timeout=60)
-        with Program("benchmarks.browser.page", address(viewer).page(SIZE)) as page:
+        with Program("benchmarks.browser.page", page_of(viewer, SIZE)) as page:
             until("a first picture", lambda: page.ask("state")["pictures"] > 0, 60)
             page.ask("key", name="h")  # the panel away: the picture fills the page
             until("a picture with its number", lambda: page.ask("state")["number"] >= 0, 30)

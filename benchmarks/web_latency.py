@@ -15,7 +15,7 @@ from pathlib import Path
 from benchmarks.gpu import tried
 from benchmarks.gpu.clocks import percentile, until
 from benchmarks.programs import Program
-from benchmarks.web import address, base_picture
+from benchmarks.web import base_picture, page_of
 
 SECONDS, HZ = 5.0, 60.0
 
@@ -52,7 +52,7 @@ def _measure(device: str, folder: Path, case: Case) -> dict[str, str]:
             publisher.ask("scene", gaussians=case.gaussians, timeout=60)
         else:
             publisher.ask("still", base=base_picture(folder, case.size), size=case.size, timeout=60)
-        with Program("benchmarks.browser.page", address(viewer).page(case.size)) as page:
+        with Program("benchmarks.browser.page", page_of(viewer, case.size)) as page:
             return _dragged(page, case)
 
 

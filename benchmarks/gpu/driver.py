@@ -26,6 +26,7 @@ import time
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import splatview_viewer.app.loop
+from benchmarks.programs import say
 from splatview_viewer.app.commands import Serve, parse
 from splatview_viewer.core.events import Close, Key, PointerMove, PointerPress, PointerRelease, Wheel
 
@@ -39,11 +40,6 @@ if TYPE_CHECKING:
 
 _MOUSE_HZ = 125.0
 """Moves a second of a common mouse."""
-_out = sys.stdout
-
-
-def say(**message: Any) -> None:
-    print(json.dumps(message), file=_out, flush=True)
 
 
 class CountingScreen:
@@ -275,7 +271,7 @@ def main(counting: type[CountingScreen] = CountingScreen) -> None:
     open_screen = Serve._open_screen
     Serve._open_screen = lambda self, size: counting(open_screen(self, size))  # type: ignore[method-assign,return-value]
     splatview_viewer.app.loop.App = WatchedApp  # the command takes it from its module
-    sys.stdout = sys.stderr  # our answers have it to themselves
+    sys.stdout = sys.stderr  # `say` has the other to itself
     parse(sys.argv[1:]).execute()
 
 
