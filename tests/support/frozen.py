@@ -12,7 +12,6 @@ import http.client
 import io
 import json
 import os
-import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -26,11 +25,12 @@ from PIL import Image
 from support.programs import environment
 from support.scene_files import SH_C0, Truth
 from support.wait import PATIENCE, clock, turns
+from support.web_clients import address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from support.programs import Program, Programs
+    from support.programs import Programs
 
 FOLDER = Path(__file__).resolve().parents[1] / "soak" / "frozen" / "references"
 VARIABLE = "SPLATVIEW_FREEZE"
@@ -116,16 +116,6 @@ TALL, WIDE, SMALL = (600, 760), (600, 266), (320, 240)
 """Sizes of a tab: all of the panel is seen; a panel beside 320x240 pixels of picture; as kept pictures are frozen."""
 PANEL, VIEW = (0, 0, 280, 760), (280, 0, 600, 240)
 """x0, y0, x1, y1: the panel of a TALL tab, and the picture of a WIDE one. Below is the status line, which varies."""
-
-
-def address(program: Program) -> tuple[int, str]:
-    """Return port and token of the page's address, which a viewer prints."""
-    said = ""
-    while not (found := re.search(r"http://127\.0\.0\.1:(\d+)/?\?token=(\S+)", said)):
-        line = program.stderr.readline()
-        assert line, f"it ended: {said}"
-        said += line
-    return int(found[1]), found[2]
 
 
 class Page:
@@ -291,7 +281,8 @@ class Page:
 
 def serve(programs: Programs, *args: Any, **env: str) -> tuple[int, str]:
     """Start `splatview serve --web ARGS`; return port and token."""
-    return address(programs.splatview("serve", "--web", "--port", "0", *args, SPLATVIEW_RENDERER="gl", TZ="UTC", **env))
+    viewer = programs.splatview("serve", "--web", "--port", "0", *args, SPLATVIEW_RENDERER="gl", TZ="UTC", **env)
+    return address(viewer, [])
 
 
 @contextlib.contextmanager
