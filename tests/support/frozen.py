@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import http.client
 import io
 import json
 import os
@@ -25,10 +24,10 @@ from PIL import Image
 from support.programs import environment
 from support.scene_files import SH_C0, Truth
 from support.wait import PATIENCE, clock, turns
-from support.web_clients import address
+from support.web_clients import address, ask
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from support.programs import Programs
 
@@ -195,7 +194,7 @@ class Page:
         """Have the picture kept, as the page's button does; (H, W, 3) uint8, without the panel."""
         self.send("screenshot")
         message = self.until(lambda m: m.get("t") == "offer")
-        with Image.open(io.BytesIO(self._answer("GET", f"/download?key={message['key']}")[2])) as image:
+        with Image.open(io.BytesIO(self.ask("GET", f"/download?key={message['key']}")[2])) as image:
             return np.asarray(image.convert("RGB"))
 
     def loaded(self) -> None:
@@ -229,18 +228,10 @@ class Page:
         if wrong := eventually(name, draw, folder):
             raise AssertionError(wrong)
 
-    def ask(self, method: str, path: str, body: bytes | None = None, **headers: str) -> tuple[int, dict[str, str]]:
-        """Return status and headers that answer an HTTP request of the page."""
-        return self._answer(method, path, body, **headers)[:2]
-
-    def _answer(self, method: str, path: str, body: bytes | None = None, **headers: str,
-                ) -> tuple[int, dict[str, str], bytes]:
-        client = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
-        with contextlib.closing(client):
-            client.request(method, path, body, {"X-Splatview-Token": self.token,
-                                                "Origin": f"http://127.0.0.1:{self.port}", **headers})
-            answer = client.getresponse()
-            return answer.status, dict(answer.getheaders()), answer.read()
+    def ask(self, method: str, path: str, body: bytes | None = None, **headers: str) -> tuple[int, Any, bytes]:
+        """Return status, headers and body that answer an HTTP request of the page."""
+        own = {"X-Splatview-Token": self.token, "Origin": f"http://127.0.0.1:{self.port}"}
+        return ask(self.port, path, body, method, **own, **headers)[:3]
 
     def refusal(self, text: str) -> list[Any]:
         """Say this on a connection of its own; what the viewer answers, and the code with which it closes."""
@@ -256,7 +247,8 @@ class Page:
         return self._do(say())
 
     def close(self) -> None:
-        self._do(self._close())
+        self._do(self._socket.close())
+        self._do(self._session.close())
         self._loop.close()
 
     def _do(self, work: Any) -> Any:
@@ -273,11 +265,6 @@ class Page:
             f"http://127.0.0.1:{self.port}/ws", protocols=("splatview", f"token.{self.token}"), max_msg_size=0,
             headers={"Origin": f"http://127.0.0.1:{self.port}"})
 
-    async def _close(self) -> None:
-        await self._socket.close()
-        await self._session.close()
-        await asyncio.sleep(0)
-
 
 def serve(programs: Programs, *args: Any, **env: str) -> tuple[int, str]:
     """Start `splatview serve --web ARGS`; return port and token."""
@@ -285,14 +272,9 @@ def serve(programs: Programs, *args: Any, **env: str) -> tuple[int, str]:
     return address(viewer, [])
 
 
-@contextlib.contextmanager
-def opened(where: tuple[int, str], size: tuple[int, int] = TALL, id: str = "page") -> Iterator[Page]:
+def opened(where: tuple[int, str], size: tuple[int, int] = TALL, id: str = "page") -> contextlib.closing[Page]:
     """A tab of a viewer that `serve` started."""
-    page = Page(*where, size, id=id)
-    try:
-        yield page
-    finally:
-        page.close()
+    return contextlib.closing(Page(*where, size, id=id))
 
 
 def run_all(commands: Mapping[str, Sequence[Any]], folder: Path, **env: str) -> dict[str, tuple[int, str, str]]:
